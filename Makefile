@@ -1,0 +1,60 @@
+# `make` alone prints what there is. Each target sets up what it needs, once.
+#
+# ARGS goes to the program behind a target: make test ARGS="-k budget"; make bench ARGS=--help
+# A part of the suite cannot cover the whole, so with ARGS `make test` measures no coverage.
+
+SHELL := /bin/sh
+BIN := .venv/bin
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-quick check bench chaos services docs lock clean setup-run setup-test setup-dev
+
+help:
+	@echo "make <target> [ARGS=...]"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: setup-run ## start the house with sample jobs: API and worker over one SQLite file
+	@$(BIN)/backburner demo $(ARGS)
+
+test: setup-test ## the whole suite on real servers; line coverage at least 90 %
+	@$(BIN)/python tools/services run -- $(BIN)/pytest -m "not chaos" $(or $(ARGS),--cov)
+
+test-quick: setup-dev ## unit, house and conformance tests: no servers, seconds
+	@$(BIN)/pytest -m "not chaos" $(wildcard tests/unit tests/house tests/conformance) $(ARGS)
+
+check: setup-dev ## format, lint, types, imports, spelling
+	@$(BIN)/ruff format --check --quiet . || { $(BIN)/ruff format --check .; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/codespell
+
+bench: setup-dev ## measure Backburner and its peers in one run; prints ratios, writes JSON
+	@$(BIN)/python -m bench $(ARGS)
+
+chaos: setup-test ## the tests that break things for minutes
+	@$(BIN)/python tools/services run -- $(BIN)/pytest -m chaos $(ARGS)
+
+services: setup-test ## start PostgreSQL, Redis and RabbitMQ, print their URLs, stop at Ctrl-C
+	@$(BIN)/python tools/services up $(ARGS)
+
+docs: setup-dev ## check that the documents are true
+	@$(BIN)/pytest tests/house $(ARGS)
+
+lock: setup-dev ## resolve the lock files anew, newest versions that fit
+	@tools/lock
+
+clean: ## remove everything that make made
+	rm -rf .venv .services build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+setup-run:
+	@tools/setup run
+
+setup-dev:
+	@tools/setup dev
+
+setup-test:
+	@tools/setup test

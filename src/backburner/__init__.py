@@ -1,0 +1,61 @@
+"""Durable asynchronous AI jobs: a ticket now, the result when it is ready."""
+
+from backburner.app import App
+from backburner.domain.errors import (
+    BackburnerError,
+    CallerError,
+    ConfigurationError,
+    IdempotencyConflict,
+    IllegalTransition,
+    InvalidInput,
+    JobNotFound,
+    PermanentError,
+    StoreUnavailable,
+    Throttled,
+    TransientError,
+    UnknownCapability,
+    WorkError,
+)
+from backburner.domain.event import Event
+from backburner.domain.job import Job, JobState, Owner
+from backburner.domain.outcome import Cancel, Failed, Snooze
+from backburner.domain.retry import RetryPolicy
+from backburner.engine.context import Context
+from backburner.engine.registry import Capability, capability
+from backburner.engine.ticket import JobFailed, Ticket
+from backburner.engine.transaction import Transaction
+from backburner.settings import Settings
+from backburner.wiring import Backburner
+
+__all__ = [
+    "App",
+    "Backburner",
+    "BackburnerError",
+    "CallerError",
+    "Cancel",
+    "Capability",
+    "ConfigurationError",
+    "Context",
+    "Event",
+    "Failed",
+    "IdempotencyConflict",
+    "IllegalTransition",
+    "InvalidInput",
+    "Job",
+    "JobFailed",
+    "JobNotFound",
+    "JobState",
+    "Owner",
+    "PermanentError",
+    "RetryPolicy",
+    "Settings",
+    "Snooze",
+    "StoreUnavailable",
+    "Throttled",
+    "Ticket",
+    "Transaction",
+    "TransientError",
+    "UnknownCapability",
+    "WorkError",
+    "capability",
+]

@@ -1,0 +1,87 @@
+"""
+The command line: it parses and prints, and decides nothing.
+
+Exit codes: 0 ok, 1 job failed, 2 usage, 3 not found, 4 auth, 5 conflict, 6 limit,
+7 unavailable, 8 wait timed out (the job goes on), 9 doctor or migrate --check found
+problems, 130 interrupted.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version as installed
+from typing import Final
+
+import typer
+
+from backburner.cli import (
+    dead_letters,
+    demo,
+    doctor,
+    exits,
+    jobs,
+    migrate,
+    printing,
+    serving,
+)
+from backburner.cli.asking import JsonOption
+from backburner.cli.exits import Exit
+from backburner.client import ClientError
+from backburner.domain.errors import ConfigurationError
+
+app = typer.Typer(
+    name="backburner",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Durable asynchronous AI jobs: a ticket now, the result when it is ready.",
+    epilog="Exit codes: 0 ok, 1 job failed, 2 usage, 3 not found, 4 auth, 5 conflict, "
+    "6 limit, 7 unavailable, 8 wait timed out, 9 problems found, 130 interrupted.",
+)
+
+
+def version(*, as_json: JsonOption = False) -> None:
+    """Print which release this is."""
+    release = installed("backburner")
+    if as_json:
+        printing.write_json({"version": release})
+    else:
+        printing.write_line(release)
+
+
+COMMANDS: Final[Mapping[str, Sequence[Callable[..., None]]]] = {
+    "Processes": (serving.serve, serving.worker, demo.demo),
+    "Jobs": (
+        jobs.submit,
+        jobs.status,
+        jobs.wait,
+        jobs.watch,
+        jobs.result,
+        jobs.cancel,
+        jobs.jobs,
+    ),
+    "House-keeping": (migrate.migrate, doctor.doctor, version),
+}
+
+for panel, commands in COMMANDS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel="Jobs")
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    try:
+        app()
+    except ConfigurationError as error:
+        code, told = Exit.USAGE, str(error)
+    except ClientError as error:
+        code, told = exits.of(error), _told(error)
+    printing.say(f"backburner: {told}")
+    sys.exit(code)
+
+
+def _told(error: ClientError) -> str:
+    if error.code == "UNREACHABLE":
+        return f"{error}; is it running? `backburner serve --dev` starts one"
+    if error.request_id is None:
+        return str(error)
+    return f"{error} [{error.code}, request {error.request_id}]"

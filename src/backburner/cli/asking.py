@@ -1,0 +1,61 @@
+"""What the commands that talk to a server have in common."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from backburner.cli.exits import refuse
+from backburner.client import Client
+from backburner.clock import SystemClock
+from backburner.settings import read
+
+UrlOption = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="The server; else BACKBURNER_URL."),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Write data as JSON, one object a line.")
+]
+
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
+_UNITS = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+
+
+def connect(url: str | None) -> Client:
+    """Return a client of the server that was meant."""
+    return Client(read(url=url).url)
+
+
+def span(text: str) -> timedelta:
+    """Read a span of time: `90`, `90s`, `5m`, `2h`, `1d`."""
+    found = _SPAN.fullmatch(text.strip())
+    if found is None:
+        refuse(f"{text!r}: write 30s, 5m, 2h or 1d")
+    try:
+        return float(found[1]) * _UNITS[found[2] or "s"]
+    except OverflowError:
+        refuse(f"{text!r} is too long")
+
+
+def moment(text: str) -> datetime:
+    """Read a time with its zone, such as 2030-01-31T09:00:00Z."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        refuse(f"{text!r}: write 2030-01-31T09:00:00Z")
+    if found.tzinfo is None:
+        refuse(f"{text!r} has no time zone: end it with Z")
+    return found
+
+
+def now() -> datetime:
+    """Return the time of this machine."""
+    return datetime.fromtimestamp(SystemClock().now() / 1000, tz=UTC)

@@ -1,0 +1,125 @@
+"""`demo`: a house with sample jobs moving, to look at and to try things on."""
+
+import shutil
+import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from itertools import cycle
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from backburner.cli import printing
+from backburner.cli.serving import (
+    AppOption,
+    LevelOption,
+    StoreOption,
+    address,
+    bind,
+    load,
+)
+from backburner.domain.errors import ConfigurationError
+from backburner.settings import Settings, read
+from backburner.wiring import Backburner
+
+STORE: Final = "sqlite:///.backburner/demo.db"
+EVERY_SECONDS: Final = 1.0
+KEPT_DAYS: Final = 0.25
+"""Sample jobs never stop coming, so the finished ones go soon: some 20,000 stay."""
+
+SAMPLES: Final[tuple[tuple[str, Mapping[str, Any]], ...]] = (
+    ("demo.echo", {"hello": "world"}),
+    ("demo.sleep", {"seconds": 5}),
+    ("demo.echo", {"numbers": [1, 2, 3]}),
+    ("demo.fail", {"times": 1}),
+    ("demo.sleep", {"seconds": 2}),
+    ("demo.echo", {"text": "a ticket now, the result when it is ready"}),
+    ("demo.fail", {"times": 1, "error": "throttled", "retry_after": 5}),
+    ("demo.sleep", {"seconds": 12}),
+    ("demo.echo", {}),
+    ("demo.fail", {"times": 1, "error": "permanent"}),
+)
+
+TO_TRY: Final = """
+Backburner is ready at {url}
+
+Submit a job. The answer is a 202 with its id:
+
+  curl -i {url}/v1/jobs -H 'Content-Type: application/json' \\
+    -d '{{"capability": "demo.sleep", "input": {{"seconds": 3}}}}'
+
+Ask for it by that id until its state is succeeded:
+
+  curl {url}/v1/jobs/ID
+
+Both in one, with a progress bar:
+
+  {command} submit demo.sleep '{{"seconds": 3}}' --wait{option}
+
+Every route is described at {url}/docs. Ctrl-C stops.
+"""
+
+
+def demo(
+    *,
+    port: Annotated[
+        int | None, typer.Option(help="The port; 0 takes a free one.")
+    ] = None,
+    store: StoreOption = STORE,
+    app: AppOption = None,
+    log_level: LevelOption = "error",
+) -> None:
+    """Serve with sample jobs moving, on a store of its own."""
+    from backburner.cli import running
+    from backburner.engine.loop import Loop
+
+    settings = read(
+        host="127.0.0.1",
+        port=port,
+        store=store,
+        log_level=log_level,
+        keep_succeeded_days=KEPT_DAYS,
+        keep_failed_days=KEPT_DAYS,
+        keep_cancelled_days=KEPT_DAYS,
+    )
+    apps = load(app or (), dev=True)
+    with _bind(settings) as listener:
+
+        def ready(house: Backburner, stack: AsyncExitStack) -> None:
+            samples = cycle(SAMPLES)
+
+            async def submit() -> None:
+                await house.submit(*next(samples), tags=["sample"])
+
+            trickle = Loop("samples", submit, every=EVERY_SECONDS)
+            trickle.start()
+            stack.push_async_callback(trickle.stop)
+            _tell(address(listener))
+
+        plan = running.Plan(settings, apps, ready, listener=listener)
+        raise typer.Exit(running.run(plan))
+
+
+def _bind(settings: Settings) -> Any:
+    """Take the port, or a free one: a second demo is no reason to fail."""
+    try:
+        return bind(settings)
+    except ConfigurationError:
+        return bind(settings.model_copy(update={"port": 0}))
+
+
+def _tell(url: str) -> None:
+    option = "" if url == read().url else f" --url {url}"
+    words = TO_TRY.format(url=url, command=_command(), option=option)
+    for line in words.splitlines():
+        printing.say(line)
+
+
+def _command() -> str:
+    """Write this program as the person would call it."""
+    here = Path(sys.argv[0])
+    if here.name == "__main__.py":
+        return "python -m backburner"
+    found = shutil.which(here.name)
+    return here.name if found and Path(found).samefile(here) else str(here)

@@ -1,0 +1,34 @@
+"""Ends this process at a named place, as a crash would: for tests."""
+
+import os
+from itertools import count
+
+from backburner.cli.exits import Exit
+from backburner.domain.errors import ConfigurationError
+from backburner.ports.faults import Faults, NoFaults
+
+
+class Crash:
+    """`Faults` that end the process at the n-th hit of one failpoint."""
+
+    def __init__(self, name: str, at: int) -> None:
+        self._name = name
+        self._at = at
+        # Failpoints are hit by several threads; a count loses none.
+        self._hits = count(1)
+
+    def hit(self, name: str) -> None:
+        if name == self._name and next(self._hits) == self._at:
+            os._exit(Exit.KILLED)
+
+
+def parse(text: str | None) -> Faults:
+    """Read `name` or `name:n`; nothing means no faults."""
+    if not text:
+        return NoFaults()
+    name, _, number = text.partition(":")
+    if not name or not (number or "1").isdecimal():
+        raise ConfigurationError(
+            f"BACKBURNER_FAULT={text!r}: write a failpoint's name, or name:n"
+        )
+    return Crash(name, int(number or "1"))

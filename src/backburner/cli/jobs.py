@@ -1,0 +1,291 @@
+"""The commands about jobs: each asks the server and prints what it says."""
+
+import json
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+from backburner.cli import printing
+from backburner.cli.asking import JsonOption, UrlOption, connect, moment, now, span
+from backburner.cli.exits import Exit, leave, refuse
+from backburner.client import Client, Event, Job, is_final
+from backburner.domain.job import JobState
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID")]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", min=0, help="Wait no longer; then exit 8."),
+]
+
+HEADINGS = ("ID", "STATE", "CAPABILITY", "QUEUE", "ATTEMPT", "PROGRESS", "CREATED")
+
+
+def submit(
+    capability: Annotated[str, typer.Argument(metavar="CAPABILITY")],
+    text: Annotated[
+        str | None, typer.Argument(metavar="INPUT|-", help="JSON; - reads stdin.")
+    ] = None,
+    *,
+    file: Annotated[
+        Path | None, typer.Option(help="Read the input from this file.", metavar="FILE")
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the end and print the result.")
+    ] = False,
+    timeout: TimeoutOption = None,
+    queue: Annotated[str | None, typer.Option(help="Another queue.")] = None,
+    priority: Annotated[
+        int | None, typer.Option(help="0 to 9, higher first.", metavar="N")
+    ] = None,
+    run_at: Annotated[
+        str | None, typer.Option(help="Not before: 2030-01-31T09:00:00Z.")
+    ] = None,
+    delay: Annotated[
+        str | None, typer.Option(help="Not before so long: 30s, 5m, 2h, 1d.")
+    ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(help="To find it by; may be repeated.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Idempotency key: the same key, the same job.")
+    ] = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+) -> None:
+    """Submit a job and print its id, or with --wait its result."""
+    if key is not None and delay is not None:
+        refuse("with --key say --run-at: a repeat must be the same")
+    with connect(url) as client:
+        job = client.submit(
+            capability,
+            _input(text, file),
+            key=key,
+            queue=queue,
+            priority=priority,
+            run_at=_run_at(run_at, delay),
+            tags=tag or None,
+        )
+        if wait:
+            job = _wait(client, job["id"], timeout)
+    if as_json:
+        printing.write_json(job)
+    elif not wait:
+        printing.write_line(job["id"])
+    elif job["state"] == JobState.SUCCEEDED:
+        printing.write_value(job.get("output"))
+    if wait:
+        _leave_by(job)
+
+
+def status(
+    ids: Annotated[list[str], typer.Argument(metavar="ID…")],
+    *,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+) -> None:
+    """Say where jobs stand."""
+    with connect(url) as client:
+        _show((client.get(job_id) for job_id in ids), as_json=as_json)
+
+
+def wait(
+    job_id: IdArgument,
+    *,
+    timeout: TimeoutOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+) -> None:
+    """Wait until a job has ended and print how; exit 1 if it did not succeed."""
+    with connect(url) as client:
+        job = _wait(client, job_id, timeout)
+    if as_json:
+        printing.write_json(job)
+    else:
+        printing.write_line(job["state"])
+    _leave_by(job)
+
+
+def watch(
+    job_id: IdArgument, *, as_json: JsonOption = False, url: UrlOption = None
+) -> None:
+    """Print what happened and happens to a job, as it happens, until it ends."""
+    with connect(url) as client:
+        for event in client.events(job_id):
+            if as_json:
+                printing.write_json(event)
+            else:
+                printing.write_line(f"{event['at']}  {event['type']}  {_told(event)}")
+        _leave_by(client.get(job_id))
+
+
+def result(
+    job_id: IdArgument, *, as_json: JsonOption = False, url: UrlOption = None
+) -> None:
+    """Print what a job came to; exit 1 if it did not succeed."""
+    with connect(url) as client:
+        job = client.get(job_id)
+    if not is_final(job):
+        leave(
+            Exit.CONFLICT,
+            f"job {job_id} is {job['state']}: wait for it with `backburner wait`",
+        )
+    if job["state"] == JobState.SUCCEEDED:
+        output = job.get("output")
+        printing.write_json(output) if as_json else printing.write_value(output)
+    _leave_by(job)
+
+
+def cancel(
+    job_id: IdArgument, *, as_json: JsonOption = False, url: UrlOption = None
+) -> None:
+    """End a job now, whatever it is doing; asking twice is no error."""
+    with connect(url) as client:
+        job = client.cancel(job_id)
+    if as_json:
+        printing.write_json(job)
+    else:
+        printing.write_line(job["state"])
+
+
+def jobs(
+    *,
+    state: Annotated[str | None, typer.Option(help="queued, running, failed …")] = None,
+    capability: Annotated[str | None, typer.Option()] = None,
+    queue: Annotated[str | None, typer.Option()] = None,
+    tag: Annotated[str | None, typer.Option()] = None,
+    since: Annotated[
+        str | None, typer.Option(help="1h, 2d, or a time such as 2030-01-31T09:00:00Z.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+) -> None:
+    """List jobs, newest first."""
+    which = {
+        "state": state,
+        "capability": capability,
+        "queue": queue,
+        "tag": tag,
+        "since": _since(since),
+        "limit": min(limit, 200),
+    }
+    with connect(url) as client:
+        _show(islice(client.jobs(**which), limit), as_json=as_json)
+
+
+def progress_of(job: Job) -> str:
+    """Write how far a job is, as a share."""
+    told = job["progress"]
+    if told is None or not told["total"]:
+        return ""
+    return f"{told['done'] / told['total']:.0%}"
+
+
+def _show(found: Iterator[Job], *, as_json: bool) -> None:
+    if as_json:
+        for job in found:
+            printing.write_json(job)
+        return
+    printing.write_rows(
+        HEADINGS,
+        (
+            (
+                job["id"],
+                job["state"],
+                job["capability"],
+                job["queue"],
+                f"{job['attempt']}/{job['max_attempts']}",
+                progress_of(job),
+                job["created_at"],
+            )
+            for job in found
+        ),
+    )
+
+
+def _input(text: str | None, file: Path | None) -> Any:
+    if text is not None and file is not None:
+        refuse("say either INPUT or --file")
+    if text == "-":
+        text = sys.stdin.read()
+    elif file is not None:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeError) as error:
+            refuse(f"--file: {error}")
+    try:
+        return json.loads(text or "{}", parse_constant=_refuse)
+    except (RecursionError, ValueError) as error:
+        refuse(f"the input is not JSON: {error}")
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _run_at(at: str | None, delay: str | None) -> str | None:
+    if at is not None and delay is not None:
+        refuse("say either --run-at or --delay")
+    if delay is not None:
+        return (now() + span(delay)).isoformat()
+    return None if at is None else moment(at).isoformat()
+
+
+def _since(text: str | None) -> str | None:
+    if text is None:
+        return None
+    is_span = text[-1:] in "smhd"
+    return (now() - span(text) if is_span else moment(text)).isoformat()
+
+
+def _wait(client: Client, job_id: str, timeout: float | None) -> Job:
+    try:
+        return _follow(client, job_id, timeout)
+    except KeyboardInterrupt:
+        leave(Exit.INTERRUPTED, f"interrupted; job {job_id} goes on")
+
+
+def _follow(client: Client, job_id: str, timeout: float | None) -> Job:
+    """Wait for the end, with a bar if somebody looks on."""
+    if not printing.words.is_terminal:
+        return client.wait(job_id, timeout=timeout)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, console=printing.words, transient=True) as bar:
+        task = bar.add_task("waiting", total=None)
+        for job in client.follow(job_id, timeout=timeout, every=1):
+            told = job["progress"]
+            message = told.get("message") if told else None
+            bar.update(
+                task,
+                description=printing.clean(message or job["state"]),
+                completed=told["done"] if told else 0,
+                total=told["total"] if told else None,
+            )
+    return job
+
+
+def _leave_by(job: Job) -> None:
+    """Exit as the job ended; return if it succeeded."""
+    if not is_final(job):
+        leave(
+            Exit.TIMED_OUT,
+            f"job {job['id']} is {job['state']} and goes on: "
+            f"`backburner wait {job['id']}`",
+        )
+    if job["state"] != JobState.SUCCEEDED:
+        error = job["error"]
+        reason = f": {error['code']}, {error['message']}" if error else ""
+        leave(Exit.JOB_FAILED, f"job {job['id']} {job['state']}{reason}")
+
+
+def _told(event: Event) -> str:
+    data = event["data"]
+    error = data.get("error")
+    if error:
+        return f"{error.get('code')}: {error.get('message')}"
+    return " ".join(f"{name}={value}" for name, value in data.items())

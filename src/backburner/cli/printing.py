@@ -1,0 +1,60 @@
+"""Data goes to stdout, words to stderr; what a server sent is cleaned before either."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+data = Console(soft_wrap=True, highlight=False)
+words = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def say(message: str) -> None:
+    """Tell the person something, in one line."""
+    words.print(Text(clean(message)))
+
+
+def clean(value: Any) -> str:
+    """Write a value without what could move a terminal's cursor or forge a line."""
+    return "".join(ch if ch.isprintable() else " " for ch in str(value))
+
+
+def write_line(text: str) -> None:
+    """Write one line of data, cleaned."""
+    sys.stdout.write(clean(text) + "\n")
+    sys.stdout.flush()
+
+
+def write_json(value: Any, *, indent: int | None = None) -> None:
+    """Write data as JSON on one line; `indent` spreads it for a reader."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    sys.stdout.write("\n".join(map(_escaped, text.split("\n"))) + "\n")
+    sys.stdout.flush()
+
+
+def write_value(value: Any) -> None:
+    """Write a job's output: JSON, spread out at a terminal."""
+    write_json(value, indent=2 if sys.stdout.isatty() else None)
+
+
+def write_rows(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table at a terminal; elsewhere one line a row, fields parted by tabs."""
+    cleaned = [["" if field is None else clean(field) for field in row] for row in rows]
+    if sys.stdout.isatty():
+        table = [headings, *cleaned]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+    else:
+        lines = ["\t".join(row) for row in cleaned]
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
+
+
+def _escaped(text: str) -> str:
+    """Keep JSON the same JSON, with every invisible character spelt out."""
+    if text.isprintable():
+        return text
+    return "".join(ch if ch.isprintable() else json.dumps(ch)[1:-1] for ch in text)

@@ -1,0 +1,97 @@
+"""Capabilities to try the house with, in development."""
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from backburner.app import App
+from backburner.domain.errors import PermanentError, Throttled, TransientError
+from backburner.domain.retry import RetryPolicy
+from backburner.engine.context import Context
+from backburner.engine.registry import capability
+
+QUEUE = "demo"
+STEPS = 20
+REMEMBERED = 1_000
+Seconds = Annotated[float, Field(ge=0, le=3600)]
+
+
+class Strict(BaseModel):
+    """A model that takes no unknown field."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Sleep(Strict):
+    """How long to sleep."""
+
+    seconds: Seconds = 1.0
+
+
+class Slept(Strict):
+    """How long was slept."""
+
+    slept: float
+
+
+class Fail(Strict):
+    """How often to fail, and how."""
+
+    times: int = Field(1, ge=0, le=100)
+    error: Literal["transient", "permanent", "throttled"] = "transient"
+    retry_after: Seconds | None = None
+
+
+class Attempts(Strict):
+    """How many runs it took."""
+
+    attempts: int
+
+
+@capability("demo.echo", queue=QUEUE)
+async def echo(_ctx: Context, value: dict[str, Any]) -> dict[str, Any]:
+    """Give any object back."""
+    return value
+
+
+@capability("demo.sleep", queue=QUEUE, timeout=timedelta(hours=2))
+async def sleep(ctx: Context, value: Sleep) -> Slept:
+    """Sleep, and tell how far it is."""
+    for step in range(STEPS):
+        await asyncio.sleep(value.seconds / STEPS)  # noqa: TID251 - its purpose
+        await ctx.progress(step + 1, STEPS)
+    return Slept(slept=value.seconds)
+
+
+_failures: dict[str, int] = {}
+
+
+@capability("demo.fail", queue=QUEUE, retry=RetryPolicy(max_attempts=5))
+async def fail(ctx: Context, value: Fail) -> Attempts:
+    """Fail that often, then succeed."""
+    failed = _failures.get(ctx.job.id, ctx.job.attempt - 1)
+    if failed >= value.times:
+        _failures.pop(ctx.job.id, None)
+        return Attempts(attempts=failed + 1)
+    _failures[ctx.job.id] = failed + 1
+    if len(_failures) > REMEMBERED:
+        del _failures[next(iter(_failures))]
+    message = f"failed on purpose, {failed + 1} of {value.times}"
+    if value.error == "permanent":
+        raise PermanentError(message)
+    if value.error == "throttled":
+        raise Throttled(message, retry_after=value.retry_after)
+    raise TransientError(message)
+
+
+@capability("demo.block", queue=QUEUE)
+async def block(_ctx: Context, value: Sleep) -> Slept:
+    """Block the event loop, as a careless handler would."""
+    time.sleep(value.seconds)  # noqa: ASYNC251, TID251 - that is the point
+    return Slept(slept=value.seconds)
+
+
+app = App("demo", capabilities=[echo, sleep, fail, block])

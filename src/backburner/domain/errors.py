@@ -1,0 +1,156 @@
+"""
+Every error of the house.
+
+BackburnerError               code, retryable
+├── CallerError               the request cannot be honoured as sent            → 4xx
+│   ├── InvalidInput          it does not match the capability's model
+│   ├── UnknownCapability     nobody here knows that name
+│   ├── JobNotFound           no such job, or somebody else's
+│   ├── IdempotencyConflict   the key is taken by another body
+│   └── IllegalTransition     the job's state does not allow it
+├── WorkError                 the work was tried and failed; kept on the job
+│   ├── TransientError        worth another attempt
+│   │   └── Throttled         a provider said "later": costs no attempt
+│   └── PermanentError        would fail the same way again
+├── StoreUnavailable          the database misbehaves                           → 503
+│   └── StoreFull             it has no room left                               → 507
+└── ConfigurationError        said at start-up, with the setting's name
+
+A class answers two questions: who must act (its branch), and would another try help
+(`retryable`). `code` is stable and public; messages may change.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a job ended or was put back: what a user sees, on the wire and in history."""
+
+    code: str
+    message: str
+    retryable: bool = False
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One field of a request and what is wrong with it."""
+
+    path: str
+    message: str
+
+
+MAX_MESSAGE = 2_000
+
+
+def readable(text: str) -> str:
+    """Keep what can be stored of a text that may hold anything."""
+    return text[:MAX_MESSAGE].encode("utf-8", "replace").decode("utf-8")
+
+
+class BackburnerError(Exception):
+    """Anything the house raises on purpose."""
+
+    code: ClassVar[str] = "ERROR"
+    retryable: ClassVar[bool] = False
+
+
+class CallerError(BackburnerError):
+    """The request cannot be honoured as sent."""
+
+    code = "BAD_REQUEST"
+
+
+class InvalidInput(CallerError):
+    """The input does not match the capability's model."""
+
+    code = "INVALID_INPUT"
+
+    def __init__(self, message: str, fields: Sequence[FieldError] = ()) -> None:
+        super().__init__(message)
+        self.fields = tuple(fields)
+
+
+class UnknownCapability(CallerError):
+    """No capability has that name."""
+
+    code = "UNKNOWN_CAPABILITY"
+
+    def __init__(self, message: str, *, suggestion: str | None = None) -> None:
+        super().__init__(message)
+        self.suggestion = suggestion
+
+
+class JobNotFound(CallerError):
+    """No such job, or it is somebody else's."""
+
+    code = "JOB_NOT_FOUND"
+
+
+class IdempotencyConflict(CallerError):
+    """The idempotency key was used with another body."""
+
+    code = "IDEMPOTENCY_CONFLICT"
+
+
+class IllegalTransition(CallerError):
+    """The job's state does not allow what was asked."""
+
+    code = "ILLEGAL_TRANSITION"
+
+
+class WorkError(BackburnerError):
+    """The work was tried and failed. Raise a subclass from a handler."""
+
+    code = "WORK_FAILED"
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.problem_code = code or self.code
+
+
+class TransientError(WorkError):
+    """Worth another attempt."""
+
+    code = "TRANSIENT"
+    retryable = True
+
+
+class Throttled(TransientError):
+    """A provider asked to come back later; with `retry_after` it costs no attempt."""
+
+    code = "THROTTLED"
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, code: str | None = None
+    ) -> None:
+        super().__init__(message, code=code)
+        self.retry_after = retry_after
+
+
+class PermanentError(WorkError):
+    """Another attempt would fail the same way."""
+
+    code = "PERMANENT"
+
+
+class StoreUnavailable(BackburnerError):
+    """The database cannot be read or written just now."""
+
+    code = "STORE_UNAVAILABLE"
+    retryable = True
+
+
+class StoreFull(StoreUnavailable):
+    """The database has no room left."""
+
+    code = "STORE_FULL"
+
+
+class ConfigurationError(BackburnerError):
+    """The house cannot start as it is set up."""
+
+    code = "CONFIGURATION"

@@ -1,0 +1,46 @@
+"""What an attempt came to. A handler returns its result or one of these values."""
+
+from datetime import timedelta
+from typing import NamedTuple, TypeAlias
+
+
+class Done(NamedTuple):
+    """The work is done; `output` is JSON text."""
+
+    output: str
+
+
+class Snooze(NamedTuple):
+    """Not now: run me again after `delay`, at no cost of an attempt."""
+
+    delay: timedelta
+    reason: str = "snoozed by its handler"
+
+
+class Cancel(NamedTuple):
+    """The work has become pointless; end as cancelled."""
+
+    reason: str
+
+
+class Failed(NamedTuple):
+    """It did not work, and whether another attempt could."""
+
+    code: str
+    message: str
+    retryable: bool = True
+    retry_after: timedelta | None = None
+    """How long the other side asked us to wait; such a wait costs no attempt."""
+
+
+class HandedBack(NamedTuple):
+    """The worker stops before the work is done: somebody else may start at once."""
+
+
+class Expired(NamedTuple):
+    """The job's own deadline came while it ran."""
+
+
+Outcome: TypeAlias = Done | Snooze | Cancel | Failed | HandedBack | Expired
+Answer: TypeAlias = Snooze | Cancel | Failed
+"""What a handler may return besides its result."""

@@ -1,0 +1,257 @@
+"""
+Every move a job can make, decided here and nowhere else.
+
+A function takes what is known and returns a `Change`; a store applies it with one
+statement that names the row it expects: `(seq, token)` for a running job,
+`(seq, state, generation)` otherwise. No row found means that somebody was faster.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final, NamedTuple, assert_never
+
+from backburner.domain import event
+from backburner.domain.errors import IllegalTransition, Problem
+from backburner.domain.job import FINAL, Claim, Instant, Job, JobState
+from backburner.domain.outcome import (
+    Cancel,
+    Done,
+    Expired,
+    Failed,
+    HandedBack,
+    Outcome,
+    Snooze,
+)
+
+ALLOWED: Final[Mapping[JobState, frozenset[JobState]]] = {
+    JobState.BLOCKED: frozenset(
+        {JobState.QUEUED, JobState.FAILED, JobState.CANCELLED},
+    ),
+    JobState.SCHEDULED: frozenset(
+        {JobState.QUEUED, JobState.FAILED, JobState.CANCELLED},
+    ),
+    JobState.QUEUED: frozenset(
+        {JobState.RUNNING, JobState.FAILED, JobState.CANCELLED},
+    ),
+    JobState.RUNNING: frozenset(
+        {
+            JobState.SUCCEEDED,
+            JobState.SCHEDULED,
+            JobState.QUEUED,
+            JobState.FAILED,
+            JobState.CANCELLED,
+        }
+    ),
+    JobState.SUCCEEDED: frozenset(),
+    JobState.FAILED: frozenset({JobState.QUEUED}),
+    JobState.CANCELLED: frozenset(),
+}
+
+EXPIRED: Final = "EXPIRED"
+WORKER_LOST: Final = "WORKER_LOST"
+TIMEOUT: Final = "TIMEOUT"
+SETTLEMENT_FAILED: Final = "SETTLEMENT_FAILED"
+
+SHORTEST_WAIT: Final = timedelta(milliseconds=100)
+"""The least that a wait at no cost of an attempt takes, so that it is no busy loop."""
+
+
+class Change(NamedTuple):
+    """One move of one job and the event that tells of it."""
+
+    to: JobState
+    event: str
+    at: Instant
+    data: Mapping[str, Any] | None = None
+    output: str | None = None
+    error: Problem | None = None
+    fingerprint: str | None = None
+    run_at: Instant | None = None
+    attempt: int | None = None
+    """The new count of attempts; `None` leaves it as it is."""
+    crashes: int | None = None
+    throttled: int | None = None
+    generation: int | None = None
+
+
+class Limits(NamedTuple):
+    """How much a job may be put back before it ends as failed."""
+
+    crashes: int = 3
+    """Workers lost under it: at this many it ends as `WORKER_LOST`."""
+    throttled: timedelta = timedelta(hours=24)
+    """Waits that cost no attempt, in all."""
+
+
+def settle(
+    claim: Claim, outcome: Outcome, *, now: Instant, backoff: timedelta, limits: Limits
+) -> Change:
+    """Turn what a running job came to into the move to make."""
+    match outcome:
+        case Done(output):
+            return Change(JobState.SUCCEEDED, event.SUCCEEDED, now, output=output)
+        case Failed():
+            return _settle_failed(claim, outcome, now, backoff, limits)
+        case Snooze(delay, reason):
+            problem = Problem("SNOOZED", reason, retryable=True)
+            return _put_off(claim, event.SCHEDULED, problem, delay, now, limits)
+        case Cancel(reason):
+            return _cancel(reason, now)
+        case HandedBack():
+            return _hand_back(claim, now)
+        case Expired():
+            return _expire(claim.capability, now)
+        case _:
+            assert_never(outcome)
+
+
+def hand_back(job: Claim | Job, *, now: Instant) -> Change:
+    """Queue a running job again whose worker will not finish it: no attempt spent."""
+    return Change(
+        JobState.QUEUED,
+        event.QUEUED,
+        now,
+        data={"outcome": "handed_back"},
+        attempt=job.attempt - 1,
+    )
+
+
+def stall(job: Job, *, now: Instant, limits: Limits) -> Change:
+    """Take a running job from a worker that stopped beating."""
+    crashes = job.crashes + 1
+    if crashes >= limits.crashes:
+        problem = Problem(
+            WORKER_LOST, f"its worker was lost {crashes} times while it ran"
+        )
+        return _fail(job.capability, problem, now)._replace(crashes=crashes)
+    return Change(
+        JobState.QUEUED,
+        event.STALLED,
+        now,
+        data={"worker": job.worker, "crashes": crashes},
+        attempt=job.attempt - 1,
+        crashes=crashes,
+    )
+
+
+def is_last_chance(claim: Claim, limits: Limits) -> bool:
+    """Say whether the job ends if it loses one more worker."""
+    return 0 < claim.crashes >= limits.crashes - 1
+
+
+def cancel(job: Job, reason: str, *, now: Instant) -> Change:
+    """End a job that is not over yet, whatever it is doing."""
+    if job.state in FINAL:
+        raise IllegalTransition(f"job {job.id} is {job.state}: it cannot be cancelled")
+    return _cancel(reason, now)
+
+
+def expire(job: Job, *, now: Instant) -> Change:
+    """End a waiting job whose time is over."""
+    return _expire(job.capability, now)
+
+
+def retry(job: Job, *, now: Instant) -> Change:
+    """Queue a dead letter again, with fresh attempts, in its next generation."""
+    if job.state is not JobState.FAILED:
+        raise IllegalTransition(
+            f"job {job.id} is {job.state}: only a failed job can be retried"
+        )
+    generation = job.generation + 1
+    return Change(
+        JobState.QUEUED,
+        event.QUEUED,
+        now,
+        data={"generation": generation},
+        attempt=0,
+        crashes=0,
+        throttled=0,
+        generation=generation,
+    )
+
+
+def fingerprint(capability: str, problem: Problem) -> str:
+    """Name a kind of failure, so that like dead letters can be grouped."""
+    message = _VARYING.sub("#", problem.message)[:200]
+    named = f"{capability}\0{problem.code}\0{message}"
+    return hashlib.sha256(named.encode(errors="replace")).hexdigest()[:16]
+
+
+_VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\b[0-9a-f-]{8,}\b|\d+", re.IGNORECASE)
+
+
+def _settle_failed(
+    claim: Claim, failed: Failed, now: Instant, backoff: timedelta, limits: Limits
+) -> Change:
+    problem = Problem(failed.code, failed.message, failed.retryable)
+    if not failed.retryable:
+        return _fail(claim.capability, problem, now)
+    if failed.retry_after is not None:
+        told = replace(problem, retry_after=failed.retry_after.total_seconds())
+        return _put_off(claim, event.THROTTLED, told, failed.retry_after, now, limits)
+    if claim.attempt < claim.max_attempts:
+        return _wait(event.RETRYING, problem, backoff, now)
+    return _fail(claim.capability, problem, now)
+
+
+def _hand_back(claim: Claim, now: Instant) -> Change:
+    return Change(
+        JobState.QUEUED,
+        event.QUEUED,
+        now,
+        data={"outcome": "handed_back"},
+        attempt=claim.attempt - 1,
+    )
+
+
+def _fail(capability: str, problem: Problem, now: Instant) -> Change:
+    return Change(
+        JobState.FAILED,
+        event.FAILED,
+        now,
+        error=problem,
+        fingerprint=fingerprint(capability, problem),
+    )
+
+
+def _expire(capability: str, now: Instant) -> Change:
+    problem = Problem(EXPIRED, "its time was over before it was done")
+    return _fail(capability, problem, now)
+
+
+def _cancel(reason: str, now: Instant) -> Change:
+    return Change(
+        JobState.CANCELLED, event.CANCELLED, now, error=Problem("CANCELLED", reason)
+    )
+
+
+def _wait(name: str, problem: Problem, delay: timedelta, now: Instant) -> Change:
+    return Change(
+        JobState.SCHEDULED,
+        name,
+        now,
+        error=problem,
+        run_at=now + delay // timedelta(milliseconds=1),
+    )
+
+
+def _put_off(
+    claim: Claim,
+    name: str,
+    problem: Problem,
+    delay: timedelta,
+    now: Instant,
+    limits: Limits,
+) -> Change:
+    delay = max(delay, SHORTEST_WAIT)
+    throttled = claim.throttled + delay // timedelta(milliseconds=1)
+    if throttled > limits.throttled // timedelta(milliseconds=1):
+        worn_out = Problem(
+            EXPIRED, f"it was told to wait for longer than {limits.throttled} in all"
+        )
+        return _fail(claim.capability, worn_out, now)
+    waiting = _wait(name, problem, delay, now)
+    return waiting._replace(attempt=claim.attempt - 1, throttled=throttled)

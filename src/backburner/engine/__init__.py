@@ -1,0 +1,1 @@
+"""Asks the domain, tells the ports."""

@@ -1,0 +1,214 @@
+"""The engine's verbs, for doors and rooms. It decides nothing: it asks and tells."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, TypeVar
+
+import orjson
+
+from backburner.domain import transitions
+from backburner.domain.errors import IllegalTransition, JobNotFound, StoreUnavailable
+from backburner.domain.event import Attempt, Event, attempts
+from backburner.domain.job import Instant, Job, JobState, NewJob, Owner, Submitted
+from backburner.domain.transitions import Change
+from backburner.engine import telemetry
+from backburner.engine.registry import Capability, Registry
+from backburner.engine.submission import LOCAL, Options, Submission
+from backburner.engine.transaction import Transaction
+from backburner.engine.watch import Watch
+from backburner.ports.bell import Bell, Ring
+from backburner.ports.clock import Clock
+from backburner.ports.store import (
+    FailureGroup,
+    JobFilter,
+    Move,
+    Settlement,
+    Store,
+    Tx,
+)
+
+T = TypeVar("T")
+
+TRIES = 10
+"""How often a decision is taken again because the job moved meanwhile."""
+HISTORY = 10_000
+
+
+class Engine:
+    """Submit, find, cancel, retry, watch."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        bell: Bell,
+        clock: Clock,
+        registry: Registry,
+        submission: Submission,
+        watch: Watch,
+    ) -> None:
+        self.store = store
+        self.registry = registry
+        self._bell = bell
+        self._clock = clock
+        self._submission = submission
+        self._watch = watch
+
+    def now(self) -> Instant:
+        """Return the time as the engine reads it."""
+        return self._clock.now()
+
+    async def submit(
+        self, capability: Capability[Any, Any] | str, value: Any, options: Options
+    ) -> Submitted:
+        """Store a job; when this returns it is durable and will reach its end."""
+        return (await self.store_jobs([self.prepare(capability, value, options)]))[0]
+
+    async def submit_many(
+        self,
+        requests: Sequence[tuple[Capability[Any, Any] | str, Any, Options]],
+    ) -> Sequence[Submitted]:
+        """Store many jobs, all or none."""
+        return await self.store_jobs([self.prepare(*request) for request in requests])
+
+    def prepare(
+        self, capability: Capability[Any, Any] | str, value: Any, options: Options
+    ) -> NewJob:
+        """Check a request and write it as a job, not stored yet."""
+        return self._submission.prepare(capability, value, options)
+
+    async def store_jobs(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
+        """Store jobs that are prepared, and wake whoever may run them."""
+        submitted = await self.store.submit(jobs)
+        rings = Ring.EVENTS
+        for job, answer in zip(jobs, submitted, strict=True):
+            if answer.replayed:
+                continue
+            is_queued = answer.state == JobState.QUEUED
+            rings |= Ring.WORK if is_queued else Ring.SCHEDULE
+            telemetry.jobs_submitted.labels(job.capability).inc()
+        self._bell.ring(rings)
+        return submitted
+
+    async def transact(self, body: Callable[[Transaction], T]) -> T:
+        """Run a plain function in one transaction, jobs it submits included."""
+        wrapped: list[Transaction] = []
+
+        def run(tx: Tx) -> T:
+            wrapped[:] = [self.wrap(tx)]
+            return body(wrapped[0])
+
+        result = await self.store.transact(run)
+        if wrapped[0].has_submitted:
+            self._bell.ring(Ring.WORK | Ring.SCHEDULE | Ring.EVENTS)
+        return result
+
+    def wrap(self, tx: Tx) -> Transaction:
+        """Give a store's transaction the shape that bodies get."""
+        return Transaction(
+            tx, lambda name, value, said: self.prepare(name, value, Options(**said))
+        )
+
+    async def find(self, job_id: str, owner: Owner = LOCAL) -> Job:
+        """Return an owner's job."""
+        found = await self.store.find([job_id])
+        if not found or found[0].owner != owner:
+            raise JobNotFound(f"there is no job {job_id[:60]!r}")
+        return found[0]
+
+    async def jobs(
+        self, where: JobFilter, *, before: int | None = None, limit: int = 50
+    ) -> Sequence[Job]:
+        """Return a page of jobs, newest first."""
+        return await self.store.jobs(where, before=before, limit=limit)
+
+    async def failures(
+        self, owner: Owner = LOCAL, *, limit: int = 50
+    ) -> Sequence[FailureGroup]:
+        """Return an owner's dead letters, grouped by what went wrong."""
+        return await self.store.failures(owner, limit=limit)
+
+    async def attempts(self, job: Job) -> list[Attempt]:
+        """Return the history of a job's attempts."""
+        return attempts(await self.store.history(job.id, after=0, limit=HISTORY))
+
+    async def cancel(
+        self, job_id: str, owner: Owner = LOCAL, *, reason: str = "cancelled on request"
+    ) -> Job:
+        """End a job now, whatever it does; asking twice is no error."""
+        for _ in range(TRIES):
+            job = await self.find(job_id, owner)
+            if job.state is JobState.CANCELLED:
+                return job
+            change = transitions.cancel(job, reason, now=self._clock.now())
+            if await self._apply(job, change):
+                self._bell.ring(Ring.EVENTS | Ring.CANCELLED)
+                telemetry.jobs_finished.labels(job.capability, change.to).inc()
+                return await self.find(job_id, owner)
+        raise StoreUnavailable(
+            f"job {job_id} moves too fast to be cancelled; try again"
+        )
+
+    async def retry(self, job_id: str, owner: Owner = LOCAL) -> Job:
+        """Queue a dead letter again, in its next generation."""
+        job = await self.find(job_id, owner)
+        change = transitions.retry(job, now=self._clock.now())
+        if not await self._apply(job, change):
+            raise IllegalTransition(f"job {job_id} was retried by somebody else")
+        telemetry.redrive_jobs.inc()
+        self._bell.ring(Ring.WORK | Ring.EVENTS)
+        return await self.find(job_id, owner)
+
+    async def retry_all(self, where: JobFilter, *, limit: int) -> int:
+        """Queue the dead letters that match again, at most `limit`, oldest last."""
+        failed = await self.store.jobs(where, before=None, limit=limit)
+        now = self._clock.now()
+        moves = [
+            Move(job.seq, job.state, job.generation, transitions.retry(job, now=now))
+            for job in failed
+        ]
+        retried = sum(await self.store.move(moves)) if moves else 0
+        telemetry.redrive_jobs.inc(retried)
+        self._bell.ring(Ring.WORK | Ring.EVENTS)
+        return retried
+
+    def events(self, job: Job, *, after: int = 0) -> AsyncGenerator[Event, None]:
+        """Yield a job's events above `after`, past and future, until it ends."""
+        return self._watch.job(job, after=after)
+
+    def stream(
+        self, owner: Owner = LOCAL, *, after: int = 0
+    ) -> AsyncGenerator[Event, None]:
+        """Yield an owner's events above the overall cursor, for ever."""
+        return self._watch.stream(owner, after=after)
+
+    async def wait(
+        self,
+        job_id: str,
+        owner: Owner = LOCAL,
+        *,
+        timeout: float,  # noqa: ASYNC109 - part of the answer
+    ) -> Job:
+        """Return the job when it ends, or as it is when the time is over."""
+        job = await self.find(job_id, owner)
+        if job.state.is_final or timeout <= 0:
+            return job
+        try:
+            async with asyncio.timeout(timeout):
+                async for _ in self._watch.job(job, after=job.events):
+                    pass
+        except TimeoutError:
+            pass
+        return await self.find(job_id, owner)
+
+    async def _apply(self, job: Job, change: Change) -> bool:
+        if job.state is JobState.RUNNING:
+            settlement = Settlement(job.seq, job.token or "", change)
+            return (await self.store.settle([settlement]))[0] is not None
+        move = Move(job.seq, job.state, job.generation, change)
+        return (await self.store.move([move]))[0]
+
+
+def as_value(text: str | None) -> Any:
+    """Read stored JSON."""
+    return None if text is None else orjson.loads(text)

@@ -1,0 +1,95 @@
+"""
+A worker's lease, renewed from a thread of its own.
+
+A handler that blocks the event loop must not cost the worker its jobs, so nothing here
+touches the loop except to tell it that the lease is lost.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from backburner.domain.errors import StoreUnavailable
+from backburner.engine.telemetry import log
+from backburner.ports.clock import Clock
+from backburner.ports.store import Heart
+
+
+class Heartbeat(Protocol):
+    """Renews a lease until it is stopped."""
+
+    def start(self, worker: str) -> None:
+        """Beat for this worker from now on."""
+        ...
+
+    async def stop(self) -> None:
+        """Beat no more; return when the last beat is over."""
+        ...
+
+
+class Pulse:
+    """What one beat means, apart from when it comes."""
+
+    def __init__(
+        self, heart: Heart, clock: Clock, *, lease_ms: int, lost: Callable[[str], None]
+    ) -> None:
+        self._heart = heart
+        self._clock = clock
+        self._lease_ms = lease_ms
+        self._lost = lost
+        self._worker = ""
+        self._last = 0
+
+    def begin(self, worker: str) -> None:
+        """Take up a new name, whose lease has just begun."""
+        self._worker = worker
+        self._last = self._clock.monotonic()
+
+    def beat(self) -> None:
+        """Renew the lease; say when it is lost, or was not renewed for too long."""
+        worker, now = self._worker, self._clock.monotonic()
+        try:
+            alive = self._heart.beat(worker)
+        except StoreUnavailable as error:
+            log.warning("heartbeat failed", worker=worker, code=error.code)
+            alive = now - self._last < self._lease_ms
+        else:
+            self._last = now
+        if not alive and worker == self._worker:
+            self._lost(worker)
+
+    def close(self) -> None:
+        """Give the heart back."""
+        self._heart.close()
+
+
+class ThreadHeartbeat:
+    """A thread that beats every so often."""
+
+    def __init__(self, pulse: Pulse, *, every: float) -> None:
+        self._pulse = pulse
+        self._every = every
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, worker: str) -> None:
+        self._pulse.begin(worker)
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name="backburner-heartbeat", daemon=True
+            )
+            self._thread.start()
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        await asyncio.to_thread(self._end)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._every):
+            self._pulse.beat()
+
+    def _end(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+        self._pulse.close()

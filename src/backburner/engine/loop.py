@@ -1,0 +1,57 @@
+"""A background service: one verb, called again and again until it is stopped."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from backburner.engine.telemetry import log
+
+
+class Loop:
+    """Calls `action` every so often, sooner when poked, and survives its failures."""
+
+    def __init__(
+        self,
+        name: str,
+        action: Callable[[], Awaitable[float | None]],
+        *,
+        every: float,
+    ) -> None:
+        """Take an action that may return in how many seconds it wants to run again."""
+        self._name = name
+        self._action = action
+        self._every = every
+        self._poked = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin; the first call comes at once."""
+        self._task = asyncio.create_task(self._run(), name=self._name)
+
+    def poke(self) -> None:
+        """Have the action called soon."""
+        self._poked.set()
+
+    async def stop(self) -> None:
+        """End, in the middle of the action if need be."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            self._poked.clear()
+            pause = await self._once()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._poked.wait()
+
+    async def _once(self) -> float:
+        try:
+            wish = await self._action()
+        except Exception as error:  # noqa: BLE001 - a loop that dies is a silent fault
+            log.error("loop failed", loop=self._name, error_type=type(error).__name__)
+            return self._every
+        return self._every if wish is None else min(wish, self._every)

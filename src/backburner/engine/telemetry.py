@@ -1,0 +1,229 @@
+"""
+What the house says of itself: log lines and metrics, in one place.
+
+A log line carries only the keys listed here; any other is dropped and counted. So
+inputs, outputs, error messages and tags, which are the user's, cannot reach a log.
+"""
+
+import logging
+import sys
+from collections.abc import Mapping, MutableMapping, Sequence
+from functools import cache
+from typing import Any, Final, TextIO
+
+import structlog
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+
+from backburner.domain.job import Claim, Instant
+from backburner.domain.transitions import Change
+
+LOGGED: Final = frozenset(
+    {
+        "address",
+        "attempt",
+        "capability",
+        "code",
+        "count",
+        "crashes",
+        "delay",
+        "duration_ms",
+        "error_type",
+        "event",
+        "generation",
+        "job_id",
+        "level",
+        "loop",
+        "method",
+        "pid",
+        "queue",
+        "queues",
+        "request_id",
+        "route",
+        "signal",
+        "slots",
+        "state",
+        "status",
+        "timestamp",
+        "version",
+        "worker",
+    }
+)
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger("backburner")
+
+registry = CollectorRegistry()
+_SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600, 1800)
+
+jobs_submitted = Counter(
+    "backburner_jobs_submitted_total",
+    "Jobs accepted.",
+    ["capability"],
+    registry=registry,
+)
+jobs_finished = Counter(
+    "backburner_jobs_finished_total",
+    "Jobs that ended.",
+    ["capability", "state"],
+    registry=registry,
+)
+job_attempts = Counter(
+    "backburner_job_attempts_total",
+    "Attempts that ended, by what was told of them.",
+    ["capability", "outcome"],
+    registry=registry,
+)
+job_wait = Histogram(
+    "backburner_job_wait_seconds",
+    "From ready to started.",
+    ["queue"],
+    buckets=_SECONDS,
+    registry=registry,
+)
+job_run = Histogram(
+    "backburner_job_run_seconds",
+    "From started to the handler's end.",
+    ["capability"],
+    buckets=_SECONDS,
+    registry=registry,
+)
+leases_expired = Counter(
+    "backburner_leases_expired_total",
+    "Jobs taken from workers that stopped beating.",
+    registry=registry,
+)
+stale_completions = Counter(
+    "backburner_stale_completions_total",
+    "Outcomes refused because the job was not the worker's any more.",
+    registry=registry,
+)
+poison_jobs = Counter(
+    "backburner_poison_jobs_total",
+    "Jobs ended because their workers were lost too often.",
+    registry=registry,
+)
+redrive_jobs = Counter(
+    "backburner_redrive_jobs_total", "Dead letters queued again.", registry=registry
+)
+repairs = Counter(
+    "backburner_reconciler_repairs_total",
+    "Work found by polling that no wake-up had told of.",
+    registry=registry,
+)
+loop_lag = Gauge(
+    "backburner_event_loop_lag_seconds",
+    "How late the event loop ran its last tick.",
+    registry=registry,
+)
+sse_clients = Gauge(
+    "backburner_sse_clients", "Readers of event streams.", registry=registry
+)
+queue_depth = Gauge(
+    "backburner_queue_depth",
+    "Jobs by queue and live state.",
+    ["queue", "state"],
+    registry=registry,
+)
+queue_oldest = Gauge(
+    "backburner_queue_oldest_age_seconds",
+    "Age of the oldest queued job.",
+    ["queue"],
+    registry=registry,
+)
+dead_jobs = Gauge("backburner_dead_jobs", "Dead letters kept.", registry=registry)
+build_info = Gauge(
+    "backburner_build_info", "The release.", ["version"], registry=registry
+)
+log_keys_dropped = Counter(
+    "backburner_log_keys_dropped_total",
+    "Keys kept out of log lines.",
+    registry=registry,
+)
+
+
+@cache
+def _labelled(metric: Any, *values: str) -> Any:
+    """Find a metric's child; the library's own look-up costs more than the counting."""
+    return metric.labels(*values)
+
+
+def started(claim: Claim, now: Instant) -> None:
+    """Count how long a job waited."""
+    _labelled(job_wait, claim.queue).observe(max(0, now - claim.ready_at) / 1000)
+
+
+def settled(claim: Claim, change: Change) -> None:
+    """Count an attempt's end, and log the ends that somebody may ask about."""
+    outcome = change.event.removeprefix("job.")
+    _labelled(job_attempts, claim.capability, outcome).inc()
+    seconds = max(0, change.at - claim.started_at) / 1000
+    _labelled(job_run, claim.capability).observe(seconds)
+    if change.to.is_final:
+        _labelled(jobs_finished, claim.capability, change.to).inc()
+    if change.error is not None:
+        line = f"job {outcome}"
+        log.warning(
+            line,
+            job_id=claim.id,
+            capability=claim.capability,
+            queue=claim.queue,
+            attempt=claim.attempt,
+            generation=claim.generation,
+            code=change.error.code,
+            delay=change.run_at - change.at if change.run_at else None,
+            request_id=claim.request_id,
+        )
+
+
+def metrics() -> bytes:
+    """Write all metrics in Prometheus' text format."""
+    return generate_latest(registry)
+
+
+def configure(*, level: str, pretty: bool, stream: TextIO | None = None) -> None:
+    """Have log lines written, as JSON or for a reader at a terminal."""
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(colors=pretty)
+        if pretty
+        else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _only_listed,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[level.upper()]
+        ),
+        logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _only_listed(
+    _logger: Any, _name: str, line: MutableMapping[str, Any]
+) -> Mapping[str, Any]:
+    kept = {key: _tame(value) for key, value in line.items() if key in LOGGED}
+    if len(kept) < len(line):
+        log_keys_dropped.inc(len(line) - len(kept))
+    return kept
+
+
+def _tame(value: Any) -> Any:
+    """Keep control characters, which could forge lines, out of the log."""
+    if isinstance(value, str) and not value.isprintable():
+        return "".join(ch if ch.isprintable() else "?" for ch in value)
+    return value
+
+
+def told(names: Sequence[str]) -> str:
+    """Write a list of names as one value."""
+    return ",".join(names)

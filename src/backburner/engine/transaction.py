@@ -1,0 +1,31 @@
+"""What a transaction body gets: the database, and jobs that commit with it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from backburner.domain.job import NewJob, Submitted
+from backburner.ports.store import Connection, Tx
+
+Prepare = Callable[[Any, Any, Mapping[str, Any]], NewJob]
+
+
+class Transaction:
+    """A body's view of the transaction under way."""
+
+    __slots__ = ("_prepare", "_tx", "has_submitted")
+
+    def __init__(self, tx: Tx, prepare: Prepare) -> None:
+        self._tx = tx
+        self._prepare = prepare
+        self.has_submitted = False
+
+    @property
+    def connection(self) -> Connection:
+        """The `sqlalchemy.Connection`, for a room's own tables."""
+        return self._tx.connection
+
+    def submit(self, capability: Any, value: Any, **options: Any) -> Submitted:
+        """Submit a job that exists if, and only if, this transaction commits."""
+        job = self._prepare(capability, value, options)
+        self.has_submitted = True
+        return self._tx.submit([job])[0]

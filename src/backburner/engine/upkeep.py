@@ -1,0 +1,141 @@
+"""
+What must happen whether or not anybody asks: due, overdue, orphaned and old jobs.
+
+Every process may run these; each step is a compare-and-set, so two at once do no harm.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from backburner.domain import transitions
+from backburner.domain.job import Job, JobState
+from backburner.domain.transitions import Limits
+from backburner.engine import telemetry
+from backburner.engine.loop import Loop
+from backburner.engine.telemetry import log
+from backburner.ports.bell import Bell, Ring
+from backburner.ports.clock import Clock
+from backburner.ports.faults import Faults
+from backburner.ports.store import Move, Retention, Settlement, Store
+
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepOptions:
+    """How often, and how long things are kept."""
+
+    poll: float = 1.0
+    lease: timedelta = timedelta(seconds=10)
+    rescue_every: float = 2.0
+    prune_every: float = 60.0
+    limits: Limits = field(default_factory=Limits)
+    retention: Retention = field(default_factory=Retention)
+
+
+class Upkeep:
+    """Four loops over one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        bell: Bell,
+        clock: Clock,
+        faults: Faults,
+        options: UpkeepOptions,
+    ) -> None:
+        self._store = store
+        self._bell = bell
+        self._clock = clock
+        self._faults = faults
+        self._options = options
+        self._promoting = Loop("promote", self.promote, every=options.poll)
+        self._loops = (
+            self._promoting,
+            Loop("expire", self.expire, every=options.poll),
+            Loop("rescue", self.rescue, every=options.rescue_every),
+            Loop("prune", self.prune, every=options.prune_every),
+        )
+        self._deafen = bell.listen(self._hear)
+
+    def start(self) -> None:
+        """Begin all four."""
+        for loop in self._loops:
+            loop.start()
+
+    async def stop(self) -> None:
+        """End all four."""
+        self._deafen()
+        for loop in self._loops:
+            await loop.stop()
+
+    async def promote(self) -> float | None:
+        """Queue what is due; come back when the next one is."""
+        promoted = await self._store.promote(now=self._clock.now(), limit=BATCH)
+        self._faults.hit("upkeep.promoted")
+        if promoted:
+            self._bell.ring(Ring.WORK | Ring.EVENTS)
+        if promoted == BATCH:
+            return 0.0
+        due = await self._store.next_due()
+        return None if due is None else max(0, due - self._clock.now()) / 1000
+
+    async def expire(self) -> float | None:
+        """Fail waiting jobs whose time is over."""
+        now = self._clock.now()
+        overdue = await self._store.overdue(now=now, limit=BATCH)
+        if overdue:
+            moves = [
+                Move(
+                    job.seq, job.state, job.generation, transitions.expire(job, now=now)
+                )
+                for job in overdue
+            ]
+            await self._store.move(moves)
+            log.warning("jobs expired", count=len(overdue), code=transitions.EXPIRED)
+            self._bell.ring(Ring.EVENTS)
+        return 0.0 if len(overdue) == BATCH else None
+
+    async def rescue(self) -> float | None:
+        """Take jobs from workers that stopped beating."""
+        orphans = await self._store.orphans(lease=self._options.lease, limit=BATCH)
+        self._faults.hit("upkeep.buried")
+        if orphans:
+            await self._stall(orphans)
+        return 0.0 if len(orphans) == BATCH else None
+
+    async def prune(self) -> float | None:
+        """Delete what was kept long enough."""
+        pruned = await self._store.prune(
+            keep=self._options.retention, now=self._clock.now(), limit=BATCH
+        )
+        if pruned:
+            log.info("jobs pruned", count=pruned)
+        return 0.0 if pruned >= BATCH else None
+
+    async def _stall(self, orphans: Sequence[Job]) -> None:
+        now, limits = self._clock.now(), self._options.limits
+        settlements = [
+            Settlement(
+                job.seq, job.token or "", transitions.stall(job, now=now, limits=limits)
+            )
+            for job in orphans
+        ]
+        applied = await self._store.settle(settlements)
+        for job, change in zip(orphans, applied, strict=True):
+            if change is not None:
+                telemetry.leases_expired.inc()
+                if change.to is JobState.FAILED:
+                    telemetry.poison_jobs.inc()
+                log.warning(
+                    change.event.replace("job.", "job "),
+                    job_id=job.id,
+                    worker=job.worker,
+                    crashes=change.crashes,
+                )
+        self._bell.ring(Ring.WORK | Ring.EVENTS)
+
+    def _hear(self, what: Ring) -> None:
+        if what & Ring.SCHEDULE:
+            self._promoting.poke()

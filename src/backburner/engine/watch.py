@@ -1,0 +1,135 @@
+"""
+Readers of events: late or reconnecting, they see everything once and in order.
+
+The log is the truth; a ring only says when to look. One look serves all readers of
+jobs in this process, so its cost grows with the readers and not with the traffic.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+
+from backburner.domain.event import Event
+from backburner.domain.job import Job, Owner
+from backburner.engine.loop import Loop
+from backburner.ports.bell import Bell, Ring
+from backburner.ports.store import Store
+
+PAGE = 500
+SETTLE_SECONDS = 0.01
+"""Rings in quick succession are answered by one look."""
+
+
+class _Reader:
+    """One reader of one job."""
+
+    __slots__ = ("after", "arrived", "events", "seq")
+
+    def __init__(self, seq: int, after: int) -> None:
+        self.seq = seq
+        self.after = after
+        self.events: list[Event] = []
+        self.arrived = asyncio.Event()
+
+    def take(self, event: Event) -> None:
+        """Append what is new to this reader."""
+        if event.n == self.after + 1:
+            self.after = event.n
+            self.events.append(event)
+            self.arrived.set()
+
+
+class Watch:
+    """Follows the event log for every reader of this process."""
+
+    def __init__(self, store: Store, bell: Bell, *, poll: float = 1.0) -> None:
+        self._store = store
+        self._readers: dict[int, dict[_Reader, None]] = {}
+        self._ids: dict[str, int] = {}
+        self._streams: dict[asyncio.Event, None] = {}
+        self._poll = poll
+        self._loop = Loop("watch", self._look, every=poll)
+        self._deafen: Callable[[], None] = bell.listen(self._hear)
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._loop.start()
+
+    async def stop(self) -> None:
+        """Follow no more."""
+        self._deafen()
+        await self._loop.stop()
+
+    async def job(self, job: Job, *, after: int = 0) -> AsyncGenerator[Event, None]:
+        """Yield a job's events above `after`, past and future; end with its end."""
+        if job.state.is_final and after >= job.events:
+            return
+        reader = _Reader(job.seq, after)
+        self._readers.setdefault(job.seq, {})[reader] = None
+        self._ids[job.id] = job.seq
+        try:
+            self._loop.poke()
+            while True:
+                await reader.arrived.wait()
+                reader.arrived.clear()
+                events, reader.events = reader.events, []
+                for event in events:
+                    yield event
+                if events[-1].is_final and await self._is_over(job, events[-1]):
+                    return
+        finally:
+            self._forget(job, reader)
+
+    async def stream(self, owner: Owner, *, after: int) -> AsyncGenerator[Event, None]:
+        """Yield an owner's events above the overall cursor `after`, for ever."""
+        rung = asyncio.Event()
+        self._streams[rung] = None
+        try:
+            while True:
+                rung.clear()
+                events = await self._store.stream(owner, after=after, limit=PAGE)
+                for event in events:
+                    after = event.seq
+                    yield event
+                if len(events) < PAGE:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self._poll):
+                            await rung.wait()
+        finally:
+            self._streams.pop(rung, None)
+
+    async def _is_over(self, job: Job, last: Event) -> bool:
+        """Say whether the end still is the end: a retry opens a job again."""
+        found = await self._store.find([job.id])
+        return not found or (found[0].state.is_final and found[0].events <= last.n)
+
+    def _forget(self, job: Job, reader: _Reader) -> None:
+        readers = self._readers[job.seq]
+        readers.pop(reader, None)
+        if not readers:
+            del self._readers[job.seq]
+            del self._ids[job.id]
+
+    def _hear(self, what: Ring) -> None:
+        if what & Ring.EVENTS:
+            if self._readers:
+                self._loop.poke()
+            for rung in self._streams:
+                rung.set()
+
+    async def _look(self) -> float | None:
+        if not self._readers:
+            return None
+        cursors = [
+            (seq, min(reader.after for reader in readers))
+            for seq, readers in self._readers.items()
+        ]
+        news = await self._store.news(cursors, limit=PAGE)
+        for event in news:
+            seq = self._ids.get(event.job_id)
+            for reader in tuple(self._readers.get(seq or 0, ())):
+                reader.take(event)
+        if len(news) == PAGE:
+            return 0.0
+        await asyncio.sleep(SETTLE_SECONDS)  # noqa: TID251 - the loop owns the time
+        return None

@@ -1,0 +1,106 @@
+"""
+Around every request: its id, one log line, and an answer even to what was not foreseen.
+
+The log names the route's template, never the path or the query, which are the user's.
+"""
+
+import itertools
+import re
+import secrets
+import time
+from typing import Any, Final
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.contextvars import bind_contextvars, clear_contextvars
+
+from backburner.engine.telemetry import log
+from backburner.http.problems import unexpected
+
+_WELL_FORMED = re.compile(rb"[A-Za-z0-9_-]{1,64}")
+_PROCESS = secrets.token_hex(6)
+_REQUESTS = itertools.count(1)
+CLIENT_LEFT: Final = 499
+SWITCHED: Final = 101
+INTERNAL_ERROR: Final = 1011
+
+
+class Access:
+    """Pure ASGI: no task, no buffer, no copy of a body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and tell of it when it is over."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        visit = _Visit(scope, send)
+        clear_contextvars()
+        bind_contextvars(request_id=visit.request_id)
+        try:
+            await self._app(scope, receive, visit.send)
+        except ClientDisconnect:
+            visit.status = CLIENT_LEFT
+        except Exception as error:  # noqa: BLE001 - its text may be the user's
+            log.error("request failed", error_type=type(error).__name__)
+            await visit.excuse(receive)
+        visit.tell()
+
+
+class _Visit:
+    """One request on its way through."""
+
+    __slots__ = ("_begun", "_scope", "_send", "request_id", "status")
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._send = send
+        self._begun = time.perf_counter()
+        self.request_id = _request_id(scope)
+        self.status = 0
+        scope.setdefault("state", {})["request_id"] = self.request_id
+
+    async def send(self, message: Message) -> None:
+        """Send on, with the request's id among the headers."""
+        if message["type"] in _STARTS:
+            self.status = message.get("status", SWITCHED)
+            message["headers"] = [
+                *message.get("headers", ()),
+                (b"x-request-id", self.request_id.encode()),
+                (b"x-content-type-options", b"nosniff"),
+            ]
+        await self._send(message)
+
+    async def excuse(self, receive: Receive) -> None:
+        """Answer for a fault, if nothing was answered yet."""
+        if self._scope["type"] == "websocket":
+            await self._send({"type": "websocket.close", "code": INTERNAL_ERROR})
+        elif self.status == 0:
+            await unexpected(self.request_id)(self._scope, receive, self.send)
+
+    def tell(self) -> None:
+        """Write the request's one log line."""
+        route: Any = self._scope.get("route")
+        log.info(
+            "request",
+            method=self._scope.get("method", "WS"),
+            route=getattr(route, "path", "none"),
+            status=self.status,
+            duration_ms=round((time.perf_counter() - self._begun) * 1000, 2),
+        )
+
+
+_STARTS = frozenset(
+    {"http.response.start", "websocket.accept", "websocket.http.response.start"}
+)
+
+
+def _request_id(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            if _WELL_FORMED.fullmatch(value):
+                return str(value.decode())
+            break
+    return f"{_PROCESS}-{next(_REQUESTS):x}"

@@ -1,0 +1,145 @@
+"""Dead letters over HTTP: jobs that failed for good, grouped by how, and again."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.errors import (
+    FieldError,
+    IllegalTransition,
+    InvalidInput,
+    JobNotFound,
+    StoreFull,
+    StoreUnavailable,
+)
+from backburner.domain.job import JobState
+from backburner.http import body, jobs, wire
+from backburner.http.auth import Caller, require
+from backburner.http.door import door_of
+from backburner.http.problems import (
+    BodyTooLarge,
+    MalformedBody,
+    UnsupportedMediaType,
+    documented,
+)
+from backburner.http.schemas import (
+    DeadLetterQuery,
+    FailurePage,
+    JobPage,
+    JobView,
+    Retried,
+    RetryRequest,
+)
+from backburner.ports.store import JobFilter
+
+router = APIRouter(tags=["dead letters"])
+
+Reader = Annotated[Caller, require("dead-letters:read")]
+Retrier = Annotated[Caller, require("dead-letters:retry")]
+
+
+@router.get(
+    "/v1/dead-letters",
+    operation_id="list_dead_letters",
+    summary="List dead letters",
+    response_model=FailurePage | JobPage,
+    responses={
+        200: {"description": "Groups, or with `fingerprint` the jobs of one."},
+        **documented(InvalidInput, StoreUnavailable),
+    },
+)
+async def listing(
+    request: Request, caller: Reader, query: Annotated[DeadLetterQuery, Query()]
+) -> Response:
+    """List how jobs failed, the latest first; with `fingerprint`, which ones did so."""
+    engine = door_of(request).engine
+    if query.fingerprint is None:
+        if query.cursor is not None:
+            told = FieldError("query.cursor", "goes with `fingerprint` only")
+            raise InvalidInput("groups have no pages", [told])
+        groups = await engine.failures(caller.owner, limit=query.limit)
+        items = [wire.failure_group(group) for group in groups]
+        return wire.answer({"items": items, "next_cursor": None})
+    where = JobFilter(
+        owner=caller.owner, state=JobState.FAILED, fingerprint=query.fingerprint
+    )
+    found = await engine.jobs(
+        where, before=wire.read_cursor(query.cursor), limit=query.limit + 1
+    )
+    return wire.page(found, limit=query.limit, here=jobs.here(request))
+
+
+@router.post(
+    "/v1/dead-letters/retry",
+    operation_id="retry_dead_letters",
+    summary="Retry many dead letters",
+    response_model=Retried,
+    responses={
+        200: {"description": "How many matched, and how many are queued again."},
+        **documented(
+            MalformedBody,
+            BodyTooLarge,
+            UnsupportedMediaType,
+            InvalidInput,
+            StoreUnavailable,
+            StoreFull,
+        ),
+    },
+    openapi_extra={"requestBody": jobs.json_body("RetryRequest")},
+)
+async def retry_many(request: Request, caller: Retrier) -> Response:
+    """Queue the newest dead letters that match again, or only count them."""
+    door = door_of(request)
+    asked = await body.read(request, RetryRequest, limit=door.settings.body_limit)
+    where = JobFilter(
+        owner=caller.owner,
+        state=JobState.FAILED,
+        capability=asked.capability,
+        queue=asked.queue,
+        fingerprint=asked.fingerprint,
+    )
+    matched = len(await door.engine.jobs(where, limit=asked.limit))
+    retried = 0
+    if not asked.dry_run:
+        retried = await door.engine.retry_all(where, limit=asked.limit)
+    told = {"matched": matched, "retried": retried, "dry_run": asked.dry_run}
+    return wire.answer(told)
+
+
+@router.get(
+    "/v1/dead-letters/{job_id}",
+    operation_id="get_dead_letter",
+    summary="Look at a dead letter",
+    response_model=JobView,
+    responses={
+        200: {"description": "The job."},
+        **documented(JobNotFound, InvalidInput, StoreUnavailable),
+    },
+)
+async def show(request: Request, caller: Reader, job_id: str) -> Response:
+    """Return a job that failed for good; any other is not found here."""
+    engine = door_of(request).engine
+    job = await engine.find(job_id, caller.owner)
+    if job.state is not JobState.FAILED:
+        raise JobNotFound("it is not a dead letter")
+    return wire.answer(wire.whole(job, await engine.attempts(job)))
+
+
+@router.post(
+    "/v1/dead-letters/{job_id}/retry",
+    operation_id="retry_dead_letter",
+    summary="Retry a dead letter",
+    status_code=202,
+    response_model=JobView,
+    responses={
+        202: {"description": "It is queued again.", "headers": jobs.LOCATION},
+        **documented(
+            JobNotFound, IllegalTransition, InvalidInput, StoreUnavailable, StoreFull
+        ),
+    },
+)
+async def retry(request: Request, caller: Retrier, job_id: str) -> Response:
+    """Queue a dead letter again, in its next generation, with fresh attempts."""
+    return await jobs.retried(request, caller, job_id)

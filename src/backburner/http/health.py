@@ -1,0 +1,90 @@
+"""Whether the process lives, can do its work, and what it counts."""
+
+import asyncio
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.errors import StoreUnavailable
+from backburner.domain.job import JobState
+from backburner.engine import telemetry
+from backburner.engine.engine import Engine
+from backburner.http import wire
+from backburner.http.auth import PUBLIC, require
+from backburner.http.door import door_of
+from backburner.http.problems import documented
+from backburner.http.schemas import Health
+
+router = APIRouter(tags=["health"])
+
+READY_SECONDS = 5.0
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@router.get(
+    "/livez",
+    operation_id="livez",
+    summary="Is the process alive?",
+    response_model=Health,
+    responses=documented(public=True),
+    dependencies=[require(PUBLIC)],
+)
+async def livez() -> Response:
+    """Answer as long as the event loop turns."""
+    return wire.answer({"status": "ok"})
+
+
+@router.get(
+    "/readyz",
+    operation_id="readyz",
+    summary="Can it take jobs?",
+    response_model=Health,
+    responses=documented(StoreUnavailable, public=True),
+    dependencies=[require(PUBLIC)],
+)
+async def readyz(request: Request) -> Response:
+    """Answer 200 if the store can be written and the server is not stopping."""
+    door = door_of(request)
+    if door.streams.stopping.is_set():
+        raise StoreUnavailable("the server stops")
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            await door.engine.store.ping()
+    except TimeoutError:
+        raise StoreUnavailable("the store does not answer") from None
+    return wire.answer({"status": "ok"})
+
+
+@router.get(
+    "/metrics",
+    operation_id="metrics",
+    summary="Prometheus metrics",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "In the text format.",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        },
+        **documented(StoreUnavailable),
+    },
+    dependencies=[require("metrics:read")],
+)
+async def metrics(request: Request) -> Response:
+    """Count the queues anew and write all metrics."""
+    door = door_of(request)
+    await _measure(door.engine)
+    telemetry.build_info.labels(door.version).set(1)
+    return Response(telemetry.metrics(), media_type=METRICS_TYPE)
+
+
+async def _measure(engine: Engine) -> None:
+    depths = await engine.store.depths()
+    telemetry.dead_jobs.set(await engine.store.dead_letters())
+    telemetry.queue_depth.clear()
+    telemetry.queue_oldest.clear()
+    for queue, state, count, oldest in depths:
+        telemetry.queue_depth.labels(queue, state).set(count)
+        if state is JobState.QUEUED and oldest is not None:
+            age = max(0, engine.now() - oldest) / 1000
+            telemetry.queue_oldest.labels(queue).set(age)

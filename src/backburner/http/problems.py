@@ -1,0 +1,245 @@
+"""
+Errors on the wire: RFC 9457, and the only table of status codes.
+
+What a caller sent is never sent back: a problem names the rule, not the value.
+"""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, ClassVar, Final, NamedTuple
+
+import orjson
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+
+from backburner.domain.errors import (
+    BackburnerError,
+    CallerError,
+    FieldError,
+    IdempotencyConflict,
+    IllegalTransition,
+    InvalidInput,
+    JobNotFound,
+    StoreFull,
+    StoreUnavailable,
+    UnknownCapability,
+)
+from backburner.domain.job import Job
+
+MEDIA_TYPE: Final = "application/problem+json"
+MAX_FIELD_ERRORS: Final = 20
+
+
+class MalformedBody(CallerError):
+    """The body is not JSON, or JSON that cannot be taken."""
+
+    code = "MALFORMED_BODY"
+
+
+class Forbidden(CallerError):
+    """The caller may not do this."""
+
+    code = "FORBIDDEN"
+
+
+class ForeignOrigin(CallerError):
+    """A page of another origin, or a name that is not ours, sends this."""
+
+    code = "FOREIGN_ORIGIN"
+
+
+class NoResult(CallerError):
+    """The job ended without a result."""
+
+    code = "NO_RESULT"
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(f"the job is {job.state}: it has no result")
+        self.job = job
+
+
+class BodyTooLarge(CallerError):
+    """The body is over the limit."""
+
+    code = "BODY_TOO_LARGE"
+
+
+class UnsupportedMediaType(CallerError):
+    """The body is not said to be JSON."""
+
+    code = "UNSUPPORTED_MEDIA_TYPE"
+
+
+class TooManyStreams(BackburnerError):
+    """The process serves as many streams as it may."""
+
+    code: ClassVar[str] = "TOO_MANY_STREAMS"
+    retryable = True
+
+
+class Row(NamedTuple):
+    """How one kind of error looks from outside."""
+
+    status: HTTPStatus
+    title: str
+    retry_after: int | None = None
+
+
+TABLE: Final[Mapping[type[BackburnerError], Row]] = {
+    MalformedBody: Row(HTTPStatus.BAD_REQUEST, "The body cannot be read"),
+    Forbidden: Row(HTTPStatus.FORBIDDEN, "Not allowed"),
+    ForeignOrigin: Row(HTTPStatus.FORBIDDEN, "Sent from another origin"),
+    JobNotFound: Row(HTTPStatus.NOT_FOUND, "No such job"),
+    UnknownCapability: Row(HTTPStatus.NOT_FOUND, "No such capability"),
+    IllegalTransition: Row(HTTPStatus.CONFLICT, "The job's state does not allow it"),
+    NoResult: Row(HTTPStatus.CONFLICT, "The job ended without a result"),
+    BodyTooLarge: Row(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large"),
+    UnsupportedMediaType: Row(
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body must be JSON"
+    ),
+    InvalidInput: Row(HTTPStatus.UNPROCESSABLE_ENTITY, "The request is not valid"),
+    IdempotencyConflict: Row(
+        HTTPStatus.UNPROCESSABLE_ENTITY, "The idempotency key is taken"
+    ),
+    TooManyStreams: Row(HTTPStatus.SERVICE_UNAVAILABLE, "Too many streams", 5),
+    StoreUnavailable: Row(HTTPStatus.SERVICE_UNAVAILABLE, "The store is not usable", 2),
+    StoreFull: Row(HTTPStatus.INSUFFICIENT_STORAGE, "The store is full", 30),
+    BackburnerError: Row(HTTPStatus.INTERNAL_SERVER_ERROR, "Something went wrong"),
+}
+
+
+async def answer_error(request: Request, error: Exception) -> Response:
+    """Answer with what one of our errors means."""
+    assert isinstance(error, BackburnerError)  # noqa: S101 - how it is registered
+    row = row_of(type(error))
+    return answer(problem(error, request_id=request_id_of(request)), row.retry_after)
+
+
+async def answer_invalid(request: Request, error: Exception) -> Response:
+    """Answer a request whose parameters do not match."""
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
+    refused = InvalidInput("the request is not valid", field_errors(error.errors()))
+    return await answer_error(request, refused)
+
+
+async def answer_plain(request: Request, error: Exception) -> Response:
+    """Answer what the framework itself refuses: no such route, no such method."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - as above
+    status = HTTPStatus(error.status_code)
+    body = {
+        "type": _type(status.name),
+        "title": status.phrase,
+        "status": status,
+        "detail": status.description or status.phrase,
+        "code": status.name,
+        "retryable": False,
+        "request_id": request_id_of(request),
+    }
+    answered = answer(body)
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        answered.headers["Allow"] = _allowed(request)
+    return answered
+
+
+def unexpected(request_id: str) -> Response:
+    """Answer for a fault of ours, and tell nothing of it."""
+    told = BackburnerError("an error that was not foreseen; it has been logged")
+    return answer({**problem(told, request_id=request_id), "code": "INTERNAL"})
+
+
+def problem(error: BackburnerError, *, request_id: str) -> dict[str, Any]:
+    """Write an error as a problem object."""
+    row = row_of(type(error))
+    told: dict[str, Any] = {
+        "type": _type(error.code),
+        "title": row.title,
+        "status": row.status,
+        "detail": _detail(error),
+        "code": error.code,
+        "retryable": error.retryable,
+        "request_id": request_id,
+    }
+    if row.retry_after is not None:
+        told["retry_after"] = row.retry_after
+    if isinstance(error, InvalidInput) and error.fields:
+        told["errors"] = [{"path": f.path, "message": f.message} for f in error.fields]
+    if isinstance(error, NoResult):
+        told["error"] = error.job.error
+    return told
+
+
+def answer(body: Mapping[str, Any], retry_after: int | None = None) -> Response:
+    """Send a problem object."""
+    headers = {"Cache-Control": "no-store"}
+    if retry_after is not None:
+        headers["Retry-After"] = str(retry_after)
+    return Response(orjson.dumps(body), int(body["status"]), headers, MEDIA_TYPE)
+
+
+def row_of(kind: type[BackburnerError]) -> Row:
+    """Return the row of the nearest class in the table."""
+    return next(TABLE[parent] for parent in kind.__mro__ if parent in TABLE)
+
+
+def documented(
+    *kinds: type[BackburnerError], public: bool = False
+) -> dict[int | str, dict[str, Any]]:
+    """Describe for OpenAPI which errors a route answers, beside those of any route."""
+    titles: dict[int, list[str]] = {}
+    guards = () if public else (Forbidden, ForeignOrigin)
+    answered: list[type[BackburnerError]] = [*kinds, *guards, BackburnerError]
+    for kind in answered:
+        row = row_of(kind)
+        titles.setdefault(row.status.value, []).append(f"{row.title} (`{kind.code}`)")
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {
+        status: {
+            "description": "; ".join(told),
+            "content": {MEDIA_TYPE: {"schema": schema}},
+        }
+        for status, told in sorted(titles.items())
+    }
+
+
+def field_errors(errors: Sequence[Any]) -> list[FieldError]:
+    """Name the fields that Pydantic refuses, and why."""
+    return [
+        FieldError(".".join(map(str, told["loc"])), told["msg"])
+        for told in errors[:MAX_FIELD_ERRORS]
+    ]
+
+
+def request_id_of(connection: HTTPConnection) -> str:
+    """Return the id under which the request is logged."""
+    return str(connection.scope["state"]["request_id"])
+
+
+def _detail(error: BackburnerError) -> str:
+    match error:
+        case UnknownCapability(suggestion=str() as near):
+            return f"no capability has that name; did you mean {near!r}?"
+        case UnknownCapability():
+            return "no capability has that name; GET /v1/capabilities lists them"
+        case JobNotFound():
+            return "there is no such job, or it is somebody else's"
+        case StoreFull():
+            return "the database has no room left; nothing was stored"
+        case StoreUnavailable():
+            return "the database cannot be used just now; asking again is safe"
+        case _:
+            return str(error)
+
+
+def _type(code: str) -> str:
+    return f"urn:backburner:problem:{code.lower().replace('_', '-')}"
+
+
+def _allowed(request: Request) -> str:
+    path = request.scope["path"]
+    methods: set[str] = set()
+    for route in request.app.routes:
+        if hasattr(route, "methods") and route.path_regex.match(path):
+            methods |= route.methods
+    return ", ".join(sorted(methods))

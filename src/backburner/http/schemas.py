@@ -1,0 +1,333 @@
+"""
+The shapes on the wire: what is asked, checked; what is answered, described.
+
+Answers are written by `wire`; these models of them are for OpenAPI and for tests.
+"""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
+
+from backburner.domain.job import JobState
+from backburner.engine.submission import MAX_TAG_LENGTH, MAX_TAGS
+
+MAX_LIMIT: Final = 200
+MAX_RETRIES: Final = 1_000
+
+_RFC_3339 = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+
+
+def read_time(value: Any) -> Any:
+    """Read an RFC 3339 time; it names its zone."""
+    if not isinstance(value, str) or not _RFC_3339.fullmatch(value):
+        raise ValueError("must be an RFC 3339 time, such as 2030-01-31T12:00:00Z")
+    try:
+        return datetime.fromisoformat(value.upper()).astimezone(UTC)
+    except (OverflowError, ValueError):
+        raise ValueError("must be a time that exists") from None
+
+
+Time = Annotated[datetime, BeforeValidator(read_time)]
+Tag = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TAG_LENGTH)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class Asked(BaseModel):
+    """Something that a caller sends: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class JobRequest(Asked):
+    """A job to be done."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"capability": "demo.echo", "input": {"hello": "world"}},
+                {
+                    "capability": "demo.sleep",
+                    "input": {"seconds": 5},
+                    "priority": 5,
+                    "tags": ["nightly"],
+                },
+            ]
+        }
+    )
+
+    capability: Name = Field(description="What is to be done: a name.")
+    input: Any = Field(description="What it is done with: see the capability's schema.")
+    queue: Name | None = Field(None, description="Another queue than its own.")
+    priority: int = Field(0, ge=0, le=9, description="0 to 9, higher first.")
+    run_at: Time | None = Field(None, description="Not before this time.")
+    start_by: Time | None = Field(None, description="Failed unless started by then.")
+    deadline: Time | None = Field(None, description="Failed unless done by then.")
+    tags: list[Tag] = Field(
+        [], max_length=MAX_TAGS, description="Printable words to find it by."
+    )
+
+
+class RetryRequest(Asked):
+    """Which dead letters to queue again. What is left out does not restrict."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"capability": "demo.fail", "dry_run": True}]}
+    )
+
+    capability: Name | None = None
+    queue: Name | None = None
+    fingerprint: Name | None = None
+    limit: int = Field(100, ge=1, le=MAX_RETRIES, description="The newest so many.")
+    dry_run: bool = Field(False, description="Only count them.")
+
+
+class JobQuery(BaseModel):
+    """Which jobs to list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    state: JobState | None = None
+    capability: Name | None = None
+    queue: Name | None = None
+    tag: Tag | None = None
+    since: Time | None = Field(None, description="Submitted at this time or later.")
+    cursor: str | None = Field(None, description="`next_cursor` of the page before.")
+    limit: int = Field(50, ge=1, le=MAX_LIMIT)
+
+
+class DeadLetterQuery(BaseModel):
+    """Which dead letters to list: groups, or the jobs of one group."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    fingerprint: Name | None = Field(None, description="List the jobs of this group.")
+    cursor: str | None = Field(None, description="`next_cursor` of the page before.")
+    limit: int = Field(50, ge=1, le=MAX_LIMIT)
+
+
+class JobError(BaseModel):
+    """Why a job failed, was put back or was cancelled."""
+
+    code: str
+    message: str
+    retryable: bool
+    retry_after: float | None
+
+
+class AttemptView(BaseModel):
+    """One run of a job."""
+
+    generation: int
+    number: int
+    worker: str
+    started_at: datetime
+    finished_at: datetime | None
+    outcome: str | None
+    error: dict[str, Any] | None
+
+
+class Links(BaseModel):
+    """Where to go from a job."""
+
+    self: str
+    result: str
+    events: str
+    cancel: str
+
+
+class JobView(BaseModel):
+    """A job."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "job_01999999-9999-7000-8000-000000000000",
+                    "capability": "demo.echo",
+                    "queue": "demo",
+                    "state": "succeeded",
+                    "priority": 0,
+                    "tags": [],
+                    "attempt": 1,
+                    "max_attempts": 3,
+                    "generation": 0,
+                    "crashes": 0,
+                    "progress": None,
+                    "error": None,
+                    "created_at": "2030-01-31T12:00:00.000Z",
+                    "run_at": None,
+                    "start_by": None,
+                    "deadline": None,
+                    "started_at": "2030-01-31T12:00:00.002Z",
+                    "finished_at": "2030-01-31T12:00:00.003Z",
+                    "request_id": "5f0c6d0a2b7e4c11",
+                    "links": {
+                        "self": "/v1/jobs/job_01999999-9999-7000-8000-000000000000",
+                        "result": "/v1/jobs/job_01999999-…/result",
+                        "events": "/v1/jobs/job_01999999-…/events",
+                        "cancel": "/v1/jobs/job_01999999-…/cancel",
+                    },
+                }
+            ]
+        }
+    )
+
+    id: str
+    capability: str
+    queue: str
+    state: JobState
+    priority: int
+    tags: list[str]
+    attempt: int
+    max_attempts: int
+    generation: int = Field(description="How often it was retried by hand.")
+    crashes: int = Field(description="How often its worker was lost.")
+    progress: dict[str, Any] | None
+    error: JobError | None
+    created_at: datetime
+    run_at: datetime | None
+    start_by: datetime | None
+    deadline: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    request_id: str | None
+    links: Links
+    input: Any = Field(None, description="Only when one job is asked for.")
+    output: Any = Field(None, description="As `input`, and when it has succeeded.")
+    attempts: list[AttemptView] = Field([], description="As `input`: the history.")
+
+
+class JobPage(BaseModel):
+    """Jobs, newest first."""
+
+    items: list[JobView]
+    next_cursor: str | None
+
+
+class FailureGroupView(BaseModel):
+    """Dead letters that failed alike."""
+
+    fingerprint: str
+    capability: str
+    code: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+    sample_id: str
+    links: dict[str, str]
+
+
+class FailurePage(BaseModel):
+    """Groups of dead letters, the latest first."""
+
+    items: list[FailureGroupView]
+    next_cursor: None = None
+
+
+class Retried(BaseModel):
+    """What a retry of many came to."""
+
+    matched: int
+    retried: int
+    dry_run: bool
+
+
+class EventView(BaseModel):
+    """One line of a job's history."""
+
+    seq: int = Field(description="Its place among all events.")
+    job_id: str
+    n: int = Field(description="Its place within the job, from 1, without gaps.")
+    type: str
+    at: datetime
+    data: dict[str, Any]
+
+
+class CapabilityView(BaseModel):
+    """Something that can be asked for."""
+
+    name: str
+    description: str
+    queue: str
+    timeout_seconds: float
+    max_attempts: int
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any]
+
+
+class CapabilityList(BaseModel):
+    """What can be asked for."""
+
+    items: list[CapabilityView]
+
+
+class QueueView(BaseModel):
+    """A queue and the jobs in it."""
+
+    name: str
+    blocked: int
+    scheduled: int
+    queued: int
+    running: int
+    oldest_queued_at: datetime | None
+
+
+class QueueList(BaseModel):
+    """The queues that are in use or known."""
+
+    items: list[QueueView]
+
+
+class WorkerView(BaseModel):
+    """A worker."""
+
+    id: str
+    host: str
+    pid: int
+    slots: int
+    queues: list[str]
+    started_at: datetime
+
+
+class WorkerList(BaseModel):
+    """Who works."""
+
+    items: list[WorkerView]
+
+
+class Health(BaseModel):
+    """That it is well."""
+
+    status: str
+
+
+class FieldProblem(BaseModel):
+    """One field and what is wrong with it."""
+
+    path: str
+    message: str
+
+
+class Problem(BaseModel):
+    """An error, by RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="Stable; what programs look at.")
+    retryable: bool
+    request_id: str
+    retry_after: int | None = Field(None, description="Seconds.")
+    errors: list[FieldProblem] = Field([], description="The fields at fault.")
+    error: JobError | None = Field(None, description="Why a job has no result.")

@@ -1,0 +1,180 @@
+"""Values of the house as JSON. Inputs and outputs are passed through unread."""
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+
+from backburner.domain.errors import FieldError, InvalidInput
+from backburner.domain.event import Attempt, Event
+from backburner.domain.job import Instant, Job, JobState, NewJob
+from backburner.ports.store import FailureGroup
+
+MEDIA_TYPE = "application/json"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def answer(
+    body: Any, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Send JSON."""
+    return Response(orjson.dumps(body), status, headers, MEDIA_TYPE)
+
+
+def time(instant: Instant | None) -> str | None:
+    """Write an instant by RFC 3339, in UTC, with milliseconds."""
+    if instant is None:
+        return None
+    moment = _EPOCH + timedelta(milliseconds=instant)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def location(job_id: str) -> str:
+    """Return where a job is found."""
+    return f"/v1/jobs/{job_id}"
+
+
+def receipt(job: NewJob, state: JobState) -> dict[str, Any]:
+    """Write a job as it was accepted."""
+    return {
+        "id": job.id,
+        "capability": job.capability,
+        "queue": job.queue,
+        "state": state,
+        "priority": job.priority,
+        "tags": job.tags,
+        "attempt": 0,
+        "max_attempts": job.max_attempts,
+        "generation": 0,
+        "crashes": 0,
+        "progress": None,
+        "error": None,
+        "created_at": time(job.created_at),
+        "run_at": time(job.run_at),
+        "start_by": time(job.start_by),
+        "deadline": time(job.deadline),
+        "started_at": None,
+        "finished_at": None,
+        "request_id": job.request_id,
+        "links": _links(job.id),
+    }
+
+
+def summary(job: Job) -> dict[str, Any]:
+    """Write a job as lists show it."""
+    return {
+        "id": job.id,
+        "capability": job.capability,
+        "queue": job.queue,
+        "state": job.state,
+        "priority": job.priority,
+        "tags": job.tags,
+        "attempt": job.attempt,
+        "max_attempts": job.max_attempts,
+        "generation": job.generation,
+        "crashes": job.crashes,
+        "progress": _raw(job.progress),
+        "error": job.error,
+        "created_at": time(job.created_at),
+        "run_at": time(job.run_at),
+        "start_by": time(job.start_by),
+        "deadline": time(job.deadline),
+        "started_at": time(job.started_at),
+        "finished_at": time(job.finished_at),
+        "request_id": job.request_id,
+        "links": _links(job.id),
+    }
+
+
+def whole(job: Job, attempts: Iterable[Attempt]) -> dict[str, Any]:
+    """Write a job with all that is known of it."""
+    told = summary(job)
+    told["input"] = _raw(job.input)
+    if job.state is JobState.SUCCEEDED:
+        told["output"] = _raw(job.output)
+    told["attempts"] = [
+        {
+            "generation": attempt.generation,
+            "number": attempt.number,
+            "worker": attempt.worker,
+            "started_at": time(attempt.started_at),
+            "finished_at": time(attempt.finished_at),
+            "outcome": attempt.outcome,
+            "error": attempt.error,
+        }
+        for attempt in attempts
+    ]
+    return told
+
+
+def event(told: Event) -> dict[str, Any]:
+    """Write an event."""
+    return {
+        "seq": told.seq,
+        "job_id": told.job_id,
+        "n": told.n,
+        "type": told.type,
+        "at": time(told.at),
+        "data": told.data,
+    }
+
+
+def failure_group(group: FailureGroup) -> dict[str, Any]:
+    """Write a group of dead letters."""
+    return {
+        "fingerprint": group.fingerprint,
+        "capability": group.capability,
+        "code": group.code,
+        "count": group.size,
+        "first_at": time(group.first_at),
+        "last_at": time(group.last_at),
+        "sample_id": group.sample_id,
+        "links": {"jobs": f"/v1/dead-letters?fingerprint={group.fingerprint}"},
+    }
+
+
+def page(jobs: Sequence[Job], *, limit: int, here: str) -> Response:
+    """Send the first `limit` of the jobs, and the way to the rest."""
+    shown, headers, cursor = jobs[:limit], {}, None
+    if len(jobs) > limit:
+        cursor = base64.urlsafe_b64encode(str(shown[-1].seq).encode()).decode()
+        cursor = cursor.rstrip("=")
+        glue = "&" if "?" in here else "?"
+        headers["Link"] = f'<{here}{glue}cursor={cursor}>; rel="next"'
+    body = {"items": [summary(job) for job in shown], "next_cursor": cursor}
+    return answer(body, headers=headers)
+
+
+def read_cursor(cursor: str | None) -> int | None:
+    """Return what a cursor stands for."""
+    if cursor is None:
+        return None
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        before = int(text) if text.isascii() and text.isdecimal() else -1
+    except (binascii.Error, ValueError):
+        before = -1
+    if not 0 <= before < 2**63:
+        message = "must be a cursor from a page of this list"
+        raise InvalidInput(
+            "the cursor is not valid", [FieldError("query.cursor", message)]
+        )
+    return before
+
+
+def _links(job_id: str) -> dict[str, str]:
+    here = location(job_id)
+    return {
+        "self": here,
+        "result": f"{here}/result",
+        "events": f"{here}/events",
+        "cancel": f"{here}/cancel",
+    }
+
+
+def _raw(text: str | None) -> orjson.Fragment | None:
+    return None if text is None else orjson.Fragment(text)

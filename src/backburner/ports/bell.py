@@ -1,0 +1,36 @@
+"""How processes that share a store wake each other."""
+
+from collections.abc import Callable
+from enum import IntFlag
+from typing import Protocol
+
+
+class Ring(IntFlag):
+    """What may have changed."""
+
+    WORK = 1
+    """A queue may have one more job."""
+    EVENTS = 2
+    """A job's history may have grown."""
+    CANCELLED = 4
+    """A running job may have been taken from its worker."""
+    SCHEDULE = 8
+    """A job may be due earlier than was known."""
+
+
+class Bell(Protocol):
+    """
+    Wakes whoever listens, in this process and in the others that share the store.
+
+    A ring is a hint: it may be lost, late or doubled, and says nothing for certain.
+    It is rung after the commit it tells of. Listeners are called on the event loop,
+    must not block, and poll besides.
+    """
+
+    def ring(self, what: Ring) -> None:
+        """Call every listener, soon."""
+        ...
+
+    def listen(self, callback: Callable[[Ring], None]) -> Callable[[], None]:
+        """Have `callback` called at each ring; return what ends that."""
+        ...

@@ -1,0 +1,301 @@
+"""
+The store: the source of truth, in four small contracts that one adapter fulfils.
+
+Every method takes or returns lists. Concurrent calls of one process may share a
+commit, but no caller sees another's failure. A method returns after its commit; what
+it wrote then survives the process, and, where it says *durable*, the machine.
+`StoreUnavailable` means that nothing was promised: the commit may or may not have
+happened, and asking again is safe.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from backburner.domain.event import Event
+from backburner.domain.job import (
+    Claim,
+    Instant,
+    Job,
+    JobState,
+    NewJob,
+    Owner,
+    Submitted,
+)
+from backburner.domain.transitions import Change
+
+T = TypeVar("T")
+
+
+class Connection(Protocol):
+    """What a transaction body may do with its database: a `sqlalchemy.Connection`."""
+
+    def execute(self, statement: Any, parameters: Any = None, /) -> Any:
+        """Run an SQLAlchemy statement inside the transaction."""
+        ...
+
+
+class Tx(Protocol):
+    """A transaction under way. Plain calls only: nobody can await inside one."""
+
+    @property
+    def connection(self) -> Connection:
+        """The database, for a room's own tables."""
+        ...
+
+    def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
+        """Store jobs in this transaction."""
+        ...
+
+
+class Settlement(NamedTuple):
+    """How one running job ends or is put back."""
+
+    seq: int
+    token: str
+    change: Change
+    body: Callable[[Tx], None] | None = None
+    """Runs in the same transaction; if it raises, nothing of it is kept …"""
+    otherwise: Callable[[Exception], Change] | None = None
+    """… and this says what becomes of the job instead."""
+
+
+class Move(NamedTuple):
+    """A change of a job that is not running: made only if it is still as it was."""
+
+    seq: int
+    state: JobState
+    generation: int
+    change: Change
+
+
+class Want(NamedTuple):
+    """How many jobs of a queue a worker would take."""
+
+    queue: str
+    limit: int
+
+
+class JobStore(Protocol):
+    """The jobs themselves."""
+
+    async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
+        """
+        Store jobs, durable; all or none.
+
+        A job whose owner used its idempotency key within the last day is not stored
+        again: the answer names the first. `IdempotencyConflict` if the body differs.
+        """
+        ...
+
+    async def claim(
+        self, worker: str, token: str, wants: Sequence[Want], *, now: Instant
+    ) -> Sequence[Claim]:
+        """
+        Take queued jobs in order of priority, rank and id: nobody else gets them.
+
+        Not durable: a claim lost with the machine only means running again. Raises
+        `WorkerLost` if the worker is not enlisted, and then takes nothing.
+        """
+        ...
+
+    async def settle(
+        self, settlements: Sequence[Settlement]
+    ) -> Sequence[Change | None]:
+        """
+        Apply changes to running jobs, durable; return what was applied, each.
+
+        `None`: the token is not the job's any more, and nothing was written.
+        """
+        ...
+
+    async def move(self, moves: Sequence[Move]) -> Sequence[bool]:
+        """Apply changes to jobs that are not running, durable; say which held."""
+        ...
+
+    async def find(self, ids: Sequence[str]) -> Sequence[Job]:
+        """Return those of the jobs that exist, in any order."""
+        ...
+
+    async def transact(self, body: Callable[[Tx], T]) -> T:
+        """Run `body` in a transaction of its own and return what it returns."""
+        ...
+
+
+class WorkerLost(Exception):
+    """The worker was declared dead; its jobs are others' now."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A worker as others see it."""
+
+    id: str
+    host: str
+    pid: int
+    slots: int
+    queues: tuple[str, ...]
+    started_at: Instant
+
+
+class Heart(Protocol):
+    """Beats for one worker from a thread of its own, over its own connection."""
+
+    def beat(self, worker: str) -> bool:
+        """Renew the worker's lease; `False` if it was declared dead."""
+        ...
+
+    def close(self) -> None:
+        """Give the connection back."""
+        ...
+
+
+class Roster(Protocol):
+    """Who works, and who stopped. Leases are judged by the store's clock."""
+
+    async def enlist(self, worker: WorkerInfo) -> None:
+        """Make a worker known; its lease begins now."""
+        ...
+
+    async def dismiss(self, worker: str) -> None:
+        """Forget a worker that stops by itself."""
+        ...
+
+    def heart(self) -> Heart:
+        """Return a heart, to be used by one thread."""
+        ...
+
+    async def orphans(self, *, lease: timedelta, limit: int) -> Sequence[Job]:
+        """Declare silent workers dead; return running jobs that have no worker."""
+        ...
+
+    async def held(self, worker: str) -> Sequence[tuple[int, str]]:
+        """Return the `(seq, token)` of each job the worker still holds."""
+        ...
+
+    async def workers(self) -> Sequence[WorkerInfo]:
+        """Return who is enlisted."""
+        ...
+
+
+class Progress(NamedTuple):
+    """How far a running job is."""
+
+    seq: int
+    token: str
+    at: Instant
+    data: str
+
+
+class EventLog(Protocol):
+    """What happened, in order."""
+
+    async def report(self, progress: Sequence[Progress]) -> None:
+        """Note progress on jobs still held by the token; the others are skipped."""
+        ...
+
+    async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
+        """Return a job's events with `n` above `after`, in order."""
+        ...
+
+    async def news(
+        self, cursors: Sequence[tuple[int, int]], *, limit: int
+    ) -> Sequence[Event]:
+        """Return events newer than `(job seq, n)`, for many jobs at once, in order."""
+        ...
+
+    async def stream(self, owner: Owner, *, after: int, limit: int) -> Sequence[Event]:
+        """Return an owner's events with `seq` above `after`, in order."""
+        ...
+
+    async def latest(self) -> int:
+        """Return the highest `seq` so far."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs to list. Unset fields do not restrict."""
+
+    owner: Owner | None = None
+    state: JobState | None = None
+    capability: str | None = None
+    queue: str | None = None
+    tag: str | None = None
+    fingerprint: str | None = None
+    since: Instant | None = None
+
+
+class FailureGroup(NamedTuple):
+    """Dead letters that failed alike."""
+
+    fingerprint: str
+    capability: str
+    code: str
+    size: int
+    first_at: Instant
+    last_at: Instant
+    sample_id: str
+
+
+class Retention(NamedTuple):
+    """How long a finished job is kept."""
+
+    succeeded: timedelta = timedelta(days=7)
+    failed: timedelta = timedelta(days=14)
+    cancelled: timedelta = timedelta(days=7)
+
+
+class Keeper(Protocol):
+    """Lists and upkeep."""
+
+    async def jobs(
+        self, where: JobFilter, *, before: int | None, limit: int
+    ) -> Sequence[Job]:
+        """Return jobs, newest first, with `seq` below `before`."""
+        ...
+
+    async def failures(self, owner: Owner, *, limit: int) -> Sequence[FailureGroup]:
+        """Return an owner's dead letters by fingerprint, the latest first."""
+        ...
+
+    async def depths(self) -> Sequence[tuple[str, JobState, int, Instant | None]]:
+        """Count jobs per queue and live state, and say since when the oldest waits."""
+        ...
+
+    async def dead_letters(self) -> int:
+        """Return how many dead letters there are, of all owners."""
+        ...
+
+    async def promote(self, *, now: Instant, limit: int) -> int:
+        """Queue scheduled jobs that are due; return how many."""
+        ...
+
+    async def next_due(self) -> Instant | None:
+        """Return when the next scheduled job is due."""
+        ...
+
+    async def overdue(self, *, now: Instant, limit: int) -> Sequence[Job]:
+        """Return waiting jobs whose `start_by` or `deadline` is over."""
+        ...
+
+    async def prune(self, *, keep: Retention, now: Instant, limit: int) -> int:
+        """Delete finished jobs past their time, with their events."""
+        ...
+
+
+class Store(JobStore, Roster, EventLog, Keeper, Protocol):
+    """All of it, and its doors."""
+
+    async def open(self) -> None:
+        """Connect; raise `ConfigurationError` if that cannot work."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is under way and disconnect."""
+        ...
+
+    async def ping(self) -> None:
+        """Raise `StoreUnavailable` unless the store can be written."""
+        ...

@@ -1,0 +1,110 @@
+"""One frozen tree of settings; the only reader of the environment."""
+
+import difflib
+import os
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from backburner.domain.errors import ConfigurationError
+
+PREFIX = "BACKBURNER_"
+NOT_SETTINGS = ("BACKBURNER_TEST_", "BACKBURNER_FAULT")
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class Settings(BaseSettings):
+    """How this process runs. Each is set by `BACKBURNER_` and its name in capitals."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+
+    store: str = "sqlite:///backburner.db"
+    """Where the jobs are: `sqlite:///file`, or four slashes for an absolute path."""
+    url: str = "http://127.0.0.1:8765"
+    """Which server the command line talks to."""
+    host: str = "127.0.0.1"
+    """The address to serve on. Other than loopback needs API keys."""
+    port: int = Field(8765, ge=0, le=65_535)
+    """The port to serve on; 0 takes a free one."""
+    body_limit: int = Field(1024 * 1024, ge=1024, le=64 * 1024 * 1024)
+    """The largest request body, in bytes."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least of the log lines that are written."""
+    log_format: Literal["auto", "json", "pretty"] = "auto"
+    """JSON lines, or for a reader; `auto` asks whether it is a terminal."""
+    slots: int = Field(100, ge=1, le=10_000)
+    """How many jobs one worker runs at once."""
+    queues: Annotated[tuple[str, ...], NoDecode] = ()
+    """The queues a worker takes from, by comma; empty: those of its capabilities."""
+    poll_seconds: Seconds = 1.0
+    """How often is looked for work that no wake-up told of."""
+    beat_seconds: Seconds = 2.0
+    """How often a worker renews its lease."""
+    lease_seconds: Seconds = 10.0
+    """How long a silent worker keeps its jobs."""
+    grace_seconds: float = Field(30.0, ge=0, le=3600)
+    """How long a stopping worker lets its handlers finish."""
+    crash_limit: int = Field(3, ge=1, le=1000)
+    """How often a job's worker may be lost before the job has failed."""
+    throttle_limit_hours: float = Field(24.0, gt=0, le=720)
+    """How long a job may be told to wait in all before it has failed."""
+    keep_succeeded_days: float = Field(7.0, ge=0, le=3650)
+    """How long a succeeded job is kept."""
+    keep_failed_days: float = Field(14.0, ge=0, le=3650)
+    """How long a dead letter is kept."""
+    keep_cancelled_days: float = Field(7.0, ge=0, le=3650)
+    """How long a cancelled job is kept."""
+
+    @field_validator("queues", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return tuple(name.strip() for name in value.split(",") if name.strip())
+        return value
+
+    @property
+    def lease(self) -> timedelta:
+        """The lease as a span of time."""
+        return timedelta(seconds=self.lease_seconds)
+
+
+def read(**overrides: Any) -> Settings:
+    """Read the environment; what is given here comes before it."""
+    _refuse_unknown()
+    given = {key: value for key, value in overrides.items() if value is not None}
+    try:
+        return _checked(Settings(**given))
+    except ValidationError as error:
+        raise ConfigurationError("; ".join(map(_told, error.errors()))) from None
+
+
+def _checked(settings: Settings) -> Settings:
+    if settings.lease_seconds < 2 * settings.beat_seconds:
+        raise ConfigurationError(
+            "BACKBURNER_LEASE_SECONDS must be at least twice BACKBURNER_BEAT_SECONDS"
+        )
+    return settings
+
+
+def _refuse_unknown() -> None:
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    for name in sorted(os.environ):
+        if not name.startswith(PREFIX) or name.startswith(NOT_SETTINGS):
+            continue
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigurationError(f"{name} is not a setting{hint}")
+
+
+def _told(error: Any) -> str:
+    name = PREFIX + "_".join(map(str, error["loc"])).upper()
+    return f"{name}: {error['msg']}"
+
+
+def fault() -> str | None:
+    """Return the failpoint at which a test wants this process to end."""
+    return os.environ.get("BACKBURNER_FAULT")

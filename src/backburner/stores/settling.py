@@ -1,0 +1,84 @@
+"""What both databases make of a change: its error, its event, and its turn."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, Protocol, TypeVar
+
+import orjson
+
+from backburner.domain.job import NewJob
+from backburner.domain.transitions import Change
+
+A = TypeVar("A")
+
+KEY_LIFETIME_MS = 24 * 60 * 60 * 1000
+"""How long an idempotency key is good for."""
+
+
+class Numbered(Protocol):
+    """Something about one job."""
+
+    @property
+    def seq(self) -> int:
+        """The job's key."""
+        ...
+
+
+def turns(asks: Sequence[Numbered]) -> Iterator[dict[int, int]]:
+    """
+    Yield rounds of asks by job, as indexes: two for one job go one after the other.
+
+    In one statement a stale ask would stand in the way of the one that holds.
+    """
+    waiting: Sequence[int] = range(len(asks))
+    while waiting:
+        turn: dict[int, int] = {}
+        waiting = [i for i in waiting if turn.setdefault(asks[i].seq, i) != i]
+        yield turn
+
+
+def as_given(batches: Sequence[Sequence[Any]], answers: Sequence[A]) -> list[list[A]]:
+    """Deal answers out to callers, as many as each asked for."""
+    answered = iter(answers)
+    return [[next(answered) for _ in batch] for batch in batches]
+
+
+def as_json(value: Any) -> str:
+    """Write JSON as it is stored."""
+    return orjson.dumps(value).decode()
+
+
+def error_json(change: Change) -> str | None:
+    """Write a change's error as it is stored and shown."""
+    return None if change.error is None else as_json(_problem(change))
+
+
+def event_json(change: Change) -> str | None:
+    """Write what a change's event tells besides its type."""
+    data = dict(change.data or {})
+    if change.error is not None:
+        data["error"] = _problem(change)
+    if change.run_at is not None:
+        data["run_at"] = change.run_at
+    return as_json(data) if data else None
+
+
+def _problem(change: Change) -> dict[str, Any]:
+    assert change.error is not None  # noqa: S101 - tells the type checker
+    return {k: v for k, v in asdict(change.error).items() if v is not None}
+
+
+def waits(job: NewJob) -> bool:
+    """Say whether a new job's time is yet to come."""
+    return job.run_at is not None and job.run_at > job.created_at
+
+
+def expires_at(job: NewJob) -> int | None:
+    """Return when a new job is over if it has not started."""
+    times = [time for time in (job.start_by, job.deadline) if time is not None]
+    return min(times, default=None)
+
+
+def tags_text(job: NewJob) -> str | None:
+    """Write tags as they are stored: one a line."""
+    return "\n".join(job.tags) if job.tags else None

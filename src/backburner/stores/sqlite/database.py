@@ -1,0 +1,174 @@
+"""
+The file and its connections: durability, locking and foreign errors, in one place.
+
+Every write transaction of every process runs under an advisory lock on a file beside
+the database. Checkpoints happen inside a commit, so none runs beside another write:
+the WAL-reset fault of SQLite before 3.51.3 cannot occur, and a waiting writer is woken
+by the kernel instead of polling, so nobody sees "database is locked".
+"""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.pool import NullPool, StaticPool
+
+from backburner.domain.errors import ConfigurationError, StoreFull, StoreUnavailable
+
+OLDEST = (3, 38, 0)
+"""The first version with `->>`."""
+BUSY_TIMEOUT_MS = 10_000
+CHECKPOINT_PAGES = 2_000
+WAL_LIMIT_BYTES = 64 * 1024 * 1024
+
+
+class WriteLock:
+    """One writer at a time, over all processes that share the file."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._fd = None
+        if path is not None:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def __enter__(self) -> None:
+        if self._fd is not None:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd is not None:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+class Database:
+    """One SQLite file, or one in memory for a simulation."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        url = sa.URL.create("sqlite+pysqlite", database=str(path) if path else None)
+        self._engine = sa.create_engine(
+            url,
+            poolclass=NullPool if path else StaticPool,
+            connect_args={
+                "isolation_level": None,
+                "check_same_thread": False,
+                "timeout": BUSY_TIMEOUT_MS / 1000,
+                "cached_statements": 256,
+            },
+        )
+        sa.event.listen(self._engine, "connect", _prepare)
+        sa.event.listen(self._engine, "begin", _begin)
+
+    def connect(self) -> sa.Connection:
+        """Open a connection; the caller closes it."""
+        with translated():
+            return self._engine.connect()
+
+    def connect_reader(self) -> sa.Connection:
+        """Open one that cannot write; each statement sees the latest commit."""
+        connection = self.connect().execution_options(reads=True)
+        driver(connection).execute("PRAGMA query_only = ON")
+        return connection
+
+    def lock(self) -> WriteLock:
+        """Return a lock of its own, to be held around each write transaction."""
+        if self.path is None:
+            return WriteLock(None)
+        with translated():
+            return WriteLock(self.path.with_name(self.path.name + "-lock"))
+
+    def dispose(self) -> None:
+        """Close what is left open."""
+        self._engine.dispose()
+
+
+def driver(connection: sa.Connection) -> sqlite3.Connection:
+    """Return the connection that SQLAlchemy lends, for the hot statements."""
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)  # noqa: S101 - tells the type checker
+    return raw
+
+
+def require_version() -> None:
+    """Refuse a library too old for the statements."""
+    if sqlite3.sqlite_version_info < OLDEST:
+        wanted = ".".join(map(str, OLDEST))
+        raise ConfigurationError(
+            f"SQLite {sqlite3.sqlite_version} is too old: {wanted} or newer is needed"
+        )
+
+
+def _prepare(raw: sqlite3.Connection, _record: object) -> None:
+    raw.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    raw.execute("PRAGMA journal_mode = WAL")
+    raw.execute("PRAGMA synchronous = FULL")
+    raw.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    raw.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
+    raw.execute("PRAGMA temp_store = MEMORY")
+    raw.execute("PRAGMA cache_size = -65536")
+
+
+def _begin(connection: sa.Connection) -> None:
+    if not connection.get_execution_options().get("reads"):
+        driver(connection).execute("BEGIN IMMEDIATE")
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn the driver's errors into ours; what is a bug stays what it is."""
+    try:
+        yield
+    except (sqlite3.Error, sa.exc.DBAPIError, OSError) as error:
+        ours = as_ours(error)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def as_ours(error: Exception) -> StoreUnavailable | None:
+    """Say which of our errors a foreign one is; `None` for a programming fault."""
+    if isinstance(error, sa.exc.DBAPIError):
+        if not isinstance(error.orig, Exception):
+            return None
+        error = error.orig
+    if isinstance(error, OSError):
+        return StoreUnavailable(f"the database file cannot be used: {error.strerror}")
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        return None
+    if code & 0xFF == sqlite3.SQLITE_FULL:
+        return StoreFull("the database has no room left")
+    if code & 0xFF in _UNAVAILABLE:
+        return StoreUnavailable(f"the database cannot be used: {_name(error)}")
+    return None
+
+
+_UNAVAILABLE = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_AUTH,
+    }
+)
+
+
+def _name(error: Exception) -> str:
+    return str(getattr(error, "sqlite_errorname", type(error).__name__))

@@ -1,0 +1,3 @@
+-- The clock counts from the machine's start: a beat from the future is from before a
+-- restart, and its worker is gone.
+DELETE FROM workers WHERE beat_at < ?1 - ?2 OR beat_at > ?1

@@ -1,0 +1,8 @@
+-- A job is kept for as long as its idempotency key must be known.
+DELETE FROM jobs WHERE seq IN (
+  SELECT seq FROM jobs
+   WHERE finished_at IS NOT NULL AND finished_at <= ?2 AND state = ?1
+     AND (idempotency_key IS NULL OR created_at < ?4)
+   ORDER BY finished_at LIMIT ?3
+)
+RETURNING seq

@@ -1,0 +1,6 @@
+-- Run with executemany: for wide rows it beats one JSON parameter.
+INSERT INTO jobs (
+  seq, rank, id, tenant, "user", capability, queue, state, priority, max_attempts,
+  run_at, start_by, deadline, expires_at, created_at, ready_at,
+  input, tags, request_id, idempotency_key, body_hash
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)

@@ -1,0 +1,3 @@
+INSERT INTO events (job, n, type, at)
+SELECT seq, 1, iif(state = 'queued', 'job.queued', 'job.scheduled'), created_at
+  FROM jobs WHERE seq BETWEEN ?1 AND ?2

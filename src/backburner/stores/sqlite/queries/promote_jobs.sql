@@ -1,0 +1,6 @@
+UPDATE jobs SET state = 'queued', ready_at = ?1, events = events + 1
+ WHERE seq IN (
+   SELECT seq FROM jobs WHERE state = 'scheduled' AND run_at <= ?1
+    ORDER BY run_at LIMIT ?2
+ )
+RETURNING seq

@@ -1,0 +1,249 @@
+"""
+What the store does inside a transaction, each for many callers at once.
+
+Each function here takes the arguments of every caller that waited and returns an
+answer for each, in order. `writer` calls them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from itertools import chain
+from typing import Any
+
+from backburner.domain.job import Claim, Instant, JobState, NewJob, Submitted
+from backburner.domain.transitions import Change
+from backburner.ports.store import (
+    Move,
+    Progress,
+    Retention,
+    Settlement,
+    Want,
+    WorkerLost,
+)
+from backburner.stores.settling import (
+    KEY_LIFETIME_MS,
+    as_given,
+    as_json,
+    error_json,
+    event_json,
+    turns,
+)
+from backburner.stores.sqlite.transaction import Transaction, savepoint
+
+Claiming = tuple[str, str, Sequence[Want], Instant]
+
+
+def submit(
+    tx: Transaction, batches: Sequence[Sequence[NewJob]]
+) -> Sequence[Sequence[Submitted]]:
+    """Store every caller's jobs."""
+    return as_given(batches, tx.submit(list(chain.from_iterable(batches))))
+
+
+def claim(tx: Transaction, asks: Sequence[Claiming]) -> Sequence[Sequence[Claim]]:
+    """Hand queued jobs to every worker that asks."""
+    return [_claim(tx, *ask) for ask in asks]
+
+
+def _claim(
+    tx: Transaction, worker: str, token: str, wants: Sequence[Want], now: Instant
+) -> Sequence[Claim]:
+    if not tx.rows(tx.queries.is_enlisted, worker):
+        raise WorkerLost
+    claims: list[Claim] = []
+    for queue, limit in wants:
+        rows = tx.rows(tx.queries.claim_jobs, token, worker, now, queue, limit)
+        # RETURNING is in no order.
+        claims += sorted(map(Claim._make, rows), key=lambda c: (-c.priority, c.rank))
+    if claims:
+        seqs = as_json([claim.seq for claim in claims])
+        tx.driver.execute(tx.queries.insert_start_events, (seqs,))
+    return claims
+
+
+def settle(
+    tx: Transaction, batches: Sequence[Sequence[Settlement]]
+) -> Sequence[Sequence[Change | None]]:
+    """Settle every worker's jobs; of two settlements by one token the first wins."""
+    return _in_turns(tx, batches, _settle, otherwise=None)
+
+
+def _settle(tx: Transaction, settlements: Sequence[Settlement]) -> dict[int, Change]:
+    applied: dict[int, Change] = {}
+    _apply_plain(tx, [s for s in settlements if s.body is None], applied)
+    for settlement in settlements:
+        if settlement.body is not None:
+            _apply_with_body(tx, settlement, applied)
+    return applied
+
+
+def _in_turns(
+    tx: Transaction,
+    batches: Sequence[Sequence[Any]],
+    apply: Callable[[Transaction, Sequence[Any]], Mapping[int, Any]],
+    *,
+    otherwise: Any,
+) -> Sequence[Sequence[Any]]:
+    """Apply what callers ask, two asks for one job one after the other."""
+    asks = list(chain.from_iterable(batches))
+    answers = [otherwise] * len(asks)
+    for turn in turns(asks):
+        for seq, answer in apply(tx, [asks[i] for i in turn.values()]).items():
+            answers[turn[seq]] = answer
+    return as_given(batches, answers)
+
+
+def _apply_plain(
+    tx: Transaction,
+    settlements: Sequence[Settlement],
+    applied: dict[int, Change],
+) -> None:
+    done = [s for s in settlements if s.change.to is JobState.SUCCEEDED]
+    other = [s for s in settlements if s.change.to is not JobState.SUCCEEDED]
+    settled = _finish(tx, done) | _put(tx, other)
+    for s in settlements:
+        if s.seq in settled:
+            applied[s.seq] = s.change
+
+
+def _finish(tx: Transaction, settlements: Sequence[Settlement]) -> set[int]:
+    if not settlements:
+        return set()
+    at = max(s.change.at for s in settlements)
+    rows = as_json([(s.seq, s.token, s.change.output) for s in settlements])
+    seqs = [row[0] for row in tx.rows(tx.queries.finish_jobs, rows, at)]
+    tx.driver.execute(tx.queries.insert_finish_events, (as_json(seqs),))
+    return set(seqs)
+
+
+def _put(tx: Transaction, settlements: Sequence[Settlement]) -> set[int]:
+    if not settlements:
+        return set()
+    rows = [_settle_row(s) for s in settlements]
+    settled = {row[0] for row in tx.rows(tx.queries.settle_jobs, as_json(rows))}
+    _tell(tx, ((s.seq, s.change) for s in settlements if s.seq in settled))
+    return settled
+
+
+def _apply_with_body(
+    tx: Transaction, settlement: Settlement, applied: dict[int, Change]
+) -> None:
+    assert settlement.body is not None  # noqa: S101 - tells the type checker
+    try:
+        with savepoint(tx.driver):
+            _apply_plain(tx, [settlement], applied)
+            if settlement.seq in applied:
+                settlement.body(tx)
+    except Exception as error:
+        if settlement.otherwise is None or not tx.driver.in_transaction:
+            raise
+        applied.pop(settlement.seq, None)
+        instead = settlement._replace(
+            change=settlement.otherwise(error), body=None, otherwise=None
+        )
+        _apply_plain(tx, [instead], applied)
+
+
+def move(
+    tx: Transaction, batches: Sequence[Sequence[Move]]
+) -> Sequence[Sequence[bool]]:
+    """Move jobs that are not running; of two moves from one state the first wins."""
+    return _in_turns(tx, batches, _move, otherwise=False)
+
+
+def _move(tx: Transaction, moves: Sequence[Move]) -> dict[int, bool]:
+    rows = [_move_row(m) for m in moves]
+    moved = {row[0] for row in tx.rows(tx.queries.move_jobs, as_json(rows))}
+    _tell(tx, ((m.seq, m.change) for m in moves if m.seq in moved))
+    return dict.fromkeys(moved, True)
+
+
+def promote(tx: Transaction, asks: Sequence[tuple[Instant, int]]) -> Sequence[int]:
+    """Queue what is due."""
+    return [_promote(tx, now, limit) for now, limit in asks]
+
+
+def _promote(tx: Transaction, now: Instant, limit: int) -> int:
+    seqs = [row[0] for row in tx.rows(tx.queries.promote_jobs, now, limit)]
+    events = [(seq, "job.queued", now, None) for seq in seqs]
+    tx.driver.execute(tx.queries.insert_events, (as_json(events),))
+    return len(seqs)
+
+
+def report(tx: Transaction, batches: Sequence[Sequence[Progress]]) -> Sequence[Any]:
+    """Note progress on jobs that are still held."""
+    return _in_turns(tx, batches, _report, otherwise=None)
+
+
+def _report(tx: Transaction, progress: Sequence[Progress]) -> dict[int, None]:
+    rows = [(p.seq, p.token, p.data) for p in progress]
+    held = {row[0] for row in tx.rows(tx.queries.report_progress, as_json(rows))}
+    events = [(p.seq, "job.progress", p.at, p.data) for p in progress if p.seq in held]
+    tx.driver.execute(tx.queries.insert_events, (as_json(events),))
+    return {}
+
+
+def _settle_row(s: Settlement) -> tuple[Any, ...]:
+    change = s.change
+    return (
+        s.seq,
+        s.token,
+        change.to,
+        change.at,
+        change.at if change.to.is_final else None,
+        change.output,
+        error_json(change),
+        change.error.code if change.error else None,
+        change.fingerprint,
+        change.run_at,
+        change.attempt,
+        change.crashes,
+        change.throttled,
+    )
+
+
+def _move_row(m: Move) -> tuple[Any, ...]:
+    change = m.change
+    return (
+        m.seq,
+        m.state,
+        m.generation,
+        change.to,
+        change.at,
+        change.at if change.to.is_final else None,
+        error_json(change),
+        change.error.code if change.error else None,
+        change.fingerprint,
+        change.attempt,
+        change.crashes,
+        change.throttled,
+        change.generation,
+    )
+
+
+def _tell(tx: Transaction, changes: Iterable[tuple[int, Change]]) -> None:
+    rows = [(seq, c.event, c.at, event_json(c)) for seq, c in changes]
+    tx.driver.execute(tx.queries.insert_events, (as_json(rows),))
+
+
+def prune(
+    tx: Transaction, asks: Sequence[tuple[Retention, Instant, int]]
+) -> Sequence[int]:
+    """Delete finished jobs past their time, with their events."""
+    return [_prune(tx, keep, now, limit) for keep, now, limit in asks]
+
+
+def _prune(tx: Transaction, keep: Retention, now: Instant, limit: int) -> int:
+    spans = {
+        JobState.SUCCEEDED: keep.succeeded,
+        JobState.FAILED: keep.failed,
+        JobState.CANCELLED: keep.cancelled,
+    }
+    gone: list[int] = []
+    keyed = now - KEY_LIFETIME_MS
+    for state, span in spans.items():
+        horizon = now - span // timedelta(milliseconds=1)
+        rows = tx.rows(tx.queries.delete_jobs, state, horizon, limit, keyed)
+        gone += [row[0] for row in rows]
+    tx.driver.execute(tx.queries.delete_events, (as_json(gone),))
+    return len(gone)

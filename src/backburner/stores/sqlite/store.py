@@ -1,0 +1,306 @@
+"""The embedded store: a `Store` for `sqlite:///` URLs."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import orjson
+import sqlalchemy as sa
+
+from backburner.domain.errors import ConfigurationError, StoreUnavailable
+from backburner.domain.event import Event
+from backburner.domain.job import (
+    Claim,
+    Instant,
+    Job,
+    JobState,
+    NewJob,
+    Owner,
+    Submitted,
+)
+from backburner.domain.transitions import Change
+from backburner.ports.clock import Clock
+from backburner.ports.faults import Faults, NoFaults
+from backburner.ports.store import (
+    FailureGroup,
+    Heart,
+    JobFilter,
+    Move,
+    Progress,
+    Retention,
+    Settlement,
+    Tx,
+    Want,
+    WorkerInfo,
+)
+from backburner.stores import listing, migrations
+from backburner.stores.rows import as_events
+from backburner.stores.sqlite import statements
+from backburner.stores.sqlite.bell import SocketBell
+from backburner.stores.sqlite.database import (
+    Database,
+    driver,
+    require_version,
+    translated,
+)
+from backburner.stores.sqlite.heart import SqliteHeart
+from backburner.stores.sqlite.queries import Queries
+from backburner.stores.sqlite.reader import Reader, ThreadReader
+from backburner.stores.sqlite.transaction import Transaction
+from backburner.stores.sqlite.writer import ThreadWriter, Writer
+
+T = TypeVar("T")
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class SqliteStore:
+    """Jobs in one SQLite file, shared by the processes of one machine."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        *,
+        queries: Queries | None = None,
+        faults: Faults | None = None,
+    ) -> None:
+        self.database = database
+        self.queries = queries or Queries.load()
+        self._clock = clock
+        self._faults = faults or NoFaults()
+        self._writer: Writer | None = None
+        self._reader: Reader | None = None
+
+    @classmethod
+    def from_url(cls, url: str, clock: Clock, faults: Faults) -> Self:
+        """Take `sqlite:///relative` or `sqlite:////absolute`."""
+        require_version()
+        name = sa.make_url(url).database
+        if not name or name == ":memory:":
+            raise ConfigurationError(
+                f"BACKBURNER_STORE={url!r} names no file: "
+                "write sqlite:///backburner.db, or four slashes for an absolute path"
+            )
+        return cls(Database(Path(name).absolute()), clock, faults=faults)
+
+    def bell(self) -> SocketBell:
+        """Return the bell of the processes that share this file."""
+        path = self.database.path
+        assert path is not None  # noqa: S101 - a store from a URL has a file
+        return SocketBell(path.with_name(path.name + "-wake"))
+
+    def begin(self, connection: sa.Connection) -> Transaction:
+        """Wrap a connection that is in a transaction."""
+        return Transaction(connection, self.queries, self._faults)
+
+    async def open(self) -> None:
+        await asyncio.to_thread(self._check)
+        self.attach(
+            ThreadWriter(self.database, self.begin), ThreadReader(self.database)
+        )
+
+    def attach(self, writer: Writer, reader: Reader) -> None:
+        """Use these for writing and reading from now on."""
+        self._writer, self._reader = writer, reader
+
+    async def close(self) -> None:
+        writer, reader = self._writer, self._reader
+        self._writer = self._reader = None
+        if writer is not None:
+            await asyncio.to_thread(writer.close)
+        if reader is not None:
+            await asyncio.to_thread(reader.close)
+        self.database.dispose()
+
+    async def ping(self) -> None:
+        await self._write(_touch, None, durable=False)
+
+    def migrate(self, revision: str | None = None) -> tuple[str | None, str | None]:
+        """Bring the schema up to date (or to a revision); return before and after."""
+        with (
+            translated(),
+            self.database.lock(),
+            self.database.connect() as connection,
+            connection.begin(),
+        ):
+            before = migrations.current(connection)
+            if revision is None or revision > (before or ""):
+                migrations.upgrade(connection, revision or migrations.HEAD)
+            else:
+                migrations.downgrade(connection, revision)
+            return before, migrations.current(connection)
+
+    def version(self) -> str | None:
+        """Return the revision that the schema is at, `None` for an empty file."""
+        if self.database.path is not None and not self.database.path.exists():
+            return None
+        with translated(), self.database.connect() as connection:
+            return migrations.current(connection)
+
+    async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
+        return await self._write(statements.submit, jobs)
+
+    async def claim(
+        self, worker: str, token: str, wants: Sequence[Want], *, now: Instant
+    ) -> Sequence[Claim]:
+        ask = (worker, token, wants, now)
+        return await self._write(statements.claim, ask, durable=False)
+
+    async def settle(
+        self, settlements: Sequence[Settlement]
+    ) -> Sequence[Change | None]:
+        return await self._write(statements.settle, settlements)
+
+    async def move(self, moves: Sequence[Move]) -> Sequence[bool]:
+        return await self._write(statements.move, moves)
+
+    async def find(self, ids: Sequence[str]) -> Sequence[Job]:
+        return await self._read(lambda c: listing.find(c, ids))
+
+    async def transact(self, body: Callable[[Tx], T]) -> T:
+        def transact(tx: Transaction, _: Sequence[None]) -> Sequence[T]:
+            return [body(tx)]
+
+        return await self._write(transact, None)
+
+    async def enlist(self, worker: WorkerInfo) -> None:
+        await self._write(_enlist, (worker, self._clock.monotonic()))
+
+    async def dismiss(self, worker: str) -> None:
+        await self._write(_dismiss, worker)
+
+    def heart(self) -> Heart:
+        return SqliteHeart(self.database, self._clock, self.queries.beat_worker)
+
+    async def orphans(self, *, lease: timedelta, limit: int) -> Sequence[Job]:
+        span = lease // timedelta(milliseconds=1)
+        await self._write(_bury, (self._clock, span), durable=False)
+        return await self._read(lambda c: listing.orphans(c, limit))
+
+    async def held(self, worker: str) -> Sequence[tuple[int, str]]:
+        return await self._rows(self.queries.list_held, worker)
+
+    async def workers(self) -> Sequence[WorkerInfo]:
+        return await self._read(listing.workers)
+
+    async def report(self, progress: Sequence[Progress]) -> None:
+        await self._write(statements.report, progress, durable=False)
+
+    async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
+        rows = await self._rows(self.queries.list_history, job_id, after, limit)
+        return as_events(rows)
+
+    async def news(
+        self, cursors: Sequence[tuple[int, int]], *, limit: int
+    ) -> Sequence[Event]:
+        asked = orjson.dumps(cursors).decode()
+        return as_events(await self._rows(self.queries.list_news, asked, limit))
+
+    async def stream(self, owner: Owner, *, after: int, limit: int) -> Sequence[Event]:
+        rows = await self._rows(
+            self.queries.list_stream, after, owner.tenant, owner.user, limit
+        )
+        return as_events(rows)
+
+    async def latest(self) -> int:
+        return int((await self._rows(self.queries.latest_event))[0][0])
+
+    async def jobs(
+        self, where: JobFilter, *, before: int | None, limit: int
+    ) -> Sequence[Job]:
+        return await self._read(lambda c: listing.jobs(c, where, before, limit))
+
+    async def failures(self, owner: Owner, *, limit: int) -> Sequence[FailureGroup]:
+        return await self._read(lambda c: listing.failures(c, owner, limit))
+
+    async def depths(self) -> Sequence[tuple[str, JobState, int, Instant | None]]:
+        return await self._read(listing.depths)
+
+    async def dead_letters(self) -> int:
+        return await self._read(listing.dead_letters)
+
+    async def promote(self, *, now: Instant, limit: int) -> int:
+        return await self._write(statements.promote, (now, limit), durable=False)
+
+    async def next_due(self) -> Instant | None:
+        due: Instant | None = (await self._rows(self.queries.next_due))[0][0]
+        return due
+
+    async def overdue(self, *, now: Instant, limit: int) -> Sequence[Job]:
+        return await self._read(lambda c: listing.overdue(c, now, limit))
+
+    async def prune(self, *, keep: Retention, now: Instant, limit: int) -> int:
+        return await self._write(statements.prune, (keep, now, limit))
+
+    async def _write(
+        self,
+        many: Callable[[Transaction, Sequence[Q]], Sequence[A]],
+        argument: Q,
+        *,
+        durable: bool = True,
+    ) -> A:
+        if self._writer is None:
+            raise StoreUnavailable("the store is not open")
+        answer: A = await self._writer.run(many, argument, durable=durable)
+        return answer
+
+    async def _read(self, read: Callable[[sa.Connection], T]) -> T:
+        if self._reader is None:
+            raise StoreUnavailable("the store is not open")
+        return await self._reader.run(read)
+
+    async def _rows(self, statement: str, *parameters: Any) -> list[Any]:
+        return await self._read(
+            lambda c: driver(c).execute(statement, parameters).fetchall()
+        )
+
+    def _check(self) -> None:
+        path = self.database.path
+        assert path is not None  # noqa: S101 - opened stores have a file
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            version = self.version()
+            if version is None:
+                _, version = self.migrate()
+        except (StoreUnavailable, OSError) as error:
+            raise ConfigurationError(
+                f"BACKBURNER_STORE: {path} cannot be used: {error}"
+            ) from error
+        if version != migrations.HEAD:
+            raise ConfigurationError(
+                f"BACKBURNER_STORE: {path} is at schema {version}, this release needs "
+                f"{migrations.HEAD}: run `backburner migrate`"
+            )
+
+
+def _touch(tx: Transaction, asks: Sequence[None]) -> Sequence[None]:
+    tx.driver.execute(tx.queries.touch_store)
+    return asks
+
+
+def _enlist(
+    tx: Transaction, asks: Sequence[tuple[WorkerInfo, Instant]]
+) -> Sequence[None]:
+    tx.driver.executemany(
+        tx.queries.enlist_worker,
+        [
+            (w.id, w.host, w.pid, w.slots, "\n".join(w.queues), w.started_at, beat_at)
+            for w, beat_at in asks
+        ],
+    )
+    return [None] * len(asks)
+
+
+def _dismiss(tx: Transaction, workers: Sequence[str]) -> Sequence[None]:
+    tx.driver.executemany(tx.queries.dismiss_worker, [(w,) for w in workers])
+    return [None] * len(workers)
+
+
+def _bury(tx: Transaction, asks: Sequence[tuple[Clock, int]]) -> Sequence[None]:
+    for clock, lease in asks:
+        # Read inside the transaction: no beat can be younger than this.
+        tx.driver.execute(tx.queries.bury_workers, (clock.monotonic(), lease))
+    return [None] * len(asks)

@@ -1,0 +1,235 @@
+"""
+Group commit: whatever arrived while the last commit ran goes into the next.
+
+A call names a function over `(tx, arguments of every such call)`. Calls of one function
+that wait together are run as one batch; if the batch raises, each is run again by
+itself under its own savepoint, so that a caller only ever sees its own failure.
+"""
+
+import asyncio
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import sqlalchemy as sa
+
+from backburner.domain.errors import StoreUnavailable
+from backburner.stores.sqlite.database import Database, as_ours, driver, translated
+from backburner.stores.sqlite.transaction import Transaction, savepoint
+
+LONGEST_WAIT = 10.0
+"""Seconds; a process that is frozen inside a commit holds all the others up."""
+
+Many = Callable[[Transaction, Sequence[Any]], Sequence[Any]]
+
+
+class Call(NamedTuple):
+    """One caller's wish and where its answer goes."""
+
+    many: Many
+    argument: Any
+    durable: bool
+    future: "asyncio.Future[Any]"
+
+
+class Writer(Protocol):
+    """Runs transactions, one at a time."""
+
+    async def run(self, many: Many, argument: Any, *, durable: bool = True) -> Any:
+        """Run the call in the next transaction; return after its commit."""
+        ...
+
+    def close(self) -> None:
+        """Finish what waits, then let go of the connection."""
+        ...
+
+
+class ThreadWriter:
+    """A thread that owns the process's one writing connection."""
+
+    def __init__(
+        self, database: Database, begin: Callable[[sa.Connection], Transaction]
+    ) -> None:
+        self._session = Session(database, begin)
+        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(
+            target=self._work, name="backburner-writer", daemon=True
+        )
+        self._closed = False
+        self._thread.start()
+
+    async def run(self, many: Many, argument: Any, *, durable: bool = True) -> Any:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        if time.monotonic() - self._session.waiting_since > LONGEST_WAIT:
+            raise StoreUnavailable("another process holds the file and does not let go")
+        future = asyncio.get_running_loop().create_future()
+        self._calls.put(Call(many, argument, durable, future))
+        return await future
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._calls.put(None)
+            self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            calls, more = self._take()
+            if calls:
+                _deliver(calls, self._commit(calls))
+            if not more:
+                self._session.close()
+                return
+
+    def _commit(self, calls: Sequence[Call]) -> Sequence[Any]:
+        try:
+            return self._session.commit(calls)
+        except BaseException as error:  # noqa: BLE001 - without its thread all would hang
+            kind = type(error).__name__
+            lost = StoreUnavailable(f"a transaction was ended by {kind}")
+            return [lost] * len(calls)
+
+    def _take(self) -> tuple[list[Call], bool]:
+        call = self._calls.get()
+        calls: list[Call] = []
+        while call is not None:
+            calls.append(call)
+            try:
+                call = self._calls.get_nowait()
+            except queue.Empty:
+                return calls, True
+        return calls, False
+
+
+class InlineWriter:
+    """The same on the event loop itself, for a simulation that owns the time."""
+
+    def __init__(
+        self,
+        database: Database,
+        begin: Callable[[sa.Connection], Transaction],
+        connection: sa.Connection | None = None,
+    ) -> None:
+        self._session = Session(database, begin, connection)
+        self._calls: list[Call] = []
+
+    async def run(self, many: Many, argument: Any, *, durable: bool = True) -> Any:
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._calls.append(Call(many, argument, durable, future))
+        if len(self._calls) == 1:
+            loop.call_soon(self._flush)
+        return await future
+
+    def close(self) -> None:
+        self._flush()
+        self._session.close()
+
+    def _flush(self) -> None:
+        calls, self._calls = self._calls, []
+        if calls:
+            _resolve(zip(calls, self._session.commit(calls), strict=True))
+
+
+class Session:
+    """One connection and the discipline of writing through it."""
+
+    def __init__(
+        self,
+        database: Database,
+        begin: Callable[[sa.Connection], Transaction],
+        connection: sa.Connection | None = None,
+    ) -> None:
+        self._lock = database.lock()
+        self._owned = connection is None
+        self._connection = connection or database.connect()
+        self._begin = begin
+        self._durable = True
+        self.waiting_since = math.inf
+        """Since when the lock is waited for."""
+
+    def commit(self, calls: Sequence[Call]) -> Sequence[Any]:
+        """Run calls in one transaction; return each one's answer or exception."""
+        try:
+            self.waiting_since = time.monotonic()
+            with translated(), self._lock:
+                self.waiting_since = math.inf
+                return self._transact(calls)
+        except Exception as error:  # noqa: BLE001 - every caller must get an answer
+            return [error] * len(calls)
+
+    def close(self) -> None:
+        """Close the connection under the lock: the last one to leave checkpoints."""
+        if self._owned:
+            with self._lock:
+                self._connection.close()
+        self._lock.close()
+
+    def _transact(self, calls: Sequence[Call]) -> Sequence[Any]:
+        self._set_durable(any(call.durable for call in calls))
+        with self._connection.begin():
+            tx = self._begin(self._connection)
+            answers = _perform(tx, calls)
+            tx.hit("before_commit")
+        tx.hit("after_commit")
+        return answers
+
+    def _set_durable(self, durable: bool) -> None:
+        if durable != self._durable:
+            level = "FULL" if durable else "NORMAL"
+            driver(self._connection).execute(f"PRAGMA synchronous = {level}")
+            self._durable = durable
+
+
+def _perform(tx: Transaction, calls: Sequence[Call]) -> Sequence[Any]:
+    answers: list[Any] = [None] * len(calls)
+    groups: dict[Many, list[int]] = {}
+    for index, call in enumerate(calls):
+        groups.setdefault(call.many, []).append(index)
+    tx.names = [many.__name__ for many in groups]
+    for many, indexes in groups.items():
+        arguments = [calls[index].argument for index in indexes]
+        for index, answer in zip(indexes, _run(tx, many, arguments), strict=True):
+            answers[index] = answer
+    return answers
+
+
+def _run(tx: Transaction, many: Many, arguments: Sequence[Any]) -> Sequence[Any]:
+    try:
+        with savepoint(tx.driver):
+            return many(tx, arguments)
+    except Exception as error:
+        if _ends_transaction(tx, error):
+            raise
+        if len(arguments) == 1:
+            return [error]
+    return [_run(tx, many, [argument])[0] for argument in arguments]
+
+
+def _ends_transaction(tx: Transaction, error: Exception) -> bool:
+    return not tx.driver.in_transaction or as_ours(error) is not None
+
+
+def _deliver(calls: Sequence[Call], answers: Sequence[Any]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Call, Any]]] = {}
+    for call, answer in zip(calls, answers, strict=True):
+        by_loop.setdefault(call.future.get_loop(), []).append((call, answer))
+    for loop, pairs in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, pairs)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            continue
+
+
+def _resolve(pairs: Iterable[tuple[Call, Any]]) -> None:
+    for call, answer in pairs:
+        if call.future.done():
+            continue
+        if isinstance(answer, Exception):
+            call.future.set_exception(answer)
+        else:
+            call.future.set_result(answer)

@@ -1,0 +1,1 @@
+"""Shipped to authors of plug-ins and applications: conformance suites and doubles."""

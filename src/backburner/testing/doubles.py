@@ -1,0 +1,77 @@
+"""Stand-ins for what a test must own: the time, the dice, the bell, a context."""
+
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from backburner.clock import uuid7
+from backburner.domain.job import Instant
+from backburner.engine.context import Context
+from backburner.ports.bell import Ring
+from backburner.testing.samples import NOON, a_claim
+
+
+class FrozenClock:
+    """A `Clock` that stands still until it is told to go on."""
+
+    def __init__(self, now: Instant = NOON) -> None:
+        self._now = now
+        self._monotonic: Instant = 1_000_000
+
+    def now(self) -> Instant:
+        return self._now
+
+    def monotonic(self) -> Instant:
+        return self._monotonic
+
+    def advance(self, span: timedelta) -> None:
+        """Let time pass."""
+        passed = span // timedelta(milliseconds=1)
+        self._now += passed
+        self._monotonic += passed
+
+
+class SeededDice:
+    """`Dice` that fall the same way every time."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+        self._last = 0
+
+    def roll(self) -> float:
+        return self._random.random()
+
+    def token(self) -> str:
+        return f"{self._random.getrandbits(64):016x}"
+
+    def uuid(self, now: Instant) -> str:
+        self._last = max(self._last + 1, now << 12)
+        return uuid7(self._last, self._random.getrandbits(62))
+
+
+class SilentBell:
+    """A `Bell` that nobody hears; it remembers what was rung."""
+
+    def __init__(self) -> None:
+        self.rung = Ring(0)
+
+    def ring(self, what: Ring) -> None:
+        self.rung |= what
+
+    def listen(self, callback: Callable[[Ring], None]) -> Callable[[], None]:
+        del callback
+        return lambda: None
+
+
+class FakeContext(Context):
+    """A context for calling a handler by hand; it keeps what the handler told."""
+
+    def __init__(self, **claim: Any) -> None:
+        """Take fields of a `Claim` where the usual ones will not do."""
+        self.told: list[dict[str, Any]] = []
+        self.submitted: list[tuple[Any, Any, dict[str, Any]]] = []
+        super().__init__(a_claim(**claim), self.told.append, self._keep)
+
+    async def _keep(self, capability: Any, value: Any, **options: Any) -> None:
+        self.submitted.append((capability, value, options))

@@ -1,0 +1,78 @@
+"""Jobs to test with: name the fields that matter, the rest is plausible."""
+
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from backburner.domain.job import Claim, Instant, Job, JobState, NewJob, Owner
+
+NOON: Instant = 1_767_268_800_000
+"""2026-01-01 at noon, UTC: when everything here happens."""
+
+ANN = Owner(tenant="acme", user="ann")
+BOB = Owner(tenant="acme", user="bob")
+
+_numbers = count(1)
+
+
+def a_new_job(**fields: Any) -> NewJob:
+    """Return a job as it is asked for, with an id of its own."""
+    usual = NewJob(
+        id=f"job_{next(_numbers):08}",
+        owner=ANN,
+        capability="greet",
+        queue="default",
+        input="{}",
+        created_at=NOON,
+        max_attempts=3,
+    )
+    return replace(usual, **fields)
+
+
+def a_claim(**fields: Any) -> Claim:
+    """Return a job in a worker's hands, on its first attempt."""
+    usual = Claim(
+        seq=1,
+        id="job_1",
+        token="t" * 16,
+        tenant=ANN.tenant,
+        user=ANN.user,
+        capability="greet",
+        queue="default",
+        input="{}",
+        priority=0,
+        rank=1,
+        generation=0,
+        attempt=1,
+        max_attempts=3,
+        crashes=0,
+        throttled=0,
+        deadline=None,
+        created_at=NOON,
+        ready_at=NOON,
+        started_at=NOON,
+        request_id=None,
+    )
+    return usual._replace(**fields)
+
+
+def a_job(state: JobState = JobState.QUEUED, **fields: Any) -> Job:
+    """Return a job as it is read back."""
+    usual = Job(
+        seq=1,
+        id="job_1",
+        owner=ANN,
+        capability="greet",
+        queue="default",
+        state=state,
+        priority=0,
+        generation=0,
+        attempt=0,
+        max_attempts=3,
+        crashes=0,
+        throttled=0,
+        events=1,
+        input="{}",
+        created_at=NOON,
+    )
+    return replace(usual, **fields)

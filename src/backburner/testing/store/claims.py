@@ -1,0 +1,147 @@
+"""Taking jobs: in order, and to one worker only."""
+
+import asyncio
+
+import pytest
+
+from backburner.domain import event, transitions
+from backburner.domain.job import JobState
+from backburner.domain.outcome import HandedBack
+from backburner.ports.store import (
+    Progress,
+    Store,
+    Want,
+    WorkerLost,
+)
+from backburner.testing.samples import NOON, a_new_job
+from backburner.testing.store.acts import (
+    WithWorkers,
+    find,
+    move,
+    settlement,
+    submit,
+)
+
+
+class ClaimConformance(WithWorkers):
+    """`claim`: in order, and to one worker only."""
+
+    async def test_a_claimed_job_is_the_workers(self, store: Store) -> None:
+        job_id = await submit(store, priority=3, request_id="r_1")
+
+        claim = (await self.claim(store, token="t9"))[0]
+        job = await find(store, job_id)
+
+        assert (job_id, "t9", 1, 0) == (
+            claim.id,
+            claim.token,
+            claim.attempt,
+            claim.generation,
+        )
+        assert (NOON, NOON, "r_1") == (
+            claim.ready_at,
+            claim.started_at,
+            claim.request_id,
+        )
+        assert (JobState.RUNNING, "t9", "w_1") == (job.state, job.token, job.worker)
+        assert (1, NOON) == (job.attempt, job.started_at)
+        started = (await store.history(job_id, after=1, limit=9))[0]
+        assert event.STARTED == started.type
+        assert {"attempt": 1, "generation": 0, "worker": "w_1"} == started.data
+
+    async def test_higher_priorities_come_first_then_earlier_submits(
+        self, store: Store
+    ) -> None:
+        jobs = [a_new_job(priority=p) for p in (0, 5, 9, 5, 0)]
+        await store.submit(jobs[:3])
+        await store.submit(jobs[3:])
+
+        claims = await self.claim(store, 9)
+
+        expected = [jobs[2], jobs[1], jobs[3], jobs[0], jobs[4]]
+        assert [job.id for job in expected] == [claim.id for claim in claims]
+
+    async def test_no_more_are_taken_than_wanted(self, store: Store) -> None:
+        jobs = [a_new_job() for _ in range(5)]
+        await store.submit(jobs)
+
+        first, rest = await self.claim(store, 2), await self.claim(store, 9)
+
+        assert [j.id for j in jobs[:2]] == [c.id for c in first]
+        assert [j.id for j in jobs[2:]] == [c.id for c in rest]
+
+    async def test_each_queue_is_asked_for_its_own(self, store: Store) -> None:
+        await store.submit([a_new_job() for _ in range(3)])
+        other = await submit(store, queue="other")
+        await submit(store, queue="third")
+
+        wants = [Want("other", 2), Want("default", 1), Want("empty", 5)]
+        claims = await store.claim("w_1", "t", wants, now=NOON)
+
+        assert ["other", "default"] == [claim.queue for claim in claims]
+        assert other == claims[0].id
+
+    async def test_only_queued_jobs_are_taken(self, store: Store) -> None:
+        await submit(store, run_at=NOON + 1)
+        cancelled = await find(store, await submit(store))
+        await store.move([move(cancelled, transitions.cancel(cancelled, "", now=NOON))])
+        await self.claimed(store)
+
+        assert [] == list(await self.claim(store, 9, token="t2"))
+
+    @pytest.mark.parametrize("limit", ["start_by", "deadline"])
+    async def test_a_job_past_its_time_is_left(self, store: Store, limit: str) -> None:
+        await submit(store, **{limit: NOON})
+        in_time = await submit(store, **{limit: NOON + 1})
+
+        assert [in_time] == [claim.id for claim in await self.claim(store, 9)]
+
+    async def test_nobody_gets_a_job_that_another_has(self, store: Store) -> None:
+        await store.submit([a_new_job() for _ in range(60)])
+
+        batches = await asyncio.gather(
+            *(
+                self.claim(store, 7, worker=f"w_{1 + n % 2}", token=f"t{n}")
+                for n in range(12)
+            )
+        )
+
+        taken = [claim.seq for batch in batches for claim in batch]
+        assert 60 == len(taken) == len(set(taken))
+
+    async def test_a_worker_that_is_not_enlisted_takes_nothing(
+        self, store: Store
+    ) -> None:
+        job_id = await submit(store)
+
+        with pytest.raises(WorkerLost):
+            await self.claim(store, worker="w_unknown")
+
+        assert JobState.QUEUED is (await find(store, job_id)).state
+
+    async def test_an_unknown_worker_does_not_disturb_the_others(
+        self, store: Store
+    ) -> None:
+        await store.submit([a_new_job(), a_new_job()])
+
+        one, unknown, other = await asyncio.gather(
+            self.claim(store),
+            self.claim(store, worker="w_unknown", token="t2"),
+            self.claim(store, worker="w_2", token="t3"),
+            return_exceptions=True,
+        )
+
+        assert isinstance(unknown, WorkerLost)
+        assert [1, 1] == [len(a) for a in (one, other) if isinstance(a, list)]
+
+    async def test_a_job_on_its_next_attempt_starts_with_no_progress(
+        self, store: Store
+    ) -> None:
+        claim = await self.claimed(store)
+        await store.report([Progress(claim.seq, claim.token, NOON, '{"done":1}')])
+        await store.settle([settlement(claim, HandedBack())])
+
+        again = (await self.claim(store, token="t2"))[0]
+
+        assert 1 == again.attempt
+        assert (await find(store, claim.id)).progress is None

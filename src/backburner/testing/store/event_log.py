@@ -1,0 +1,117 @@
+"""Events: numbered within a job, and in one order overall."""
+
+from backburner.domain import event
+from backburner.domain.outcome import Done
+from backburner.ports.store import (
+    Progress,
+    Store,
+)
+from backburner.testing.samples import ANN, BOB, NOON, a_new_job
+from backburner.testing.store.acts import (
+    SECOND,
+    WithWorkers,
+    find,
+    settlement,
+    submit,
+    types,
+)
+
+
+class EventLogConformance(WithWorkers):
+    """Events: numbered from 1 within a job, and in one order overall."""
+
+    async def test_a_jobs_events_are_numbered_without_gaps(self, store: Store) -> None:
+        claim = await self.claimed(store)
+        await store.report([Progress(claim.seq, "t1", NOON + 1, '{"done":1}')])
+        await store.settle([settlement(claim, Done("1"))])
+
+        history = await store.history(claim.id, after=0, limit=9)
+
+        assert [
+            (1, event.QUEUED, NOON, {}),
+            (3, event.PROGRESS, NOON + 1, {"done": 1}),
+            (4, event.SUCCEEDED, NOON + SECOND, {}),
+        ] == [(e.n, e.type, e.at, e.data) for e in history if e.n != 2]
+        assert [1, 2, 3, 4] == [e.n for e in history]
+        assert {claim.id} == {e.job_id for e in history}
+        assert 4 == (await find(store, claim.id)).events
+
+    async def test_a_history_is_read_in_pages(self, store: Store) -> None:
+        claim = await self.claimed(store)
+        await store.settle([settlement(claim, Done("1"))])
+
+        first = await store.history(claim.id, after=0, limit=2)
+        rest = await store.history(claim.id, after=2, limit=2)
+
+        assert [1, 2] == [e.n for e in first]
+        assert [3] == [e.n for e in rest]
+        assert [] == list(await store.history("job_unknown", after=0, limit=9))
+
+    async def test_progress_is_noted_on_the_job(self, store: Store) -> None:
+        claim = await self.claimed(store)
+
+        await store.report([Progress(claim.seq, "t1", NOON, '{"done":1}')])
+
+        assert '{"done":1}' == (await find(store, claim.id)).progress
+
+    async def test_progress_under_another_token_is_skipped(self, store: Store) -> None:
+        claim = await self.claimed(store)
+
+        await store.report([Progress(claim.seq, "stale", NOON, '{"done":1}')])
+
+        assert (await find(store, claim.id)).progress is None
+        assert [event.QUEUED, event.STARTED] == await types(store, claim.id)
+
+    async def test_a_stale_report_beside_it_does_not_hide_the_owners(
+        self, store: Store
+    ) -> None:
+        claim = await self.claimed(store)
+
+        await store.report(
+            [
+                Progress(claim.seq, "t1", NOON, '{"done":1}'),
+                Progress(claim.seq, "stale", NOON, '{"done":9}'),
+            ]
+        )
+
+        assert '{"done":1}' == (await find(store, claim.id)).progress
+        assert 3 == (await find(store, claim.id)).events
+
+    async def test_news_are_told_for_many_jobs_in_the_order_they_happened(
+        self, store: Store
+    ) -> None:
+        await store.submit([a_new_job() for _ in range(3)])
+        first, second, _ = await self.claim(store, 3)
+        await store.settle([settlement(second, Done("2"))])
+        await store.settle([settlement(first, Done("1"))])
+
+        news = await store.news([(first.seq, 1), (second.seq, 2)], limit=9)
+
+        assert [(first.id, 2), (second.id, 3), (first.id, 3)] == [
+            (e.job_id, e.n) for e in news
+        ]
+        assert sorted(e.seq for e in news) == [e.seq for e in news]
+        assert 2 == len(await store.news([(first.seq, 0)], limit=2))
+        assert [] == list(await store.news([], limit=9))
+
+    async def test_a_stream_tells_an_owner_everything_once_and_in_order(
+        self, store: Store
+    ) -> None:
+        ann = await self.claimed(store, owner=ANN)
+        await submit(store, owner=BOB)
+        await store.settle([settlement(ann, Done("1"))])
+
+        stream = await store.stream(ANN, after=0, limit=9)
+        page = await store.stream(ANN, after=stream[0].seq, limit=1)
+
+        assert [1, 2, 3] == [e.n for e in stream]
+        assert {ann.id} == {e.job_id for e in stream}
+        assert [stream[1]] == list(page)
+        assert [] == list(await store.stream(ANN, after=stream[-1].seq, limit=9))
+
+    async def test_the_latest_event_is_where_a_stream_ends(self, store: Store) -> None:
+        at_first = await store.latest()
+        await submit(store, owner=ANN)
+        stream = await store.stream(ANN, after=0, limit=9)
+
+        assert at_first < await store.latest() == stream[-1].seq

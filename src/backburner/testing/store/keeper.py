@@ -1,0 +1,248 @@
+"""Lists, what is due, and what is old."""
+
+from datetime import timedelta
+
+import pytest
+
+from backburner.domain import event
+from backburner.domain.errors import StoreUnavailable
+from backburner.domain.job import JobState
+from backburner.domain.outcome import Done, HandedBack
+from backburner.ports.store import (
+    JobFilter,
+    Retention,
+    Store,
+)
+from backburner.testing.samples import ANN, BOB, NOON
+from backburner.testing.store.acts import (
+    DAY,
+    NO_RETENTION,
+    SECOND,
+    WEEK,
+    WithWorkers,
+    find,
+    settlement,
+    submit,
+    types,
+)
+
+
+class KeeperConformance(WithWorkers):
+    """Lists, what is due, and what is old."""
+
+    async def test_jobs_are_listed_newest_first_in_pages(self, store: Store) -> None:
+        ids = [await submit(store) for _ in range(5)]
+
+        first = await store.jobs(JobFilter(), before=None, limit=2)
+        second = await store.jobs(JobFilter(), before=first[-1].seq, limit=2)
+        third = await store.jobs(JobFilter(), before=second[-1].seq, limit=2)
+
+        listed = [job.id for job in (*first, *second, *third)]
+        assert list(reversed(ids)) == listed
+
+    @pytest.mark.parametrize(
+        ("where", "expected"),
+        [
+            (JobFilter(), 2),
+            (JobFilter(owner=BOB), 1),
+            (JobFilter(state=JobState.SCHEDULED), 1),
+            (JobFilter(state=JobState.FAILED), 0),
+            (JobFilter(capability="sing"), 1),
+            (JobFilter(queue="loud"), 1),
+            (JobFilter(tag="a_b%"), 1),
+            (JobFilter(tag="two"), 1),
+            (JobFilter(tag="tw"), 0),
+            (JobFilter(tag="axb%"), 0),
+            (JobFilter(fingerprint="f"), 0),
+            (JobFilter(since=NOON + 1), 1),
+            (JobFilter(owner=BOB, state=JobState.QUEUED), 0),
+        ],
+    )
+    async def test_jobs_are_listed_by_what_is_asked(
+        self, store: Store, where: JobFilter, expected: int
+    ) -> None:
+        await submit(store)
+        await submit(
+            store,
+            owner=BOB,
+            capability="sing",
+            queue="loud",
+            tags=("a_b%", "two"),
+            created_at=NOON + 1,
+            run_at=NOON + 2,
+        )
+
+        assert expected == len(await store.jobs(where, before=None, limit=9))
+
+    async def test_dead_letters_are_grouped_by_what_went_wrong(
+        self, store: Store
+    ) -> None:
+        first = await self.failed(store)
+        second = await self.failed(store)
+        other = await self.failed(store, capability="sing")
+        await self.failed(store, owner=BOB)
+        await submit(store)
+
+        groups = {g.capability: g for g in await store.failures(ANN, limit=9)}
+
+        assert {"greet", "sing"} == set(groups)
+        greet = groups["greet"]
+        assert (first.fingerprint, "BAD", 2) == (
+            greet.fingerprint,
+            greet.code,
+            greet.size,
+        )
+        assert (NOON + SECOND, NOON + SECOND) == (greet.first_at, greet.last_at)
+        assert greet.sample_id in {first.id, second.id}
+        assert other.id == groups["sing"].sample_id
+        assert 1 == len(await store.failures(ANN, limit=1))
+
+    async def test_dead_letters_are_listed_by_their_fingerprint(
+        self, store: Store
+    ) -> None:
+        job = await self.failed(store)
+        await self.failed(store, capability="sing")
+
+        where = JobFilter(state=JobState.FAILED, fingerprint=job.fingerprint)
+        found = await store.jobs(where, before=None, limit=9)
+
+        assert [job.id] == [like.id for like in found]
+
+    async def test_live_jobs_are_counted_by_queue_and_state(self, store: Store) -> None:
+        await self.claimed(store, created_at=NOON - 2)
+        finished = await self.claimed(store)
+        await store.settle([settlement(finished, Done("1"))])
+        await submit(store, queue="loud", created_at=NOON - 1)
+        await submit(store, queue="loud")
+        await submit(store, queue="loud", run_at=NOON + 9)
+
+        depths = await store.depths()
+
+        assert {
+            ("default", JobState.RUNNING, 1),
+            ("loud", JobState.QUEUED, 2),
+            ("loud", JobState.SCHEDULED, 1),
+        } == {(queue, state, count) for queue, state, count, _ in depths}
+        assert [NOON - 1] == [d[3] for d in depths if d[1] is JobState.QUEUED]
+
+    async def test_dead_letters_are_counted(self, store: Store) -> None:
+        await self.claimed(store)
+        await self.failed(store)
+        await self.failed(store, capability="sing")
+
+        assert 2 == await store.dead_letters()
+
+    async def test_what_is_due_is_queued_the_earliest_first(self, store: Store) -> None:
+        late = await submit(store, run_at=NOON + 3)
+        second = await submit(store, run_at=NOON + 2)
+        first = await submit(store, run_at=NOON + 1)
+
+        one = await store.promote(now=NOON + 2, limit=1)
+        queued = (await find(store, first)).state
+        rest = await store.promote(now=NOON + 2, limit=9)
+
+        assert (1, JobState.QUEUED, 1) == (one, queued, rest)
+        assert [event.SCHEDULED, event.QUEUED] == await types(store, second)
+        assert JobState.SCHEDULED is (await find(store, late)).state
+        assert NOON + 2 == (await self.claim(store))[0].ready_at
+
+    async def test_the_next_that_is_due_is_known(self, store: Store) -> None:
+        nothing = await store.next_due()
+        await submit(store)
+        await submit(store, run_at=NOON + 5)
+        await submit(store, run_at=NOON + 3)
+
+        assert nothing is None
+        assert NOON + 3 == await store.next_due()
+
+    @pytest.mark.parametrize("limit", ["start_by", "deadline"])
+    async def test_what_waits_past_its_time_is_overdue(
+        self, store: Store, limit: str
+    ) -> None:
+        queued = await submit(store, **{limit: NOON + 1})
+        scheduled = await submit(store, run_at=NOON + 9, **{limit: NOON + 2})
+        await submit(store, **{limit: NOON + 3})
+        await submit(store)
+
+        overdue = await store.overdue(now=NOON + 2, limit=9)
+
+        assert [queued, scheduled] == [job.id for job in overdue]
+        assert 1 == len(await store.overdue(now=NOON + 2, limit=1))
+
+    async def test_what_has_started_must_only_keep_its_deadline(
+        self, store: Store
+    ) -> None:
+        claim = await self.claimed(store, start_by=NOON + 1, deadline=NOON + 5)
+        running = await store.overdue(now=NOON + 9, limit=9)
+        await store.settle([settlement(claim, HandedBack())])
+
+        assert [] == list(running)
+        assert [] == list(await store.overdue(now=NOON + 4, limit=9))
+        assert [claim.id] == [
+            job.id for job in await store.overdue(now=NOON + 5, limit=9)
+        ]
+
+    async def test_finished_jobs_are_deleted_when_their_time_is_over(
+        self, store: Store
+    ) -> None:
+        failed = await self.failed(store)
+        claim = await self.claimed(store)
+        await store.settle([settlement(claim, Done("1"))])
+        waiting = await submit(store)
+        keep = Retention(succeeded=WEEK, failed=2 * WEEK, cancelled=WEEK)
+        week = WEEK // timedelta(milliseconds=1)
+
+        early = await store.prune(keep=keep, now=NOON + week, limit=9)
+        due = await store.prune(keep=keep, now=NOON + week + SECOND, limit=9)
+        left = await store.find([failed.id, claim.id, waiting])
+
+        assert (0, 1) == (early, due)
+        assert {failed.id, waiting} == {job.id for job in left}
+        assert [] == list(await store.history(claim.id, after=0, limit=9))
+        assert 3 == len(await store.history(failed.id, after=0, limit=9))
+
+    async def test_no_more_are_deleted_than_asked_for(self, store: Store) -> None:
+        for _ in range(3):
+            await self.failed(store)
+
+        pruned = await store.prune(keep=NO_RETENTION, now=NOON + DAY, limit=2)
+
+        assert 2 == pruned
+        assert 1 == len(await store.jobs(JobFilter(), before=None, limit=9))
+
+    async def test_a_job_is_kept_while_its_key_is_good(self, store: Store) -> None:
+        await self.failed(store, idempotency_key="k", body_hash="h")
+
+        early = await store.prune(keep=NO_RETENTION, now=NOON + DAY, limit=9)
+        due = await store.prune(keep=NO_RETENTION, now=NOON + DAY + 1, limit=9)
+
+        assert (0, 1) == (early, due)
+
+    async def test_an_events_number_is_never_given_twice(self, store: Store) -> None:
+        await self.failed(store)
+        before = await store.latest()
+        await store.prune(keep=NO_RETENTION, now=NOON + DAY, limit=9)
+
+        job_id = await submit(store)
+
+        news = await store.history(job_id, after=0, limit=9)
+        assert before < news[0].seq
+
+    async def test_a_jobs_number_is_never_given_twice(self, store: Store) -> None:
+        pruned = await self.failed(store)
+        await store.prune(keep=NO_RETENTION, now=NOON + DAY, limit=9)
+
+        [job] = await store.find([await submit(store)])
+
+        assert pruned.seq < job.seq
+
+    async def test_a_store_that_works_answers_a_ping(self, store: Store) -> None:
+        assert await store.ping() is None  # type: ignore[func-returns-value]
+
+    async def test_a_closed_store_says_so(self, store: Store) -> None:
+        await store.close()
+
+        with pytest.raises(StoreUnavailable):
+            await store.ping()
+        with pytest.raises(StoreUnavailable):
+            await store.find(["job_1"])

@@ -1,0 +1,100 @@
+"""Moving jobs that do not run: by state and generation."""
+
+import asyncio
+
+from backburner.domain import event, transitions
+from backburner.domain.errors import Problem
+from backburner.domain.job import JobState
+from backburner.domain.outcome import Failed
+from backburner.ports.store import (
+    Store,
+)
+from backburner.testing.samples import NOON
+from backburner.testing.store.acts import (
+    DAY,
+    WithWorkers,
+    find,
+    move,
+    retry,
+    settlement,
+    submit,
+    types,
+)
+
+
+class MoveConformance(WithWorkers):
+    """`move`: by state and generation."""
+
+    async def test_a_waiting_job_is_moved_from_the_state_it_was_read_in(
+        self, store: Store
+    ) -> None:
+        job = await find(store, await submit(store, run_at=NOON + 1))
+
+        held = await store.move([move(job, transitions.cancel(job, "no", now=NOON))])
+        moved = await find(store, job.id)
+
+        assert [True] == list(held)
+        assert (JobState.CANCELLED, NOON) == (moved.state, moved.finished_at)
+        assert Problem("CANCELLED", "no") == moved.error
+        assert [event.SCHEDULED, event.CANCELLED] == await types(store, job.id)
+
+    async def test_a_job_that_moved_meanwhile_is_left(self, store: Store) -> None:
+        job = await find(store, await submit(store))
+        await self.claim(store)
+
+        held = await store.move([move(job, transitions.cancel(job, "no", now=NOON))])
+
+        assert [False] == list(held)
+        assert JobState.RUNNING is (await find(store, job.id)).state
+        assert [event.QUEUED, event.STARTED] == await types(store, job.id)
+
+    async def test_a_dead_letter_is_retried_afresh_in_its_next_generation(
+        self, store: Store
+    ) -> None:
+        job = await self.failed(store, start_by=NOON + 1, deadline=NOON + DAY)
+
+        held = await store.move([retry(job)])
+        again = await find(store, job.id)
+
+        assert [True] == list(held)
+        assert (JobState.QUEUED, 1, 0) == (
+            again.state,
+            again.generation,
+            again.attempt,
+        )
+        assert (None, None, None) == (again.finished_at, again.error, again.fingerprint)
+        assert (None, None) == (again.start_by, again.deadline)
+        told = (await store.history(job.id, after=3, limit=9))[0]
+        assert (event.QUEUED, {"generation": 1}) == (told.type, told.data)
+
+    async def test_a_dead_letter_of_another_generation_is_left(
+        self, store: Store
+    ) -> None:
+        old = await self.failed(store)
+        await store.move([retry(old)])
+        claim = (await self.claim(store, token="t2"))[0]
+        bad = Failed("BAD", "no", retryable=False)
+        await store.settle([settlement(claim, bad)])
+
+        assert [False] == list(await store.move([retry(old)]))
+        assert [True] == list(await store.move([retry(await find(store, old.id))]))
+
+    async def test_of_two_moves_of_one_job_one_holds(self, store: Store) -> None:
+        job = await self.failed(store)
+
+        together = await store.move([retry(job), retry(job)])
+        apart = await asyncio.gather(store.move([retry(job)]), store.move([retry(job)]))
+
+        assert [True, False] == list(together)
+        assert [[False], [False]] == [list(held) for held in apart]
+        assert 1 == (await find(store, job.id)).generation
+
+    async def test_a_stale_move_beside_it_does_not_stop_the_right_one(
+        self, store: Store
+    ) -> None:
+        job = await self.failed(store)
+        stale = retry(job)._replace(generation=7)
+
+        held = await store.move([stale, retry(job)])
+
+        assert [False, True] == list(held)

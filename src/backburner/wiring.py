@@ -1,0 +1,227 @@
+"""The composition root: settings and entry points become a running house."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from importlib.metadata import entry_points
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from backburner.app import App
+from backburner.clock import SystemClock, SystemDice
+from backburner.domain.errors import ConfigurationError
+from backburner.domain.job import Job
+from backburner.domain.transitions import Limits
+from backburner.engine.engine import Engine
+from backburner.engine.heartbeat import Pulse, ThreadHeartbeat
+from backburner.engine.lag import LagMeter
+from backburner.engine.registry import Capability, Registry
+from backburner.engine.submission import Options, Submission
+from backburner.engine.ticket import Ticket
+from backburner.engine.transaction import Transaction
+from backburner.engine.upkeep import Upkeep, UpkeepOptions
+from backburner.engine.watch import Watch
+from backburner.engine.worker import House, Worker, WorkerOptions
+from backburner.ports.faults import Faults, NoFaults
+from backburner.ports.store import Retention
+from backburner.settings import Settings, read
+
+T = TypeVar("T")
+
+
+class Backburner:
+    """
+    A house over one store: submit from it, and work in it if you like.
+
+    `async with Backburner(store="sqlite:///jobs.db", capabilities=[…]) as bb:`
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        store: str | None = None,
+        capabilities: Iterable[Capability[Any, Any]] = (),
+        apps: Iterable[App] = (),
+        faults: Faults | None = None,
+    ) -> None:
+        self.settings = settings or read(store=store)
+        self.registry = Registry(capabilities)
+        for app in apps:
+            for found in app.capabilities:
+                self.registry.add(found)
+        self._clock = SystemClock()
+        self._dice = SystemDice()
+        self._faults = faults or NoFaults()
+        self._stack = AsyncExitStack()
+        self._worker: Worker | None = None
+        self._engine: Engine | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """The engine's verbs, while the house is open."""
+        if self._engine is None:
+            raise ConfigurationError(
+                "the house is not open: use `async with Backburner(…)`"
+            )
+        return self._engine
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._open()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._worker is not None:
+            await self.stop_worker(grace=0.0)
+        await self._stack.aclose()
+        self._engine = None
+
+    async def start_worker(self) -> None:
+        """Begin to run jobs in this process."""
+        if not self.registry.queues() and not self.settings.queues:
+            raise ConfigurationError("a worker needs capabilities: give --app or --dev")
+        settings = self.settings
+        self._worker = Worker(
+            House(
+                store=self.engine.store,
+                bell=self._bell,
+                clock=self._clock,
+                dice=self._dice,
+                faults=self._faults,
+                registry=self.registry,
+                submit=self.submit,
+                wrap=self.engine.wrap,
+            ),
+            WorkerOptions(
+                slots=settings.slots,
+                queues=settings.queues,
+                poll=settings.poll_seconds,
+                beat=settings.beat_seconds,
+                limits=_limits(settings),
+            ),
+            self._heartbeat,
+        )
+        await self._worker.start()
+
+    async def stop_worker(self, grace: float | None = None) -> bool:
+        """Stop running jobs; return whether all finished within the grace."""
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return True
+        return await worker.stop(
+            self.settings.grace_seconds if grace is None else grace
+        )
+
+    async def submit(
+        self, capability: Capability[Any, Any] | str, value: Any, **options: Any
+    ) -> Ticket:
+        """Submit a job; when this returns it is durable. Options: see `Options`."""
+        submitted = await self.engine.submit(capability, value, Options(**options))
+        return Ticket(submitted, self.engine)
+
+    async def submit_many(
+        self,
+        capability: Capability[Any, Any] | str,
+        values: Sequence[Any],
+        **options: Any,
+    ) -> Sequence[Ticket]:
+        """Submit many jobs of one capability, all or none."""
+        chosen = Options(**options)
+        submitted = await self.engine.submit_many(
+            [(capability, value, chosen) for value in values]
+        )
+        return [Ticket(answer, self.engine) for answer in submitted]
+
+    async def transact(self, body: Callable[[Transaction], T]) -> T:
+        """Run a plain function in one transaction, jobs it submits included."""
+        return await self.engine.transact(body)
+
+    async def cancel(self, job_id: str) -> Job:
+        """End a job now; asking twice is no error."""
+        return await self.engine.cancel(job_id)
+
+    async def retry(self, job_id: str) -> Job:
+        """Queue a dead letter again."""
+        return await self.engine.retry(job_id)
+
+    async def _open(self) -> None:
+        settings = self.settings
+        store = find_store(settings.store, self._clock, self._faults)
+        await store.open()
+        self._stack.push_async_callback(store.close)
+        self._bell = store.bell()
+        self._bell.open()
+        self._stack.callback(self._bell.close)
+        watch = Watch(store, self._bell, poll=settings.poll_seconds)
+        upkeep = Upkeep(store, self._bell, self._clock, self._faults, _upkeep(settings))
+        self._engine = Engine(
+            store=store,
+            bell=self._bell,
+            clock=self._clock,
+            registry=self.registry,
+            submission=Submission(self.registry, self._clock, self._dice),
+            watch=watch,
+        )
+        lag = LagMeter()
+        lag.start()
+        self._stack.callback(lag.stop)
+        watch.start()
+        self._stack.push_async_callback(watch.stop)
+        upkeep.start()
+        self._stack.push_async_callback(upkeep.stop)
+
+    def _heartbeat(self, lost: Callable[[str], None]) -> ThreadHeartbeat:
+        pulse = Pulse(
+            self.engine.store.heart(),
+            self._clock,
+            lease_ms=int(self.settings.lease_seconds * 1000),
+            lost=lost,
+        )
+        return ThreadHeartbeat(pulse, every=self.settings.beat_seconds)
+
+
+def find_store(url: str, clock: SystemClock, faults: Faults) -> Any:
+    """Return the store for a URL: its scheme is the name of an entry point."""
+    scheme = url.partition(":")[0]
+    found = entry_points(group="backburner.stores")
+    if scheme not in found.names:
+        known = ", ".join(sorted(found.names))
+        raise ConfigurationError(
+            f"BACKBURNER_STORE: no store for {scheme!r} URLs; there is: {known}"
+        )
+    return found[scheme].load().from_url(url, clock, faults)
+
+
+def find_apps() -> list[App]:
+    """Return the applications that installed packages offer."""
+    return [found.load() for found in entry_points(group="backburner.apps")]
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        crashes=settings.crash_limit,
+        throttled=timedelta(hours=settings.throttle_limit_hours),
+    )
+
+
+def _upkeep(settings: Settings) -> UpkeepOptions:
+    return UpkeepOptions(
+        poll=settings.poll_seconds,
+        lease=settings.lease,
+        rescue_every=settings.beat_seconds,
+        limits=_limits(settings),
+        retention=Retention(
+            succeeded=timedelta(days=settings.keep_succeeded_days),
+            failed=timedelta(days=settings.keep_failed_days),
+            cancelled=timedelta(days=settings.keep_cancelled_days),
+        ),
+    )

@@ -1,0 +1,213 @@
+"""The real command line, as processes of its own, on a store of its own."""
+
+import http.server
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from backburner.client import Client
+
+# -P, as the installed script does it: the current folder is not on the path by itself.
+COMMAND = (sys.executable, "-P", "-m", "backburner")
+SECONDS = 60
+
+
+def the_environment(**settings):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("BACKBURNER_")}
+    return {**kept, **settings}
+
+
+class Running:
+    """A process that stays, and the lines it writes."""
+
+    def __init__(self, *arguments, cwd, env):
+        self.popen = subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=cwd,
+            env=the_environment(**env),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.lines = []
+        self._queue = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def says(self, text):
+        """Wait for a line with this text, and return it."""
+        while True:
+            line = self._queue.get(timeout=SECONDS)
+            if line is None:
+                pytest.fail(f"it ended without saying {text!r}: {self.lines}")
+            if text in line:
+                return line.strip()
+
+    def told(self, number):
+        self.popen.send_signal(number)
+        return self
+
+    def exit_code(self):
+        code = self.popen.wait(timeout=SECONDS)
+        self._reader.join(timeout=SECONDS)
+        return code
+
+    def end(self):
+        if self.popen.poll() is None:
+            self.popen.send_signal(signal.SIGKILL)
+        self.exit_code()
+        self.popen.stdout.close()
+
+    def _read(self):
+        for line in self.popen.stdout:
+            self.lines.append(line)
+            self._queue.put(line)
+        self._queue.put(None)
+
+
+class Server(Running):
+    """A `serve` that is ready; `url` is where."""
+
+    def __init__(self, *arguments, cwd, env):
+        super().__init__("serve", "--dev", *arguments, cwd=cwd, env=env)
+        ready = self.says("Backburner is ready at ")
+        self.url = ready.rpartition(" ")[2]
+        self.port = self.url.rpartition(":")[2]
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start processes; whatever still runs is ended after the test."""
+    started = []
+
+    def begin(*arguments, **env):
+        started.append(Running(*arguments, cwd=tmp_path, env=env))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.end()
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Start servers on free ports; whatever still runs is ended after the test."""
+    started = []
+
+    def begin(*arguments, **env):
+        chosen = arguments if "--port" in arguments else ("--port", "0", *arguments)
+        started.append(Server(*chosen, cwd=tmp_path, env=env))
+        return started[-1]
+
+    yield begin
+    for server in started:
+        server.end()
+
+
+@pytest.fixture(scope="session")
+def url(tmp_path_factory):
+    """A server with a worker, shared by the tests that only ask."""
+    server = Server("--port", "0", cwd=tmp_path_factory.mktemp("serve"), env={})
+    yield server.url
+    server.end()
+
+
+@pytest.fixture
+def client(url):
+    with Client(url) as client:
+        yield client
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run a command to its end, as a shell would."""
+
+    def call(*arguments, given=None, **env):
+        return subprocess.run(
+            [*COMMAND, *arguments],
+            cwd=tmp_path,
+            env=the_environment(**env),
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    return call
+
+
+@pytest.fixture
+def ask(run, url):
+    """Run a command against the shared server."""
+
+    def call(*arguments, given=None, **env):
+        return run(*arguments, given=given, BACKBURNER_URL=url, **env)
+
+    return call
+
+
+class Gate:
+    """A pipe that a handler reads: it blocks there until the gate is let go."""
+
+    def __init__(self, path):
+        self.path = path
+        os.mkfifo(path)
+        self._fd = None
+
+    def reached(self):
+        """Wait until a handler stands at the gate."""
+        self._fd = os.open(self.path, os.O_WRONLY)
+
+    def opened(self):
+        """Let it pass."""
+        os.close(self._fd)
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """The gate at which the handlers of `gated:app` stand; both are in this folder."""
+    shutil.copy(Path(__file__).parent / "apps" / "gated.py", tmp_path)
+    return Gate(tmp_path / "gate")
+
+
+@pytest.fixture
+def answering():
+    """Start a server that gives every request the same answer; return its URL."""
+    servers = []
+
+    def begin(status, body, content_type="application/problem+json"):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                self.send_response(status)
+                self.send_header("Content-Type", content_type)
+                self.end_headers()
+                self.wfile.write(body if isinstance(body, bytes) else _dump(body))
+
+            do_POST = do_GET  # noqa: N815 - as http.server wants it
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield begin
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def _dump(body):
+    return json.dumps(body).encode()

@@ -1,0 +1,73 @@
+"""`demo`: what it prints can be done, and sample jobs move."""
+
+import re
+import shlex
+import signal
+
+import httpx2
+import pytest
+
+from backburner.client import Client
+
+
+@pytest.fixture
+def demo(start):
+    process = start("demo", "--port", "0")
+    process.says("Ctrl-C stops")
+    return process
+
+
+@pytest.fixture
+def words(demo):
+    return "".join(demo.lines).replace("\\\n", "")
+
+
+def the_request_of(command):
+    """Read a curl command line as method, URL, header and body."""
+    _, _, url, _, header, _, body = shlex.split(command)
+    return "POST", url, dict([header.split(": ")]), body
+
+
+def test_the_printed_commands_submit_a_job_and_poll_its_result(words, run, tmp_path):
+    posting, polling = re.findall(r"^ *(curl .*)$", words, re.MULTILINE)
+    command = re.search(r"backburner (submit .*)$", words, re.MULTILINE)[1]
+    method, url, headers, body = the_request_of(posting)
+
+    accepted = httpx2.request(method, url, headers=headers, content=body)
+    place = shlex.split(polling)[1].replace("ID", accepted.json()["id"])
+    ended = httpx2.get(place, headers={"Prefer": "wait=30"}, timeout=60)
+    by_command = run(*shlex.split(command))
+
+    assert 202 == accepted.status_code
+    assert ("succeeded", {"slept": 3.0}) == (
+        ended.json()["state"],
+        ended.json()["output"],
+    )
+    assert '{"slept": 3.0}\n' == by_command.stdout
+    assert tmp_path.joinpath(".backburner", "demo.db").exists()
+
+
+def test_sample_jobs_move_and_a_signal_ends_it(words, demo):
+    url = re.search(r"ready at (\S+)", words)[1]
+    with (
+        httpx2.Client() as http,
+        http.sse(f"{url}/v1/events", params={"after": 0}) as source,
+    ):
+        first = next(told.json() for told in source if told.event == "job.queued")
+    with Client(url) as client:
+        job = client.get(first["job_id"])
+
+    code = demo.told(signal.SIGINT).exit_code()
+
+    assert ["sample"] == job["tags"]
+    assert 0 == code
+    assert not [line for line in demo.lines if "Traceback" in line]
+
+
+def test_a_second_demo_takes_another_port(start, words):
+    url = re.search(r"ready at (\S+)", words)[1]
+
+    other = start("demo", "--port", url.rpartition(":")[2])
+    ready = other.says("Backburner is ready at ")
+
+    assert url not in ready

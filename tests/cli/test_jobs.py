@@ -1,0 +1,174 @@
+"""The commands about jobs, against a real server: data on stdout, as lines or JSON."""
+
+import json
+
+import pytest
+
+
+def the_lines_of(ended):
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+@pytest.fixture
+def dead(client):
+    """A job that failed for good."""
+    submitted = client.submit("demo.fail", {"error": "permanent"}, tags=["dead"])
+    return client.wait(submitted["id"])
+
+
+def test_submit_prints_the_id_alone(ask, client):
+    ended = ask("submit", "demo.echo", '{"a": 1}', "--tag", "x", "--tag", "y")
+    job = client.wait(ended.stdout.strip())
+
+    assert "" == ended.stderr
+    assert {"a": 1} == job["output"]
+    assert ["x", "y"] == job["tags"]
+
+
+def test_submit_reads_the_input_from_stdin_or_a_file(ask, tmp_path):
+    tmp_path.joinpath("input.json").write_text('{"from": "file"}')
+
+    piped = ask("submit", "demo.echo", "-", "--wait", given='{"from": "stdin"}')
+    filed = ask("submit", "demo.echo", "--file", "input.json", "--wait")
+
+    assert [{"from": "stdin"}] == the_lines_of(piped)
+    assert [{"from": "file"}] == the_lines_of(filed)
+
+
+def test_submit_passes_on_how_the_job_is_to_be_run(ask):
+    ended = ask(
+        *("submit", "demo.echo", "--queue", "demo", "--priority", "7"),
+        *("--run-at", "2100-01-31T09:00:00+01:00", "--json"),
+    )
+    (job,) = the_lines_of(ended)
+
+    assert ("demo", 7, "scheduled") == (job["queue"], job["priority"], job["state"])
+    assert "2100-01-31T08:00:00.000Z" == job["run_at"]
+
+
+def test_a_delayed_job_is_scheduled(ask):
+    (job,) = the_lines_of(ask("submit", "demo.echo", "--delay", "1h", "--json"))
+
+    assert "scheduled" == job["state"]
+
+
+def test_submit_and_wait_gives_the_whole_job_as_json(ask):
+    (job,) = the_lines_of(ask("submit", "demo.echo", "{}", "--wait", "--json"))
+
+    assert ("succeeded", {}) == (job["state"], job["output"])
+
+
+def test_status_has_a_line_for_each_job(ask, client):
+    ids = [client.wait(client.submit("demo.echo", {})["id"])["id"] for _ in range(2)]
+
+    plain = ask("status", *ids)
+    as_json = ask("status", *ids, "--json")
+
+    assert [[i, "succeeded"] for i in ids] == [
+        line.split("\t")[:2] for line in plain.stdout.splitlines()
+    ]
+    assert ids == [job["id"] for job in the_lines_of(as_json)]
+
+
+def test_wait_says_how_a_job_ended(ask, client, dead):
+    good = client.submit("demo.sleep", {"seconds": 0.1})
+
+    succeeded = ask("wait", good["id"])
+    failed = ask("wait", dead["id"], "--json")
+
+    assert (0, "succeeded\n") == (succeeded.returncode, succeeded.stdout)
+    assert (1, "failed") == (failed.returncode, the_lines_of(failed)[0]["state"])
+
+
+def test_watch_tells_the_whole_story_in_order(ask, client):
+    job = client.submit("demo.sleep", {"seconds": 0.5})
+
+    events = the_lines_of(ask("watch", job["id"], "--json"))
+
+    assert list(range(1, len(events) + 1)) == [event["n"] for event in events]
+    assert ["job.queued", "job.started"] == [event["type"] for event in events[:2]]
+    assert "job.progress" in {event["type"] for event in events}
+    assert "job.succeeded" == events[-1]["type"]
+
+
+def test_watching_a_job_that_fails_ends_with_1(ask, dead):
+    ended = ask("watch", dead["id"])
+
+    assert 1 == ended.returncode
+    assert "job.failed  PERMANENT: failed on purpose" in ended.stdout
+
+
+def test_result_prints_the_bare_output(ask, client):
+    job = client.wait(client.submit("demo.echo", {"text": "grüße"})["id"])
+
+    ended = ask("result", job["id"])
+
+    assert '{"text": "grüße"}\n' == ended.stdout
+
+
+def test_there_is_no_result_before_the_end_nor_after_a_failure(ask, client, dead):
+    waiting = client.submit("demo.echo", {}, run_at="2100-01-31T09:00:00Z")
+
+    early = ask("result", waiting["id"])
+    failed = ask("result", dead["id"])
+
+    assert (5, "") == (early.returncode, early.stdout)
+    assert "backburner wait" in early.stderr
+    assert (1, "") == (failed.returncode, failed.stdout)
+
+
+def test_cancel_ends_a_job_and_may_be_said_twice(ask, client):
+    job = client.submit("demo.sleep", {"seconds": 60})
+
+    first = ask("cancel", job["id"])
+    second = ask("cancel", job["id"], "--json")
+
+    assert (0, "cancelled\n") == (first.returncode, first.stdout)
+    assert (0, "cancelled") == (second.returncode, the_lines_of(second)[0]["state"])
+
+
+def test_jobs_are_filtered_and_limited(ask, client):
+    ids = [client.submit("demo.echo", {}, tags=["listed"])["id"] for _ in range(3)]
+
+    tagged = ask("jobs", "--tag", "listed", "--since", "1h", "--json")
+    limited = ask("jobs", "--tag", "listed", "--limit", "2")
+    none = ask("jobs", "--tag", "listed", "--since", "2100-01-31T09:00:00Z")
+
+    assert ids[::-1] == [job["id"] for job in the_lines_of(tagged)]
+    assert ids[:0:-1] == [line.split("\t")[0] for line in limited.stdout.splitlines()]
+    assert "" == none.stdout
+
+
+def test_dead_letters_are_listed_explained_and_retried(ask, client, dead):
+    listed = ask("dead-letters", "list")
+    groups = the_lines_of(ask("dead-letters", "list", "--json"))
+    shown = ask("dead-letters", "show", dead["id"])
+    as_json = the_lines_of(ask("dead-letters", "show", dead["id"], "--json"))
+    retried = ask("dead-letters", "retry", dead["id"])
+
+    assert "PERMANENT" in listed.stdout
+    assert "demo.fail" in {group["capability"] for group in groups}
+    assert "PERMANENT: failed on purpose, 1 of 1" in shown.stdout
+    assert [dead["id"]] == [job["id"] for job in as_json]
+    assert 0 == retried.returncode
+    assert 1 == client.get(dead["id"])["generation"]
+
+
+def test_many_dead_letters_are_retried_after_a_dry_run(ask, dead):
+    which = ("--capability", dead["capability"], "--limit", "1")
+
+    dry = ask("dead-letters", "retry", "--all", *which, "--dry-run", "--json")
+    done = ask("dead-letters", "retry", "--all", *which)
+
+    assert [{"matched": 1, "retried": 0, "dry_run": True}] == the_lines_of(dry)
+    assert "1 of 1 queued again\n" == done.stdout
+
+
+def test_what_did_not_fail_is_no_dead_letter(ask, client):
+    job = client.wait(client.submit("demo.echo", {})["id"])
+
+    shown = ask("dead-letters", "show", job["id"])
+    retried = ask("dead-letters", "retry", job["id"])
+
+    assert (5, 5) == (shown.returncode, retried.returncode)
+    assert "only a failed job can be retried" in retried.stderr

@@ -1,0 +1,94 @@
+"""How `serve` and `worker` start, and the one line with which they refuse to."""
+
+import json
+import socket
+
+import pytest
+
+AN_APP_THAT_RAISES = "1 / 0\n"
+NO_APP = "app = 'a string'\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "reason"),
+    [
+        (["serve"], {}, "give --dev"),
+        (["serve", "--dev", "--host", "0.0.0.0"], {}, "BACKBURNER_HOST='0.0.0.0'"),  # noqa: S104
+        (["serve", "--host", "0.0.0.0"], {}, "give --dev"),  # noqa: S104
+        (["serve", "--dev", "--host", "no.such.host.invalid"], {}, "has no address"),
+        (["serve", "--dev", "--port", "65536"], {}, "BACKBURNER_PORT"),
+        (["serve", "--dev"], {"BACKBURNER_SLOTS": "none"}, "BACKBURNER_SLOTS"),
+        (["serve", "--dev"], {"BACKBURNER_SLOT": "1"}, "did you mean BACKBURNER_SLOTS"),
+        (["serve", "--dev", "--log-level", "loud"], {}, "BACKBURNER_LOG_LEVEL"),
+        (["worker", "--dev", "--store", "redis://x"], {}, "BACKBURNER_STORE"),
+        (["worker", "--dev", "--store", "sqlite://"], {}, "names no file"),
+        (
+            ["worker", "--dev", "--store", "sqlite:////dev/null/x"],
+            {},
+            "BACKBURNER_STORE",
+        ),
+        (["worker", "--dev", "--store", "sqlite:///text.db"], {}, "BACKBURNER_STORE"),
+        (["worker", "--dev"], {"BACKBURNER_FAULT": ":x"}, "BACKBURNER_FAULT"),
+        (["worker"], {}, "give --app or --dev"),
+        (["worker", "--app", "none:app"], {}, "No module named 'none'"),
+        (["worker", "--app", "raises:app"], {}, "raises.py, line 1"),
+        (["worker", "--app", "wrong:app"], {}, "a str, not a backburner.App"),
+        (["worker", "--app", "wrong:none"], {}, "has no attribute 'none'"),
+        (["worker", "--app", "wrong"], {}, "write it as module:app"),
+    ],
+)
+def test_a_bad_start_is_one_line_and_code_2(run, tmp_path, arguments, env, reason):
+    tmp_path.joinpath("raises.py").write_text(AN_APP_THAT_RAISES)
+    tmp_path.joinpath("wrong.py").write_text(NO_APP)
+    tmp_path.joinpath("text.db").write_text("this is a text, not a database" * 100)
+
+    ended = run(*arguments, **env)
+
+    assert 2 == ended.returncode
+    assert reason in ended.stderr
+    assert 1 == len(ended.stderr.splitlines())
+
+
+def test_a_taken_port_is_named(run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        ended = run("serve", "--dev", "--port", str(port))
+
+    assert 2 == ended.returncode
+    assert (
+        f"BACKBURNER_PORT={port} cannot be used: Address already in use" in ended.stderr
+    )
+
+
+def test_ipv6_loopback_is_served_too(serve, run):
+    server = serve("--host", "::1")
+
+    ended = run("submit", "demo.echo", '{"a": 6}', "--wait", "--url", server.url)
+
+    assert server.url.startswith("http://[::1]:")
+    assert '{"a": 6}\n' == ended.stdout
+
+
+def test_the_log_is_json_on_stderr(serve):
+    server = serve()
+
+    told = [json.loads(line) for line in server.lines if line.startswith("{")]
+
+    assert "worker started" in {line["event"] for line in told}
+
+
+def test_an_app_of_ones_own_is_found_in_the_current_folder(serve, run, gate):
+    server = serve("--app", "gated:app")
+    submitted = run("submit", "gated", '{"mine": true}', "--url", server.url)
+    gate.reached()
+    gate.opened()
+
+    waited = run("wait", submitted.stdout.strip(), "--url", server.url)
+
+    assert "succeeded\n" == waited.stdout
+
+
+def test_the_release_is_told(run):
+    assert "0.1.0\n" == run("version").stdout
+    assert {"version": "0.1.0"} == json.loads(run("version", "--json").stdout)

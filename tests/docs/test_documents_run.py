@@ -1,0 +1,83 @@
+"""What the documents tell the reader to type works when typed."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 60
+BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
+PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+HTTP_BLOCKS = BLOCK.findall((ROOT / "docs" / "http.md").read_text())
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    with subprocess.Popen(
+        [
+            *(sys.executable, "-m", "backburner", "serve", "--dev", "--port", "0"),
+            *("--store", f"sqlite:///{folder}/jobs.db"),
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
+        ready = next(line for line in server.stderr if " is ready at " in line)
+        yield ready.split()[-1].rstrip("/")
+        server.terminate()
+        server.communicate(timeout=SECONDS)
+
+
+@pytest.mark.parametrize("block", HTTP_BLOCKS)
+def test_a_block_of_the_http_guide_shows_what_it_says(url, block):
+    lines = block.splitlines()
+    script = "\n".join(line for line in lines if not line.startswith("#"))
+    promised = [line.removeprefix("# ") for line in lines if line.startswith("#")]
+
+    told = subprocess.run(
+        ["/bin/bash", "-euc", script],
+        env={"URL": url, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+
+    shown = told.stdout.replace(": ", ":")
+    missing = [p for p in promised if p.rstrip("…").replace(": ", ":") not in shown]
+    assert [] == missing
+
+
+def test_the_first_capability_of_the_readme_runs_inside_a_program(tmp_path):
+    first, inside = PYTHON.findall(README)[:2]
+    (tmp_path / "words.py").write_text(first)
+    (tmp_path / "program.py").write_text(
+        "import asyncio\n"
+        "from backburner import Backburner\n"
+        "from words import Text, app, count_words\n"
+        "async def main():\n"
+        + "".join(f"    {line}\n" for line in inside.splitlines())
+        + "asyncio.run(main())\n"
+    )
+
+    told = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+
+    assert "{'words': 3}" in told.stdout
+
+
+def test_the_first_capability_has_at_most_fifteen_lines_of_code():
+    first = PYTHON.findall(README)[0]
+
+    assert 15 >= len([line for line in first.splitlines() if line.strip()])

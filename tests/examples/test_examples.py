@@ -1,0 +1,74 @@
+"""Every example runs, and shows what it says."""
+
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from backburner.client import Client
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SECONDS = 60
+
+
+def the_output_of(name, cwd):
+    ended = subprocess.run(
+        [sys.executable, EXAMPLES / name],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=SECONDS,
+    )
+    return ended.stdout
+
+
+@contextmanager
+def a_server_of(app, folder):
+    """Serve an example as its first line says; yield where."""
+    arguments = ("serve", "--dev", "--port", "0", "--app", app)
+    store = ("--store", f"sqlite:///{folder}/jobs.db")
+    with subprocess.Popen(
+        [sys.executable, "-m", "backburner", *arguments, *store],
+        cwd=EXAMPLES,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
+        ready = next(line for line in server.stderr if " is ready at " in line)
+        yield ready.split()[-1]
+        server.terminate()
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("submit_and_wait.py", "{'text': 'Hello, Ada!'}"),
+        ("exactly_once_write.py", "succeeded after 2 attempts, 1 row"),
+    ],
+)
+def test_an_example_shows_what_it_says(tmp_path, name, shown):
+    assert shown in the_output_of(name, tmp_path)
+
+
+def test_the_first_capability_counts_words(tmp_path):
+    with (
+        a_server_of("first_capability:app", tmp_path) as url,
+        Client(url) as client,
+    ):
+        job = client.submit("count-words", {"text": "a ticket now"})
+        ended = client.wait(job["id"])
+
+    assert {"words": 3} == ended["output"]
+
+
+def test_every_example_is_short_and_run_by_a_test():
+    lengths = {
+        path.name: len(path.read_text().splitlines()) for path in EXAMPLES.glob("*.py")
+    }
+
+    assert {"exactly_once_write.py", "first_capability.py", "submit_and_wait.py"} == (
+        set(lengths)
+    )
+    assert max(lengths.values()) < 60

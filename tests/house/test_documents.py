@@ -1,0 +1,66 @@
+"""The documents are true: what they list is what is there."""
+
+import re
+from pathlib import Path
+
+from backburner.domain.transitions import ALLOWED
+from backburner.settings import PREFIX, Settings
+
+ROOT = Path(__file__).parents[2]
+
+
+def between(text: str, mark: str) -> str:
+    return (
+        text.split(f"<!-- {mark} -->")[1]
+        .split(f"<!-- /{mark} -->", maxsplit=1)[0]
+        .strip()
+    )
+
+
+def test_the_table_of_states_is_the_one_in_the_code():
+    rows = [
+        f"| `{state}` | {', '.join(f'`{to}`' for to in sorted(targets))} |".replace(
+            "|  |", "| |"
+        )
+        for state, targets in ALLOWED.items()
+    ]
+    expected = "\n".join(["| state | may become |", "| --- | --- |", *rows])
+
+    assert expected == between((ROOT / "ARCHITECTURE.md").read_text(), "states")
+
+
+def test_the_tree_names_every_folder_of_the_house():
+    house = ROOT / "src" / "backburner"
+    folders = {p.parent.name for p in house.glob("*/__init__.py")}
+    named = set(
+        re.findall(r"`src/backburner/(\w+)/`", (ROOT / "ARCHITECTURE.md").read_text())
+    )
+
+    assert folders == named
+
+
+def test_the_sample_environment_has_every_setting_and_its_default():
+    lines = (ROOT / ".env.example").read_text().splitlines()
+    sample = dict(line.lstrip("# ").split("=", 1) for line in lines if "=" in line)
+    defaults = Settings()
+    expected = {
+        PREFIX + name.upper(): _written(getattr(defaults, name))
+        for name in Settings.model_fields
+    }
+
+    assert expected == sample
+
+
+def test_every_setting_has_its_heading_in_the_operators_guide():
+    guide = (ROOT / "docs" / "operating.md").read_text()
+    missing = [
+        name
+        for name in Settings.model_fields
+        if f"`{PREFIX}{name.upper()}`" not in guide
+    ]
+
+    assert [] == missing
+
+
+def _written(value: object) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,186 @@
+"""A real server on a free port, over a real file, with a worker in it."""
+
+import asyncio
+import io
+import shutil
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+import structlog
+import uvicorn
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+from backburner import Backburner, Context, RetryPolicy, TransientError, capability
+from backburner.clock import SystemClock
+from backburner.demo import app as demo
+from backburner.engine import telemetry
+from backburner.http import server as http
+from backburner.ports.faults import NoFaults
+from backburner.settings import Settings
+from backburner.wiring import find_store
+
+AT_ONCE = RetryPolicy(max_attempts=10, base=timedelta(), jitter=timedelta())
+
+
+class Wait(BaseModel):
+    """How often to fail before waiting."""
+
+    failures: int = 0
+
+
+@dataclass
+class Server:
+    """A running server and a client of it."""
+
+    url: str
+    app: FastAPI
+    house: Backburner
+    client: httpx2.AsyncClient
+    log: io.StringIO
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+    """Lets `test.wait` finish."""
+
+    async def submit(self, name: str = "demo.echo", value: Any = None, **more: Any):
+        """Submit a job over HTTP and return its receipt."""
+        asked = {"capability": name, "input": {} if value is None else value, **more}
+        response = await self.client.post("/v1/jobs", json=asked)
+        assert 202 == response.status_code, response.text
+        return response.json()
+
+    async def ended(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Return the job when it has ended."""
+        response = await self.client.get(
+            job["links"]["self"], headers={"Prefer": "wait=30"}
+        )
+        return response.json()
+
+    async def failed(self) -> dict[str, Any]:
+        """Return a job that failed for good."""
+        value = {"times": 1, "error": "permanent"}
+        return await self.ended(await self.submit("demo.fail", value))
+
+    async def until(self, predicate: Callable[[], bool]) -> None:
+        """Wait until something is so."""
+        async with asyncio.timeout(10):
+            while not predicate():
+                await asyncio.to_thread(lambda: None)
+
+
+class Running(uvicorn.Server):
+    """Uvicorn that says when it is up and leaves the signals alone."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self):
+        yield
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory):
+    """A migrated file, to be copied: migrations take longer than most tests."""
+    path = tmp_path_factory.mktemp("template") / "jobs.db"
+    store = find_store(f"sqlite:///{path}", SystemClock(), NoFaults())
+    store.migrate()
+    store.database.dispose()
+    return path
+
+
+@pytest.fixture
+async def serve(tmp_path, template):
+    """Start servers over one file."""
+    shutil.copy(template, tmp_path)
+    async with AsyncExitStack() as stack:
+
+        def start(**options: Any):
+            return stack.enter_async_context(a_server(tmp_path, **options))
+
+        yield start
+
+
+@pytest.fixture
+async def server(serve):
+    """A server with a worker, for one test."""
+    return await serve()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def standing(tmp_path_factory, template):
+    """A server with a worker, for all tests of a file that refuse something."""
+    folder = tmp_path_factory.mktemp("standing")
+    shutil.copy(template, folder)
+    async with a_server(folder) as server:
+        yield server
+
+
+@asynccontextmanager
+async def a_server(
+    folder: Path, *, works: bool = True, **options: Any
+) -> AsyncIterator[Server]:
+    settings = Settings(
+        store=f"sqlite:///{folder}/jobs.db",
+        body_limit=64 * 1024,
+        poll_seconds=0.2,
+        grace_seconds=0,
+    )
+    log = io.StringIO()
+    telemetry.configure(level="info", pretty=False, stream=log)
+    release = asyncio.Event()
+
+    @capability("test.wait", queue="demo", retry=AT_ONCE)
+    async def wait(ctx: Context, value: Wait) -> dict[str, int]:
+        if ctx.job.attempt <= value.failures:
+            raise TransientError("not yet")
+        await release.wait()
+        return {"attempt": ctx.job.attempt}
+
+    async with AsyncExitStack() as stack:
+        house = Backburner(settings, apps=[demo], capabilities=[wait])
+        await stack.enter_async_context(house)
+        if works:
+            await house.start_worker()
+        app = http.build(house.engine, settings, version="1.2.3", **options)
+        listener = socket.create_server(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        await stack.enter_async_context(_serving(app, listener))
+        client = httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False)
+        await stack.enter_async_context(client)
+        yield Server(url, app, house, client, log, release)
+        release.set()
+    structlog.reset_defaults()
+
+
+@asynccontextmanager
+async def _serving(app: FastAPI, listener: socket.socket) -> AsyncIterator[None]:
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="websockets-sansio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+    )
+    server = Running(config)
+    serving = asyncio.create_task(server.serve([listener]))
+    await server.ready.wait()
+    try:
+        yield
+    finally:
+        http.stop(app)
+        server.should_exit = True
+        await serving

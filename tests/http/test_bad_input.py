@@ -1,0 +1,250 @@
+"""What cannot be taken is refused by a problem that names the rule, not the value."""
+
+import httpx2
+import pytest
+
+from backburner.http.schemas import Problem
+
+JSON = {"Content-Type": "application/json"}
+CANARY = "zebra-7781"
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def echo(text: bytes) -> bytes:
+    """Ask for `demo.echo` with this JSON inside."""
+    return b'{"capability":"demo.echo","input":{"x":' + text + b"}}"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "content"),
+    [
+        (400, "MALFORMED_BODY", b""),
+        (400, "MALFORMED_BODY", b"{"),
+        (400, "MALFORMED_BODY", b"not json"),
+        (400, "MALFORMED_BODY", b"\xff\xfe"),
+        (400, "MALFORMED_BODY", echo(b'"\xff"')),
+        (400, "MALFORMED_BODY", echo(b"NaN")),
+        (400, "MALFORMED_BODY", echo(b"Infinity")),
+        (400, "MALFORMED_BODY", echo(b"1e999")),
+        (400, "MALFORMED_BODY", echo(rb'"\ud800"')),
+        (400, "MALFORMED_BODY", echo(rb'"\udc00 x"')),
+        (400, "MALFORMED_BODY", echo(b'"\xed\xa0\x80"')),
+        (400, "MALFORMED_BODY", echo(rb'"\u0000"')),
+        (400, "MALFORMED_BODY", echo(rb'{"a\u0000b":1}')),
+        (400, "MALFORMED_BODY", echo(b"\x00")),
+        (400, "MALFORMED_BODY", echo(b"[" * 63 + b"]" * 63)),
+        (400, "MALFORMED_BODY", echo(b"[" * 100 + b"]" * 100)),
+        (400, "MALFORMED_BODY", b"[" * 30_000 + b"]" * 30_000),
+        (400, "MALFORMED_BODY", echo(b'{"a":' * 100 + b"1" + b"}" * 100)),
+        (404, "UNKNOWN_CAPABILITY", b'{"capability":"nope","input":{}}'),
+        (413, "BODY_TOO_LARGE", echo(b'"' + b"x" * 70_000 + b'"')),
+        (422, "INVALID_INPUT", b"[]"),
+        (422, "INVALID_INPUT", b"null"),
+        (422, "INVALID_INPUT", b'{"capability":"demo.echo"}'),
+        (422, "INVALID_INPUT", b'{"capability":"demo.echo","input":[]}'),
+        (422, "INVALID_INPUT", b'{"capability":"","input":{}}'),
+        (422, "INVALID_INPUT", b'{"capability":7,"input":{}}'),
+        (422, "INVALID_INPUT", b'{"capability":"demo.sleep","input":{"seconds":-1}}'),
+        (422, "INVALID_INPUT", b'{"capability":"demo.sleep","input":{"other":1}}'),
+    ],
+)
+async def test_a_body_that_cannot_be_taken_is_refused(standing, status, code, content):
+    before = (await standing.client.get("/v1/jobs")).json()
+    response = await standing.client.post("/v1/jobs", content=content, headers=JSON)
+    after = (await standing.client.get("/v1/jobs")).json()
+    problem = Problem.model_validate(response.json())
+
+    assert (status, code) == (response.status_code, problem.code)
+    assert "application/problem+json" == response.headers["Content-Type"]
+    assert response.headers["X-Request-ID"] == problem.request_id
+    assert before == after
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        echo(b"[" * 62 + b"]" * 62),
+        echo(rb'"\\u0000"'),
+        echo('[1e308, -1e-400, 18446744073709551616, "é😀"]'.encode()),
+        echo(b"[" + b"{}," * 1000 + b"{}]"),
+    ],
+)
+async def test_a_body_that_only_looks_odd_is_taken(standing, content):
+    response = await standing.client.post("/v1/jobs", content=content, headers=JSON)
+
+    assert "succeeded" == (await standing.ended(response.json()))["state"]
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("priority", {"priority": 10}),
+        ("priority", {"priority": "5"}),
+        ("priority", {"priority": True}),
+        ("priority", {"priority": 1.5}),
+        ("queue", {"queue": ""}),
+        ("queue", {"queue": "nobody"}),
+        ("run_at", {"run_at": 1700000000}),
+        ("run_at", {"run_at": "1700000000"}),
+        ("run_at", {"run_at": "tomorrow"}),
+        ("run_at", {"run_at": "2030-01-01T00:00:00"}),
+        ("run_at", {"run_at": "2030-02-30T00:00:00Z"}),
+        ("start_by", {"start_by": "0001-01-01T00:00:00+14:00"}),
+        ("deadline", {"deadline": "9999-12-31T23:59:59-14:00"}),
+        ("tags", {"tags": ["x"] * 21}),
+        ("tags", {"tags": "x"}),
+        ("tags.0", {"tags": [""]}),
+        ("tags.0", {"tags": ["x" * 201]}),
+        ("tags", {"tags": ["a\nb"]}),
+        ("tenant", {"tenant": "other"}),
+        ("state", {"state": "succeeded"}),
+    ],
+)
+async def test_a_field_that_is_wrong_is_named(standing, path, field):
+    response = await standing.client.post(
+        "/v1/jobs", json={"capability": "demo.echo", "input": {}, **field}
+    )
+
+    assert 422 == response.status_code
+    assert [path] == [error["path"] for error in response.json()["errors"]]
+
+
+async def test_the_extremes_of_time_are_taken(standing):
+    early = await standing.submit(run_at="0001-01-01T00:00:00Z")
+    late = await standing.submit(run_at="9999-12-31T23:59:59.999Z")
+
+    assert "0001-01-01T00:00:00.000Z" == early["run_at"]
+    assert "9999-12-31T23:59:59.999Z" == late["run_at"]
+    assert ("queued", "scheduled") == (early["state"], late["state"])
+
+
+async def test_a_field_of_the_input_is_named(standing):
+    response = await standing.client.post(
+        "/v1/jobs", json={"capability": "demo.sleep", "input": {"seconds": CANARY}}
+    )
+
+    assert ["input.seconds"] == [error["path"] for error in response.json()["errors"]]
+    assert CANARY not in response.text
+
+
+async def test_a_misspelled_capability_gets_a_suggestion(standing):
+    response = await standing.client.post(
+        "/v1/jobs", json={"capability": "demo.ehco", "input": {}}
+    )
+
+    assert "did you mean 'demo.echo'?" in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"Content-Type": "text/plain"}, {"Content-Type": "multipart/x"}]
+)
+async def test_a_body_that_is_not_said_to_be_json_is_refused(standing, headers):
+    response = await standing.client.post("/v1/jobs", content=b"{}", headers=headers)
+
+    assert 415 == response.status_code
+    assert "UNSUPPORTED_MEDIA_TYPE" == response.json()["code"]
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "é"])
+async def test_a_key_that_cannot_be_is_refused(standing, key):
+    response = await standing.client.post(
+        "/v1/jobs",
+        json={"capability": "demo.echo", "input": {}},
+        headers={"Idempotency-Key": key.encode()},
+    )
+
+    assert 422 == response.status_code
+
+
+async def test_a_body_is_counted_as_it_comes_whatever_is_announced(standing):
+    sent = 0
+
+    async def endless():
+        nonlocal sent
+        while True:
+            sent += 1
+            yield b" " * 16_384
+
+    with pytest.raises(httpx2.TransportError):
+        await standing.client.post(
+            "/v1/jobs", content=endless(), headers={**JSON, "Connection": "close"}
+        )
+
+    assert sent < 10_000
+
+
+async def test_chunks_within_the_limit_are_a_body(standing):
+    async def chunks():
+        yield b'{"capability":"demo.echo",'
+        yield b'"input":{"a":1}}'
+
+    response = await standing.client.post("/v1/jobs", content=chunks(), headers=JSON)
+
+    assert 202 == response.status_code
+
+
+async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_fault(standing):
+    async def breaking():
+        yield b"{"
+        raise ConnectionAbortedError
+
+    with pytest.raises(ConnectionAbortedError):
+        await standing.client.post("/v1/jobs", content=breaking(), headers=JSON)
+    await standing.until(lambda: "499" in standing.log.getvalue())
+
+    assert "request failed" not in standing.log.getvalue()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "state=dead",
+        "limit=0",
+        "limit=201",
+        "limit=x",
+        "cursor=!!!",
+        "cursor=AAAA",
+        "cursor=LTE",
+        "cursor=OTk5OTk5OTk5OTk5OTk5OTk5OTk5",
+        "since=yesterday",
+        "since=1700000000",
+        "tag=",
+        "other=1",
+    ],
+)
+async def test_a_list_that_cannot_be_is_refused(standing, query):
+    response = await standing.client.get(f"/v1/jobs?{query}")
+    name = query.partition("=")[0]
+
+    assert 422 == response.status_code
+    assert [f"query.{name}"] == [error["path"] for error in response.json()["errors"]]
+
+
+@pytest.mark.parametrize("job_id", ["x", "%00", "%ff", "job_" + "9" * 500, "a%0d%0ab"])
+async def test_an_id_that_cannot_be_is_not_found(standing, job_id):
+    response = await standing.client.get(f"/v1/jobs/{job_id}")
+
+    assert (404, "JOB_NOT_FOUND") == (response.status_code, response.json()["code"])
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "method", "path"),
+    [
+        (404, "NOT_FOUND", "GET", "/nope"),
+        (404, "NOT_FOUND", "POST", "/v1/jobs/"),
+        (405, "METHOD_NOT_ALLOWED", "PUT", "/v1/jobs"),
+        (405, "METHOD_NOT_ALLOWED", "GET", "/v1/jobs/x/cancel"),
+    ],
+)
+async def test_what_is_not_there_is_a_problem_too(standing, status, code, method, path):
+    response = await standing.client.request(method, path)
+
+    assert (status, code) == (response.status_code, response.json()["code"])
+    assert "application/problem+json" == response.headers["Content-Type"]
+
+
+async def test_a_wrong_method_is_told_the_right_ones(standing):
+    response = await standing.client.delete("/v1/jobs")
+
+    assert "GET, POST" == response.headers["Allow"]

@@ -1,0 +1,86 @@
+"""Dead letters over HTTP."""
+
+import pytest
+
+from backburner.http.schemas import FailurePage, JobPage, Retried
+
+
+async def retry(server, **which):
+    """Retry the dead letters that match."""
+    response = await server.client.post("/v1/dead-letters/retry", json=which)
+    return Retried.model_validate(response.json())
+
+
+async def test_dead_letters_are_grouped_by_how_they_failed(server):
+    first, second = await server.failed(), await server.failed()
+    page = (await server.client.get("/v1/dead-letters")).json()
+    (group,) = FailurePage.model_validate(page).items
+
+    assert 2 == group.count
+    assert ("demo.fail", "PERMANENT") == (group.capability, group.code)
+    assert second["id"] == group.sample_id
+    assert first["finished_at"] == page["items"][0]["first_at"]
+
+
+async def test_the_jobs_of_a_group_are_listed_page_by_page(server):
+    first, second = await server.failed(), await server.failed()
+    groups = (await server.client.get("/v1/dead-letters")).json()["items"]
+    here = groups[0]["links"]["jobs"]
+    page = await server.client.get(f"{here}&limit=1")
+    rest = await server.client.get(page.links["next"]["url"])
+
+    assert [second["id"]] == [j.id for j in JobPage.model_validate(page.json()).items]
+    assert [first["id"]] == [j.id for j in JobPage.model_validate(rest.json()).items]
+
+
+async def test_groups_have_no_cursor(server):
+    response = await server.client.get("/v1/dead-letters?cursor=MQ")
+
+    assert 422 == response.status_code
+
+
+async def test_a_dead_letter_is_shown_and_any_other_job_is_not(server):
+    failed, fine = await server.failed(), await server.ended(await server.submit())
+    found = await server.client.get(f"/v1/dead-letters/{failed['id']}")
+    other = await server.client.get(f"/v1/dead-letters/{fine['id']}")
+
+    assert failed == found.json()
+    assert 404 == other.status_code
+
+
+async def test_a_dead_letter_is_retried_by_its_id(server):
+    job = await server.failed()
+    response = await server.client.post(f"/v1/dead-letters/{job['id']}/retry")
+
+    assert 202 == response.status_code
+    assert 1 == response.json()["generation"]
+    assert "succeeded" == (await server.ended(job))["state"]
+
+
+async def test_many_are_counted_first_and_then_retried(server):
+    jobs = [await server.failed() for _ in range(3)]
+    counted = await retry(server, capability="demo.fail", dry_run=True)
+    some = await retry(server, queue="demo", limit=2)
+    rest = await retry(server)
+    ended = [(await server.ended(job))["state"] for job in jobs]
+
+    assert Retried(matched=3, retried=0, dry_run=True) == counted
+    assert Retried(matched=2, retried=2, dry_run=False) == some
+    assert Retried(matched=1, retried=1, dry_run=False) == rest
+    assert ["succeeded"] * 3 == ended
+
+
+@pytest.mark.parametrize(
+    "which", [{"capability": "demo.echo"}, {"queue": "x"}, {"fingerprint": "x"}]
+)
+async def test_what_does_not_match_is_left_alone(server, which):
+    await server.failed()
+
+    assert Retried(matched=0, retried=0, dry_run=False) == await retry(server, **which)
+
+
+@pytest.mark.parametrize("which", [{"limit": 0}, {"limit": 1001}, {"rate": 5}, []])
+async def test_a_retry_that_cannot_be_is_refused(server, which):
+    response = await server.client.post("/v1/dead-letters/retry", json=which)
+
+    assert 422 == response.status_code

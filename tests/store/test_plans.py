@@ -1,0 +1,126 @@
+"""No statement of the hot path reads history: each is served by an index."""
+
+from dataclasses import asdict
+
+import pytest
+
+from backburner.domain.job import JobState
+from backburner.ports.store import JobFilter
+from backburner.stores import listing
+from backburner.stores.sqlite.database import driver
+from backburner.stores.sqlite.queries import Queries
+from backburner.testing.samples import ANN
+
+QUERIES = asdict(Queries.load())
+BY_NUMBER = "jobs USING INTEGER PRIMARY KEY"
+
+
+@pytest.fixture
+def connection(store):
+    with store.database.connect_reader() as connection:
+        yield connection
+
+
+def the_plan(connection, statement):
+    places = [n for n in range(1, 10) if f"?{n}" in statement]
+    nothing = [None] * max(places, default=statement.count("?"))
+    rows = driver(connection).execute(f"EXPLAIN QUERY PLAN {statement}", nothing)
+    return [row[3] for row in rows]
+
+
+def in_state(state):
+    return JobFilter(state=JobState(state))
+
+
+def the_statements(connection, read):
+    seen = []
+    driver(connection).set_trace_callback(seen.append)
+    read(connection)
+    driver(connection).set_trace_callback(None)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("claim_jobs", "SEARCH jobs USING INDEX jobs_ready (queue=?)"),
+        ("claim_jobs", f"SEARCH {BY_NUMBER} (rowid=?)"),
+        ("finish_jobs", f"SEARCH {BY_NUMBER} (rowid=?)"),
+        ("settle_jobs", f"SEARCH {BY_NUMBER} (rowid=?)"),
+        ("move_jobs", f"SEARCH {BY_NUMBER} (rowid=?)"),
+        ("report_progress", f"SEARCH {BY_NUMBER} (rowid=?)"),
+        ("insert_events", f"SEARCH {BY_NUMBER} (rowid=?)"),
+        ("insert_start_events", f"SEARCH {BY_NUMBER} (rowid=?)"),
+        ("insert_finish_events", f"SEARCH {BY_NUMBER} (rowid=?)"),
+        ("insert_submit_events", f"SEARCH {BY_NUMBER} (rowid>? AND rowid<?)"),
+        ("promote_jobs", "SEARCH jobs USING INDEX jobs_due (run_at<?)"),
+        ("next_due", "SEARCH jobs USING INDEX jobs_due"),
+        ("list_held", "SEARCH jobs USING INDEX jobs_running (worker=?)"),
+        (
+            "delete_jobs",
+            "SEARCH jobs USING INDEX jobs_finished (finished_at>? AND finished_at<?)",
+        ),
+        ("delete_events", "SEARCH events USING INDEX events_by_job (job=?)"),
+        ("list_history", "SEARCH events USING INDEX events_by_job (job=? AND n>?)"),
+        ("list_news", "SEARCH events USING INDEX events_by_job (job=? AND n>?)"),
+        ("list_stream", "SEARCH events USING INTEGER PRIMARY KEY (rowid>?)"),
+        (
+            "find_by_key",
+            (
+                "SEARCH jobs USING INDEX jobs_idempotency "
+                "(tenant=? AND user=? AND idempotency_key=?)"
+            ),
+        ),
+    ],
+)
+def test_a_statement_finds_its_rows_by_an_index(connection, name, step):
+    assert step in the_plan(connection, QUERIES[name])
+
+
+@pytest.mark.parametrize("name", sorted(QUERIES))
+def test_no_statement_scans_the_jobs_or_the_events(connection, name):
+    plan = the_plan(connection, QUERIES[name])
+
+    assert [] == [s for s in plan if s.startswith(("SCAN jobs", "SCAN events"))]
+
+
+@pytest.mark.parametrize("name", ["claim_jobs", "promote_jobs", "list_history"])
+def test_what_is_taken_in_order_is_not_sorted(connection, name):
+    plan = the_plan(connection, QUERIES[name])
+
+    assert [] == [step for step in plan if "TEMP B-TREE" in step]
+
+
+@pytest.mark.parametrize(
+    ("read", "indexes"),
+    [
+        (lambda c: listing.find(c, ["job_1"]), {"sqlite_autoindex_jobs_1"}),
+        (lambda c: listing.overdue(c, 1, 9), {"jobs_expiring"}),
+        (
+            lambda c: listing.orphans(c, 9),
+            {"jobs_running", "sqlite_autoindex_workers_1"},
+        ),
+        (lambda c: listing.failures(c, ANN, 9), {"jobs_failed"}),
+        (listing.dead_letters, {"jobs_failed"}),
+        (
+            listing.depths,
+            {"jobs_blocked", "jobs_due", "jobs_ready", "jobs_running"},
+        ),
+        (lambda c: listing.jobs(c, in_state("blocked"), None, 9), {"jobs_blocked"}),
+        (lambda c: listing.jobs(c, in_state("running"), None, 9), {"jobs_running"}),
+        (lambda c: listing.jobs(c, in_state("failed"), 7, 9), {"jobs_failed"}),
+    ],
+)
+def test_a_list_of_a_few_is_found_by_its_index(connection, read, indexes):
+    plans = [the_plan(connection, one) for one in the_statements(connection, read)]
+    steps = [step for plan in plans for step in plan if "TEMP B-TREE" not in step]
+
+    assert indexes == {step.partition("INDEX ")[2].split(" ")[0] for step in steps}
+
+
+def test_a_list_of_many_walks_back_from_the_newest(connection):
+    [statement] = the_statements(
+        connection, lambda c: listing.jobs(c, in_state("succeeded"), None, 9)
+    )
+
+    assert ["SCAN jobs"] == the_plan(connection, statement)

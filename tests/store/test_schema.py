@@ -1,0 +1,127 @@
+import pytest
+import sqlalchemy as sa
+from alembic.script import ScriptDirectory
+
+from backburner.domain.errors import ConfigurationError
+from backburner.stores import migrations, tables
+from backburner.stores.rows import JOB_COLUMNS
+from backburner.stores.sqlite.database import Database
+from backburner.stores.sqlite.store import SqliteStore
+from backburner.testing.doubles import FrozenClock
+
+TABLES = pytest.mark.parametrize("name", ["jobs", "events", "workers"])
+
+
+@pytest.fixture
+def empty(path):
+    store = SqliteStore(Database(path), FrozenClock())
+    yield store
+    store.database.dispose()
+
+
+def the_tables(store):
+    with store.database.connect_reader() as connection:
+        return set(sa.inspect(connection).get_table_names())
+
+
+def go_down(store):
+    with store.database.connect() as connection, connection.begin():
+        migrations.downgrade(connection, "base")
+
+
+@TABLES
+def test_the_migrations_make_the_tables_that_the_code_knows(empty, name):
+    empty.migrate()
+
+    with empty.database.connect_reader() as connection:
+        made = {
+            c["name"]: (str(c["type"]), c["nullable"])
+            for c in sa.inspect(connection).get_columns(name)
+        }
+        known = {
+            c.name: (str(c.type.compile(connection.dialect)), c.nullable)
+            for c in tables.metadata.tables[name].columns
+        }
+
+    assert known == made
+
+
+def test_every_column_of_a_job_can_be_read(empty):
+    empty.migrate()
+
+    with empty.database.connect_reader() as connection:
+        rows = connection.execute(sa.select(*JOB_COLUMNS)).all()
+
+    assert [] == rows
+
+
+def test_the_migrations_go_up_and_down_and_up_again(empty):
+    empty.migrate()
+    full = the_tables(empty)
+    go_down(empty)
+    bare = the_tables(empty)
+    again = empty.migrate()
+
+    assert {"jobs", "events", "workers"} == full - bare
+    assert (None, migrations.HEAD) == again
+    assert full == the_tables(empty)
+
+
+def test_migrating_twice_changes_nothing(empty):
+    empty.migrate()
+
+    assert (migrations.HEAD, migrations.HEAD) == empty.migrate()
+
+
+def test_the_head_is_the_newest_revision():
+    scripts = ScriptDirectory(next(iter(migrations.__path__)))
+
+    assert [migrations.HEAD] == scripts.get_heads()
+
+
+async def test_a_store_of_another_release_is_not_opened(empty):
+    empty.migrate()
+    with empty.database.connect() as connection, connection.begin():
+        connection.execute(
+            sa.text(f"UPDATE {migrations.VERSION_TABLE} SET version_num = '9999'")  # noqa: S608
+        )
+
+    with pytest.raises(ConfigurationError, match=r"BACKBURNER_STORE.*9999.*migrate"):
+        await empty.open()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("state", "'lost'"),
+        ("state", "'running'"),
+        ("state", "'succeeded'"),
+        ("state", "'scheduled'"),
+        ("token", "'t'"),
+        ("finished_at", "1"),
+    ],
+)
+def test_the_schema_itself_refuses_a_job_that_makes_no_sense(empty, column, value):
+    empty.migrate()
+    change = sa.text(f"UPDATE jobs SET {column} = {value}")  # noqa: S608
+
+    with empty.database.connect() as connection, connection.begin():
+        connection.execute(
+            tables.jobs.insert(),
+            {
+                "id": "job_1",
+                "tenant": "acme",
+                "user": "ann",
+                "capability": "greet",
+                "queue": "default",
+                "state": "queued",
+                "priority": 0,
+                "rank": 1,
+                "max_attempts": 3,
+                "created_at": 0,
+                "ready_at": 0,
+                "input": "{}",
+            },
+        )
+        with pytest.raises(sa.exc.IntegrityError, match="CHECK"):
+            connection.execute(change)

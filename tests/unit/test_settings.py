@@ -1,0 +1,87 @@
+import pytest
+
+from backburner.domain.errors import ConfigurationError
+from backburner.settings import read
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch):
+    monkeypatch.delenv("BACKBURNER_STORE", raising=False)
+
+
+def test_an_unset_environment_gives_the_defaults():
+    settings = read()
+
+    assert "sqlite:///backburner.db" == settings.store
+    assert (100, 2.0, 10.0, 3) == (
+        settings.slots,
+        settings.beat_seconds,
+        settings.lease_seconds,
+        settings.crash_limit,
+    )
+
+
+def test_the_environment_is_read(monkeypatch):
+    monkeypatch.setenv("BACKBURNER_SLOTS", "8")
+    monkeypatch.setenv("BACKBURNER_QUEUES", "fast, slow,")
+
+    settings = read()
+
+    assert 8 == settings.slots
+    assert ("fast", "slow") == settings.queues
+
+
+def test_what_is_given_comes_before_the_environment(monkeypatch):
+    monkeypatch.setenv("BACKBURNER_SLOTS", "8")
+
+    assert 9 == read(slots=9).slots
+    assert 8 == read(slots=None).slots
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("BACKBURNER_SLOT", "; did you mean BACKBURNER_SLOTS?"),
+        ("BACKBURNER_LEASE_SECOND", "; did you mean BACKBURNER_LEASE_SECONDS?"),
+        ("BACKBURNER_ZZZZZZZZZZZZZZ", ""),
+    ],
+)
+def test_an_unknown_setting_is_refused_with_a_near_one(monkeypatch, name, hint):
+    monkeypatch.setenv(name, "1")
+
+    with pytest.raises(ConfigurationError) as raised:
+        read()
+
+    assert f"{name} is not a setting{hint}" == str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("BACKBURNER_SLOTS", "many"),
+        ("BACKBURNER_SLOTS", "0"),
+        ("BACKBURNER_PORT", "65536"),
+        ("BACKBURNER_LOG_LEVEL", "loud"),
+        ("BACKBURNER_BEAT_SECONDS", "0"),
+        ("BACKBURNER_POLL_SECONDS", "nan"),
+        ("BACKBURNER_CRASH_LIMIT", "-1"),
+    ],
+)
+def test_a_wrong_value_names_its_setting(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+
+    with pytest.raises(ConfigurationError, match=f"^{name}: "):
+        read()
+
+
+def test_a_lease_shorter_than_two_beats_is_refused(monkeypatch):
+    monkeypatch.setenv("BACKBURNER_BEAT_SECONDS", "6")
+
+    with pytest.raises(ConfigurationError, match="at least twice"):
+        read()
+
+
+def test_settings_for_tests_are_not_mistaken_for_settings(monkeypatch):
+    monkeypatch.setenv("BACKBURNER_TEST_POSTGRES_URL", "postgresql://x")
+
+    assert 100 == read().slots
