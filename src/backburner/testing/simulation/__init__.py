@@ -1,0 +1,11 @@
+"""
+A deterministic simulation: the real engine over the real SQL, all else from a seed.
+
+`python -m backburner.testing.simulation --seed 17 --trace` replays one seed exactly.
+"""
+
+from backburner.testing.simulation.fate import FAILPOINTS
+from backburner.testing.simulation.run import Outcome, simulate
+from backburner.testing.simulation.world import Variant
+
+__all__ = ["FAILPOINTS", "Outcome", "Variant", "simulate"]

@@ -1,0 +1,57 @@
+"""What the seeds went through: a simulation that never got there proves nothing."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from backburner.domain.job import JobState
+from backburner.domain.transitions import ALLOWED
+from backburner.testing.simulation.fate import FAILPOINTS
+from backburner.testing.simulation.run import Outcome
+
+MOVES: Final = tuple(
+    (before, after)
+    for before in JobState
+    for after in JobState
+    # Nothing is ever blocked before there are flows.
+    if after in ALLOWED[before] and before is not JobState.BLOCKED
+)
+
+
+class Coverage:
+    """Counts over many seeds."""
+
+    def __init__(self, outcomes: Iterable[Outcome]) -> None:
+        self.passed: Counter[str] = Counter()
+        self.crashed: Counter[str] = Counter()
+        self.moves: Counter[tuple[JobState, JobState]] = Counter()
+        self.seeds = self.failed = 0
+        for outcome in outcomes:
+            self._add(outcome)
+
+    def report(self) -> Iterator[str]:
+        """Yield a line for each failpoint and each move."""
+        yield f"{'failpoint':<28}{'passed':>10}{'crashed':>10}"
+        for name in sorted({*FAILPOINTS, *self.passed}):
+            yield f"{name:<28}{self.passed[name]:>10}{self.crashed[name]:>10}"
+        yield f"{'move':<28}{'made':>10}"
+        for before, after in MOVES:
+            told = f"{before} → {after}"
+            yield f"{told:<28}{self.moves[before, after]:>10}"
+        yield f"{self.failed} of {self.seeds} seeds failed"
+
+    def gaps(self) -> list[str]:
+        """Return what was never reached, and failpoints that nobody listed."""
+        return [
+            *(f"{name} passed" for name in FAILPOINTS if not self.passed[name]),
+            *(f"{name} crashed" for name in FAILPOINTS if not self.crashed[name]),
+            *(f"{a} → {b}" for a, b in MOVES if not self.moves[a, b]),
+            *(f"{name} listed" for name in self.passed if name not in FAILPOINTS),
+        ]
+
+    def _add(self, outcome: Outcome) -> None:
+        self.seeds += 1
+        self.failed += bool(outcome.breaches)
+        self.passed += outcome.passed
+        self.crashed += outcome.crashed
+        self.moves += outcome.moves

@@ -1,0 +1,63 @@
+"""The one database of a world, in memory: every process writes and reads it inline."""
+
+import functools
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from backburner.stores import migrations
+from backburner.stores.sqlite.database import Database, driver
+
+OWN_TABLES: Final = (
+    "CREATE TABLE effects (job TEXT NOT NULL, generation INTEGER NOT NULL)",
+    "CREATE TABLE notes (job TEXT NOT NULL)",
+    "CREATE TABLE pruned (job TEXT NOT NULL, state TEXT NOT NULL)",
+    "CREATE TABLE gone (worker TEXT NOT NULL, silent INTEGER NOT NULL)",
+    """
+    CREATE TRIGGER note_pruned AFTER DELETE ON jobs
+    BEGIN INSERT INTO pruned VALUES (old.id, old.state); END
+    """,
+    """
+    CREATE TRIGGER note_gone AFTER DELETE ON workers
+    BEGIN INSERT INTO gone VALUES (old.id, now_ms() - old.beat_at); END
+    """,
+)
+"""What the simulation puts down beside the engine's tables."""
+
+
+class Disk:
+    """What is left when a process ends."""
+
+    def __init__(self, now_ms: Callable[[], int], changes: Sequence[str]) -> None:
+        """Take the time, and statements that change the schema."""
+        self.database = Database(None)
+        self.writing = self.database.connect()
+        self.reading = self.database.connect().execution_options(reads=True)
+        self._raw = driver(self.writing)
+        _template().backup(self._raw)
+        self._raw.create_function("now_ms", 0, now_ms)
+        for statement in (*OWN_TABLES, *changes):
+            self._raw.execute(statement)
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """Read past every port."""
+        return self._raw.execute(statement).fetchall()
+
+    def close(self) -> None:
+        """Forget everything."""
+        self.reading.close()
+        self.writing.close()
+        self.database.dispose()
+
+
+@functools.cache
+def _template() -> sqlite3.Connection:
+    """Build the schema once: migrating takes longer than many a world lives."""
+    database = Database(None)
+    copy = sqlite3.connect(":memory:")
+    with database.connect() as connection:
+        with connection.begin():
+            migrations.upgrade(connection)
+        driver(connection).backup(copy)
+    database.dispose()
+    return copy

@@ -1,0 +1,121 @@
+"""What befalls the processes of a simulation."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from backburner.testing.simulation.process import Process, Unit
+from backburner.testing.simulation.world import LEASE, Doom, World
+
+TRANSACTIONS: Final = (
+    "_bury",
+    "_dismiss",
+    "_enlist",
+    "_touch",
+    "claim",
+    "move",
+    "promote",
+    "prune",
+    "report",
+    "settle",
+    "submit",
+    "transact",
+)
+FAILPOINTS: Final = (
+    *(f"{name}.before_commit" for name in TRANSACTIONS),
+    *(f"{name}.after_commit" for name in TRANSACTIONS),
+    "upkeep.buried",
+    "upkeep.promoted",
+    "worker.claimed",
+    "worker.settled",
+    "worker.settling",
+)
+"""Every named place where a process can end."""
+
+
+RARE: Final = tuple(
+    name
+    for name in FAILPOINTS
+    if name.startswith(("_dismiss", "_touch", "move", "transact"))
+)
+
+
+class Fate:
+    """Strikes at random for a while, then lets everybody be."""
+
+    def __init__(self, world: World, units: Sequence[Unit]) -> None:
+        self._world = world
+        self._units = units
+        kinds: list[Callable[[Process], None]] = [
+            self._doom,
+            self._doom,
+            self._kill,
+            self._freeze,
+            self._block,
+            self._step_clock,
+            self._ask_to_stop,
+            self._cut_store,
+            self._stall_disk,
+        ]
+        # Not every fault in every world: too many at once hide each other.
+        self._kinds = world.random.sample(kinds, k=world.random.randint(1, len(kinds)))
+        self._pause = world.random.choice((0.2, 0.5, 1.5))
+        if self._doom in self._kinds:
+            world.doom = self._draw
+
+    async def strike(self, seconds: float) -> None:
+        """Be unkind for so long."""
+        end = self._world.loop.time() + seconds
+        while self._world.loop.time() < end:
+            await self._world.sleep(self._world.random.expovariate(1 / self._pause))
+            process = self._world.random.choice(self._units).process
+            if process is not None:
+                self._world.random.choice(self._kinds)(process)
+
+    def relent(self) -> None:
+        """Take back what has not happened yet."""
+        self._world.note("fate relents")
+        self._world.is_out = False
+        self._world.doom = None
+        for unit in self._units:
+            if unit.process is not None:
+                unit.process.doom = None
+
+    def _draw(self) -> Doom:
+        lots = self._world.random
+        # A place that is seldom passed is drawn more often.
+        chosen = lots.choice(RARE if self._world.happens(0.2) else FAILPOINTS)
+        return chosen, lots.choice((0, 0, 1, 3))
+
+    def _doom(self, process: Process) -> None:
+        process.doom = process.doom or self._draw()
+
+    def _kill(self, process: Process) -> None:
+        process.die("kill")
+
+    def _freeze(self, process: Process) -> None:
+        process.hold(self._world.random.random() * 3 * LEASE, heart=True)
+
+    def _block(self, process: Process) -> None:
+        process.hold(self._world.random.random() * 3 * LEASE, heart=False)
+
+    def _step_clock(self, process: Process) -> None:
+        process.unit.clock.skew += self._world.random.randint(-5_000, 5_000)
+
+    def _ask_to_stop(self, process: Process) -> None:
+        if self._world.doom is not None and self._world.happens(0.5):
+            process.doom = (self._world.random.choice(RARE), 0)
+        process.spawn(process.stop(self._world.random.choice((0.0, 0.5, 3.0))))
+
+    def _cut_store(self, _process: Process) -> None:
+        self._world.is_out = True
+        span = self._world.random.random() * 1.5 * LEASE
+        self._world.note("the store is out:", f"{span:.3f}")
+        self._world.later(span, self._mend_store)
+
+    def _stall_disk(self, _process: Process) -> None:
+        span = self._world.random.random() * LEASE
+        self._world.note("the disk takes no writes:", f"{span:.3f}")
+        self._world.writes_at = self._world.loop.time() + span
+
+    def _mend_store(self) -> None:
+        self._world.is_out = False

@@ -1,0 +1,237 @@
+"""A process: the real engine over the real statements, alive until fate ends it."""
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any, Final, NoReturn, TypeVar
+
+from backburner.domain.errors import StoreUnavailable
+from backburner.domain.job import Submitted
+from backburner.engine.engine import Engine
+from backburner.engine.heartbeat import Heartbeat, Pulse
+from backburner.engine.submission import Options, Submission
+from backburner.engine.upkeep import Upkeep, UpkeepOptions
+from backburner.engine.watch import Watch
+from backburner.engine.worker import House, Worker, WorkerOptions
+from backburner.ports.store import Retention
+from backburner.stores.sqlite.reader import InlineReader
+from backburner.stores.sqlite.store import SqliteStore
+from backburner.stores.sqlite.writer import InlineWriter
+from backburner.testing.doubles import SeededDice
+from backburner.testing.simulation.loop import Lane
+from backburner.testing.simulation.ports import (
+    FailingHeart,
+    LaneHeartbeat,
+    LossyBell,
+    SkewedClock,
+    SlowReader,
+    SlowWriter,
+)
+from backburner.testing.simulation.world import BEAT, LEASE, LIMITS, World
+
+T = TypeVar("T")
+
+PROCESS: contextvars.ContextVar["Process"] = contextvars.ContextVar("PROCESS")
+"""The process that a handler runs in."""
+
+PRUNE_EVERY: Final = 2.0
+DOWN_SECONDS: Final = 2.0
+"""The longest that a process stays down."""
+
+
+class Crash(BaseException):
+    """The process ends here, without a word."""
+
+
+class Disconnected(Exception):
+    """Whom a client talked to is gone; what it asked for may be done or not."""
+
+
+class Unit:
+    """A place for a process: when it ends, another is started."""
+
+    def __init__(
+        self, world: World, name: str, *, slots: int, peers: Sequence["Unit"]
+    ) -> None:
+        self.world = world
+        self.name = name
+        self.slots = slots
+        """How many jobs it runs at once; none if it only serves."""
+        self.peers = peers
+        """Every unit, this one too."""
+        self.clock = SkewedClock(world)
+        self.process: Process | None = None
+
+    def start(self) -> None:
+        """Start a process, unless there is one."""
+        if self.process is None:
+            self.process = Process(self)
+            self.process.spawn(self.process.run())
+
+
+class Process:
+    """One life of a unit."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.world = unit.world
+        self.doom = self.world.doom() if self.world.doom else None
+        self.calls: dict[asyncio.Future[Any], None] = {}
+        """What clients wait for."""
+        self._lane, self._heart_lane = Lane(unit.name), Lane(f"{unit.name} heart")
+        self.context = self._enter(self._lane)
+        self.heart_context = self._enter(self._heart_lane)
+        self.bell = LossyBell(self.world, self._hearers)
+        self._store = self._make_store()
+        self._dice = SeededDice(self.world.random.getrandbits(64))
+        self._watch = Watch(self._store, self.bell, poll=self.world.variant.poll)
+        self.engine = Engine(
+            store=self._store,
+            bell=self.bell,
+            clock=unit.clock,
+            registry=self.world.registry,
+            submission=Submission(self.world.registry, unit.clock, self._dice),
+            watch=self._watch,
+        )
+        self._worker: Worker | None = None
+        self.world.note(unit.name, "starts")
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether this life is over."""
+        return self._lane.is_dead
+
+    def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
+        """Run a coroutine in this process."""
+        return self.world.loop.create_task(coroutine, context=self.context)
+
+    async def run(self) -> None:
+        """Work and serve until the end."""
+        options = self._upkeep_options()
+        Upkeep(self._store, self.bell, self.unit.clock, self, options).start()
+        self._watch.start()
+        if self.unit.slots:
+            worker = self._make_worker()
+            try:
+                await worker.start()
+            except StoreUnavailable:
+                self.die("start")
+            else:
+                self._worker = worker
+
+    async def serve(
+        self, verb: Callable[[Engine], Awaitable[T]], answer: "asyncio.Future[T]"
+    ) -> None:
+        """Do what a client asks and tell it."""
+        try:
+            result = await verb(self.engine)
+        except Exception as error:  # noqa: BLE001 - the client's to judge
+            if not answer.done():
+                answer.set_exception(error)
+        else:
+            if not answer.done():
+                answer.set_result(result)
+
+    def hit(self, name: str) -> None:
+        """Pass a failpoint, or end there."""
+        self.world.passed[name] += 1
+        self.world.note(self.unit.name, name)
+        if self.doom is not None and self.doom[0] == name:
+            if self.doom[1] <= 0:
+                self.crash(name)
+            self.doom = (name, self.doom[1] - 1)
+
+    def crash(self, where: str) -> NoReturn:
+        """End here and now."""
+        self.world.crashed[where] += 1
+        self.die(where)
+        raise Crash(where)
+
+    def die(self, why: str) -> None:
+        """Be gone; all that is left is in the store."""
+        if self.is_dead:
+            return
+        self.world.note(self.unit.name, "ends:", why)
+        self._lane.kill()
+        self._heart_lane.kill()
+        self.unit.process = None
+        for answer in tuple(self.calls):
+            if not answer.done():
+                answer.set_exception(Disconnected(self.unit.name))
+        self.world.later(self.world.random.random() * DOWN_SECONDS, self.unit.start)
+
+    def hold(self, seconds: float, *, heart: bool) -> None:
+        """Stand still for a while: with the heart as if frozen, else as if blocked."""
+        self.world.note(self.unit.name, "stands still:", f"{seconds:.3f}", heart)
+        for lane in (self._lane, self._heart_lane)[: 1 + heart]:
+            lane.is_held = True
+            self.world.later(seconds, setattr, lane, "is_held", False)
+
+    async def stop(self, grace: float) -> None:
+        """End as one does when asked to."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            self.world.stopped.append(worker)
+            await worker.stop(grace)
+            self.die("stop")
+
+    def _enter(self, lane: Lane) -> contextvars.Context:
+        context = self.world.loop.add(lane)
+        context.run(PROCESS.set, self)
+        return context
+
+    def _hearers(self) -> Sequence["Process"]:
+        return [unit.process for unit in self.unit.peers if unit.process is not None]
+
+    def _make_store(self) -> SqliteStore:
+        world = self.world
+        store = world.variant.store(
+            world.disk.database,
+            self.unit.clock,
+            queries=world.variant.queries,
+            faults=self,
+        )
+        disk = world.disk
+        writer = InlineWriter(disk.database, store.begin, disk.writing)
+        reader = InlineReader(disk.reading)
+        store.attach(SlowWriter(writer, world), SlowReader(reader, world))
+        return store
+
+    def _make_worker(self) -> Worker:
+        variant = self.world.variant
+        house = House(
+            store=self._store,
+            bell=self.bell,
+            clock=self.unit.clock,
+            dice=self._dice,
+            faults=self,
+            registry=self.world.registry,
+            submit=self._submit,
+            wrap=self.engine.wrap,
+        )
+        options = WorkerOptions(
+            slots=self.unit.slots, poll=variant.poll, beat=BEAT, limits=LIMITS
+        )
+        return Worker(house, options, self._heartbeat)
+
+    def _heartbeat(self, lost: Callable[[str], None]) -> Heartbeat:
+        heart = FailingHeart(self._store.heart(), self.world)
+        self.world.hearts.append(heart)
+        lease = int(LEASE * 1000)
+        pulse = Pulse(heart, self.unit.clock, lease_ms=lease, lost=lost)
+        return LaneHeartbeat(pulse, self.world, self.heart_context)
+
+    def _upkeep_options(self) -> UpkeepOptions:
+        keep = self.world.nature.keep
+        return UpkeepOptions(
+            poll=self.world.variant.poll,
+            lease=timedelta(seconds=LEASE),
+            rescue_every=self.world.variant.rescue_every,
+            prune_every=PRUNE_EVERY,
+            limits=LIMITS,
+            retention=Retention(succeeded=keep, failed=2 * keep, cancelled=keep),
+        )
+
+    async def _submit(self, capability: Any, value: Any, **options: Any) -> Submitted:
+        return await self.engine.submit(capability, value, Options(**options))

@@ -1,0 +1,154 @@
+"""One seed, from its first process to its audit."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from backburner.domain.job import JobState
+from backburner.testing import auditor
+from backburner.testing.auditor import Breach
+from backburner.testing.simulation.client import Client, Request
+from backburner.testing.simulation.evidence import complete, own_breaches
+from backburner.testing.simulation.fate import Fate
+from backburner.testing.simulation.line import Line, Observer
+from backburner.testing.simulation.loop import Deadlock, Livelock
+from backburner.testing.simulation.process import Unit
+from backburner.testing.simulation.work import CAPABILITIES
+from backburner.testing.simulation.world import LIMITS, Variant, World
+
+TROUBLED_SECONDS: Final = 6.0
+"""How long fate strikes and clients ask."""
+HEALING_SECONDS: Final = 600.0
+"""How long everything may take to come to rest after that."""
+LOOK_SECONDS: Final = 0.5
+UNREST: Final = (
+    "SELECT 1 FROM jobs WHERE state NOT IN ('succeeded','failed','cancelled') LIMIT 1"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a seed."""
+
+    seed: int
+    breaches: Sequence[Breach]
+    digest: str
+    """Equal for equal runs."""
+    passed: Counter[str]
+    """How often each failpoint was passed."""
+    crashed: Counter[str]
+    """How often a process ended at each."""
+    moves: Counter[tuple[JobState, JobState]]
+    """How often jobs went from one state to another."""
+    trace: Sequence[str]
+
+
+def simulate(
+    seed: int, variant: Variant | None = None, *, tracing: bool = False
+) -> Outcome:
+    """Run a seed and audit what it leaves behind."""
+    world = World(seed, variant or Variant(), CAPABILITIES, tracing=tracing)
+    try:
+        with _logs_of(world):
+            breaches = list(_live(world))
+        records = auditor.read(world.disk.reading)
+        complete(world.ledger, world.disk)
+        breaches += auditor.audit(world.disk.reading, world.ledger, LIMITS)
+        breaches += own_breaches(world)
+        return Outcome(
+            seed=seed,
+            breaches=breaches,
+            digest=world.trace.digest(records, world.loop.steps),
+            passed=world.passed,
+            crashed=world.crashed,
+            moves=auditor.moves(records.values()),
+            trace=world.trace.lines,
+        )
+    finally:
+        world.close()
+
+
+def _live(world: World) -> Iterator[Breach]:
+    """Run a world to its end; yield what went wrong besides the jobs."""
+    try:
+        world.loop.run_until_complete(world.spawn(_life(world)))
+    except (Deadlock, Livelock) as error:
+        yield Breach("life", "", repr(error))
+    raised = [
+        task.exception()
+        for task in world.loop.tasks
+        if task.done() and not task.cancelled()
+    ]
+    for problem in (*raised, *world.loop.failures):
+        if isinstance(problem, Exception):
+            yield Breach("life", "", f"{problem!r} was raised")
+    for told in world.errors:
+        yield Breach("life", "", told)
+
+
+async def _life(world: World) -> None:
+    units = _make_units(world)
+    for unit in units:
+        unit.start()
+    fate = Fate(world, units)
+    keyed: dict[str, Request] = {}
+    line = Line(world, units)
+    clients = [Client(world, line, keyed) for _ in range(2)]
+    observer = Observer(world, line)
+    world.spawn(observer.observe())
+    busy = [world.spawn(fate.strike(TROUBLED_SECONDS))]
+    busy += [world.spawn(client.ask(TROUBLED_SECONDS)) for client in clients]
+    await asyncio.wait(busy)
+    fate.relent()
+    await _rest(world, clients, observer)
+    world.ledger.stream = observer.seen
+
+
+async def _rest(world: World, clients: Sequence[Client], observer: Observer) -> None:
+    """Wait until every job has ended and nobody has anything left to read."""
+    end = world.loop.time() + HEALING_SECONDS
+    while world.loop.time() < end:
+        await world.sleep(LOOK_SECONDS)
+        [(last,)] = world.disk.rows("SELECT coalesce(max(seq), 0) FROM events")
+        is_read = not any(client.reads for client in clients)
+        is_seen = max(observer.seen, default=0) >= last
+        if is_read and is_seen and not world.disk.rows(UNREST):
+            return
+    if not (is_read and is_seen):
+        world.errors.append("readers still wait for what happened")
+
+
+def _make_units(world: World) -> Sequence[Unit]:
+    """Have two to four processes; the second only serves."""
+    units: list[Unit] = []
+    for index in range(world.random.randint(2, 4)):
+        slots = 0 if index == 1 else world.random.choice((2, 5, 20))
+        units.append(Unit(world, f"p{index}", slots=slots, peers=units))
+    return units
+
+
+@contextmanager
+def _logs_of(world: World) -> Iterator[None]:
+    """Keep the engine's log lines; an error that is not the store's is a breach."""
+
+    def keep(_logger: Any, level: str, line: MutableMapping[str, Any]) -> str:
+        world.note(level, line)
+        if level == "error" and line.get("error_type") != "StoreUnavailable":
+            world.errors.append(str(line))
+        raise structlog.DropEvent
+
+    before = structlog.get_config()
+    structlog.configure(
+        processors=[keep],
+        wrapper_class=structlog.make_filtering_bound_logger(0),
+        cache_logger_on_first_use=False,
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)

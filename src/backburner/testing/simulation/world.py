@@ -1,0 +1,153 @@
+"""What the processes of a simulation share: one disk, one time, one source of luck."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from backburner.domain.errors import StoreUnavailable
+from backburner.domain.transitions import Limits
+from backburner.engine.registry import Registry
+from backburner.engine.worker import Worker
+from backburner.ports.store import Heart
+from backburner.stores.sqlite.queries import Queries
+from backburner.stores.sqlite.store import SqliteStore
+from backburner.testing.auditor import Ledger
+from backburner.testing.simulation.disk import Disk
+from backburner.testing.simulation.loop import Lane, SeededLoop
+
+BEAT: Final = 0.5
+LEASE: Final = 2.0
+POLL: Final = 1.0
+LIMITS: Final = Limits(throttled=timedelta(seconds=5))
+
+Doom = tuple[str, int]
+"""The failpoint at which a process ends, and how often it is passed before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The code under test; a mutation replaces a part of it."""
+
+    queries: Queries = field(default_factory=Queries.load)
+    schema: Sequence[str] = ()
+    """Statements that change the schema of the store."""
+    store: type[SqliteStore] = SqliteStore
+    poll: float = POLL
+    rescue_every: float = POLL
+
+
+class Nature(NamedTuple):
+    """How a world is, from beginning to end."""
+
+    delay: float
+    """How often a call to the store takes long."""
+    loss: float
+    """How often a ring is lost."""
+    keep: timedelta
+    """How long finished jobs are kept."""
+
+
+class Trace:
+    """All that happens, in order, and its hash."""
+
+    def __init__(self, time: Callable[[], float], *, keeps: bool) -> None:
+        self.lines: list[str] = []
+        self._time = time
+        self._keeps = keeps
+        self._hash = sha256()
+
+    def note(self, *words: object) -> None:
+        """Put down what happens."""
+        line = " ".join((f"{self._time():.6f}", *map(str, words)))
+        self._hash.update(line.encode())
+        if self._keeps:
+            self.lines.append(line)
+
+    def digest(self, *more: object) -> str:
+        """Return the hash of all that was put down, and of `more`."""
+        told = self._hash.copy()
+        told.update(repr(more).encode())
+        return told.hexdigest()
+
+
+class World:
+    """One seed's universe."""
+
+    def __init__(
+        self, seed: int, variant: Variant, registry: Registry, *, tracing: bool
+    ) -> None:
+        self.variant = variant
+        self.registry = registry
+        self.random = random.Random(seed)
+        self.loop = SeededLoop(self.random)
+        self.disk = Disk(self.now_ms, variant.schema)
+        self.trace = Trace(self.loop.time, keeps=tracing)
+        self.note = self.trace.note
+        self.context = self.loop.add(Lane("world"))
+        """Where everything runs that is not of a process: clients, and fate."""
+        self.ledger = Ledger()
+        self.runs: Counter[str] = Counter()
+        """How often the handler of each job was called."""
+        self.passed: Counter[str] = Counter()
+        """How often each failpoint was passed."""
+        self.crashed: Counter[str] = Counter()
+        """How often a process ended at each."""
+        self.errors: list[str] = []
+        """What should not have happened, by whoever saw it."""
+        self.stopped: list[Worker] = []
+        """Those that were asked to."""
+        self.hearts: list[Heart] = []
+        """All there ever were: one that is collected rolls back what others write."""
+        self.doom: Callable[[], Doom] | None = None
+        """Draws where a new process will end."""
+        self.is_out = False
+        """The store answers with errors for now."""
+        self.writes_at = 0.0
+        """Until then the disk takes no write: what comes meanwhile comes at once."""
+        self.nature = Nature(
+            delay=self.random.choice((0.0, 0.02, 0.1)),
+            loss=self.random.choice((0.0, 0.1, 0.5)),
+            keep=timedelta(seconds=self.random.choice((1, 600))),
+        )
+
+    def now_ms(self) -> int:
+        """Return the machine's monotonic time."""
+        return int(self.loop.time() * 1000)
+
+    def happens(self, chance: float) -> bool:
+        """Draw whether something happens."""
+        return self.random.random() < chance
+
+    def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
+        """Run a coroutine outside of all processes."""
+        return self.loop.create_task(coroutine, context=self.context)
+
+    def later(self, delay: float, callback: Callable[..., object], *args: Any) -> None:
+        """Call back after a while, whoever is dead by then."""
+        self.loop.call_later(delay, callback, *args, context=self.context)
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)  # noqa: TID251 - the loop owns the time
+
+    async def dawdle(self) -> None:
+        """Take as long as a store may: hardly any time, or seconds."""
+        slow = self.happens(self.nature.delay)
+        most = self.random.choice((0.1, 1.0, 4.0)) if slow else 0.003
+        await self.sleep(round(self.random.random() * most, 3))
+
+    def trouble(self) -> None:
+        """Raise what the store raises while it is out."""
+        if self.is_out and self.happens(0.5):
+            raise StoreUnavailable("out of order on purpose")
+
+    def close(self) -> None:
+        """End the world."""
+        self.loop.close()
+        self.hearts.clear()
+        self.disk.close()

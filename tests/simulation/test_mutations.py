@@ -1,0 +1,147 @@
+"""Every protection is needed: without it, a seed finds a broken promise."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from backburner.domain.job import Job
+from backburner.domain.transitions import Change
+from backburner.engine.worker import Worker
+from backburner.ports.store import Settlement
+from backburner.stores import listing
+from backburner.stores.sqlite import statements, store
+from backburner.stores.sqlite.queries import Queries
+from backburner.stores.sqlite.store import SqliteStore
+from backburner.stores.sqlite.transaction import Transaction
+from backburner.testing.doubles import FrozenClock
+from backburner.testing.simulation import Variant, simulate
+
+SEEDS = 300
+NEVER = timedelta(days=1).total_seconds()
+FENCE = " AND jobs.token = s.token"
+
+
+def changed(part: str, instead: str, *names: str) -> Variant:
+    queries = Queries.load()
+    before = {name: getattr(queries, name) for name in names}
+    after = {name: text.replace(part, instead) for name, text in before.items()}
+    assert all(before[name] != after[name] for name in names)
+    return Variant(queries=replace(queries, **after))
+
+
+class SplitStore(SqliteStore):
+    """Changes states in one transaction, tells and writes the rest in another."""
+
+    async def settle(
+        self, settlements: Sequence[Settlement]
+    ) -> Sequence[Change | None]:
+        bare = [s._replace(body=None, otherwise=None) for s in settlements]
+        applied: Sequence[Change | None] = await self._write(settle_silently, bare)
+        held = [s for s, change in zip(settlements, applied, strict=True) if change]
+        await self._write(tell_late, held)
+        return applied
+
+
+def settle_silently(
+    tx: Transaction, batches: Sequence[Sequence[Settlement]]
+) -> Sequence[Sequence[Change | None]]:
+    nothing = "SELECT ?1"
+    tx.queries = replace(
+        tx.queries, insert_events=nothing, insert_finish_events=nothing
+    )
+    return statements.settle(tx, batches)
+
+
+def tell_late(
+    tx: Transaction, batches: Sequence[Sequence[Settlement]]
+) -> Sequence[None]:
+    for settlement in (s for batch in batches for s in batch):
+        statements._tell(tx, [(settlement.seq, settlement.change)])
+        with suppress(ValueError):
+            (settlement.body or id)(tx)
+    return [None] * len(batches)
+
+
+class HastyStore(SqliteStore):
+    """Reads the clock before it has its turn to write."""
+
+    async def orphans(self, *, lease: timedelta, limit: int) -> Sequence[Job]:
+        clock = FrozenClock()
+        clock._monotonic = self._clock.monotonic()
+        await self._write(store._bury, (clock, lease // timedelta(milliseconds=1)))
+        return await self._read(lambda c: listing.orphans(c, limit))
+
+
+MUTATIONS: dict[str, tuple[str, Callable[[], Variant]]] = {
+    "no fence": ("I4", lambda: changed(FENCE, "", "settle_jobs", "finish_jobs")),
+    "no fence for effects": ("I3", lambda: changed(FENCE, "", "finish_jobs")),
+    "no fence for progress": ("I4", lambda: changed(FENCE, "", "report_progress")),
+    "no idempotency index": (
+        "I7",
+        lambda: Variant(schema=("DROP INDEX jobs_idempotency",)),
+    ),
+    "no re-announcement": ("I2", lambda: Variant(poll=NEVER)),
+    "no rescue": ("I2", lambda: Variant(rescue_every=NEVER)),
+    "settlement split in two": ("I3", lambda: Variant(store=SplitStore)),
+    "stale generation": (
+        "I4",
+        lambda: changed("AND jobs.generation = s.from_generation", "", "move_jobs"),
+    ),
+    "stale state": (
+        "I4",
+        lambda: changed("AND jobs.state = s.from_state", "", "move_jobs"),
+    ),
+    "crashes not counted": (
+        "I5",
+        lambda: changed(
+            "coalesce(s.crashes, jobs.crashes)", "jobs.crashes", "settle_jobs"
+        ),
+    ),
+    "expiry not asked at the claim": (
+        "times",
+        lambda: changed("coalesce(expires_at > ?3, 1)", "1", "claim_jobs"),
+    ),
+    "queued before its time": (
+        "times",
+        lambda: changed("run_at <= ?1", "run_at <= ?1 + 500", "promote_jobs"),
+    ),
+    "leases judged by an old clock": ("lease", lambda: Variant(store=HastyStore)),
+}
+
+
+def first_seed_to_break(promise: str, variant: Variant) -> int | None:
+    return next(
+        (
+            seed
+            for seed in range(SEEDS)
+            if promise in {told.invariant for told in simulate(seed, variant).breaches}
+        ),
+        None,
+    )
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_a_missing_protection_is_noticed(
+    mutation: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    promise, build = MUTATIONS[mutation]
+
+    caught = first_seed_to_break(promise, build())
+
+    with capsys.disabled():
+        print(f"\n{mutation}: {promise} broken in seed {caught}", end=" ")  # noqa: T201
+    assert caught is not None
+
+
+def test_a_claim_whose_answer_was_lost_is_missed_if_it_is_not_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def forget(worker: Worker) -> None:
+        worker._is_in_doubt = False
+
+    monkeypatch.setattr(Worker, "_give_back", forget)
+
+    assert first_seed_to_break("I2", Variant()) is not None
