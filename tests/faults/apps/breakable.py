@@ -1,0 +1,71 @@
+"""Handlers to break: loaded by the workers of these tests as `breakable:app`."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from pydantic import BaseModel
+
+from backburner import App, Context, RetryPolicy, Transaction, capability
+
+effects = sa.Table(
+    "effects",
+    sa.MetaData(),
+    sa.Column("job", sa.Text, nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False),
+)
+
+
+class Work(BaseModel):
+    """How long it takes."""
+
+    seconds: float = 0.0
+    gate: Path | None = None
+    """While there is such a file, it takes longer."""
+
+
+def leave_one_effect(ctx: Context) -> None:
+    """Write a row together with the settlement."""
+
+    def write(tx: Transaction) -> None:
+        row = {"job": ctx.job.id, "generation": ctx.job.generation}
+        tx.connection.execute(effects.insert(), row)
+
+    ctx.at_settlement(write)
+
+
+@capability("work")
+async def work(ctx: Context, value: Work) -> str:
+    """Take a while."""
+    leave_one_effect(ctx)
+    await asyncio.sleep(value.seconds)  # noqa: TID251 - the work itself
+    return ctx.job.id
+
+
+@capability("block")
+async def block(ctx: Context, value: Work) -> str:
+    """Block the event loop: nothing can interrupt this before it has an outcome."""
+    leave_one_effect(ctx)
+    time.sleep(value.seconds)  # noqa: ASYNC251, TID251 - that is the point
+    while value.gate is not None and value.gate.exists():
+        time.sleep(0.01)  # noqa: ASYNC251, TID251
+    return ctx.job.id
+
+
+@capability("crash")
+async def crash(_ctx: Context, _value: None) -> None:
+    """Take the whole process down."""
+    os._exit(139)
+
+
+@capability("shout", retry=RetryPolicy(max_attempts=1))
+async def shout(ctx: Context, value: dict[str, Any]) -> None:
+    """Say what was given wherever a handler can."""
+    await ctx.progress(1, 2, value["progress"])
+    raise RuntimeError(value["error"])
+
+
+app = App("breakable", capabilities=[work, block, crash, shout])

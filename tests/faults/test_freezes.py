@@ -1,0 +1,99 @@
+"""Workers that fall silent and are not dead."""
+
+import asyncio
+import re
+import signal
+from contextlib import suppress
+
+import httpx2
+
+from backburner.domain.job import JobState
+
+LEASE = 1.5
+
+
+async def freeze(process, client):
+    """Stop a process, but not while it holds the file: nobody could go on then."""
+    while True:
+        process.signal(signal.SIGSTOP)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                return await client.store.ping()
+        process.signal(signal.SIGCONT)
+
+
+async def stale_completions(process):
+    async with httpx2.AsyncClient(trust_env=False) as caller:
+        told = (await caller.get(f"{process.address}/metrics")).text
+    return float(
+        re.search(r"^backburner_stale_completions_total (.+)$", told, re.MULTILINE)[1]
+    )
+
+
+async def freeze_past_the_lease(module, fleet, client):
+    """Have a job finished by another while its worker is frozen for three leases."""
+    gate = fleet.folder / "gate"
+    gate.touch()
+    zombie = await fleet.serve(module).ready()
+    [job] = await client.submit("block", {"gate": str(gate)})
+    await client.seen(job, "job.started")
+    await freeze(zombie, client)
+    gate.unlink()
+    heir = fleet.worker()
+    await client.ended([job])
+    await client.ended(await client.submit("work", {"seconds": 2 * LEASE}))
+    zombie.signal(signal.SIGCONT)
+    return zombie, heir, job
+
+
+async def test_a_worker_that_wakes_after_its_lease_changes_nothing(
+    fleet, client, eventually
+):
+    zombie, heir, job = await freeze_past_the_lease("breakable", fleet, client)
+
+    async def is_refused():
+        return await stale_completions(zombie) == 1
+
+    await eventually(is_refused)
+    heir.kill()
+    [later] = await client.submit("work", {})
+    [done] = await client.ended([later])
+
+    assert JobState.SUCCEEDED is done.state
+    assert 1 == (await client.types(job)).count("job.succeeded")
+    assert 2 == (await client.types(job)).count("job.started")
+    assert [] == await client.audit()
+
+
+async def test_without_the_fence_it_does(fleet, client, eventually):
+    _, _, job = await freeze_past_the_lease("without_fence", fleet, client)
+
+    async def is_settled_again():
+        return (await client.types(job)).count("job.succeeded") == 2
+
+    await eventually(is_settled_again)
+
+    assert {"I3", "I4"} <= {breach.invariant for breach in await client.audit()}
+
+
+async def block_past_the_lease(module, fleet, client):
+    await fleet.worker(module).ready()
+    [job] = await client.submit("block", {"seconds": 3 * LEASE})
+    await client.seen(job, "job.started")
+    await fleet.worker().ready()
+    [ended] = await client.ended([job])
+    return ended
+
+
+async def test_a_handler_that_blocks_the_loop_is_not_run_twice(fleet, client):
+    job = await block_past_the_lease("breakable", fleet, client)
+
+    assert (JobState.SUCCEEDED, 1, 0) == (job.state, job.attempt, job.crashes)
+    assert ["job.queued", "job.started", "job.succeeded"] == await client.types(job.id)
+
+
+async def test_with_the_heartbeat_on_the_loop_it_is(fleet, client):
+    job = await block_past_the_lease("beat_on_the_loop", fleet, client)
+
+    assert 1 == job.crashes
+    assert 2 == (await client.types(job.id)).count("job.started")
