@@ -1,0 +1,329 @@
+"""
+The rows of the table. Each runs in a fresh process and prints one JSON object.
+
+    python -m bench.rows drain /some/folder
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import uvloop
+
+from backburner import Backburner, Settings, Transaction
+from backburner.engine import telemetry
+from bench import work
+from bench.meter import Expected, Meter, check, rss_mb
+
+JOBS = 20_000
+CALLERS = 100
+BULK = 500
+NAPS = 1_000
+PROBES = 300
+FINISHED = 1_000_000
+FAR = 4_000_000_000_000
+"""A time that no pruning reaches."""
+
+Figures = dict[str, Any]
+
+
+def house(folder: Path, **options: Any) -> Backburner:
+    """Open a house over the store that is measured."""
+    settings = Settings(store=url_of(folder), **options)
+    return Backburner(settings, apps=[work.app])
+
+
+def url_of(folder: Path) -> str:
+    """Return the store's URL: a file in the folder unless the environment says."""
+    return os.environ.get("BENCH_STORE") or f"sqlite:///{folder}/bench.db"
+
+
+async def drain(folder: Path) -> Figures:
+    """Run no-op jobs that are all there when the worker starts."""
+    async with house(folder) as bb:
+        await fill(bb, JOBS)
+        meter = await drained(bb, JOBS)
+        await check(bb, Expected(JOBS, JOBS, 3 * JOBS))
+        return meter.figures(JOBS) | {"rss_mb": rss_mb()}
+
+
+async def drain_over_history(folder: Path) -> Figures:
+    """Do the same on top of a million finished jobs and their events."""
+    async with house(folder) as bb:
+        await bb.transact(fill_history)
+    async with house(folder) as bb:
+        await fill(bb, JOBS)
+        meter = await drained(bb, JOBS)
+        done = JOBS + FINISHED
+        await check(bb, Expected(done, done, 3 * done))
+        return meter.figures(JOBS)
+
+
+async def submit_bulk(folder: Path) -> Figures:
+    """Submit 500 a call, each call durable when it returns."""
+    async with house(folder) as bb:
+        with Meter() as meter:
+            await fill(bb, JOBS)
+        await check(bb, Expected(JOBS, 0, JOBS))
+        return meter.figures(JOBS)
+
+
+async def submit_singly(folder: Path) -> Figures:
+    """Submit one a call from 100 tasks at once, each durable when it returns."""
+    waits: list[float] = []
+
+    async def caller(bb: Backburner, first: int) -> None:
+        for value in work.payloads(JOBS // CALLERS, first):
+            begun = time.perf_counter()
+            await bb.submit(work.noop, value)
+            waits.append(time.perf_counter() - begun)
+
+    async with house(folder) as bb:
+        with Meter() as meter:
+            await asyncio.gather(
+                *(caller(bb, n * JOBS // CALLERS) for n in range(CALLERS))
+            )
+        await check(bb, Expected(JOBS, 0, JOBS))
+        return meter.figures(JOBS) | quantiles(waits)
+
+
+async def latency_here(folder: Path) -> Figures:
+    """Submit to an idle worker of the same process, one job at a time."""
+    async with house(folder) as bb:
+        await bb.start_worker()
+        waits = await probe(bb, work.started.get)
+        await check(bb, Expected(PROBES, PROBES, 3 * PROBES))
+        return quantiles(waits)
+
+
+async def latency_there(folder: Path) -> Figures:
+    """Submit to an idle worker of another process; then leave it alone."""
+    async with house(folder) as bb:
+        worker = subprocess.Popen(  # noqa: ASYNC220 - before anything is measured
+            [sys.executable, "-m", "bench.rows", "worker", str(folder)],
+            stdout=subprocess.PIPE,
+        )
+        await asyncio.to_thread(worker.stdout.readline)  # type: ignore[union-attr]
+        waits = await probe(bb, lambda i: _started_at(folder, i))
+        idle = await asyncio.to_thread(_idle_share, worker.pid)
+        worker.terminate()
+        await asyncio.to_thread(worker.wait)
+        await check(bb, Expected(PROBES, PROBES, 3 * PROBES))
+        return quantiles(waits) | {"idle_cpu_percent": idle}
+
+
+async def worker(folder: Path) -> Figures:
+    """Be the other process: write the start of each handler down, until terminated."""
+    times = sqlite3.connect(folder / "times.db", isolation_level=None)
+    times.execute("PRAGMA synchronous = OFF")
+    times.execute("CREATE TABLE started (i INTEGER PRIMARY KEY, at INTEGER)")
+    async with house(folder) as bb:
+        await bb.start_worker()
+        work.on_start.append(
+            lambda i, at: times.execute("INSERT INTO started VALUES (?, ?)", (i, at))
+        )
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+    return {}
+
+
+async def naps(folder: Path) -> Figures:
+    """Run 1,000 jobs that each wait for a second, at once."""
+    async with house(folder, slots=NAPS) as bb:
+        await bb.submit_many(work.nap, work.payloads(NAPS))
+        meter = await drained(bb, NAPS)
+        await check(bb, Expected(NAPS, NAPS, 3 * NAPS))
+        return {"wall_s": round(meter.wall, 3), "rss_mb": rss_mb()}
+
+
+async def http(folder: Path) -> Figures:
+    """Post jobs over 100 connections to one API process; count every 202."""
+    server = subprocess.Popen(  # noqa: ASYNC220 - before anything is measured
+        [
+            *(sys.executable, "-m", "backburner", "serve", "--dev", "--no-worker"),
+            *("--port", "0", "--store", url_of(folder)),
+            *("--log-level", "error", "--app", "bench.work:app"),
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        port = await asyncio.to_thread(_port_of, server)
+        before = psutil.Process(server.pid).cpu_times()
+        begun = time.perf_counter()
+        waits = await _post_all(port)
+        wall = time.perf_counter() - begun
+        after = psutil.Process(server.pid).cpu_times()
+    finally:
+        server.terminate()
+        await asyncio.to_thread(server.wait)
+    async with house(folder) as bb:
+        await check(bb, Expected(JOBS // 2, 0, JOBS // 2))
+    used = after.user + after.system - before.user - before.system
+    return {
+        "per_second": round(len(waits) / wall),
+        "cpu_us": round(used / len(waits) * 1e6, 1),
+        **quantiles(waits),
+    }
+
+
+async def _post_all(port: int) -> list[float]:
+    waits: list[float] = []
+
+    async def caller(first: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for value in work.payloads(JOBS // 2 // CALLERS, first):
+            said = json.dumps({"capability": "bench.noop", "input": value.model_dump()})
+            head = (
+                "POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                "Content-Type: application/json\r\n"
+                f"Content-Length: {len(said)}\r\n\r\n"
+            )
+            begun = time.perf_counter()
+            writer.write((head + said).encode())
+            answer = await reader.readuntil(b"\r\n\r\n")
+            if not answer.startswith(b"HTTP/1.1 202"):
+                raise RuntimeError(answer.decode())
+            length = next(
+                int(line.split(b":")[1])
+                for line in answer.lower().split(b"\r\n")
+                if line.startswith(b"content-length")
+            )
+            await reader.readexactly(length)
+            waits.append(time.perf_counter() - begun)
+        writer.close()
+
+    each = JOBS // 2 // CALLERS
+    await asyncio.gather(*(caller(n * each) for n in range(CALLERS)))
+    return waits
+
+
+def _port_of(server: "subprocess.Popen[str]") -> int:
+    for line in server.stderr or ():
+        if "ready at" in line:
+            return int(line.rsplit(":", 1)[1].strip().rstrip("/"))
+    raise RuntimeError("the server did not start")
+
+
+async def fill(bb: Backburner, count: int) -> None:
+    """Submit no-op jobs in bulk."""
+    for first in range(0, count, BULK):
+        await bb.submit_many(work.noop, work.payloads(BULK, first))
+
+
+async def drained(bb: Backburner, count: int) -> Meter:
+    """Work until so many handlers have run and no job is live any more."""
+    with Meter() as meter:
+        await bb.start_worker()
+        while len(work.finished) < count:
+            await asyncio.sleep(0.005)
+        while await bb.engine.store.depths():
+            await asyncio.sleep(0.001)
+    return meter
+
+
+async def probe(bb: Backburner, started_at: Callable[[int], int | None]) -> list[float]:
+    """Submit one job at a time, a few milliseconds apart; return submit → start."""
+    begun: dict[int, int] = {}
+    dice = random.Random(1)
+    for i, value in enumerate(work.payloads(PROBES)):
+        begun[i] = time.monotonic_ns()
+        await bb.submit(work.noop, value)
+        await asyncio.sleep(dice.uniform(0.004, 0.010))
+    while await bb.engine.store.depths():
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    return [((started_at(i) or 0) - at) / 1e9 for i, at in begun.items()]
+
+
+HISTORY = (
+    f"""
+    INSERT INTO jobs (seq, id, tenant, "user", capability, queue, state,
+      priority, rank, attempt, max_attempts, events, created_at, ready_at,
+      started_at, finished_at, input, output)
+    SELECT i, 'job_' || i, 'default', '1', 'bench.noop', 'bench', 'succeeded', 0, i,
+      1, 3, 3, {FAR}, {FAR}, {FAR}, {FAR}, '{"x" * 200}', '{{"i":1}}'
+    FROM ({{numbers}}) AS n
+    """,
+    f"""
+    INSERT INTO events (job, n, type, at)
+    SELECT seq, k.column1, k.column2, {FAR} FROM jobs,
+      (VALUES (1, 'job.queued'), (2, 'job.started'), (3, 'job.succeeded')) AS k
+    """,
+)
+SQLITE_NUMBERS = f"""
+    WITH RECURSIVE n(i) AS (
+      SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {FINISHED}) SELECT i FROM n
+"""
+POSTGRES_NUMBERS = f"SELECT generate_series(1, {FINISHED}) AS i"
+
+
+def fill_history(tx: Transaction) -> None:
+    """Insert finished jobs and their events, as a long-lived store holds them."""
+    connection: Any = tx.connection
+    is_sqlite = connection.dialect.name == "sqlite"
+    numbers = SQLITE_NUMBERS if is_sqlite else POSTGRES_NUMBERS
+    for statement in HISTORY:
+        connection.exec_driver_sql(statement.replace("{numbers}", numbers))
+    if not is_sqlite:
+        connection.exec_driver_sql("SELECT setval('jobs_seq_seq', max(seq)) FROM jobs")
+        connection.exec_driver_sql("ANALYZE")
+
+
+def quantiles(waits: list[float]) -> Figures:
+    """Return the median and the tail, in milliseconds."""
+    waits.sort()
+    return {
+        "p50_ms": round(waits[len(waits) // 2] * 1000, 2),
+        "p99_ms": round(waits[int(len(waits) * 0.99)] * 1000, 2),
+    }
+
+
+def _started_at(folder: Path, i: int) -> int | None:
+    with contextlib.closing(sqlite3.connect(folder / "times.db")) as db:
+        found = db.execute("SELECT at FROM started WHERE i = ?", (i,)).fetchone()
+    return found[0] if found else None
+
+
+def _idle_share(pid: int) -> float:
+    process = psutil.Process(pid)
+    process.cpu_percent()
+    return process.cpu_percent(interval=5.0)
+
+
+ROWS: dict[str, Callable[[Path], Awaitable[Figures]]] = {
+    row.__name__: row
+    for row in (
+        drain,
+        drain_over_history,
+        submit_bulk,
+        submit_singly,
+        latency_here,
+        latency_there,
+        naps,
+        http,
+        worker,
+    )
+}
+
+
+def main() -> None:
+    """Run one row and print its figures."""
+    telemetry.configure(level="error", pretty=False)
+    name, folder = sys.argv[1:]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        print(json.dumps(runner.run(ROWS[name](Path(folder)))))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()

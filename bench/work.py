@@ -1,0 +1,59 @@
+"""The jobs that are measured, and where their handlers leave their times."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel
+
+from backburner import App, Context, capability
+
+QUEUE = "bench"
+started: dict[int, int] = {}
+"""When the handler of job `i` began, in nanoseconds of the machine's clock."""
+finished: list[int] = []
+"""Whose handler has returned."""
+on_start: list[Callable[[int, int], None]] = []
+"""Who else wants to know."""
+
+
+class Payload(BaseModel):
+    """Some 200 bytes of JSON, as the peers get."""
+
+    i: int
+    user: str = "u-000042"
+    kind: str = "noop"
+    pad: str = "x" * 150
+
+
+class Index(BaseModel):
+    """A result that can be read back."""
+
+    i: int
+
+
+@capability("bench.noop", queue=QUEUE)
+async def noop(_ctx: Context, value: Payload) -> Index:
+    """Do nothing, and give the index back."""
+    started[value.i] = time.monotonic_ns()
+    for tell in on_start:
+        tell(value.i, started[value.i])
+    finished.append(value.i)
+    return Index(i=value.i)
+
+
+@capability("bench.nap", queue=QUEUE)
+async def nap(_ctx: Context, value: Payload) -> Index:
+    """Wait for a second, as a model call would."""
+    await asyncio.sleep(1.0)
+    finished.append(value.i)
+    return Index(i=value.i)
+
+
+app = App("bench", capabilities=[noop, nap])
+
+
+def payloads(count: int, first: int = 0) -> list[Any]:
+    """Return that many inputs."""
+    return [Payload(i=i) for i in range(first, first + count)]
