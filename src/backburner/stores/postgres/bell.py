@@ -1,0 +1,104 @@
+"""
+Wake-ups over LISTEN and NOTIFY, off the submitting transaction and debounced.
+
+A commit that notifies takes a lock over the whole database, so nobody notifies inside
+one: a side connection does it afterwards, at most every few milliseconds.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import asyncpg
+import structlog
+
+from backburner.ports.bell import Ring
+from backburner.stores.postgres.database import CONNECT_SECONDS
+
+log = structlog.get_logger("backburner")
+
+CHANNEL = "backburner"
+DEBOUNCE_SECONDS = 0.002
+RECONNECT_SECONDS = 1.0
+ALL = Ring.WORK | Ring.EVENTS | Ring.CANCELLED | Ring.SCHEDULE
+
+
+class NotifyBell:
+    """A `Bell` over one connection that listens and notifies."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._listeners: list[Callable[[Ring], None]] = []
+        self._pending = Ring(0)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._rung = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Begin to hear the others."""
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.create_task(self._work(), name="bell")
+
+    def close(self) -> None:
+        """Hear and tell nothing any more."""
+        if self._task is not None:
+            self._task.cancel()
+        self._task = self._loop = None
+
+    def ring(self, what: Ring) -> None:
+        if self._loop is None:
+            return
+        self._pending |= what
+        self._rung.set()
+        self._loop.call_soon(self._call, what)
+
+    def listen(self, callback: Callable[[Ring], None]) -> Callable[[], None]:
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
+
+    def _call(self, what: Ring) -> None:
+        for listener in tuple(self._listeners):
+            listener(what)
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                await self._serve()
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                log.warning("bell lost", error_type=type(error).__name__)
+                await asyncio.sleep(RECONNECT_SECONDS)  # noqa: TID251 - back-off
+
+    async def _serve(self) -> None:
+        connection = await asyncpg.connect(
+            self._dsn,
+            timeout=CONNECT_SECONDS,
+            command_timeout=CONNECT_SECONDS,
+            server_settings={"application_name": "backburner-bell"},
+        )
+        ended = asyncio.Event()
+        connection.add_termination_listener(lambda _: self._end(ended))
+        try:
+            await connection.add_listener(CHANNEL, self._hear)
+            self._call(ALL)
+            while not ended.is_set():
+                await self._rung.wait()
+                self._rung.clear()
+                what, self._pending = self._pending, Ring(0)
+                if what:
+                    await connection.execute(
+                        "SELECT pg_notify($1, $2)", CHANNEL, f"{int(what)} {id(self)}"
+                    )
+                    await asyncio.sleep(DEBOUNCE_SECONDS)  # noqa: TID251 - debounce
+            raise ConnectionResetError("the connection was closed")
+        finally:
+            connection.terminate()
+
+    def _end(self, ended: asyncio.Event) -> None:
+        ended.set()
+        self._rung.set()
+
+    def _hear(self, _connection: Any, pid: int, _channel: str, payload: str) -> None:
+        del pid
+        what, _, sender = payload.partition(" ")
+        if sender != str(id(self)):
+            self._call(Ring(int(what) & int(ALL)))

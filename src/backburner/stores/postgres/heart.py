@@ -1,0 +1,57 @@
+"""A worker's heartbeat over PostgreSQL: a loop and a connection of its own thread."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import asyncpg
+
+from backburner.stores.postgres.database import CONNECT_SECONDS, translated
+
+
+class PostgresHeart:
+    """Beats from a thread that has no event loop running."""
+
+    def __init__(self, dsn: str, statement: str) -> None:
+        self._dsn = dsn
+        self._statement = statement
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connection: Any = None
+
+    def beat(self, worker: str) -> bool:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(self._beat(worker))
+
+    def close(self) -> None:
+        if self._loop is not None:
+            self._loop.run_until_complete(self._drop())
+            self._loop.close()
+            self._loop = None
+
+    async def _beat(self, worker: str) -> bool:
+        async with translated():
+            try:
+                if self._connection is None:
+                    self._connection = await self._connect()
+                found = await self._connection.fetch(self._statement, worker)
+            except BaseException:
+                await self._drop()
+                raise
+            return bool(found)
+
+    async def _connect(self) -> Any:
+        connection = await asyncpg.connect(
+            self._dsn,
+            timeout=CONNECT_SECONDS,
+            command_timeout=CONNECT_SECONDS,
+            server_settings={"application_name": "backburner-heart"},
+        )
+        await connection.execute("SET synchronous_commit = off")
+        return connection
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):
+                connection.terminate()

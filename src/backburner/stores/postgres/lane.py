@@ -1,0 +1,135 @@
+"""
+A lane: one connection, and whatever arrived while its last statement ran goes next.
+
+A call names a coroutine function over `(lane's connection, arguments of every such
+call)`. Calls of one function that wait together are run as one statement; if that
+raises, each is run again by itself, so that a caller only ever sees its own failure.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from backburner.ports.faults import Faults
+from backburner.stores.postgres.database import RETRIED, Database, as_ours, driver
+
+Many = Callable[["Lane", Sequence[Any]], Awaitable[Sequence[Any]]]
+
+TRIES = 3
+
+
+class Call(NamedTuple):
+    """One caller's wish and where its answer goes."""
+
+    many: Many
+    argument: Any
+    future: "asyncio.Future[Any]"
+
+
+class Lane:
+    """One connection that is never shared by two tasks."""
+
+    def __init__(
+        self, database: Database, faults: Faults, *, is_durable: bool = True
+    ) -> None:
+        self._database = database
+        self._faults = faults
+        self._is_durable = is_durable
+        self._calls: list[Call] = []
+        self._task: asyncio.Task[None] | None = None
+        self.connection: AsyncConnection
+        self.driver: Any = None
+
+    async def run(self, many: Many, argument: Any) -> Any:
+        """Run the call with the next batch; return after its commit."""
+        future = asyncio.get_running_loop().create_future()
+        self._calls.append(Call(many, argument, future))
+        if self._task is None:
+            self._task = asyncio.create_task(self._flush())
+        return await future
+
+    async def close(self) -> None:
+        """Finish what waits, then let go of the connection."""
+        while self._task is not None:
+            await self._task
+        await self._drop()
+
+    async def rows(self, statement: str, *parameters: Any) -> list[Any]:
+        """Run a statement and return its rows."""
+        found: list[Any] = await self.driver.fetch(statement, *parameters)
+        return found
+
+    async def _flush(self) -> None:
+        try:
+            while self._calls:
+                calls, self._calls = self._calls, []
+                groups: dict[Many, list[Call]] = {}
+                for call in calls:
+                    groups.setdefault(call.many, []).append(call)
+                for many, group in groups.items():
+                    await self._perform(many, group)
+        finally:
+            self._task = None
+
+    async def _perform(self, many: Many, calls: Sequence[Call]) -> None:
+        try:
+            answers = await self._attempt(many, [call.argument for call in calls])
+        except Exception as error:  # noqa: BLE001 - it is the callers', and goes there
+            ours = as_ours(error)
+            if ours is not None or len(calls) == 1:
+                for call in calls:
+                    _answer(call, ours or error)
+                return
+            for call in calls:
+                await self._perform(many, [call])
+            return
+        for call, answer in zip(calls, answers, strict=True):
+            _answer(call, answer)
+
+    async def _attempt(self, many: Many, arguments: Sequence[Any]) -> Sequence[Any]:
+        for _ in range(TRIES - 1):
+            with suppress(*RETRIED):
+                return await self._once(many, arguments)
+        return await self._once(many, arguments)
+
+    async def _once(self, many: Many, arguments: Sequence[Any]) -> Sequence[Any]:
+        name = many.__name__
+        try:
+            if self.driver is None or self.driver.is_closed():
+                await self._connect()
+            self._faults.hit(f"{name}.before_commit")
+            answers = await many(self, arguments)
+        except BaseException as error:
+            if not isinstance(error, Exception) or as_ours(error) is not None:
+                await self._drop()
+            raise
+        self._faults.hit(f"{name}.after_commit")
+        return answers
+
+    async def _connect(self) -> None:
+        await self._drop()
+        self.connection = await self._database.connect()
+        self.driver = await driver(self.connection)
+        if not self._is_durable:
+            await self.driver.execute("SET synchronous_commit = off")
+
+    async def _drop(self) -> None:
+        if self.driver is None:
+            return
+        self.driver = None
+        with suppress(Exception):
+            await self.connection.invalidate()
+        with suppress(Exception):
+            await self.connection.close()
+
+
+def _answer(call: Call, answer: Any) -> None:
+    if call.future.done():
+        return
+    if isinstance(answer, Exception):
+        call.future.set_exception(answer)
+    else:
+        call.future.set_result(answer)

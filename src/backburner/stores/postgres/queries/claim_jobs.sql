@@ -1,0 +1,27 @@
+-- SKIP LOCKED: two workers never wait for each other and never get the same job. The
+-- literal state lets the partial index jobs_ready serve. Committed without waiting
+-- for the disk: losing a claim only means running again.
+WITH chosen AS (
+  SELECT seq FROM jobs
+   WHERE queue = $4 AND state = 'queued' AND coalesce(expires_at > $3, true)
+   ORDER BY priority DESC, rank LIMIT $5
+   FOR UPDATE SKIP LOCKED
+), taken AS (
+  UPDATE jobs
+     SET state = 'running', attempt = attempt + 1, token = $1, worker = $2,
+         started_at = $3, expires_at = deadline, progress = NULL, events = events + 1
+   WHERE seq = ANY (ARRAY (SELECT seq FROM chosen))
+  RETURNING seq, id, token, tenant, "user", capability, queue, input, priority, rank,
+            generation, attempt, max_attempts, crashes, throttled, deadline,
+            created_at, ready_at, started_at, request_id, events
+), told AS (
+  INSERT INTO events (job, n, type, at, data)
+  SELECT seq, events, 'job.started', started_at,
+         '{"attempt":' || attempt || ',"generation":' || generation
+         || ',"worker":"' || $2 || '"}'
+    FROM taken
+)
+SELECT seq, id, token, tenant, "user", capability, queue, input, priority, rank,
+       generation, attempt, max_attempts, crashes, throttled, deadline, created_at,
+       ready_at, started_at, request_id
+  FROM taken

@@ -1,0 +1,13 @@
+-- A job is kept for as long as its idempotency key must be known.
+WITH gone AS (
+  DELETE FROM jobs WHERE seq = ANY (ARRAY (
+    SELECT seq FROM jobs
+     WHERE finished_at IS NOT NULL AND finished_at <= $2 AND state = $1
+       AND (idempotency_key IS NULL OR created_at < $4)
+     ORDER BY finished_at LIMIT $3 FOR UPDATE SKIP LOCKED
+  ))
+  RETURNING seq
+), forgotten AS (
+  DELETE FROM events USING gone WHERE events.job = gone.seq
+)
+SELECT seq FROM gone

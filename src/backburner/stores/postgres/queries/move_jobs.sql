@@ -1,0 +1,30 @@
+-- For jobs that are not running: the row must be as it was when the move was decided.
+-- A retry by hand starts afresh, so the old times do not end it at once.
+WITH s AS (
+  SELECT * FROM unnest(
+    $1::bigint[], $2::text[], $3::int[], $4::text[], $5::bigint[], $6::bigint[],
+    $7::text[], $8::text[], $9::text[], $10::int[], $11::int[], $12::bigint[],
+    $13::int[], $14::text[], $15::text[]
+  ) AS s (seq, from_state, from_generation, state, at, finished_at, error, code,
+          fingerprint, attempt, crashes, throttled, generation, event, data)
+), moved AS (
+  UPDATE jobs
+     SET state = s.state, output = NULL, error = s.error, error_code = s.code,
+         fingerprint = s.fingerprint, ready_at = s.at,
+         attempt = coalesce(s.attempt, jobs.attempt),
+         crashes = coalesce(s.crashes, jobs.crashes),
+         throttled = coalesce(s.throttled, jobs.throttled),
+         finished_at = s.finished_at,
+         start_by = CASE WHEN s.generation IS NULL THEN jobs.start_by END,
+         deadline = CASE WHEN s.generation IS NULL THEN jobs.deadline END,
+         expires_at = CASE WHEN s.generation IS NULL THEN jobs.expires_at END,
+         generation = coalesce(s.generation, jobs.generation), events = events + 1
+    FROM s
+   WHERE jobs.seq = s.seq AND jobs.state = s.from_state
+     AND jobs.generation = s.from_generation
+  RETURNING jobs.seq, jobs.events, s.event, s.at, s.data
+), told AS (
+  INSERT INTO events (job, n, type, at, data)
+  SELECT seq, events, event, at, data FROM moved
+)
+SELECT seq FROM moved

@@ -1,0 +1,12 @@
+WITH chosen AS (
+  SELECT seq FROM jobs WHERE state = 'scheduled' AND run_at <= $1
+   ORDER BY run_at LIMIT $2 FOR UPDATE SKIP LOCKED
+), promoted AS (
+  UPDATE jobs SET state = 'queued', ready_at = $1, events = events + 1
+   WHERE seq = ANY (ARRAY (SELECT seq FROM chosen))
+  RETURNING seq, events
+), told AS (
+  INSERT INTO events (job, n, type, at)
+  SELECT seq, events, 'job.queued', $1 FROM promoted
+)
+SELECT seq FROM promoted

@@ -1,0 +1,24 @@
+WITH s AS (
+  SELECT * FROM unnest(
+    $1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[],
+    $7::text[], $8::text[], $9::text[], $10::bigint[], $11::int[], $12::int[],
+    $13::bigint[], $14::text[], $15::text[]
+  ) AS s (seq, token, state, at, finished_at, output, error, code, fingerprint,
+          run_at, attempt, crashes, throttled, event, data)
+), settled AS (
+  UPDATE jobs
+     SET state = s.state, token = NULL, worker = NULL, output = s.output,
+         error = s.error, error_code = s.code, fingerprint = s.fingerprint,
+         run_at = coalesce(s.run_at, jobs.run_at),
+         ready_at = coalesce(s.run_at, s.at),
+         attempt = coalesce(s.attempt, jobs.attempt),
+         crashes = coalesce(s.crashes, jobs.crashes),
+         throttled = coalesce(s.throttled, jobs.throttled),
+         finished_at = s.finished_at, events = events + 1
+    FROM s WHERE jobs.seq = s.seq AND jobs.token = s.token
+  RETURNING jobs.seq, jobs.events, s.event, s.at, s.data
+), told AS (
+  INSERT INTO events (job, n, type, at, data)
+  SELECT seq, events, event, at, data FROM settled
+)
+SELECT seq FROM settled

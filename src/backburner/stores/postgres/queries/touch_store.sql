@@ -1,0 +1,2 @@
+-- Proves that the database can be written, and changes nothing.
+DELETE FROM workers WHERE id = ''

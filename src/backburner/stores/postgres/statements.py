@@ -1,0 +1,343 @@
+"""
+What the store does on a lane, each for many callers at once, one statement each.
+
+A statement commits by itself; only idempotency keys and bodies need a transaction.
+Batches are sorted by key, so that two of them never wait for each other in a circle.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import chain
+from typing import Any
+
+import sqlalchemy as sa
+
+from backburner.domain.errors import IdempotencyConflict
+from backburner.domain.job import Claim, Instant, JobState, NewJob, Submitted
+from backburner.domain.transitions import Change
+from backburner.ports.store import (
+    Move,
+    Progress,
+    Retention,
+    Settlement,
+    Want,
+    WorkerLost,
+)
+from backburner.stores.postgres.lane import Lane
+from backburner.stores.postgres.queries import Queries
+from backburner.stores.settling import (
+    KEY_LIFETIME_MS,
+    as_given,
+    error_json,
+    event_json,
+    expires_at,
+    tags_text,
+    turns,
+    waits,
+)
+
+Claiming = tuple[str, str, Sequence[Want], Instant]
+
+
+class Statements:
+    """The store's verbs over a lane."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+
+    async def submit(
+        self, lane: Lane, batches: Sequence[Sequence[NewJob]]
+    ) -> Sequence[Sequence[Submitted]]:
+        """Store every caller's jobs that have no idempotency key."""
+        jobs = list(chain.from_iterable(batches))
+        await lane.rows(self._queries.insert_jobs, *columns(jobs))
+        return [[_submitted(job) for job in batch] for batch in batches]
+
+    async def submit_keyed(
+        self, lane: Lane, batches: Sequence[Sequence[NewJob]]
+    ) -> Sequence[Sequence[Submitted]]:
+        """Store every caller's jobs, or find those that their keys stand for."""
+        async with lane.driver.transaction():
+            return [await self._submit_keyed(lane, batch) for batch in batches]
+
+    async def _submit_keyed(
+        self, lane: Lane, jobs: Sequence[NewJob]
+    ) -> Sequence[Submitted]:
+        ordered = sorted(jobs, key=lambda job: job.idempotency_key or "")
+        rows = await lane.rows(self._queries.insert_jobs, *columns(ordered))
+        stored = {row[0] for row in rows}
+        answers = {
+            job.id: _submitted(job)
+            if job.id in stored
+            else await self._known(lane, job)
+            for job in jobs
+        }
+        return [answers[job.id] for job in jobs]
+
+    async def _known(self, lane: Lane, job: NewJob) -> Submitted:
+        key = (job.owner.tenant, job.owner.user, job.idempotency_key)
+        horizon = job.created_at - KEY_LIFETIME_MS
+        await lane.driver.execute(self._queries.free_idempotency_key, *key, horizon)
+        found = await lane.rows(self._queries.find_by_key, *key)
+        if not found:
+            await lane.rows(self._queries.insert_jobs, *columns([job]))
+            return _submitted(job)
+        return as_known(job, *found[0])
+
+    async def claim(
+        self, lane: Lane, asks: Sequence[Claiming]
+    ) -> Sequence[Sequence[Claim] | WorkerLost]:
+        """Hand queued jobs to every worker that asks; a lost one gets its exception."""
+        return [await self._claim(lane, *ask) for ask in asks]
+
+    async def _claim(
+        self, lane: Lane, worker: str, token: str, wants: Sequence[Want], now: Instant
+    ) -> Sequence[Claim] | WorkerLost:
+        if not await lane.rows(self._queries.is_enlisted, worker):
+            return WorkerLost()
+        claims: list[Claim] = []
+        for queue, limit in wants:
+            rows = await lane.rows(
+                self._queries.claim_jobs, token, worker, now, queue, limit
+            )
+            # RETURNING is in no order.
+            claims += sorted(
+                (Claim(*row) for row in rows), key=lambda c: (-c.priority, c.rank)
+            )
+        return claims
+
+    async def settle(
+        self, lane: Lane, batches: Sequence[Sequence[Settlement]]
+    ) -> Sequence[Sequence[Change | None]]:
+        """Settle every worker's jobs that bring no body with them."""
+        asks = list(chain.from_iterable(batches))
+        answers: list[Change | None] = [None] * len(asks)
+        for turn in turns(asks):
+            plain = [asks[i] for i in turn.values() if asks[i].body is None]
+            settled = await self._finish(lane, plain) | await self._put(lane, plain)
+            for seq in settled:
+                answers[turn[seq]] = asks[turn[seq]].change
+        return as_given(batches, answers)
+
+    async def _finish(self, lane: Lane, settlements: Sequence[Settlement]) -> set[int]:
+        done = _by_seq(s for s in settlements if s.change.to is JobState.SUCCEEDED)
+        if not done:
+            return set()
+        rows = await lane.rows(self._queries.finish_jobs, *finish_columns(done))
+        return {row[0] for row in rows}
+
+    async def _put(self, lane: Lane, settlements: Sequence[Settlement]) -> set[int]:
+        other = _by_seq(s for s in settlements if s.change.to is not JobState.SUCCEEDED)
+        if not other:
+            return set()
+        rows = await lane.rows(self._queries.settle_jobs, *settle_columns(other))
+        return {row[0] for row in rows}
+
+    async def move(
+        self, lane: Lane, batches: Sequence[Sequence[Move]]
+    ) -> Sequence[Sequence[bool]]:
+        """Move jobs that are not running; of two from one state the first wins."""
+        asks = list(chain.from_iterable(batches))
+        answers = [False] * len(asks)
+        for turn in turns(asks):
+            moves = _by_seq(asks[i] for i in turn.values())
+            rows = await lane.rows(self._queries.move_jobs, *_move_columns(moves))
+            for (seq,) in rows:
+                answers[turn[seq]] = True
+        return as_given(batches, answers)
+
+    async def promote(
+        self, lane: Lane, asks: Sequence[tuple[Instant, int]]
+    ) -> Sequence[int]:
+        """Queue what is due."""
+        return [
+            len(await lane.rows(self._queries.promote_jobs, now, limit))
+            for now, limit in asks
+        ]
+
+    async def report(
+        self, lane: Lane, batches: Sequence[Sequence[Progress]]
+    ) -> Sequence[None]:
+        """Note progress on jobs that are still held."""
+        asks = list(chain.from_iterable(batches))
+        for turn in turns(asks):
+            told = _by_seq(asks[i] for i in turn.values())
+            arrays = [list(column) for column in zip(*told, strict=True)]
+            await lane.driver.execute(self._queries.report_progress, *arrays)
+        return [None] * len(batches)
+
+    async def prune(
+        self, lane: Lane, asks: Sequence[tuple[Retention, Instant, int]]
+    ) -> Sequence[int]:
+        """Delete finished jobs past their time, with their events."""
+        return [await self._prune(lane, *ask) for ask in asks]
+
+    async def _prune(
+        self, lane: Lane, keep: Retention, now: Instant, limit: int
+    ) -> int:
+        gone, keyed = 0, now - KEY_LIFETIME_MS
+        for state, span in zip(Retention._fields, keep, strict=True):
+            horizon = now - span // timedelta(milliseconds=1)
+            rows = await lane.rows(
+                self._queries.delete_jobs, state, horizon, limit, keyed
+            )
+            gone += len(rows)
+        return gone
+
+    async def execute(
+        self, lane: Lane, asks: Sequence[tuple[str, tuple[Any, ...]]]
+    ) -> Sequence[None]:
+        """Run plain statements."""
+        for statement, parameters in asks:
+            await lane.driver.execute(statement, *parameters)
+        return [None] * len(asks)
+
+
+class Transaction:
+    """A `Tx` over a connection in a transaction, as bodies see it."""
+
+    def __init__(self, connection: sa.Connection, queries: Queries) -> None:
+        self.connection = connection
+        self._queries = queries
+
+    def rows(self, statement: str, *parameters: Any) -> Sequence[Any]:
+        """Run a statement and return its rows."""
+        return self.connection.exec_driver_sql(statement, parameters).fetchall()
+
+    def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
+        """Store jobs, or find those that their keys stand for."""
+        stored = {
+            row[0] for row in self.rows(self._queries.insert_jobs, *columns(jobs))
+        }
+        return [
+            _submitted(job) if job.id in stored else self._known(job) for job in jobs
+        ]
+
+    def settle(self, settlement: Settlement) -> bool:
+        """Settle one job, if it is still held by the token."""
+        if settlement.change.to is JobState.SUCCEEDED:
+            found = self.rows(self._queries.finish_jobs, *finish_columns([settlement]))
+        else:
+            found = self.rows(self._queries.settle_jobs, *settle_columns([settlement]))
+        return bool(found)
+
+    def _known(self, job: NewJob) -> Submitted:
+        key = (job.owner.tenant, job.owner.user, job.idempotency_key)
+        horizon = job.created_at - KEY_LIFETIME_MS
+        self.connection.exec_driver_sql(
+            self._queries.free_idempotency_key, (*key, horizon)
+        )
+        found = self.rows(self._queries.find_by_key, *key)
+        if not found:
+            self.rows(self._queries.insert_jobs, *columns([job]))
+            return _submitted(job)
+        return as_known(job, *found[0])
+
+
+def as_known(job: NewJob, job_id: str, state: str, body_hash: str | None) -> Submitted:
+    """Answer with the job that a key stands for, if the body is the same."""
+    if body_hash != job.body_hash:
+        raise IdempotencyConflict(
+            "this idempotency key was used with another request body"
+        )
+    return Submitted(job_id, JobState(state), replayed=True)
+
+
+def columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
+    """Write new jobs, at least one, as one array per column."""
+    rows = [
+        (
+            job.id,
+            job.owner.tenant,
+            job.owner.user,
+            job.capability,
+            job.queue,
+            _state(job),
+            job.priority,
+            job.max_attempts,
+            job.run_at,
+            job.start_by,
+            job.deadline,
+            expires_at(job),
+            job.created_at,
+            job.run_at if waits(job) else job.created_at,
+            job.input,
+            tags_text(job),
+            job.request_id,
+            job.idempotency_key,
+            job.body_hash,
+        )
+        for job in jobs
+    ]
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def finish_columns(settlements: Sequence[Settlement]) -> list[Any]:
+    """Write successes as one array per column, and their time."""
+    return [
+        [s.seq for s in settlements],
+        [s.token for s in settlements],
+        [s.change.output for s in settlements],
+        max(s.change.at for s in settlements),
+    ]
+
+
+def settle_columns(settlements: Sequence[Settlement]) -> list[list[Any]]:
+    """Write settlements as one array per column."""
+    rows = [
+        (
+            s.seq,
+            s.token,
+            s.change.to,
+            s.change.at,
+            s.change.at if s.change.to.is_final else None,
+            s.change.output,
+            error_json(s.change),
+            s.change.error.code if s.change.error else None,
+            s.change.fingerprint,
+            s.change.run_at,
+            s.change.attempt,
+            s.change.crashes,
+            s.change.throttled,
+            s.change.event,
+            event_json(s.change),
+        )
+        for s in settlements
+    ]
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _move_columns(moves: Sequence[Move]) -> list[list[Any]]:
+    rows = [
+        (
+            m.seq,
+            m.state,
+            m.generation,
+            m.change.to,
+            m.change.at,
+            m.change.at if m.change.to.is_final else None,
+            error_json(m.change),
+            m.change.error.code if m.change.error else None,
+            m.change.fingerprint,
+            m.change.attempt,
+            m.change.crashes,
+            m.change.throttled,
+            m.change.generation,
+            m.change.event,
+            event_json(m.change),
+        )
+        for m in moves
+    ]
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _submitted(job: NewJob) -> Submitted:
+    return Submitted(job.id, _state(job))
+
+
+def _state(job: NewJob) -> JobState:
+    return JobState.SCHEDULED if waits(job) else JobState.QUEUED
+
+
+def _by_seq(numbered: Any) -> list[Any]:
+    return sorted(numbered, key=lambda said: said.seq)

@@ -1,0 +1,295 @@
+"""The store for many machines: a `Store` for `postgresql://` URLs."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any, Self, TypeVar
+
+import sqlalchemy as sa
+
+from backburner.domain.errors import ConfigurationError, StoreUnavailable
+from backburner.domain.event import Event
+from backburner.domain.job import (
+    Claim,
+    Instant,
+    Job,
+    JobState,
+    NewJob,
+    Owner,
+    Submitted,
+)
+from backburner.domain.transitions import Change
+from backburner.ports.clock import Clock
+from backburner.ports.faults import Faults
+from backburner.ports.store import (
+    FailureGroup,
+    Heart,
+    JobFilter,
+    Move,
+    Progress,
+    Retention,
+    Settlement,
+    Tx,
+    Want,
+    WorkerInfo,
+)
+from backburner.stores import listing, migrations
+from backburner.stores.postgres.bell import NotifyBell
+from backburner.stores.postgres.database import Database, driver, translated
+from backburner.stores.postgres.heart import PostgresHeart
+from backburner.stores.postgres.horizon import Horizon
+from backburner.stores.postgres.lane import Lane
+from backburner.stores.postgres.queries import Queries
+from backburner.stores.postgres.statements import Statements, Transaction
+from backburner.stores.rows import as_events
+
+T = TypeVar("T")
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class PostgresStore:
+    """Jobs in a PostgreSQL database, shared by any number of processes."""
+
+    def __init__(
+        self, url: str, *, queries: Queries | None = None, faults: Faults
+    ) -> None:
+        self.queries = queries or Queries.load()
+        self._dsn = sa.make_url(url).set(drivername="postgresql")
+        self._database = Database(url)
+        self._statements = Statements(self.queries)
+        self._submitting = Lane(self._database, faults)
+        self._claiming = Lane(self._database, faults, is_durable=False)
+        self._settling = Lane(self._database, faults)
+        self._keeping = Lane(self._database, faults)
+        self._horizon = Horizon()
+
+    @classmethod
+    def from_url(cls, url: str, clock: Clock, faults: Faults) -> Self:
+        """Take any `postgresql://` URL."""
+        del clock  # the server's is the one that counts
+        return cls(url, faults=faults)
+
+    def bell(self) -> NotifyBell:
+        """Return the bell of the processes that share this database."""
+        return NotifyBell(self._plain_dsn())
+
+    async def open(self) -> None:
+        shown = self._dsn.render_as_string(hide_password=True)
+        try:
+            version = await self.version()
+            if version is None:
+                _, version = await self.migrate()
+        except StoreUnavailable as error:
+            raise ConfigurationError(
+                f"BACKBURNER_STORE: {shown} cannot be used: {error}"
+            ) from error
+        if version != migrations.HEAD:
+            raise ConfigurationError(
+                f"BACKBURNER_STORE: {shown} is at schema {version}, this release needs "
+                f"{migrations.HEAD}: run `backburner migrate`"
+            )
+
+    async def close(self) -> None:
+        self._database.is_closed = True
+        for lane in (self._submitting, self._claiming, self._settling, self._keeping):
+            await lane.close()
+        await self._database.dispose()
+
+    async def ping(self) -> None:
+        await self._run(self._keeping, "touch_store")
+
+    async def migrate(
+        self, revision: str | None = None
+    ) -> tuple[str | None, str | None]:
+        """Bring the schema up to date (or to a revision); return before and after."""
+
+        def run(connection: sa.Connection) -> tuple[str | None, str | None]:
+            # One at a time: processes that start together must not race.
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(7203510)"))
+            before = migrations.current(connection)
+            if revision is None or revision > (before or ""):
+                migrations.upgrade(connection, revision or migrations.HEAD)
+            else:
+                migrations.downgrade(connection, revision)
+            return before, migrations.current(connection)
+
+        async with self._database.connection() as connection, connection.begin():
+            return await connection.run_sync(run)
+
+    async def version(self) -> str | None:
+        """Return the revision that the schema is at, `None` for an empty database."""
+        return await self._read(migrations.current)
+
+    async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
+        if not jobs:
+            return []
+        if any(job.idempotency_key is not None for job in jobs):
+            return await self._write(
+                self._submitting, self._statements.submit_keyed, jobs
+            )
+        return await self._write(self._submitting, self._statements.submit, jobs)
+
+    async def claim(
+        self, worker: str, token: str, wants: Sequence[Want], *, now: Instant
+    ) -> Sequence[Claim]:
+        ask = (worker, token, wants, now)
+        return await self._write(self._claiming, self._statements.claim, ask)
+
+    async def settle(
+        self, settlements: Sequence[Settlement]
+    ) -> Sequence[Change | None]:
+        applied = list(
+            await self._write(self._settling, self._statements.settle, settlements)
+        )
+        for index, settlement in enumerate(settlements):
+            if settlement.body is not None:
+                applied[index] = await self._settle_with_body(settlement)
+        return applied
+
+    async def move(self, moves: Sequence[Move]) -> Sequence[bool]:
+        return await self._write(self._keeping, self._statements.move, moves)
+
+    async def find(self, ids: Sequence[str]) -> Sequence[Job]:
+        return await self._read(lambda c: listing.find(c, ids))
+
+    async def transact(self, body: Callable[[Tx], T]) -> T:
+        async with self._database.connection() as connection, connection.begin():
+            return await connection.run_sync(
+                lambda c: body(Transaction(c, self.queries))
+            )
+
+    async def enlist(self, worker: WorkerInfo) -> None:
+        await self._run(
+            self._keeping,
+            "enlist_worker",
+            worker.id,
+            worker.host,
+            worker.pid,
+            worker.slots,
+            "\n".join(worker.queues),
+            worker.started_at,
+        )
+
+    async def dismiss(self, worker: str) -> None:
+        await self._run(self._keeping, "dismiss_worker", worker)
+
+    def heart(self) -> Heart:
+        return PostgresHeart(self._plain_dsn(), self.queries.beat_worker)
+
+    async def orphans(self, *, lease: timedelta, limit: int) -> Sequence[Job]:
+        span = lease // timedelta(milliseconds=1)
+        await self._run(self._keeping, "bury_workers", span)
+        return await self._read(lambda c: listing.orphans(c, limit))
+
+    async def held(self, worker: str) -> Sequence[tuple[int, str]]:
+        rows = await self._rows(self.queries.list_held, worker)
+        return [(seq, token) for seq, token in rows]
+
+    async def workers(self) -> Sequence[WorkerInfo]:
+        return await self._read(listing.workers)
+
+    async def report(self, progress: Sequence[Progress]) -> None:
+        await self._write(self._claiming, self._statements.report, progress)
+
+    async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
+        rows = await self._rows(self.queries.list_history, job_id, after, limit)
+        return as_events(rows)
+
+    async def news(
+        self, cursors: Sequence[tuple[int, int]], *, limit: int
+    ) -> Sequence[Event]:
+        jobs, numbers = [job for job, _ in cursors], [n for _, n in cursors]
+        rows = await self._rows(self.queries.list_news, jobs, numbers, limit)
+        return as_events(rows)
+
+    async def stream(self, owner: Owner, *, after: int, limit: int) -> Sequence[Event]:
+        newest, oldest_running, next_to_run = (
+            await self._rows(self.queries.event_horizon)
+        )[0]
+        safe = self._horizon.look(newest, oldest_running, next_to_run)
+        rows = await self._rows(
+            self.queries.list_stream, after, safe, owner.tenant, owner.user, limit
+        )
+        return as_events(rows)
+
+    async def latest(self) -> int:
+        return int((await self._rows(self.queries.event_horizon))[0][0])
+
+    async def jobs(
+        self, where: JobFilter, *, before: int | None, limit: int
+    ) -> Sequence[Job]:
+        return await self._read(lambda c: listing.jobs(c, where, before, limit))
+
+    async def failures(self, owner: Owner, *, limit: int) -> Sequence[FailureGroup]:
+        return await self._read(lambda c: listing.failures(c, owner, limit))
+
+    async def depths(self) -> Sequence[tuple[str, JobState, int, Instant | None]]:
+        return await self._read(listing.depths)
+
+    async def dead_letters(self) -> int:
+        return await self._read(listing.dead_letters)
+
+    async def promote(self, *, now: Instant, limit: int) -> int:
+        return await self._write(self._claiming, self._statements.promote, (now, limit))
+
+    async def next_due(self) -> Instant | None:
+        due: Instant | None = (await self._rows(self.queries.next_due))[0][0]
+        return due
+
+    async def overdue(self, *, now: Instant, limit: int) -> Sequence[Job]:
+        return await self._read(lambda c: listing.overdue(c, now, limit))
+
+    async def prune(self, *, keep: Retention, now: Instant, limit: int) -> int:
+        return await self._write(
+            self._keeping, self._statements.prune, (keep, now, limit)
+        )
+
+    async def _settle_with_body(self, settlement: Settlement) -> Change | None:
+        """Settle in a transaction that the body shares; if it raises, otherwise."""
+
+        def run(connection: sa.Connection) -> bool:
+            tx = Transaction(connection, self.queries)
+            is_ours = tx.settle(settlement)
+            if is_ours and settlement.body is not None:
+                settlement.body(tx)
+            return is_ours
+
+        try:
+            async with self._database.connection() as connection, connection.begin():
+                is_ours = await connection.run_sync(run)
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            if settlement.otherwise is None:
+                raise
+            change = settlement.otherwise(error)
+            instead = Settlement(settlement.seq, settlement.token, change)
+            return (await self.settle([instead]))[0]
+        return settlement.change if is_ours else None
+
+    async def _write(
+        self,
+        lane: Lane,
+        many: Callable[[Lane, Sequence[Q]], Awaitable[Sequence[A | Exception]]],
+        argument: Q,
+    ) -> A:
+        answer: A = await lane.run(many, argument)
+        return answer
+
+    async def _run(self, lane: Lane, name: str, *parameters: Any) -> None:
+        ask = (getattr(self.queries, name), parameters)
+        await self._write(lane, self._statements.execute, ask)
+
+    async def _read(self, read: Callable[[sa.Connection], T]) -> T:
+        async with self._database.connection() as connection:
+            return await connection.run_sync(read)
+
+    async def _rows(self, statement: str, *parameters: Any) -> list[Any]:
+        async with self._database.connection() as connection:
+            raw = await driver(connection)
+            async with translated():
+                found: list[Any] = await raw.fetch(statement, *parameters)
+            return found
+
+    def _plain_dsn(self) -> str:
+        return self._dsn.render_as_string(hide_password=False)

@@ -1,0 +1,61 @@
+"""PostgreSQL keeps the same promises. Its clock is the server's: here, a table's."""
+
+import asyncio
+import threading
+from dataclasses import fields
+
+import asyncpg
+import pytest
+
+from backburner.ports.faults import NoFaults
+from backburner.stores.postgres.queries import Queries
+from backburner.stores.postgres.store import PostgresStore
+from backburner.testing.store import StoreConformance
+
+CLOCK = "clock_timestamp()"
+TABLE_CLOCK = "(SELECT to_timestamp(ms / 1000.0) FROM test_clock)"
+
+
+class TestPostgresStore(StoreConformance):
+    @pytest.fixture
+    async def store(self, postgres_url):
+        await _run(
+            postgres_url,
+            "CREATE TABLE test_clock (ms bigint);"
+            "INSERT INTO test_clock VALUES (1000000000)",
+        )
+        store = PostgresStore(postgres_url, queries=_queries(), faults=NoFaults())
+        await store.open()
+        yield store
+        await store.close()
+
+    @pytest.fixture
+    def let_pass(self, postgres_url):
+        def advance(span):
+            ms = round(span.total_seconds() * 1000)
+            advanced = f"UPDATE test_clock SET ms = ms + {ms}"  # noqa: S608 - ours
+            _in_a_thread(_run(postgres_url, advanced))
+
+        return advance
+
+
+def _queries():
+    loaded = Queries.load()
+    return Queries(
+        **{
+            field.name: getattr(loaded, field.name).replace(CLOCK, TABLE_CLOCK)
+            for field in fields(Queries)
+        }
+    )
+
+
+async def _run(url, script):
+    connection = await asyncpg.connect(url)
+    await connection.execute(script)
+    await connection.close()
+
+
+def _in_a_thread(coroutine):
+    thread = threading.Thread(target=asyncio.run, args=[coroutine])
+    thread.start()
+    thread.join()
