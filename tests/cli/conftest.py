@@ -1,5 +1,6 @@
 """The real command line, as processes of its own, on a store of its own."""
 
+import contextlib
 import http.server
 import json
 import os
@@ -54,6 +55,14 @@ class Running:
     def told(self, number):
         self.popen.send_signal(number)
         return self
+
+    def told_until_it_ends(self, number):
+        """Repeat a signal: one may be taken by a thread that cannot act on it."""
+        for _ in range(SECONDS):
+            self.popen.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self.popen.wait(timeout=1)
+        pytest.fail("it does not end")
 
     def exit_code(self):
         code = self.popen.wait(timeout=SECONDS)

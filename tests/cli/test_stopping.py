@@ -90,7 +90,7 @@ def test_a_blocked_loop_cannot_hold_off_the_second_signal(serve, start):
         following = client.events(job["id"])
         types = [next(following)["type"] for _ in range(2)]
 
-        code = worker.told(signal.SIGTERM).told(signal.SIGINT).exit_code()
+        code = worker.told(signal.SIGTERM).told_until_it_ends(signal.SIGINT)
 
     assert ["job.queued", "job.started"] == types
     assert 130 == code

@@ -142,12 +142,15 @@ class _Stop:
         self.asked = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._grace = grace
+        self._heard = 0
         for number in STOP_SIGNALS:
-            signal.signal(number, self._first)
+            signal.signal(number, self._hear)
 
-    def _first(self, number: int, _frame: FrameType | None) -> None:
-        for other in STOP_SIGNALS:
-            signal.signal(other, _second)
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
+        # Counted, not swapped for another handler: one signal may come inside another.
+        self._heard += 1
+        if self._heard > 1:
+            os._exit(Exit.INTERRUPTED)
         signal.signal(signal.SIGALRM, _late)
         signal.setitimer(signal.ITIMER_REAL, self._grace + LATE_SECONDS)
         self._loop.call_soon_threadsafe(self._ask, number)
@@ -155,10 +158,6 @@ class _Stop:
     def _ask(self, number: int) -> None:
         log.info("stopping", signal=signal.Signals(number).name)
         self.asked.set()
-
-
-def _second(_number: int, _frame: FrameType | None) -> None:
-    os._exit(Exit.INTERRUPTED)
 
 
 def _late(_number: int, _frame: FrameType | None) -> None:
