@@ -30,8 +30,13 @@ check: setup-dev ## format, lint, types, imports, spelling
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/codespell
 
-bench: setup-dev ## measure Backburner and its peers in one run; prints ratios, writes JSON
+bench: setup-test ## measure Backburner and its peers in one run; prints ratios, writes JSON
+ifeq ($(findstring --readme,$(ARGS)),)
+	@tools/bench-peers
+	@$(BIN)/python tools/services run -- $(BIN)/python -m bench $(ARGS)
+else
 	@$(BIN)/python -m bench $(ARGS)
+endif
 
 chaos: setup-test ## the tests that break things for minutes
 	@$(BIN)/python tools/services run -- $(BIN)/pytest -m chaos $(ARGS)
@@ -46,7 +51,7 @@ lock: setup-dev ## resolve the lock files anew, newest versions that fit
 	@tools/lock
 
 clean: ## remove everything that make made
-	rm -rf .venv .services build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .venv .services .bench build dist htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

@@ -1,200 +1,175 @@
 """
 Run the table: every row in fresh processes, several times, the peers in between.
 
-    make bench ARGS="--reps 3 --only drain,http --out bench.json"
+    make bench ARGS="--reps 3 --only drain,http --stores postgres --peers none"
+    make bench ARGS="--readme"      puts the last run's table into README.md
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
 import sqlite3
-import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench import table
+from bench.peers.roster import PEERS, POSTGRES, PROJECT, NotDoneError, Peer, measure
+from bench.servers import ask, fresh_database
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the table: what is run, which figure counts, and the goal."""
-
-    name: str
-    title: str
-    figure: str
-    goal: float
-    is_higher_better: bool
-    reference: tuple[str, float] | None = None
-    """A peer's figure as the spec records it, and whose it is."""
-    peer: tuple[str, str] | None = None
-    """A peer that is measured in the same run: module and verb."""
-
-
-ROWS = (
-    Row(
-        "drain",
-        "drain no-op jobs, one process, jobs/s",
-        "per_second",
-        12_000,
-        True,
-        ("BullMQ on Node", 6_780),
-        ("bench.peer_huey", "drain"),
-    ),
-    Row("drain", "CPU a job, ms", "cpu_us", 80, False, ("BullMQ on Node", 130)),
-    Row(
-        "drain_over_history",
-        "drain over 1,000,000 finished jobs, jobs/s",
-        "per_second",
-        10_800,
-        True,
-    ),
-    Row(
-        "submit_singly",
-        "submit, one a call from 100 tasks, jobs/s",
-        "per_second",
-        12_000,
-        True,
-    ),
-    Row(
-        "submit_bulk",
-        "submit, 500 a call, jobs/s",
-        "per_second",
-        25_000,
-        True,
-        ("BullMQ on Python, not durable", 11_100),
-        ("bench.peer_huey", "submit"),
-    ),
-    Row(
-        "http", "HTTP POST /v1/jobs, 100 connections, 202/s", "per_second", 2_000, True
-    ),
-    Row("http", "… its p99, ms", "p99_ms", 100, False),
-    Row(
-        "latency_here",
-        "idle submit → start, same process, p50 ms",
-        "p50_ms",
-        2.0,
-        False,
-        ("Huey on Redis", 1.1),
-    ),
-    Row(
-        "latency_there",
-        "idle submit → start, another process, p50 ms",
-        "p50_ms",
-        2.5,
-        False,
-        ("Huey on SQLite", 15.6),
-    ),
-    Row("latency_there", "… its worker's idle CPU, %", "idle_cpu_percent", 0.5, False),
-    Row(
-        "naps",
-        "1,000 jobs of 1 s at once, wall s",
-        "wall_s",
-        1.15,
-        False,
-        ("BullMQ on Node", 1.19),
-    ),
-    Row("naps", "… its memory, MB", "rss_mb", 120, False, ("SAQ on Redis", 58)),
-)
+LAST = PROJECT / ".bench/last.json"
+Run = tuple[str, str] | Peer
+"""A store and a row, or a peer."""
 
 
 def main() -> None:
-    """Measure, print, write."""
-    asked = argparse.ArgumentParser(prog="make bench ARGS=…", description=__doc__)
+    """Measure, print, write; or put the last run into the README."""
+    options = _options()
+    if options.readme:
+        put_in_readme(options.out)
+        return
+    rows = table.named(_words(options.only))
+    os.environ |= {"BENCH_JOBS": str(options.jobs)}
+    report = _measured(_runs(rows, options), options)
+    options.out.parent.mkdir(exist_ok=True)
+    options.out.write_text(json.dumps(report, indent=2) + "\n")
+    print(table.render(rows, report))
+    say(f"written to {options.out}")
+
+
+def _options() -> argparse.Namespace:
+    asked = argparse.ArgumentParser(
+        prog="make bench ARGS=…",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     asked.add_argument("--reps", type=int, default=3, help="fresh processes per row")
     asked.add_argument("--only", default="", help="names of rows, by comma")
-    asked.add_argument("--out", type=Path, default=Path("bench.json"))
-    options = asked.parse_args()
-    only = set(filter(None, options.only.split(",")))
-    rows = [row for row in ROWS if not only or row.name in only]
-    measured = _measure_all(rows, options.reps)
-    _print(rows, measured)
-    options.out.write_text(json.dumps(_report(measured), indent=2) + "\n")
-    print(f"\nwritten to {options.out}", file=sys.stderr)
+    asked.add_argument("--stores", default="", help="sqlite, postgres; all unless said")
+    asked.add_argument("--peers", default="", help="names by comma, or none")
+    asked.add_argument("--jobs", type=int, default=20_000, help="jobs in a row")
+    asked.add_argument("--out", type=Path, default=LAST, help="the figures as JSON")
+    asked.add_argument(
+        "--readme", action="store_true", help="rewrite README.md's table"
+    )
+    return asked.parse_args()
 
 
-def _measure_all(rows: list[Row], reps: int) -> dict[str, list[dict[str, Any]]]:
-    runs = dict.fromkeys(f"bench.rows {row.name}" for row in rows)
-    runs |= dict.fromkeys(" ".join(row.peer) for row in rows if row.peer)
-    measured: dict[str, list[dict[str, Any]]] = {run: [] for run in runs}
-    for rep in range(reps):
+def put_in_readme(figures: Path, page: Path = PROJECT / "README.md") -> None:
+    """Rewrite the table of the README from the figures of a run."""
+    if not figures.exists():
+        sys.exit(f"{figures} is not there: run `make bench` first")
+    written = table.render(table.ROWS, json.loads(figures.read_text()))
+    page.write_text(table.replaced(page.read_text(), written))
+    say(f"{page} is up to date with {figures}")
+
+
+def _runs(rows: list[table.Row], options: argparse.Namespace) -> list[Run]:
+    """List what is to be run; what lacks a server or a program drops with a line."""
+    stores = [s for s in table.STORES if s in (_words(options.stores) or table.STORES)]
+    if table.POSTGRES in stores and POSTGRES not in os.environ:
+        say(f"no rows on PostgreSQL: {POSTGRES} is not set")
+        stores.remove(table.POSTGRES)
+    runs: list[Run] = [
+        (store, name)
+        for name in dict.fromkeys(row.name for row in rows)
+        for store in stores
+    ]
+    if any(row.peer_figure for row in rows):
+        runs += _peers(_words(options.peers))
+    return runs
+
+
+def _peers(names: set[str]) -> list[Peer]:
+    found = []
+    for peer in PEERS:
+        if names and peer.name not in names:
+            continue
+        if why := peer.missing():
+            say(f"no {peer.title}: {why}")
+        else:
+            found.append(peer)
+    return found
+
+
+def _measured(runs: list[Run], options: argparse.Namespace) -> dict[str, Any]:
+    measured: dict[str, list[dict[str, Any]]] = {_key(run): [] for run in runs}
+    for rep in range(options.reps):
         for run in runs:
-            print(f"{rep + 1}/{reps} {run}", file=sys.stderr, flush=True)
-            figures = _measure(*run.split())
-            if figures is not None:
-                measured[run].append(figures)
-    return measured
+            say(f"{rep + 1}/{options.reps} {_key(run)}")
+            try:
+                measured[_key(run)].append(_measure(run, options.jobs))
+            except (NotDoneError, subprocess.SubprocessError, OSError) as error:
+                say(f"  no figure: {error}")
+    table.add_shares(measured)
+    peers = [run for run in runs if isinstance(run, Peer)]
+    return {
+        "machine": {"cores": os.cpu_count(), "versions": _versions()},
+        "reps": options.reps,
+        "peers": {p.name: _told(p, measured[_key(p)]) for p in peers},
+        "runs": measured,
+    }
 
 
-def _measure(module: str, verb: str) -> dict[str, Any] | None:
-    with tempfile.TemporaryDirectory(prefix="bench") as folder:
-        done = subprocess.run(
-            [sys.executable, "-m", module, verb, folder],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=os.environ | {"BENCH_FOLDER": folder},
-        )
+def _key(run: Run) -> str:
+    return f"peer {run.name}" if isinstance(run, Peer) else " ".join(run)
+
+
+def _told(peer: Peer, runs: list[dict[str, Any]]) -> dict[str, str]:
+    name, _, rest = peer.title.partition(" ")
+    version = runs[0]["version"] if runs else ""
+    return {"title": f"{name} {version} {rest}", "store": peer.store}
+
+
+def _versions() -> dict[str, str]:
+    versions = {"Python": platform.python_version(), "SQLite": sqlite3.sqlite_version}
+    if server := os.environ.get(POSTGRES):
+        versions["PostgreSQL"] = (ask(server, "SHOW server_version") or "").split()[0]
+    return versions
+
+
+def _measure(run: Run, jobs: int) -> dict[str, Any]:
+    with contextlib.ExitStack() as stack:
+        prefix = tempfile.TemporaryDirectory(prefix="bench")
+        folder = Path(stack.enter_context(prefix))
+        if isinstance(run, Peer):
+            url = os.environ[run.needs[0]] if run.needs else ""
+            if run.store == table.POSTGRES:
+                url = stack.enter_context(fresh_database(url))
+            return measure(run, folder, url, min(run.jobs, jobs))
+        store, row = run
+        url = f"sqlite:///{folder}/bench.db"
+        if store == table.POSTGRES:
+            url = stack.enter_context(fresh_database(os.environ[POSTGRES]))
+        return _row(row, folder, url)
+
+
+def _row(name: str, folder: Path, url: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.rows", name, str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=PROJECT,
+        env=os.environ | {"BENCH_STORE": url},
+    )
     if done.returncode:
-        print(f"  no figure: {done.stderr.strip()[-400:]}", file=sys.stderr)
-        return None
+        raise NotDoneError(done.stderr.strip()[-400:])
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures
 
 
-def _print(rows: list[Row], measured: dict[str, list[dict[str, Any]]]) -> None:
-    print("| | Backburner | goal | peer, same run | peer on record |")
-    print("| --- | --- | --- | --- | --- |")
-    for row in rows:
-        values = [run[row.figure] for run in measured[f"bench.rows {row.name}"]]
-        if not values:
-            continue
-        cells = [row.title, _spread(values), f"{row.goal:,g}"]
-        cells += [_beside(row, values, measured), _on_record(row, values)]
-        print("| " + " | ".join(cells) + " |")
+def _words(text: str) -> set[str]:
+    return set(filter(None, text.split(",")))
 
 
-def _spread(values: list[float]) -> str:
-    middle, low, high = statistics.median(values), min(values), max(values)
-    return f"**{middle:,g}** [{low:,g}–{high:,g}]"
-
-
-def _beside(
-    row: Row, ours: list[float], measured: dict[str, list[dict[str, Any]]]
-) -> str:
-    if row.peer is None:
-        return ""
-    theirs = [run[row.figure] for run in measured[" ".join(row.peer)]]
-    if not theirs:
-        return "not measured"
-    return f"Huey {_spread(theirs)}: {_ratio(row, ours, statistics.median(theirs))}"
-
-
-def _on_record(row: Row, ours: list[float]) -> str:
-    if row.reference is None:
-        return ""
-    name, figure = row.reference
-    return f"{name} {figure:,g}: {_ratio(row, ours, figure)}"
-
-
-def _ratio(row: Row, ours: list[float], theirs: float) -> str:
-    middle = statistics.median(ours)
-    ratio = middle / theirs if row.is_higher_better else theirs / middle
-    return f"{ratio:.1f} ×"
-
-
-def _report(measured: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    return {
-        "machine": {
-            "cores": os.cpu_count(),
-            "system": platform.platform(),
-            "python": platform.python_version(),
-            "sqlite": sqlite3.sqlite_version,
-        },
-        "runs": measured,
-    }
+def say(line: str) -> None:
+    """Tell whoever waits, beside the table."""
+    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

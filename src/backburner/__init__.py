@@ -19,9 +19,11 @@ from backburner.domain.errors import (
 from backburner.domain.event import Event
 from backburner.domain.job import Job, JobState, Owner
 from backburner.domain.outcome import Cancel, Failed, Snooze
+from backburner.domain.queue import Queue, Rate
 from backburner.domain.retry import RetryPolicy
 from backburner.engine.context import Context
 from backburner.engine.registry import Capability, capability
+from backburner.engine.schedule import Schedule
 from backburner.engine.ticket import JobFailed, Ticket
 from backburner.engine.transaction import Transaction
 from backburner.settings import Settings
@@ -47,7 +49,10 @@ __all__ = [
     "JobState",
     "Owner",
     "PermanentError",
+    "Queue",
+    "Rate",
     "RetryPolicy",
+    "Schedule",
     "Settings",
     "Snooze",
     "StoreUnavailable",

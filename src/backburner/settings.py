@@ -5,12 +5,13 @@ import os
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from backburner.domain.errors import ConfigurationError
 
 PREFIX = "BACKBURNER_"
+SHORTEST_PEPPER = 32
 NOT_SETTINGS = ("BACKBURNER_TEST_", "BACKBURNER_FAULT")
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
@@ -25,11 +26,19 @@ class Settings(BaseSettings):
     """Where the jobs are: `sqlite:///file`, or four slashes for an absolute path."""
     url: str = "http://127.0.0.1:8765"
     """Which server the command line talks to."""
+    api_key: SecretStr = SecretStr("")
+    """The key that the command line and the client show to the server."""
     host: str = "127.0.0.1"
     """The address to serve on. Other than loopback needs API keys."""
     port: int = Field(8765, ge=0, le=65_535)
     """The port to serve on; 0 takes a free one."""
-    body_limit: int = Field(1024 * 1024, ge=1024, le=64 * 1024 * 1024)
+    key_pepper: SecretStr = SecretStr("")
+    """Mixed into what is kept of API keys; 32 characters or more, and kept secret."""
+    blobs: str = ""
+    """Where large contents are: `file:///folder`; empty: beside the SQLite file."""
+    link_secret: SecretStr = SecretStr("")
+    """Signs links, 32 characters or more; by comma, the first signs, all hold."""
+    body_limit: int = Field(11 * 1024 * 1024, ge=1024, le=64 * 1024 * 1024)
     """The largest request body, in bytes."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least of the log lines that are written."""
@@ -65,10 +74,34 @@ class Settings(BaseSettings):
             return tuple(name.strip() for name in value.split(",") if name.strip())
         return value
 
+    @field_validator("link_secret")
+    @classmethod
+    def _all_long(cls, value: SecretStr) -> SecretStr:
+        if any(len(secret) < SHORTEST_PEPPER for secret in _secrets(value)):
+            raise ValueError(f"must have {SHORTEST_PEPPER} characters or more each")
+        return value
+
+    @field_validator("key_pepper")
+    @classmethod
+    def _long(cls, value: SecretStr) -> SecretStr:
+        if 0 < len(value.get_secret_value()) < SHORTEST_PEPPER:
+            raise ValueError(f"must have {SHORTEST_PEPPER} characters or more")
+        return value
+
+    @property
+    def link_secrets(self) -> tuple[str, ...]:
+        """The secrets of links, the one that signs first; empty if there is none."""
+        return _secrets(self.link_secret)
+
     @property
     def lease(self) -> timedelta:
         """The lease as a span of time."""
         return timedelta(seconds=self.lease_seconds)
+
+
+def _secrets(value: SecretStr) -> tuple[str, ...]:
+    listed = value.get_secret_value().split(",")
+    return tuple(secret.strip() for secret in listed if secret.strip())
 
 
 def read(**overrides: Any) -> Settings:

@@ -1,9 +1,10 @@
 """The composition root: settings and entry points become a running house."""
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -11,22 +12,31 @@ from backburner.app import App
 from backburner.clock import SystemClock, SystemDice
 from backburner.domain.errors import ConfigurationError
 from backburner.domain.job import Job
+from backburner.domain.queue import Queue
 from backburner.domain.transitions import Limits
 from backburner.engine.engine import Engine
 from backburner.engine.heartbeat import Pulse, ThreadHeartbeat
+from backburner.engine.keys import Keys
 from backburner.engine.lag import LagMeter
+from backburner.engine.payloads import Payloads, Sweeper
 from backburner.engine.registry import Capability, Registry
+from backburner.engine.schedule import Schedule
+from backburner.engine.scheduler import Scheduler
 from backburner.engine.submission import Options, Submission
 from backburner.engine.ticket import Ticket
 from backburner.engine.transaction import Transaction
 from backburner.engine.upkeep import Upkeep, UpkeepOptions
 from backburner.engine.watch import Watch
 from backburner.engine.worker import House, Worker, WorkerOptions
+from backburner.ports.blobs import BlobStore
 from backburner.ports.faults import Faults, NoFaults
+from backburner.ports.keys import KeyStore
 from backburner.ports.store import Retention
 from backburner.settings import Settings, read
 
 T = TypeVar("T")
+
+FOLDER = ".backburner-blobs"
 
 
 class Backburner:
@@ -36,26 +46,35 @@ class Backburner:
     `async with Backburner(store="sqlite:///jobs.db", capabilities=[…]) as bb:`
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a thing of its own
         self,
         settings: Settings | None = None,
         *,
         store: str | None = None,
         capabilities: Iterable[Capability[Any, Any]] = (),
         apps: Iterable[App] = (),
+        queues: Iterable[Queue] = (),
+        schedules: Iterable[Schedule] = (),
         faults: Faults | None = None,
     ) -> None:
         self.settings = settings or read(store=store)
         self.registry = Registry(capabilities)
+        self._schedules = [*schedules]
+        for queue in queues:
+            self.registry.limit(queue)
         for app in apps:
             for found in app.capabilities:
                 self.registry.add(found)
+            for queue in app.queues:
+                self.registry.limit(queue)
+            self._schedules += app.schedules
         self._clock = SystemClock()
         self._dice = SystemDice()
         self._faults = faults or NoFaults()
         self._stack = AsyncExitStack()
         self._worker: Worker | None = None
         self._engine: Engine | None = None
+        self._keys: Keys | None = None
 
     @property
     def engine(self) -> Engine:
@@ -65,6 +84,13 @@ class Backburner:
                 "the house is not open: use `async with Backburner(…)`"
             )
         return self._engine
+
+    @property
+    def keys(self) -> Keys:
+        """The API keys, while the house is open."""
+        if self._keys is None:
+            self._keys = _keys(self.engine.store, self.settings)
+        return self._keys
 
     async def __aenter__(self) -> Self:
         try:
@@ -83,14 +109,14 @@ class Backburner:
         if self._worker is not None:
             await self.stop_worker(grace=0.0)
         await self._stack.aclose()
-        self._engine = None
+        self._engine = self._keys = None
 
     async def start_worker(self) -> None:
         """Begin to run jobs in this process."""
         if not self.registry.queues() and not self.settings.queues:
             raise ConfigurationError("a worker needs capabilities: give --app or --dev")
         settings = self.settings
-        self._worker = Worker(
+        worker = Worker(
             House(
                 store=self.engine.store,
                 bell=self._bell,
@@ -100,6 +126,7 @@ class Backburner:
                 registry=self.registry,
                 submit=self.submit,
                 wrap=self.engine.wrap,
+                payloads=self.engine.payloads,
             ),
             WorkerOptions(
                 slots=settings.slots,
@@ -110,7 +137,8 @@ class Backburner:
             ),
             self._heartbeat,
         )
-        await self._worker.start()
+        await worker.start()
+        self._worker = worker
 
     async def stop_worker(self, grace: float | None = None) -> bool:
         """Stop running jobs; return whether all finished within the grace."""
@@ -147,11 +175,11 @@ class Backburner:
 
     async def cancel(self, job_id: str) -> Job:
         """End a job now; asking twice is no error."""
-        return await self.engine.cancel(job_id)
+        return await self.engine.payloads.whole(await self.engine.cancel(job_id))
 
     async def retry(self, job_id: str) -> Job:
         """Queue a dead letter again."""
-        return await self.engine.retry(job_id)
+        return await self.engine.payloads.whole(await self.engine.retry(job_id))
 
     async def _open(self) -> None:
         settings = self.settings
@@ -162,7 +190,10 @@ class Backburner:
         self._bell.open()
         self._stack.callback(self._bell.close)
         watch = Watch(store, self._bell, poll=settings.poll_seconds)
-        upkeep = Upkeep(store, self._bell, self._clock, self._faults, _upkeep(settings))
+        payloads = Payloads(find_blobs(settings, self._dice, self._faults), store)
+        upkeep = Upkeep(
+            store, self._bell, self._clock, self._faults, _upkeep(settings), payloads
+        )
         self._engine = Engine(
             store=store,
             bell=self._bell,
@@ -170,6 +201,7 @@ class Backburner:
             registry=self.registry,
             submission=Submission(self.registry, self._clock, self._dice),
             watch=watch,
+            payloads=payloads,
         )
         lag = LagMeter()
         lag.start()
@@ -178,6 +210,20 @@ class Backburner:
         self._stack.push_async_callback(watch.stop)
         upkeep.start()
         self._stack.push_async_callback(upkeep.stop)
+        scheduler = Scheduler(
+            store,
+            self._bell,
+            self._faults,
+            Submission(self.registry, self._clock, self._dice),
+            self._schedules,
+            payloads=payloads,
+            poll=settings.poll_seconds,
+        )
+        scheduler.start()
+        self._stack.push_async_callback(scheduler.stop)
+        sweeper = Sweeper(store, payloads, self._clock)
+        sweeper.start()
+        self._stack.push_async_callback(sweeper.stop)
 
     def _heartbeat(self, lost: Callable[[str], None]) -> ThreadHeartbeat:
         pulse = Pulse(
@@ -201,9 +247,46 @@ def find_store(url: str, clock: SystemClock, faults: Faults) -> Any:
     return found[scheme].load().from_url(url, clock, faults)
 
 
+def find_blobs(settings: Settings, dice: SystemDice, faults: Faults) -> BlobStore:
+    """Return the blob store for a URL: its scheme is the name of an entry point."""
+    url = settings.blobs or _beside(settings.store)
+    scheme = url.partition(":")[0]
+    found = entry_points(group="backburner.blobs")
+    if scheme not in found.names:
+        known = ", ".join(sorted(found.names))
+        raise ConfigurationError(
+            f"BACKBURNER_BLOBS: no blob store for {scheme!r} URLs; there is: {known}"
+        )
+    blobs: BlobStore = found[scheme].load().from_url(url, dice, faults)
+    return blobs
+
+
+def _beside(store: str) -> str:
+    """Name the folder for large contents if nobody does."""
+    scheme, _, rest = store.partition(":///")
+    name = f"{rest.partition('?')[0]}-blobs" if scheme == "sqlite" else FOLDER
+    return Path(name).absolute().as_uri()
+
+
 def find_apps() -> list[App]:
     """Return the applications that installed packages offer."""
     return [found.load() for found in entry_points(group="backburner.apps")]
+
+
+@asynccontextmanager
+async def open_keys(settings: Settings) -> AsyncIterator[Keys]:
+    """Open the store for its keys only; nothing runs beside."""
+    store = find_store(settings.store, SystemClock(), NoFaults())
+    await store.open()
+    try:
+        yield _keys(store, settings)
+    finally:
+        await store.close()
+
+
+def _keys(store: KeyStore, settings: Settings) -> Keys:
+    pepper = settings.key_pepper.get_secret_value()
+    return Keys(store, SystemClock(), SystemDice(), pepper=pepper)
 
 
 def _limits(settings: Settings) -> Limits:

@@ -7,6 +7,7 @@ import os
 import queue
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -216,6 +217,69 @@ def answering():
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+class Cutter:
+    """Passes connections on to a server; the first answer is cut off."""
+
+    def __init__(self, port):
+        self._port = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.requests = []
+        """What was sent on each connection."""
+        self._threads = []
+        self._begin(self._accept)
+
+    def close(self):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(timeout=SECONDS)
+        self._listener.close()
+
+    def _begin(self, target, *arguments):
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):  # until it is closed
+            while True:
+                self._connect(self._listener.accept()[0])
+
+    def _connect(self, client):
+        server = socket.create_connection(("127.0.0.1", self._port))
+        request = bytearray()
+        self.requests.append(request)
+        self._begin(self._ask, client, server, request)
+        self._begin(self._answer, client, server, len(self.requests) == 1)
+
+    def _ask(self, client, server, request):
+        with contextlib.suppress(OSError):
+            while chunk := client.recv(65_536):
+                request += chunk
+                server.sendall(chunk)
+        _hang_up(server)
+
+    def _answer(self, client, server, is_cut):
+        with client, server:
+            with contextlib.suppress(OSError):
+                while (chunk := server.recv(65_536)) and not is_cut:
+                    client.sendall(chunk)
+            _hang_up(client)
+
+
+def _hang_up(connection):
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def cutter(url):
+    """A way to the shared server on which the first answer is lost."""
+    cutter = Cutter(int(url.rpartition(":")[2]))
+    yield cutter
+    cutter.close()
 
 
 def _dump(body):

@@ -1,4 +1,4 @@
-"""The small client, against real servers that go away and come back."""
+"""The client that blocks, against real servers that go away and come back."""
 
 import signal
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from backburner.client import Client, ClientError
+from backburner.client import Client, ClientError, JobFailed, NotYet, Unavailable
 
 HEAVY = "['alembic', 'fastapi', 'sqlalchemy', 'uvicorn']"
 
@@ -89,3 +89,91 @@ def test_a_wait_outlives_its_server(serve, start, gate):
 
     assert before in {"queued", "running"}
     assert ("succeeded", {"a": 1}) == (ended["state"], ended["output"])
+
+
+def test_a_ticket_leads_to_the_result(client):
+    ticket = client.submit("demo.echo", {"a": 1})
+
+    result = ticket.result(timeout=30)
+
+    assert {"a": 1} == result
+    assert "succeeded" == ticket.state
+    assert ticket.job == client.ticket(ticket.id).refresh()
+
+
+def test_a_ticket_of_a_failure_raises_it(client):
+    ticket = client.submit("demo.fail", {"error": "permanent"})
+
+    with pytest.raises(JobFailed, match="failed on purpose") as raised:
+        ticket.result()
+
+    assert ("PERMANENT", ticket.id) == (raised.value.code, raised.value.job["id"])
+    assert 1 == ticket.retry()["generation"]
+
+
+def test_a_ticket_before_its_time_says_so_and_is_cancelled(client):
+    ticket = client.submit("demo.echo", {}, run_at="2100-01-31T09:00:00Z")
+
+    with pytest.raises(NotYet, match="is scheduled and goes on"):
+        ticket.result(timeout=0)
+    cancelled = ticket.cancel()
+
+    assert ("cancelled", cancelled) == (ticket.state, ticket.job)
+    assert "job.cancelled" == [event["type"] for event in ticket.stream()][-1]
+
+
+def test_a_submit_whose_answer_is_lost_is_repeated_and_is_one_job(client, cutter):
+    with Client(cutter.url) as through:
+        ticket = through.submit("demo.echo", {}, tags=["lost"])
+
+    found = [job["id"] for job in client.jobs(tag="lost")]
+
+    assert 2 == len(cutter.requests)
+    assert cutter.requests[0] == cutter.requests[1]
+    assert [ticket.id] == found
+
+
+def test_a_submit_that_must_not_be_repeated_is_not(client, cutter):
+    with Client(cutter.url) as through, pytest.raises(Unavailable):
+        through.submit("demo.echo", {}, tags=["lost once"], is_repeatable=False)
+
+    assert 1 == len(cutter.requests)
+    assert b"idempotency-key" not in cutter.requests[0].lower()
+    assert 1 == len(list(client.jobs(tag="lost once")))
+
+
+def test_dead_letters_come_by_cause_and_one_by_one(client):
+    dead = client.submit("demo.fail", {"error": "permanent"}, tags=["cause"]).wait()
+    group = next(g for g in client.failures() if g["capability"] == "demo.fail")
+
+    alike = [job["id"] for job in client.dead_letters(group["fingerprint"])]
+    every = [job["id"] for job in client.dead_letters()]
+
+    assert dead["id"] in alike
+    assert dead["id"] in every
+
+
+def test_everything_is_watched_from_a_place_on(client):
+    ticket = client.submit("demo.echo", {})
+    first, *_ = ticket.stream()
+
+    told = next(client.all_events(after=first["seq"] - 1))
+
+    assert first == told
+    assert ticket.id == told["job_id"]
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "two\nlines"])
+def test_a_key_that_cannot_be_sent_is_refused_before_it_is(key):
+    with pytest.raises(ClientError, match="characters that no key has"):
+        Client("http://127.0.0.1:1", api_key=key)
+
+
+def test_the_key_is_sent_as_a_bearer(cutter, monkeypatch):
+    monkeypatch.setenv("BACKBURNER_API_KEY", "from-the-environment")
+    with Client(cutter.url) as first, Client(cutter.url, api_key="given") as second:
+        list(first.jobs(tag="none"))
+        list(second.jobs(tag="none"))
+
+    assert b"authorization: bearer from-the-environment" in cutter.requests[0].lower()
+    assert b"authorization: bearer given" in cutter.requests[-1].lower()

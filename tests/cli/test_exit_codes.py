@@ -1,8 +1,12 @@
 """What scripts rely on: how a command ends, and one clear line why."""
 
+import re
 import signal
+from pathlib import Path
 
 import pytest
+
+from backburner.cli.exits import Exit
 
 NOWHERE = "http://127.0.0.1:1"
 
@@ -108,3 +112,11 @@ def test_interrupting_a_watch_leaves_the_job_alone(url, client, start):
     assert 130 == code
     assert "running" == client.get(job["id"])["state"]
     assert "Traceback" not in "".join(watching.lines)
+
+
+def test_every_exit_code_is_in_the_guide():
+    guide = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
+    documented = re.findall(r"^\| (\d+) \|", guide, re.MULTILINE)
+
+    # A process that a test kills is no answer of a command.
+    assert sorted(set(Exit) - {Exit.KILLED}) == sorted(map(int, documented))

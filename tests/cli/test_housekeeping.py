@@ -3,6 +3,13 @@
 import json
 import sqlite3
 
+import asyncpg
+import pytest
+
+from backburner.ports.finding import Status
+from backburner.stores.migrations import HEAD
+from backburner.stores.postgres import examination
+
 DATABASE = "backburner.db"
 
 
@@ -19,9 +26,7 @@ def test_migrate_brings_a_new_file_to_the_schema_and_check_says_so(run, tmp_path
 
     assert (9, False) == (before.returncode, was_made)
     assert "run `backburner migrate`" in before.stderr
-    assert {"before": None, "after": "0001", "needed": "0001"} == json.loads(
-        done.stdout
-    )
+    assert {"before": None, "after": HEAD, "needed": HEAD} == json.loads(done.stdout)
     assert 0 == after.returncode
 
 
@@ -94,3 +99,114 @@ def test_doctor_names_a_wrong_setting_and_a_folder_that_is_none(run):
     assert "BACKBURNER_SLOTS" in wrong.stdout
     assert "cannot be written" in folder.stdout
     assert "fix: " in folder.stdout
+
+
+async def test_migrate_brings_an_empty_server_to_the_schema(run, postgres_url):
+    before = run("migrate", "--check", "--store", postgres_url)
+    done = run("migrate", "--json", "--store", postgres_url)
+    after = run("migrate", "--check", BACKBURNER_STORE=postgres_url)
+
+    assert (9, "schema none") == (before.returncode, before.stdout.partition(",")[0])
+    assert {"before": None, "after": HEAD, "needed": HEAD} == json.loads(done.stdout)
+    assert 0 == after.returncode
+
+
+async def test_doctor_reads_a_servers_promises_back(run, postgres_url):
+    run("migrate", "--store", postgres_url)
+    other = await asyncpg.connect(postgres_url)
+    async with other.transaction():
+        await other.execute("SELECT pg_current_xact_id()")
+        pid = other.get_server_pid()
+
+        ended = run("doctor", "--json", "--store", postgres_url)
+    await other.close()
+    found = the_findings_of(ended)
+
+    assert {
+        "server",
+        "schema",
+        "synchronous_commit",
+        "fsync",
+        "full_page_writes",
+        "autovacuum",
+        "clock",
+        "connections",
+        "transactions",
+        "write",
+    } < set(found)
+    assert HEAD == found["schema"]["message"]
+    assert "on" == found["synchronous_commit"]["message"]
+    assert "pass" == found["write"]["status"]
+    assert f"pid {pid}," in found["transactions"]["message"]
+
+
+async def test_doctor_reads_what_this_database_has_for_itself(run, postgres_url):
+    run("migrate", "--store", postgres_url)
+    name = postgres_url.rpartition("/")[2]
+    admin = await asyncpg.connect(postgres_url)
+    await admin.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
+    await admin.close()
+
+    ended = run("doctor", "--json", "--store", postgres_url)
+
+    finding = the_findings_of(ended)["synchronous_commit"]
+    assert 9 == ended.returncode
+    assert ("fail", "off") == (finding["status"], finding["message"])
+    assert "could be lost" in finding["fix"]
+
+
+def test_doctor_says_that_a_server_is_away(run):
+    ended = run("doctor", "--json", "--store", "postgresql://127.0.0.1:1/none")
+
+    assert 9 == ended.returncode
+    assert "fail" == the_findings_of(ended)["database"]["status"]
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "finding"),
+    [
+        (Status.PASS, examination.transaction(None)),
+        (
+            Status.PASS,
+            examination.transaction(examination.Transaction(7, "psql", "active", 299)),
+        ),
+        (
+            Status.WARN,
+            examination.transaction(examination.Transaction(7, "psql", "idle", 301)),
+        ),
+        (Status.PASS, examination.skew(1_400, 500)),
+        (Status.WARN, examination.skew(-1_600, 500)),
+        (Status.PASS, examination.connections(examination.PER_PROCESS)),
+        (Status.WARN, examination.connections(1)),
+        (Status.FAIL, examination.connections(0)),
+    ],
+)
+def test_a_measurement_is_judged(status, finding):
+    assert status is finding.status
+    assert (status is Status.PASS) == (finding.fix == "")
+
+
+def test_the_fix_for_an_old_transaction_names_who_holds_it():
+    old = examination.Transaction(4711, "psql", "idle in transaction", 900)
+
+    assert "pg_terminate_backend(4711)" in examination.transaction(old).fix
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("server", {"number": 120_018}),
+        ("synchronous_commit", {"synchronous_commit": "off"}),
+        ("fsync", {"fsync": "off"}),
+        ("full_page_writes", {"full_page_writes": "off"}),
+        ("autovacuum", {"autovacuum": "off"}),
+    ],
+)
+def test_a_promise_that_a_server_does_not_make_is_named(name, settings):
+    sound = examination.Settings("15.3", 150_003, "on", "on", "on", "on")
+
+    bad = [f for f in examination.judged(sound._replace(**settings)) if f.fix]
+
+    assert [] == [f for f in examination.judged(sound) if f.fix]
+    assert [name] == [finding.name for finding in bad]

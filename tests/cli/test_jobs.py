@@ -1,6 +1,10 @@
 """The commands about jobs, against a real server: data on stdout, as lines or JSON."""
 
 import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -172,3 +176,56 @@ def test_what_did_not_fail_is_no_dead_letter(ask, client):
 
     assert (5, 5) == (shown.returncode, retried.returncode)
     assert "only a failed job can be retried" in retried.stderr
+
+
+def test_a_failed_job_is_retried_by_its_id(ask, client, dead):
+    retried = ask("retry", dead["id"], "--json")
+    again = ask("retry", client.submit("demo.echo", {}).wait()["id"])
+
+    assert [1] == [job["generation"] for job in the_lines_of(retried)]
+    assert 5 == again.returncode
+
+
+def test_watch_without_an_id_follows_everything(client, url, start):
+    first = client.submit("demo.echo", {}).wait()
+    watching = start("watch", "--after", "0", BACKBURNER_URL=url)
+    watching.says(first["id"])
+    second = client.submit("demo.echo", {}).wait()
+
+    line = watching.says(second["id"])
+
+    assert "job.queued" in line
+    assert 130 == watching.told(signal.SIGINT).exit_code()
+
+
+def test_only_everything_is_watched_from_a_place_on(ask):
+    ended = ask("watch", "job_1", "--after", "7")
+
+    assert 2 == ended.returncode
+
+
+def test_the_key_goes_along_as_an_option_or_a_setting(run, cutter):
+    run("jobs", "--tag", "none", "--url", cutter.url, "--api-key", "from-an-option")
+    run(
+        "jobs", "--tag", "none", "--url", cutter.url, BACKBURNER_API_KEY="from-settings"
+    )
+
+    assert b"authorization: bearer from-an-option" in cutter.requests[0].lower()
+    assert b"authorization: bearer from-settings" in cutter.requests[-1].lower()
+
+
+def test_the_shell_completes_commands(tmp_path):
+    ended = subprocess.run(
+        [Path(sys.executable).with_name("backburner")],
+        cwd=tmp_path,
+        env={
+            "COMP_WORDS": "backburner dead",
+            "COMP_CWORD": "1",
+            "_BACKBURNER_COMPLETE": "complete_bash",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "dead-letters\n" == ended.stdout

@@ -13,6 +13,7 @@ BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 HTTP_BLOCKS = BLOCK.findall((ROOT / "docs" / "http.md").read_text())
+CLIENT_BLOCKS = PYTHON.findall((ROOT / "docs" / "client.md").read_text())
 README = (ROOT / "README.md").read_text()
 
 
@@ -51,6 +52,23 @@ def test_a_block_of_the_http_guide_shows_what_it_says(url, block):
     shown = told.stdout.replace(": ", ":")
     missing = [p for p in promised if p.rstrip("…").replace(": ", ":") not in shown]
     assert [] == missing
+
+
+@pytest.mark.parametrize("block", CLIENT_BLOCKS)
+def test_a_block_of_the_client_guide_prints_what_it_says(url, block):
+    promised = re.findall(r"print\(.*# (.*)$", block, re.MULTILINE)
+
+    told = subprocess.run(
+        [sys.executable, "-c", block],
+        env={"BACKBURNER_URL": url},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+
+    assert promised
+    assert [] == [line for line in promised if line not in told.stdout]
 
 
 def test_the_first_capability_of_the_readme_runs_inside_a_program(tmp_path):

@@ -1,5 +1,5 @@
 """
-Real processes over one SQLite file, with leases short enough to lose.
+Real processes over one database, with leases short enough to lose.
 
 The client of these tests watches from a process of its own and does no upkeep: what
 is rescued, promoted or expired is the work of the processes under test.
@@ -11,9 +11,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import closing
+import tempfile
+from contextlib import AsyncExitStack, closing, suppress
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
+import httpx2
 import pytest
 import sqlalchemy as sa
 from breakable import app, effects
@@ -25,8 +29,8 @@ from backburner.engine.registry import Registry
 from backburner.engine.submission import Options, Submission
 from backburner.engine.watch import Watch
 from backburner.ports.faults import NoFaults
-from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.auditor import Ledger, audit
+from backburner.wiring import find_store
 
 LEASE = 1.5
 SETTINGS = {
@@ -38,6 +42,8 @@ SETTINGS = {
 }
 PATIENCE = 60.0
 APPS = Path(__file__).parent / "apps"
+SERVICES = Path(__file__).parents[2] / "tools" / "services"
+BODY = {"capability": "work", "input": {"seconds": 0.02}}
 TRACED = "fdatasync,fsync,read,recvfrom,sendto,sendmsg,write,writev"
 
 
@@ -97,12 +103,11 @@ class Process:
 
 
 class Fleet:
-    """The processes of one test, all over one file."""
+    """The processes of one test, all over one database."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, url):
         self.folder = folder
-        self.path = folder / "jobs.db"
-        self.url = f"sqlite:///{self.path}"
+        self.url = url
         self.processes = []
 
     def worker(self, module="breakable", *, slots=8, **settings):
@@ -130,8 +135,7 @@ class Fleet:
 class Client:
     """Submits, waits and looks, and keeps a ledger of its own."""
 
-    def __init__(self, path, store, bell, watch):
-        self.path = path
+    def __init__(self, store, bell, watch):
         self.ledger = Ledger()
         self.store = store
         registry = Registry(app.capabilities)
@@ -155,9 +159,13 @@ class Client:
         return ids
 
     async def ended(self, ids, within=PATIENCE):
-        return await asyncio.gather(
-            *(self.engine.wait(job_id, timeout=within) for job_id in ids)
-        )
+        few = asyncio.Semaphore(50)  # thousands at once would wait for connections
+
+        async def end(job_id):
+            async with few:
+                return await self.engine.wait(job_id, timeout=within)
+
+        return await asyncio.gather(*map(end, ids))
 
     async def seen(self, job_id, kind, *, after=0):
         """Wait until something happened to a job; return the event."""
@@ -177,9 +185,116 @@ class Client:
             lambda tx: tx.connection.execute(sa.select(effects)).all()
         )
         self.ledger.effects = [tuple(row) for row in rows]
-        return await asyncio.to_thread(
-            audit, self.path, self.ledger, limits or Limits()
+        return await self.store.transact(
+            lambda tx: audit(tx.connection, self.ledger, limits or Limits())
         )
+
+
+class Caller:
+    """Submits over HTTP without pause and keeps every answer."""
+
+    def __init__(self, process, ledger):
+        self._client = httpx2.AsyncClient(
+            base_url=process.address, timeout=PATIENCE, trust_env=False
+        )
+        self._ledger = ledger
+        self.answers = []
+        self.stream = []
+        self._tasks = []
+        self._reading = None
+
+    async def submit(self):
+        answer = await self._client.post("/v1/jobs", json=BODY)
+        self.answers.append((answer.status_code, answer.headers.get("Retry-After")))
+        if answer.status_code == 202:
+            job = answer.json()["id"]
+            self._ledger.acknowledged.append(job)
+            self._ledger.effective.append(job)
+        return answer.status_code == 202
+
+    async def accepted(self, within):
+        """Submit until it is taken."""
+        async with asyncio.timeout(within):
+            await eventually(self.submit)
+
+    async def _submit_for_ever(self):
+        while True:
+            await self.submit()
+            await asyncio.sleep(0.02)
+
+    async def _read_for_ever(self):
+        """Follow every event, and come back after each cut."""
+        while True:
+            with suppress(httpx2.HTTPError):
+                await self._read()
+            await asyncio.sleep(0.05)
+
+    async def _read(self):
+        after = self.stream[-1] if self.stream else 0
+        async with self._client.sse("/v1/events", params={"after": after}) as source:
+            async for event in source:
+                if event.data:
+                    self.stream.append(int(event.id))
+
+    def begin(self, tasks=4):
+        self._tasks = [
+            asyncio.create_task(self._submit_for_ever()) for _ in range(tasks)
+        ]
+
+    def follow(self):
+        self._reading = asyncio.create_task(self._read_for_ever())
+
+    async def pause(self):
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def close(self):
+        await self.pause()
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+        await self._client.aclose()
+
+
+async def ticks(seconds, times):
+    """Come so many times, so far apart."""
+    for number in range(times):
+        await asyncio.sleep(seconds)
+        yield number
+
+
+class OwnPostgres:
+    """A server that nobody else uses, to be stopped without warning."""
+
+    def __init__(self, services, folder):
+        self._services = services
+        folder.chmod(0o711)
+        self._run = services.Run(folder, folder / "record.json")
+        try:
+            self._process, self._port = services.start_postgres(self._run)
+        except services.Unavailable as error:
+            cannot(str(error))
+        self._wait()
+        self.url = f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
+
+    def crash_and_start(self):
+        """Stop at once, as a power cut would, and recover from the log."""
+        self._process.popen.send_signal(signal.SIGQUIT)
+        self._process.popen.wait(PATIENCE)
+        self._run.processes.remove(self._process)
+        words, folder = self._process.popen.args, self._run.data / "postgres"
+        self._process = self._run.spawn(
+            "postgres", words, folder, goodbye=signal.SIGINT
+        )
+        self._wait()
+
+    def end(self):
+        self._run.stop()
+
+    def _wait(self):
+        answers = self._services.postgres_answers
+        self._services.wait_until_ready(self._run, self._process, answers, self._port)
 
 
 async def eventually(is_so):
@@ -194,16 +309,54 @@ def _eventually():
     return eventually
 
 
+@pytest.fixture(name="ticks")
+def _ticks():
+    return ticks
+
+
+@pytest.fixture(scope="module")
+def own_postgres():
+    """A PostgreSQL server for the tests of one file."""
+    loader = SourceFileLoader("services", str(SERVICES))
+    services = module_from_spec(spec_from_loader("services", loader))
+    sys.modules["services"] = services
+    loader.exec_module(services)
+    server = OwnPostgres(services, Path(tempfile.mkdtemp(prefix="backburner-")))
+    yield server
+    server.end()
+
+
 @pytest.fixture
-def fleet(tmp_path):
-    fleet = Fleet(tmp_path)
+async def caller_of(client):
+    """Make callers that submit to a process, and end them."""
+    async with AsyncExitStack() as stack:
+
+        def make(process):
+            caller = Caller(process, client.ledger)
+            stack.push_async_callback(caller.close)
+            return caller
+
+        yield make
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request, tmp_path):
+    """One database of each kind; what holds on one must hold on the other."""
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path / 'jobs.db'}"
+
+
+@pytest.fixture
+def fleet(tmp_path, store_url):
+    fleet = Fleet(tmp_path, store_url)
     yield fleet
     fleet.end()
 
 
 @pytest.fixture
 async def client(fleet):
-    store = SqliteStore.from_url(fleet.url, SystemClock(), NoFaults())
+    store = find_store(fleet.url, SystemClock(), NoFaults())
     await store.open()
     await store.transact(
         lambda tx: tx.connection.execute(sa.schema.CreateTable(effects))
@@ -213,7 +366,7 @@ async def client(fleet):
     with closing(bell):
         watch = Watch(store, bell, poll=0.2)
         watch.start()
-        yield Client(fleet.path, store, bell, watch)
+        yield Client(store, bell, watch)
         await watch.stop()
     fleet.end()
     await store.close()
@@ -251,15 +404,17 @@ async def trace(tmp_path):
         cannot("strace is not installed: apt-get install strace")
     written = tmp_path / "trace"
 
-    async def begin(process):
-        options = ["-f", "-e", f"trace={TRACED}", "-o", written, "-p", str(process.pid)]
+    async def begin(*pids):
+        options = ["-f", "-e", f"trace={TRACED}", "-o", written]
+        options += [word for pid in pids for word in ("-p", str(pid))]
         tracer = await asyncio.create_subprocess_exec(
             strace, *options, stderr=asyncio.subprocess.PIPE
         )
-        told = (await tracer.stderr.readline()).decode()
-        if "attached" not in told:
-            await tracer.wait()
-            cannot(f"strace may not trace here: {told.strip()}")
+        for _ in pids:
+            told = (await tracer.stderr.readline()).decode()
+            if "attached" not in told:
+                await tracer.wait()
+                cannot(f"strace may not trace here: {told.strip()}")
 
         async def end():
             tracer.send_signal(signal.SIGINT)

@@ -4,6 +4,7 @@ import asyncio
 
 import httpx2
 import pytest
+import sqlalchemy as sa
 
 from backburner.ports.store import JobFilter
 from backburner.testing.auditor import Answer
@@ -19,8 +20,8 @@ async def jobs_in(client):
     return await client.store.jobs(JobFilter(), before=None, limit=99)
 
 
-async def submit_with_one_key(fleet, times):
-    servers = [fleet.serve("breakable", "--no-worker") for _ in range(2)]
+async def submit_with_one_key(fleet, times, module="breakable"):
+    servers = [fleet.serve(module, "--no-worker") for _ in range(2)]
     callers = [a_caller(await server.ready()) for server in servers]
     answers = await asyncio.gather(
         *(
@@ -48,9 +49,9 @@ async def test_one_key_submitted_by_many_at_once_makes_one_job(fleet, client):
 
 async def test_without_the_unique_index_it_makes_several(fleet, client):
     await client.store.transact(
-        lambda tx: tx.driver.execute("DROP INDEX jobs_idempotency")
+        lambda tx: tx.connection.execute(sa.text("DROP INDEX jobs_idempotency"))
     )
-    await submit_with_one_key(fleet, 50)
+    await submit_with_one_key(fleet, 50, "without_index")
 
     assert len(await jobs_in(client)) > 1
     assert "I7" in {breach.invariant for breach in await client.audit()}

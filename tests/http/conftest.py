@@ -4,11 +4,10 @@ import asyncio
 import io
 import shutil
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -22,11 +21,16 @@ from pydantic import BaseModel
 from backburner import Backburner, Context, RetryPolicy, TransientError, capability
 from backburner.clock import SystemClock
 from backburner.demo import app as demo
+from backburner.domain.key import ACT, SCOPES
 from backburner.engine import telemetry
+from backburner.engine.keys import Actor, Wanted
 from backburner.http import server as http
+from backburner.http.auth import by_key
 from backburner.ports.faults import NoFaults
 from backburner.settings import Settings
 from backburner.wiring import find_store
+
+PEPPER = "a pepper that only the tests know"
 
 AT_ONCE = RetryPolicy(max_attempts=10, base=timedelta(), jitter=timedelta())
 
@@ -68,6 +72,17 @@ class Server:
         value = {"times": 1, "error": "permanent"}
         return await self.ended(await self.submit("demo.fail", value))
 
+    async def key(self, tenant: str = "default", *scopes: str, **fields: Any) -> str:
+        """Return a new key, with all scopes if none is named."""
+        given = frozenset(scopes) or SCOPES - {ACT}
+        wanted = Wanted("a key", given, **fields)
+        _, text = await self.house.keys.create(wanted, Actor("tests", tenant))
+        return text
+
+    def shown(self, key: str, **headers: str) -> dict[str, str]:
+        """Return the headers that show a key."""
+        return {"Authorization": f"Bearer {key}", **headers}
+
     async def until(self, predicate: Callable[[], bool]) -> None:
         """Wait until something is so."""
         async with asyncio.timeout(10):
@@ -96,19 +111,27 @@ def template(tmp_path_factory):
     """A migrated file, to be copied: migrations take longer than most tests."""
     path = tmp_path_factory.mktemp("template") / "jobs.db"
     store = find_store(f"sqlite:///{path}", SystemClock(), NoFaults())
-    store.migrate()
+    asyncio.run(store.migrate())
     store.database.dispose()
     return path
 
 
 @pytest.fixture
-async def serve(tmp_path, template):
-    """Start servers over one file."""
+def store_url(request, tmp_path, template):
+    """A file, or where a test asks for it a database on a server."""
+    if getattr(request, "param", "sqlite") == "postgres":
+        return request.getfixturevalue("postgres_url")
     shutil.copy(template, tmp_path)
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
+async def serve(store_url):
+    """Start servers over one database."""
     async with AsyncExitStack() as stack:
 
         def start(**options: Any):
-            return stack.enter_async_context(a_server(tmp_path, **options))
+            return stack.enter_async_context(a_server(store_url, **options))
 
         yield start
 
@@ -124,19 +147,28 @@ async def standing(tmp_path_factory, template):
     """A server with a worker, for all tests of a file that refuse something."""
     folder = tmp_path_factory.mktemp("standing")
     shutil.copy(template, folder)
-    async with a_server(folder) as server:
+    async with a_server(f"sqlite:///{folder}/jobs.db") as server:
         yield server
 
 
 @asynccontextmanager
 async def a_server(
-    folder: Path, *, works: bool = True, **options: Any
+    store: str,
+    *,
+    works: bool = True,
+    keyed: bool = False,
+    body_limit: int = 64 * 1024,
+    blobs: str = "",
+    capabilities: Sequence[Any] = (),
+    **options: Any,
 ) -> AsyncIterator[Server]:
     settings = Settings(
-        store=f"sqlite:///{folder}/jobs.db",
-        body_limit=64 * 1024,
+        store=store,
+        body_limit=body_limit,
+        blobs=blobs,
         poll_seconds=0.2,
         grace_seconds=0,
+        key_pepper=PEPPER,
     )
     log = io.StringIO()
     telemetry.configure(level="info", pretty=False, stream=log)
@@ -150,11 +182,15 @@ async def a_server(
         return {"attempt": ctx.job.attempt}
 
     async with AsyncExitStack() as stack:
-        house = Backburner(settings, apps=[demo], capabilities=[wait])
+        house = Backburner(settings, apps=[demo], capabilities=[wait, *capabilities])
         await stack.enter_async_context(house)
         if works:
             await house.start_worker()
-        app = http.build(house.engine, settings, version="1.2.3", **options)
+        if keyed:
+            options["authenticate"] = by_key(house.keys)
+        app = http.build(
+            house.engine, settings, keys=house.keys, version="1.2.3", **options
+        )
         listener = socket.create_server(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         await stack.enter_async_context(_serving(app, listener))

@@ -13,6 +13,8 @@ from backburner.http import events as sse
 from backburner.http import server as http
 from backburner.http.schemas import EventView
 
+pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+
 FLAKY = [
     "job.queued",
     *["job.started", "job.retrying", "job.queued"] * 3,

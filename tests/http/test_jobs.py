@@ -3,9 +3,13 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from backburner.domain.job import Owner
 from backburner.engine.submission import Options
 from backburner.http.schemas import JobPage, JobView
+
+pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 
 TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()  # noqa: TID251 - a day off
 STRANGER = Owner("default", "2")

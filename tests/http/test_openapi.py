@@ -73,12 +73,29 @@ async def test_the_bodies_that_routes_read_have_schemas_and_examples(described):
     }
     schemas = described["components"]["schemas"]
 
-    assert {"submit_job", "retry_dead_letters"} == set(asked)
+    assert {"submit_job", "retry_dead_letters", "create_key"} <= set(asked)
     assert "#/components/schemas/JobRequest" == asked["submit_job"]["schema"]["$ref"]
     assert schemas["JobRequest"]["additionalProperties"] is False
     assert ["capability", "input"] == schemas["JobRequest"]["required"]
     assert schemas["JobRequest"]["examples"]
     assert schemas["RetryRequest"]["examples"]
+    assert schemas["KeyRequest"]["examples"]
+
+
+async def test_every_operation_but_the_public_names_its_scope(described):
+    open_ = {path for path, _, told in operations(described) if "security" not in told}
+    wanted = [
+        told["security"] for _, _, told in operations(described) if "security" in told
+    ]
+    refusals = [
+        {"401", "403"} <= told["responses"].keys()
+        for _, _, told in operations(described)
+        if "security" in told
+    ]
+
+    assert open_ <= {"/livez", "/readyz", "/v1/blobs/{blob_id}"}
+    assert {("key",)} == {tuple(need) for [need] in wanted}
+    assert {True} == set(refusals)
 
 
 async def test_the_example_of_a_submit_works(server, described):

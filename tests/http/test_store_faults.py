@@ -1,10 +1,12 @@
 """A store that cannot be written is said so; nothing is promised or broken."""
 
 import sqlite3
+from contextlib import AsyncExitStack
 
 import pytest
 
 from backburner.domain.errors import StoreUnavailable
+from backburner.stores.postgres import database
 from backburner.stores.sqlite.database import driver
 
 BIG = {"capability": "demo.echo", "input": {"text": "x" * 50_000}}
@@ -109,3 +111,42 @@ async def test_a_store_that_cannot_be_read_is_said(server, path, monkeypatch):
     response = await server.client.get(path)
 
     assert 503 == response.status_code
+
+
+@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
+async def test_with_every_connection_lent_reads_are_refused_until_one_is_back(
+    serve, monkeypatch
+):
+    monkeypatch.setattr(database, "CONNECT_SECONDS", 0.3)
+    server = await serve(works=False)
+    job = await server.submit()
+    async with AsyncExitStack() as lent:
+        for _ in range(database.POOL):
+            connection = server.house.engine.store._database.connection()
+            await lent.enter_async_context(connection)
+        refused = await server.client.get(job["links"]["self"])
+        accepted = await server.client.post("/v1/jobs", json=BIG)
+    found = await server.client.get(job["links"]["self"])
+
+    assert (503, "STORE_UNAVAILABLE") == (refused.status_code, refused.json()["code"])
+    assert "2" == refused.headers["Retry-After"]
+    assert (202, 200) == (accepted.status_code, found.status_code)
+
+
+async def test_a_stored_job_that_cannot_be_read_is_still_accepted(server, monkeypatch):
+    async def cannot(*_args, **_more):
+        raise StoreUnavailable("the reader hiccups")
+
+    asked = {"capability": "demo.echo", "input": {"text": "x"}}
+    with monkeypatch.context() as patched:
+        patched.setattr(server.house.engine, "wait", cannot)
+        answer = await server.client.post(
+            "/v1/jobs", json=asked, headers={"Prefer": "wait=5"}
+        )
+    job = await server.ended(answer.json())
+
+    assert (202, "wait=5") == (
+        answer.status_code,
+        answer.headers["Preference-Applied"],
+    )
+    assert "succeeded" == job["state"]

@@ -36,6 +36,13 @@ async def test_a_handler_can_be_called_by_hand():
     assert 2 == ctx.job.attempt
 
 
+async def test_a_fake_context_keeps_blobs():
+    ctx = FakeContext()
+    first, second = await ctx.blobs.put(b"one"), await ctx.blobs.put(b"two")
+
+    assert [b"one", b"two"] == [await ctx.blobs.get(first), await ctx.blobs.get(second)]
+
+
 async def test_a_fake_context_keeps_what_the_handler_told():
     ctx = FakeContext()
 
@@ -44,5 +51,6 @@ async def test_a_fake_context_keeps_what_the_handler_told():
     ctx.at_settlement(print)
 
     assert {"done": 20, "total": 20} == ctx.told[-1]
-    assert [(echo, {"a": 1}, {"priority": 3})] == ctx.submitted
+    ours = {"owner": ctx.job.owner, "request_id": None}
+    assert [(echo, {"a": 1}, {**ours, "priority": 3})] == ctx.submitted
     assert (print,) == ctx.settlement_bodies

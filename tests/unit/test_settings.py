@@ -1,7 +1,7 @@
 import pytest
 
 from backburner.domain.errors import ConfigurationError
-from backburner.settings import read
+from backburner.settings import Settings, read
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +65,8 @@ def test_an_unknown_setting_is_refused_with_a_near_one(monkeypatch, name, hint):
         ("BACKBURNER_BEAT_SECONDS", "0"),
         ("BACKBURNER_POLL_SECONDS", "nan"),
         ("BACKBURNER_CRASH_LIMIT", "-1"),
+        ("BACKBURNER_LINK_SECRET", "short"),
+        ("BACKBURNER_LINK_SECRET", f"{'x' * 32},short"),
     ],
 )
 def test_a_wrong_value_names_its_setting(monkeypatch, name, value):
@@ -72,6 +74,13 @@ def test_a_wrong_value_names_its_setting(monkeypatch, name, value):
 
     with pytest.raises(ConfigurationError, match=f"^{name}: "):
         read()
+
+
+def test_secrets_of_links_are_listed_and_not_shown():
+    settings = Settings(link_secret=f"{'a' * 32}, {'b' * 32},")
+
+    assert ("a" * 32, "b" * 32) == settings.link_secrets
+    assert "aaaa" not in repr(settings)
 
 
 def test_a_lease_shorter_than_two_beats_is_refused(monkeypatch):

@@ -19,8 +19,11 @@ from backburner.cli import (
     doctor,
     exits,
     jobs,
+    keys,
     migrate,
     printing,
+    queues,
+    schedules,
     serving,
 )
 from backburner.cli.asking import JsonOption
@@ -56,15 +59,18 @@ COMMANDS: Final[Mapping[str, Sequence[Callable[..., None]]]] = {
         jobs.watch,
         jobs.result,
         jobs.cancel,
+        jobs.retry,
         jobs.jobs,
     ),
-    "House-keeping": (migrate.migrate, doctor.doctor, version),
+    "House-keeping": (schedules.schedules, migrate.migrate, doctor.doctor, version),
 }
 
 for panel, commands in COMMANDS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
 app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel="Jobs")
+app.add_typer(queues.app, name="queues", rich_help_panel="Jobs")
+app.add_typer(keys.app, name="keys", rich_help_panel="House-keeping")
 
 
 def main() -> None:

@@ -15,6 +15,10 @@ UrlOption = Annotated[
     str | None,
     typer.Option("--url", metavar="URL", help="The server; else BACKBURNER_URL."),
 ]
+KeyOption = Annotated[
+    str | None,
+    typer.Option("--api-key", metavar="KEY", help="Else BACKBURNER_API_KEY."),
+]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Write data as JSON, one object a line.")
 ]
@@ -29,9 +33,18 @@ _UNITS = {
 }
 
 
-def connect(url: str | None) -> Client:
+PATIENCE_SECONDS = 2.0
+"""A person, or a script that reads exit codes, is not kept waiting by a refusal."""
+
+
+def connect(url: str | None, api_key: str | None = None) -> Client:
     """Return a client of the server that was meant."""
-    return Client(read(url=url).url)
+    settings = read(url=url, api_key=api_key)
+    return Client(
+        settings.url,
+        api_key=settings.api_key.get_secret_value(),
+        longest_pause=PATIENCE_SECONDS,
+    )
 
 
 def span(text: str) -> timedelta:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from backburner.cli import printing
-from backburner.cli.asking import JsonOption, UrlOption, connect
+from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
 from backburner.cli.exits import Exit, leave, refuse
 from backburner.cli.jobs import IdArgument
 from backburner.domain.job import JobState
@@ -16,10 +16,12 @@ HEADINGS = ("FINGERPRINT", "COUNT", "CAPABILITY", "CODE", "LAST", "SAMPLE")
 
 
 @app.command("list")
-def listing(*, as_json: JsonOption = False, url: UrlOption = None) -> None:
+def listing(
+    *, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
+) -> None:
     """List dead letters by what went wrong, the latest first."""
-    with connect(url) as client:
-        groups = list(client.dead_letters())
+    with connect(url, api_key) as client:
+        groups = list(client.failures())
     if as_json:
         for group in groups:
             printing.write_json(group)
@@ -42,10 +44,14 @@ def listing(*, as_json: JsonOption = False, url: UrlOption = None) -> None:
 
 @app.command()
 def show(
-    job_id: IdArgument, *, as_json: JsonOption = False, url: UrlOption = None
+    job_id: IdArgument,
+    *,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
 ) -> None:
     """Say why a job failed, attempt by attempt."""
-    with connect(url) as client:
+    with connect(url, api_key) as client:
         job = client.get(job_id)
     if job["state"] != JobState.FAILED:
         leave(Exit.CONFLICT, f"job {job_id} is {job['state']}: it is no dead letter")
@@ -90,11 +96,12 @@ def retry(
     ] = False,
     as_json: JsonOption = False,
     url: UrlOption = None,
+    api_key: KeyOption = None,
 ) -> None:
     """Queue a dead letter again, or with --all many."""
     if (job_id is None) != every:
         refuse("say either one ID or --all")
-    with connect(url) as client:
+    with connect(url, api_key) as client:
         if job_id is not None:
             job = client.retry(job_id)
             told, line = dict(job), job["state"]

@@ -17,6 +17,7 @@ from backburner.cli.serving import (
     StoreOption,
     address,
     bind,
+    in_development,
     load,
 )
 from backburner.domain.errors import ConfigurationError
@@ -74,14 +75,16 @@ def demo(
     from backburner.cli import running
     from backburner.engine.loop import Loop
 
-    settings = read(
-        host="127.0.0.1",
-        port=port,
-        store=store,
-        log_level=log_level,
-        keep_succeeded_days=KEPT_DAYS,
-        keep_failed_days=KEPT_DAYS,
-        keep_cancelled_days=KEPT_DAYS,
+    settings = in_development(
+        read(
+            host="127.0.0.1",
+            port=port,
+            store=store,
+            log_level=log_level,
+            keep_succeeded_days=KEPT_DAYS,
+            keep_failed_days=KEPT_DAYS,
+            keep_cancelled_days=KEPT_DAYS,
+        )
     )
     apps = load(app or (), dev=True)
     with _bind(settings) as listener:

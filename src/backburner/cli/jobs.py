@@ -11,7 +11,15 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from backburner.cli import printing
-from backburner.cli.asking import JsonOption, UrlOption, connect, moment, now, span
+from backburner.cli.asking import (
+    JsonOption,
+    KeyOption,
+    UrlOption,
+    connect,
+    moment,
+    now,
+    span,
+)
 from backburner.cli.exits import Exit, leave, refuse
 from backburner.client import Client, Event, Job, is_final
 from backburner.domain.job import JobState
@@ -56,11 +64,12 @@ def submit(
     ] = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
+    api_key: KeyOption = None,
 ) -> None:
     """Submit a job and print its id, or with --wait its result."""
     if key is not None and delay is not None:
         refuse("with --key say --run-at: a repeat must be the same")
-    with connect(url) as client:
+    with connect(url, api_key) as client:
         job = client.submit(
             capability,
             _input(text, file),
@@ -69,7 +78,7 @@ def submit(
             priority=priority,
             run_at=_run_at(run_at, delay),
             tags=tag or None,
-        )
+        ).job
         if wait:
             job = _wait(client, job["id"], timeout)
     if as_json:
@@ -87,9 +96,10 @@ def status(
     *,
     as_json: JsonOption = False,
     url: UrlOption = None,
+    api_key: KeyOption = None,
 ) -> None:
     """Say where jobs stand."""
-    with connect(url) as client:
+    with connect(url, api_key) as client:
         _show((client.get(job_id) for job_id in ids), as_json=as_json)
 
 
@@ -99,9 +109,10 @@ def wait(
     timeout: TimeoutOption = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
+    api_key: KeyOption = None,
 ) -> None:
     """Wait until a job has ended and print how; exit 1 if it did not succeed."""
-    with connect(url) as client:
+    with connect(url, api_key) as client:
         job = _wait(client, job_id, timeout)
     if as_json:
         printing.write_json(job)
@@ -111,23 +122,39 @@ def wait(
 
 
 def watch(
-    job_id: IdArgument, *, as_json: JsonOption = False, url: UrlOption = None
+    job_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Without it: all jobs.")
+    ] = None,
+    *,
+    after: Annotated[
+        int | None,
+        typer.Option(min=0, help="All jobs: from after this event's seq; else now."),
+    ] = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
 ) -> None:
-    """Print what happened and happens to a job, as it happens, until it ends."""
-    with connect(url) as client:
-        for event in client.events(job_id):
-            if as_json:
-                printing.write_json(event)
-            else:
-                printing.write_line(f"{event['at']}  {event['type']}  {_told(event)}")
+    """Print what happens as it happens: to a job until it ends, or to all jobs."""
+    if job_id is not None and after is not None:
+        refuse("say either ID or --after")
+    with connect(url, api_key) as client:
+        if job_id is None:
+            events = client.all_events(after=after)
+            _write_events(events, as_json=as_json, with_id=True)
+            return
+        _write_events(client.events(job_id), as_json=as_json)
         _leave_by(client.get(job_id))
 
 
 def result(
-    job_id: IdArgument, *, as_json: JsonOption = False, url: UrlOption = None
+    job_id: IdArgument,
+    *,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
 ) -> None:
     """Print what a job came to; exit 1 if it did not succeed."""
-    with connect(url) as client:
+    with connect(url, api_key) as client:
         job = client.get(job_id)
     if not is_final(job):
         leave(
@@ -141,11 +168,31 @@ def result(
 
 
 def cancel(
-    job_id: IdArgument, *, as_json: JsonOption = False, url: UrlOption = None
+    job_id: IdArgument,
+    *,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
 ) -> None:
     """End a job now, whatever it is doing; asking twice is no error."""
-    with connect(url) as client:
+    with connect(url, api_key) as client:
         job = client.cancel(job_id)
+    if as_json:
+        printing.write_json(job)
+    else:
+        printing.write_line(job["state"])
+
+
+def retry(
+    job_id: IdArgument,
+    *,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Queue a job that failed again, with fresh attempts."""
+    with connect(url, api_key) as client:
+        job = client.retry(job_id)
     if as_json:
         printing.write_json(job)
     else:
@@ -164,18 +211,19 @@ def jobs(
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
     as_json: JsonOption = False,
     url: UrlOption = None,
+    api_key: KeyOption = None,
 ) -> None:
     """List jobs, newest first."""
-    which = {
-        "state": state,
-        "capability": capability,
-        "queue": queue,
-        "tag": tag,
-        "since": _since(since),
-        "limit": min(limit, 200),
-    }
-    with connect(url) as client:
-        _show(islice(client.jobs(**which), limit), as_json=as_json)
+    with connect(url, api_key) as client:
+        found = client.jobs(
+            state=state,
+            capability=capability,
+            queue=queue,
+            tag=tag,
+            since=_since(since),
+            limit=min(limit, 200),
+        )
+        _show(islice(found, limit), as_json=as_json)
 
 
 def progress_of(job: Job) -> str:
@@ -281,6 +329,18 @@ def _leave_by(job: Job) -> None:
         error = job["error"]
         reason = f": {error['code']}, {error['message']}" if error else ""
         leave(Exit.JOB_FAILED, f"job {job['id']} {job['state']}{reason}")
+
+
+def _write_events(
+    events: Iterator[Event], *, as_json: bool, with_id: bool = False
+) -> None:
+    for event in events:
+        if as_json:
+            printing.write_json(event)
+            continue
+        whose = f"  {event['job_id']}" if with_id else ""
+        line = f"{event['at']}{whose}  {event['type']}  {_told(event)}"
+        printing.write_line(line)
 
 
 def _told(event: Event) -> str:

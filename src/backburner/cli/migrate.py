@@ -1,6 +1,7 @@
 """`migrate`: bring the store's schema to what this release needs."""
 
-from typing import Annotated, Any
+import asyncio
+from typing import Annotated
 
 import typer
 
@@ -11,6 +12,7 @@ from backburner.cli.serving import StoreOption
 from backburner.clock import SystemClock
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
 from backburner.ports.faults import NoFaults
+from backburner.ports.store import Store
 from backburner.settings import read
 from backburner.wiring import find_store
 
@@ -27,15 +29,9 @@ def migrate(
     """Bring the schema up to date. Workers may run meanwhile."""
     from backburner.stores.migrations import HEAD
 
+    found = find_store(read(store=store).store, SystemClock(), NoFaults())
     try:
-        found: Any = find_store(read(store=store).store, SystemClock(), NoFaults())
-        before = found.version()
-        if before is not None and before > HEAD:
-            raise ConfigurationError(
-                f"the schema is at {before}, newer than this release's {HEAD}: "
-                "install the release that made it"
-            )
-        after = before if check else found.migrate()[1]
+        before, after = asyncio.run(_migrate(found, HEAD, check=check))
     except (StoreUnavailable, OSError) as error:
         raise ConfigurationError(f"BACKBURNER_STORE cannot be used: {error}") from error
     if as_json:
@@ -44,3 +40,18 @@ def migrate(
         printing.write_line(f"schema {after or 'none'}, needed {HEAD}")
     if after != HEAD:
         leave(Exit.PROBLEMS, "run `backburner migrate`")
+
+
+async def _migrate(
+    store: Store, head: str, *, check: bool
+) -> tuple[str | None, str | None]:
+    try:
+        before = await store.version()
+        if before is not None and before > head:
+            raise ConfigurationError(
+                f"the schema is at {before}, newer than this release's {head}: "
+                "install the release that made it"
+            )
+        return (before, before) if check else await store.migrate()
+    finally:
+        await store.close()

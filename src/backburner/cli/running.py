@@ -26,7 +26,7 @@ from backburner.cli import faults
 from backburner.cli.exits import Exit
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
 from backburner.engine import telemetry
-from backburner.engine.telemetry import log
+from backburner.ports.log import log
 from backburner.settings import Settings, fault
 from backburner.wiring import Backburner
 
@@ -50,6 +50,8 @@ class Plan:
     listener: socket.socket | None = None
     """Where to serve the API, if at all."""
     works: bool = True
+    is_keyed: bool = False
+    """Whether callers must show an API key."""
 
 
 def run(plan: Plan) -> Exit:
@@ -91,8 +93,15 @@ async def _serve(
     stack: AsyncExitStack,
 ) -> bool:
     from backburner.http import server as http
+    from backburner.http.auth import as_developer, by_key
 
-    app = http.build(house.engine, plan.settings, version=version("backburner"))
+    app = http.build(
+        house.engine,
+        plan.settings,
+        keys=house.keys,
+        version=version("backburner"),
+        authenticate=by_key(house.keys) if plan.is_keyed else as_developer,
+    )
     server = _Server(_config(app, plan.settings))
     serving = asyncio.create_task(server.serve([listener]))
     for event in (server.ready, stop.asked):
@@ -125,6 +134,11 @@ async def _open(plan: Plan, stack: AsyncExitStack) -> Backburner:
     try:
         await stack.enter_async_context(house)
         await house.engine.store.ping()
+        if plan.is_keyed and not await house.keys.has_good():
+            raise ConfigurationError(
+                "there are no API keys: make one with `backburner keys create`, "
+                "or give --dev to serve this machine only"
+            )
     except (StoreUnavailable, OSError) as error:
         raise ConfigurationError(f"BACKBURNER_STORE cannot be used: {error}") from error
     return house

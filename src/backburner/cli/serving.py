@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
 import typer
+from pydantic import SecretStr
 
 from backburner.app import App
 from backburner.cli import printing
@@ -37,6 +38,8 @@ DevOption = Annotated[
     bool, typer.Option("--dev", help="Development: no keys, and the demo capabilities.")
 ]
 
+DEV_PEPPER = "development only, a secret to nobody"
+
 
 def serve(
     *,
@@ -55,20 +58,28 @@ def serve(
 ) -> None:
     """Serve the API and run jobs, in one process."""
     settings = read(host=host, port=port, store=store, slots=slots, log_level=log_level)
-    if not dev:
+    if dev:
+        settings = in_development(settings)
+    elif not settings.key_pepper.get_secret_value():
         raise ConfigurationError(
-            "there are no API keys yet: give --dev to serve this machine only"
+            "BACKBURNER_KEY_PEPPER is not set: set it and make a key with `backburner "
+            "keys create`, or give --dev to serve this machine only"
         )
     from backburner.cli import running
 
     apps = load(app or (), dev=dev)
-    with bind(settings) as listener:
+    with bind(settings, is_keyed=not dev) as listener:
 
         def ready(_house: Backburner, _stack: AsyncExitStack) -> None:
             printing.say(f"Backburner is ready at {address(listener)}")
 
         plan = running.Plan(
-            settings, apps, ready, listener=listener, works=not no_worker
+            settings,
+            apps,
+            ready,
+            listener=listener,
+            works=not no_worker,
+            is_keyed=not dev,
         )
         raise typer.Exit(running.run(plan))
 
@@ -98,15 +109,22 @@ def worker(
     raise typer.Exit(running.run(running.Plan(settings, apps, ready)))
 
 
-def bind(settings: Settings) -> socket.socket:
-    """Take the address to serve on, which must be this machine's own."""
+def in_development(settings: Settings) -> Settings:
+    """Let keys be made, for trying, where nobody needs one."""
+    if settings.key_pepper.get_secret_value():
+        return settings
+    return settings.model_copy(update={"key_pepper": SecretStr(DEV_PEPPER)})
+
+
+def bind(settings: Settings, *, is_keyed: bool = False) -> socket.socket:
+    """Take the address to serve on; without keys it must be this machine's own."""
     host, port = settings.host, settings.port
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise ConfigurationError(f"BACKBURNER_HOST={host!r} has no address") from None
     family, _, _, _, resolved = found[0]
-    if not ipaddress.ip_address(resolved[0]).is_loopback:
+    if not is_keyed and not ipaddress.ip_address(resolved[0]).is_loopback:
         raise ConfigurationError(
             f"BACKBURNER_HOST={host!r} is not this machine's own: "
             "without API keys only 127.0.0.1 and ::1 are served"

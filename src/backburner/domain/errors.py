@@ -6,7 +6,10 @@ BackburnerError               code, retryable
 │   ├── InvalidInput          it does not match the capability's model
 │   ├── UnknownCapability     nobody here knows that name
 │   ├── JobNotFound           no such job, or somebody else's
+│   ├── KeyNotFound           no such API key, or somebody else's
+│   ├── QueueNotFound         no queue has that name
 │   ├── IdempotencyConflict   the key is taken by another body
+│   ├── BlobMissing           a content that was kept apart is not there
 │   └── IllegalTransition     the job's state does not allow it
 ├── WorkError                 the work was tried and failed; kept on the job
 │   ├── TransientError        worth another attempt
@@ -90,6 +93,18 @@ class JobNotFound(CallerError):
     code = "JOB_NOT_FOUND"
 
 
+class QueueNotFound(CallerError):
+    """No queue has that name."""
+
+    code = "QUEUE_NOT_FOUND"
+
+
+class KeyNotFound(CallerError):
+    """No such API key, or it is somebody else's."""
+
+    code = "KEY_NOT_FOUND"
+
+
 class IdempotencyConflict(CallerError):
     """The idempotency key was used with another body."""
 
@@ -100,6 +115,12 @@ class IllegalTransition(CallerError):
     """The job's state does not allow what was asked."""
 
     code = "ILLEGAL_TRANSITION"
+
+
+class BlobMissing(CallerError):
+    """No such blob, or not any more."""
+
+    code = "BLOB_MISSING"
 
 
 class WorkError(BackburnerError):

@@ -1,5 +1,6 @@
 """How long to wait before the next attempt. Pure: the dice are passed in."""
 
+import math
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -24,7 +25,9 @@ class RetryPolicy:
 
     def delay(self, attempt: int, roll: float) -> timedelta:
         """Wait this long after `attempt` (from 1); `roll` is in [0, 1)."""
-        exponent = min(attempt - 1, 63)
-        grown = self.base.total_seconds() * self.factor**exponent
+        try:
+            grown = self.base.total_seconds() * self.factor ** (attempt - 1)
+        except OverflowError:
+            grown = math.inf
         seconds = min(grown, self.cap.total_seconds())
         return timedelta(seconds=seconds) + self.jitter * roll

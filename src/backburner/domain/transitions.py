@@ -142,6 +142,13 @@ def is_last_chance(claim: Claim, limits: Limits) -> bool:
     return 0 < claim.crashes >= limits.crashes - 1
 
 
+def keep_apart(claim: Claim, delay: timedelta, *, now: Instant) -> Change:
+    """Put a job off that must not run beside others like it; no wait of its own."""
+    problem = Problem("SNOOZED", "it runs apart: workers were lost", retryable=True)
+    waiting = _wait(event.SCHEDULED, problem, max(delay, SHORTEST_WAIT), now)
+    return waiting._replace(attempt=claim.attempt - 1)
+
+
 def cancel(job: Job, reason: str, *, now: Instant) -> Change:
     """End a job that is not over yet, whatever it is doing."""
     if job.state in FINAL:

@@ -6,7 +6,10 @@ from typing import Any, Protocol
 
 from backburner.domain.errors import readable
 from backburner.domain.job import Claim, Instant, Owner
+from backburner.engine.payloads import JobBlobs, Payloads
 from backburner.engine.transaction import Transaction
+
+LARGEST_WHOLE = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +35,31 @@ class Submit(Protocol):
         ...
 
 
+def inherited(claim: Claim) -> dict[str, Any]:
+    """Return what a job made by another one takes over: its owner and request."""
+    return {
+        "owner": Owner(claim.tenant, claim.user),
+        "request_id": claim.request_id,
+    }
+
+
 class Context:
     """One attempt's way to the house. Nothing here outlives the attempt."""
 
-    __slots__ = ("_bodies", "_claim", "_report", "_submit")
+    __slots__ = ("_blobs", "_bodies", "_claim", "_payloads", "_report", "_submit")
 
     def __init__(
         self,
         claim: Claim,
         report: Callable[[dict[str, Any]], None],
         submit: Submit,
+        payloads: Payloads | None = None,
     ) -> None:
         self._claim = claim
         self._report = report
         self._submit = submit
+        self._payloads = payloads
+        self._blobs: JobBlobs | None = None
         self._bodies: list[Callable[[Transaction], None]] | None = None
 
     @property
@@ -90,7 +104,20 @@ class Context:
 
     async def submit(self, capability: Any, value: Any, **options: Any) -> Any:
         """Submit another job, durable when this returns; takes what `submit` takes."""
+        options = {**inherited(self._claim), **options}
         return await self._submit(capability, value, **options)
+
+    @property
+    def blobs(self) -> JobBlobs:
+        """
+        Contents of this job: `await ctx.blobs.put(bytes)` gives an id to `get` by.
+
+        They are kept for as long as the job is. Large inputs and outputs go that way
+        by themselves.
+        """
+        if self._blobs is None:
+            self._blobs = JobBlobs(self._claim, self._payloads or Payloads())
+        return self._blobs
 
     @property
     def settlement_bodies(self) -> tuple[Callable[[Transaction], None], ...]:
@@ -100,4 +127,6 @@ class Context:
 
 def _number(value: float) -> float:
     """Take a number; anything else is the handler's own mistake, told to it."""
-    return value if isinstance(value, int) else float(value)
+    # JSON holds whole numbers up to 64 bits: a larger one would cost others theirs.
+    is_whole = isinstance(value, int) and abs(value) <= LARGEST_WHOLE
+    return value if is_whole else float(value)

@@ -7,17 +7,34 @@ from typing import Any, TypeVar
 import orjson
 
 from backburner.domain import transitions
-from backburner.domain.errors import IllegalTransition, JobNotFound, StoreUnavailable
+from backburner.domain.blob import reference
+from backburner.domain.errors import (
+    CallerError,
+    IllegalTransition,
+    JobNotFound,
+    StoreUnavailable,
+)
 from backburner.domain.event import Attempt, Event, attempts
-from backburner.domain.job import Instant, Job, JobState, NewJob, Owner, Submitted
+from backburner.domain.job import (
+    Claim,
+    Instant,
+    Job,
+    JobState,
+    NewJob,
+    Owner,
+    Submitted,
+)
 from backburner.domain.transitions import Change
 from backburner.engine import telemetry
+from backburner.engine.context import inherited
+from backburner.engine.payloads import Payloads
 from backburner.engine.registry import Capability, Registry
 from backburner.engine.submission import LOCAL, Options, Submission
 from backburner.engine.transaction import Transaction
 from backburner.engine.watch import Watch
 from backburner.ports.bell import Bell, Ring
 from backburner.ports.clock import Clock
+from backburner.ports.keys import AuditEntry
 from backburner.ports.store import (
     FailureGroup,
     JobFilter,
@@ -37,7 +54,7 @@ HISTORY = 10_000
 class Engine:
     """Submit, find, cancel, retry, watch."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it asks, each by its name
         self,
         *,
         store: Store,
@@ -46,9 +63,11 @@ class Engine:
         registry: Registry,
         submission: Submission,
         watch: Watch,
+        payloads: Payloads | None = None,
     ) -> None:
         self.store = store
         self.registry = registry
+        self.payloads = payloads or Payloads()
         self._bell = bell
         self._clock = clock
         self._submission = submission
@@ -79,7 +98,12 @@ class Engine:
 
     async def store_jobs(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
         """Store jobs that are prepared, and wake whoever may run them."""
-        submitted = await self.store.submit(jobs)
+        stowed = await self.payloads.stow_inputs(jobs)
+        try:
+            submitted = await self.store.submit(stowed)
+        except CallerError:
+            await self.payloads.drop(_refused(stowed))
+            raise
         rings = Ring.EVENTS
         for job, answer in zip(jobs, submitted, strict=True):
             if answer.replayed:
@@ -88,6 +112,8 @@ class Engine:
             rings |= Ring.WORK if is_queued else Ring.SCHEDULE
             telemetry.jobs_submitted.labels(job.capability).inc()
         self._bell.ring(rings)
+        if stowed is not jobs:
+            await self.payloads.drop(_replayed(stowed, submitted))
         return submitted
 
     async def transact(self, body: Callable[[Transaction], T]) -> T:
@@ -103,10 +129,14 @@ class Engine:
             self._bell.ring(Ring.WORK | Ring.SCHEDULE | Ring.EVENTS)
         return result
 
-    def wrap(self, tx: Tx) -> Transaction:
+    def wrap(self, tx: Tx, parent: Claim | None = None) -> Transaction:
         """Give a store's transaction the shape that bodies get."""
         return Transaction(
-            tx, lambda name, value, said: self.prepare(name, value, Options(**said))
+            tx,
+            lambda name, value, said: self.payloads.stow_input(
+                self.prepare(name, value, Options(**said))
+            ),
+            None if parent is None else inherited(parent),
         )
 
     async def find(self, job_id: str, owner: Owner = LOCAL) -> Job:
@@ -130,7 +160,7 @@ class Engine:
 
     async def attempts(self, job: Job) -> list[Attempt]:
         """Return the history of a job's attempts."""
-        return attempts(await self.store.history(job.id, after=0, limit=HISTORY))
+        return attempts(await self.store.changes(job.id, limit=HISTORY))
 
     async def cancel(
         self, job_id: str, owner: Owner = LOCAL, *, reason: str = "cancelled on request"
@@ -172,6 +202,12 @@ class Engine:
         self._bell.ring(Ring.WORK | Ring.EVENTS)
         return retried
 
+    async def pause(self, queue: str, entry: AuditEntry, *, paused: bool) -> None:
+        """Have nothing of a queue start, or let it go on; the log tells who did."""
+        await self.store.record([entry])
+        await self.store.pause(queue, paused=paused)
+        self._bell.ring(Ring.WORK)
+
     def events(self, job: Job, *, after: int = 0) -> AsyncGenerator[Event, None]:
         """Yield a job's events above `after`, past and future, until it ends."""
         return self._watch.job(job, after=after)
@@ -207,6 +243,16 @@ class Engine:
             return (await self.store.settle([settlement]))[0] is not None
         move = Move(job.seq, job.state, job.generation, change)
         return (await self.store.move([move]))[0]
+
+
+def _refused(stowed: Sequence[NewJob]) -> list[str]:
+    return [job.id for job in stowed if reference(job.input) is not None]
+
+
+def _replayed(stowed: Sequence[NewJob], answers: Sequence[Submitted]) -> list[str]:
+    """Return the jobs that are not there: another stands for them."""
+    told = zip(stowed, answers, strict=True)
+    return _refused([job for job, answer in told if answer.id != job.id])
 
 
 def as_value(text: str | None) -> Any:

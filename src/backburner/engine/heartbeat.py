@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from backburner.domain.errors import StoreUnavailable
-from backburner.engine.telemetry import log
 from backburner.ports.clock import Clock
+from backburner.ports.log import log
 from backburner.ports.store import Heart
 
 
@@ -53,7 +53,12 @@ class Pulse:
             alive = self._heart.beat(worker)
         except StoreUnavailable as error:
             log.warning("heartbeat failed", worker=worker, code=error.code)
-            alive = now - self._last < self._lease_ms
+            # By now, not by when it began: a beat may hang for a while before it fails.
+            alive = self._clock.monotonic() - self._last < self._lease_ms
+        except Exception as error:  # noqa: BLE001 - without beats the worker is lost
+            kind = type(error).__name__
+            log.error("heartbeat failed", worker=worker, error_type=kind)
+            alive = self._clock.monotonic() - self._last < self._lease_ms
         else:
             self._last = now
         if not alive and worker == self._worker:

@@ -3,7 +3,7 @@
 import asyncio
 
 from backburner.engine import telemetry
-from backburner.engine.telemetry import log
+from backburner.ports.log import log
 
 EVERY = 0.5
 ALARM = 1.0

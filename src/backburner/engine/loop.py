@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from backburner.engine.telemetry import log
+from backburner.ports.log import log
 
 
 class Loop:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from backburner.domain.errors import ConfigurationError, UnknownCapability
 from backburner.domain.outcome import Cancel, Failed, Snooze
+from backburner.domain.queue import Queue
 from backburner.domain.retry import RetryPolicy
 from backburner.engine.context import Context
 
@@ -78,6 +79,7 @@ class Registry:
 
     def __init__(self, capabilities: Iterable[Capability[Any, Any]] = ()) -> None:
         self._by_name: dict[str, Capability[Any, Any]] = {}
+        self.policies: dict[str, Queue] = {}
         for found in capabilities:
             self.add(found)
 
@@ -85,6 +87,11 @@ class Registry:
         """Make one known; a name is taken once."""
         if self._by_name.setdefault(found.name, found) is not found:
             raise ConfigurationError(f"two capabilities are named {found.name!r}")
+
+    def limit(self, queue: Queue) -> None:
+        """Declare what a queue allows; it is said once."""
+        if self.policies.setdefault(queue.name, queue) is not queue:
+            raise ConfigurationError(f"queue {queue.name!r} is declared twice")
 
     def get(self, name: str) -> Capability[Any, Any] | None:
         """Return a capability, or `None`."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from backburner.domain.errors import FieldError, InvalidInput
 from backburner.domain.job import PRIORITIES, Instant, NewJob, Owner
@@ -75,7 +75,7 @@ class Submission:
         )
         if options.idempotency_key is not None:
             job.idempotency_key = options.idempotency_key
-            job.body_hash = _body_hash(job, options)
+            job.body_hash = _body_hash(job, value, options)
         return job
 
     def _queue(self, found: Capability[Any, Any], asked: str | None) -> str:
@@ -161,10 +161,13 @@ def _fields(error: ValidationError) -> list[FieldError]:
     ]
 
 
-def _body_hash(job: NewJob, options: Options) -> str:
+def _body_hash(job: NewJob, value: Any, options: Options) -> str:
+    # Of what was sent, not of what validation made of it: a default drawn anew, or a
+    # field that a release adds, must not turn an honest repeat into a conflict.
+    sent = value if isinstance(value, bytes) else to_json(value, by_alias=True)
     said = [
         job.capability,
-        job.input,
+        orjson.loads(sent),
         job.queue,
         job.priority,
         instant(options.run_at),
@@ -174,4 +177,5 @@ def _body_hash(job: NewJob, options: Options) -> str:
         list(job.tags),
         options.max_attempts,
     ]
-    return hashlib.sha256(orjson.dumps(said)).hexdigest()
+    canonical = orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(canonical).hexdigest()

@@ -1,61 +1,30 @@
 """
 What the house says of itself: log lines and metrics, in one place.
 
-A log line carries only the keys listed here; any other is dropped and counted. So
+A log line carries only the keys listed in `ports/log.py`; any other is dropped and
+counted. So
 inputs, outputs, error messages and tags, which are the user's, cannot reach a log.
 """
 
 import logging
-import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 from functools import cache
-from typing import Any, Final, TextIO
+from typing import Any, TextIO, cast
 
 import structlog
 from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    Histogram,
     generate_latest,
 )
 
-from backburner.domain.job import Claim, Instant
+from backburner.domain.errors import Problem
+from backburner.domain.job import Claim, Instant, JobState
+from backburner.domain.queue import Throttling
 from backburner.domain.transitions import Change
-
-LOGGED: Final = frozenset(
-    {
-        "address",
-        "attempt",
-        "capability",
-        "code",
-        "count",
-        "crashes",
-        "delay",
-        "duration_ms",
-        "error_type",
-        "event",
-        "generation",
-        "job_id",
-        "level",
-        "loop",
-        "method",
-        "pid",
-        "queue",
-        "queues",
-        "request_id",
-        "route",
-        "signal",
-        "slots",
-        "state",
-        "status",
-        "timestamp",
-        "version",
-        "worker",
-    }
-)
-
-log: structlog.stdlib.BoundLogger = structlog.get_logger("backburner")
+from backburner.engine.durations import Durations
+from backburner.ports.log import Unbreakable, listed, log
 
 registry = CollectorRegistry()
 _SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600, 1800)
@@ -78,20 +47,17 @@ job_attempts = Counter(
     ["capability", "outcome"],
     registry=registry,
 )
-job_wait = Histogram(
-    "backburner_job_wait_seconds",
-    "From ready to started.",
-    ["queue"],
-    buckets=_SECONDS,
-    registry=registry,
+job_wait = Durations(
+    "backburner_job_wait_seconds", "From ready to started.", "queue", _SECONDS
 )
-job_run = Histogram(
+job_run = Durations(
     "backburner_job_run_seconds",
     "From started to the handler's end.",
-    ["capability"],
-    buckets=_SECONDS,
-    registry=registry,
+    "capability",
+    _SECONDS,
 )
+registry.register(job_wait)
+registry.register(job_run)
 leases_expired = Counter(
     "backburner_leases_expired_total",
     "Jobs taken from workers that stopped beating.",
@@ -129,6 +95,18 @@ queue_depth = Gauge(
     ["queue", "state"],
     registry=registry,
 )
+queue_throttled = Counter(
+    "backburner_queue_throttled_total",
+    "Windows of a queue's rate that closed while jobs waited.",
+    ["queue"],
+    registry=registry,
+)
+schedule_ticks = Counter(
+    "backburner_schedule_ticks_total",
+    "Ticks of schedules that fired.",
+    ["schedule"],
+    registry=registry,
+)
 queue_oldest = Gauge(
     "backburner_queue_oldest_age_seconds",
     "Age of the oldest queued job.",
@@ -154,30 +132,46 @@ def _labelled(metric: Any, *values: str) -> Any:
 
 def started(claim: Claim, now: Instant) -> None:
     """Count how long a job waited."""
-    _labelled(job_wait, claim.queue).observe(max(0, now - claim.ready_at) / 1000)
+    job_wait.observe(claim.queue, max(0, now - claim.ready_at) / 1000)
 
 
-def settled(claim: Claim, change: Change) -> None:
-    """Count an attempt's end, and log the ends that somebody may ask about."""
-    outcome = change.event.removeprefix("job.")
-    _labelled(job_attempts, claim.capability, outcome).inc()
-    seconds = max(0, change.at - claim.started_at) / 1000
-    _labelled(job_run, claim.capability).observe(seconds)
-    if change.to.is_final:
-        _labelled(jobs_finished, claim.capability, change.to).inc()
-    if change.error is not None:
-        line = f"job {outcome}"
-        log.warning(
-            line,
-            job_id=claim.id,
-            capability=claim.capability,
-            queue=claim.queue,
-            attempt=claim.attempt,
-            generation=claim.generation,
-            code=change.error.code,
-            delay=change.run_at - change.at if change.run_at else None,
-            request_id=claim.request_id,
-        )
+def settled(ends: Sequence[tuple[Claim, Change]]) -> None:
+    """Count attempts' ends, and log those that somebody may ask about."""
+    counts: dict[tuple[str, str, JobState], int] = {}
+    for claim, change in ends:
+        kind = (claim.capability, change.event, change.to)
+        counts[kind] = counts.get(kind, 0) + 1
+        seconds = max(0, change.at - claim.started_at) / 1000
+        job_run.observe(claim.capability, seconds)
+        if change.error is not None:
+            _log_failure(claim, change, change.error)
+    for (capability, event, state), count in counts.items():
+        outcome = event.removeprefix("job.")
+        _labelled(job_attempts, capability, outcome).inc(count)
+        if state.is_final:
+            _labelled(jobs_finished, capability, state).inc(count)
+
+
+def _log_failure(claim: Claim, change: Change, error: Problem) -> None:
+    line = f"job {change.event.removeprefix('job.')}"
+    log.warning(
+        line,
+        job_id=claim.id,
+        capability=claim.capability,
+        queue=claim.queue,
+        attempt=claim.attempt,
+        generation=claim.generation,
+        code=error.code,
+        delay=change.run_at - change.at if change.run_at else None,
+        request_id=claim.request_id,
+    )
+
+
+def throttled(throttling: Throttling) -> None:
+    """Count windows that closed, and log that they did."""
+    queue, windows, _ = throttling
+    queue_throttled.labels(queue).inc(windows)
+    log.warning("queue.throttled", queue=queue, count=windows)
 
 
 def metrics() -> bytes:
@@ -203,7 +197,9 @@ def configure(*, level: str, pretty: bool, stream: TextIO | None = None) -> None
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
-        logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(
+            cast("TextIO", Unbreakable(stream))
+        ),
         cache_logger_on_first_use=False,
     )
 
@@ -211,17 +207,10 @@ def configure(*, level: str, pretty: bool, stream: TextIO | None = None) -> None
 def _only_listed(
     _logger: Any, _name: str, line: MutableMapping[str, Any]
 ) -> Mapping[str, Any]:
-    kept = {key: _tame(value) for key, value in line.items() if key in LOGGED}
+    kept = listed(_logger, _name, line)
     if len(kept) < len(line):
         log_keys_dropped.inc(len(line) - len(kept))
     return kept
-
-
-def _tame(value: Any) -> Any:
-    """Keep control characters, which could forge lines, out of the log."""
-    if isinstance(value, str) and not value.isprintable():
-        return "".join(ch if ch.isprintable() else "?" for ch in value)
-    return value
 
 
 def told(names: Sequence[str]) -> str:

@@ -12,11 +12,14 @@ Prepare = Callable[[Any, Any, Mapping[str, Any]], NewJob]
 class Transaction:
     """A body's view of the transaction under way."""
 
-    __slots__ = ("_prepare", "_tx", "has_submitted")
+    __slots__ = ("_defaults", "_prepare", "_tx", "has_submitted")
 
-    def __init__(self, tx: Tx, prepare: Prepare) -> None:
+    def __init__(
+        self, tx: Tx, prepare: Prepare, defaults: Mapping[str, Any] | None = None
+    ) -> None:
         self._tx = tx
         self._prepare = prepare
+        self._defaults = defaults or {}
         self.has_submitted = False
 
     @property
@@ -26,6 +29,6 @@ class Transaction:
 
     def submit(self, capability: Any, value: Any, **options: Any) -> Submitted:
         """Submit a job that exists if, and only if, this transaction commits."""
-        job = self._prepare(capability, value, options)
+        job = self._prepare(capability, value, {**self._defaults, **options})
         self.has_submitted = True
         return self._tx.submit([job])[0]

@@ -13,10 +13,11 @@ from backburner.domain.job import Job, JobState
 from backburner.domain.transitions import Limits
 from backburner.engine import telemetry
 from backburner.engine.loop import Loop
-from backburner.engine.telemetry import log
+from backburner.engine.payloads import Payloads
 from backburner.ports.bell import Bell, Ring
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults
+from backburner.ports.log import log
 from backburner.ports.store import Move, Retention, Settlement, Store
 
 BATCH = 500
@@ -44,12 +45,14 @@ class Upkeep:
         clock: Clock,
         faults: Faults,
         options: UpkeepOptions,
+        payloads: Payloads | None = None,
     ) -> None:
         self._store = store
         self._bell = bell
         self._clock = clock
         self._faults = faults
         self._options = options
+        self._payloads = payloads or Payloads()
         self._promoting = Loop("promote", self.promote, every=options.poll)
         self._loops = (
             self._promoting,
@@ -92,7 +95,12 @@ class Upkeep:
                 )
                 for job in overdue
             ]
-            await self._store.move(moves)
+            moved = await self._store.move(moves)
+            for job, is_moved in zip(overdue, moved, strict=True):
+                if is_moved:
+                    telemetry.jobs_finished.labels(
+                        job.capability, JobState.FAILED
+                    ).inc()
             log.warning("jobs expired", count=len(overdue), code=transitions.EXPIRED)
             self._bell.ring(Ring.EVENTS)
         return 0.0 if len(overdue) == BATCH else None
@@ -111,8 +119,9 @@ class Upkeep:
             keep=self._options.retention, now=self._clock.now(), limit=BATCH
         )
         if pruned:
-            log.info("jobs pruned", count=pruned)
-        return 0.0 if pruned >= BATCH else None
+            await self._payloads.drop(pruned)
+            log.info("jobs pruned", count=len(pruned))
+        return 0.0 if len(pruned) >= BATCH else None
 
     async def _stall(self, orphans: Sequence[Job]) -> None:
         now, limits = self._clock.now(), self._options.limits
@@ -128,6 +137,7 @@ class Upkeep:
                 telemetry.leases_expired.inc()
                 if change.to is JobState.FAILED:
                     telemetry.poison_jobs.inc()
+                    telemetry.jobs_finished.labels(job.capability, change.to).inc()
                 log.warning(
                     change.event.replace("job.", "job "),
                     job_id=job.id,

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
+from backburner.domain.errors import StoreUnavailable
 from backburner.domain.event import Event
 from backburner.domain.job import Job, Owner
 from backburner.engine.loop import Loop
@@ -16,6 +17,8 @@ from backburner.ports.bell import Bell, Ring
 from backburner.ports.store import Store
 
 PAGE = 500
+IDLE_SECONDS = 15.0
+"""A reader that hears nothing for so long asks whether its job is still there."""
 SETTLE_SECONDS = 0.01
 """Rings in quick succession are answered by one look."""
 
@@ -33,7 +36,7 @@ class _Reader:
 
     def take(self, event: Event) -> None:
         """Append what is new to this reader."""
-        if event.n == self.after + 1:
+        if event.n == self.after + 1 and len(self.events) < 2 * PAGE:
             self.after = event.n
             self.events.append(event)
             self.arrived.set()
@@ -42,12 +45,20 @@ class _Reader:
 class Watch:
     """Follows the event log for every reader of this process."""
 
-    def __init__(self, store: Store, bell: Bell, *, poll: float = 1.0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        bell: Bell,
+        *,
+        poll: float = 1.0,
+        idle: float = IDLE_SECONDS,
+    ) -> None:
         self._store = store
         self._readers: dict[int, dict[_Reader, None]] = {}
         self._ids: dict[str, int] = {}
         self._streams: dict[asyncio.Event, None] = {}
         self._poll = poll
+        self._idle = idle
         self._loop = Loop("watch", self._look, every=poll)
         self._deafen: Callable[[], None] = bell.listen(self._hear)
 
@@ -64,19 +75,21 @@ class Watch:
         """Yield a job's events above `after`, past and future; end with its end."""
         if job.state.is_final and after >= job.events:
             return
+        # Whoever claims to be ahead is told nothing old, and still ends with the job.
+        above, after = after, min(after, job.events)
         reader = _Reader(job.seq, after)
         self._readers.setdefault(job.seq, {})[reader] = None
         self._ids[job.id] = job.seq
         try:
             self._loop.poke()
-            while True:
-                await reader.arrived.wait()
-                reader.arrived.clear()
-                events, reader.events = reader.events, []
+            seen, is_last = after, False
+            while not is_last or not await self._is_over(job, seen):
+                events = await self._next(reader)
                 for event in events:
-                    yield event
-                if events[-1].is_final and await self._is_over(job, events[-1]):
-                    return
+                    seen = event.n
+                    if event.n > above:
+                        yield event
+                is_last = not events or events[-1].is_final
         finally:
             self._forget(job, reader)
 
@@ -87,21 +100,45 @@ class Watch:
         try:
             while True:
                 rung.clear()
+                horizon = await self._store.latest()
                 events = await self._store.stream(owner, after=after, limit=PAGE)
                 for event in events:
                     after = event.seq
                     yield event
                 if len(events) < PAGE:
+                    # All up to the horizon was looked through: others' events are
+                    # not looked at again.
+                    after = max(after, horizon)
+                    await asyncio.sleep(SETTLE_SECONDS)  # noqa: TID251 - as below
                     with suppress(TimeoutError):
                         async with asyncio.timeout(self._poll):
                             await rung.wait()
         finally:
             self._streams.pop(rung, None)
 
-    async def _is_over(self, job: Job, last: Event) -> bool:
-        """Say whether the end still is the end: a retry opens a job again."""
-        found = await self._store.find([job.id])
-        return not found or (found[0].state.is_final and found[0].events <= last.n)
+    async def _next(self, reader: _Reader) -> list[Event]:
+        """Return what has arrived; nothing, if that takes long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._idle):
+                await reader.arrived.wait()
+        reader.arrived.clear()
+        events, reader.events = reader.events, []
+        if len(events) >= PAGE:
+            self._loop.poke()
+        return events
+
+    async def _is_over(self, job: Job, seen: int) -> bool:
+        """
+        Say whether there is nothing to come after the events seen.
+
+        A retry opens a job again; a job that was deleted tells nothing any more, not
+        even what the reader has missed.
+        """
+        try:
+            found = await self._store.find([job.id])
+        except StoreUnavailable:
+            return False  # nobody knows; it is asked again
+        return not found or (found[0].state.is_final and found[0].events <= seen)
 
     def _forget(self, job: Job, reader: _Reader) -> None:
         readers = self._readers[job.seq]
@@ -120,10 +157,14 @@ class Watch:
     async def _look(self) -> float | None:
         if not self._readers:
             return None
-        cursors = [
-            (seq, min(reader.after for reader in readers))
+        # Whoever has a page to read yet gets no more until it took that.
+        hungry = {
+            seq: [reader.after for reader in readers if len(reader.events) < PAGE]
             for seq, readers in self._readers.items()
-        ]
+        }
+        cursors = [(seq, min(afters)) for seq, afters in hungry.items() if afters]
+        if not cursors:
+            return None
         news = await self._store.news(cursors, limit=PAGE)
         for event in news:
             seq = self._ids.get(event.job_id)

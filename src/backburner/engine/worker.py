@@ -11,7 +11,7 @@ from datetime import timedelta
 from backburner.domain import transitions
 from backburner.domain.errors import StoreUnavailable, readable
 from backburner.domain.job import Claim, JobState
-from backburner.domain.outcome import Failed, HandedBack, Outcome, Snooze
+from backburner.domain.outcome import Failed, HandedBack, Outcome
 from backburner.domain.retry import RetryPolicy
 from backburner.domain.transitions import (
     SETTLEMENT_FAILED,
@@ -24,13 +24,14 @@ from backburner.engine.context import Submit
 from backburner.engine.execution import Attempt, Interruption
 from backburner.engine.heartbeat import Heartbeat
 from backburner.engine.loop import Loop
+from backburner.engine.payloads import Payloads
 from backburner.engine.registry import Registry
-from backburner.engine.telemetry import log
 from backburner.engine.timeouts import Timeouts
 from backburner.engine.transaction import Transaction
 from backburner.ports.bell import Bell, Ring
 from backburner.ports.clock import Clock, Dice
 from backburner.ports.faults import Faults
+from backburner.ports.log import log
 from backburner.ports.store import (
     JobFilter,
     Progress,
@@ -45,6 +46,8 @@ from backburner.ports.store import (
 PROGRESS_SECONDS = 0.1
 SETTLE_RETRY_SECONDS = 0.2
 DRAIN_SECONDS = 5.0
+STUBBORN_SECONDS = 5.0
+"""How long a handler may take to give in to its interruption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +74,9 @@ class House:
     faults: Faults
     registry: Registry
     submit: Submit
-    wrap: Callable[[Tx], Transaction]
+    wrap: Callable[[Tx, Claim], Transaction]
     """Give a store's transaction the shape that bodies get."""
+    payloads: Payloads = field(default_factory=Payloads)
 
 
 class Worker:
@@ -97,6 +101,9 @@ class Worker:
         self._outcomes: list[tuple[Attempt, Settlement]] = []
         self._in_flight: list[tuple[Attempt, Settlement]] = []
         self._rings = 0
+        self._quiet = 0
+        self._limited = set(house.registry.policies)
+        self._closed: set[str] = set()
         self._may_have_work = True
         self._is_lost = False
         self._is_in_doubt = False
@@ -109,11 +116,19 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
         self._checking = Loop("worker-check", self._check_held, every=options.beat)
         self._telling = Loop("worker-progress", self._tell_progress, every=60.0)
+        self._watching = Loop("worker-queues", self._watch_queues, every=options.poll)
         self._deafen: Callable[[], None] | None = None
 
     async def start(self) -> None:
         """Enlist and begin to claim."""
-        await self._enlist()
+        policies = tuple(self._house.registry.policies.values())
+        try:
+            if policies:
+                await self._house.store.declare(policies)
+            await self._enlist()
+        except (Exception, asyncio.CancelledError):
+            await self._heartbeat.stop()
+            raise
         self._deafen = self._house.bell.listen(self._hear)
         self._tasks = [
             asyncio.create_task(self._claim_loop(), name="worker-claim"),
@@ -121,6 +136,7 @@ class Worker:
         ]
         self._checking.start()
         self._telling.start()
+        self._watching.start()
 
     async def stop(self, grace: float) -> bool:
         """
@@ -131,15 +147,13 @@ class Worker:
         claiming, settling = self._tasks
         self._is_stopping = True
         self._wake.set()
-        await claiming
-        finished = await self._finished(grace)
-        self._hand_back()
-        self._is_draining = True
-        self._settling.set()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_SECONDS):
-                await settling
-        await self._leave()
+        try:
+            await claiming
+            finished = await self._finished(grace)
+        except (Exception, asyncio.CancelledError):
+            await self._part(settling)
+            raise
+        await self._part(settling)
         log.info("worker stopped", worker=self.id, state="done" if finished else "cut")
         return finished
 
@@ -212,13 +226,19 @@ class Worker:
         free = self._options.slots - len(self._attempts)
         if free <= 0 or not self._may_have_work:
             return
-        rings, wants = self._rings, self._wants(free)
+        queues = [queue for queue in self._queues if self._room(queue, free)]
+        if not queues:
+            self._may_have_work = False
+            return
+        rings, wants = self._rings, self._wants(queues, free)
         claims = await self._house.store.claim(
             self.id, self._house.dice.token(), wants, now=self._house.clock.now()
         )
         self._house.faults.hit("worker.claimed")
-        if rings == self._rings and len(claims) < wants[0].limit:
-            self._may_have_work = False
+        if rings != self._rings or len(claims) >= min(want.limit for want in wants):
+            self._quiet = 0
+        else:
+            self._hear_nothing(len(wants), len(queues))
         for claim in await self._keep_apart(claims):
             self._begin(claim)
 
@@ -240,21 +260,32 @@ class Worker:
 
     def _put_off(self, claim: Claim) -> Settlement:
         seconds = self._options.beat * (1 + self._house.dice.roll())
-        outcome = Snooze(timedelta(seconds=seconds), "it runs apart: workers were lost")
-        change = transitions.settle(
-            claim,
-            outcome,
-            now=self._house.clock.now(),
-            backoff=timedelta(),
-            limits=self._options.limits,
+        change = transitions.keep_apart(
+            claim, timedelta(seconds=seconds), now=self._house.clock.now()
         )
         return Settlement(claim.seq, claim.token, change)
 
-    def _wants(self, free: int) -> list[Want]:
+    def _hear_nothing(self, asked: int, of: int) -> None:
+        """Rest when every queue was asked in vain; few slots ask only some at once."""
+        self._quiet += asked
+        if self._quiet >= of:
+            self._quiet = 0
+            self._may_have_work = False
+
+    def _wants(self, queues: Sequence[str], free: int) -> list[Want]:
         """Ask every queue, another one first each time, so that none starves."""
-        self._turn = (self._turn + 1) % len(self._queues)
-        turned = (*self._queues[self._turn :], *self._queues[: self._turn])[:free]
-        return [Want(queue, free // len(turned)) for queue in turned]
+        self._turn = (self._turn + min(free, len(queues) - 1)) % len(queues)
+        turned = (*queues[self._turn :], *queues[: self._turn])[:free]
+        share = free // len(turned)
+        return [Want(queue, self._room(queue, share)) for queue in turned]
+
+    def _room(self, queue: str, share: int) -> int:
+        """Return how much of a share the queue's limit on one worker leaves."""
+        policy = self._house.registry.policies.get(queue)
+        if policy is None or policy.per_worker is None:
+            return share
+        here = sum(1 for attempt in self._attempts if attempt.claim.queue == queue)
+        return max(0, min(share, policy.per_worker - here))
 
     async def _pause(self) -> None:
         """Wait for a ring, a free slot or the poll."""
@@ -307,13 +338,32 @@ class Worker:
             attempt.interrupt(Interruption.EXPIRED)
         else:
             attempt.interrupt(Interruption.TIMED_OUT)
+        self._loop.call_later(STUBBORN_SECONDS, self._give_up, attempt)
+
+    def _give_up(self, attempt: Attempt) -> None:
+        """Settle for a handler that does not let itself be interrupted."""
+        outcome = attempt.came_to()
+        if attempt in self._attempts and outcome is not None:
+            attempt.interruption = Interruption.LOST
+            self._outcomes.append((attempt, self._settlement(attempt, outcome)))
+            self._settling.set()
 
     async def _run(self, attempt: Attempt) -> None:
-        outcome = await attempt.run(self._report, self._house.submit)
-        self._timeouts.discard(attempt, attempt.seconds)
-        self._attempts.pop(attempt, None)
+        house, outcome = self._house, None
+        try:
+            outcome = await attempt.run(self._report, house.submit, house.payloads)
+        finally:
+            self._timeouts.discard(attempt, attempt.seconds)
+            self._attempts.pop(attempt, None)
+            self._end(attempt, outcome)
+
+    def _end(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        if outcome is None and attempt.interruption is not Interruption.LOST:
+            outcome = Failed("UNEXPECTED", "its attempt ended without an outcome")
         if outcome is None:
             telemetry.stale_completions.inc()
+            if attempt.claim.queue in self._limited:
+                self._look_again()
         else:
             self._outcomes.append((attempt, self._settlement(attempt, outcome)))
             self._settling.set()
@@ -330,9 +380,10 @@ class Worker:
             return Settlement(claim.seq, claim.token, change)
 
         def body(tx: Tx) -> None:
-            ours = self._house.wrap(tx)
+            ours = self._house.wrap(tx, claim)
             for write in bodies:
                 write(ours)
+            attempt.has_submitted = ours.has_submitted
 
         def otherwise(error: Exception) -> Change:
             message = readable(f"{type(error).__name__}: {error}")
@@ -399,22 +450,44 @@ class Worker:
                 log.error("settle failed", worker=self.id, error_type=kind)
                 self._is_in_doubt = True
 
+    async def _watch_queues(self) -> float | None:
+        """Learn which queues have limits; look again when a window opens."""
+        states = await self._house.store.queues()
+        ours = [state for state in states if state.name in self._queues]
+        self._limited = {state.name for state in ours if state.is_limited}
+        closed = {s.name: s.opens_in for s in ours if s.opens_in is not None}
+        if self._closed - closed.keys():
+            self._look_again()
+        self._closed = set(closed)
+        if any(state.untold for state in ours):
+            for throttling in await self._house.store.throttlings():
+                telemetry.throttled(throttling)
+        return min(closed.values()) / 1000 if closed else None
+
+    def _look_again(self) -> None:
+        self._may_have_work = True
+        self._wake.set()
+
     def _tell(
         self,
         batch: Sequence[tuple[Attempt, Settlement]],
         applied: Sequence[Change | None],
     ) -> None:
-        states: set[JobState] = set()
-        for (attempt, _), change in zip(batch, applied, strict=True):
-            if change is None:
-                telemetry.stale_completions.inc()
-                continue
-            states.add(change.to)
-            telemetry.settled(attempt.claim, change)
+        ends = [
+            (attempt.claim, change)
+            for (attempt, _), change in zip(batch, applied, strict=True)
+            if change is not None
+        ]
+        telemetry.stale_completions.inc(len(batch) - len(ends))
+        telemetry.settled(ends)
         rings = Ring.EVENTS
-        for state in states:
+        if any(attempt.has_submitted for attempt, _ in batch):
+            rings |= Ring.WORK | Ring.SCHEDULE
+        for state in {change.to for _, change in ends}:
             rings |= _RINGS.get(state, Ring.EVENTS)
         self._house.bell.ring(rings)
+        if self._limited and any(a.claim.queue in self._limited for a, _ in batch):
+            self._look_again()
 
     def _report(self, attempt: Attempt) -> None:
         self._news[attempt] = None
@@ -450,6 +523,16 @@ class Worker:
                     await self._idle.wait()
         return not self._attempts
 
+    async def _part(self, settling: asyncio.Task[None]) -> None:
+        """Hand back what is left, tell it, and go; go also if it cannot be told."""
+        self._hand_back()
+        try:
+            await self._drain(settling)
+        except (Exception, asyncio.CancelledError):
+            await self._leave()
+            raise
+        await self._leave()
+
     def _hand_back(self) -> None:
         """Give away at once what is not finished, however its handler takes it."""
         for attempt in tuple(self._attempts):
@@ -457,9 +540,17 @@ class Worker:
             self._outcomes.append((attempt, settlement))
             attempt.interrupt(Interruption.LOST)
 
+    async def _drain(self, settling: asyncio.Task[None]) -> None:
+        self._is_draining = True
+        self._settling.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await settling
+
     async def _leave(self) -> None:
         await self._checking.stop()
         await self._telling.stop()
+        await self._watching.stop()
         await self._heartbeat.stop()
         if self._deafen is not None:
             self._deafen()

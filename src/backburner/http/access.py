@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
-from backburner.engine.telemetry import log
 from backburner.http.problems import unexpected
+from backburner.ports.log import log
 
 _WELL_FORMED = re.compile(rb"[A-Za-z0-9_-]{1,64}")
 _PROCESS = secrets.token_hex(6)

@@ -1,15 +1,18 @@
 """
 Who calls, and what they may do.
 
-Every route declares one scope through `require`. In development there are no keys:
-whoever reaches the loopback address is the local user. So that a web page cannot be
-that user too, a request must name us by an address or as localhost, and must not come
-from a page of another origin.
+Every route declares one scope through `require`. A caller shows an API key in
+`Authorization: Bearer`, never in a URL. It acts as the key's user; a key without one
+acts as user 1 of its tenant, or with the scope `users:act` as whom `X-User-Id` names.
+
+In development there are no keys: whoever reaches the loopback address is user 1. So
+that a web page cannot be that user too, a request must name us by an address or as
+localhost, and must not come from a page of another origin.
 """
 
 import ipaddress
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -17,22 +20,21 @@ from urllib.parse import urlsplit
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from backburner.domain import key as keys
+from backburner.domain.errors import FieldError, InvalidInput
 from backburner.domain.job import Owner
+from backburner.engine.keys import Actor, Keys, is_user
 from backburner.engine.submission import LOCAL
-from backburner.http.problems import Forbidden, ForeignOrigin
+from backburner.http.problems import (
+    Forbidden,
+    ForeignOrigin,
+    Unauthorized,
+    request_id_of,
+)
 
 PUBLIC: Final = "public"
-SCOPES: Final = frozenset(
-    {
-        PUBLIC,
-        "jobs:read",
-        "jobs:write",
-        "dead-letters:read",
-        "dead-letters:retry",
-        "queues:read",
-        "metrics:read",
-    }
-)
+USER_HEADER: Final = "x-user-id"
+SCOPES: Final = keys.SCOPES | {PUBLIC}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class Caller:
 
     owner: Owner
     scopes: frozenset[str]
+    name: str = "development"
+    """Who it is in the log: a key's id."""
 
 
 Authenticate = Callable[[HTTPConnection], Awaitable[Caller]]
@@ -56,6 +60,24 @@ async def as_developer(connection: HTTPConnection) -> Caller:
     return DEVELOPER
 
 
+def by_key(found: Keys) -> Authenticate:
+    """Take whoever shows a good key for its holder."""
+
+    async def authenticate(connection: HTTPConnection) -> Caller:
+        scheme, _, text = connection.headers.get("authorization", "").partition(" ")
+        key = await found.check(text.strip()) if scheme.lower() == "bearer" else None
+        if key is None:
+            raise Unauthorized("send a good API key as Authorization: Bearer …")
+        return Caller(key.owner, key.scopes, key.id)
+
+    return authenticate
+
+
+def actor_of(connection: HTTPConnection, caller: Caller) -> Actor:
+    """Return who acts, as the log of administrators' acts names them."""
+    return Actor(caller.name, caller.owner.tenant, request_id_of(connection))
+
+
 def require(scope: str) -> Any:
     """Admit only callers that hold this scope; the parameter gets the `Caller`."""
     if scope not in SCOPES:
@@ -68,10 +90,27 @@ def require(scope: str) -> Any:
         caller: Caller = await connection.app.state.door.authenticate(connection)
         if scope not in caller.scopes:
             raise Forbidden(f"this needs the scope {scope}")
-        return caller
+        user = connection.headers.get(USER_HEADER)
+        return caller if user is None else _acting_as(user, caller)
 
     admit.scope = scope  # type: ignore[attr-defined]
     return Depends(admit)
+
+
+def scope_of(route: Any) -> str | None:
+    """Return the scope that a route declares."""
+    dependencies = getattr(getattr(route, "dependant", None), "dependencies", ())
+    scopes = (getattr(dependency.call, "scope", None) for dependency in dependencies)
+    return next((scope for scope in scopes if scope is not None), None)
+
+
+def _acting_as(user: str, caller: Caller) -> Caller:
+    if keys.ACT not in caller.scopes:
+        raise Forbidden(f"to name a user needs the scope {keys.ACT}")
+    if not is_user(user):
+        told = FieldError("header.X-User-Id", "must be 1 to 200 visible characters")
+        raise InvalidInput("the user is not valid", [told])
+    return replace(caller, owner=Owner(caller.owner.tenant, user))
 
 
 def refuse_foreign_page(connection: HTTPConnection) -> None:

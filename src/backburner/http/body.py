@@ -1,5 +1,7 @@
 """Reads a request's JSON: counted by the bytes that arrive, refused if it is odd."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import orjson
@@ -10,6 +12,7 @@ from backburner.domain.errors import InvalidInput
 from backburner.http.problems import (
     BodyTooLarge,
     MalformedBody,
+    TooManyBodies,
     UnsupportedMediaType,
     field_errors,
 )
@@ -18,6 +21,32 @@ M = TypeVar("M", bound=BaseModel)
 
 MAX_DEPTH = 64
 JSON = "application/json"
+LARGE = 1024 * 1024
+MAX_LARGE = 32
+"""How many bodies over `LARGE` one process takes in at once."""
+
+
+class Bodies:
+    """The large bodies that are on their way in: counted, so that memory is bounded."""
+
+    def __init__(self, limit: int = MAX_LARGE) -> None:
+        self.limit = limit
+        self.taken = 0
+
+    @contextmanager
+    def place(self, request: Request) -> Iterator[None]:
+        """Count a body that is large, or does not say, while the block runs."""
+        announced = request.headers.get("content-length", "")
+        if announced.isdecimal() and int(announced) <= LARGE:
+            yield
+            return
+        if self.taken >= self.limit:
+            raise TooManyBodies(f"{self.limit} large bodies come in; come back later")
+        self.taken += 1
+        try:
+            yield
+        finally:
+            self.taken -= 1
 
 
 async def read(request: Request, model: type[M], *, limit: int) -> M:

@@ -15,7 +15,7 @@ from backburner.domain.errors import (
     StoreUnavailable,
 )
 from backburner.domain.job import JobState
-from backburner.http import body, jobs, wire
+from backburner.http import body, contents, jobs, keys, wire
 from backburner.http.auth import Caller, require
 from backburner.http.door import door_of
 from backburner.http.problems import (
@@ -103,6 +103,7 @@ async def retry_many(request: Request, caller: Retrier) -> Response:
     matched = len(await door.engine.jobs(where, limit=asked.limit))
     retried = 0
     if not asked.dry_run:
+        await keys.record(request, caller, "dead_letters.retried", _told(asked))
         retried = await door.engine.retry_all(where, limit=asked.limit)
     told = {"matched": matched, "retried": retried, "dry_run": asked.dry_run}
     return wire.answer(told)
@@ -124,7 +125,8 @@ async def show(request: Request, caller: Reader, job_id: str) -> Response:
     job = await engine.find(job_id, caller.owner)
     if job.state is not JobState.FAILED:
         raise JobNotFound("it is not a dead letter")
-    return wire.answer(wire.whole(job, await engine.attempts(job)))
+    attempts = await engine.attempts(job)
+    return await contents.answer_whole(engine.payloads, job, attempts, {})
 
 
 @router.post(
@@ -142,4 +144,11 @@ async def show(request: Request, caller: Reader, job_id: str) -> Response:
 )
 async def retry(request: Request, caller: Retrier, job_id: str) -> Response:
     """Queue a dead letter again, in its next generation, with fresh attempts."""
+    await door_of(request).engine.find(job_id, caller.owner)
+    await keys.record(request, caller, "dead_letter.retried", job_id)
     return await jobs.retried(request, caller, job_id)
+
+
+def _told(asked: RetryRequest) -> str:
+    """Write what a retry of many is restricted to."""
+    return asked.model_dump_json(exclude_none=True, exclude={"dry_run"})

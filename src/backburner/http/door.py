@@ -11,7 +11,10 @@ from starlette.types import Receive
 
 from backburner.engine import telemetry
 from backburner.engine.engine import Engine
+from backburner.engine.keys import Keys
+from backburner.engine.links import Links
 from backburner.http.auth import Authenticate
+from backburner.http.body import Bodies
 from backburner.http.problems import TooManyStreams
 from backburner.settings import Settings
 
@@ -83,7 +86,10 @@ class Door:
     settings: Settings
     version: str
     authenticate: Authenticate
+    keys: Keys
+    links: Links
     streams: Streams = field(default_factory=Streams)
+    bodies: Bodies = field(default_factory=Bodies)
 
 
 def door_of(connection: HTTPConnection) -> Door:

@@ -53,7 +53,7 @@ STREAM = {
     "description": "`id`, `event` and `data` (an `EventView`) of each event.",
     "content": {
         MEDIA_TYPE: {
-            "schema": {"type": "string"},
+            "schema": {},
             "example": 'id: 1\nevent: job.queued\ndata: {"seq": 7, "n": 1, …}\n\n',
         }
     },

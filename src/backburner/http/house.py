@@ -10,13 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.job import JobState
 from backburner.engine.registry import Capability
 from backburner.http import wire
 from backburner.http.auth import Caller, require
 from backburner.http.door import door_of
 from backburner.http.problems import documented
-from backburner.http.schemas import CapabilityList, QueueList, WorkerList
+from backburner.http.schemas import CapabilityList, WorkerList
 
 router = APIRouter(tags=["house"])
 
@@ -35,25 +34,6 @@ async def capabilities(request: Request, _caller: Reader) -> Response:
     """List the capabilities with the JSON schemas of their inputs and outputs."""
     registry = door_of(request).engine.registry
     return wire.answer({"items": [_capability(found) for found in registry]})
-
-
-@router.get(
-    "/v1/queues",
-    operation_id="list_queues",
-    summary="List the queues",
-    response_model=QueueList,
-    responses=documented(StoreUnavailable),
-)
-async def queues(request: Request, _caller: Operator) -> Response:
-    """List the queues and how many jobs are in each."""
-    engine = door_of(request).engine
-    found = {name: _empty(name) for name in engine.registry.queues()}
-    for name, state, count, oldest in await engine.store.depths():
-        queue = found.setdefault(name, _empty(name))
-        queue[state] = count
-        if state is JobState.QUEUED:
-            queue["oldest_queued_at"] = wire.time(oldest)
-    return wire.answer({"items": [found[name] for name in sorted(found)]})
 
 
 @router.get(
@@ -77,17 +57,6 @@ async def workers(request: Request, _caller: Operator) -> Response:
         for worker in await door_of(request).engine.store.workers()
     ]
     return wire.answer({"items": items})
-
-
-def _empty(name: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "blocked": 0,
-        "scheduled": 0,
-        "queued": 0,
-        "running": 0,
-        "oldest_queued_at": None,
-    }
 
 
 def _capability(found: Capability[Any, Any]) -> dict[str, Any]:

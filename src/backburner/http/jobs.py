@@ -1,6 +1,7 @@
 """Jobs over HTTP: submit, find, wait, cancel, retry."""
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -11,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from backburner.domain.errors import (
+    BlobMissing,
     IdempotencyConflict,
     IllegalTransition,
     InvalidInput,
@@ -21,13 +23,14 @@ from backburner.domain.errors import (
 )
 from backburner.domain.job import Job, JobState, NewJob
 from backburner.engine.submission import MAX_KEY_LENGTH, Options, instant
-from backburner.http import body, wire
+from backburner.http import body, contents, wire
 from backburner.http.auth import Caller, require
 from backburner.http.door import door_of
 from backburner.http.problems import (
     BodyTooLarge,
     MalformedBody,
     NoResult,
+    TooManyBodies,
     UnsupportedMediaType,
     documented,
     request_id_of,
@@ -105,6 +108,7 @@ def json_body(model: str) -> dict[str, Any]:
             UnsupportedMediaType,
             InvalidInput,
             IdempotencyConflict,
+            TooManyBodies,
             StoreUnavailable,
             StoreFull,
         ),
@@ -141,11 +145,15 @@ async def submit(request: Request, caller: Writer) -> Response:
     job as it was accepted. Where it stands now is at `Location`.
     """
     door = door_of(request)
-    asked = await body.read(request, JobRequest, limit=door.settings.body_limit)
-    new = door.engine.prepare(
-        asked.capability, orjson.dumps(asked.input), _options(asked, request, caller)
-    )
-    submitted = (await door.engine.store_jobs([new]))[0]
+    with door.bodies.place(request):
+        asked = await body.read(request, JobRequest, limit=door.settings.body_limit)
+        options = _options(asked, request, caller)
+        given = orjson.dumps(asked.input)
+        new = door.engine.prepare(asked.capability, given, options)
+        submitted = (await door.engine.store_jobs([new]))[0]
+        # It may be large, and the caller may wait: nobody needs it any more.
+        del asked, given
+        new.input = ""
     headers = {"Location": wire.location(submitted.id)}
     if submitted.replayed:
         headers["Idempotency-Replayed"] = "true"
@@ -154,9 +162,11 @@ async def submit(request: Request, caller: Writer) -> Response:
     prefer = request.headers.get("prefer")
     if prefer is not None and (seconds := _seconds(prefer)) is not None:
         headers["Preference-Applied"] = f"wait={seconds}"
-        job = await _wait(request, caller, new.id, seconds)
-        if job.state.is_final:
-            return await _answer_whole(request, job, headers)
+        # The job is stored: a store that cannot be read now does not take that back.
+        with suppress(StoreUnavailable):
+            job = await _wait(request, caller, new.id, seconds)
+            if job.state.is_final:
+                return await _answer_whole(request, job, headers)
     headers["Retry-After"] = "1"
     return wire.answer(wire.receipt(new, _first_state(new)), 202, headers)
 
@@ -250,7 +260,9 @@ async def show(
             "description": "Not yet: this is the job.",
             "headers": {**RETRY_AFTER, **APPLIED},
         },
-        **documented(JobNotFound, NoResult, InvalidInput, StoreUnavailable),
+        **documented(
+            JobNotFound, BlobMissing, NoResult, InvalidInput, StoreUnavailable
+        ),
     },
 )
 async def result(
@@ -265,7 +277,8 @@ async def result(
     headers: dict[str, str] = {}
     job = await _find(request, caller, job_id, prefer, headers)
     if job.state is JobState.SUCCEEDED:
-        return Response(job.output, 200, headers, wire.MEDIA_TYPE)
+        payloads = door_of(request).engine.payloads
+        return await contents.answer_text(payloads, job.output, headers)
     if job.state.is_final:
         raise NoResult(job)
     headers["Retry-After"] = _retry_after(request, job)
@@ -395,8 +408,9 @@ async def _answer_whole(
 ) -> Response:
     if not job.state.is_final:
         headers["Retry-After"] = _retry_after(request, job)
-    attempts = await door_of(request).engine.attempts(job)
-    return wire.answer(wire.whole(job, attempts), 200, headers)
+    engine = door_of(request).engine
+    attempts = await engine.attempts(job)
+    return await contents.answer_whole(engine.payloads, job, attempts, headers)
 
 
 def _retry_after(request: Request, job: Job) -> str:

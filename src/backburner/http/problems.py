@@ -16,12 +16,15 @@ from starlette.responses import Response
 
 from backburner.domain.errors import (
     BackburnerError,
+    BlobMissing,
     CallerError,
     FieldError,
     IdempotencyConflict,
     IllegalTransition,
     InvalidInput,
     JobNotFound,
+    KeyNotFound,
+    QueueNotFound,
     StoreFull,
     StoreUnavailable,
     UnknownCapability,
@@ -36,6 +39,12 @@ class MalformedBody(CallerError):
     """The body is not JSON, or JSON that cannot be taken."""
 
     code = "MALFORMED_BODY"
+
+
+class Unauthorized(CallerError):
+    """There is no key, or none that is good; which of it is not said."""
+
+    code = "UNAUTHORIZED"
 
 
 class Forbidden(CallerError):
@@ -72,6 +81,19 @@ class UnsupportedMediaType(CallerError):
     code = "UNSUPPORTED_MEDIA_TYPE"
 
 
+class LinkRefused(CallerError):
+    """The link is not ours, not for this, or over: which, is not said."""
+
+    code = "LINK_REFUSED"
+
+
+class TooManyBodies(BackburnerError):
+    """The process takes in as many large bodies as its memory is meant for."""
+
+    code: ClassVar[str] = "TOO_MANY_BODIES"
+    retryable = True
+
+
 class TooManyStreams(BackburnerError):
     """The process serves as many streams as it may."""
 
@@ -89,9 +111,14 @@ class Row(NamedTuple):
 
 TABLE: Final[Mapping[type[BackburnerError], Row]] = {
     MalformedBody: Row(HTTPStatus.BAD_REQUEST, "The body cannot be read"),
+    Unauthorized: Row(HTTPStatus.UNAUTHORIZED, "An API key is needed"),
     Forbidden: Row(HTTPStatus.FORBIDDEN, "Not allowed"),
     ForeignOrigin: Row(HTTPStatus.FORBIDDEN, "Sent from another origin"),
+    KeyNotFound: Row(HTTPStatus.NOT_FOUND, "No such key"),
+    QueueNotFound: Row(HTTPStatus.NOT_FOUND, "No such queue"),
+    LinkRefused: Row(HTTPStatus.FORBIDDEN, "The link does not hold"),
     JobNotFound: Row(HTTPStatus.NOT_FOUND, "No such job"),
+    BlobMissing: Row(HTTPStatus.NOT_FOUND, "No such content"),
     UnknownCapability: Row(HTTPStatus.NOT_FOUND, "No such capability"),
     IllegalTransition: Row(HTTPStatus.CONFLICT, "The job's state does not allow it"),
     NoResult: Row(HTTPStatus.CONFLICT, "The job ended without a result"),
@@ -103,6 +130,7 @@ TABLE: Final[Mapping[type[BackburnerError], Row]] = {
     IdempotencyConflict: Row(
         HTTPStatus.UNPROCESSABLE_ENTITY, "The idempotency key is taken"
     ),
+    TooManyBodies: Row(HTTPStatus.SERVICE_UNAVAILABLE, "Too many large bodies", 1),
     TooManyStreams: Row(HTTPStatus.SERVICE_UNAVAILABLE, "Too many streams", 5),
     StoreUnavailable: Row(HTTPStatus.SERVICE_UNAVAILABLE, "The store is not usable", 2),
     StoreFull: Row(HTTPStatus.INSUFFICIENT_STORAGE, "The store is full", 30),
@@ -114,7 +142,11 @@ async def answer_error(request: Request, error: Exception) -> Response:
     """Answer with what one of our errors means."""
     assert isinstance(error, BackburnerError)  # noqa: S101 - how it is registered
     row = row_of(type(error))
-    return answer(problem(error, request_id=request_id_of(request)), row.retry_after)
+    told = problem(error, request_id=request_id_of(request))
+    answered = answer(told, row.retry_after)
+    if row.status is HTTPStatus.UNAUTHORIZED:
+        answered.headers["WWW-Authenticate"] = "Bearer"
+    return answered
 
 
 async def answer_invalid(request: Request, error: Exception) -> Response:
@@ -188,8 +220,9 @@ def documented(
 ) -> dict[int | str, dict[str, Any]]:
     """Describe for OpenAPI which errors a route answers, beside those of any route."""
     titles: dict[int, list[str]] = {}
-    guards = () if public else (Forbidden, ForeignOrigin)
-    answered: list[type[BackburnerError]] = [*kinds, *guards, BackburnerError]
+    guards = () if public else _GUARDS
+    # Once each, in order.
+    answered = dict.fromkeys((*kinds, *guards, BackburnerError))
     for kind in answered:
         row = row_of(kind)
         titles.setdefault(row.status.value, []).append(f"{row.title} (`{kind.code}`)")
@@ -201,6 +234,16 @@ def documented(
         }
         for status, told in sorted(titles.items())
     }
+
+
+_GUARDS: Final = (
+    Unauthorized,
+    Forbidden,
+    ForeignOrigin,
+    InvalidInput,
+    StoreUnavailable,
+)
+"""What any route may answer to a caller before it begins."""
 
 
 def field_errors(errors: Sequence[Any]) -> list[FieldError]:
@@ -225,9 +268,9 @@ def _detail(error: BackburnerError) -> str:
         case JobNotFound():
             return "there is no such job, or it is somebody else's"
         case StoreFull():
-            return "the database has no room left; nothing was stored"
+            return "the store has no room left; nothing was stored"
         case StoreUnavailable():
-            return "the database cannot be used just now; asking again is safe"
+            return "the store cannot be used just now; asking again is safe"
         case _:
             return str(error)
 

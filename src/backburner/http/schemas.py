@@ -5,8 +5,8 @@ Answers are written by `wire`; these models of them are for OpenAPI and for test
 """
 
 import re
-from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from backburner.domain.job import JobState
+from backburner.engine.links import LONGEST, USUAL
 from backburner.engine.submission import MAX_TAG_LENGTH, MAX_TAGS
 
 MAX_LIMIT: Final = 200
@@ -113,6 +114,35 @@ class DeadLetterQuery(BaseModel):
     fingerprint: Name | None = Field(None, description="List the jobs of this group.")
     cursor: str | None = Field(None, description="`next_cursor` of the page before.")
     limit: int = Field(50, ge=1, le=MAX_LIMIT)
+
+
+class LinkQuery(BaseModel):
+    """Which content a link is to open, and for how long."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    part: Literal["input", "output"] = "output"
+    seconds: int = Field(
+        USUAL // timedelta(seconds=1), ge=1, le=LONGEST // timedelta(seconds=1)
+    )
+
+
+class Signed(BaseModel):
+    """What a link carries to prove itself."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    exp: int = Field(ge=0, lt=2**53, description="When it ends, in Unix seconds.")
+    kid: str = Field(max_length=64, description="Which secret signed it.")
+    sig: str = Field(max_length=128, description="The signature.")
+
+
+class LinkView(BaseModel):
+    """A link that opens one content for a while."""
+
+    url: str
+    size: int
+    expires_at: datetime
 
 
 class JobError(BaseModel):
@@ -271,6 +301,13 @@ class CapabilityList(BaseModel):
     items: list[CapabilityView]
 
 
+class RateView(BaseModel):
+    """So many starts in each window of time."""
+
+    limit: int
+    per_seconds: float
+
+
 class QueueView(BaseModel):
     """A queue and the jobs in it."""
 
@@ -280,12 +317,37 @@ class QueueView(BaseModel):
     queued: int
     running: int
     oldest_queued_at: datetime | None
+    paused: bool
+    concurrency: int | None = Field(description="How many may run at once, in all.")
+    per_worker: int | None = Field(description="How many may run at once on a worker.")
+    rate: RateView | None
+    limited_until: datetime | None = Field(
+        description="When its rate lets jobs start again, if it does not now."
+    )
 
 
 class QueueList(BaseModel):
     """The queues that are in use or known."""
 
     items: list[QueueView]
+
+
+class ScheduleView(BaseModel):
+    """Something that is submitted again and again."""
+
+    name: str
+    capability: str
+    cron: str
+    timezone: str
+    missed: str = Field(description="What becomes of ticks when nobody was there.")
+    next_at: datetime
+    last_at: datetime | None
+
+
+class ScheduleList(BaseModel):
+    """The schedules that were ever declared."""
+
+    items: list[ScheduleView]
 
 
 class WorkerView(BaseModel):
@@ -303,6 +365,74 @@ class WorkerList(BaseModel):
     """Who works."""
 
     items: list[WorkerView]
+
+
+class KeyRequest(Asked):
+    """A key to be made, for the caller's tenant."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"name": "web shop", "scopes": ["jobs:read", "jobs:write"]}]
+        }
+    )
+
+    name: Name = Field(description="What it is for.")
+    scopes: list[Name] = Field(
+        min_length=1, max_length=50, description="What it may do."
+    )
+    user: Name | None = Field(None, description="The one user that it acts as.")
+    expires_at: Time | None = Field(None, description="Good until this time.")
+
+
+class KeyView(BaseModel):
+    """A key, without its secret."""
+
+    id: str
+    name: str
+    user: str | None
+    scopes: list[str]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None = Field(description="Within a minute.")
+
+
+class NewKeyView(KeyView):
+    """A key that was just made."""
+
+    key: str = Field(description="The whole key. It is not shown again.")
+
+
+class KeyList(BaseModel):
+    """The keys of a tenant."""
+
+    items: list[KeyView]
+
+
+class AuditQuery(BaseModel):
+    """Which acts to list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    before: int | None = Field(None, ge=0, lt=2**63, description="Below this `seq`.")
+    limit: int = Field(50, ge=1, le=MAX_LIMIT)
+
+
+class AuditView(BaseModel):
+    """Something that an administrator did."""
+
+    seq: int
+    at: datetime
+    actor: str = Field(description="The key's id.")
+    action: str
+    target: str
+    request_id: str | None
+
+
+class AuditPage(BaseModel):
+    """Acts of administrators, newest first."""
+
+    items: list[AuditView]
 
 
 class Health(BaseModel):

@@ -1,17 +1,23 @@
 """The ASGI application: every route over one engine."""
 
+import secrets
 from importlib import metadata
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 
 from backburner.domain.errors import BackburnerError
 from backburner.engine.engine import Engine
+from backburner.engine.keys import Keys
+from backburner.engine.links import Links
 from backburner.http import (
+    auth,
+    blobs,
     dead_letters,
     docs,
     events,
@@ -19,9 +25,11 @@ from backburner.http import (
     house,
     jobs,
     problems,
+    queues,
     schemas,
     socket,
 )
+from backburner.http import keys as key_routes
 from backburner.http.access import Access
 from backburner.http.auth import Authenticate, as_developer
 from backburner.http.door import Door
@@ -30,10 +38,13 @@ from backburner.settings import Settings
 ROUTERS = (
     jobs.hot,
     jobs.router,
+    blobs.router,
     dead_letters.router,
     events.router,
     socket.router,
     house.router,
+    queues.router,
+    key_routes.router,
     health.router,
     docs.router,
 )
@@ -49,6 +60,7 @@ def build(
     engine: Engine,
     settings: Settings,
     *,
+    keys: Keys,
     version: str | None = None,
     authenticate: Authenticate = as_developer,
 ) -> FastAPI:
@@ -66,7 +78,9 @@ def build(
         openapi_url=None,
         redirect_slashes=False,
     )
-    app.state.door = Door(engine, settings, version, authenticate)
+    app.state.door = Door(
+        engine, settings, version, authenticate, keys, _links(engine, settings)
+    )
     for router in ROUTERS:
         # Flat, so that a request is matched against one list.
         app.router.routes.extend(router.routes)
@@ -76,6 +90,11 @@ def build(
     app.add_middleware(Access)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
+
+
+def _links(engine: Engine, settings: Settings) -> Links:
+    # Without a secret of their own, links hold in this process and as long as it does.
+    return Links(settings.link_secrets or (secrets.token_hex(32),), engine.now)
 
 
 def stop(app: FastAPI) -> None:
@@ -99,12 +118,40 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         components |= extra["$defs"]
         components.pop("HTTPValidationError", None)
         components.pop("ValidationError", None)
+        _describe_keys(described, app)
         app.openapi_schema = described
     return app.openapi_schema
 
 
+def _describe_keys(described: dict[str, Any], app: FastAPI) -> None:
+    """Say of every operation which scope it needs, and how a key is shown."""
+    described["components"]["securitySchemes"] = {
+        "key": {"type": "http", "scheme": "bearer", "description": "An API key."}
+    }
+    for route in app.routes:
+        scope = auth.scope_of(route)
+        if scope in (None, auth.PUBLIC) or not isinstance(route, APIRoute):
+            continue
+        for method in route.methods or ():
+            operation = described["paths"][route.path_format][method.lower()]
+            operation["security"] = [{"key": [scope]}]
+            operation.setdefault("parameters", []).append(_USER)
+
+
+_USER = {
+    "name": "X-User-Id",
+    "in": "header",
+    "description": "The user to act as; needs the scope `users:act`.",
+    "schema": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 200,
+        "pattern": "^[!-~]+$",
+    },
+}
 _READ_BY_ROUTES = (
     schemas.JobRequest,
+    schemas.KeyRequest,
     schemas.RetryRequest,
     schemas.Problem,
     schemas.EventView,

@@ -8,7 +8,7 @@ it wrote then survives the process, and, where it says *durable*, the machine.
 happened, and asking again is safe.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -23,7 +23,12 @@ from backburner.domain.job import (
     Owner,
     Submitted,
 )
+from backburner.domain.queue import Queue, QueueState, Throttling
+from backburner.domain.schedule import ScheduleState
 from backburner.domain.transitions import Change
+from backburner.ports.clock import Clock
+from backburner.ports.finding import Finding
+from backburner.ports.keys import KeyStore
 
 T = TypeVar("T")
 
@@ -96,7 +101,9 @@ class JobStore(Protocol):
         Take queued jobs in order of priority, rank and id: nobody else gets them.
 
         Not durable: a claim lost with the machine only means running again. Raises
-        `WorkerLost` if the worker is not enlisted, and then takes nothing.
+        `WorkerLost` if the worker is not enlisted, and then takes nothing. Of a queue
+        with limits no more are taken than they leave, over all workers together, by
+        the store's clock; of a paused one nothing.
         """
         ...
 
@@ -167,7 +174,11 @@ class Roster(Protocol):
         ...
 
     async def orphans(self, *, lease: timedelta, limit: int) -> Sequence[Job]:
-        """Declare silent workers dead; return running jobs that have no worker."""
+        """
+        Declare silent workers dead; return running jobs that have no worker.
+
+        They come without their inputs, as in `Keeper.jobs`.
+        """
         ...
 
     async def held(self, worker: str) -> Sequence[tuple[int, str]]:
@@ -176,6 +187,53 @@ class Roster(Protocol):
 
     async def workers(self) -> Sequence[WorkerInfo]:
         """Return who is enlisted."""
+        ...
+
+
+class Queues(Protocol):
+    """What each queue allows."""
+
+    async def declare(self, queues: Sequence[Queue]) -> None:
+        """Store policies in place of those these queues had; pauses stay."""
+        ...
+
+    async def pause(self, queue: str, *, paused: bool) -> None:
+        """Have nothing of a queue claimed, or let it go on; what runs goes on."""
+        ...
+
+    async def queues(self) -> Sequence[QueueState]:
+        """Return the queues that have a policy or were paused, by name."""
+        ...
+
+    async def throttlings(self) -> Sequence[Throttling]:
+        """Return windows that closed while jobs waited; each is told to one caller."""
+        ...
+
+
+class Firing(NamedTuple):
+    """Ticks of a schedule that fire together, and what comes next."""
+
+    name: str
+    expected: Instant
+    """The `next_at` that the schedule must still have."""
+    next_at: Instant
+    last_at: Instant | None
+    jobs: Sequence[NewJob]
+
+
+class Timetable(Protocol):
+    """What happens again and again."""
+
+    async def plan(self, schedules: Sequence[ScheduleState]) -> None:
+        """Store schedules; one whose times are the same keeps its next tick."""
+        ...
+
+    async def schedules(self) -> tuple[Instant, Sequence[ScheduleState]]:
+        """Return the store's time and the schedules, by name."""
+        ...
+
+    async def fire(self, firing: Firing) -> bool:
+        """Store the jobs and advance the schedule, durable; `False` if another did."""
         ...
 
 
@@ -199,6 +257,10 @@ class EventLog(Protocol):
         """Return a job's events with `n` above `after`, in order."""
         ...
 
+    async def changes(self, job_id: str, *, limit: int) -> Sequence[Event]:
+        """Return a job's events but for progress, in order."""
+        ...
+
     async def news(
         self, cursors: Sequence[tuple[int, int]], *, limit: int
     ) -> Sequence[Event]:
@@ -210,7 +272,12 @@ class EventLog(Protocol):
         ...
 
     async def latest(self) -> int:
-        """Return the highest `seq` so far."""
+        """
+        Return the highest `seq` so far.
+
+        A `stream` asked for after this returned has all up to there: no event appears
+        below it later.
+        """
         ...
 
 
@@ -253,7 +320,12 @@ class Keeper(Protocol):
     async def jobs(
         self, where: JobFilter, *, before: int | None, limit: int
     ) -> Sequence[Job]:
-        """Return jobs, newest first, with `seq` below `before`."""
+        """
+        Return jobs, newest first, with `seq` below `before`.
+
+        They come without their inputs and outputs, which `find` returns: a page of
+        large jobs stays small.
+        """
         ...
 
     async def failures(self, owner: Owner, *, limit: int) -> Sequence[FailureGroup]:
@@ -277,15 +349,17 @@ class Keeper(Protocol):
         ...
 
     async def overdue(self, *, now: Instant, limit: int) -> Sequence[Job]:
-        """Return waiting jobs whose `start_by` or `deadline` is over."""
+        """List waiting jobs whose `start_by` or `deadline` is over, as `jobs` does."""
         ...
 
-    async def prune(self, *, keep: Retention, now: Instant, limit: int) -> int:
-        """Delete finished jobs past their time, with their events."""
+    async def prune(
+        self, *, keep: Retention, now: Instant, limit: int
+    ) -> Sequence[str]:
+        """Delete finished jobs past their time, with their events; return their ids."""
         ...
 
 
-class Store(JobStore, Roster, EventLog, Keeper, Protocol):
+class Store(JobStore, Roster, Queues, Timetable, EventLog, Keeper, KeyStore, Protocol):
     """All of it, and its doors."""
 
     async def open(self) -> None:
@@ -298,4 +372,16 @@ class Store(JobStore, Roster, EventLog, Keeper, Protocol):
 
     async def ping(self) -> None:
         """Raise `StoreUnavailable` unless the store can be written."""
+        ...
+
+    async def version(self) -> str | None:
+        """Return the revision that the schema is at, `None` for none; open or not."""
+        ...
+
+    async def migrate(self) -> tuple[str | None, str | None]:
+        """Bring the schema up to date, open or not; return before and after."""
+        ...
+
+    def examine(self, clock: Clock) -> AsyncIterator[Finding]:
+        """Look at the database of a store that is not open; change nothing in it."""
         ...

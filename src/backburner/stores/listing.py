@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from backburner.domain.job import WAITING, Instant, Job, JobState, Owner
 from backburner.ports.store import FailureGroup, JobFilter, WorkerInfo
-from backburner.stores.rows import JOB_COLUMNS, as_job
+from backburner.stores.rows import JOB_COLUMNS, LISTED_COLUMNS, as_job, as_listed
 from backburner.stores.tables import jobs as job_table
 from backburner.stores.tables import workers as worker_table
 
@@ -14,11 +14,13 @@ c = job_table.c
 
 # Built once: naming thirty columns takes longer than many a query.
 SELECT_JOBS = sa.select(*JOB_COLUMNS)
+SELECT_LISTED = sa.select(*LISTED_COLUMNS)
 
 
 def find(connection: sa.Connection, ids: Sequence[str]) -> list[Job]:
     """Return the jobs with these ids."""
-    return _jobs(connection, SELECT_JOBS.where(c.id.in_(ids)))
+    rows = connection.execute(SELECT_JOBS.where(c.id.in_(ids)))
+    return [as_job(row) for row in rows]
 
 
 def jobs(
@@ -26,10 +28,10 @@ def jobs(
 ) -> list[Job]:
     """Return a page of jobs, newest first."""
     seq = _number(where)
-    query = SELECT_JOBS.where(*_conditions(where))
+    query = SELECT_LISTED.where(*_conditions(where))
     if before is not None:
         query = query.where(seq < before)
-    return _jobs(connection, query.order_by(seq.desc()).limit(limit))
+    return _listed(connection, query.order_by(seq.desc()).limit(limit))
 
 
 def _number(where: JobFilter) -> sa.ColumnElement[int]:
@@ -46,17 +48,17 @@ _FEW = frozenset({JobState.BLOCKED, JobState.RUNNING, JobState.FAILED})
 def orphans(connection: sa.Connection, limit: int) -> list[Job]:
     """Return running jobs whose worker is not enlisted."""
     enlisted = sa.select(worker_table.c.id)
-    query = SELECT_JOBS.where(sa.text("state = 'running'"), c.worker.not_in(enlisted))
+    query = SELECT_LISTED.where(sa.text("state = 'running'"), c.worker.not_in(enlisted))
     # The order of the partial index jobs_running, which serves.
-    return _jobs(connection, query.order_by(c.worker, c.seq).limit(limit))
+    return _listed(connection, query.order_by(c.worker, c.seq).limit(limit))
 
 
 def overdue(connection: sa.Connection, now: Instant, limit: int) -> list[Job]:
     """Return waiting jobs whose time is over."""
     # Literals, so that the partial index jobs_expiring serves.
     waiting = sa.text("state IN ('blocked','scheduled','queued')")
-    query = SELECT_JOBS.where(c.expires_at.is_not(None), c.expires_at <= now, waiting)
-    return _jobs(connection, query.order_by(c.expires_at).limit(limit))
+    query = SELECT_LISTED.where(c.expires_at.is_not(None), c.expires_at <= now, waiting)
+    return _listed(connection, query.order_by(c.expires_at).limit(limit))
 
 
 def failures(connection: sa.Connection, owner: Owner, limit: int) -> list[FailureGroup]:
@@ -145,5 +147,7 @@ def _conditions(where: JobFilter) -> list[sa.ColumnElement[bool]]:
     return conditions
 
 
-def _jobs(connection: sa.Connection, query: sa.Select[tuple[object, ...]]) -> list[Job]:
-    return [as_job(row) for row in connection.execute(query)]
+def _listed(
+    connection: sa.Connection, query: sa.Select[tuple[object, ...]]
+) -> list[Job]:
+    return [as_listed(row) for row in connection.execute(query)]

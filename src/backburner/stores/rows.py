@@ -44,11 +44,24 @@ JOB_COLUMNS: Sequence[sa.Column[Any]] = (
     jobs.c.body_hash,
 )
 
+LARGE = frozenset({"input", "output"})
+"""What only `find` reads."""
+LISTED_COLUMNS = tuple(c for c in JOB_COLUMNS if c.name not in LARGE)
+
 
 def as_job(row: Any) -> Job:
     """Build a job from a row of `JOB_COLUMNS`."""
     values = row._mapping  # noqa: SLF001 - SQLAlchemy's public name for it
-    columns = {c.name: values[c] for c in JOB_COLUMNS}
+    return _job({c.name: values[c] for c in JOB_COLUMNS})
+
+
+def as_listed(row: Any) -> Job:
+    """Build a job from a row of `LISTED_COLUMNS`; its input and output are left out."""
+    values = row._mapping  # noqa: SLF001 - SQLAlchemy's public name for it
+    return _job({"input": "", **{c.name: values[c] for c in LISTED_COLUMNS}})
+
+
+def _job(columns: dict[str, Any]) -> Job:
     owner = Owner(columns.pop("tenant"), columns.pop("user"))
     error, tags = columns.pop("error"), columns.pop("tags")
     return Job(

@@ -68,3 +68,58 @@ workers = sa.Table(
     sa.Column("started_at", sa.BigInteger, nullable=False),
     sa.Column("beat_at", sa.BigInteger, nullable=False),
 )
+
+api_keys = sa.Table(
+    "api_keys",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("user", sa.Text),
+    sa.Column("scopes", sa.Text, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", sa.BigInteger),
+    sa.Column("revoked_at", sa.BigInteger),
+    sa.Column("last_used_at", sa.BigInteger),
+)
+
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("seq", Key, primary_key=True),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("target", sa.Text, nullable=False),
+    sa.Column("request_id", sa.Text),
+)
+
+queues = sa.Table(
+    "queues",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("paused", sa.Boolean, nullable=False),
+    sa.Column("concurrency", sa.Integer),
+    sa.Column("per_worker", sa.Integer),
+    sa.Column("rate", sa.Integer),
+    sa.Column("per", sa.BigInteger, nullable=False),
+    sa.Column("window_at", sa.BigInteger, nullable=False),
+    sa.Column("started", sa.Integer, nullable=False),
+    sa.Column("limited_until", sa.BigInteger),
+    sa.Column("closed", sa.BigInteger, nullable=False),
+    sa.Column("told", sa.BigInteger, nullable=False),
+)
+
+schedules = sa.Table(
+    "schedules",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("capability", sa.Text, nullable=False),
+    sa.Column("cron", sa.Text, nullable=False),
+    sa.Column("timezone", sa.Text, nullable=False),
+    sa.Column("missed", sa.Text, nullable=False),
+    sa.Column("next_at", sa.BigInteger, nullable=False),
+    sa.Column("last_at", sa.BigInteger),
+)

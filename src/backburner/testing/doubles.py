@@ -5,9 +5,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from backburner.blobs.memory import MemoryBlobs
 from backburner.clock import uuid7
 from backburner.domain.job import Instant
 from backburner.engine.context import Context
+from backburner.engine.payloads import Payloads
 from backburner.ports.bell import Ring
 from backburner.testing.samples import NOON, a_claim
 
@@ -71,7 +73,12 @@ class FakeContext(Context):
         """Take fields of a `Claim` where the usual ones will not do."""
         self.told: list[dict[str, Any]] = []
         self.submitted: list[tuple[Any, Any, dict[str, Any]]] = []
-        super().__init__(a_claim(**claim), self.told.append, self._keep)
+        super().__init__(
+            a_claim(**claim),
+            self.told.append,
+            self._keep,
+            Payloads(MemoryBlobs(FrozenClock())),
+        )
 
     async def _keep(self, capability: Any, value: Any, **options: Any) -> None:
         self.submitted.append((capability, value, options))

@@ -10,16 +10,20 @@ from collections.abc import Callable
 from typing import Any
 
 import asyncpg
-import structlog
 
 from backburner.ports.bell import Ring
+from backburner.ports.log import log
 from backburner.stores.postgres.database import CONNECT_SECONDS
-
-log = structlog.get_logger("backburner")
 
 CHANNEL = "backburner"
 DEBOUNCE_SECONDS = 0.002
 RECONNECT_SECONDS = 1.0
+_LOST = (
+    OSError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
 ALL = Ring.WORK | Ring.EVENTS | Ring.CANCELLED | Ring.SCHEDULE
 
 
@@ -64,7 +68,7 @@ class NotifyBell:
         while True:
             try:
                 await self._serve()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except _LOST as error:
                 log.warning("bell lost", error_type=type(error).__name__)
                 await asyncio.sleep(RECONNECT_SECONDS)  # noqa: TID251 - back-off
 
@@ -81,24 +85,30 @@ class NotifyBell:
             await connection.add_listener(CHANNEL, self._hear)
             self._call(ALL)
             while not ended.is_set():
-                await self._rung.wait()
+                if not self._pending:
+                    await self._rung.wait()
                 self._rung.clear()
-                what, self._pending = self._pending, Ring(0)
-                if what:
-                    await connection.execute(
-                        "SELECT pg_notify($1, $2)", CHANNEL, f"{int(what)} {id(self)}"
-                    )
-                    await asyncio.sleep(DEBOUNCE_SECONDS)  # noqa: TID251 - debounce
+                await self._notify(connection)
             raise ConnectionResetError("the connection was closed")
         finally:
             connection.terminate()
+
+    async def _notify(self, connection: Any) -> None:
+        what, self._pending = self._pending, Ring(0)
+        if not what:
+            return
+        try:
+            await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, f"{what:d}")
+        except BaseException:
+            self._pending |= what  # told by the next connection
+            raise
+        await asyncio.sleep(DEBOUNCE_SECONDS)  # noqa: TID251 - debounce
 
     def _end(self, ended: asyncio.Event) -> None:
         ended.set()
         self._rung.set()
 
-    def _hear(self, _connection: Any, pid: int, _channel: str, payload: str) -> None:
-        del pid
-        what, _, sender = payload.partition(" ")
-        if sender != str(id(self)):
-            self._call(Ring(int(what) & int(ALL)))
+    def _hear(self, connection: Any, pid: int, _channel: str, payload: str) -> None:
+        # Anyone may notify: what is no number of ours says nothing.
+        if pid != connection.get_server_pid() and payload.isdecimal():
+            self._call(Ring(int(payload) & int(ALL)))

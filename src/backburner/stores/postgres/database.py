@@ -6,50 +6,45 @@ from typing import Any
 
 import asyncpg
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from backburner.domain.errors import StoreFull, StoreUnavailable
 
 CONNECT_SECONDS = 5.0
 STATEMENT_SECONDS = 30.0
 POOL = 5
-"""Connections for reads and bodies; the hot lanes have their own besides."""
+"""Connections for reads and bodies, of each process."""
 LANES = 4
+"""Connections that each process keeps for itself besides."""
 
 RETRIED = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 """The server chose a victim: the same statement may well go through again."""
 
 
 class Database:
-    """One server's database, reached through SQLAlchemy's pool."""
+    """One server's database: a pool that is lent from, and connections to keep."""
 
     def __init__(self, url: str) -> None:
         self.is_closed = False
-        self._engine = create_async_engine(
-            sa.make_url(url).set(drivername="postgresql+asyncpg"),
-            pool_size=POOL + LANES,
-            max_overflow=0,
-            pool_timeout=CONNECT_SECONDS,
-            pool_pre_ping=False,
-            connect_args={
-                "timeout": CONNECT_SECONDS,
-                "command_timeout": STATEMENT_SECONDS,
-                "server_settings": {"application_name": "backburner", "jit": "off"},
-            },
+        self._pool = _engine(
+            url, pool_size=POOL, max_overflow=0, pool_timeout=CONNECT_SECONDS
         )
+        sa.event.listen(self._pool.sync_engine, "checkout", _refuse_a_closed_one)
+        # Readers that hold every connection of the pool must not stop a lane.
+        self._kept = _engine(url, poolclass=sa.NullPool)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:
         """Lend a connection for a while; a broken one is thrown away."""
         self._check_open()
-        async with translated(), self._engine.connect() as connection:
+        async with translated(), self._pool.connect() as connection:
             yield connection
 
     async def connect(self) -> AsyncConnection:
-        """Open a connection; the caller closes it."""
+        """Open a connection outside the pool; the caller closes it."""
         self._check_open()
         async with translated():
-            return await self._engine.connect()
+            return await self._kept.connect()
 
     def _check_open(self) -> None:
         if self.is_closed:
@@ -57,7 +52,26 @@ class Database:
 
     async def dispose(self) -> None:
         """Close what is left open."""
-        await self._engine.dispose()
+        await self._pool.dispose()
+        await self._kept.dispose()
+
+
+def _engine(url: str, **options: Any) -> AsyncEngine:
+    return create_async_engine(
+        sa.make_url(url).set(drivername="postgresql+asyncpg"),
+        connect_args={
+            "timeout": CONNECT_SECONDS,
+            "command_timeout": STATEMENT_SECONDS,
+            "server_settings": {"application_name": "backburner", "jit": "off"},
+        },
+        **options,
+    )
+
+
+def _refuse_a_closed_one(connection: Any, _record: Any, _proxy: Any) -> None:
+    """Have the pool open another; what the raw driver loses SQLAlchemy never sees."""
+    if connection.driver_connection.is_closed():
+        raise sa.exc.DisconnectionError("the connection was closed meanwhile")
 
 
 async def driver(connection: AsyncConnection) -> Any:
@@ -73,13 +87,15 @@ async def translated() -> AsyncIterator[None]:
         yield
     except Exception as error:
         ours = as_ours(error)
-        if ours is None:
+        if ours is None or ours is error:
             raise
         raise ours from error
 
 
 def as_ours(error: BaseException) -> StoreUnavailable | None:
-    """Say which of our errors a foreign one is; `None` for a programming fault."""
+    """Say which of our errors this is; `None` for a programming fault."""
+    if isinstance(error, StoreUnavailable):
+        return error
     if isinstance(error, sa.exc.DBAPIError):
         cause = error.orig.__cause__ if error.orig is not None else None
         error = cause or error.orig or error
@@ -95,15 +111,21 @@ _UNAVAILABLE = (
     TimeoutError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,
+    asyncpg.ConfigFileError,
+    asyncpg.FatalPostgresError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.InsufficientPrivilegeError,
     asyncpg.InsufficientResourcesError,
+    asyncpg.InternalServerError,
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
-    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.PostgresConnectionError,
     asyncpg.PostgresSystemError,
-    asyncpg.LockNotAvailableError,
-    *RETRIED,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.SnapshotTooOldError,
+    asyncpg.TransactionRollbackError,
     sa.exc.TimeoutError,
     sa.exc.DisconnectionError,
 )

@@ -6,7 +6,9 @@ from typing import Any
 
 import asyncpg
 
-from backburner.stores.postgres.database import CONNECT_SECONDS, translated
+from backburner.stores.postgres.database import translated
+
+BEAT_SECONDS = 2.0
 
 
 class PostgresHeart:
@@ -32,23 +34,25 @@ class PostgresHeart:
     async def _beat(self, worker: str) -> bool:
         async with translated():
             try:
-                if self._connection is None:
-                    self._connection = await self._connect()
-                found = await self._connection.fetch(self._statement, worker)
+                # All of it: a beat that hangs would hide that the lease is over.
+                async with asyncio.timeout(BEAT_SECONDS):
+                    if self._connection is None:
+                        self._connection = await self._connect()
+                    found = await self._connection.fetch(self._statement, worker)
             except BaseException:
                 await self._drop()
                 raise
             return bool(found)
 
     async def _connect(self) -> Any:
-        connection = await asyncpg.connect(
+        return await asyncpg.connect(
             self._dsn,
-            timeout=CONNECT_SECONDS,
-            command_timeout=CONNECT_SECONDS,
-            server_settings={"application_name": "backburner-heart"},
+            timeout=BEAT_SECONDS,
+            server_settings={
+                "application_name": "backburner-heart",
+                "synchronous_commit": "off",
+            },
         )
-        await connection.execute("SET synchronous_commit = off")
-        return connection
 
     async def _drop(self) -> None:
         connection, self._connection = self._connection, None

@@ -9,13 +9,15 @@ raises, each is run again by itself, so that a caller only ever sees its own fai
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backburner.ports.faults import Faults
 from backburner.stores.postgres.database import RETRIED, Database, as_ours, driver
 
+T = TypeVar("T")
 Many = Callable[["Lane", Sequence[Any]], Awaitable[Sequence[Any]]]
 
 TRIES = 3
@@ -58,9 +60,21 @@ class Lane:
         await self._drop()
 
     async def rows(self, statement: str, *parameters: Any) -> list[Any]:
-        """Run a statement and return its rows."""
-        found: list[Any] = await self.driver.fetch(statement, *parameters)
+        """Run a statement and return its rows; one that commits by itself, again."""
+        fetch = partial(self.driver.fetch, statement, *parameters)
+        found: list[Any] = (
+            await fetch()
+            if self.driver.is_in_transaction()
+            else await self.persist(fetch)
+        )
         return found
+
+    async def persist(self, act: Callable[[], Awaitable[T]]) -> T:
+        """Do something that commits as a whole; if the server chose it, again."""
+        for _ in range(TRIES - 1):
+            with suppress(*RETRIED):
+                return await act()
+        return await act()
 
     async def _flush(self) -> None:
         try:
@@ -76,7 +90,7 @@ class Lane:
 
     async def _perform(self, many: Many, calls: Sequence[Call]) -> None:
         try:
-            answers = await self._attempt(many, [call.argument for call in calls])
+            answers = await self._once(many, [call.argument for call in calls])
         except Exception as error:  # noqa: BLE001 - it is the callers', and goes there
             ours = as_ours(error)
             if ours is not None or len(calls) == 1:
@@ -89,14 +103,8 @@ class Lane:
         for call, answer in zip(calls, answers, strict=True):
             _answer(call, answer)
 
-    async def _attempt(self, many: Many, arguments: Sequence[Any]) -> Sequence[Any]:
-        for _ in range(TRIES - 1):
-            with suppress(*RETRIED):
-                return await self._once(many, arguments)
-        return await self._once(many, arguments)
-
     async def _once(self, many: Many, arguments: Sequence[Any]) -> Sequence[Any]:
-        name = many.__name__
+        name = many.__name__.removesuffix("_keyed")  # one verb, one failpoint
         try:
             if self.driver is None or self.driver.is_closed():
                 await self._connect()
@@ -112,14 +120,21 @@ class Lane:
     async def _connect(self) -> None:
         await self._drop()
         self.connection = await self._database.connect()
-        self.driver = await driver(self.connection)
-        if not self._is_durable:
-            await self.driver.execute("SET synchronous_commit = off")
+        try:
+            raw = await driver(self.connection)
+            if not self._is_durable:
+                await raw.execute("SET synchronous_commit = off")
+        except BaseException:
+            await self._discard()
+            raise
+        self.driver = raw
 
     async def _drop(self) -> None:
-        if self.driver is None:
-            return
-        self.driver = None
+        if self.driver is not None:
+            self.driver = None
+            await self._discard()
+
+    async def _discard(self) -> None:
         with suppress(Exception):
             await self.connection.invalidate()
         with suppress(Exception):

@@ -13,22 +13,29 @@ class Queries:
     beat_worker: str
     bury_workers: str
     claim_jobs: str
+    count_running: str
     delete_jobs: str
     dismiss_worker: str
+    draw_transaction: str
     enlist_worker: str
     event_horizon: str
     find_by_key: str
     finish_jobs: str
     free_idempotency_key: str
+    has_queued: str
     insert_jobs: str
-    is_enlisted: str
+    list_gates: str
+    list_changes: str
     list_held: str
     list_history: str
     list_news: str
     list_stream: str
+    lock_gate: str
+    mark_gate: str
     move_jobs: str
     next_due: str
     promote_jobs: str
+    read_clock: str
     report_progress: str
     settle_jobs: str
     touch_store: str

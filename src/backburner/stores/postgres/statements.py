@@ -12,8 +12,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from backburner.domain.errors import IdempotencyConflict
+from backburner.domain.errors import IdempotencyConflict, StoreUnavailable
 from backburner.domain.job import Claim, Instant, JobState, NewJob, Submitted
+from backburner.domain.queue import Gate, admit, count
 from backburner.domain.transitions import Change
 from backburner.ports.store import (
     Move,
@@ -23,7 +24,7 @@ from backburner.ports.store import (
     Want,
     WorkerLost,
 )
-from backburner.stores.postgres.lane import Lane
+from backburner.stores.postgres.lane import TRIES, Lane
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.settling import (
     KEY_LIFETIME_MS,
@@ -57,32 +58,36 @@ class Statements:
         self, lane: Lane, batches: Sequence[Sequence[NewJob]]
     ) -> Sequence[Sequence[Submitted]]:
         """Store every caller's jobs, or find those that their keys stand for."""
-        async with lane.driver.transaction():
-            return [await self._submit_keyed(lane, batch) for batch in batches]
+        jobs = list(chain.from_iterable(batches))
+
+        async def store() -> Sequence[Submitted]:
+            async with lane.driver.transaction():
+                return await self._submit_keyed(lane, jobs)
+
+        return as_given(batches, await lane.persist(store))
 
     async def _submit_keyed(
         self, lane: Lane, jobs: Sequence[NewJob]
     ) -> Sequence[Submitted]:
-        ordered = sorted(jobs, key=lambda job: job.idempotency_key or "")
+        ordered = sorted(jobs, key=_key)
         rows = await lane.rows(self._queries.insert_jobs, *columns(ordered))
         stored = {row[0] for row in rows}
-        answers = {
-            job.id: _submitted(job)
-            if job.id in stored
-            else await self._known(lane, job)
-            for job in jobs
+        known = {
+            job.id: await self._known(lane, job)
+            for job in ordered
+            if job.id not in stored
         }
-        return [answers[job.id] for job in jobs]
+        return [known.get(job.id) or _submitted(job) for job in jobs]
 
     async def _known(self, lane: Lane, job: NewJob) -> Submitted:
-        key = (job.owner.tenant, job.owner.user, job.idempotency_key)
         horizon = job.created_at - KEY_LIFETIME_MS
-        await lane.driver.execute(self._queries.free_idempotency_key, *key, horizon)
-        found = await lane.rows(self._queries.find_by_key, *key)
-        if not found:
-            await lane.rows(self._queries.insert_jobs, *columns([job]))
-            return _submitted(job)
-        return as_known(job, *found[0])
+        for _ in range(TRIES):
+            await lane.rows(self._queries.free_idempotency_key, *_key(job), horizon)
+            if found := await lane.rows(self._queries.find_by_key, *_key(job)):
+                return as_known(job, *found[0])
+            if await lane.rows(self._queries.insert_jobs, *columns([job])):
+                return _submitted(job)
+        raise _elusive()
 
     async def claim(
         self, lane: Lane, asks: Sequence[Claiming]
@@ -93,18 +98,47 @@ class Statements:
     async def _claim(
         self, lane: Lane, worker: str, token: str, wants: Sequence[Want], now: Instant
     ) -> Sequence[Claim] | WorkerLost:
-        if not await lane.rows(self._queries.is_enlisted, worker):
+        found = await lane.rows(self._queries.list_gates, worker)
+        if not found:
             return WorkerLost()
+        gated = found[0][0].split("\n") if found[0][0] else ()
         claims: list[Claim] = []
         for queue, limit in wants:
-            rows = await lane.rows(
-                self._queries.claim_jobs, token, worker, now, queue, limit
-            )
-            # RETURNING is in no order.
-            claims += sorted(
-                (Claim(*row) for row in rows), key=lambda c: (-c.priority, c.rank)
-            )
+            want = Want(queue, limit)
+            if queue in gated:
+                async with lane.driver.transaction():
+                    claims += await self._claim_gated(lane, worker, token, want, now)
+            else:
+                claims += await self._take(lane, worker, token, want, now)
         return claims
+
+    async def _take(
+        self, lane: Lane, worker: str, token: str, want: Want, now: Instant
+    ) -> Sequence[Claim]:
+        rows = await lane.rows(self._queries.claim_jobs, token, worker, now, *want)
+        # RETURNING is in no order.
+        return sorted(
+            (Claim(*row) for row in rows), key=lambda c: (-c.priority, c.rank)
+        )
+
+    async def _claim_gated(
+        self, lane: Lane, worker: str, token: str, want: Want, now: Instant
+    ) -> Sequence[Claim]:
+        """Take what the queue's limits leave, and count it against them."""
+        queue, wanted = want
+        gate = Gate(*(await lane.rows(self._queries.lock_gate, queue))[0])
+        [(running, at)] = await lane.rows(self._queries.count_running, queue)
+        admission = admit(gate, wanted=wanted, running=running, now=at)
+        taken: Sequence[Claim] = ()
+        if admission.allowed:
+            allowed = Want(queue, admission.allowed)
+            taken = await self._take(lane, worker, token, allowed, now)
+        if gate.rate is not None:
+            waiting = bool(await lane.rows(self._queries.has_queued, queue, now))
+            after = count(gate, admission, taken=len(taken), waiting=waiting)
+            if after != gate:
+                await lane.driver.execute(self._queries.mark_gate, queue, *after[4:])
+        return taken
 
     async def settle(
         self, lane: Lane, batches: Sequence[Sequence[Settlement]]
@@ -163,25 +197,26 @@ class Statements:
         for turn in turns(asks):
             told = _by_seq(asks[i] for i in turn.values())
             arrays = [list(column) for column in zip(*told, strict=True)]
-            await lane.driver.execute(self._queries.report_progress, *arrays)
+            await lane.rows(self._queries.report_progress, *arrays)
         return [None] * len(batches)
 
     async def prune(
         self, lane: Lane, asks: Sequence[tuple[Retention, Instant, int]]
-    ) -> Sequence[int]:
+    ) -> Sequence[Sequence[str]]:
         """Delete finished jobs past their time, with their events."""
         return [await self._prune(lane, *ask) for ask in asks]
 
     async def _prune(
         self, lane: Lane, keep: Retention, now: Instant, limit: int
-    ) -> int:
-        gone, keyed = 0, now - KEY_LIFETIME_MS
+    ) -> Sequence[str]:
+        gone: list[str] = []
+        keyed = now - KEY_LIFETIME_MS
         for state, span in zip(Retention._fields, keep, strict=True):
             horizon = now - span // timedelta(milliseconds=1)
             rows = await lane.rows(
                 self._queries.delete_jobs, state, horizon, limit, keyed
             )
-            gone += len(rows)
+            gone += [job_id for (job_id,) in rows]
         return gone
 
     async def execute(
@@ -189,7 +224,7 @@ class Statements:
     ) -> Sequence[None]:
         """Run plain statements."""
         for statement, parameters in asks:
-            await lane.driver.execute(statement, *parameters)
+            await lane.rows(statement, *parameters)
         return [None] * len(asks)
 
 
@@ -222,16 +257,16 @@ class Transaction:
         return bool(found)
 
     def _known(self, job: NewJob) -> Submitted:
-        key = (job.owner.tenant, job.owner.user, job.idempotency_key)
         horizon = job.created_at - KEY_LIFETIME_MS
-        self.connection.exec_driver_sql(
-            self._queries.free_idempotency_key, (*key, horizon)
-        )
-        found = self.rows(self._queries.find_by_key, *key)
-        if not found:
-            self.rows(self._queries.insert_jobs, *columns([job]))
-            return _submitted(job)
-        return as_known(job, *found[0])
+        for _ in range(TRIES):
+            self.connection.exec_driver_sql(
+                self._queries.free_idempotency_key, (*_key(job), horizon)
+            )
+            if found := self.rows(self._queries.find_by_key, *_key(job)):
+                return as_known(job, *found[0])
+            if self.rows(self._queries.insert_jobs, *columns([job])):
+                return _submitted(job)
+        raise _elusive()
 
 
 def as_known(job: NewJob, job_id: str, state: str, body_hash: str | None) -> Submitted:
@@ -329,6 +364,15 @@ def _move_columns(moves: Sequence[Move]) -> list[list[Any]]:
         for m in moves
     ]
     return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _key(job: NewJob) -> tuple[str, str, str]:
+    return job.owner.tenant, job.owner.user, job.idempotency_key or ""
+
+
+def _elusive() -> StoreUnavailable:
+    """Say that whoever holds the key came and went between every two statements."""
+    return StoreUnavailable("the idempotency key is in use; ask again")
 
 
 def _submitted(job: NewJob) -> Submitted:

@@ -1,6 +1,6 @@
 """The store for many machines: a `Store` for `postgresql://` URLs."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, Self, TypeVar
 
@@ -17,11 +17,17 @@ from backburner.domain.job import (
     Owner,
     Submitted,
 )
+from backburner.domain.key import ApiKey
+from backburner.domain.queue import Queue, QueueState, Throttling
+from backburner.domain.schedule import ScheduleState
 from backburner.domain.transitions import Change
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults
+from backburner.ports.finding import Finding
+from backburner.ports.keys import AuditEntry
 from backburner.ports.store import (
     FailureGroup,
+    Firing,
     Heart,
     JobFilter,
     Move,
@@ -32,7 +38,8 @@ from backburner.ports.store import (
     Want,
     WorkerInfo,
 )
-from backburner.stores import listing, migrations
+from backburner.stores import keys, listing, migrations, queueing, timetable
+from backburner.stores.postgres import examination
 from backburner.stores.postgres.bell import NotifyBell
 from backburner.stores.postgres.database import Database, driver, translated
 from backburner.stores.postgres.heart import PostgresHeart
@@ -45,6 +52,13 @@ from backburner.stores.rows import as_events
 T = TypeVar("T")
 Q = TypeVar("Q")
 A = TypeVar("A")
+
+
+class _BodyFailed(Exception):
+    """A body raised something of its own: an `OSError` of its is no store's fault."""
+
+    def __init__(self, cause: Exception) -> None:
+        self.cause = cause
 
 
 class PostgresStore:
@@ -98,27 +112,15 @@ class PostgresStore:
     async def ping(self) -> None:
         await self._run(self._keeping, "touch_store")
 
-    async def migrate(
-        self, revision: str | None = None
-    ) -> tuple[str | None, str | None]:
-        """Bring the schema up to date (or to a revision); return before and after."""
-
-        def run(connection: sa.Connection) -> tuple[str | None, str | None]:
-            # One at a time: processes that start together must not race.
-            connection.execute(sa.text("SELECT pg_advisory_xact_lock(7203510)"))
-            before = migrations.current(connection)
-            if revision is None or revision > (before or ""):
-                migrations.upgrade(connection, revision or migrations.HEAD)
-            else:
-                migrations.downgrade(connection, revision)
-            return before, migrations.current(connection)
-
-        async with self._database.connection() as connection, connection.begin():
-            return await connection.run_sync(run)
-
     async def version(self) -> str | None:
-        """Return the revision that the schema is at, `None` for an empty database."""
         return await self._read(migrations.current)
+
+    async def migrate(self) -> tuple[str | None, str | None]:
+        async with self._database.connection() as connection, connection.begin():
+            return await connection.run_sync(_migrate)
+
+    def examine(self, clock: Clock) -> AsyncIterator[Finding]:
+        return examination.examine(self, self._database, clock)
 
     async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
         if not jobs:
@@ -158,6 +160,29 @@ class PostgresStore:
                 lambda c: body(Transaction(c, self.queries))
             )
 
+    async def declare(self, queues: Sequence[Queue]) -> None:
+        await self.transact(queueing.declare(queues))
+
+    async def pause(self, queue: str, *, paused: bool) -> None:
+        await self.transact(queueing.pause(queue, paused=paused))
+
+    async def queues(self) -> Sequence[QueueState]:
+        now = await self._now()
+        return await self._read(lambda c: queueing.listing(c, now))
+
+    async def throttlings(self) -> Sequence[Throttling]:
+        return await self.transact(queueing.tell)
+
+    async def plan(self, schedules: Sequence[ScheduleState]) -> None:
+        await self.transact(timetable.declare(schedules))
+
+    async def schedules(self) -> tuple[Instant, Sequence[ScheduleState]]:
+        now = await self._now()
+        return now, await self._read(timetable.listing)
+
+    async def fire(self, firing: Firing) -> bool:
+        return await self.transact(timetable.fire(firing))
+
     async def enlist(self, worker: WorkerInfo) -> None:
         await self._run(
             self._keeping,
@@ -195,6 +220,9 @@ class PostgresStore:
         rows = await self._rows(self.queries.list_history, job_id, after, limit)
         return as_events(rows)
 
+    async def changes(self, job_id: str, *, limit: int) -> Sequence[Event]:
+        return as_events(await self._rows(self.queries.list_changes, job_id, limit))
+
     async def news(
         self, cursors: Sequence[tuple[int, int]], *, limit: int
     ) -> Sequence[Event]:
@@ -203,17 +231,24 @@ class PostgresStore:
         return as_events(rows)
 
     async def stream(self, owner: Owner, *, after: int, limit: int) -> Sequence[Event]:
-        newest, oldest_running, next_to_run = (
-            await self._rows(self.queries.event_horizon)
-        )[0]
-        safe = self._horizon.look(newest, oldest_running, next_to_run)
+        safe = await self.latest()
         rows = await self._rows(
             self.queries.list_stream, after, safe, owner.tenant, owner.user, limit
         )
         return as_events(rows)
 
     async def latest(self) -> int:
-        return int((await self._rows(self.queries.event_horizon))[0][0])
+        newest = await self._look()
+        if self._horizon.is_news(newest):
+            [(drawn,)] = await self._rows(self.queries.draw_transaction)
+            self._horizon.note(newest, drawn)
+            await self._look()
+        return self._horizon.safe
+
+    async def _look(self) -> int:
+        [(newest, oldest_running)] = await self._rows(self.queries.event_horizon)
+        self._horizon.pass_over(oldest_running)
+        return int(newest)
 
     async def jobs(
         self, where: JobFilter, *, before: int | None, limit: int
@@ -239,10 +274,39 @@ class PostgresStore:
     async def overdue(self, *, now: Instant, limit: int) -> Sequence[Job]:
         return await self._read(lambda c: listing.overdue(c, now, limit))
 
-    async def prune(self, *, keep: Retention, now: Instant, limit: int) -> int:
+    async def prune(
+        self, *, keep: Retention, now: Instant, limit: int
+    ) -> Sequence[str]:
         return await self._write(
             self._keeping, self._statements.prune, (keep, now, limit)
         )
+
+    async def add_key(self, key: ApiKey, entry: AuditEntry) -> None:
+        await self.transact(lambda tx: keys.add(tx.connection, key, entry))
+
+    async def find_key(self, key_id: str) -> ApiKey | None:
+        return await self._read(lambda c: keys.find(c, key_id))
+
+    async def list_keys(self, tenant: str | None = None) -> Sequence[ApiKey]:
+        return await self._read(lambda c: keys.listed(c, tenant))
+
+    async def revoke_key(self, key_id: str, entry: AuditEntry) -> bool:
+        return await self.transact(lambda tx: keys.revoke(tx.connection, key_id, entry))
+
+    async def touch_key(
+        self, key_id: str, *, now: Instant, unless_since: Instant
+    ) -> None:
+        await self.transact(
+            lambda tx: keys.touch(tx.connection, key_id, now, unless_since)
+        )
+
+    async def record(self, entries: Sequence[AuditEntry]) -> None:
+        await self.transact(lambda tx: keys.record(tx.connection, entries))
+
+    async def audited(
+        self, tenant: str, *, before: int | None, limit: int
+    ) -> Sequence[AuditEntry]:
+        return await self._read(lambda c: keys.audited(c, tenant, before, limit))
 
     async def _settle_with_body(self, settlement: Settlement) -> Change | None:
         """Settle in a transaction that the body shares; if it raises, otherwise."""
@@ -251,7 +315,12 @@ class PostgresStore:
             tx = Transaction(connection, self.queries)
             is_ours = tx.settle(settlement)
             if is_ours and settlement.body is not None:
-                settlement.body(tx)
+                try:
+                    settlement.body(tx)
+                except sa.exc.DBAPIError:
+                    raise
+                except Exception as error:
+                    raise _BodyFailed(error) from error
             return is_ours
 
         try:
@@ -259,10 +328,11 @@ class PostgresStore:
                 is_ours = await connection.run_sync(run)
         except StoreUnavailable:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is the body's, and goes there
+            cause = error.cause if isinstance(error, _BodyFailed) else error
             if settlement.otherwise is None:
-                raise
-            change = settlement.otherwise(error)
+                raise cause from cause.__cause__
+            change = settlement.otherwise(cause)
             instead = Settlement(settlement.seq, settlement.token, change)
             return (await self.settle([instead]))[0]
         return settlement.change if is_ours else None
@@ -280,6 +350,9 @@ class PostgresStore:
         ask = (getattr(self.queries, name), parameters)
         await self._write(lane, self._statements.execute, ask)
 
+    async def _now(self) -> Instant:
+        return int((await self._rows(self.queries.read_clock))[0][0])
+
     async def _read(self, read: Callable[[sa.Connection], T]) -> T:
         async with self._database.connection() as connection:
             return await connection.run_sync(read)
@@ -293,3 +366,11 @@ class PostgresStore:
 
     def _plain_dsn(self) -> str:
         return self._dsn.render_as_string(hide_password=False)
+
+
+def _migrate(connection: sa.Connection) -> tuple[str | None, str | None]:
+    # One at a time: processes that start together must not race.
+    connection.execute(sa.text("SELECT pg_advisory_xact_lock(7203510)"))
+    before = migrations.current(connection)
+    migrations.upgrade(connection)
+    return before, migrations.current(connection)

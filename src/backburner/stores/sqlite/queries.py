@@ -13,6 +13,7 @@ class Queries:
     beat_worker: str
     bury_workers: str
     claim_jobs: str
+    count_running: str
     delete_events: str
     delete_jobs: str
     dismiss_worker: str
@@ -20,22 +21,26 @@ class Queries:
     find_by_key: str
     finish_jobs: str
     free_idempotency_key: str
+    has_queued: str
     insert_events: str
     insert_finish_events: str
     insert_job: str
     insert_jobs: str
     insert_start_events: str
     insert_submit_events: str
-    is_enlisted: str
     last_seq: str
     latest_event: str
+    list_gates: str
+    list_changes: str
     list_held: str
     list_history: str
     list_news: str
     list_stream: str
+    mark_gate: str
     move_jobs: str
     next_due: str
     promote_jobs: str
+    read_gate: str
     report_progress: str
     settle_jobs: str
     touch_store: str

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 from backburner.domain.job import Claim, Instant, JobState, NewJob, Submitted
+from backburner.domain.queue import Gate, admit, count
 from backburner.domain.transitions import Change
 from backburner.ports.store import (
     Move,
@@ -48,17 +49,49 @@ def claim(tx: Transaction, asks: Sequence[Claiming]) -> Sequence[Sequence[Claim]
 def _claim(
     tx: Transaction, worker: str, token: str, wants: Sequence[Want], now: Instant
 ) -> Sequence[Claim]:
-    if not tx.rows(tx.queries.is_enlisted, worker):
+    found = tx.rows(tx.queries.list_gates, worker)
+    if not found:
         raise WorkerLost
+    gated = found[0][0].split("\n") if found[0][0] else ()
     claims: list[Claim] = []
     for queue, limit in wants:
-        rows = tx.rows(tx.queries.claim_jobs, token, worker, now, queue, limit)
-        # RETURNING is in no order.
-        claims += sorted(map(Claim._make, rows), key=lambda c: (-c.priority, c.rank))
+        if queue in gated:
+            claims += _claim_gated(tx, worker, token, Want(queue, limit), now)
+        else:
+            claims += _take(tx, worker, token, Want(queue, limit), now)
     if claims:
         seqs = as_json([claim.seq for claim in claims])
         tx.driver.execute(tx.queries.insert_start_events, (seqs,))
     return claims
+
+
+def _take(
+    tx: Transaction, worker: str, token: str, want: Want, now: Instant
+) -> Sequence[Claim]:
+    rows = tx.rows(tx.queries.claim_jobs, token, worker, now, *want)
+    # RETURNING is in no order.
+    return sorted(map(Claim._make, rows), key=lambda c: (-c.priority, c.rank))
+
+
+def _claim_gated(
+    tx: Transaction, worker: str, token: str, want: Want, now: Instant
+) -> Sequence[Claim]:
+    """Take what the queue's limits leave, and count it against them."""
+    queue, wanted = want
+    gate = Gate(*tx.rows(tx.queries.read_gate, queue)[0])
+    running = 0
+    if gate.concurrency is not None:
+        running = tx.rows(tx.queries.count_running, queue)[0][0]
+    admission = admit(gate, wanted=wanted, running=running, now=now)
+    taken: Sequence[Claim] = ()
+    if admission.allowed:
+        taken = _take(tx, worker, token, Want(queue, admission.allowed), now)
+    if gate.rate is not None:
+        waiting = bool(tx.rows(tx.queries.has_queued, queue, now))
+        after = count(gate, admission, taken=len(taken), waiting=waiting)
+        if after != gate:
+            tx.driver.execute(tx.queries.mark_gate, (queue, *after[4:]))
+    return taken
 
 
 def settle(
@@ -228,22 +261,21 @@ def _tell(tx: Transaction, changes: Iterable[tuple[int, Change]]) -> None:
 
 def prune(
     tx: Transaction, asks: Sequence[tuple[Retention, Instant, int]]
-) -> Sequence[int]:
+) -> Sequence[Sequence[str]]:
     """Delete finished jobs past their time, with their events."""
     return [_prune(tx, keep, now, limit) for keep, now, limit in asks]
 
 
-def _prune(tx: Transaction, keep: Retention, now: Instant, limit: int) -> int:
+def _prune(tx: Transaction, keep: Retention, now: Instant, limit: int) -> Sequence[str]:
     spans = {
         JobState.SUCCEEDED: keep.succeeded,
         JobState.FAILED: keep.failed,
         JobState.CANCELLED: keep.cancelled,
     }
-    gone: list[int] = []
+    gone: list[Any] = []
     keyed = now - KEY_LIFETIME_MS
     for state, span in spans.items():
         horizon = now - span // timedelta(milliseconds=1)
-        rows = tx.rows(tx.queries.delete_jobs, state, horizon, limit, keyed)
-        gone += [row[0] for row in rows]
-    tx.driver.execute(tx.queries.delete_events, (as_json(gone),))
-    return len(gone)
+        gone += tx.rows(tx.queries.delete_jobs, state, horizon, limit, keyed)
+    tx.driver.execute(tx.queries.delete_events, (as_json([seq for seq, _ in gone]),))
+    return [job_id for _, job_id in gone]

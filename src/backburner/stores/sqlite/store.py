@@ -1,7 +1,7 @@
 """The embedded store: a `Store` for `sqlite:///` URLs."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -20,11 +20,17 @@ from backburner.domain.job import (
     Owner,
     Submitted,
 )
+from backburner.domain.key import ApiKey
+from backburner.domain.queue import Queue, QueueState, Throttling
+from backburner.domain.schedule import ScheduleState
 from backburner.domain.transitions import Change
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults, NoFaults
+from backburner.ports.finding import Finding
+from backburner.ports.keys import AuditEntry
 from backburner.ports.store import (
     FailureGroup,
+    Firing,
     Heart,
     JobFilter,
     Move,
@@ -35,9 +41,9 @@ from backburner.ports.store import (
     Want,
     WorkerInfo,
 )
-from backburner.stores import listing, migrations
+from backburner.stores import keys, listing, migrations, queueing, timetable
 from backburner.stores.rows import as_events
-from backburner.stores.sqlite import statements
+from backburner.stores.sqlite import examination, statements
 from backburner.stores.sqlite.bell import SocketBell
 from backburner.stores.sqlite.database import (
     Database,
@@ -118,27 +124,15 @@ class SqliteStore:
     async def ping(self) -> None:
         await self._write(_touch, None, durable=False)
 
-    def migrate(self, revision: str | None = None) -> tuple[str | None, str | None]:
-        """Bring the schema up to date (or to a revision); return before and after."""
-        with (
-            translated(),
-            self.database.lock(),
-            self.database.connect() as connection,
-            connection.begin(),
-        ):
-            before = migrations.current(connection)
-            if revision is None or revision > (before or ""):
-                migrations.upgrade(connection, revision or migrations.HEAD)
-            else:
-                migrations.downgrade(connection, revision)
-            return before, migrations.current(connection)
+    async def version(self) -> str | None:
+        return await asyncio.to_thread(self._version)
 
-    def version(self) -> str | None:
-        """Return the revision that the schema is at, `None` for an empty file."""
-        if self.database.path is not None and not self.database.path.exists():
-            return None
-        with translated(), self.database.connect() as connection:
-            return migrations.current(connection)
+    async def migrate(self) -> tuple[str | None, str | None]:
+        return await asyncio.to_thread(self._migrate)
+
+    def examine(self, clock: Clock) -> AsyncIterator[Finding]:
+        del clock  # the file has none of its own to compare
+        return examination.examine(self, self.database)
 
     async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
         return await self._write(statements.submit, jobs)
@@ -166,6 +160,29 @@ class SqliteStore:
 
         return await self._write(transact, None)
 
+    async def declare(self, queues: Sequence[Queue]) -> None:
+        await self.transact(queueing.declare(queues))
+
+    async def pause(self, queue: str, *, paused: bool) -> None:
+        await self.transact(queueing.pause(queue, paused=paused))
+
+    async def queues(self) -> Sequence[QueueState]:
+        now = self._clock.now()
+        return await self._read(lambda c: queueing.listing(c, now))
+
+    async def throttlings(self) -> Sequence[Throttling]:
+        return await self.transact(queueing.tell)
+
+    async def plan(self, schedules: Sequence[ScheduleState]) -> None:
+        await self.transact(timetable.declare(schedules))
+
+    async def schedules(self) -> tuple[Instant, Sequence[ScheduleState]]:
+        now = self._clock.now()
+        return now, await self._read(timetable.listing)
+
+    async def fire(self, firing: Firing) -> bool:
+        return await self.transact(timetable.fire(firing))
+
     async def enlist(self, worker: WorkerInfo) -> None:
         await self._write(_enlist, (worker, self._clock.monotonic()))
 
@@ -177,7 +194,8 @@ class SqliteStore:
 
     async def orphans(self, *, lease: timedelta, limit: int) -> Sequence[Job]:
         span = lease // timedelta(milliseconds=1)
-        await self._write(_bury, (self._clock, span), durable=False)
+        ask = (self._clock, self._clock.monotonic(), span)
+        await self._write(_bury, ask, durable=False)
         return await self._read(lambda c: listing.orphans(c, limit))
 
     async def held(self, worker: str) -> Sequence[tuple[int, str]]:
@@ -192,6 +210,9 @@ class SqliteStore:
     async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
         rows = await self._rows(self.queries.list_history, job_id, after, limit)
         return as_events(rows)
+
+    async def changes(self, job_id: str, *, limit: int) -> Sequence[Event]:
+        return as_events(await self._rows(self.queries.list_changes, job_id, limit))
 
     async def news(
         self, cursors: Sequence[tuple[int, int]], *, limit: int
@@ -232,8 +253,37 @@ class SqliteStore:
     async def overdue(self, *, now: Instant, limit: int) -> Sequence[Job]:
         return await self._read(lambda c: listing.overdue(c, now, limit))
 
-    async def prune(self, *, keep: Retention, now: Instant, limit: int) -> int:
+    async def prune(
+        self, *, keep: Retention, now: Instant, limit: int
+    ) -> Sequence[str]:
         return await self._write(statements.prune, (keep, now, limit))
+
+    async def add_key(self, key: ApiKey, entry: AuditEntry) -> None:
+        await self.transact(lambda tx: keys.add(tx.connection, key, entry))
+
+    async def find_key(self, key_id: str) -> ApiKey | None:
+        return await self._read(lambda c: keys.find(c, key_id))
+
+    async def list_keys(self, tenant: str | None = None) -> Sequence[ApiKey]:
+        return await self._read(lambda c: keys.listed(c, tenant))
+
+    async def revoke_key(self, key_id: str, entry: AuditEntry) -> bool:
+        return await self.transact(lambda tx: keys.revoke(tx.connection, key_id, entry))
+
+    async def touch_key(
+        self, key_id: str, *, now: Instant, unless_since: Instant
+    ) -> None:
+        await self.transact(
+            lambda tx: keys.touch(tx.connection, key_id, now, unless_since)
+        )
+
+    async def record(self, entries: Sequence[AuditEntry]) -> None:
+        await self.transact(lambda tx: keys.record(tx.connection, entries))
+
+    async def audited(
+        self, tenant: str, *, before: int | None, limit: int
+    ) -> Sequence[AuditEntry]:
+        return await self._read(lambda c: keys.audited(c, tenant, before, limit))
 
     async def _write(
         self,
@@ -257,14 +307,31 @@ class SqliteStore:
             lambda c: driver(c).execute(statement, parameters).fetchall()
         )
 
+    def _version(self) -> str | None:
+        if self.database.path is not None and not self.database.path.exists():
+            return None
+        with translated(), self.database.connect() as connection:
+            return migrations.current(connection)
+
+    def _migrate(self) -> tuple[str | None, str | None]:
+        with (
+            translated(),
+            self.database.lock(),
+            self.database.connect() as connection,
+            connection.begin(),
+        ):
+            before = migrations.current(connection)
+            migrations.upgrade(connection)
+            return before, migrations.current(connection)
+
     def _check(self) -> None:
         path = self.database.path
         assert path is not None  # noqa: S101 - opened stores have a file
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            version = self.version()
+            version = self._version()
             if version is None:
-                _, version = self.migrate()
+                _, version = self._migrate()
         except (StoreUnavailable, OSError) as error:
             raise ConfigurationError(
                 f"BACKBURNER_STORE: {path} cannot be used: {error}"
@@ -299,8 +366,11 @@ def _dismiss(tx: Transaction, workers: Sequence[str]) -> Sequence[None]:
     return [None] * len(workers)
 
 
-def _bury(tx: Transaction, asks: Sequence[tuple[Clock, int]]) -> Sequence[None]:
-    for clock, lease in asks:
+def _bury(
+    tx: Transaction, asks: Sequence[tuple[Clock, Instant, int]]
+) -> Sequence[None]:
+    for clock, asked_at, lease in asks:
         # Read inside the transaction: no beat can be younger than this.
-        tx.driver.execute(tx.queries.bury_workers, (clock.monotonic(), lease))
+        now = clock.monotonic()
+        tx.driver.execute(tx.queries.bury_workers, (asked_at, lease, now))
     return [None] * len(asks)

@@ -9,9 +9,11 @@ itself under its own savepoint, so that a caller only ever sees its own failure.
 import asyncio
 import math
 import queue
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
@@ -22,6 +24,7 @@ from backburner.stores.sqlite.transaction import Transaction, savepoint
 
 LONGEST_WAIT = 10.0
 """Seconds; a process that is frozen inside a commit holds all the others up."""
+HELD_UP = "another process holds the file and does not let go"
 
 Many = Callable[[Transaction, Sequence[Any]], Sequence[Any]]
 
@@ -58,14 +61,19 @@ class ThreadWriter:
         self._thread = threading.Thread(
             target=self._work, name="backburner-writer", daemon=True
         )
+        self._patrol = threading.Thread(
+            target=self._watch_out, name="backburner-patrol", daemon=True
+        )
         self._closed = False
+        self._closing = threading.Event()
         self._thread.start()
+        self._patrol.start()
 
     async def run(self, many: Many, argument: Any, *, durable: bool = True) -> Any:
         if self._closed:
             raise StoreUnavailable("the store is closed")
-        if time.monotonic() - self._session.waiting_since > LONGEST_WAIT:
-            raise StoreUnavailable("another process holds the file and does not let go")
+        if self._session.is_held_up():
+            raise StoreUnavailable(HELD_UP)
         future = asyncio.get_running_loop().create_future()
         self._calls.put(Call(many, argument, durable, future))
         return await future
@@ -75,17 +83,35 @@ class ThreadWriter:
             self._closed = True
             self._calls.put(None)
             self._thread.join()
+            self._closing.set()
+            self._patrol.join()
 
     def _work(self) -> None:
         while True:
             calls, more = self._take()
             if calls:
-                _deliver(calls, self._commit(calls))
+                answers = self._commit(calls)  # may shorten the list
+                _deliver(calls, answers)
             if not more:
                 self._session.close()
                 return
 
-    def _commit(self, calls: Sequence[Call]) -> Sequence[Any]:
+    def _watch_out(self) -> None:
+        """Let nobody wait without limit for a process that does not let go."""
+        while not self._closing.wait(LONGEST_WAIT / 4):
+            if self._session.is_held_up():
+                calls = [*self._session.withdraw(), *self._take_back()]
+                _deliver(calls, [StoreUnavailable(HELD_UP) for _ in calls])
+
+    def _take_back(self) -> list[Call]:
+        calls: list[Call] = []
+        with suppress(queue.Empty):
+            while (call := self._calls.get_nowait()) is not None:
+                calls.append(call)
+            self._calls.put(None)
+        return calls
+
+    def _commit(self, calls: list[Call]) -> Sequence[Any]:
         try:
             return self._session.commit(calls)
         except BaseException as error:  # noqa: BLE001 - without its thread all would hang
@@ -149,18 +175,40 @@ class Session:
         self._connection = connection or database.connect()
         self._begin = begin
         self._durable = True
-        self.waiting_since = math.inf
+        self._waiting: list[Call] = []
+        self._waiting_since = math.inf
         """Since when the lock is waited for."""
+        self._deciding = threading.Lock()
 
-    def commit(self, calls: Sequence[Call]) -> Sequence[Any]:
-        """Run calls in one transaction; return each one's answer or exception."""
+    def commit(self, calls: list[Call]) -> Sequence[Any]:
+        """
+        Run calls in one transaction; return each one's answer or exception.
+
+        Calls that were withdrawn meanwhile are gone from the list.
+        """
         try:
-            self.waiting_since = time.monotonic()
+            self._waiting, self._waiting_since = calls, time.monotonic()
             with translated(), self._lock:
-                self.waiting_since = math.inf
-                return self._transact(calls)
+                with self._deciding:
+                    self._waiting_since = math.inf
+                return self._transact(calls) if calls else []
         except Exception as error:  # noqa: BLE001 - every caller must get an answer
+            with self._deciding:
+                self._waiting_since = math.inf
             return [error] * len(calls)
+
+    def is_held_up(self) -> bool:
+        """Say whether the lock is waited for too long."""
+        return time.monotonic() - self._waiting_since > LONGEST_WAIT
+
+    def withdraw(self) -> list[Call]:
+        """Take calls back that wait for the lock too long; they will not be run."""
+        with self._deciding:
+            if not self.is_held_up():
+                return []
+            calls = self._waiting[:]
+            self._waiting.clear()
+            return calls
 
     def close(self) -> None:
         """Close the connection under the lock: the last one to leave checkpoints."""
@@ -211,7 +259,9 @@ def _run(tx: Transaction, many: Many, arguments: Sequence[Any]) -> Sequence[Any]
 
 
 def _ends_transaction(tx: Transaction, error: Exception) -> bool:
-    return not tx.driver.in_transaction or as_ours(error) is not None
+    # A body may raise anything, an OSError of its own too: only the database's count.
+    is_store = isinstance(error, (sqlite3.Error, sa.exc.DBAPIError))
+    return not tx.driver.in_transaction or (is_store and as_ours(error) is not None)
 
 
 def _deliver(calls: Sequence[Call], answers: Sequence[Any]) -> None:

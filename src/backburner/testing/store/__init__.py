@@ -8,10 +8,13 @@ however that is done. A store is done when its subclass passes.
 from backburner.testing.store.claims import ClaimConformance
 from backburner.testing.store.event_log import EventLogConformance
 from backburner.testing.store.keeper import KeeperConformance
+from backburner.testing.store.keys import KeyConformance
 from backburner.testing.store.moves import MoveConformance
+from backburner.testing.store.queues import QueueConformance
 from backburner.testing.store.roster import RosterConformance
 from backburner.testing.store.settlements import SettleConformance
 from backburner.testing.store.submission import SubmitConformance
+from backburner.testing.store.timetable import TimetableConformance
 
 __all__ = ["StoreConformance"]
 
@@ -22,7 +25,10 @@ class StoreConformance(
     SettleConformance,
     MoveConformance,
     RosterConformance,
+    QueueConformance,
+    TimetableConformance,
     EventLogConformance,
     KeeperConformance,
+    KeyConformance,
 ):
     """Everything that `ports/store.py` promises."""

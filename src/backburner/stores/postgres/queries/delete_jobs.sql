@@ -6,8 +6,8 @@ WITH gone AS (
        AND (idempotency_key IS NULL OR created_at < $4)
      ORDER BY finished_at LIMIT $3 FOR UPDATE SKIP LOCKED
   ))
-  RETURNING seq
+  RETURNING seq, id
 ), forgotten AS (
   DELETE FROM events USING gone WHERE events.job = gone.seq
 )
-SELECT seq FROM gone
+SELECT id FROM gone

@@ -5,4 +5,4 @@ DELETE FROM jobs WHERE seq IN (
      AND (idempotency_key IS NULL OR created_at < ?4)
    ORDER BY finished_at LIMIT ?3
 )
-RETURNING seq
+RETURNING seq, id

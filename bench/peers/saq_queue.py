@@ -1,0 +1,101 @@
+"""
+SAQ on Redis or PostgreSQL, whichever the URL names; every job and result is kept.
+
+    python -m bench.peers.saq_queue submit 5000|worker|stored|forget
+"""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import time
+from importlib.metadata import version
+from typing import Any
+
+import uvloop
+from saq import Queue, Worker
+
+from bench.peers import task
+
+NAME, URL = os.environ["BENCH_NAME"], os.environ["BENCH_URL"]
+IS_POSTGRES = URL.startswith("postgres")
+CHUNK = 500
+
+
+async def noop(_ctx: Any, *, value: dict[str, object]) -> object:
+    """Run the common task."""
+    return task.run(value)
+
+
+def queue() -> Any:
+    """Name the queue; a pool of 20 is the size at which it does best."""
+    options = {"max_size": 20} if IS_POSTGRES else {}
+    return Queue.from_url(URL, name=NAME, **options)
+
+
+async def submit(count: int) -> dict[str, object]:
+    """Enqueue 500 at once: there is no bulk call."""
+    ours = queue()
+    await ours.connect()
+    begun = time.perf_counter()
+    for first in range(0, count, CHUNK):
+        chunk = range(first, min(first + CHUNK, count))
+        await asyncio.gather(
+            *(ours.enqueue("noop", value=task.payload(i)) for i in chunk)
+        )
+    spent = time.perf_counter() - begun
+    await ours.disconnect()
+    return {"submit_per_second": round(count / spent), "version": version("saq")}
+
+
+async def worker() -> None:
+    """Work with 100 jobs at once, until terminated."""
+    logging.basicConfig(level=logging.ERROR)
+    ours = queue()
+    await ours.connect()
+    await Worker(ours, functions=[noop], concurrency=100).start()
+
+
+async def stored() -> int:
+    """Count the jobs whose result is kept."""
+    ours = queue()
+    await ours.connect()
+    if IS_POSTGRES:
+        asked = "SELECT count(*) FROM saq_jobs WHERE status = 'complete'"
+        async with ours.pool.connection() as connection:
+            (found,) = await (await connection.execute(asked)).fetchone()
+    else:
+        keys = [key async for key in ours.redis.scan_iter(f"saq:job:{NAME}:*", 5_000)]
+        found = len(keys) - await ours.count("incomplete")
+    await ours.disconnect()
+    return int(found)
+
+
+async def forget() -> None:
+    """Delete what this run left in Redis; a database is dropped by its owner."""
+    if IS_POSTGRES:
+        return
+    ours = queue()
+    for pattern in (f"saq:job:{NAME}:*", f"saq:{NAME}:*"):
+        async for key in ours.redis.scan_iter(pattern, 5_000):
+            await ours.redis.unlink(key)
+    await ours.disconnect()
+
+
+async def main() -> None:
+    """Do what was asked and print its figures."""
+    match sys.argv[1:]:
+        case ["submit", count]:
+            print(json.dumps(await submit(int(count))))
+        case ["worker"]:
+            await worker()
+        case ["stored"]:
+            print(await stored())
+        case ["forget"]:
+            await forget()
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())

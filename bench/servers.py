@@ -1,0 +1,33 @@
+"""A database of its own for every run, and what the servers say of themselves."""
+
+import asyncio
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import asyncpg
+
+
+@contextmanager
+def fresh_database(server: str) -> Iterator[str]:
+    """Make a database on the server, lend its URL, drop it."""
+    name = f"bench_{secrets.token_hex(4)}"
+    ask(server, f"CREATE DATABASE {name}")
+    try:
+        yield f"{server.rpartition('/')[0]}/{name}"
+    finally:
+        ask(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def ask(url: str, statement: str) -> str | None:
+    """Run one statement outside any transaction; return its first value."""
+
+    async def run() -> str | None:
+        connection = await asyncpg.connect(url)
+        try:
+            value = await connection.fetchval(statement, timeout=300)
+        finally:
+            await connection.close()
+        return None if value is None else str(value)
+
+    return asyncio.run(run())

@@ -1,0 +1,227 @@
+"""What is measured, against which goals, and how it reads as a table. Pure."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Runs = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Figures of every repetition, by `"<store> <row>"` or `"peer <name>"`."""
+
+SQLITE, POSTGRES = "sqlite", "postgres"
+THOUSAND = 1_000
+STORES = {SQLITE: "SQLite", POSTGRES: "PostgreSQL"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table: what is run, which figure counts, and the goals."""
+
+    name: str
+    title: str
+    figure: str
+    goals: Mapping[str, float]
+    is_higher_better: bool = True
+    peer_figure: str | None = None
+    """The figure of the peers that stands beside it."""
+    record: Mapping[str, float] = field(default_factory=dict)
+    """Figures of peers that this run does not measure, as they were once taken."""
+
+
+def _both(goal: float) -> dict[str, float]:
+    return dict.fromkeys(STORES, goal)
+
+
+ROWS = (
+    Row(
+        "drain",
+        "drain no-op jobs, one process, jobs/s",
+        "per_second",
+        {SQLITE: 12_000, POSTGRES: 10_000},
+        peer_figure="per_second",
+    ),
+    Row(
+        "drain",
+        "… worker CPU a job, µs",
+        "cpu_us",
+        {SQLITE: 80, POSTGRES: 60},
+        is_higher_better=False,
+        peer_figure="cpu_us",
+    ),
+    Row(
+        "drain_over_history",
+        "drain over 1,000,000 finished jobs, jobs/s",
+        "per_second",
+        {SQLITE: 10_800, POSTGRES: 9_000},
+    ),
+    Row("drain_over_history", "… as a share of the plain drain", "share", _both(0.9)),
+    Row(
+        "submit_singly",
+        "submit, one a call from 100 tasks, jobs/s",
+        "per_second",
+        {SQLITE: 12_000, POSTGRES: 8_000},
+    ),
+    Row(
+        "submit_bulk",
+        "submit, 500 a call, jobs/s",
+        "per_second",
+        {SQLITE: 25_000, POSTGRES: 20_000},
+        peer_figure="submit_per_second",
+    ),
+    Row(
+        "http",
+        "HTTP `POST /v1/jobs`, 100 connections, 202/s",
+        "per_second",
+        _both(2_000),
+    ),
+    Row("http", "… its p99, ms", "p99_ms", _both(100), is_higher_better=False),
+    Row(
+        "latency_here",
+        "idle submit → start, same process, p50 ms",
+        "p50_ms",
+        {SQLITE: 2.0, POSTGRES: 3.0},
+        is_higher_better=False,
+        record={"Huey on Redis": 1.1},
+    ),
+    Row(
+        "latency_there",
+        "idle submit → start, another process, p50 ms",
+        "p50_ms",
+        {SQLITE: 2.5, POSTGRES: 3.0},
+        is_higher_better=False,
+        record={"SAQ on Redis": 1.7, "SAQ on PostgreSQL": 5.5},
+    ),
+    Row(
+        "latency_there",
+        "… its worker's idle CPU, %",
+        "idle_cpu_percent",
+        _both(0.5),
+        is_higher_better=False,
+    ),
+    Row(
+        "naps",
+        "1,000 jobs of 1 s at once, wall s",
+        "wall_s",
+        _both(1.15),
+        is_higher_better=False,
+        record={"BullMQ on Redis (Node)": 1.19},
+    ),
+    Row(
+        "naps",
+        "… its memory, MB",
+        "rss_mb",
+        _both(120),
+        is_higher_better=False,
+        record={"SAQ on Redis": 58},
+    ),
+)
+
+
+def named(names: set[str]) -> list[Row]:
+    """Return the rows with these names, all of them if none is named."""
+    return [row for row in ROWS if not names or row.name in names]
+
+
+def add_shares(runs: dict[str, list[dict[str, Any]]]) -> None:
+    """Compare each drain over history with the plain drain of its repetition."""
+    for store in STORES:
+        plain = runs.get(f"{store} drain", [])
+        for run, beside in zip(
+            runs.get(f"{store} drain_over_history", []), plain, strict=False
+        ):
+            run["share"] = round(run["per_second"] / beside["per_second"], 2)
+
+
+def render(rows: Sequence[Row], report: Mapping[str, Any]) -> str:
+    """Write the table and how it came about, in Markdown."""
+    runs, peers = report["runs"], report["peers"]
+    stores = [store for store in STORES if any(key.startswith(store) for key in runs)]
+    heads = ["", *(f"{STORES[store]} (goal)" for store in stores), "peers"]
+    lines = [_line(heads), _line(["---"] * len(heads))]
+    for row in rows:
+        cells = [_cell(row, store, runs) for store in stores]
+        if any(cells):
+            lines.append(_line([row.title, *cells, _beside(row, runs, peers)]))
+    return "\n".join(["", _origin(report), "", *lines, ""])
+
+
+def _origin(report: Mapping[str, Any]) -> str:
+    machine = report["machine"]
+    servers = "".join(f", {name} {told}" for name, told in machine["versions"].items())
+    return (
+        f"One run on {machine['cores']} cores{servers}; "
+        f"median [lowest–highest] of {report['reps']}. "
+        "Peers were measured in the same run but for those *on record*. × says how "
+        "many times better ours is on the same store; for peers on Redis and RabbitMQ "
+        "ours is that on PostgreSQL."
+    )
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _cell(row: Row, store: str, runs: Runs) -> str:
+    values = values_of(row, store, runs)
+    if not values:
+        return ""
+    middle, goal = statistics.median(values), row.goals[store]
+    is_met = middle >= goal if row.is_higher_better else middle <= goal
+    sign = "≥" if row.is_higher_better else "≤"
+    return f"{_spread(values)} ({sign} {goal:,g}{'' if is_met else ', missed'})"
+
+
+def values_of(row: Row, store: str, runs: Runs) -> list[float]:
+    """Return a row's figure of every repetition on a store."""
+    found = runs.get(f"{store} {row.name}", [])
+    return [run[row.figure] for run in found if row.figure in run]
+
+
+def _spread(values: Sequence[float]) -> str:
+    middle, low, high = (_short(f(values)) for f in (statistics.median, min, max))
+    return f"**{middle}** [{low}–{high}]"
+
+
+def _short(value: float) -> str:
+    return f"{round(value):,}" if value >= THOUSAND else f"{value:g}"
+
+
+def _beside(row: Row, runs: Runs, peers: Mapping[str, Mapping[str, str]]) -> str:
+    told = []
+    for name, peer in peers.items():
+        theirs = [
+            run[row.peer_figure] for run in runs[f"peer {name}"] if row.peer_figure
+        ]
+        if theirs:
+            middle = statistics.median(theirs)
+            ratio = _ratio(row, peer["store"], runs, middle)
+            told.append(f"{peer['title']} {_short(middle)}{ratio}")
+    for title, figure in row.record.items():
+        ratio = _ratio(row, store_named_in(title), runs, figure)
+        told.append(f"*on record:* {title} {_short(figure)}{ratio}")
+    return "<br>".join(told)
+
+
+def store_named_in(title: str) -> str:
+    """Say on which of our stores a peer is to be compared."""
+    return SQLITE if "SQLite" in title else POSTGRES
+
+
+def _ratio(row: Row, store: str, runs: Runs, theirs: float) -> str:
+    ours = values_of(row, SQLITE if store == SQLITE else POSTGRES, runs)
+    if not ours:
+        return ""
+    middle = statistics.median(ours)
+    return f": {middle / theirs if row.is_higher_better else theirs / middle:.1f} ×"
+
+
+BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
+
+
+def replaced(page: str, table: str) -> str:
+    """Put the table between the marks of a page."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"the page has no {BEGIN} … {END}")
+    return f"{before}{BEGIN}{table}{END}{after}"

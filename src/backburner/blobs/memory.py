@@ -1,0 +1,41 @@
+"""Blobs in this process only, gone with it: for tests."""
+
+from collections.abc import Sequence
+
+from backburner.domain.blob import BlobKey
+from backburner.domain.errors import BlobMissing
+from backburner.domain.job import Instant
+from backburner.ports.clock import Clock
+
+
+class MemoryBlobs:
+    """A `BlobStore` that nobody else sees."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: dict[str, dict[str, bytes]] = {}
+        self._put_at: dict[str, Instant] = {}
+
+    def put(self, blobs: Sequence[tuple[BlobKey, bytes]]) -> None:
+        for key, content in blobs:
+            self._kept.setdefault(key.job, {})[key.name] = content
+            self._put_at[key.job] = self._clock.now()
+
+    def read(self, key: BlobKey, *, offset: int = 0, size: int = -1) -> bytes:
+        try:
+            content = self._kept[key.job][key.name]
+        except KeyError:
+            raise BlobMissing(f"there is no blob {key.id}") from None
+        return content[offset:] if size < 0 else content[offset : offset + size]
+
+    def size(self, key: BlobKey) -> int:
+        return len(self.read(key))
+
+    def delete(self, jobs: Sequence[str]) -> None:
+        for job in jobs:
+            self._kept.pop(job, None)
+            self._put_at.pop(job, None)
+
+    def jobs(self, *, before: Instant, after: str | None, limit: int) -> Sequence[str]:
+        old = sorted(job for job, at in self._put_at.items() if at < before)
+        return [job for job in old if after is None or job > after][:limit]

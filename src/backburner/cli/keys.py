@@ -1,0 +1,189 @@
+"""The commands about API keys. They go to the store itself: the first needs no key."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from backburner.cli import printing
+from backburner.cli.asking import JsonOption, now, span
+from backburner.cli.exits import Exit, leave, refuse
+from backburner.cli.serving import StoreOption
+from backburner.domain.errors import (
+    ConfigurationError,
+    InvalidInput,
+    KeyNotFound,
+    StoreUnavailable,
+)
+from backburner.domain.key import DEFAULT_SCOPES, ID_LENGTH, PREFIX, SCOPES, ApiKey
+from backburner.settings import read
+
+T = TypeVar("T")
+
+app = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys.")
+
+HEADINGS = ("ID", "NAME", "TENANT", "USER", "SCOPES", "STATE", "LAST USED")
+ALL = "all"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+TenantOption = Annotated[
+    str, typer.Option(help="Whose jobs it may see.", metavar="NAME")
+]
+
+
+@app.command()
+def create(
+    *,
+    name: Annotated[str, typer.Option(help="What it is for.")] = "a key",
+    tenant: TenantOption = "default",
+    user: Annotated[
+        str | None,
+        typer.Option(help="The one user it acts as; else user 1.", metavar="ID"),
+    ] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(help="What it may do; may be repeated; `all` is everything."),
+    ] = None,
+    expires_in: Annotated[
+        str | None, typer.Option(help="Good for so long, such as 90d.", metavar="SPAN")
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a key and write it to stdout, once: it is not kept and not shown again."""
+    from backburner.engine.keys import Actor, Keys, Wanted
+
+    wanted = Wanted(
+        name=name,
+        scopes=_scopes(scope, is_bound=user is not None),
+        user=user,
+        expires_at=_expiry(expires_in),
+    )
+    if not tenant.strip() or not tenant.isprintable():
+        refuse("--tenant: give it a name that can be read")
+
+    async def make(keys: Keys) -> tuple[ApiKey, str]:
+        return await keys.create(wanted, Actor("command line", tenant))
+
+    key, text = _with_keys(store, make)
+    if as_json:
+        printing.write_json({**_told(key), "key": text})
+        return
+    printing.write_line(text)
+    printing.say(f"key {key.id} of tenant {key.tenant}; keep it, it is not shown again")
+
+
+@app.command("list")
+def listing(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """List the keys of all tenants, the oldest first."""
+    found = _with_keys(store, lambda keys: keys.list())
+    if as_json:
+        for key in found:
+            printing.write_json(_told(key))
+        return
+    printing.write_rows(
+        HEADINGS,
+        (
+            (
+                key.id,
+                key.name,
+                key.tenant,
+                key.user,
+                " ".join(sorted(key.scopes)),
+                _state(key),
+                _time(key.last_used_at),
+            )
+            for key in found
+        ),
+    )
+
+
+@app.command()
+def revoke(
+    key_id: Annotated[str, typer.Argument(metavar="ID")],
+    *,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a key useless: to servers that run, within seconds."""
+    from backburner.engine.keys import Actor, Keys
+
+    async def end(keys: Keys) -> None:
+        tenants = {key.id: key.tenant for key in await keys.list()}
+        tenant = tenants.get(key_id, "")
+        await keys.revoke(key_id, Actor("command line", tenant))
+
+    try:
+        _with_keys(store, end)
+    except KeyNotFound:
+        leave(Exit.NOT_FOUND, f"no key has that ID: the {ID_LENGTH} after {PREFIX}")
+    if as_json:
+        printing.write_json({"id": key_id, "state": "revoked"})
+    else:
+        printing.write_line("revoked")
+
+
+def _with_keys(store: str | None, act: Callable[[Any], Awaitable[T]]) -> T:
+    """Do something with the keys of the store that was meant."""
+    from backburner.wiring import open_keys
+
+    settings = read(store=store)
+
+    async def run() -> T:
+        async with open_keys(settings) as keys:
+            return await act(keys)
+
+    try:
+        return asyncio.run(run())
+    except InvalidInput as error:
+        refuse(str(error))
+    except (StoreUnavailable, OSError) as error:
+        raise ConfigurationError(f"BACKBURNER_STORE cannot be used: {error}") from error
+
+
+def _scopes(given: list[str] | None, *, is_bound: bool) -> frozenset[str]:
+    if not given:
+        return DEFAULT_SCOPES
+    if ALL not in given:
+        return frozenset(given)
+    # Who is one user cannot be another.
+    return SCOPES - {"users:act"} if is_bound else SCOPES
+
+
+def _expiry(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return round((now() + span(text)).timestamp() * 1000)
+    except (OverflowError, ValueError):
+        refuse(f"--expires-in {text}: that is too long")
+
+
+def _told(key: ApiKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "tenant": key.tenant,
+        "user": key.user,
+        "scopes": sorted(key.scopes),
+        "state": _state(key),
+        "created_at": _time(key.created_at),
+        "expires_at": _time(key.expires_at),
+        "revoked_at": _time(key.revoked_at),
+        "last_used_at": _time(key.last_used_at),
+    }
+
+
+def _state(key: ApiKey) -> str:
+    if key.revoked_at is not None:
+        return "revoked"
+    return "good" if key.is_good(round(now().timestamp() * 1000)) else "expired"
+
+
+def _time(instant: int | None) -> str | None:
+    if instant is None:
+        return None
+    moment = EPOCH + timedelta(milliseconds=instant)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

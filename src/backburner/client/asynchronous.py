@@ -1,0 +1,305 @@
+"""The client that is awaited."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack, cast
+
+import httpx2
+
+from backburner.client.connection import Connection
+from backburner.client.dialogue import (
+    LONGEST_WAIT,
+    Answer,
+    Ask,
+    Dialogue,
+    Done,
+    Manners,
+    Message,
+    Open,
+    Pause,
+    Read,
+    Step,
+    Tell,
+    advance,
+    new_key,
+    not_sendable,
+    result_of,
+    unreachable,
+)
+from backburner.client.errors import ClientError
+from backburner.client.shapes import (
+    Event,
+    FailureGroup,
+    Job,
+    JobsQuery,
+    Queue,
+    Retried,
+    RetryQuery,
+    Schedule,
+    SubmitOptions,
+)
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """
+    Talks to one server. Close it, or use it in an `async with` block.
+
+    The URL is `BACKBURNER_URL` and the key `BACKBURNER_API_KEY` unless given here.
+    Calls that may be repeated are, `retries` times, unless the server asks for more
+    patience than `longest_pause` seconds.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout: float = 30.0,
+        retries: int = 2,
+        longest_pause: float = 30.0,
+    ) -> None:
+        self._connection = Connection(url, api_key, timeout)
+        self._http = httpx2.AsyncClient(**self._connection.settings())
+        self._ask = Manners(retries, longest_pause)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+        return self._connection.url
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._http.aclose()
+
+    async def ready(self) -> None:
+        """Raise unless the server can take jobs."""
+        await self._run(self._ask.ask(Ask("GET", "/readyz", is_repeatable=False)))
+
+    async def submit(
+        self,
+        capability: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        is_repeatable: bool = True,
+        **options: Unpack[SubmitOptions],
+    ) -> "AsyncTicket":
+        """
+        Submit a job, durable when this returns.
+
+        It gets an idempotency key if you give none, so that a lost answer is asked for
+        again and there is one job; with `is_repeatable=False` it gets neither.
+        """
+        chosen = key or (new_key() if is_repeatable else None)
+        job = await self._run(self._ask.submit(capability, value, chosen, options))
+        return AsyncTicket(self, job)
+
+    async def ticket(self, job_id: str) -> "AsyncTicket":
+        """Return the ticket of a job that was submitted before."""
+        return AsyncTicket(self, await self.get(job_id))
+
+    async def get(self, job_id: str, *, wait: float = 0) -> Job:
+        """Return the job, at most `wait` seconds later, at once when it has ended."""
+        return await self._run(self._ask.get(job_id, wait))
+
+    def follow(
+        self, job_id: str, *, timeout: float | None = None, every: float = LONGEST_WAIT
+    ) -> AsyncIterator[Job]:
+        """Yield the job every so often, the last time when it ends or time is over."""
+        return self._each(self._ask.follow(job_id, timeout, every))
+
+    async def wait(self, job_id: str, *, timeout: float | None = None) -> Job:
+        """Return the job when it ends, or as it is when the time is over."""
+        return await self._run(self._ask.follow(job_id, timeout))
+
+    async def result(self, job_id: str, *, timeout: float | None = None) -> Any:
+        """Return the output when it is there; `JobFailed` or `NotYet` if it is not."""
+        return result_of(await self.wait(job_id, timeout=timeout))
+
+    def events(self, job_id: str) -> AsyncIterator[Event]:
+        """Yield what happened and happens to a job, once and in order, to its end."""
+        return self._each(self._ask.events(job_id))
+
+    def all_events(self, *, after: int | None = None) -> AsyncIterator[Event]:
+        """Yield what happens to all jobs from now, or after a `seq`, for ever."""
+        return self._each(self._ask.all_events(after))
+
+    async def cancel(self, job_id: str) -> Job:
+        """End a job now; asking twice is no error."""
+        return await self._run(self._ask.cancel(job_id))
+
+    async def retry(self, job_id: str) -> Job:
+        """Queue a dead letter again."""
+        return await self._run(self._ask.retry(job_id))
+
+    async def retry_many(self, **which: Unpack[RetryQuery]) -> Retried:
+        """Queue the dead letters that match again."""
+        told: Retried = await self._run(self._ask.retry_many(which))
+        return told
+
+    def jobs(self, **which: Unpack[JobsQuery]) -> AsyncIterator[Job]:
+        """Yield jobs, newest first, page by page."""
+        return self._each(self._ask.jobs(which))
+
+    def failures(self) -> AsyncIterator[FailureGroup]:
+        """Yield dead letters by what went wrong, the latest first."""
+        return self._each(self._ask.failures())
+
+    def dead_letters(self, fingerprint: str | None = None) -> AsyncIterator[Job]:
+        """Yield dead letters, or those of one group, newest first, page by page."""
+        return self._each(self._ask.dead_letters(fingerprint))
+
+    async def queues(self) -> Sequence[Queue]:
+        """Return the queues, by name."""
+        found: Sequence[Queue] = await self._run(self._ask.items("/v1/queues"))
+        return found
+
+    async def pause_queue(self, name: str) -> Queue:
+        """Have nothing of a queue start; what runs goes on."""
+        return await self._run(self._ask.pause_queue(name, paused=True))
+
+    async def resume_queue(self, name: str) -> Queue:
+        """Let a queue go on."""
+        return await self._run(self._ask.pause_queue(name, paused=False))
+
+    async def schedules(self) -> Sequence[Schedule]:
+        """Return the schedules, by name."""
+        found: Sequence[Schedule] = await self._run(self._ask.items("/v1/schedules"))
+        return found
+
+    async def _run(self, dialogue: Dialogue[T]) -> T:
+        async with _Line(self._http, self._connection) as line:
+            step = advance(dialogue, None)
+            while not isinstance(step, Done):
+                step = advance(dialogue, await line.take(step))
+            return step.value
+
+    async def _each(self, dialogue: Dialogue[Any]) -> AsyncIterator[Any]:
+        async with _Line(self._http, self._connection) as line:
+            step = advance(dialogue, None)
+            while not isinstance(step, Done):
+                if isinstance(step, Tell):
+                    yield step.value
+                step = advance(dialogue, await line.take(step))
+
+
+class AsyncTicket:
+    """A job that was accepted, and the job as it was last seen."""
+
+    def __init__(self, client: AsyncClient, job: Job) -> None:
+        self._client = client
+        self.job = job
+
+    def __repr__(self) -> str:
+        return f"AsyncTicket({self.id!r})"
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a field of the job as it was last seen."""
+        return dict(self.job)[name]
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.job["id"]
+
+    @property
+    def state(self) -> str:
+        """Where the job stood when it was last seen."""
+        return self.job["state"]
+
+    async def refresh(self) -> Job:
+        """Look again."""
+        self.job = await self._client.get(self.id)
+        return self.job
+
+    async def wait(self, timeout: float | None = None) -> Job:
+        """Return the job when it ends, or as it is when the time is over."""
+        self.job = await self._client.wait(self.id, timeout=timeout)
+        return self.job
+
+    async def result(self, timeout: float | None = None) -> Any:
+        """Return the output when it is there; `JobFailed` or `NotYet` if it is not."""
+        return result_of(await self.wait(timeout))
+
+    def stream(self) -> AsyncIterator[Event]:
+        """Yield what happened and happens to the job, once and in order, to its end."""
+        return self._client.events(self.id)
+
+    async def cancel(self) -> Job:
+        """End the job now; asking twice is no error."""
+        self.job = await self._client.cancel(self.id)
+        return self.job
+
+    async def retry(self) -> Job:
+        """Queue the job again if it failed."""
+        self.job = await self._client.retry(self.id)
+        return self.job
+
+
+class _Line:
+    """Takes the steps of one dialogue; holds the event stream it has open."""
+
+    def __init__(self, http: httpx2.AsyncClient, connection: Connection) -> None:
+        self._http = http
+        self._connection = connection
+        self._stack = AsyncExitStack()
+        self._messages: AsyncGenerator[httpx2.ServerSentEvent, None]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def take(self, step: Step) -> Answer | Message | ClientError | None:
+        """Do what the dialogue wants; an error is an answer too."""
+        try:
+            return await self._take(step)
+        except httpx2.HTTPError as error:
+            return unreachable(self._connection.url, error)
+        except UnicodeEncodeError:
+            return not_sendable()
+
+    async def _take(self, step: Step) -> Answer | Message | None:
+        match step:
+            case Ask():
+                response = await self._http.request(**self._connection.request(step))
+                return Answer(response.status_code, response.headers, response.content)
+            case Open():
+                return await self._open(step)
+            case Read():
+                told = await anext(self._messages, None)
+                return None if told is None else Message(told.id, told.data)
+            case Pause():
+                await asyncio.sleep(step.seconds)
+            case Tell():
+                pass  # whoever asked for it has it
+        return None
+
+    async def _open(self, step: Open) -> Answer:
+        await self._stack.aclose()
+        stream = self._http.sse(**self._connection.stream(step))
+        source = await self._stack.enter_async_context(stream)
+        response = source.response
+        answer = Answer(response.status_code, response.headers, b"")
+        if not answer.is_success:
+            return answer._replace(body=await response.aread())
+        # It is a generator, and one that is left half read wants to be closed.
+        self._messages = cast("AsyncGenerator[Any, None]", aiter(source))
+        self._stack.push_async_callback(self._messages.aclose)
+        return answer

@@ -1,0 +1,303 @@
+"""The client that waits in its calls."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+import httpx2
+
+from backburner.client.connection import Connection
+from backburner.client.dialogue import (
+    LONGEST_WAIT,
+    Answer,
+    Ask,
+    Dialogue,
+    Done,
+    Manners,
+    Message,
+    Open,
+    Pause,
+    Read,
+    Step,
+    Tell,
+    advance,
+    new_key,
+    not_sendable,
+    result_of,
+    unreachable,
+)
+from backburner.client.errors import ClientError
+from backburner.client.shapes import (
+    Event,
+    FailureGroup,
+    Job,
+    JobsQuery,
+    Queue,
+    Retried,
+    RetryQuery,
+    Schedule,
+    SubmitOptions,
+)
+
+T = TypeVar("T")
+
+
+class Client:
+    """
+    Talks to one server. Close it, or use it in a `with` block.
+
+    The URL is `BACKBURNER_URL` and the key `BACKBURNER_API_KEY` unless given here.
+    Calls that may be repeated are, `retries` times, unless the server asks for more
+    patience than `longest_pause` seconds.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout: float = 30.0,
+        retries: int = 2,
+        longest_pause: float = 30.0,
+    ) -> None:
+        self._connection = Connection(url, api_key, timeout)
+        self._http = httpx2.Client(**self._connection.settings())
+        self._ask = Manners(retries, longest_pause)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+        return self._connection.url
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._http.close()
+
+    def ready(self) -> None:
+        """Raise unless the server can take jobs."""
+        self._run(self._ask.ask(Ask("GET", "/readyz", is_repeatable=False)))
+
+    def submit(
+        self,
+        capability: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        is_repeatable: bool = True,
+        **options: Unpack[SubmitOptions],
+    ) -> "Ticket":
+        """
+        Submit a job, durable when this returns.
+
+        It gets an idempotency key if you give none, so that a lost answer is asked for
+        again and there is one job; with `is_repeatable=False` it gets neither.
+        """
+        chosen = key or (new_key() if is_repeatable else None)
+        job = self._run(self._ask.submit(capability, value, chosen, options))
+        return Ticket(self, job)
+
+    def ticket(self, job_id: str) -> "Ticket":
+        """Return the ticket of a job that was submitted before."""
+        return Ticket(self, self.get(job_id))
+
+    def get(self, job_id: str, *, wait: float = 0) -> Job:
+        """Return the job, at most `wait` seconds later, at once when it has ended."""
+        return self._run(self._ask.get(job_id, wait))
+
+    def follow(
+        self, job_id: str, *, timeout: float | None = None, every: float = LONGEST_WAIT
+    ) -> Iterator[Job]:
+        """Yield the job every so often, the last time when it ends or time is over."""
+        return self._each(self._ask.follow(job_id, timeout, every))
+
+    def wait(self, job_id: str, *, timeout: float | None = None) -> Job:
+        """Return the job when it ends, or as it is when the time is over."""
+        return self._run(self._ask.follow(job_id, timeout))
+
+    def result(self, job_id: str, *, timeout: float | None = None) -> Any:
+        """Return the output when it is there; `JobFailed` or `NotYet` if it is not."""
+        return result_of(self.wait(job_id, timeout=timeout))
+
+    def events(self, job_id: str) -> Iterator[Event]:
+        """Yield what happened and happens to a job, once and in order, to its end."""
+        return self._each(self._ask.events(job_id))
+
+    def all_events(self, *, after: int | None = None) -> Iterator[Event]:
+        """Yield what happens to all jobs from now, or after a `seq`, for ever."""
+        return self._each(self._ask.all_events(after))
+
+    def cancel(self, job_id: str) -> Job:
+        """End a job now; asking twice is no error."""
+        return self._run(self._ask.cancel(job_id))
+
+    def retry(self, job_id: str) -> Job:
+        """Queue a dead letter again."""
+        return self._run(self._ask.retry(job_id))
+
+    def retry_many(self, **which: Unpack[RetryQuery]) -> Retried:
+        """Queue the dead letters that match again."""
+        told: Retried = self._run(self._ask.retry_many(which))
+        return told
+
+    def jobs(self, **which: Unpack[JobsQuery]) -> Iterator[Job]:
+        """Yield jobs, newest first, page by page."""
+        return self._each(self._ask.jobs(which))
+
+    def failures(self) -> Iterator[FailureGroup]:
+        """Yield dead letters by what went wrong, the latest first."""
+        return self._each(self._ask.failures())
+
+    def dead_letters(self, fingerprint: str | None = None) -> Iterator[Job]:
+        """Yield dead letters, or those of one group, newest first, page by page."""
+        return self._each(self._ask.dead_letters(fingerprint))
+
+    def queues(self) -> Sequence[Queue]:
+        """Return the queues, by name."""
+        found: Sequence[Queue] = self._run(self._ask.items("/v1/queues"))
+        return found
+
+    def pause_queue(self, name: str) -> Queue:
+        """Have nothing of a queue start; what runs goes on."""
+        return self._run(self._ask.pause_queue(name, paused=True))
+
+    def resume_queue(self, name: str) -> Queue:
+        """Let a queue go on."""
+        return self._run(self._ask.pause_queue(name, paused=False))
+
+    def schedules(self) -> Sequence[Schedule]:
+        """Return the schedules, by name."""
+        found: Sequence[Schedule] = self._run(self._ask.items("/v1/schedules"))
+        return found
+
+    def _run(self, dialogue: Dialogue[T]) -> T:
+        with _Line(self._http, self._connection) as line:
+            step = advance(dialogue, None)
+            while not isinstance(step, Done):
+                step = advance(dialogue, line.take(step))
+            return step.value
+
+    def _each(self, dialogue: Dialogue[Any]) -> Iterator[Any]:
+        with _Line(self._http, self._connection) as line:
+            step = advance(dialogue, None)
+            while not isinstance(step, Done):
+                if isinstance(step, Tell):
+                    yield step.value
+                step = advance(dialogue, line.take(step))
+
+
+class Ticket:
+    """A job that was accepted, and the job as it was last seen."""
+
+    def __init__(self, client: Client, job: Job) -> None:
+        self._client = client
+        self.job = job
+
+    def __repr__(self) -> str:
+        return f"Ticket({self.id!r})"
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a field of the job as it was last seen."""
+        return dict(self.job)[name]
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.job["id"]
+
+    @property
+    def state(self) -> str:
+        """Where the job stood when it was last seen."""
+        return self.job["state"]
+
+    def refresh(self) -> Job:
+        """Look again."""
+        self.job = self._client.get(self.id)
+        return self.job
+
+    def wait(self, timeout: float | None = None) -> Job:
+        """Return the job when it ends, or as it is when the time is over."""
+        self.job = self._client.wait(self.id, timeout=timeout)
+        return self.job
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Return the output when it is there; `JobFailed` or `NotYet` if it is not."""
+        return result_of(self.wait(timeout))
+
+    def stream(self) -> Iterator[Event]:
+        """Yield what happened and happens to the job, once and in order, to its end."""
+        return self._client.events(self.id)
+
+    def cancel(self) -> Job:
+        """End the job now; asking twice is no error."""
+        self.job = self._client.cancel(self.id)
+        return self.job
+
+    def retry(self) -> Job:
+        """Queue the job again if it failed."""
+        self.job = self._client.retry(self.id)
+        return self.job
+
+
+class _Line:
+    """Takes the steps of one dialogue; holds the event stream it has open."""
+
+    def __init__(self, http: httpx2.Client, connection: Connection) -> None:
+        self._http = http
+        self._connection = connection
+        self._stack = ExitStack()
+        self._messages: Iterator[httpx2.ServerSentEvent]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def take(self, step: Step) -> Answer | Message | ClientError | None:
+        """Do what the dialogue wants; an error is an answer too."""
+        try:
+            return self._take(step)
+        except httpx2.HTTPError as error:
+            return unreachable(self._connection.url, error)
+        except UnicodeEncodeError:
+            return not_sendable()
+
+    def _take(self, step: Step) -> Answer | Message | None:
+        match step:
+            case Ask():
+                response = self._http.request(**self._connection.request(step))
+                return Answer(response.status_code, response.headers, response.content)
+            case Open():
+                return self._open(step)
+            case Read():
+                told = next(self._messages, None)
+                return None if told is None else Message(told.id, told.data)
+            case Pause():
+                time.sleep(step.seconds)
+            case Tell():
+                pass  # whoever asked for it has it
+        return None
+
+    def _open(self, step: Open) -> Answer:
+        self._stack.close()
+        stream = self._http.sse(**self._connection.stream(step))
+        source = self._stack.enter_context(stream)
+        response = source.response
+        answer = Answer(response.status_code, response.headers, b"")
+        if not answer.is_success:
+            return answer._replace(body=response.read())
+        self._messages = iter(source)
+        return answer

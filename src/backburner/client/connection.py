@@ -1,0 +1,66 @@
+"""Where a client finds its server, and how it shows who it is."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+import httpx2
+
+from backburner.client.dialogue import SILENCE_SECONDS, Ask, Open, unreachable
+from backburner.client.errors import Denied
+
+DEFAULT_URL: Final = "http://127.0.0.1:8765"
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class Connection:
+    """One server, one key, one timeout: what both clients tell their transport."""
+
+    def __init__(self, url: str | None, api_key: str | None, timeout: float) -> None:
+        self.url = (url or os.environ.get("BACKBURNER_URL") or DEFAULT_URL).rstrip("/")
+        self._timeout = timeout
+        self._headers = _credentials(
+            api_key or os.environ.get("BACKBURNER_API_KEY") or ""
+        )
+        try:
+            host = httpx2.URL(self.url).host
+        except httpx2.InvalidURL as error:
+            raise unreachable(self.url, error) from error
+        # A proxy for the world is of no use on the way to this very machine.
+        self._trust_env = host not in _LOOPBACK
+
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments of a transport."""
+        return {
+            "base_url": self.url,
+            "timeout": self._timeout,
+            "headers": self._headers,
+            "trust_env": self._trust_env,
+        }
+
+    def request(self, ask: Ask) -> dict[str, Any]:
+        """Return the arguments of one request."""
+        return {
+            "method": ask.method,
+            "url": ask.path,
+            "params": ask.params,
+            "headers": ask.headers,
+            "content": ask.content,
+            "timeout": self._timeout + ask.wait,
+        }
+
+    def stream(self, opening: Open) -> dict[str, Any]:
+        """Return the arguments of one event stream."""
+        return {
+            "url": opening.path,
+            "headers": opening.headers,
+            "timeout": httpx2.Timeout(self._timeout, read=SILENCE_SECONDS),
+        }
+
+
+def _credentials(api_key: str) -> Mapping[str, str]:
+    if not api_key:
+        return {}
+    if not api_key.isascii() or not api_key.isprintable():
+        raise Denied("the API key has characters that no key has", code="BAD_API_KEY")
+    return {"Authorization": f"Bearer {api_key}"}

@@ -1,0 +1,414 @@
+"""
+What to ask, when to ask again and what the answers mean: no input or output here.
+
+A dialogue is a generator. It yields steps, which a driver takes, blocking or not, and
+is sent what came of each. An answer that did not come is thrown in as `Unavailable`.
+"""
+
+import json
+import math
+import random
+import secrets
+import time
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from urllib.parse import quote
+
+from backburner.client.errors import (
+    ClientError,
+    Conflict,
+    Denied,
+    JobFailed,
+    NotFound,
+    NotYet,
+    RateLimited,
+    Unavailable,
+)
+from backburner.client.shapes import (
+    Event,
+    Job,
+    JobsQuery,
+    Queue,
+    RetryQuery,
+    SubmitOptions,
+    is_final,
+)
+from backburner.domain.job import FINAL, JobState
+
+LONGEST_WAIT: Final = 60
+"""What the server allows in `Prefer: wait`."""
+PAUSES: Final = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""How long, about, to wait before each next try."""
+EARLY_SECONDS: Final = 0.5
+"""A server that stops, or is full, answers before the time: do not press it."""
+SILENCE_SECONDS: Final = 45.0
+"""An event stream says something every 15 s; after this long it is dead."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send a request; the answer is an `Answer`."""
+
+    method: str
+    path: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: str | None = None
+    wait: float = 0.0
+    """How much longer than usual the answer may take."""
+    is_repeatable: bool = True
+    """Whether asking twice does no more than asking once."""
+
+
+class Open(NamedTuple):
+    """Open an event stream in place of the one before; the answer is an `Answer`."""
+
+    path: str
+    headers: Mapping[str, str]
+
+
+class Read(NamedTuple):
+    """Take the next message of the stream; the answer is a `Message`, or `None`."""
+
+
+class Pause(NamedTuple):
+    """Wait."""
+
+    seconds: float
+
+
+class Tell(NamedTuple):
+    """Give the caller one of many things."""
+
+    value: Any
+
+
+class Answer(NamedTuple):
+    """What the server said; the body of an open stream is still to come."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def is_success(self) -> bool:
+        """Whether it did what it was asked."""
+        return HTTPStatus(200) <= self.status < HTTPStatus(300)
+
+
+class Message(NamedTuple):
+    """One message of a stream; `id` is where to go on after it."""
+
+    id: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T]):
+    """The dialogue is over, and this came of it."""
+
+    value: T
+
+
+Step = Ask | Open | Read | Pause | Tell
+Dialogue = Generator[Step, Any, T]
+
+
+def advance(dialogue: Dialogue[T], answer: Any) -> Step | Done[T]:
+    """Send what came of the last step, thrown if it is an error; return the next."""
+    try:
+        if isinstance(answer, ClientError):
+            return dialogue.throw(answer)
+        return dialogue.send(answer)
+    except StopIteration as end:
+        return Done(end.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """How much trouble a client takes."""
+
+    retries: int = 2
+    """How often a call is repeated that may be."""
+    longest_pause: float = 30.0
+    """A server that asks for more patience than this has its refusal raised."""
+
+    def ask(self, request: Ask) -> Dialogue[Any]:
+        """Ask, and ask again where that is safe and may help; return the body."""
+        misses = 0
+        while True:
+            try:
+                answer: Answer = yield request
+                return _body(request.path, _accepted(answer))
+            except ClientError as error:
+                if not request.is_repeatable or misses == self.retries:
+                    raise
+                yield self._pause(error, misses)
+                misses += 1
+
+    def submit(
+        self, capability: str, value: Any, key: str | None, options: SubmitOptions
+    ) -> Dialogue[Job]:
+        """Submit a job; with a key, a lost answer is asked for again."""
+        body = {"capability": capability, "input": value, **_given(options)}
+        headers = {"Content-Type": "application/json"}
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        request = Ask(
+            "POST",
+            "/v1/jobs",
+            headers=headers,
+            # Escaped to ASCII: half a character is for the server to refuse.
+            content=json.dumps(body, allow_nan=False),
+            is_repeatable=key is not None,
+        )
+        return cast("Job", (yield from self.ask(request)))
+
+    def get(self, job_id: str, wait: float = 0) -> Dialogue[Job]:
+        """Return the job, at most `wait` seconds later."""
+        seconds = min(LONGEST_WAIT, math.ceil(wait))
+        headers = {"Prefer": f"wait={seconds}"} if seconds > 0 else {}
+        request = Ask("GET", job_path(job_id), headers=headers, wait=seconds)
+        return cast("Job", (yield from self.ask(request)))
+
+    def follow(
+        self, job_id: str, timeout: float | None, every: float = LONGEST_WAIT
+    ) -> Dialogue[Job]:
+        """Tell the job every so often, the last time when it ends or time is over."""
+        ends = math.inf if timeout is None else time.monotonic() + timeout
+        misses = 0
+        while True:
+            asked_at = time.monotonic()
+            wait = max(0.0, min(every, ends - asked_at))
+            try:
+                job = yield from Manners(retries=0).get(job_id, wait)
+            except ClientError as error:
+                if time.monotonic() >= ends:
+                    raise
+                yield self._pause(error, misses)
+                misses += 1
+                continue
+            misses = 0
+            yield Tell(job)
+            if is_final(job) or time.monotonic() >= ends:
+                return job
+            if time.monotonic() - asked_at < wait / 2:
+                yield Pause(EARLY_SECONDS)
+
+    def events(self, job_id: str) -> Dialogue[None]:
+        """Tell what happened and happens to a job, once and in order, to its end."""
+        return self._stream(f"{job_path(job_id)}/events", _Place())
+
+    def all_events(self, after: int | None) -> Dialogue[None]:
+        """Tell what happens to all jobs, once and in order, for ever."""
+        return self._stream("/v1/events", _Place(after))
+
+    def pages(self, path: str, which: Mapping[str, Any]) -> Dialogue[None]:
+        """Tell the items of a list, page by page."""
+        query = _given(which)
+        while True:
+            page = yield from self.ask(Ask("GET", path, params=query))
+            for item in page["items"]:
+                yield Tell(item)
+            if page["next_cursor"] is None:
+                return
+            query["cursor"] = page["next_cursor"]
+
+    def jobs(self, which: JobsQuery) -> Dialogue[None]:
+        """Tell jobs, newest first."""
+        return self.pages("/v1/jobs", which)
+
+    def failures(self) -> Dialogue[None]:
+        """Tell the groups of dead letters, the latest first."""
+        return self.pages("/v1/dead-letters", {})
+
+    def dead_letters(self, fingerprint: str | None) -> Dialogue[None]:
+        """Tell the dead letters, or those of one group, newest first."""
+        if fingerprint is None:
+            return self.jobs({"state": JobState.FAILED})
+        return self.pages("/v1/dead-letters", {"fingerprint": fingerprint})
+
+    def cancel(self, job_id: str) -> Dialogue[Job]:
+        """End a job now; asking twice is no error, so it may be repeated."""
+        request = Ask("POST", f"{job_path(job_id)}/cancel")
+        return cast("Job", (yield from self.ask(request)))
+
+    def retry(self, job_id: str) -> Dialogue[Job]:
+        """Queue a dead letter again; not repeated, for the job may fail between."""
+        path = f"{job_path(job_id)}/retry"
+        told = yield from self.ask(Ask("POST", path, is_repeatable=False))
+        return cast("Job", told)
+
+    def retry_many(self, which: RetryQuery) -> Dialogue[Any]:
+        """Queue the dead letters that match again."""
+        request = Ask(
+            "POST",
+            "/v1/dead-letters/retry",
+            headers={"Content-Type": "application/json"},
+            content=json.dumps(_given(which)),
+            is_repeatable=bool(which.get("dry_run")),
+        )
+        return (yield from self.ask(request))
+
+    def items(self, path: str) -> Dialogue[Any]:
+        """Return a list that has no pages."""
+        return (yield from self.ask(Ask("GET", path)))["items"]
+
+    def pause_queue(self, name: str, *, paused: bool) -> Dialogue[Queue]:
+        """Pause a queue or let it go on; asking twice is no error."""
+        verb = "pause" if paused else "resume"
+        path = f"/v1/queues/{quote(name, safe='')}/{verb}"
+        return cast("Queue", (yield from self.ask(Ask("POST", path))))
+
+    def _stream(self, path: str, place: "_Place") -> Dialogue[None]:
+        misses = 0
+        while True:
+            try:
+                opened: Answer = yield place.opening(path)
+                if _accepted(opened).status == HTTPStatus.NO_CONTENT:
+                    return
+                misses = 0
+                if not (yield from _read(place)):
+                    yield Pause(EARLY_SECONDS)
+            except ClientError as error:
+                if isinstance(error, NotFound) and place.is_end:
+                    return  # it ended, and was deleted before we came back
+                yield self._pause(error, misses)
+                misses += 1
+
+    def _pause(self, error: ClientError, misses: int) -> Pause:
+        """Return how long to wait before the next try; raise if there is none."""
+        is_worth_it = isinstance(error, (RateLimited, Unavailable))
+        asked_for = error.retry_after or 0.0
+        if not is_worth_it or misses >= len(PAUSES) or asked_for > self.longest_pause:
+            raise error
+        jitter = random.uniform(0.5, 1.0)
+        return Pause(max(asked_for, PAUSES[misses] * jitter))
+
+
+class _Place:
+    """How far the reader of a stream is."""
+
+    def __init__(self, after: int | None = None) -> None:
+        self.seen = None if after is None else str(after)
+        self.is_end = False
+
+    def opening(self, path: str) -> Open:
+        """Go on after the last event that was seen."""
+        return Open(path, {} if self.seen is None else {"Last-Event-ID": self.seen})
+
+
+def _read(place: _Place) -> Dialogue[bool]:
+    """Tell what an open stream says; return whether that was anything."""
+    before = place.seen
+    while (message := (yield Read())) is not None:
+        place.seen = message.id or place.seen
+        if message.data:
+            event = cast("Event", json.loads(message.data))
+            place.is_end = event["type"].removeprefix("job.") in FINAL
+            yield Tell(event)
+    return place.seen != before
+
+
+def result_of(job: Job) -> Any:
+    """Return the output of a job; raise if it has none."""
+    if job["state"] == JobState.SUCCEEDED:
+        return job.get("output")
+    raise JobFailed(job) if is_final(job) else NotYet(job)
+
+
+def new_key() -> str:
+    """Make an idempotency key that nobody else has."""
+    return secrets.token_urlsafe(18)
+
+
+def job_path(job_id: str) -> str:
+    """Return where a job is."""
+    return f"/v1/jobs/{quote(job_id, safe='', errors='replace')}"
+
+
+def unreachable(url: str, error: Exception) -> Unavailable:
+    """Say that there was no answer."""
+    reason = str(error) or type(error).__name__
+    return Unavailable(f"{url} cannot be reached: {reason}", code="UNREACHABLE")
+
+
+def not_sendable() -> ClientError:
+    """Say that a request cannot be written down."""
+    return ClientError(
+        "that cannot be sent: it has characters that do not belong there",
+        code="BAD_REQUEST",
+        status=HTTPStatus.BAD_REQUEST,
+    )
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in options.items()
+        if value is not None
+    }
+
+
+def _accepted(answer: Answer) -> Answer:
+    if not answer.is_success:
+        raise _refusal(answer)
+    return answer
+
+
+def _body(path: str, answer: Answer) -> Any:
+    try:
+        return json.loads(answer.body)
+    except ValueError as error:
+        raise ClientError(
+            f"{path} did not answer in JSON: is it Backburner?", code="BAD_ANSWER"
+        ) from error
+
+
+def _refusal(answer: Answer) -> ClientError:
+    """Read a problem object, or make do with the status."""
+    try:
+        told = json.loads(answer.body)
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        told = {}
+    detail = str(told.get("detail") or f"the server answered {answer.status}")
+    fields = [f"{e['path']}: {e['message']}" for e in told.get("errors") or ()]
+    message = "; ".join([detail, *(field for field in fields if field not in detail)])
+    code = str(told.get("code", "HTTP_ERROR"))
+    return _kind(answer.status, code)(
+        message,
+        code=code,
+        status=answer.status,
+        request_id=told.get("request_id") or answer.headers.get("x-request-id"),
+        retry_after=told.get("retry_after") or _seconds(answer.headers),
+    )
+
+
+def _seconds(headers: Mapping[str, str]) -> float | None:
+    """Read `Retry-After`; a date in it is not worth a calendar."""
+    said = headers.get("retry-after", "")
+    return float(said) if said.isascii() and said.isdecimal() else None
+
+
+_KINDS: Final[Mapping[int, type[ClientError]]] = {
+    HTTPStatus.UNAUTHORIZED: Denied,
+    HTTPStatus.FORBIDDEN: Denied,
+    HTTPStatus.NOT_FOUND: NotFound,
+    HTTPStatus.CONFLICT: Conflict,
+    HTTPStatus.TOO_MANY_REQUESTS: RateLimited,
+}
+
+
+def _kind(status: int, code: str) -> type[ClientError]:
+    if code == "IDEMPOTENCY_CONFLICT":
+        return Conflict
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Unavailable
+    return _KINDS.get(status, ClientError)

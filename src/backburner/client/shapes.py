@@ -1,0 +1,151 @@
+"""What the server sends and takes, under typed names."""
+
+from datetime import datetime
+from typing import Any, NotRequired, TypedDict
+
+from backburner.domain.job import FINAL
+
+
+class JobError(TypedDict):
+    """Why a job ended or was put back."""
+
+    code: str
+    message: str
+    retryable: bool
+    retry_after: NotRequired[float | None]
+
+
+class Progress(TypedDict):
+    """How far a job is."""
+
+    done: float
+    total: float
+    message: NotRequired[str]
+
+
+class Job(TypedDict):
+    """A job as the server shows it, with more than is named here."""
+
+    id: str
+    capability: str
+    queue: str
+    state: str
+    priority: int
+    tags: list[str]
+    attempt: int
+    max_attempts: int
+    generation: int
+    crashes: int
+    progress: Progress | None
+    error: JobError | None
+    created_at: str
+    run_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    input: NotRequired[Any]
+    output: NotRequired[Any]
+    """There when one job is asked for and it has succeeded."""
+    attempts: NotRequired[list[dict[str, Any]]]
+
+
+class Event(TypedDict):
+    """One line of a job's history."""
+
+    seq: int
+    job_id: str
+    n: int
+    type: str
+    at: str
+    data: dict[str, Any]
+
+
+class FailureGroup(TypedDict):
+    """Dead letters that failed alike."""
+
+    fingerprint: str
+    capability: str
+    code: str
+    count: int
+    first_at: str
+    last_at: str
+    sample_id: str
+
+
+class Retried(TypedDict):
+    """What a retry of many came to."""
+
+    matched: int
+    retried: int
+    dry_run: bool
+
+
+class Rate(TypedDict):
+    """So many starts in each window of time."""
+
+    limit: int
+    per_seconds: float
+
+
+class Queue(TypedDict):
+    """A queue, the jobs in it, and what it allows."""
+
+    name: str
+    blocked: int
+    scheduled: int
+    queued: int
+    running: int
+    oldest_queued_at: str | None
+    paused: bool
+    concurrency: int | None
+    per_worker: int | None
+    rate: Rate | None
+    limited_until: str | None
+
+
+class Schedule(TypedDict):
+    """Something that is submitted again and again."""
+
+    name: str
+    capability: str
+    cron: str
+    timezone: str
+    missed: str
+    next_at: str
+    last_at: str | None
+
+
+class SubmitOptions(TypedDict, total=False):
+    """How a job is to be run; what is `None` or left out is the server's choice."""
+
+    queue: str | None
+    priority: int | None
+    run_at: datetime | str | None
+    start_by: datetime | str | None
+    deadline: datetime | str | None
+    tags: list[str] | None
+
+
+class JobsQuery(TypedDict, total=False):
+    """Which jobs to list; `limit` is the size of a page."""
+
+    state: str | None
+    capability: str | None
+    queue: str | None
+    tag: str | None
+    since: datetime | str | None
+    limit: int | None
+
+
+class RetryQuery(TypedDict, total=False):
+    """Which dead letters to queue again."""
+
+    fingerprint: str | None
+    capability: str | None
+    queue: str | None
+    limit: int | None
+    dry_run: bool
+
+
+def is_final(job: Job) -> bool:
+    """Say whether nothing happens to the job any more by itself."""
+    return job["state"] in FINAL

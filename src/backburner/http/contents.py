@@ -1,0 +1,80 @@
+"""Large inputs and outputs on their way out: sent piece by piece, never held whole."""
+
+import secrets
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+
+import orjson
+from starlette.responses import Response, StreamingResponse
+
+from backburner.domain.blob import Reference, reference
+from backburner.domain.errors import BlobMissing
+from backburner.domain.event import Attempt
+from backburner.domain.job import Job
+from backburner.engine.payloads import Payloads
+from backburner.http import wire
+
+Piece = bytes | Reference
+
+
+async def answer_whole(
+    payloads: Payloads, job: Job, attempts: Sequence[Attempt], headers: dict[str, str]
+) -> Response:
+    """Send a job with its input and output, wherever they are kept."""
+    named = [reference(job.input), reference(job.output)]
+    if named == [None, None]:
+        return wire.answer(wire.whole(job, attempts), 200, headers)
+    # Unguessable, so that nothing a user wrote is taken for the place of a content.
+    marks = [f'"{secrets.token_hex(16)}"' for _ in named]
+    marked = replace(
+        job,
+        input=marks[0] if named[0] else job.input,
+        output=marks[1] if named[1] else job.output,
+    )
+    body = orjson.dumps(wire.whole(marked, attempts))
+    pieces: list[Piece] = []
+    for mark, found in zip(marks, named, strict=True):
+        before, is_there, after = body.partition(mark.encode())
+        if found is not None and is_there:
+            pieces += [before, await _or_null(payloads, found)]
+            body = after
+    return _send(payloads, [*pieces, body], headers)
+
+
+async def answer_text(
+    payloads: Payloads, stored: str | None, headers: Mapping[str, str]
+) -> Response:
+    """Send an input or output by itself; `BlobMissing` if it is gone."""
+    named = reference(stored)
+    if named is None:
+        return Response(stored, 200, headers, wire.MEDIA_TYPE)
+    await payloads.check(named)
+    return _send(payloads, [named], headers)
+
+
+def _send(
+    payloads: Payloads, pieces: Sequence[Piece], headers: Mapping[str, str]
+) -> Response:
+    size = sum(p.size if isinstance(p, Reference) else len(p) for p in pieces)
+    told = {**headers, "Content-Length": str(size)}
+    return StreamingResponse(_flow(payloads, pieces), 200, told, wire.MEDIA_TYPE)
+
+
+async def _flow(
+    payloads: Payloads, pieces: Sequence[Piece]
+) -> AsyncGenerator[bytes, None]:
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            yield piece
+        else:
+            async for part in payloads.stream(piece):
+                yield part
+
+
+async def _or_null(payloads: Payloads, named: Reference) -> Piece:
+    """Look first: a job whose content is gone must still be seen."""
+    try:
+        await payloads.check(named)
+    except BlobMissing:
+        return b"null"
+    return named

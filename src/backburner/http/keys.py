@@ -1,0 +1,161 @@
+"""API keys over HTTP, and the log of what administrators did."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.errors import (
+    InvalidInput,
+    KeyNotFound,
+    StoreFull,
+    StoreUnavailable,
+)
+from backburner.domain.key import ApiKey
+from backburner.engine.keys import Wanted
+from backburner.engine.submission import instant
+from backburner.http import body, jobs, wire
+from backburner.http.auth import Caller, actor_of, require
+from backburner.http.door import door_of
+from backburner.http.problems import (
+    BodyTooLarge,
+    Forbidden,
+    MalformedBody,
+    UnsupportedMediaType,
+    documented,
+)
+from backburner.http.schemas import (
+    AuditPage,
+    AuditQuery,
+    KeyList,
+    KeyRequest,
+    NewKeyView,
+)
+from backburner.ports.keys import AuditEntry
+
+router = APIRouter(tags=["keys"])
+
+Administrator = Annotated[Caller, require("keys:admin")]
+Auditor = Annotated[Caller, require("audit:read")]
+
+
+@router.get(
+    "/v1/keys",
+    operation_id="list_keys",
+    summary="List the API keys",
+    response_model=KeyList,
+    responses=documented(StoreUnavailable),
+)
+async def listing(request: Request, caller: Administrator) -> Response:
+    """List the keys of the caller's tenant, also those that are not good any more."""
+    found = await door_of(request).keys.list(caller.owner.tenant)
+    return wire.answer({"items": [_key(key) for key in found]})
+
+
+@router.post(
+    "/v1/keys",
+    operation_id="create_key",
+    summary="Create an API key",
+    status_code=201,
+    response_model=NewKeyView,
+    responses={
+        201: {"description": "The key. Its text is shown here and never again."},
+        **documented(
+            MalformedBody,
+            BodyTooLarge,
+            UnsupportedMediaType,
+            InvalidInput,
+            StoreUnavailable,
+            StoreFull,
+        ),
+    },
+    openapi_extra={"requestBody": jobs.json_body("KeyRequest")},
+)
+async def create(request: Request, caller: Administrator) -> Response:
+    """Create a key for the caller's tenant, with some or all of the caller's scopes."""
+    door = door_of(request)
+    asked = await body.read(request, KeyRequest, limit=door.settings.body_limit)
+    wanted = Wanted(
+        name=asked.name,
+        scopes=frozenset(asked.scopes),
+        user=asked.user,
+        expires_at=instant(asked.expires_at),
+    )
+    if not wanted.scopes <= caller.scopes:
+        raise Forbidden("a key can give only scopes that it has")
+    key, text = await door.keys.create(wanted, actor_of(request, caller))
+    headers = {"Cache-Control": "no-store"}
+    return wire.answer({**_key(key), "key": text}, 201, headers)
+
+
+@router.delete(
+    "/v1/keys/{key_id}",
+    operation_id="revoke_key",
+    summary="Revoke an API key",
+    status_code=204,
+    response_class=Response,
+    responses={
+        204: {"description": "It is of no use, now or since before."},
+        **documented(KeyNotFound, InvalidInput, StoreUnavailable, StoreFull),
+    },
+)
+async def revoke(request: Request, caller: Administrator, key_id: str) -> Response:
+    """Revoke a key: here at once, elsewhere within seconds. Twice is no error."""
+    await door_of(request).keys.revoke(key_id, actor_of(request, caller))
+    return Response(status_code=204)
+
+
+@router.get(
+    "/v1/audit",
+    operation_id="list_audit",
+    summary="List what administrators did",
+    response_model=AuditPage,
+    responses=documented(InvalidInput, StoreUnavailable),
+)
+async def audited(
+    request: Request, caller: Auditor, query: Annotated[AuditQuery, Query()]
+) -> Response:
+    """List the acts of administrators in the caller's tenant, newest first."""
+    found = await door_of(request).engine.store.audited(
+        caller.owner.tenant, before=query.before, limit=query.limit
+    )
+    return wire.answer({"items": [_entry(entry) for entry in found]})
+
+
+async def record(request: Request, caller: Caller, action: str, target: str) -> None:
+    """
+    Tell in the log what an administrator is about to do.
+
+    Before it is done, so that nothing is done without its entry.
+    """
+    engine = door_of(request).engine
+    actor = actor_of(request, caller)
+    entry = AuditEntry(
+        engine.now(), actor.tenant, actor.name, action, target, actor.request_id
+    )
+    await engine.store.record([entry])
+
+
+def _key(key: ApiKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "user": key.user,
+        "scopes": sorted(key.scopes),
+        "created_at": wire.time(key.created_at),
+        "expires_at": wire.time(key.expires_at),
+        "revoked_at": wire.time(key.revoked_at),
+        "last_used_at": wire.time(key.last_used_at),
+    }
+
+
+def _entry(entry: AuditEntry) -> dict[str, Any]:
+    return {
+        "seq": entry.seq,
+        "at": wire.time(entry.at),
+        "actor": entry.actor,
+        "action": entry.action,
+        "target": entry.target,
+        "request_id": entry.request_id,
+    }

@@ -1,0 +1,147 @@
+"""Queues and schedules over HTTP: how full, how limited, paused or not, and when."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.errors import (
+    InvalidInput,
+    QueueNotFound,
+    StoreFull,
+    StoreUnavailable,
+)
+from backburner.domain.job import JobState
+from backburner.domain.queue import QueueState
+from backburner.engine.engine import Engine
+from backburner.http import wire
+from backburner.http.auth import Caller, actor_of, require
+from backburner.http.door import door_of
+from backburner.http.problems import documented
+from backburner.http.schemas import QueueList, QueueView, ScheduleList
+from backburner.ports.keys import AuditEntry
+
+router = APIRouter(tags=["house"])
+
+Operator = Annotated[Caller, require("queues:read")]
+Administrator = Annotated[Caller, require("queues:admin")]
+
+SETTLED = {
+    200: {"description": "The queue."},
+    **documented(QueueNotFound, InvalidInput, StoreUnavailable, StoreFull),
+}
+
+
+@router.get(
+    "/v1/queues",
+    operation_id="list_queues",
+    summary="List the queues",
+    response_model=QueueList,
+    responses=documented(StoreUnavailable),
+)
+async def listing(request: Request, _caller: Operator) -> Response:
+    """List the queues, how many jobs are in each, and what each allows."""
+    found = await _queues(door_of(request).engine)
+    return wire.answer({"items": [found[name] for name in sorted(found)]})
+
+
+@router.post(
+    "/v1/queues/{queue}/pause",
+    operation_id="pause_queue",
+    summary="Pause a queue",
+    response_model=QueueView,
+    responses=SETTLED,
+)
+async def pause(request: Request, caller: Administrator, queue: str) -> Response:
+    """Have nothing of a queue start; what runs goes on, and nothing is refused."""
+    return await _set(request, caller, queue, paused=True)
+
+
+@router.post(
+    "/v1/queues/{queue}/resume",
+    operation_id="resume_queue",
+    summary="Resume a queue",
+    response_model=QueueView,
+    responses=SETTLED,
+)
+async def resume(request: Request, caller: Administrator, queue: str) -> Response:
+    """Let a queue go on."""
+    return await _set(request, caller, queue, paused=False)
+
+
+@router.get(
+    "/v1/schedules",
+    operation_id="list_schedules",
+    summary="List the schedules",
+    response_model=ScheduleList,
+    responses=documented(StoreUnavailable),
+)
+async def schedules(request: Request, _caller: Operator) -> Response:
+    """List what is submitted again and again, and when next, by name."""
+    _, found = await door_of(request).engine.store.schedules()
+    items = [
+        {
+            "name": schedule.name,
+            "capability": schedule.capability,
+            "cron": schedule.cron,
+            "timezone": schedule.timezone,
+            "missed": schedule.missed,
+            "next_at": wire.time(schedule.next_at),
+            "last_at": wire.time(schedule.last_at),
+        }
+        for schedule in found
+    ]
+    return wire.answer({"items": items})
+
+
+async def _set(
+    request: Request, caller: Caller, name: str, *, paused: bool
+) -> Response:
+    engine, actor = door_of(request).engine, actor_of(request, caller)
+    if name not in await _queues(engine):
+        raise QueueNotFound("no queue has that name")
+    entry = AuditEntry(
+        at=engine.now(),
+        tenant=actor.tenant,
+        actor=actor.name,
+        action="queue.paused" if paused else "queue.resumed",
+        target=name,
+        request_id=actor.request_id,
+    )
+    await engine.pause(name, entry, paused=paused)
+    return wire.answer((await _queues(engine))[name])
+
+
+async def _queues(engine: Engine) -> dict[str, dict[str, Any]]:
+    found = {name: _view(QueueState(name)) for name in engine.registry.queues()}
+    for state in await engine.store.queues():
+        found[state.name] = _view(state)
+    for name, live, count, oldest in await engine.store.depths():
+        queue = found.setdefault(name, _view(QueueState(name)))
+        queue[live] = count
+        if live is JobState.QUEUED:
+            queue["oldest_queued_at"] = wire.time(oldest)
+    return found
+
+
+def _view(state: QueueState) -> dict[str, Any]:
+    rate = None
+    if state.rate is not None:
+        rate = {
+            "limit": state.rate.limit,
+            "per_seconds": state.rate.per.total_seconds(),
+        }
+    return {
+        "name": state.name,
+        "blocked": 0,
+        "scheduled": 0,
+        "queued": 0,
+        "running": 0,
+        "oldest_queued_at": None,
+        "paused": state.paused,
+        "concurrency": state.concurrency,
+        "per_worker": state.per_worker,
+        "rate": rate,
+        "limited_until": wire.time(state.limited_until),
+    }

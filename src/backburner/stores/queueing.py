@@ -1,0 +1,104 @@
+"""Policies of queues on either database; what a claim needs is in queries/."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import sqlalchemy as sa
+
+from backburner.domain.job import Instant
+from backburner.domain.queue import Queue, QueueState, Rate, Throttling
+from backburner.ports.store import Tx
+from backburner.stores.tables import queues as queue_table
+
+c = queue_table.c
+
+# What code declares takes the place of what was declared; a pause stays. A window of
+# another length begins anew.
+_DECLARE = sa.text("""
+INSERT INTO queues (name, paused, concurrency, per_worker, rate, per, window_at,
+                    started, closed, told)
+VALUES (:name, :paused, :concurrency, :per_worker, :rate, :per, 0, 0, 0, 0)
+ON CONFLICT (name) DO UPDATE SET
+  concurrency = excluded.concurrency, per_worker = excluded.per_worker,
+  rate = excluded.rate, per = excluded.per,
+  started = CASE WHEN queues.per = excluded.per THEN queues.started ELSE 0 END,
+  window_at = CASE WHEN queues.per = excluded.per THEN queues.window_at ELSE 0 END,
+  limited_until = CASE WHEN queues.per = excluded.per AND queues.rate = excluded.rate
+                       THEN queues.limited_until END
+""")
+_PAUSE = sa.text("""
+INSERT INTO queues (name, paused, per, window_at, started, closed, told)
+VALUES (:name, :paused, 0, 0, 0, 0, 0)
+ON CONFLICT (name) DO UPDATE SET paused = excluded.paused
+""")
+
+
+def declare(queues: Sequence[Queue]) -> Callable[[Tx], None]:
+    """Return a body that stores policies, in an order that all callers share."""
+    rows = [
+        {
+            "name": queue.name,
+            "paused": False,
+            "concurrency": queue.concurrency,
+            "per_worker": queue.per_worker,
+            "rate": queue.rate.limit if queue.rate else None,
+            "per": queue.rate.per // timedelta(milliseconds=1) if queue.rate else 0,
+        }
+        for queue in sorted(queues, key=lambda queue: queue.name)
+    ]
+
+    def body(tx: Tx) -> None:
+        for row in rows:
+            tx.connection.execute(_DECLARE, row)
+
+    return body
+
+
+def pause(name: str, *, paused: bool) -> Callable[[Tx], None]:
+    """Return a body that pauses a queue or lets it go on."""
+
+    def body(tx: Tx) -> None:
+        tx.connection.execute(_PAUSE, {"name": name, "paused": paused})
+
+    return body
+
+
+def tell(tx: Tx) -> list[Throttling]:
+    """Return closed windows that nobody was told of, and note that somebody is."""
+    query = sa.select(c.name, c.closed, c.told, c.limited_until)
+    untold = tx.connection.execute(query.where(c.closed > c.told).order_by(c.name))
+    found: list[Throttling] = []
+    for name, closed, told, until in untold.all():
+        update = queue_table.update().where(c.name == name, c.told == told)
+        if tx.connection.execute(update.values(told=closed)).rowcount:
+            found.append(Throttling(name, closed - told, until or 0))
+    return found
+
+
+def listing(connection: sa.Connection, now: Instant) -> list[QueueState]:
+    """Return every queue that has a policy or was ever paused."""
+    query = sa.select(
+        c.name,
+        c.paused,
+        c.concurrency,
+        c.per_worker,
+        c.rate,
+        c.per,
+        c.limited_until,
+        c.closed - c.told,
+    ).order_by(c.name)
+    return [
+        QueueState(
+            name=name,
+            paused=paused,
+            concurrency=concurrency,
+            per_worker=per_worker,
+            rate=Rate(rate, timedelta(milliseconds=per)) if rate else None,
+            limited_until=until if until and until > now else None,
+            opens_in=until - now if until and until > now else None,
+            untold=untold,
+        )
+        for name, paused, concurrency, per_worker, rate, per, until, untold in (
+            connection.execute(query)
+        )
+    ]

@@ -1,0 +1,120 @@
+"""
+What every blob store must do: subclass `BlobConformance` and supply two fixtures.
+
+`blobs` is a blob store with nothing in it; `now` returns the time by which it judges
+how old a content is, in milliseconds.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from backburner.domain.blob import BlobKey
+from backburner.domain.errors import BlobMissing
+from backburner.domain.job import Instant
+from backburner.ports.blobs import BlobStore
+
+FIRST = BlobKey("job_1", "input")
+SECOND = BlobKey("job_1", "output-a")
+OTHER = BlobKey("job_2", "input")
+MINUTE = 60_000
+
+
+class BlobConformance:
+    """Everything that `ports/blobs.py` promises."""
+
+    @pytest.mark.parametrize("size", [0, 1, 64 * 1024, 5 * 1024 * 1024 + 1])
+    def test_a_content_is_read_as_it_was_put(self, blobs: BlobStore, size: int) -> None:
+        content = bytes(range(256)) * (size // 256) + bytes(size % 256)
+        blobs.put([(FIRST, content)])
+
+        assert content == blobs.read(FIRST)
+        assert size == blobs.size(FIRST)
+
+    def test_many_are_put_at_once_and_kept_apart(self, blobs: BlobStore) -> None:
+        blobs.put([(FIRST, b"one"), (SECOND, b"two"), (OTHER, b"three")])
+
+        assert [b"one", b"two", b"three"] == [
+            blobs.read(key) for key in (FIRST, SECOND, OTHER)
+        ]
+
+    @pytest.mark.parametrize(
+        ("offset", "size", "expected"),
+        [(0, 2, b"ab"), (2, -1, b"cde"), (3, 9, b"de"), (5, 1, b""), (9, 1, b"")],
+    )
+    def test_a_part_can_be_read(
+        self, blobs: BlobStore, offset: int, size: int, expected: bytes
+    ) -> None:
+        blobs.put([(FIRST, b"abcde")])
+
+        assert expected == blobs.read(FIRST, offset=offset, size=size)
+
+    def test_the_same_key_again_replaces_the_content(self, blobs: BlobStore) -> None:
+        blobs.put([(FIRST, b"a longer first")])
+        blobs.put([(FIRST, b"second")])
+
+        assert b"second" == blobs.read(FIRST)
+
+    @pytest.mark.parametrize("key", [SECOND, OTHER])
+    def test_what_was_never_put_is_missing(
+        self, blobs: BlobStore, key: BlobKey
+    ) -> None:
+        blobs.put([(FIRST, b"one")])
+
+        with pytest.raises(BlobMissing):
+            blobs.read(key)
+        with pytest.raises(BlobMissing):
+            blobs.size(key)
+
+    def test_all_of_a_job_is_deleted_and_nothing_else(self, blobs: BlobStore) -> None:
+        blobs.put([(FIRST, b"one"), (SECOND, b"two"), (OTHER, b"three")])
+
+        blobs.delete(["job_1", "job_9"])
+
+        with pytest.raises(BlobMissing):
+            blobs.read(FIRST)
+        with pytest.raises(BlobMissing):
+            blobs.read(SECOND)
+        assert b"three" == blobs.read(OTHER)
+
+    def test_deleting_twice_is_no_error(self, blobs: BlobStore) -> None:
+        blobs.put([(FIRST, b"one")])
+        blobs.delete(["job_1"])
+        blobs.delete(["job_1"])
+        blobs.put([(FIRST, b"again")])
+
+        assert b"again" == blobs.read(FIRST)
+
+    def test_jobs_with_old_blobs_are_listed_page_by_page(
+        self, blobs: BlobStore, now: Callable[[], Instant]
+    ) -> None:
+        names = {f"job_{number}" for number in range(100, 125)}
+        blobs.put([(BlobKey(name, "input"), b"x") for name in names])
+        later = now() + MINUTE
+        first = blobs.jobs(before=later, after=None, limit=20)
+        rest = blobs.jobs(before=later, after=first[-1], limit=20)
+
+        assert (20, 5) == (len(first), len(rest))
+        assert names == {*first, *rest}
+        assert [] == list(blobs.jobs(before=later, after=rest[-1], limit=20))
+
+    def test_jobs_with_young_blobs_are_not_listed(
+        self, blobs: BlobStore, now: Callable[[], Instant]
+    ) -> None:
+        blobs.put([(FIRST, b"x")])
+
+        assert [] == list(blobs.jobs(before=now() - MINUTE, after=None, limit=9))
+
+    def test_nothing_is_listed_where_nothing_was_put(
+        self, blobs: BlobStore, now: Callable[[], Instant]
+    ) -> None:
+        assert [] == list(blobs.jobs(before=now() + MINUTE, after=None, limit=9))
+
+    def test_many_threads_may_put_and_read(self, blobs: BlobStore) -> None:
+        keys = [BlobKey(f"job_{number % 4}", f"n-{number}") for number in range(64)]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda key: blobs.put([(key, key.id.encode())]), keys))
+            read = list(pool.map(blobs.read, keys))
+
+        assert [key.id.encode() for key in keys] == read

@@ -1,0 +1,107 @@
+"""What happens again and again, each time once."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from backburner.domain.errors import IdempotencyConflict
+from backburner.domain.schedule import ScheduleState
+from backburner.ports.store import Firing, JobFilter, Store
+from backburner.testing.samples import NOON, a_new_job
+from backburner.testing.store.acts import LetPass, submit
+
+NIGHTLY = ScheduleState("nightly", "greet", "0 3 * * *", "UTC", "skip", NOON)
+
+
+def firing(expected: int = NOON, next_at: int = NOON + 5, jobs: int = 1) -> Firing:
+    """Return a firing of the nightly schedule."""
+    news = [a_new_job() for _ in range(jobs)]
+    return Firing("nightly", expected, next_at, expected, news)
+
+
+class TimetableConformance:
+    """`plan`, `schedules` and `fire`."""
+
+    async def test_what_is_planned_is_listed_by_name(self, store: Store) -> None:
+        yearly = ScheduleState("a", "sing", "0 0 1 1 *", "Europe/Berlin", "run_all", 7)
+        await store.plan([NIGHTLY, yearly])
+
+        _, schedules = await store.schedules()
+
+        assert [yearly, NIGHTLY] == list(schedules)
+
+    async def test_the_stores_time_comes_with_the_schedules(
+        self, store: Store, let_pass: LetPass
+    ) -> None:
+        before, _ = await store.schedules()
+        let_pass(timedelta(seconds=7))
+        after, _ = await store.schedules()
+
+        assert 7_000 == after - before
+
+    async def test_a_schedule_whose_times_are_the_same_keeps_its_next_tick(
+        self, store: Store
+    ) -> None:
+        await store.plan([NIGHTLY])
+        again = ScheduleState("nightly", "sing", "0 3 * * *", "UTC", "run_all", 99)
+        await store.plan([again])
+
+        _, [kept] = await store.schedules()
+
+        assert (NOON, "sing", "run_all") == (kept.next_at, kept.capability, kept.missed)
+
+    @pytest.mark.parametrize(
+        ("cron", "timezone"), [("0 4 * * *", "UTC"), ("0 3 * * *", "Asia/Tokyo")]
+    )
+    async def test_a_schedule_with_other_times_has_another_next_tick(
+        self, store: Store, cron: str, timezone: str
+    ) -> None:
+        await store.plan([NIGHTLY])
+        await store.plan([ScheduleState("nightly", "greet", cron, timezone, "skip", 9)])
+
+        _, [changed] = await store.schedules()
+
+        assert 9 == changed.next_at
+
+    async def test_a_tick_that_fires_leaves_a_job_and_the_next_tick(
+        self, store: Store
+    ) -> None:
+        await store.plan([NIGHTLY])
+        asked = firing()
+
+        has_fired = await store.fire(asked)
+
+        _, [state] = await store.schedules()
+        assert has_fired
+        assert (NOON + 5, NOON) == (state.next_at, state.last_at)
+        assert 1 == len(await store.find([asked.jobs[0].id]))
+
+    async def test_of_many_who_fire_a_tick_one_does(self, store: Store) -> None:
+        await store.plan([NIGHTLY])
+
+        fired = await asyncio.gather(*(store.fire(firing()) for _ in range(8)))
+
+        assert [True] == [has_fired for has_fired in fired if has_fired]
+        assert 1 == len(await store.jobs(JobFilter(), before=None, limit=9))
+
+    async def test_a_tick_without_jobs_only_goes_by(self, store: Store) -> None:
+        await store.plan([NIGHTLY])
+
+        await store.fire(Firing("nightly", NOON, NOON + 9, None, []))
+
+        _, [state] = await store.schedules()
+        assert (NOON + 9, None) == (state.next_at, state.last_at)
+
+    async def test_a_tick_whose_job_is_refused_has_not_fired(
+        self, store: Store
+    ) -> None:
+        await store.plan([NIGHTLY])
+        await submit(store, idempotency_key="k", body_hash="one")
+        job = a_new_job(idempotency_key="k", body_hash="two")
+
+        with pytest.raises(IdempotencyConflict):
+            await store.fire(Firing("nightly", NOON, NOON + 9, NOON, [job]))
+
+        _, [state] = await store.schedules()
+        assert NOON == state.next_at

@@ -1,0 +1,122 @@
+"""The benchmark runs: real stores, a real peer, figures that were checked."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from backburner import Backburner
+from bench import work
+from bench.__main__ import put_in_readme
+from bench.meter import Expected, NotTrueError, check
+from bench.peers import roster
+
+PROJECT = Path(__file__).parents[2]
+QUICK = ("--jobs", "500", "--reps", "1", "--only", "drain")
+
+
+def bench(*words, **env):
+    return subprocess.run(
+        [sys.executable, "-m", "bench", *QUICK, *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=PROJECT,
+        env=env,
+        timeout=100,
+    )
+
+
+def test_both_stores_and_a_peer_are_measured_in_one_run(postgres_url, tmp_path):
+    out = tmp_path / "figures.json"
+
+    said = bench(
+        *("--peers", "huey-sqlite", "--out", out),
+        BACKBURNER_TEST_POSTGRES_URL=postgres_url,
+    )
+
+    runs = json.loads(out.read_text())["runs"]
+    assert ["sqlite drain", "postgres drain", "peer huey-sqlite"] == list(runs)
+    assert all(figures[0]["per_second"] > 0 for figures in runs.values())
+    assert "Huey" in said.stdout
+
+
+def test_a_missing_server_drops_its_rows_with_a_line(tmp_path):
+    out = tmp_path / "figures.json"
+
+    said = bench("--peers", "none", "--out", out)
+
+    assert ["sqlite drain"] == list(json.loads(out.read_text())["runs"])
+    assert "no rows on PostgreSQL" in said.stderr
+
+
+def test_a_peer_without_its_server_says_what_it_lacks(monkeypatch):
+    monkeypatch.delenv(roster.REDIS, raising=False)
+    peer = roster.Peer("p", "P", "redis", (sys.executable,), 1, (roster.REDIS,))
+
+    assert f"{roster.REDIS} not set" == peer.missing()
+
+
+def test_a_peer_that_is_not_installed_says_how_to_get_it():
+    peer = roster.Peer("p", "P", "redis", ("/nowhere/python",), 1)
+
+    assert "it is not installed (tools/bench-peers)" == peer.missing()
+
+
+def test_a_peer_that_does_not_store_its_results_has_no_figures(tmp_path):
+    program = tmp_path / "forgetful.py"
+    program.write_text(FORGETFUL)
+    peer = roster.Peer("p", "P", "sqlite", (sys.executable, str(program)), 3)
+
+    with pytest.raises(roster.NotDoneError, match="2 of 3 results were stored"):
+        roster.measure(peer, tmp_path, "", 3)
+
+
+async def test_a_row_that_the_store_does_not_bear_out_has_no_figures(tmp_path):
+    async with Backburner(store=f"sqlite:///{tmp_path}/jobs.db", apps=[work.app]) as bb:
+        await bb.submit(work.noop, work.Payload(i=1))
+
+        await check(bb, Expected(jobs=1, succeeded=0, events=1))
+        with pytest.raises(NotTrueError):
+            await check(bb, Expected(jobs=1, succeeded=1, events=3))
+
+
+def test_the_readme_gets_the_table_of_the_last_run(tmp_path):
+    figures, page = tmp_path / "figures.json", tmp_path / "README.md"
+    figures.write_text(json.dumps(REPORT))
+    page.write_text("<!-- bench -->\nold\n<!-- /bench -->\n")
+
+    put_in_readme(figures, page)
+
+    assert "**12,345**" in page.read_text()
+    assert "old" not in page.read_text()
+
+
+def test_the_readme_has_room_for_the_table():
+    page = (PROJECT / "README.md").read_text()
+
+    assert 1 == page.count("<!-- bench -->\n") == page.count("<!-- /bench -->")
+
+
+REPORT = {
+    "machine": {"cores": 2, "versions": {}},
+    "reps": 1,
+    "peers": {},
+    "runs": {"sqlite drain": [{"per_second": 12_345}]},
+}
+FORGETFUL = """
+import os, sys, time
+match sys.argv[1]:
+    case "submit":
+        print('{"submit_per_second": 1}')
+    case "worker":
+        for _ in range(3):
+            with open(os.environ["BENCH_MARKS"], "a") as marks:
+                marks.write(".")
+            time.sleep(0.1)
+        time.sleep(60)
+    case "stored":
+        print(2)
+"""

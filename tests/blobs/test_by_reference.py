@@ -1,0 +1,283 @@
+"""Large inputs and outputs from Python, on both databases: in folders, not in rows."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from backburner import (
+    Backburner,
+    Context,
+    IdempotencyConflict,
+    JobFailed,
+    JobState,
+    Owner,
+    PermanentError,
+    RetryPolicy,
+    Settings,
+    capability,
+)
+from backburner.clock import SystemClock
+from backburner.domain.blob import LARGE, MARK
+from backburner.domain.errors import BlobMissing
+from backburner.engine.payloads import Sweeper
+from backburner.engine.submission import Options
+from backburner.engine.upkeep import Upkeep, UpkeepOptions
+from backburner.ports.faults import NoFaults
+from backburner.ports.store import Retention
+from backburner.testing.doubles import SilentBell
+
+QUOTES = 2
+FIVE_MIB = "x" * (5 * 1024 * 1024)
+ONCE = RetryPolicy(max_attempts=1)
+NO_RETENTION = Retention(timedelta(), timedelta(), timedelta())
+
+
+@capability("echo")
+async def echo(_ctx: Context, value: str) -> str:
+    return value
+
+
+@capability("measure")
+async def measure(_ctx: Context, value: str) -> int:
+    return len(value)
+
+
+@capability("refuse", retry=ONCE)
+async def refuse(_ctx: Context, _value: str) -> str:
+    raise PermanentError("no")
+
+
+@capability("keep")
+async def keep(ctx: Context, value: str) -> str:
+    return await ctx.blobs.put(value.encode())
+
+
+@capability("fetch", retry=ONCE)
+async def fetch(ctx: Context, blob_id: str) -> str:
+    return (await ctx.blobs.get(blob_id)).decode()
+
+
+@capability("pass-on")
+async def pass_on(ctx: Context, value: str) -> None:
+    ctx.at_settlement(lambda tx: tx.submit("measure", value, tags=["passed on"]))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request, tmp_path):
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path / 'jobs.db'}"
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "contents"
+
+
+@pytest.fixture
+async def house(store_url, root):
+    settings = Settings(store=store_url, blobs=root.as_uri(), poll_seconds=0.2)
+    known = [echo, measure, refuse, keep, fetch, pass_on]
+    async with Backburner(settings, capabilities=known) as house:
+        yield house
+
+
+@pytest.fixture
+async def working(house):
+    await house.start_worker()
+    return house
+
+
+def contents(root: Path) -> list[str]:
+    """Return the names of what is kept."""
+    return sorted(
+        path.name.partition("-")[0] for path in root.rglob("*") if path.is_file()
+    )
+
+
+async def row(house, ticket):
+    """Return a job as its row has it."""
+    return (await house.engine.store.find([ticket.id]))[0]
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(LARGE - 1, []), (LARGE, []), (LARGE + 1, ["input", "output"])],
+)
+async def test_what_is_over_64_kib_is_kept_apart(working, root, size, expected):
+    text = "x" * (size - QUOTES)
+    ticket = await working.submit(echo, text)
+    result = await ticket.result()
+    job, stored = await ticket.job(), await row(working, ticket)
+
+    assert text == result
+    assert expected == contents(root)
+    assert (f'"{text}"', f'"{text}"') == (job.input, job.output)
+    assert (bool(expected), bool(expected)) == (
+        stored.input.startswith(MARK),
+        stored.output.startswith(MARK),
+    )
+
+
+async def test_bytes_are_counted_and_not_characters(working, root):
+    text = "ü" * (LARGE // 2)
+    ticket = await working.submit(echo, text)
+
+    assert text == await ticket.result()
+    assert ["input", "output"] == contents(root)
+
+
+async def test_five_mib_go_in_and_come_out(working):
+    ticket = await working.submit(echo, FIVE_MIB)
+
+    assert await ticket.result() == FIVE_MIB
+    assert len((await row(working, ticket)).output) < 200
+
+
+async def test_a_text_that_looks_like_a_reference_is_a_text(working, root):
+    secret = await (await working.submit(keep, "secret")).result()
+    text = f"{MARK}{secret}:6"
+
+    assert text == await (await working.submit(echo, text)).result()
+    assert 1 == len(contents(root))
+
+
+async def test_a_dead_letter_runs_again_on_the_same_content(working, root):
+    ticket = await working.submit(refuse, FIVE_MIB)
+    failed = await ticket.wait()
+    retried = await working.retry(ticket.id)
+    again = await ticket.wait()
+
+    assert JobState.FAILED is failed.state is again.state
+    assert ("PERMANENT", 1) == (again.error.code, again.generation)
+    assert f'"{FIVE_MIB}"' == retried.input
+    assert ["input"] == contents(root)
+
+
+async def test_a_content_that_is_gone_fails_the_job_for_good(house):
+    ticket = await house.submit(measure, FIVE_MIB)
+    house.engine.payloads._blobs.delete([ticket.id])
+    await house.start_worker()
+    job = await ticket.wait()
+
+    assert (JobState.FAILED, "BLOB_MISSING", 1) == (
+        job.state,
+        job.error.code,
+        job.attempt,
+    )
+    with pytest.raises(JobFailed, match="BLOB_MISSING"):
+        await ticket.result()
+
+
+async def test_a_content_that_was_cut_short_is_gone(house, root):
+    ticket = await house.submit(measure, FIVE_MIB)
+    (path,) = [path for path in root.rglob("input") if path.is_file()]
+    os.truncate(path, 100)
+    await house.start_worker()
+
+    assert "BLOB_MISSING" == (await ticket.wait()).error.code
+
+
+async def test_an_output_that_is_gone_is_said(working):
+    ticket = await working.submit(echo, FIVE_MIB)
+    await ticket.wait()
+    working.engine.payloads._blobs.delete([ticket.id])
+
+    with pytest.raises(BlobMissing):
+        await ticket.result()
+
+
+async def test_a_repeat_under_one_key_keeps_one_content(house, root):
+    first = await house.submit(echo, FIVE_MIB, idempotency_key="k")
+    again = await house.submit(echo, FIVE_MIB, idempotency_key="k")
+
+    assert (first.id, True) == (again.id, again.replayed)
+    assert ["input"] == contents(root)
+    assert f'"{FIVE_MIB}"' == (await first.job()).input
+
+
+async def test_another_content_under_one_key_is_refused_and_not_kept(house, root):
+    await house.submit(echo, FIVE_MIB, idempotency_key="k")
+
+    with pytest.raises(IdempotencyConflict):
+        await house.submit(echo, FIVE_MIB + "y", idempotency_key="k")
+    assert ["input"] == contents(root)
+
+
+async def test_a_large_job_of_a_transaction_is_kept_apart(working, root):
+    submitted = await working.transact(lambda tx: tx.submit("measure", FIVE_MIB))
+    job = await working.engine.wait(submitted.id, timeout=20)
+
+    assert str(len(FIVE_MIB)) == job.output
+    assert ["input"] == contents(root)
+
+
+async def test_a_large_job_of_a_settlement_is_kept_apart(working, root):
+    ticket = await working.submit(pass_on, FIVE_MIB)
+    await ticket.result()
+
+    assert ["input", "input"] == contents(root)
+
+
+async def test_what_a_handler_keeps_is_had_by_its_owners_other_jobs(working):
+    blob_id = await (await working.submit(keep, "mine")).result()
+
+    assert "mine" == await (await working.submit(fetch, blob_id)).result()
+
+
+@pytest.mark.parametrize("blob_id", ["", "../x", "job_1.input", "a.b.c", "job_1"])
+async def test_an_id_that_names_nothing_is_no_blob(working, blob_id):
+    job = await (await working.submit(fetch, blob_id)).wait()
+
+    assert (JobState.FAILED, "BLOB_MISSING") == (job.state, job.error.code)
+
+
+async def test_what_a_handler_keeps_is_not_had_by_strangers(working):
+    blob_id = await (await working.submit(keep, "mine")).result()
+    ticket = await working.submit(fetch, blob_id, owner=Owner("default", "2"))
+    job = await ticket.wait()
+
+    assert (JobState.FAILED, "BLOB_MISSING") == (job.state, job.error.code)
+
+
+async def test_contents_go_with_their_jobs(working, root):
+    await (await working.submit(echo, FIVE_MIB)).result()
+    await (await working.submit(keep, "small")).result()
+    stays = await working.submit(echo, FIVE_MIB, delay=timedelta(days=1))
+    before = contents(root)
+    upkeep = Upkeep(
+        working.engine.store,
+        SilentBell(),
+        SystemClock(),
+        NoFaults(),
+        UpkeepOptions(retention=NO_RETENTION),
+        working.engine.payloads,
+    )
+    await upkeep.prune()
+
+    assert 4 == len(before)
+    assert ["input"] == contents(root)
+    assert f'"{FIVE_MIB}"' == (await stays.job()).input
+
+
+async def test_only_what_no_job_has_is_swept_and_only_when_it_is_old(house, root):
+    kept = await house.submit(echo, FIVE_MIB)
+    payloads = house.engine.payloads
+    orphans = [house.engine.prepare(echo, FIVE_MIB, Options()) for _ in range(3)]
+    await payloads.stow_inputs(orphans)
+    age(root, orphans[0].id, days=2)
+    age(root, orphans[1].id, days=2)
+    age(root, kept.id, days=2)
+    await Sweeper(house.engine.store, payloads, SystemClock()).sweep()
+    left = {path.parent.name for path in root.rglob("input")}
+
+    assert {kept.id, orphans[2].id} == left
+
+
+def age(root, job_id, *, days):
+    """Have a job's contents look as if they had been put long ago."""
+    (folder,) = root.rglob(job_id)
+    then = SystemClock().now() / 1000 - days * 86_400
+    os.utime(folder, (then, then))

@@ -1,0 +1,34 @@
+"""Where large contents go if nobody says, and what a wrong word gets."""
+
+import pytest
+
+from backburner import ConfigurationError, Settings
+from backburner.clock import SystemDice
+from backburner.ports.faults import NoFaults
+from backburner.wiring import find_blobs
+
+
+def root_of(**settings):
+    return find_blobs(Settings(**settings), SystemDice(), NoFaults()).root
+
+
+def test_they_lie_beside_the_sqlite_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert tmp_path / "a b.db-blobs" == root_of(store="sqlite:///a b.db")
+    assert tmp_path / "x.db-blobs" == root_of(store=f"sqlite:///{tmp_path}/x.db?a=1")
+
+
+def test_they_lie_in_the_current_folder_of_a_house_over_a_server(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert tmp_path / ".backburner-blobs" == root_of(store="postgresql://x/y")
+
+
+def test_they_lie_where_the_setting_says(tmp_path):
+    assert tmp_path / "here" == root_of(blobs=(tmp_path / "here").as_uri())
+
+
+def test_a_place_that_nobody_knows_is_refused():
+    with pytest.raises(ConfigurationError, match="BACKBURNER_BLOBS: no blob store for"):
+        root_of(blobs="ftp://x/y")

@@ -1,0 +1,54 @@
+import json
+
+from backburner.clock import SystemClock
+from backburner.domain.schedule import ScheduleState
+from backburner.ports.faults import NoFaults
+from backburner.stores.sqlite.store import SqliteStore
+from backburner.testing.samples import NOON
+
+NIGHTLY = ScheduleState("nightly", "demo.echo", "0 3 * * *", "UTC", "skip", NOON)
+
+
+def test_a_queue_is_paused_and_resumed(serve, run):
+    url = serve().url
+
+    paused = run("queues", "pause", "demo", BACKBURNER_URL=url)
+    shown = run("queues", "list", BACKBURNER_URL=url)
+    resumed = run("queues", "resume", "demo", "--json", BACKBURNER_URL=url)
+
+    assert (0, "paused\n") == (paused.returncode, paused.stdout)
+    assert ["demo", "paused", "0", "0", "", "", ""] == shown.stdout.strip("\n").split(
+        "\t"
+    )
+    assert (0, False) == (resumed.returncode, json.loads(resumed.stdout)["paused"])
+
+
+def test_queues_are_listed_as_json(ask):
+    listed = ask("queues", "list", "--json")
+
+    assert 0 == listed.returncode
+    assert ["demo"] == [json.loads(line)["name"] for line in listed.stdout.splitlines()]
+
+
+def test_a_queue_that_nobody_knows_cannot_be_paused(ask):
+    paused = ask("queues", "pause", "unheard-of")
+
+    assert 3 == paused.returncode
+    assert "QUEUE_NOT_FOUND" in paused.stderr
+
+
+async def test_schedules_are_listed(serve, run, tmp_path):
+    url = serve(BACKBURNER_STORE=f"sqlite:///{tmp_path}/jobs.db").url
+    store = SqliteStore.from_url(
+        f"sqlite:///{tmp_path}/jobs.db", SystemClock(), NoFaults()
+    )
+    await store.open()
+    await store.plan([NIGHTLY])
+    await store.close()
+
+    shown = run("schedules", BACKBURNER_URL=url)
+    told = run("schedules", "--json", BACKBURNER_URL=url)
+
+    noon = "2026-01-01T12:00:00.000Z"
+    assert f"nightly\tdemo.echo\t0 3 * * *\tUTC\tskip\t{noon}\t\n" == shown.stdout
+    assert "nightly" == json.loads(told.stdout)["name"]

@@ -1,0 +1,144 @@
+"""A real house over a file of its own; what a test waits for, it is told."""
+
+import asyncio
+import shutil
+import sqlite3
+import threading
+from contextlib import AsyncExitStack, contextmanager
+
+import pytest
+
+from backburner import Backburner
+from backburner.clock import SystemClock
+from backburner.domain.job import JobState
+from backburner.engine import telemetry
+from backburner.ports.faults import NoFaults
+from backburner.settings import Settings
+from backburner.wiring import find_store
+
+PATIENCE = 10.0
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory):
+    """A migrated file, to be copied: migrations take longer than most tests."""
+    path = tmp_path_factory.mktemp("template") / "jobs.db"
+    store = find_store(f"sqlite:///{path}", SystemClock(), NoFaults())
+    asyncio.run(store.migrate())
+    store.database.dispose()
+    return path
+
+
+@pytest.fixture
+def path(tmp_path, template):
+    return shutil.copy(template, tmp_path / "jobs.db")
+
+
+@pytest.fixture
+def house(path):
+    """Build houses over the test's file; each is opened by `async with`."""
+
+    def build(*capabilities, **settings):
+        given = {"grace_seconds": 0, "poll_seconds": 0.2, **settings}
+        return Backburner(
+            Settings(store=f"sqlite:///{path}", **given), capabilities=capabilities
+        )
+
+    return build
+
+
+@pytest.fixture
+async def working(house):
+    """Open a house with a worker in it."""
+    async with AsyncExitStack() as stack:
+
+        async def start(*capabilities, **settings):
+            opened = await stack.enter_async_context(house(*capabilities, **settings))
+            await opened.start_worker()
+            return opened
+
+        yield start
+
+
+@pytest.fixture
+async def submitting(house):
+    """Open a house that runs nothing."""
+    async with AsyncExitStack() as stack:
+
+        async def start(*capabilities, **settings):
+            return await stack.enter_async_context(house(*capabilities, **settings))
+
+        yield start
+
+
+@pytest.fixture
+def write(path):
+    """Write to the file past the engine."""
+
+    @contextmanager
+    def opened():
+        connection = sqlite3.connect(path)
+        with connection:
+            yield connection
+        connection.close()
+
+    return opened
+
+
+@pytest.fixture
+def told():
+    """Wait for an event of a job."""
+
+    async def told(ticket, kind):
+        async with asyncio.timeout(PATIENCE):
+            async for event in ticket.events():
+                if event.type == kind:
+                    return event
+        raise AssertionError(f"job {ticket.id} ended without {kind}")
+
+    return told
+
+
+@pytest.fixture
+def ended():
+    """Wait for the end of a job."""
+
+    async def ended(ticket):
+        job = await ticket.wait(timeout=PATIENCE)
+        assert job.state.is_final, f"job {job.id} is {job.state}"
+        return job
+
+    return ended
+
+
+@pytest.fixture
+def until():
+    """Wait until something is so."""
+
+    async def until(predicate):
+        async with asyncio.timeout(PATIENCE):
+            while not predicate():
+                await asyncio.to_thread(lambda: None)
+
+    return until
+
+
+@pytest.fixture
+def threads():
+    """Name the threads that houses have started."""
+
+    def threads():
+        names = [thread.name for thread in threading.enumerate()]
+        return sorted(name for name in names if name.startswith("backburner"))
+
+    return threads
+
+
+@pytest.fixture
+def finished():
+    """Count the jobs of a capability that were told to have failed."""
+
+    def finished(capability):
+        return telemetry.jobs_finished.labels(capability, JobState.FAILED)._value.get()
+
+    return finished

@@ -1,0 +1,36 @@
+"""Run jobs that have something to log, and write to a file what became of them."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from backburner import Backburner, Context, capability
+from backburner.engine import telemetry
+
+
+@capability("bad", max_attempts=1)
+async def bad(_ctx: Context, _value: int) -> int:
+    raise ValueError("something to log")
+
+
+@capability("good")
+async def good(_ctx: Context, value: int) -> int:
+    return value
+
+
+async def main(store: str, how: str) -> str:
+    """Settle a failure, then more jobs; return how all of them ended."""
+    if how == "configured":
+        telemetry.configure(level="debug", pretty=False)
+    async with Backburner(store=store, capabilities=[bad, good]) as house:
+        await house.start_worker()
+        failing = await house.submit(bad, 1)
+        first = await failing.wait(timeout=10)
+        others = await house.submit_many(good, range(8))
+        rest = [await ticket.wait(timeout=10) for ticket in others]
+    return " ".join(job.state for job in (first, *rest))
+
+
+if __name__ == "__main__":
+    _, store, answer, how = sys.argv
+    Path(answer).write_text(asyncio.run(main(store, how)))

@@ -1,0 +1,177 @@
+"""Workers that are lost, and workers that only seem to be."""
+
+import asyncio
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from backburner import Context, capability
+from backburner.domain.errors import StoreUnavailable
+from backburner.domain.job import JobState
+from backburner.domain.transitions import Limits
+from backburner.engine.upkeep import Upkeep, UpkeepOptions
+from backburner.ports.faults import NoFaults
+from backburner.ports.store import Want, WorkerInfo
+from backburner.stores.sqlite.database import Database
+from backburner.stores.sqlite.heart import SqliteHeart
+from backburner.stores.sqlite.store import SqliteStore
+from backburner.testing.doubles import FrozenClock, SilentBell
+from backburner.testing.samples import a_new_job
+
+LEASE = timedelta(seconds=10)
+
+
+@capability("good")
+async def good(_ctx: Context, value: int) -> int:
+    return value
+
+
+@capability("long")
+async def long(_ctx: Context, _value: int) -> int:
+    await asyncio.Event().wait()
+    return 1
+
+
+@pytest.fixture
+def clock():
+    return FrozenClock()
+
+
+@pytest.fixture
+async def store(path, clock):
+    store = SqliteStore(Database(path), clock)
+    await store.open()
+    await store.enlist(WorkerInfo("w", "here", 1, 9, ("default",), clock.now()))
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def upkeep(store, clock):
+    options = UpkeepOptions(limits=Limits(crashes=1))
+    return Upkeep(store, SilentBell(), clock, NoFaults(), options)
+
+
+async def test_a_write_longer_than_the_lease_buries_no_healthy_worker(store, clock):
+    loop = asyncio.get_running_loop()
+    begun, go = asyncio.Event(), threading.Event()
+
+    def hold(_tx):
+        loop.call_soon_threadsafe(begun.set)
+        go.wait()
+        clock.advance(LEASE * 1.3)  # in which its beats wait for the lock, too
+
+    holding = asyncio.create_task(store.transact(hold))
+    await begun.wait()
+    looking = asyncio.create_task(store.orphans(lease=LEASE, limit=9))
+    loop.call_soon(go.set)
+    await asyncio.gather(holding, looking)
+    at_once = [worker.id for worker in await store.workers()]
+    await store.orphans(lease=LEASE, limit=9)
+    later = [worker.id for worker in await store.workers()]
+
+    assert ["w"] == at_once
+    assert [] == later
+
+
+async def test_a_heart_survives_whatever_a_beat_raises(
+    working, ended, until, monkeypatch
+):
+    beats, beat = [], SqliteHeart.beat
+
+    def falter(heart, worker):
+        beats.append(worker)
+        if len(beats) == 2:
+            raise MemoryError
+        return beat(heart, worker)
+
+    monkeypatch.setattr(SqliteHeart, "beat", falter)
+    house = await working(good, beat_seconds=0.05, lease_seconds=5)
+    await until(lambda: len(beats) >= 5)
+
+    job = await ended(await house.submit(good, 1))
+
+    assert JobState.SUCCEEDED == job.state
+    assert {house._worker.id} == set(beats)
+
+
+async def test_a_stop_that_is_cancelled_midway_is_still_a_stop(
+    submitting, told, threads
+):
+    house = await submitting(long)
+    await house.start_worker()
+    ticket = await house.submit(long, 1)
+    await told(ticket, "job.started")
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await house.stop_worker(grace=30)
+    job = await ticket.job()
+
+    assert "backburner-heartbeat" not in threads()
+    assert [] == list(await house.engine.store.workers())
+    assert (JobState.QUEUED, 0, 0) == (job.state, job.attempt, job.crashes)
+
+
+async def test_a_worker_that_cannot_start_leaves_a_house_that_closes(
+    house, threads, monkeypatch
+):
+    async def refuse(_store, _worker):
+        raise StoreUnavailable("busy")
+
+    monkeypatch.setattr(SqliteStore, "enlist", refuse)
+    closing = house(good)
+
+    with pytest.raises(StoreUnavailable, match="busy"):
+        async with closing:
+            await closing.start_worker()
+
+    assert [] == threads()
+    assert closing._engine is None
+
+
+async def test_a_job_that_expires_is_counted_as_ended(
+    submitting, ended, until, finished
+):
+    @capability("expires")
+    async def expires(_ctx: Context, value: int) -> int:
+        return value
+
+    house = await submitting(expires)
+    past = datetime.fromtimestamp(house.engine.now() / 1000, UTC)
+
+    job = await ended(await house.submit(expires, 1, start_by=past))
+    await until(lambda: finished("expires"))
+
+    assert (JobState.FAILED, "EXPIRED") == (job.state, job.error.code)
+    assert 1 == finished("expires")
+
+
+async def test_a_job_that_loses_its_last_worker_is_counted_as_ended(
+    store, clock, upkeep, finished
+):
+    [submitted] = await store.submit([a_new_job(capability="stalls")])
+    await store.claim("w", "token", [Want("default", 1)], now=clock.now())
+    clock.advance(LEASE * 2)
+
+    await upkeep.rescue()
+
+    [job] = await store.find([submitted.id])
+    assert (JobState.FAILED, "WORKER_LOST") == (job.state, job.error.code)
+    assert 1 == finished("stalls")
+
+
+async def test_a_job_that_is_kept_apart_does_not_pay_for_that_wait(
+    submitting, ended, write
+):
+    house = await submitting(good, beat_seconds=0.05)
+    tickets = await house.submit_many(good, [1, 2, 3])
+    allowed = 24 * 3600 * 1000
+    with write() as connection:
+        connection.execute("UPDATE jobs SET crashes = 2, throttled = ?", (allowed,))
+    await house.start_worker()
+
+    jobs = [await ended(ticket) for ticket in tickets]
+
+    assert [(JobState.SUCCEEDED, allowed)] * 3 == [(j.state, j.throttled) for j in jobs]

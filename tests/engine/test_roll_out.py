@@ -1,0 +1,66 @@
+"""Workers of two releases that share a queue."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from backburner import Context, capability
+from backburner.domain.job import JobState
+from backburner.engine import execution
+
+
+@capability("old")
+async def old(_ctx: Context, value: int) -> int:
+    return value
+
+
+@capability("new")
+async def new(_ctx: Context, value: int) -> int:
+    return value
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(execution, "SHORTEST_UNKNOWN", timedelta(seconds=0.1))
+
+
+async def waits(ticket, count):
+    """Return the first waits that a job was told to take, in seconds."""
+    told = []
+    async with asyncio.timeout(10):
+        async for event in ticket.events():
+            if event.type == "job.throttled":
+                told.append(event.data["error"]["retry_after"])
+            if len(told) == count:
+                break
+    return told
+
+
+async def test_a_job_that_one_worker_does_not_know_is_run_by_one_that_does(
+    working, submitting, ended
+):
+    await working(old, slots=1)
+    newer = await submitting(new, old)
+    tickets = await newer.submit_many(new, range(12))
+    first = await waits(tickets[0], 1)
+    await newer.start_worker()
+
+    jobs = [await ended(ticket) for ticket in tickets]
+
+    assert [0.1] == first
+    assert [(JobState.SUCCEEDED, 1)] * 12 == [(job.state, job.attempt) for job in jobs]
+
+
+async def test_a_job_that_nobody_knows_waits_longer_each_time_at_no_cost(
+    working, submitting
+):
+    await working(old)
+    newer = await submitting(new, old)
+    ticket = await newer.submit(new, 1)
+
+    told = await waits(ticket, 4)
+    job = await ticket.job()
+
+    assert [0.1, 0.1, 0.2, 0.4] == told
+    assert (JobState.SCHEDULED, 0) == (job.state, job.attempt)

@@ -1,0 +1,124 @@
+"""A PostgreSQL server that fails its clients, and a load that must not notice."""
+
+import asyncio
+import secrets
+from contextlib import suppress
+
+import asyncpg
+import pytest
+
+from backburner.domain.errors import StoreUnavailable
+from backburner.domain.job import JobState
+from backburner.domain.transitions import Limits
+
+MANY = {"BACKBURNER_CRASH_LIMIT": "1000"}
+OTHERS = """
+SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+ WHERE datname = $1 AND pid <> pg_backend_pid()
+"""
+
+
+@pytest.fixture
+async def store_url(own_postgres):
+    """A database of its own on a server that may be stopped."""
+    name = f"test_{secrets.token_hex(6)}"
+    admin = await asyncpg.connect(own_postgres.url)
+    await admin.execute(f'CREATE DATABASE "{name}"')
+    await admin.close()
+    return own_postgres.url.rsplit("/", 1)[0] + f"/{name}"
+
+
+async def terminate_all(store_url, ticks):
+    """End every other session of the database at each tick; return how many."""
+    admin = await asyncpg.connect(store_url)
+    name = store_url.rpartition("/")[2]
+    ended = sum([await admin.fetchval(OTHERS, name) async for _ in ticks])
+    await admin.close()
+    return ended
+
+
+@pytest.fixture
+async def caller(fleet, caller_of):
+    """A caller that submits without pause to a fleet of three processes."""
+    server = await fleet.serve("breakable", "--no-worker", **MANY).ready()
+    for _ in range(2):
+        await fleet.worker(**MANY).ready()
+    caller = caller_of(server)
+    caller.begin()
+    return caller
+
+
+async def test_a_worker_that_hears_no_bell_finds_work_by_polling(fleet, client):
+    await fleet.worker("deaf", BACKBURNER_POLL_SECONDS="1").ready()
+    [ended] = await client.ended(await client.submit("work", {}), within=3)
+
+    assert JobState.SUCCEEDED is ended.state
+
+
+async def test_without_polling_it_does_not(fleet, client):
+    await fleet.worker("deaf", BACKBURNER_POLL_SECONDS="60").ready()
+    [left] = await client.ended(await client.submit("work", {}), within=3)
+
+    assert JobState.QUEUED is left.state
+
+
+async def test_a_listener_that_was_cut_off_hears_again(fleet, client, store_url, ticks):
+    await fleet.worker(BACKBURNER_POLL_SECONDS="60").ready()
+    await terminate_all(store_url, ticks(0, 1))
+    [ended] = await client.ended(await submitted(client), within=5)
+
+    assert JobState.SUCCEEDED is ended.state
+
+
+async def submitted(client):
+    """Submit, again if the first connection is found to be gone."""
+    with suppress(StoreUnavailable):
+        return await client.submit("work", {})
+    return await client.submit("work", {})
+
+
+@pytest.fixture
+def crash_twice(own_postgres, ticks):
+    async def crash_twice():
+        async for _ in ticks(1, 2):
+            await asyncio.to_thread(own_postgres.crash_and_start)
+
+    return crash_twice
+
+
+@pytest.mark.parametrize(
+    "rounds", [16, pytest.param(60, marks=pytest.mark.chaos)], ids=["8 s", "30 s"]
+)
+async def test_terminated_sessions_and_crashes_of_the_server_lose_nothing(
+    caller, client, store_url, crash_twice, ticks, rounds
+):
+    terminated = await terminate_all(store_url, ticks(0.5, rounds))
+    await crash_twice()
+    await caller.pause()
+    await caller.accepted(within=5)
+    ended = await client.ended(client.ledger.acknowledged)
+
+    assert terminated > rounds
+    assert {(202, "1"), (503, "2")} == set(caller.answers)
+    assert len(ended) > 100
+    assert {JobState.SUCCEEDED} == {job.state for job in ended}
+    assert [] == await client.audit(Limits(crashes=1000))
+
+
+async def test_a_reader_of_every_event_is_cut_often_and_misses_none(
+    caller, client, store_url, eventually, ticks
+):
+    caller.follow()
+    await terminate_all(store_url, ticks(0.5, 6))
+    await caller.pause()
+    await client.ended(client.ledger.acknowledged)
+    last = await client.store.latest()
+
+    async def has_read_all():
+        return caller.stream[-1:] == [last]
+
+    await eventually(has_read_all)
+    client.ledger.stream = caller.stream
+
+    assert len(caller.stream) > 100
+    assert [] == await client.audit(Limits(crashes=1000))

@@ -1,0 +1,65 @@
+"""Schemathesis over the whole API: what it may answer is what is described."""
+
+import asyncio
+import subprocess
+import sys
+
+from backburner.domain.key import SCOPES
+
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "ignored_auth",
+)
+PROGRAM = "from schemathesis.cli import schemathesis; schemathesis()"
+ENDLESS = "watch_all"
+"""It never ends, so its end cannot be awaited; the crawler reads it."""
+PAUSES = "queues:admin"
+"""On a paused queue jobs never end either, nor do the streams of their events."""
+
+
+def run(url, key, folder, *chosen):
+    """Run Schemathesis against a server; return its exit code and its report."""
+    ended = subprocess.run(  # noqa: S603 - our own line
+        [
+            *(sys.executable, "-c", PROGRAM, "run", f"{url}/openapi.json"),
+            *("--header", f"Authorization: Bearer {key}"),
+            *("--checks", ",".join(CHECKS)),
+            *chosen,
+            *("--phases", "examples,coverage,fuzzing"),
+            *("--max-examples", "8"),
+            *("--request-timeout", "20"),
+            *("--seed", "1", "--no-color"),
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return ended.returncode, ended.stdout
+
+
+async def test_nothing_that_is_not_described_is_answered(serve, tmp_path):
+    server = await serve(keyed=True)
+    key = await server.key("default", *(SCOPES - {PAUSES}))
+    chosen = ("--exclude-operation-id", ENDLESS)
+    code, told = await asyncio.to_thread(run, server.url, key, tmp_path, *chosen)
+
+    assert 0 == code, told
+    assert "Tested: 0" not in told
+
+
+async def test_what_is_not_described_is_found(serve, tmp_path):
+    server = await serve(keyed=True)
+    key = await server.key("default", *SCOPES)
+    told_of = server.app.openapi()["paths"]["/v1/keys"]["post"]["responses"]
+    told_of.pop("201")
+    chosen = ("--include-operation-id", "create_key")
+    code, told = await asyncio.to_thread(run, server.url, key, tmp_path, *chosen)
+
+    assert 1 == code
+    assert "Undocumented" in told, told

@@ -1,0 +1,121 @@
+"""Queues and schedules over HTTP, with a worker that obeys."""
+
+from datetime import timedelta
+
+import pytest
+
+from backburner.domain.event import STARTED
+from backburner.domain.queue import Queue, Rate
+from backburner.domain.schedule import ScheduleState
+from backburner.testing.samples import NOON
+
+
+async def the_queue(server, name="demo"):
+    response = await server.client.get("/v1/queues")
+    return next(q for q in response.json()["items"] if q["name"] == name)
+
+
+async def has_started(server, job):
+    engine = server.house.engine
+    async for event in engine.events(await engine.find(job["id"])):
+        if event.type == STARTED:
+            return
+
+
+async def test_a_queue_tells_what_it_allows(serve):
+    server = await serve(works=False)
+    rate = Rate(100, per=timedelta(minutes=1))
+    policy = Queue("demo", concurrency=8, per_worker=2, rate=rate)
+    await server.house.engine.store.declare([policy])
+    await server.submit()
+
+    queue = await the_queue(server)
+
+    assert {
+        "name": "demo",
+        "blocked": 0,
+        "scheduled": 0,
+        "queued": 1,
+        "running": 0,
+        "oldest_queued_at": queue["oldest_queued_at"],
+        "paused": False,
+        "concurrency": 8,
+        "per_worker": 2,
+        "rate": {"limit": 100, "per_seconds": 60.0},
+        "limited_until": None,
+    } == queue
+
+
+async def test_a_paused_queue_starts_nothing_until_it_is_resumed(server):
+    paused = await server.client.post("/v1/queues/demo/pause")
+    job = await server.submit()
+    patient = {"Prefer": "wait=1"}
+    waiting = await server.client.get(job["links"]["self"], headers=patient)
+    resumed = await server.client.post("/v1/queues/demo/resume")
+    ended = await server.ended(job)
+
+    assert (200, True) == (paused.status_code, paused.json()["paused"])
+    assert "queued" == waiting.json()["state"]
+    assert (200, False) == (resumed.status_code, resumed.json()["paused"])
+    assert "succeeded" == ended["state"]
+
+
+async def test_what_runs_when_its_queue_is_paused_goes_on(server):
+    job = await server.submit("test.wait")
+    await has_started(server, job)
+    await server.client.post("/v1/queues/demo/pause")
+    server.release.set()
+
+    assert "succeeded" == (await server.ended(job))["state"]
+
+
+async def test_a_queue_whose_window_is_closed_tells_until_when(serve):
+    server = await serve(works=False)
+    store = server.house.engine.store
+    await store.declare([Queue("demo", rate=Rate(1, per=timedelta(days=1)))])
+    await server.submit()
+    await server.submit()
+    await server.house.start_worker()
+    await server.until(lambda: "queue.throttled" in server.log.getvalue())
+
+    queue = await the_queue(server)
+    metrics = await server.client.get("/metrics")
+
+    assert 1 == queue["queued"]
+    assert queue["limited_until"].endswith("T00:00:00.000Z")
+    assert 'backburner_queue_throttled_total{queue="demo"} 1.0' in metrics.text
+
+
+async def test_a_queue_that_nobody_knows_is_not_found(server):
+    response = await server.client.post("/v1/queues/unheard-of/pause")
+
+    assert (404, "QUEUE_NOT_FOUND") == (response.status_code, response.json()["code"])
+    assert [] == list(await server.house.engine.store.queues())
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+async def test_who_stops_a_queue_is_written_down(server, verb):
+    await server.client.post(f"/v1/queues/demo/{verb}")
+
+    [entry] = (await server.client.get("/v1/audit")).json()["items"]
+
+    assert (f"queue.{verb}d", "demo") == (entry["action"], entry["target"])
+
+
+async def test_schedules_are_listed(server):
+    state = ScheduleState("nightly", "demo.echo", "0 3 * * *", "UTC", "skip", NOON)
+    await server.house.engine.store.plan([state])
+
+    response = await server.client.get("/v1/schedules")
+
+    assert [
+        {
+            "name": "nightly",
+            "capability": "demo.echo",
+            "cron": "0 3 * * *",
+            "timezone": "UTC",
+            "missed": "skip",
+            "next_at": "2026-01-01T12:00:00.000Z",
+            "last_at": None,
+        }
+    ] == response.json()["items"]

@@ -1,0 +1,236 @@
+"""
+A crawler over the described API: one tenant, with every id of another in its hands.
+
+It runs from openapi.json, so a new route is crawled without being named here.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from backburner.domain.key import ACT, SCOPES
+
+CANARY = "zebra-4471"
+MINE = "giraffe-2209"
+STREAM = "text/event-stream"
+
+
+@dataclass
+class Tenant:
+    """A caller, and every text that is its own."""
+
+    headers: dict
+    ids: list
+    texts: list
+    words: list
+    """The texts, and others by which one may search."""
+
+
+@dataclass
+class Answer:
+    """What came of one request."""
+
+    asked: str
+    status: int
+    text: str
+
+
+async def a_tenant(server, name, word):
+    """Fill a tenant with one of everything, each bearing the word."""
+    headers = server.shown(await server.key(name, *(SCOPES - {ACT})))
+    server.client.headers.update(headers)
+    marked = {"tags": [word]}
+    done = await server.ended(await server.submit(value={word: word}, **marked))
+    waiting = await server.submit(run_at="2100-01-01T00:00:00Z", **marked)
+    failed = await server.failed()
+    groups = (await server.client.get("/v1/dead-letters")).json()["items"]
+    asked = {"name": word, "scopes": ["jobs:read"], "user": word}
+    key = (await server.client.post("/v1/keys", json=asked)).json()
+    ids = [done["id"], waiting["id"], failed["id"], key["id"]]
+    own = headers["Authorization"].split("_")[2]
+    server.client.headers.pop("Authorization")
+    texts = [*ids, own, word, key["key"]]
+    marks = [group["fingerprint"] for group in groups]
+    return Tenant(headers, [*ids, own], texts, [*texts, *marks])
+
+
+@pytest.fixture
+async def world(serve):
+    """A server with two tenants in it, and what it says of itself."""
+    server = await serve(keyed=True)
+    ours = await a_tenant(server, "ours", MINE)
+    theirs = await a_tenant(server, "theirs", CANARY)
+    described = (await server.client.get("/openapi.json")).json()
+    return server, described, ours, theirs
+
+
+def operations(described):
+    """Return the operations that want a key."""
+    return [
+        (path, method, told)
+        for path, methods in described["paths"].items()
+        for method, told in methods.items()
+        if "security" in told
+    ]
+
+
+def body_of(described, told):
+    """Return the first example of what an operation reads."""
+    if "requestBody" not in told:
+        return None
+    content = told["requestBody"]["content"].get("application/json", {})
+    name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+    examples = described["components"]["schemas"].get(name, {}).get("examples")
+    return examples[0] if examples else {}
+
+
+def is_stream(told):
+    return STREAM in told["responses"].get("200", {}).get("content", {})
+
+
+def filled(path, value):
+    """Put one value into every place of a path."""
+    parts = path.split("/")
+    return "/".join(value if part.startswith("{") else part for part in parts)
+
+
+async def ask(server, tenant, method, path, *, body=None, params=None):
+    """Send a request and return the whole answer, headers included."""
+    response = await server.client.request(
+        method, path, headers=tenant.headers, json=body, params=params
+    )
+    told = f"{method} {path} {params}"
+    return Answer(told, response.status_code, f"{response.headers}{response.text}")
+
+
+async def with_their_ids(server, described, ours, theirs):
+    """Ask for everything that has an id in its path, by each of their ids."""
+    return [
+        await ask(
+            server,
+            ours,
+            method,
+            filled(path, value),
+            body=body_of(described, told),
+        )
+        for path, method, told in operations(described)
+        if "{" in path
+        for value in theirs.ids
+    ]
+
+
+async def without_ids(server, described, ours):
+    """Ask for everything else that is read, plainly."""
+    return [
+        await ask(server, ours, method, path)
+        for path, method, told in operations(described)
+        if method == "get" and "{" not in path and not is_stream(told)
+    ]
+
+
+async def with_their_words(server, described, ours, theirs):
+    """Ask again with each of their texts in each parameter of the query."""
+    return [
+        await ask(server, ours, method, path, params={parameter["name"]: text})
+        for path, method, told in operations(described)
+        if method == "get" and "{" not in path and not is_stream(told)
+        for parameter in told.get("parameters", [])
+        if parameter["in"] == "query"
+        for text in theirs.words
+    ]
+
+
+async def streamed(server, described, tenant, last):
+    """Read every endless stream from its beginning until its newest job shows."""
+    read = ""
+    for path, _, told in operations(described):
+        if is_stream(told) and "{" not in path:
+            read += await streamed_until(server, tenant, path, last)
+    return read
+
+
+async def streamed_until(server, tenant, path, last):
+    read = ""
+    async with (
+        asyncio.timeout(20),
+        server.client.stream(
+            "GET", path, params={"after": 0}, headers=tenant.headers
+        ) as response,
+    ):
+        async for chunk in response.aiter_text():
+            read += chunk
+            if last in read:
+                break
+    return read
+
+
+async def own_jobs(server, tenant):
+    """Return a tenant's jobs as it sees them itself."""
+    return [
+        (await server.client.get(f"/v1/jobs/{job}", headers=tenant.headers)).json()
+        for job in tenant.ids[:3]
+    ]
+
+
+def leaked(answers, theirs):
+    """Return the requests whose answer holds anything of theirs."""
+    return [
+        answer.asked
+        for answer in answers
+        if any(text in answer.text for text in theirs.texts)
+    ]
+
+
+async def test_by_anothers_id_nothing_is_found_on_any_route(world):
+    server, described, ours, theirs = world
+    answers = await with_their_ids(server, described, ours, theirs)
+
+    assert len(answers) >= 8 * len(theirs.ids)
+    assert [] == [answer for answer in answers if answer.status != 404]
+    assert [] == leaked(answers, theirs)
+
+
+async def test_no_list_shows_anything_of_another(world):
+    server, described, ours, theirs = world
+    plain = await without_ids(server, described, ours)
+    searching = await with_their_words(server, described, ours, theirs)
+
+    assert {200} == {answer.status for answer in plain}
+    assert {200, 422} >= {answer.status for answer in searching}
+    assert [] == leaked([*plain, *searching], theirs)
+
+
+async def test_no_stream_tells_anything_of_another(world):
+    server, described, ours, theirs = world
+    server.client.headers.update(ours.headers)
+    last = await server.ended(await server.submit())
+    told = await streamed(server, described, ours, last["id"])
+
+    assert ours.ids[0] in told
+    assert [] == leaked([Answer("streams", 200, told)], theirs)
+
+
+async def test_what_is_anothers_is_as_it_was_after_the_crawl(world):
+    server, described, ours, theirs = world
+    before = await own_jobs(server, theirs)
+    await with_their_ids(server, described, ours, theirs)
+    server.client.headers.update(ours.headers)
+    retried = await server.client.post("/v1/dead-letters/retry", json={})
+    server.client.headers.pop("Authorization")
+    after = await own_jobs(server, theirs)
+
+    assert 1 == retried.json()["retried"]
+    assert before == after
+    assert ["succeeded", "scheduled", "failed"] == [job["state"] for job in after]
+
+
+async def test_the_crawler_would_see_a_leak(world):
+    server, described, _, theirs = world
+    lists = await without_ids(server, described, theirs)
+    own = await with_their_ids(server, described, theirs, theirs)
+
+    assert {200, 202, 204, 404} <= {answer.status for answer in own}
+    assert {"get /v1/jobs None", "get /v1/keys None", "get /v1/audit None"} <= set(
+        leaked(lists, theirs)
+    )

@@ -1,0 +1,150 @@
+"""Numbers are drawn before they commit; no reader of all events may skip a late one."""
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from backburner.ports.faults import NoFaults
+from backburner.stores.postgres.horizon import Horizon
+from backburner.stores.postgres.statements import columns
+from backburner.stores.postgres.store import PostgresStore
+from backburner.testing.samples import ANN, a_new_job
+
+
+class Writer:
+    """A session of its own with an open transaction."""
+
+    def __init__(self, connection, statement):
+        self._connection = connection
+        self._transaction = connection.transaction()
+        self._statement = statement
+
+    async def begin(self):
+        await self._transaction.start()
+        await self._connection.fetch("SELECT pg_current_xact_id()")
+
+    async def submit(self, job):
+        await self._connection.fetch(self._statement, *columns([job]))
+
+    async def commit(self):
+        await self._transaction.commit()
+
+
+@pytest.fixture
+async def store(postgres_url):
+    store = PostgresStore(postgres_url, faults=NoFaults())
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def writers(store, postgres_url):
+    """Two sessions, each in a transaction; the first is the older one."""
+    connections = [await asyncpg.connect(postgres_url) for _ in range(2)]
+    writers = [Writer(c, store.queries.insert_jobs) for c in connections]
+    for writer in writers:
+        await writer.begin()
+    yield writers
+    for connection in connections:
+        await connection.close()
+
+
+async def read(store, after=0):
+    return [e.job_id for e in await store.stream(ANN, after=after, limit=9)]
+
+
+async def read_in_time(store, after=0):
+    """Read until there is something: autovacuum may be in a transaction."""
+    async with asyncio.timeout(10):
+        while not (seen := await read(store, after)):
+            pass
+    return seen
+
+
+@pytest.mark.parametrize("slow", [0, 1], ids=["older", "younger"])
+async def test_an_event_that_commits_late_is_waited_for(store, writers, slow):
+    late, quick = writers[slow], writers[1 - slow]
+    first, second = a_new_job(), a_new_job()
+    await late.submit(first)
+    await quick.submit(second)
+    await quick.commit()
+    early = [await read(store) for _ in range(3)]
+    await late.commit()
+
+    assert [[]] * 3 == early
+    assert [first.id, second.id] == await read_in_time(store)
+
+
+@pytest.mark.parametrize("slow", [0, 1], ids=["older", "younger"])
+async def test_with_the_newest_event_as_the_horizon_it_is_skipped(
+    store, writers, slow, monkeypatch
+):
+    monkeypatch.setattr(store, "latest", store._look)
+    late, quick = writers[slow], writers[1 - slow]
+    await late.submit(a_new_job())
+    await quick.submit(a_new_job())
+    await quick.commit()
+    [seen] = await store.stream(ANN, after=0, limit=9)
+    await late.commit()
+
+    assert 2 == seen.seq
+    assert [] == await read(store, after=seen.seq)
+
+
+async def test_a_number_that_is_never_used_holds_nobody_up(store, writers):
+    failing, quick = writers
+    await failing.submit(a_new_job())
+    job = a_new_job()
+    await quick.submit(job)
+    await quick.commit()
+    await failing._transaction.rollback()
+
+    assert [job.id] == await read_in_time(store)
+
+
+async def test_a_reader_that_begins_now_begins_before_what_is_still_to_come(
+    store, writers
+):
+    late, quick = writers
+    job = a_new_job()
+    await late.submit(job)
+    await quick.submit(a_new_job())
+    await quick.commit()
+    begun = await store.latest()
+    await late.commit()
+
+    assert job.id in await read_in_time(store, after=begun)
+
+
+async def test_a_transaction_of_another_database_holds_nobody_up(store, postgres_url):
+    elsewhere = await asyncpg.connect(postgres_url.rpartition("/")[0] + "/postgres")
+    async with elsewhere.transaction():
+        await elsewhere.fetch("SELECT pg_current_xact_id()")
+        job = a_new_job()
+        await store.submit([job])
+        seen = await read_in_time(store)
+    await elsewhere.close()
+
+    assert [job.id] == seen
+
+
+def test_nothing_is_safe_before_an_older_transaction_is_over():
+    horizon = Horizon()
+    horizon.note(newest=7, drawn=100)
+    horizon.pass_over(99)
+    early = horizon.safe
+    horizon.pass_over(100)
+
+    assert (0, 7) == (early, horizon.safe)
+
+
+def test_a_look_that_arrives_late_takes_nothing_back():
+    horizon = Horizon()
+    horizon.note(newest=9, drawn=101)
+    horizon.note(newest=7, drawn=100)
+    horizon.pass_over(102)
+
+    assert 9 == horizon.safe
+    assert (False, True) == (horizon.is_news(9), horizon.is_news(10))

@@ -1,0 +1,105 @@
+"""No statement of the hot path reads history on PostgreSQL either."""
+
+import asyncpg
+import pytest
+
+from backburner.ports.faults import NoFaults
+from backburner.stores.postgres.store import PostgresStore
+from backburner.testing.samples import NOON
+
+FILL = """
+INSERT INTO jobs (id, tenant, "user", capability, queue, state, priority, rank,
+                  max_attempts, created_at, ready_at, finished_at, input, output)
+SELECT 'job_' || n, 'acme', 'ann', 'greet', 'default',
+       CASE WHEN n % 100 = 0 THEN 'queued' ELSE 'succeeded' END, 0, n, 3, n, n,
+       CASE WHEN n % 100 = 0 THEN NULL ELSE n END, '{}',
+       CASE WHEN n % 100 = 0 THEN NULL ELSE '1' END
+  FROM generate_series(1, 10000) AS n;
+INSERT INTO events (job, n, type, at) SELECT seq, 1, 'job.queued', rank FROM jobs;
+ANALYZE;
+"""
+SEQS = [5, 9]
+WORDS = ["a", "b"]
+ARGUMENTS = {
+    "claim_jobs": ["token", "worker", NOON, "default", 10],
+    "finish_jobs": [SEQS, WORDS, WORDS, NOON],
+    "settle_jobs": [
+        *(SEQS, WORDS, WORDS, SEQS, SEQS, WORDS, WORDS, WORDS, WORDS, SEQS, SEQS),
+        *(SEQS, SEQS, WORDS, WORDS),
+    ],
+    "report_progress": [SEQS, WORDS, SEQS, WORDS],
+    "promote_jobs": [NOON, 10],
+    "list_held": ["w"],
+    "list_history": ["job_7", 0, 10],
+    "list_news": [SEQS, SEQS, 10],
+    "list_stream": [9990, 10000, "acme", "ann", 10],
+    "event_horizon": [],
+    "find_by_key": ["acme", "ann", "k"],
+}
+
+
+@pytest.fixture
+async def server(postgres_url):
+    """A table in which a hundred jobs wait among ten thousand."""
+    store = PostgresStore(postgres_url, faults=NoFaults())
+    await store.open()
+    await store.close()
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute(FILL)
+    yield connection, store.queries
+    await connection.close()
+
+
+async def the_plan(server, name):
+    connection, queries = server
+    statement = f"EXPLAIN (COSTS OFF) {getattr(queries, name)}"
+    rows = await connection.fetch(statement, *ARGUMENTS[name])
+    return "\n".join(row[0] for row in rows)
+
+
+async def test_statements_find_their_rows_by_an_index(server):
+    plans = {name: await the_plan(server, name) for name in ARGUMENTS}
+    uses = {
+        "claim_jobs": "Index Scan using jobs_ready on jobs",
+        "finish_jobs": "Index Scan using jobs_pkey on jobs",
+        "settle_jobs": "Index Scan using jobs_pkey on jobs",
+        "report_progress": "Index Scan using jobs_pkey on jobs",
+        "promote_jobs": "Index Scan using jobs_due on jobs",
+        "list_held": "using jobs_running on jobs",
+        "list_history": "Index Scan using events_by_job on events",
+        "list_news": "Index Scan using events_by_job on events",
+        "list_stream": "Index Scan using events_pkey on events",
+        "event_horizon": "Index Only Scan Backward using events_pkey on events",
+        "find_by_key": "using jobs_idempotency on jobs",
+    }
+
+    assert {} == {name: plans[name] for name in uses if uses[name] not in plans[name]}
+    assert [] == [
+        name
+        for name, plan in plans.items()
+        if "Seq Scan on jobs" in plan or "Seq Scan on events" in plan
+    ]
+
+
+async def test_what_is_claimed_in_order_is_not_sorted(server):
+    plan = await the_plan(server, "claim_jobs")
+
+    assert "Sort" not in plan
+
+
+async def test_tables_that_change_much_are_vacuumed_by_count(server):
+    connection, _ = server
+    rows = await connection.fetch(
+        "SELECT relname, reloptions FROM pg_class WHERE relname = ANY ($1)",
+        ["jobs", "events", "workers"],
+    )
+    shares = {
+        row["relname"]: [o for o in row["reloptions"] if "vacuum_scale" in o]
+        for row in rows
+    }
+
+    assert {
+        "jobs": ["autovacuum_vacuum_scale_factor=0.01"],
+        "events": ["autovacuum_vacuum_scale_factor=0.02"],
+        "workers": ["autovacuum_vacuum_scale_factor=0"],
+    } == shares

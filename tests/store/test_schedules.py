@@ -1,0 +1,239 @@
+"""
+A thousand ticks, three nodes, one clock that is told to go on: each tick fires once.
+
+Nodes die at a tick, and their own clocks are an hour off; the store's counts.
+"""
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
+from dataclasses import fields
+from datetime import timedelta
+
+import asyncpg
+import pytest
+
+from backburner import Context, Schedule, capability
+from backburner.engine.registry import Registry
+from backburner.engine.scheduler import Scheduler
+from backburner.engine.submission import Submission
+from backburner.ports.faults import NoFaults
+from backburner.ports.store import JobFilter
+from backburner.stores.postgres.queries import Queries
+from backburner.stores.postgres.store import PostgresStore
+from backburner.stores.sqlite.database import Database
+from backburner.stores.sqlite.store import SqliteStore
+from backburner.testing.doubles import FrozenClock, SeededDice, SilentBell
+from backburner.testing.samples import NOON
+
+MINUTE = timedelta(minutes=1)
+MINUTE_MS = 60_000
+HOUR = timedelta(hours=1)
+TICKS = 1_000
+
+
+@capability("count")
+async def count(_ctx: Context, value: int) -> int:
+    return value
+
+
+class Killed(Exception):
+    pass
+
+
+class Mortal(NoFaults):
+    """Dies at a failpoint, when it is passed the nth time, and stays dead."""
+
+    def __init__(self, name="", times=0):
+        self._name = name
+        self._times = times
+        self._is_dead = False
+
+    def hit(self, name):
+        if name == self._name:
+            self._times -= 1
+            self._is_dead |= self._times == 0
+        if self._is_dead:
+            raise Killed
+
+
+class SqliteFleet:
+    """Nodes over one file; time is a frozen clock's."""
+
+    def __init__(self, path, stack):
+        self._path = path
+        self._stack = stack
+        self._clock = FrozenClock()
+
+    async def store(self, faults):
+        store = SqliteStore(Database(self._path), self._clock, faults=faults)
+        await store.open()
+        self._stack.push_async_callback(store.close)
+        return store
+
+    async def let_pass(self, span):
+        self._clock.advance(span)
+
+
+class PostgresFleet:
+    """Nodes over one server; time is a table's."""
+
+    def __init__(self, url, stack, connection):
+        self._url = url
+        self._stack = stack
+        self._connection = connection
+
+    async def store(self, faults):
+        store = PostgresStore(self._url, queries=_by_table_clock(), faults=faults)
+        await store.open()
+        self._stack.push_async_callback(store.close)
+        return store
+
+    async def let_pass(self, span):
+        ms = span // timedelta(milliseconds=1)
+        await self._connection.execute("UPDATE test_clock SET ms = ms + $1", ms)
+
+
+def _by_table_clock():
+    loaded = Queries.load()
+    table = "(SELECT to_timestamp(ms / 1000.0) FROM test_clock)"
+    return Queries(
+        **{
+            field.name: getattr(loaded, field.name).replace("clock_timestamp()", table)
+            for field in fields(Queries)
+        }
+    )
+
+
+@pytest.fixture
+async def stack():
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def sqlite(tmp_path, stack):
+    return SqliteFleet(tmp_path / "jobs.db", stack)
+
+
+@pytest.fixture
+async def postgres(postgres_url, stack):
+    connection = await asyncpg.connect(postgres_url)
+    stack.push_async_callback(connection.close)
+    await connection.execute("CREATE TABLE test_clock (ms bigint)")
+    await connection.execute("INSERT INTO test_clock VALUES ($1)", NOON)
+    return PostgresFleet(postgres_url, stack, connection)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def fleet(request):
+    return request.getfixturevalue(request.param)
+
+
+async def a_node(
+    fleet, failpoint="", times=0, *, off=timedelta(), called="minutely", **fields
+):
+    """Return a scheduler of its own over the fleet's database."""
+    clock = FrozenClock()
+    clock.advance(off)
+    usual = {"name": called, "cron": "* * * * *", "capability": count, "input": 1}
+    faults = Mortal(failpoint, times)
+    return Scheduler(
+        await fleet.store(faults),
+        SilentBell(),
+        faults,
+        Submission(Registry([count]), clock, SeededDice(id(faults))),
+        [Schedule(**usual | fields)],
+    )
+
+
+async def go_on(fleet, nodes, ticks):
+    """Let minutes pass, and every node look after each."""
+    for _ in range(ticks):
+        await fleet.let_pass(MINUTE)
+        await asyncio.gather(*(node.fire() for node in nodes), return_exceptions=True)
+
+
+async def the_ticks(fleet):
+    """Count how often each tick fired, by the minutes since noon."""
+    store = await fleet.store(NoFaults())
+    jobs = await store.jobs(
+        JobFilter(tag="schedule:minutely"), before=None, limit=2 * TICKS
+    )
+    told = [tag for job in jobs for tag in job.tags if tag.startswith("tick:")]
+    return Counter((int(tag[5:]) - NOON) // MINUTE_MS for tag in told)
+
+
+async def test_a_thousand_ticks_fire_once_each_though_nodes_die(fleet):
+    steady = await a_node(fleet, off=HOUR)
+    first = await a_node(fleet, "schedule.firing", 50, off=-HOUR)
+    second = await a_node(fleet, "schedule.fired", 50)
+    third = await a_node(fleet, "transact.before_commit", 20)
+
+    await asyncio.gather(steady.fire(), first.fire(), second.fire())
+    await go_on(fleet, [steady, first, second], TICKS // 2)
+    await go_on(fleet, [steady, third, await a_node(fleet)], TICKS // 2)
+
+    assert Counter(range(1, TICKS + 1)) == await the_ticks(fleet)
+
+
+@pytest.mark.parametrize("failpoint", ["schedule.firing", "schedule.fired"])
+async def test_a_tick_at_which_the_only_node_dies_fires_once_when_another_comes(
+    fleet, failpoint
+):
+    doomed = await a_node(fleet, failpoint, 1)
+    await doomed.fire()
+    await fleet.let_pass(MINUTE)
+
+    with pytest.raises(Killed):
+        await doomed.fire()
+    await fleet.let_pass(timedelta(seconds=30))
+    await (await a_node(fleet)).fire()
+
+    assert {1: 1} == await the_ticks(fleet)
+
+
+@pytest.mark.parametrize(
+    ("missed", "expected"),
+    [
+        ("skip", {10: 1}),
+        ("run_once", {10: 1}),
+        ("run_all", dict.fromkeys(range(1, 11), 1)),
+    ],
+)
+async def test_when_all_nodes_were_down_the_schedule_says_what_is_made_up_for(
+    fleet, missed, expected
+):
+    await (await a_node(fleet, missed=missed)).fire()
+    await fleet.let_pass(10 * MINUTE)
+
+    await (await a_node(fleet, missed=missed)).fire()
+
+    assert expected == await the_ticks(fleet)
+
+
+async def test_a_node_comes_back_when_the_next_tick_is(fleet):
+    node = await a_node(fleet, cron="*/10 * * * *")
+    await node.fire()
+    await fleet.let_pass(4 * MINUTE)
+
+    assert 360 == await node.fire()
+
+
+async def test_a_node_with_older_times_fires_by_the_newer_ones(fleet):
+    old = await a_node(fleet)
+    await old.fire()
+    await (await a_node(fleet, cron="*/5 * * * *")).fire()
+
+    await go_on(fleet, [old], 10)
+
+    assert {5: 1, 10: 1} == await the_ticks(fleet)
+
+
+async def test_what_no_code_here_declares_is_not_fired(fleet):
+    await (await a_node(fleet)).fire()
+    other = await a_node(fleet, called="other")
+
+    await go_on(fleet, [other], 3)
+
+    assert {} == await the_ticks(fleet)

@@ -1,0 +1,106 @@
+"""A worker and its queues: what it asks for, and that none waits for the poll."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from backburner import (
+    Backburner,
+    ConfigurationError,
+    Context,
+    Queue,
+    Rate,
+    Schedule,
+    Settings,
+    capability,
+)
+
+HOUR = 3_600
+"""So long between polls that nothing here can come of one."""
+
+
+@capability("a", queue="a")
+async def a(_ctx: Context, value: int) -> int:
+    return value
+
+
+@capability("b", queue="b")
+async def b(_ctx: Context, value: int) -> int:
+    return value
+
+
+def a_house(tmp_path, **options):
+    settings = Settings(
+        store=f"sqlite:///{tmp_path}/jobs.db",
+        slots=options.pop("slots", 8),
+        poll_seconds=options.pop("poll", HOUR),
+        lease_seconds=2 * HOUR,
+        beat_seconds=HOUR,
+        grace_seconds=0,
+    )
+    return Backburner(settings, capabilities=[a, b], **options)
+
+
+async def run_all(house, *asked):
+    """Submit five of each, then work; return how all of them ended."""
+    async with house, asyncio.timeout(20):
+        tickets = [t for one in asked for t in await house.submit_many(one, range(5))]
+        await house.start_worker()
+        return [await ticket.result() for ticket in tickets]
+
+
+async def test_with_one_slot_no_queue_waits_for_the_poll(tmp_path):
+    results = await run_all(a_house(tmp_path, slots=1), b, a)
+
+    assert 2 * list(range(5)) == results
+
+
+@pytest.mark.parametrize(
+    "policy", [Queue("a", concurrency=1), Queue("a", per_worker=1)], ids=str
+)
+async def test_a_slot_that_a_limit_frees_is_used_at_once(tmp_path, policy):
+    results = await run_all(a_house(tmp_path, queues=[policy]), a)
+
+    assert list(range(5)) == results
+
+
+async def test_a_worker_wakes_when_a_window_opens(tmp_path):
+    policy = Queue("a", rate=Rate(3, per=timedelta(seconds=1)))
+
+    results = await run_all(a_house(tmp_path, queues=[policy], poll=0.2), a)
+
+    assert list(range(5)) == results
+
+
+async def test_a_schedule_submits_by_itself(tmp_path):
+    every_second = Schedule("often", "* * * * * *", a, 7)
+    house = a_house(tmp_path, schedules=[every_second], poll=1)
+
+    async with house, asyncio.timeout(20):
+        await house.start_worker()
+        async for event in house.engine.stream():
+            if event.type == "job.succeeded":
+                break
+        job = await house.engine.find(event.job_id)
+
+    assert ("a", "7") == (job.capability, job.output)
+    assert "schedule:often" == job.tags[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"queues": [Queue("a"), Queue("a")]}, "declared twice"),
+        (
+            {"schedules": [Schedule("n", "* * * * *", a, 1) for _ in range(2)]},
+            "two schedules",
+        ),
+        ({"schedules": [Schedule("n", "* * * * *", "c")]}, "no capability"),
+        ({"schedules": [Schedule("n", "* * * * *", a, "one")]}, "does not match"),
+    ],
+)
+async def test_a_house_that_contradicts_itself_does_not_open(tmp_path, options, told):
+    with pytest.raises(ConfigurationError, match=told):
+        async with a_house(tmp_path, **options):
+            pytest.fail("it opened")
