@@ -38,10 +38,9 @@ def full():
 
 @pytest.mark.parametrize("how", ["configured", "unconfigured"])
 def test_a_log_on_a_full_disk_does_not_stop_settling(run, answer, full, how):
-    code = run(how, stderr=full)
+    run(how, stderr=full)  # Python itself may mind the device at its exit
 
     assert ["failed", *["succeeded"] * 8] == answer.read_text().split()
-    assert 0 == code
 
 
 @pytest.mark.parametrize("how", ["configured", "unconfigured"])
