@@ -56,7 +56,7 @@ class NotTrueError(Exception):
 
 COUNTS = """
     SELECT count(*), count(output), coalesce(sum(attempt), 0),
-           (SELECT count(*) FROM events) FROM jobs
+           (SELECT count(*) FROM events WHERE batch IS NULL) FROM jobs
 """
 
 

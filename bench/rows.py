@@ -20,13 +20,16 @@ from typing import Any
 import psutil
 import uvloop
 
-from backburner import Backburner, Settings, Transaction
+from backburner import Backburner, BatchTicket, Settings, Transaction
+from backburner.domain.batch import BatchState
 from backburner.engine import telemetry
+from backburner.engine.flow import written
 from bench import work
-from bench.meter import Expected, Meter, check, rss_mb
+from bench.meter import Expected, Meter, NotTrueError, check, rss_mb
 from bench.servers import ask
 
 JOBS = int(os.environ.get("BENCH_JOBS", "20000"))
+FILES = JOBS // 2
 CALLERS = 100
 BULK = 500
 NAPS = 1_000
@@ -71,6 +74,36 @@ async def drain_over_history(folder: Path) -> Figures:
         done = JOBS + FINISHED
         await check(bb, Expected(done, done, 3 * done))
         return meter.figures(JOBS)
+
+
+async def flows(folder: Path) -> Figures:
+    """Run files through three stages each, all of them in one batch with an end."""
+    async with house(folder) as bb:
+        batch = await filed(bb)
+        with Meter() as meter:
+            await bb.start_worker()
+            while (await batch.wait(60.0)).state is not BatchState.FINISHED:
+                pass
+        await _until_quiet(bb)
+        counts = await batch.counts()
+        if counts["members"] != {"succeeded": FILES}:
+            raise NotTrueError(f"the batch counts {counts}")
+        done = 3 * FILES + 1
+        await check(bb, Expected(done, done, 13 * FILES + 3))
+        return meter.figures(3 * FILES) | {"rss_mb": rss_mb()}
+
+
+async def filed(bb: Backburner) -> BatchTicket:
+    """Open a batch and put every file's flow into it, a few hundred a call."""
+    follows = {"capability": work.noop.name, "input": work.Payload(i=-1)}
+    batch = await bb.open_batch(expected=FILES, completion=follows)
+    for first in range(0, FILES, BULK):
+        size = min(BULK, FILES - first)
+        chain = work.extract >> work.chunk >> work.embed
+        await batch.add(
+            flows=[written(chain, value) for value in work.payloads(size, first)]
+        )
+    return batch
 
 
 async def submit_bulk(folder: Path) -> Figures:
@@ -325,6 +358,7 @@ ROWS: dict[str, Callable[[Path], Awaitable[Figures]]] = {
     for row in (
         drain,
         drain_over_history,
+        flows,
         submit_bulk,
         submit_singly,
         latency_here,

@@ -56,6 +56,13 @@ ROWS = (
     ),
     Row("drain_over_history", "… as a share of the plain drain", "share", _both(0.9)),
     Row(
+        "flows",
+        "a batch of flows of three no-op stages, jobs/s",
+        "per_second",
+        {SQLITE: 9_600, POSTGRES: 8_000},
+    ),
+    Row("flows", "… as a share of the plain drain", "share", _both(0.8)),
+    Row(
         "submit_singly",
         "submit, one a call from 100 tasks, jobs/s",
         "per_second",
@@ -123,13 +130,14 @@ def named(names: set[str]) -> list[Row]:
 
 
 def add_shares(runs: dict[str, list[dict[str, Any]]]) -> None:
-    """Compare each drain over history with the plain drain of its repetition."""
+    """Compare drains with the plain drain of their repetition."""
     for store in STORES:
         plain = runs.get(f"{store} drain", [])
-        for run, beside in zip(
-            runs.get(f"{store} drain_over_history", []), plain, strict=False
-        ):
-            run["share"] = round(run["per_second"] / beside["per_second"], 2)
+        for name in ("drain_over_history", "flows"):
+            for run, beside in zip(
+                runs.get(f"{store} {name}", []), plain, strict=False
+            ):
+                run["share"] = round(run["per_second"] / beside["per_second"], 2)
 
 
 def render(rows: Sequence[Row], report: Mapping[str, Any]) -> str:

@@ -51,7 +51,25 @@ async def nap(_ctx: Context, value: Payload) -> Index:
     return Index(i=value.i)
 
 
-app = App("bench", capabilities=[noop, nap])
+@capability("bench.extract", queue=QUEUE)
+async def extract(_ctx: Context, value: Payload) -> Index:
+    """Give the index back."""
+    return Index(i=value.i)
+
+
+@capability("bench.chunk", queue=QUEUE)
+async def chunk(_ctx: Context, value: Index) -> Index:
+    """Hand on what came."""
+    return value
+
+
+@capability("bench.embed", queue=QUEUE)
+async def embed(_ctx: Context, value: Index) -> Index:
+    """Hand on what came."""
+    return value
+
+
+app = App("bench", capabilities=[noop, nap, extract, chunk, embed])
 
 
 def payloads(count: int, first: int = 0) -> list[Any]:

@@ -21,10 +21,12 @@ from backburner.domain.job import Job, JobState, Owner
 from backburner.domain.outcome import Cancel, Failed, Snooze
 from backburner.domain.queue import Queue, Rate
 from backburner.domain.retry import RetryPolicy
+from backburner.domain.text import Piece
 from backburner.engine.context import Context
+from backburner.engine.flow import Flow
 from backburner.engine.registry import Capability, capability
 from backburner.engine.schedule import Schedule
-from backburner.engine.ticket import JobFailed, Ticket
+from backburner.engine.ticket import BatchTicket, FlowTicket, JobFailed, Ticket
 from backburner.engine.transaction import Transaction
 from backburner.settings import Settings
 from backburner.wiring import Backburner
@@ -33,6 +35,7 @@ __all__ = [
     "App",
     "Backburner",
     "BackburnerError",
+    "BatchTicket",
     "CallerError",
     "Cancel",
     "Capability",
@@ -40,6 +43,8 @@ __all__ = [
     "Context",
     "Event",
     "Failed",
+    "Flow",
+    "FlowTicket",
     "IdempotencyConflict",
     "IllegalTransition",
     "InvalidInput",
@@ -49,6 +54,7 @@ __all__ = [
     "JobState",
     "Owner",
     "PermanentError",
+    "Piece",
     "Queue",
     "Rate",
     "RetryPolicy",

@@ -4,6 +4,8 @@ import random
 import secrets
 import time
 
+from backburner.domain.job import uuid7
+
 
 class SystemClock:
     """A `Clock` over the machine's own."""
@@ -20,23 +22,20 @@ class SystemDice:
 
     def __init__(self) -> None:
         self._last = 0
+        self._drawn = b""
 
     def roll(self) -> float:
         return random.random()
 
     def token(self) -> str:
-        return secrets.token_hex(8)
+        # Drawn in stock: each call to the system lets other threads go first.
+        if not self._drawn:
+            self._drawn = secrets.token_bytes(8 * 512)
+        token, self._drawn = self._drawn[:8], self._drawn[8:]
+        return token.hex()
 
     def uuid(self, now: int) -> str:
         # 48 bits of time and 12 of order: within a millisecond ids keep the order in
         # which they were drawn, and borrow from the next when 4,096 are used up.
         self._last = max(self._last + 1, now << 12)
         return uuid7(self._last, secrets.randbits(62))
-
-
-def uuid7(ordered: int, chance: int) -> str:
-    """Write a UUIDv7: `ordered` is 48 bits of milliseconds and 12 of order."""
-    high = (ordered >> 12) << 16 | 0x7000 | ordered & 0xFFF
-    low = 0x8000_0000_0000_0000 | chance
-    digits = f"{high:016x}{low:016x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -37,6 +37,13 @@ class Slept(Strict):
     slept: float
 
 
+class Write(Strict):
+    """What to write, and how long to take."""
+
+    text: str = Field("A ticket now, the result when it is ready.", max_length=10_000)
+    seconds: Seconds = 1.0
+
+
 class Fail(Strict):
     """How often to fail, and how."""
 
@@ -64,6 +71,16 @@ async def sleep(ctx: Context, value: Sleep) -> Slept:
         await asyncio.sleep(value.seconds / STEPS)  # noqa: TID251 - its purpose
         await ctx.progress(step + 1, STEPS)
     return Slept(slept=value.seconds)
+
+
+@capability("demo.write", queue=QUEUE, timeout=timedelta(hours=2))
+async def write(ctx: Context, value: Write) -> str:
+    """Write a text, word by word."""
+    words = value.text.split(" ")
+    for place, word in enumerate(words):
+        await asyncio.sleep(value.seconds / len(words))  # noqa: TID251 - as above
+        await ctx.emit(f" {word}" if place else word)
+    return ctx.text
 
 
 _failures: dict[str, int] = {}
@@ -94,4 +111,4 @@ async def block(_ctx: Context, value: Sleep) -> Slept:
     return Slept(slept=value.seconds)
 
 
-app = App("demo", capabilities=[echo, sleep, fail, block])
+app = App("demo", capabilities=[echo, sleep, write, fail, block])

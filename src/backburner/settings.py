@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from backburner.domain.address import PORTS, Reach
 from backburner.domain.errors import ConfigurationError
 
 PREFIX = "BACKBURNER_"
@@ -38,8 +39,22 @@ class Settings(BaseSettings):
     """Where large contents are: `file:///folder`; empty: beside the SQLite file."""
     link_secret: SecretStr = SecretStr("")
     """Signs links, 32 characters or more; by comma, the first signs, all hold."""
+    webhook_secret: SecretStr = SecretStr("")
+    """What webhooks' secrets follow from, 32 characters or more; another, others."""
+    webhook_allow: Annotated[tuple[str, ...], NoDecode] = ()
+    """Who may be called though not public, by comma: host, host:port or network."""
+    webhook_http: bool = False
+    """Whether webhooks may go out by plain http."""
+    webhook_ports: Annotated[tuple[int, ...], NoDecode] = PORTS
+    """The ports that webhooks may go to, by comma."""
+    webhook_connect_seconds: Seconds = 3.0
+    """How long a webhook's receiver may take to be connected to."""
+    webhook_seconds: Seconds = 15.0
+    """How long a webhook may take in all, its receiver's answer included."""
     body_limit: int = Field(11 * 1024 * 1024, ge=1024, le=64 * 1024 * 1024)
     """The largest request body, in bytes."""
+    key_rate: float = Field(1000.0, ge=0, le=1_000_000)
+    """How many requests a second one API key may make of one process; 0: any number."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least of the log lines that are written."""
     log_format: Literal["auto", "json", "pretty"] = "auto"
@@ -67,7 +82,7 @@ class Settings(BaseSettings):
     keep_cancelled_days: float = Field(7.0, ge=0, le=3650)
     """How long a cancelled job is kept."""
 
-    @field_validator("queues", mode="before")
+    @field_validator("queues", "webhook_allow", "webhook_ports", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         if isinstance(value, str):
@@ -81,7 +96,13 @@ class Settings(BaseSettings):
             raise ValueError(f"must have {SHORTEST_PEPPER} characters or more each")
         return value
 
-    @field_validator("key_pepper")
+    @field_validator("webhook_allow")
+    @classmethod
+    def _readable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        Reach.read(value)
+        return value
+
+    @field_validator("key_pepper", "webhook_secret")
     @classmethod
     def _long(cls, value: SecretStr) -> SecretStr:
         if 0 < len(value.get_secret_value()) < SHORTEST_PEPPER:
@@ -92,6 +113,15 @@ class Settings(BaseSettings):
     def link_secrets(self) -> tuple[str, ...]:
         """The secrets of links, the one that signs first; empty if there is none."""
         return _secrets(self.link_secret)
+
+    @property
+    def reach(self) -> Reach:
+        """Where webhooks may go."""
+        return Reach.read(
+            self.webhook_allow,
+            ports=self.webhook_ports,
+            is_plain_allowed=self.webhook_http,
+        )
 
     @property
     def lease(self) -> timedelta:
@@ -119,6 +149,11 @@ def _checked(settings: Settings) -> Settings:
         raise ConfigurationError(
             "BACKBURNER_LEASE_SECONDS must be at least twice BACKBURNER_BEAT_SECONDS"
         )
+    if settings.webhook_seconds <= settings.webhook_connect_seconds:
+        raise ConfigurationError(
+            "BACKBURNER_WEBHOOK_SECONDS must be more than "
+            "BACKBURNER_WEBHOOK_CONNECT_SECONDS"
+        )
     return settings
 
 
@@ -134,7 +169,7 @@ def _refuse_unknown() -> None:
 
 
 def _told(error: Any) -> str:
-    name = PREFIX + "_".join(map(str, error["loc"])).upper()
+    name = PREFIX + str(error["loc"][0]).upper()  # what follows is a place in a list
     return f"{name}: {error['msg']}"
 
 

@@ -1,6 +1,6 @@
 """The composition root: settings and entry points become a running house."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from importlib.metadata import entry_points
@@ -13,17 +13,23 @@ from backburner.clock import SystemClock, SystemDice
 from backburner.domain.errors import ConfigurationError
 from backburner.domain.job import Job
 from backburner.domain.queue import Queue
+from backburner.domain.retry import RetryPolicy
 from backburner.domain.transitions import Limits
+from backburner.engine.deliveries import delivering
+from backburner.engine.delivery import SCHEDULE, Deliver, Sender
 from backburner.engine.engine import Engine
+from backburner.engine.flow import NOTHING, Chain, Flow, written
 from backburner.engine.heartbeat import Pulse, ThreadHeartbeat
 from backburner.engine.keys import Keys
 from backburner.engine.lag import LagMeter
+from backburner.engine.messages import Messages
 from backburner.engine.payloads import Payloads, Sweeper
+from backburner.engine.receivers import Receivers
 from backburner.engine.registry import Capability, Registry
 from backburner.engine.schedule import Schedule
 from backburner.engine.scheduler import Scheduler
-from backburner.engine.submission import Options, Submission
-from backburner.engine.ticket import Ticket
+from backburner.engine.submission import Callbacks, GroupOptions, Options, Submission
+from backburner.engine.ticket import BatchTicket, FlowTicket, Ticket, gather
 from backburner.engine.transaction import Transaction
 from backburner.engine.upkeep import Upkeep, UpkeepOptions
 from backburner.engine.watch import Watch
@@ -56,7 +62,9 @@ class Backburner:
         queues: Iterable[Queue] = (),
         schedules: Iterable[Schedule] = (),
         faults: Faults | None = None,
+        deliveries: RetryPolicy = SCHEDULE,
     ) -> None:
+        """Take what to run and, for `deliveries`, when to repeat a failed webhook."""
         self.settings = settings or read(store=store)
         self.registry = Registry(capabilities)
         self._schedules = [*schedules]
@@ -71,6 +79,7 @@ class Backburner:
         self._clock = SystemClock()
         self._dice = SystemDice()
         self._faults = faults or NoFaults()
+        self._deliveries = deliveries
         self._stack = AsyncExitStack()
         self._worker: Worker | None = None
         self._engine: Engine | None = None
@@ -116,6 +125,7 @@ class Backburner:
         if not self.registry.queues() and not self.settings.queues:
             raise ConfigurationError("a worker needs capabilities: give --app or --dev")
         settings = self.settings
+        self._deliver()
         worker = Worker(
             House(
                 store=self.engine.store,
@@ -127,6 +137,8 @@ class Backburner:
                 submit=self.submit,
                 wrap=self.engine.wrap,
                 payloads=self.engine.payloads,
+                plan=self.engine.flows.plan,
+                touch=self.engine.batches.touch,
             ),
             WorkerOptions(
                 slots=settings.slots,
@@ -169,6 +181,35 @@ class Backburner:
         )
         return [Ticket(answer, self.engine) for answer in submitted]
 
+    async def submit_flow(
+        self, flow: Flow | Chain, value: Any = NOTHING, **options: Any
+    ) -> FlowTicket:
+        """Submit a flow, or a chain with its input. Options: see `GroupOptions`."""
+        wanted = (written(flow, value), GroupOptions(**options))
+        return FlowTicket((await self.engine.flows.submit([wanted]))[0], self.engine)
+
+    async def open_batch(
+        self,
+        jobs: Iterable[tuple[Capability[Any, Any] | str, Any]] = (),
+        flows: Iterable[Flow] = (),
+        *,
+        expected: int | None = None,
+        completion: Mapping[str, Any] | None = None,
+        sealed: bool | None = None,
+        **options: Any,
+    ) -> BatchTicket:
+        """
+        Put jobs and flows under one id; with `expected`, more may be added until then.
+
+        `completion` names the job that follows: `{"capability": …, "input": …}`.
+        """
+        chosen = GroupOptions(**options)
+        members = gather(self.engine, jobs, flows, chosen)
+        submitted = await self.engine.batches.open(
+            chosen, members, expected=expected, completion=completion, sealed=sealed
+        )
+        return BatchTicket(submitted, self.engine, chosen)
+
     async def transact(self, body: Callable[[Transaction], T]) -> T:
         """Run a plain function in one transaction, jobs it submits included."""
         return await self.engine.transact(body)
@@ -191,17 +232,33 @@ class Backburner:
         self._stack.callback(self._bell.close)
         watch = Watch(store, self._bell, poll=settings.poll_seconds)
         payloads = Payloads(find_blobs(settings, self._dice, self._faults), store)
-        upkeep = Upkeep(
-            store, self._bell, self._clock, self._faults, _upkeep(settings), payloads
+        submission = Submission(
+            self.registry,
+            self._clock,
+            self._dice,
+            Callbacks(settings.reach, are_signed=bool(_webhook_key(settings))),
         )
-        self._engine = Engine(
+        self._engine = engine = Engine(
             store=store,
             bell=self._bell,
             clock=self._clock,
             registry=self.registry,
-            submission=Submission(self.registry, self._clock, self._dice),
+            submission=submission,
             watch=watch,
             payloads=payloads,
+            faults=self._faults,
+            webhook_key=_webhook_key(settings),
+        )
+        engine.batches.start()
+        self._stack.push_async_callback(engine.batches.stop)
+        upkeep = Upkeep(
+            store,
+            self._bell,
+            self._clock,
+            self._faults,
+            _upkeep(settings),
+            payloads,
+            batches=engine.batches,
         )
         lag = LagMeter()
         lag.start()
@@ -214,7 +271,7 @@ class Backburner:
             store,
             self._bell,
             self._faults,
-            Submission(self.registry, self._clock, self._dice),
+            submission,
             self._schedules,
             payloads=payloads,
             poll=settings.poll_seconds,
@@ -224,6 +281,32 @@ class Backburner:
         sweeper = Sweeper(store, payloads, self._clock)
         sweeper.start()
         self._stack.push_async_callback(sweeper.stop)
+
+    def _deliver(self) -> None:
+        """Have this worker send webhooks, if it can sign them."""
+        settings, engine = self.settings, self.engine
+        key = _webhook_key(settings)
+        if not key:
+            return
+        # Whoever merely submits need not load what it brings.
+        from backburner.egress.client import GuardedEgress  # noqa: PLC0415
+
+        egress = GuardedEgress(
+            settings.reach,
+            connect_seconds=settings.webhook_connect_seconds,
+            total_seconds=settings.webhook_seconds,
+        )
+        self._stack.push_async_callback(egress.close)
+        deliver = Deliver(
+            Sender(egress, key, self._clock),
+            Receivers(self._clock, self._dice, slots=settings.slots),
+            self._clock,
+            self._dice,
+        )
+        messages = Messages(engine.store)
+        self.registry.own(
+            delivering(deliver, engine.endpoints, messages, self._deliveries)
+        )
 
     def _heartbeat(self, lost: Callable[[str], None]) -> ThreadHeartbeat:
         pulse = Pulse(
@@ -287,6 +370,10 @@ async def open_keys(settings: Settings) -> AsyncIterator[Keys]:
 def _keys(store: KeyStore, settings: Settings) -> Keys:
     pepper = settings.key_pepper.get_secret_value()
     return Keys(store, SystemClock(), SystemDice(), pepper=pepper)
+
+
+def _webhook_key(settings: Settings) -> bytes:
+    return settings.webhook_secret.get_secret_value().encode()
 
 
 def _limits(settings: Settings) -> Limits:

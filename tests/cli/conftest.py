@@ -1,9 +1,11 @@
 """The real command line, as processes of its own, on a store of its own."""
 
 import contextlib
+import ctypes
 import http.server
 import json
 import os
+import pty
 import queue
 import shutil
 import signal
@@ -57,13 +59,14 @@ class Running:
         self.popen.send_signal(number)
         return self
 
-    def told_until_it_ends(self, number):
-        """Repeat a signal: one may be taken by a thread that cannot act on it."""
-        for _ in range(SECONDS):
-            self.popen.send_signal(number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return self.popen.wait(timeout=1)
-        pytest.fail("it does not end")
+    def told_aside(self, number):
+        """Have a thread other than the main one take a signal, as may happen."""
+        pid = self.popen.pid
+        threads = Path(f"/proc/{pid}/task").iterdir()
+        aside = max(int(thread.name) for thread in threads)
+        assert aside != pid
+        assert 0 == ctypes.CDLL(None).tgkill(pid, aside, number)
+        return self
 
     def exit_code(self):
         code = self.popen.wait(timeout=SECONDS)
@@ -163,6 +166,37 @@ def ask(run, url):
         return run(*arguments, given=given, BACKBURNER_URL=url, **env)
 
     return call
+
+
+@pytest.fixture
+def at_a_terminal(tmp_path):
+    """Run with stderr (or both) at a terminal; return stdout and what that saw."""
+
+    def call(*arguments, both=False, **env):
+        ours, theirs = pty.openpty()
+        popen = subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=tmp_path,
+            env={"PATH": os.defpath, "TERM": "xterm-256color", **env},
+            stdout=theirs if both else subprocess.PIPE,
+            stderr=theirs,
+            text=True,
+        )
+        os.close(theirs)
+        seen = _all_of(ours)
+        out, _ = popen.communicate(timeout=SECONDS)
+        os.close(ours)
+        return out, seen
+
+    return call
+
+
+def _all_of(terminal):
+    seen = b""
+    with contextlib.suppress(OSError):  # the other side has closed it
+        while chunk := os.read(terminal, 4096):
+            seen += chunk
+    return seen.decode()
 
 
 class Gate:

@@ -47,6 +47,18 @@ def test_the_printed_commands_submit_a_job_and_poll_its_result(words, run, tmp_p
     assert tmp_path.joinpath(".backburner", "demo.db").exists()
 
 
+def test_the_printed_commands_list_flows_and_batches_that_move(words, run):
+    url = re.search(r"ready at (\S+)", words)[1]
+    commands = re.findall(r"backburner ((?:flows|batches) .*)$", words, re.MULTILINE)
+    with Client(url) as client:
+        told = next(e for e in client.all_events(after=0) if "flow_id" in e)
+
+    flows, batches = (run(*shlex.split(command)) for command in commands)
+
+    assert told["flow_id"] in flows.stdout
+    assert "batch_" in batches.stdout
+
+
 def test_sample_jobs_move_and_a_signal_ends_it(words, demo):
     url = re.search(r"ready at (\S+)", words)[1]
     with (

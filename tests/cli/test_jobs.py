@@ -162,9 +162,11 @@ def test_many_dead_letters_are_retried_after_a_dry_run(ask, dead):
     which = ("--capability", dead["capability"], "--limit", "1")
 
     dry = ask("dead-letters", "retry", "--all", *which, "--dry-run", "--json")
-    done = ask("dead-letters", "retry", "--all", *which)
+    paced = ("--canary", "1", "--rate", "5")
+    done = ask("dead-letters", "retry", "--all", *which, *paced)
 
-    assert [{"matched": 1, "retried": 0, "dry_run": True}] == the_lines_of(dry)
+    counted = {"matched": 1, "retried": 0, "remaining": 1, "dry_run": True}
+    assert [counted] == the_lines_of(dry)
     assert "1 of 1 queued again\n" == done.stdout
 
 

@@ -65,6 +65,8 @@ def test_keys_are_told_as_json(keys):
         "dead-letters:retry",
         "jobs:read",
         "jobs:write",
+        "webhooks:read",
+        "webhooks:write",
     ] == made["scopes"]
 
 

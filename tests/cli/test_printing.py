@@ -1,10 +1,6 @@
 """What reaches a terminal: no control characters, colour only where it is wanted."""
 
 import json
-import os
-import pty
-import subprocess
-import sys
 
 HOSTILE = "\x1b[2Jhallo\r\x9bK\u202e\x00"
 JOB = {
@@ -18,34 +14,6 @@ JOB = {
     "error": {"code": "BAD", "message": HOSTILE},
     "created_at": "now",
 }
-
-
-def at_a_terminal(*arguments, cwd, env, both=False):
-    """Run with stderr (or both) at a terminal; return stdout and what that saw."""
-    ours, theirs = pty.openpty()
-    popen = subprocess.Popen(
-        [sys.executable, "-P", "-m", "backburner", *arguments],
-        cwd=cwd,
-        env={"PATH": os.defpath, "TERM": "xterm-256color", **env},
-        stdout=theirs if both else subprocess.PIPE,
-        stderr=theirs,
-        text=True,
-    )
-    os.close(theirs)
-    seen = _all_of(ours)
-    out, _ = popen.communicate(timeout=60)
-    os.close(ours)
-    return out, seen
-
-
-def _all_of(terminal):
-    seen = b""
-    try:
-        while chunk := os.read(terminal, 4096):
-            seen += chunk
-    except OSError:  # the other side has closed it
-        return seen.decode()
-    return seen.decode()
 
 
 def test_what_a_server_sends_cannot_move_the_cursor(run, answering):
@@ -78,11 +46,9 @@ def test_a_refusal_cannot_move_the_cursor_either(run, answering):
     assert {"\n"} == {ch for ch in ended.stderr if not ch.isprintable()}
 
 
-def test_waiting_at_a_terminal_shows_how_far_the_job_is(url, tmp_path):
+def test_waiting_at_a_terminal_shows_how_far_the_job_is(url, at_a_terminal):
     out, seen = at_a_terminal(
-        *("submit", "demo.sleep", '{"seconds": 2}', "--wait"),
-        cwd=tmp_path,
-        env={"BACKBURNER_URL": url},
+        *("submit", "demo.sleep", '{"seconds": 2}', "--wait"), BACKBURNER_URL=url
     )
 
     assert {"slept": 2.0} == json.loads(out)
@@ -90,22 +56,22 @@ def test_waiting_at_a_terminal_shows_how_far_the_job_is(url, tmp_path):
     assert "%" in seen
 
 
-def test_a_table_has_headings_at_a_terminal_and_cuts_nothing_off(url, client, tmp_path):
+def test_a_table_has_headings_at_a_terminal_and_cuts_nothing_off(
+    url, client, at_a_terminal
+):
     job = client.wait(client.submit("demo.echo", {})["id"])
 
-    _, seen = at_a_terminal(
-        *("status", job["id"], "--url", url), cwd=tmp_path, env={}, both=True
-    )
+    _, seen = at_a_terminal("status", job["id"], "--url", url, both=True)
     headings, row = seen.splitlines()
 
     assert ["ID", "STATE", "CAPABILITY"] == headings.split()[:3]
     assert [job["id"], "succeeded", "demo.echo"] == row.split()[:3]
 
 
-def test_no_color_means_no_colour(tmp_path):
+def test_no_color_means_no_colour(at_a_terminal):
     arguments = ("serve", "--host", "0.0.0.0")  # noqa: S104 - it is refused
 
-    _, plain = at_a_terminal(*arguments, cwd=tmp_path, env={"NO_COLOR": "1"})
+    _, plain = at_a_terminal(*arguments, NO_COLOR="1")
 
     assert "backburner: " in plain
     assert "\x1b[3" not in plain

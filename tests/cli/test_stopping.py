@@ -82,7 +82,9 @@ def test_a_second_signal_ends_it_at_once(serve, gate):
     assert 130 == code
 
 
-def test_a_blocked_loop_cannot_hold_off_the_second_signal(serve, start):
+@pytest.fixture
+def blocked(serve, start):
+    """A worker whose event loop is blocked by a job for an hour."""
     server = serve("--no-worker")
     worker = start("worker", "--dev")
     with Client(server.url) as client:
@@ -90,7 +92,15 @@ def test_a_blocked_loop_cannot_hold_off_the_second_signal(serve, start):
         following = client.events(job["id"])
         types = [next(following)["type"] for _ in range(2)]
 
-        code = worker.told(signal.SIGTERM).told_until_it_ends(signal.SIGINT)
-
     assert ["job.queued", "job.started"] == types
-    assert 130 == code
+    return worker
+
+
+def test_a_blocked_loop_cannot_hold_off_the_second_signal(blocked):
+    assert 130 == blocked.told(signal.SIGTERM).told(signal.SIGINT).exit_code()
+
+
+def test_nor_can_it_when_other_threads_take_the_signals(blocked):
+    told = blocked.told_aside(signal.SIGTERM).told_aside(signal.SIGINT)
+
+    assert 130 == told.exit_code()

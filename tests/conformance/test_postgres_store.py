@@ -18,23 +18,23 @@ TABLE_CLOCK = "(SELECT to_timestamp(ms / 1000.0) FROM test_clock)"
 
 class TestPostgresStore(StoreConformance):
     @pytest.fixture
-    async def store(self, postgres_url):
+    async def store(self, migrated_url):
         await _run(
-            postgres_url,
+            migrated_url,
             "CREATE TABLE test_clock (ms bigint);"
             "INSERT INTO test_clock VALUES (1000000000)",
         )
-        store = PostgresStore(postgres_url, queries=_queries(), faults=NoFaults())
+        store = PostgresStore(migrated_url, queries=_queries(), faults=NoFaults())
         await store.open()
         yield store
         await store.close()
 
     @pytest.fixture
-    def let_pass(self, postgres_url):
+    def let_pass(self, migrated_url):
         def advance(span):
             ms = round(span.total_seconds() * 1000)
             advanced = f"UPDATE test_clock SET ms = ms + {ms}"  # noqa: S608 - ours
-            _in_a_thread(_run(postgres_url, advanced))
+            _in_a_thread(_run(migrated_url, advanced))
 
         return advance
 

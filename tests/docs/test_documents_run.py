@@ -12,7 +12,11 @@ SECONDS = 60
 BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
-HTTP_BLOCKS = BLOCK.findall((ROOT / "docs" / "http.md").read_text())
+FLOWS = (ROOT / "docs" / "flows.md").read_text()
+HTTP_BLOCKS = [
+    *BLOCK.findall((ROOT / "docs" / "http.md").read_text()),
+    *BLOCK.findall(FLOWS),
+]
 CLIENT_BLOCKS = PYTHON.findall((ROOT / "docs" / "client.md").read_text())
 README = (ROOT / "README.md").read_text()
 
@@ -35,7 +39,7 @@ def url(tmp_path_factory):
 
 
 @pytest.mark.parametrize("block", HTTP_BLOCKS)
-def test_a_block_of_the_http_guide_shows_what_it_says(url, block):
+def test_a_block_for_the_shell_shows_what_it_says(url, block):
     lines = block.splitlines()
     script = "\n".join(line for line in lines if not line.startswith("#"))
     promised = [line.removeprefix("# ") for line in lines if line.startswith("#")]
@@ -69,6 +73,55 @@ def test_a_block_of_the_client_guide_prints_what_it_says(url, block):
 
     assert promised
     assert [] == [line for line in promised if line not in told.stdout]
+
+
+@pytest.mark.parametrize("block", PYTHON.findall(FLOWS))
+def test_a_program_of_the_guide_to_flows_prints_what_it_says(tmp_path, block):
+    promised = re.findall(r"print\(.*# (.*)$", block, re.MULTILINE)
+
+    told = subprocess.run(
+        [sys.executable, "-c", block],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+
+    assert promised
+    assert [] == [line for line in promised if line not in told.stdout]
+
+
+TOTAL = """
+@capability("total")
+async def total(ctx: Context, value: None) -> int:
+    return sum(need.output["words"] for need in ctx.needs.values())
+
+"""
+
+
+def test_the_flow_of_the_readme_runs(tmp_path):
+    first, _, flow = PYTHON.findall(README)[:3]
+    body = "".join(f"        {line}\n" for line in flow.splitlines())
+    program = (
+        f"import asyncio\nfrom backburner import Backburner, Flow\n{first}\n{TOTAL}\n"
+        "async def main():\n"
+        "    apps = [App('words', capabilities=[count_words, total])]\n"
+        "    async with Backburner(store='sqlite:///jobs.db', apps=apps) as bb:\n"
+        f"        await bb.start_worker()\n{body}\n"
+        "asyncio.run(main())\n"
+    )
+
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+
+    assert "4\n" == told.stdout
 
 
 def test_the_first_capability_of_the_readme_runs_inside_a_program(tmp_path):

@@ -35,7 +35,7 @@ async def ends(stream, count):
     seen = []
     async with asyncio.timeout(10):
         async for event in stream:
-            seen += [event.job_id] if event.type == "job.succeeded" else []
+            seen += [event.subject] if event.type == "job.succeeded" else []
             if len(seen) == count:
                 return seen
     return seen

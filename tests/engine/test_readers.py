@@ -56,9 +56,9 @@ def looks(house, monkeypatch):
     store, after_each = house.engine.store, []
     stream = store.stream
 
-    async def look(owner, *, after, limit):
+    async def look(owner, *, after, **more):
         after_each.append(after)
-        return await stream(owner, after=after, limit=limit)
+        return await stream(owner, after=after, **more)
 
     monkeypatch.setattr(store, "stream", look)
     return after_each
@@ -126,7 +126,7 @@ async def test_a_quiet_owners_stream_looks_at_others_events_once(
         event = await reading
 
     assert [0, latest] == looks[:2]
-    assert mine.id == event.job_id
+    assert mine.id == event.subject
 
 
 async def test_rings_in_quick_succession_are_one_look_of_a_stream(

@@ -38,8 +38,10 @@ async def waits(ticket, count):
 
 
 async def test_a_job_that_one_worker_does_not_know_is_run_by_one_that_does(
-    working, submitting, ended
+    working, submitting, ended, monkeypatch
 ):
+    # However often it meets the one that does not.
+    monkeypatch.setattr(execution, "HOUR", timedelta(seconds=0.1))
     await working(old, slots=1)
     newer = await submitting(new, old)
     tickets = await newer.submit_many(new, range(12))

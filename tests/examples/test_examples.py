@@ -46,6 +46,7 @@ def a_server_of(app, folder):
     [
         ("submit_and_wait.py", "{'text': 'Hello, Ada!'}"),
         ("exactly_once_write.py", "succeeded after 2 attempts, 1 row"),
+        ("fan_out.py", "join: A TICKET NOW"),
     ],
 )
 def test_an_example_shows_what_it_says(tmp_path, name, shown):
@@ -68,7 +69,10 @@ def test_every_example_is_short_and_run_by_a_test():
         path.name: len(path.read_text().splitlines()) for path in EXAMPLES.glob("*.py")
     }
 
-    assert {"exactly_once_write.py", "first_capability.py", "submit_and_wait.py"} == (
-        set(lengths)
-    )
+    assert [
+        "exactly_once_write.py",
+        "fan_out.py",
+        "first_capability.py",
+        "submit_and_wait.py",
+    ] == sorted(lengths)
     assert max(lengths.values()) < 60

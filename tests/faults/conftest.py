@@ -40,6 +40,8 @@ SETTINGS = {
     "BACKBURNER_GRACE_SECONDS": "1",
     "BACKBURNER_LOG_FORMAT": "json",
 }
+DROPPED = ("BACKBURNER_", "COVERAGE_")
+"""Who is killed writes down no coverage; measuring it would only make it slow."""
 PATIENCE = 60.0
 APPS = Path(__file__).parent / "apps"
 SERVICES = Path(__file__).parents[2] / "tools" / "services"
@@ -52,7 +54,7 @@ class Process:
 
     def __init__(self, fleet, arguments, settings):
         self._log = fleet.folder / f"{len(fleet.processes)}.log"
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("BACKBURNER_")}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(DROPPED)}
         with self._log.open("wb") as log:
             self._popen = subprocess.Popen(
                 [sys.executable, "-m", "backburner", *arguments],
@@ -352,6 +354,14 @@ def fleet(tmp_path, store_url):
     fleet = Fleet(tmp_path, store_url)
     yield fleet
     fleet.end()
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """A file for which `work` and `block` wait: it opens when it is gone."""
+    gate = tmp_path / "gate"
+    gate.touch()
+    return gate
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ PLACES = (
     "output",
     "error",
     "progress",
+    "streamed",
     "tag",
     "key",
     "queue",
@@ -54,13 +55,14 @@ def echo(**more):
 P = PLANTED
 REQUESTS = {
     "output": post(echo(input={"text": P["output"]})),
-    "input error progress": post(
+    "input error progress streamed": post(
         {
             "capability": "shout",
             "input": {
                 "text": P["input"],
                 "error": P["error"],
                 "progress": P["progress"],
+                "streamed": P["streamed"],
             },
         }
     ),
@@ -126,5 +128,5 @@ async def test_what_users_say_stays_out_of_logs_metrics_and_others_answers(
 async def test_a_handler_that_prints_them_is_found_out(fleet, client):
     answers = await plant("leaky", fleet, client)
 
-    found = {(place, "log") for place in ("input", "error", "progress")}
+    found = {(place, "log") for place in ("input", "error", "progress", "streamed")}
     assert found == leaks(fleet, answers)

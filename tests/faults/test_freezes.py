@@ -30,10 +30,8 @@ async def stale_completions(process):
     )
 
 
-async def freeze_past_the_lease(module, fleet, client):
+async def freeze_past_the_lease(module, fleet, client, gate):
     """Have a job finished by another while its worker is frozen for three leases."""
-    gate = fleet.folder / "gate"
-    gate.touch()
     zombie = await fleet.serve(module).ready()
     [job] = await client.submit("block", {"gate": str(gate)})
     await client.seen(job, "job.started")
@@ -47,9 +45,9 @@ async def freeze_past_the_lease(module, fleet, client):
 
 
 async def test_a_worker_that_wakes_after_its_lease_changes_nothing(
-    fleet, client, eventually
+    fleet, client, gate, eventually
 ):
-    zombie, heir, job = await freeze_past_the_lease("breakable", fleet, client)
+    zombie, heir, job = await freeze_past_the_lease("breakable", fleet, client, gate)
 
     async def is_refused():
         return await stale_completions(zombie) == 1
@@ -65,8 +63,8 @@ async def test_a_worker_that_wakes_after_its_lease_changes_nothing(
     assert [] == await client.audit()
 
 
-async def test_without_the_fence_it_does(fleet, client, eventually):
-    _, _, job = await freeze_past_the_lease("without_fence", fleet, client)
+async def test_without_the_fence_it_does(fleet, client, gate, eventually):
+    _, _, job = await freeze_past_the_lease("without_fence", fleet, client, gate)
 
     async def is_settled_again():
         return (await client.types(job)).count("job.succeeded") == 2
@@ -76,24 +74,30 @@ async def test_without_the_fence_it_does(fleet, client, eventually):
     assert {"I3", "I4"} <= {breach.invariant for breach in await client.audit()}
 
 
-async def block_past_the_lease(module, fleet, client):
+async def block_until_open(module, fleet, client, gate):
+    """Have a handler block its worker's loop; return its start. Another is ready."""
     await fleet.worker(module).ready()
-    [job] = await client.submit("block", {"seconds": 3 * LEASE})
-    await client.seen(job, "job.started")
+    [job] = await client.submit("block", {"gate": str(gate)})
+    started = await client.seen(job, "job.started")
     await fleet.worker().ready()
+    return job, started
+
+
+async def test_a_handler_that_blocks_the_loop_is_not_run_twice(fleet, client, gate):
+    job, _ = await block_until_open("breakable", fleet, client, gate)
+    await client.ended(await client.submit("work", {"seconds": 3 * LEASE}))
+    gate.unlink()
     [ended] = await client.ended([job])
-    return ended
+
+    assert (JobState.SUCCEEDED, 1, 0) == (ended.state, ended.attempt, ended.crashes)
+    assert ["job.queued", "job.started", "job.succeeded"] == await client.types(job)
 
 
-async def test_a_handler_that_blocks_the_loop_is_not_run_twice(fleet, client):
-    job = await block_past_the_lease("breakable", fleet, client)
+async def test_with_the_heartbeat_on_the_loop_it_is(fleet, client, gate):
+    job, started = await block_until_open("beat_on_the_loop", fleet, client, gate)
+    await client.seen(job, "job.started", after=started.n)
+    gate.unlink()
+    [ended] = await client.ended([job])
 
-    assert (JobState.SUCCEEDED, 1, 0) == (job.state, job.attempt, job.crashes)
-    assert ["job.queued", "job.started", "job.succeeded"] == await client.types(job.id)
-
-
-async def test_with_the_heartbeat_on_the_loop_it_is(fleet, client):
-    job = await block_past_the_lease("beat_on_the_loop", fleet, client)
-
-    assert 1 == job.crashes
-    assert 2 == (await client.types(job.id)).count("job.started")
+    assert 1 == ended.crashes
+    assert 2 == (await client.types(job)).count("job.started")

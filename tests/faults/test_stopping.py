@@ -28,7 +28,7 @@ async def test_a_worker_that_is_killed_does_not(fleet, client):
     await client.seen(job, "job.started")
     await fleet.worker(**FOR_EVER).ready()
     killed.kill()
-    [left] = await client.ended([job], within=3)
+    [left] = await client.ended([job], within=1)
 
     assert JobState.RUNNING is left.state
     assert ["job.queued", "job.started"] == await client.types(job)

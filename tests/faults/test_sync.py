@@ -66,5 +66,7 @@ async def test_with_lazy_commits_it_is_not_waited_for(fleet, trace):
     process = await fleet.serve("without_sync", "--no-worker").ready()
     answers = await submit_and_trace(process, fleet.url, trace)
 
+    # The server's own writer may come by at any time; a file has none.
+    most = 0 if fleet.url.startswith("sqlite") else SUBMITS // 2
     assert SUBMITS == len(answers)
-    assert answers.count(False) > SUBMITS / 2
+    assert answers.count(True) <= most

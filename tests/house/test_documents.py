@@ -63,4 +63,4 @@ def test_every_setting_has_its_heading_in_the_operators_guide():
 
 
 def _written(value: object) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

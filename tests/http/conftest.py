@@ -4,7 +4,7 @@ import asyncio
 import io
 import shutil
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -32,6 +32,7 @@ from backburner.wiring import find_store
 
 PEPPER = "a pepper that only the tests know"
 
+NO_WEBHOOKS: Mapping[str, Any] = {}
 AT_ONCE = RetryPolicy(max_attempts=10, base=timedelta(), jitter=timedelta())
 
 
@@ -120,7 +121,7 @@ def template(tmp_path_factory):
 def store_url(request, tmp_path, template):
     """A file, or where a test asks for it a database on a server."""
     if getattr(request, "param", "sqlite") == "postgres":
-        return request.getfixturevalue("postgres_url")
+        return request.getfixturevalue("migrated_url")
     shutil.copy(template, tmp_path)
     return f"sqlite:///{tmp_path}/jobs.db"
 
@@ -152,23 +153,28 @@ async def standing(tmp_path_factory, template):
 
 
 @asynccontextmanager
-async def a_server(
+async def a_server(  # noqa: PLR0913 - each is a setting or a switch
     store: str,
     *,
     works: bool = True,
     keyed: bool = False,
     body_limit: int = 64 * 1024,
+    key_rate: float = 1000.0,
     blobs: str = "",
     capabilities: Sequence[Any] = (),
+    webhooks: Mapping[str, Any] = NO_WEBHOOKS,
+    deliveries: RetryPolicy = AT_ONCE,
     **options: Any,
 ) -> AsyncIterator[Server]:
     settings = Settings(
         store=store,
         body_limit=body_limit,
+        key_rate=key_rate,
         blobs=blobs,
         poll_seconds=0.2,
         grace_seconds=0,
         key_pepper=PEPPER,
+        **webhooks,
     )
     log = io.StringIO()
     telemetry.configure(level="info", pretty=False, stream=log)
@@ -182,7 +188,12 @@ async def a_server(
         return {"attempt": ctx.job.attempt}
 
     async with AsyncExitStack() as stack:
-        house = Backburner(settings, apps=[demo], capabilities=[wait, *capabilities])
+        house = Backburner(
+            settings,
+            apps=[demo],
+            capabilities=[wait, *capabilities],
+            deliveries=deliveries,
+        )
         await stack.enter_async_context(house)
         if works:
             await house.start_worker()
@@ -192,6 +203,8 @@ async def a_server(
             house.engine, settings, keys=house.keys, version="1.2.3", **options
         )
         listener = socket.create_server(("127.0.0.1", 0))
+        # As uvloop has it; asyncio does not see that such a socket is TCP.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         await stack.enter_async_context(_serving(app, listener))
         client = httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False)

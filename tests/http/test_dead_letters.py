@@ -4,6 +4,8 @@ import pytest
 
 from backburner.http.schemas import FailurePage, JobPage, Retried
 
+ON_BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+
 
 async def retry(server, **which):
     """Retry the dead letters that match."""
@@ -64,10 +66,39 @@ async def test_many_are_counted_first_and_then_retried(server):
     rest = await retry(server)
     ended = [(await server.ended(job))["state"] for job in jobs]
 
-    assert Retried(matched=3, retried=0, dry_run=True) == counted
-    assert Retried(matched=2, retried=2, dry_run=False) == some
-    assert Retried(matched=1, retried=1, dry_run=False) == rest
+    assert Retried(matched=3, retried=0, remaining=3, dry_run=True) == counted
+    assert Retried(matched=2, retried=2, remaining=0, dry_run=False) == some
+    assert Retried(matched=1, retried=1, remaining=0, dry_run=False) == rest
     assert ["succeeded"] * 3 == ended
+
+
+async def test_a_canary_goes_first_and_the_rest_is_told_to_remain(server):
+    jobs = [await server.failed() for _ in range(3)]
+    canary = await retry(server, canary=1)
+    ended = await server.ended(jobs[-1])
+    left = [(await server.ended(job))["state"] for job in jobs[:-1]]
+
+    assert Retried(matched=3, retried=1, remaining=2, dry_run=False) == canary
+    assert "succeeded" == ended["state"]
+    assert ["failed"] * 2 == left
+
+
+@ON_BOTH
+async def test_many_are_retried_at_a_rate_by_whoever_is_there(serve):
+    server = await serve()
+    jobs = [await server.failed() for _ in range(3)]
+    await server.house.stop_worker()
+    retried = await retry(server, rate=2)
+    found = await server.house.engine.store.find([job["id"] for job in jobs])
+    await server.house.start_worker()
+    ended = [await server.ended(job) for job in jobs]
+
+    assert Retried(matched=3, retried=3, remaining=0, dry_run=False) == retried
+    assert ["scheduled", "scheduled", "queued"] == [job.state for job in found]
+    assert 500 == found[0].run_at - found[1].run_at
+    assert ["succeeded"] * 3 == [job["state"] for job in ended]
+    starts = [job["attempts"][-1]["started_at"] for job in reversed(ended)]
+    assert sorted(starts) == starts
 
 
 @pytest.mark.parametrize(
@@ -76,10 +107,22 @@ async def test_many_are_counted_first_and_then_retried(server):
 async def test_what_does_not_match_is_left_alone(server, which):
     await server.failed()
 
-    assert Retried(matched=0, retried=0, dry_run=False) == await retry(server, **which)
+    nothing = Retried(matched=0, retried=0, remaining=0, dry_run=False)
+    assert nothing == await retry(server, **which)
 
 
-@pytest.mark.parametrize("which", [{"limit": 0}, {"limit": 1001}, {"rate": 5}, []])
+@pytest.mark.parametrize(
+    "which",
+    [
+        {"limit": 0},
+        {"limit": 1001},
+        {"rate": 0},
+        {"rate": 1001},
+        {"canary": 0},
+        {"other": 5},
+        [],
+    ],
+)
 async def test_a_retry_that_cannot_be_is_refused(server, which):
     response = await server.client.post("/v1/dead-letters/retry", json=which)
 

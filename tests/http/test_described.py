@@ -1,6 +1,7 @@
 """Schemathesis over the whole API: what it may answer is what is described."""
 
 import asyncio
+import copy
 import subprocess
 import sys
 
@@ -19,6 +20,29 @@ ENDLESS = "watch_all"
 """It never ends, so its end cannot be awaited; the crawler reads it."""
 PAUSES = "queues:admin"
 """On a paused queue jobs never end either, nor do the streams of their events."""
+
+
+LONGEST = 3
+"""Lists of thousands take minutes to make up; their limits have their own tests."""
+
+
+def simplified(described):
+    """Have only short lists made up, flows where they stand alone, and short waits."""
+    described = copy.deepcopy(described)
+    for name in ("BatchRequest", "MembersRequest"):
+        described["components"]["schemas"][name]["properties"].pop("flows")
+    shorten(described)
+    return described
+
+
+def shorten(part):
+    for value in part.values() if isinstance(part, dict) else part:
+        if isinstance(value, dict) and "maxItems" in value:
+            value["maxItems"] = min(LONGEST, value["maxItems"])
+        if isinstance(value, dict) and value.get("example") == "wait=10":
+            value["example"] = "wait=0"
+        if isinstance(value, (dict, list)):
+            shorten(value)
 
 
 def run(url, key, folder, *chosen):
@@ -45,6 +69,7 @@ def run(url, key, folder, *chosen):
 
 async def test_nothing_that_is_not_described_is_answered(serve, tmp_path):
     server = await serve(keyed=True)
+    server.app.openapi_schema = simplified(server.app.openapi())
     key = await server.key("default", *(SCOPES - {PAUSES}))
     chosen = ("--exclude-operation-id", ENDLESS)
     code, told = await asyncio.to_thread(run, server.url, key, tmp_path, *chosen)

@@ -2,12 +2,15 @@
 
 import asyncio
 import socket
+from datetime import timedelta
 
 import httpx2
 import orjson
 import pytest
 
+from backburner import Context, capability
 from backburner.domain.job import Owner
+from backburner.domain.queue import Queue, Rate
 from backburner.engine.submission import Options
 from backburner.http import events as sse
 from backburner.http import server as http
@@ -139,6 +142,40 @@ async def test_the_stream_of_all_jobs_shows_the_callers_only(server):
     told = await read(server, "/v1/events", params={"after": 0}, count=1)
 
     assert mine["id"] == orjson.loads(told[0].data)["job_id"]
+
+
+@capability("narrow", queue="narrow")
+async def narrow(_ctx: Context, value: None) -> None:
+    return value
+
+
+async def test_queues_are_told_of_to_those_who_may_read_them(serve):
+    server = await serve(keyed=True, capabilities=[narrow])
+    await server.house.engine.store.declare(
+        [Queue("narrow", rate=Rate(1, per=timedelta(hours=1)))]
+    )
+    may, may_not = [
+        server.shown(await server.key("default", "jobs:read", "jobs:write", *more))
+        for more in (["queues:read"], [])
+    ]
+    server.client.headers.update(may)
+    asked = {"capability": "narrow", "input": None}
+    done, waiting = [
+        (await server.client.post("/v1/jobs", json=asked)).json() for _ in range(2)
+    ]
+    told = []
+    async with server.client.sse("/v1/events", params={"after": 0}) as source:
+        async for event in source:
+            told += [orjson.loads(event.data)] if event.data else []
+            if told and told[-1]["type"] == "queue.throttled":
+                break
+    await server.client.post(waiting["links"]["cancel"])
+    server.client.headers.update(may_not)
+    others = await read(server, "/v1/events", params={"after": 0}, count=5)
+    ids = [orjson.loads(event.data).get("job_id") for event in others]
+
+    assert "narrow" == told[-1]["queue"]
+    assert {done["id"], waiting["id"]} == set(ids)
 
 
 async def test_a_silent_stream_shows_that_it_lives(server, monkeypatch):

@@ -14,9 +14,14 @@ async def test_capabilities_tell_what_they_take_and_give(server):
     response = await server.client.get("/v1/capabilities")
     found = {c.name: c for c in CapabilityList.model_validate(response.json()).items}
 
-    assert {"demo.block", "demo.echo", "demo.fail", "demo.sleep", "test.wait"} == set(
-        found
-    )
+    assert {
+        "demo.block",
+        "demo.echo",
+        "demo.fail",
+        "demo.sleep",
+        "demo.write",
+        "test.wait",
+    } == set(found)
     assert "seconds" in found["demo.sleep"].input_schema["properties"]
     assert "slept" in found["demo.sleep"].output_schema["properties"]
     assert "Give any object back." == found["demo.echo"].description

@@ -32,7 +32,7 @@ def references(value):
 
 async def test_every_route_of_the_api_is_described(server, described):
     routes = {
-        (route.path, method.lower())
+        (route.path_format, method.lower())
         for route in server.app.routes
         if isinstance(route, APIRoute) and route.include_in_schema
         for method in route.methods

@@ -1,6 +1,7 @@
 """Queues and schedules over HTTP, with a worker that obeys."""
 
 from datetime import timedelta
+from urllib.parse import quote
 
 import pytest
 
@@ -84,6 +85,19 @@ async def test_a_queue_whose_window_is_closed_tells_until_when(serve):
     assert 1 == queue["queued"]
     assert queue["limited_until"].endswith("T00:00:00.000Z")
     assert 'backburner_queue_throttled_total{queue="demo"} 1.0' in metrics.text
+
+
+@pytest.mark.parametrize("name", ["a/b", "a/pause", "50%", "a b?c#d", "ü"])
+async def test_a_queue_is_paused_whatever_it_is_called(server, name):
+    await server.house.engine.store.declare([Queue(name)])
+    here = f"/v1/queues/{quote(name, safe='')}"
+    paused = await server.client.post(f"{here}/pause")
+    resumed = await server.client.post(f"{here}/resume")
+
+    assert [(200, name, True), (200, name, False)] == [
+        (answer.status_code, answer.json()["name"], answer.json()["paused"])
+        for answer in (paused, resumed)
+    ]
 
 
 async def test_a_queue_that_nobody_knows_is_not_found(server):

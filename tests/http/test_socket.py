@@ -68,6 +68,36 @@ async def test_all_jobs_of_the_caller_are_followed_and_no_others(server):
     assert ECHO == [event["type"] for event in told]
 
 
+async def test_a_flow_and_a_batch_are_followed_to_their_ends(server):
+    echo = {"capability": "demo.echo", "input": {}}
+    asked = {"flows": [{"steps": [{"name": "a", **echo}]}]}
+    batch = (await server.client.post("/v1/batches", json=asked)).json()
+    (flow,) = batch["added"]["flows"]
+    async with a_socket(server) as socket:
+        await say(socket, type="subscribe", flow_id=flow)
+        granted, *steps, ended = await hear(socket, 7)
+        last = steps[-1]["seq"]
+        await say(socket, type="subscribe", batch_id=batch["id"], after=last)
+        again, finished, over = await hear(socket, 3)
+
+    assert {"type": "subscribed", "flow_id": flow, "after": 0} == granted
+    assert ["flow.started", *ECHO, "flow.succeeded"] == [told["type"] for told in steps]
+    assert {"type": "ended", "flow_id": flow} == ended
+    assert {"type": "subscribed", "batch_id": batch["id"], "after": last} == again
+    assert ("batch.finished", batch["id"]) == (finished["type"], finished["batch_id"])
+    assert {"type": "ended", "batch_id": batch["id"]} == over
+
+
+async def test_jobs_with_a_tag_are_followed_and_no_others(server):
+    red, _ = await server.submit(tags=["red"]), await server.submit(tags=["blue"])
+    async with a_socket(server) as socket:
+        await say(socket, type="subscribe", tag="red", after=0)
+        granted, *told = await hear(socket, 4)
+
+    assert {"type": "subscribed", "tag": "red", "after": 0} == granted
+    assert {red["id"]} == {event["job_id"] for event in told}
+
+
 async def test_what_is_unsubscribed_is_not_heard_any_more(server):
     held, job = await server.submit("test.wait"), await server.submit()
     async with a_socket(server) as socket:
@@ -92,6 +122,9 @@ async def test_what_is_unsubscribed_is_not_heard_any_more(server):
         ('{"type": "subscribe", "after": 9223372036854775808}', "INVALID_INPUT"),
         ('{"type": "subscribe", "more": 1}', "INVALID_INPUT"),
         ('{"type": "subscribe", "job_id": "x"}', "JOB_NOT_FOUND"),
+        ('{"type": "subscribe", "flow_id": "x"}', "FLOW_NOT_FOUND"),
+        ('{"type": "subscribe", "batch_id": "x"}', "BATCH_NOT_FOUND"),
+        ('{"type": "subscribe", "flow_id": "x", "tag": "y"}', "INVALID_INPUT"),
         ('"' + "x" * 5_000 + '"', "INVALID_INPUT"),
     ],
 )

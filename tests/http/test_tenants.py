@@ -14,6 +14,7 @@ from backburner.domain.key import ACT, SCOPES
 CANARY = "zebra-4471"
 MINE = "giraffe-2209"
 STREAM = "text/event-stream"
+WEBHOOKS = {"webhook_secret": "a secret that only these tenants have"}
 
 
 @dataclass
@@ -47,18 +48,35 @@ async def a_tenant(server, name, word):
     groups = (await server.client.get("/v1/dead-letters")).json()["items"]
     asked = {"name": word, "scopes": ["jobs:read"], "user": word}
     key = (await server.client.post("/v1/keys", json=asked)).json()
-    ids = [done["id"], waiting["id"], failed["id"], key["id"]]
+    asked = {"url": f"https://hooks.example/{word}"}
+    endpoint = (await server.client.post("/v1/endpoints", json=asked)).json()
+    grouped, inside = await groups_of(server, word)
+    ids = [done["id"], waiting["id"], failed["id"], *grouped, key["id"]]
+    ids += [endpoint["id"]]
     own = headers["Authorization"].split("_")[2]
     server.client.headers.pop("Authorization")
-    texts = [*ids, own, word, key["key"]]
+    texts = [*ids, own, word, key["key"], *endpoint["secrets"]]
     marks = [group["fingerprint"] for group in groups]
-    return Tenant(headers, [*ids, own], texts, [*texts, *marks])
+    return Tenant(headers, [*ids, own], [*texts, *inside], [*texts, *marks])
+
+
+async def groups_of(server, word):
+    """Make a flow and a batch that bear the word; return them and what is inside."""
+    later = {"capability": "demo.echo", "input": {word: word}, "tags": [word]}
+    steps = [{"name": word, "run_at": "2100-01-01T00:00:00Z", **later}]
+    flow = await server.client.post("/v1/flows", json={"steps": steps, "tags": [word]})
+    asked = {"jobs": [later], "flows": [{"steps": steps}], "tags": [word]}
+    batch = await server.client.post("/v1/batches", json=asked)
+    (step,) = flow.json()["steps"]
+    added = batch.json()["added"]
+    ids = [flow.json()["id"], batch.json()["id"]]
+    return ids, [step["id"], *added["jobs"], *added["flows"]]
 
 
 @pytest.fixture
 async def world(serve):
     """A server with two tenants in it, and what it says of itself."""
-    server = await serve(keyed=True)
+    server = await serve(keyed=True, webhooks=WEBHOOKS)
     ours = await a_tenant(server, "ours", MINE)
     theirs = await a_tenant(server, "theirs", CANARY)
     described = (await server.client.get("/openapi.json")).json()
@@ -141,6 +159,18 @@ async def with_their_words(server, described, ours, theirs):
     ]
 
 
+async def streams_by_their_words(server, described, ours, theirs):
+    """Ask each endless stream for something by each of their ids."""
+    return [
+        await ask(server, ours, method, path, params={parameter["name"]: text})
+        for path, method, told in operations(described)
+        if is_stream(told) and "{" not in path
+        for parameter in told.get("parameters", [])
+        if parameter["name"] in {"flow", "batch"}
+        for text in theirs.ids
+    ]
+
+
 async def streamed(server, described, tenant, last):
     """Read every endless stream from its beginning until its newest job shows."""
     read = ""
@@ -165,11 +195,20 @@ async def streamed_until(server, tenant, path, last):
     return read
 
 
-async def own_jobs(server, tenant):
-    """Return a tenant's jobs as it sees them itself."""
+KINDS = {"job_": "jobs", "flow_": "flows", "batch_": "batches"}
+
+
+async def own_things(server, tenant):
+    """Return a tenant's jobs, flows and batches as it sees them itself."""
+    places = [
+        f"/v1/{KINDS[kind]}/{name}"
+        for name in tenant.ids
+        for kind in KINDS
+        if name.startswith(kind)
+    ]
     return [
-        (await server.client.get(f"/v1/jobs/{job}", headers=tenant.headers)).json()
-        for job in tenant.ids[:3]
+        (await server.client.get(place, headers=tenant.headers)).json()
+        for place in places
     ]
 
 
@@ -197,7 +236,7 @@ async def test_no_list_shows_anything_of_another(world):
     searching = await with_their_words(server, described, ours, theirs)
 
     assert {200} == {answer.status for answer in plain}
-    assert {200, 422} >= {answer.status for answer in searching}
+    assert {200, 404, 422} >= {answer.status for answer in searching}
     assert [] == leaked([*plain, *searching], theirs)
 
 
@@ -211,18 +250,29 @@ async def test_no_stream_tells_anything_of_another(world):
     assert [] == leaked([Answer("streams", 200, told)], theirs)
 
 
+async def test_no_stream_is_about_anything_of_another(world):
+    server, described, ours, theirs = world
+    answers = await streams_by_their_words(server, described, ours, theirs)
+
+    assert len(answers) >= 2 * len(theirs.ids)
+    assert {404} == {answer.status for answer in answers}
+    assert [] == leaked(answers, theirs)
+
+
 async def test_what_is_anothers_is_as_it_was_after_the_crawl(world):
     server, described, ours, theirs = world
-    before = await own_jobs(server, theirs)
+    before = await own_things(server, theirs)
     await with_their_ids(server, described, ours, theirs)
     server.client.headers.update(ours.headers)
     retried = await server.client.post("/v1/dead-letters/retry", json={})
     server.client.headers.pop("Authorization")
-    after = await own_jobs(server, theirs)
+    after = await own_things(server, theirs)
 
     assert 1 == retried.json()["retried"]
     assert before == after
-    assert ["succeeded", "scheduled", "failed"] == [job["state"] for job in after]
+    assert ["succeeded", "scheduled", "failed", "running", "open"] == [
+        thing["state"] for thing in after[:5]
+    ]
 
 
 async def test_the_crawler_would_see_a_leak(world):
@@ -231,6 +281,5 @@ async def test_the_crawler_would_see_a_leak(world):
     own = await with_their_ids(server, described, theirs, theirs)
 
     assert {200, 202, 204, 404} <= {answer.status for answer in own}
-    assert {"get /v1/jobs None", "get /v1/keys None", "get /v1/audit None"} <= set(
-        leaked(lists, theirs)
-    )
+    names = ("jobs", "flows", "batches", "keys", "audit")
+    assert {f"get /v1/{name} None" for name in names} <= set(leaked(lists, theirs))

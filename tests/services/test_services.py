@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-TOOL = Path(__file__).parents[2] / "tools" / "services"
+OURS = Path(__file__).parents[2] / "tools" / "services"
 URL = "BACKBURNER_TEST_REDIS_URL"
 MINUTE = 60
 
@@ -32,15 +32,26 @@ def redis_is_installed():
     pytest.skip("redis-server is not installed: `make test` installs it")
 
 
-def services(*words, env):
-    return subprocess.run(
-        [sys.executable, TOOL, *words],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=MINUTE,
-        env=env,
-    )
+@pytest.fixture
+def script(tmp_path):
+    """Return the tool in a project of its own: nobody else tidies up there."""
+    (tmp_path / "tools").mkdir()
+    return shutil.copy(OURS, tmp_path / "tools")
+
+
+@pytest.fixture
+def services(script):
+    def run(*words, env):
+        return subprocess.run(
+            [sys.executable, script, *words],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=MINUTE,
+            env=env,
+        )
+
+    return run
 
 
 def python(program):
@@ -69,7 +80,7 @@ def wait_for_the_end_of(pid):
     assert ended
 
 
-def test_a_server_named_by_its_url_is_used_as_it_is(no_servers_given):
+def test_a_server_named_by_its_url_is_used_as_it_is(services, no_servers_given):
     print_url = python(f"import os; print(os.environ['{URL}'])")
 
     done = services(
@@ -83,7 +94,9 @@ def test_a_server_named_by_its_url_is_used_as_it_is(no_servers_given):
 
 
 @pytest.mark.usefixtures("redis_is_installed")
-def test_a_command_that_fails_gives_its_code_and_leaves_nothing(no_servers_given):
+def test_a_command_that_fails_gives_its_code_and_leaves_nothing(
+    services, no_servers_given
+):
     fail = python(f"import os; print(os.environ['{URL}']); raise SystemExit(7)")
 
     done = services("run", "--only", "redis", "--", *fail, env=no_servers_given)
@@ -94,7 +107,7 @@ def test_a_command_that_fails_gives_its_code_and_leaves_nothing(no_servers_given
     assert not is_running(pid)
 
 
-def test_a_command_that_is_not_there_is_reported(no_servers_given):
+def test_a_command_that_is_not_there_is_reported(services, no_servers_given):
     done = services(
         *("run", "--only", "redis", "--", "no-such-command"),
         env=no_servers_given | {URL: "redis://elsewhere:1/2"},
@@ -104,7 +117,9 @@ def test_a_command_that_is_not_there_is_reported(no_servers_given):
     assert "cannot run no-such-command" in done.stderr
 
 
-def test_a_server_that_cannot_be_had_leaves_its_variable_unset(no_servers_given):
+def test_a_server_that_cannot_be_had_leaves_its_variable_unset(
+    services, no_servers_given
+):
     ask = python(f"import os; print('{URL}' in os.environ)")
 
     done = services(
@@ -118,10 +133,12 @@ def test_a_server_that_cannot_be_had_leaves_its_variable_unset(no_servers_given)
 
 @pytest.mark.usefixtures("redis_is_installed")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_command_and_then_the_server(number, no_servers_given):
+def test_a_signal_ends_the_command_and_then_the_server(
+    number, script, no_servers_given
+):
     wait = python("import signal; print('waiting', flush=True); signal.pause()")
     with subprocess.Popen(
-        [sys.executable, TOOL, "run", "--only", "redis", "--", *wait],
+        [sys.executable, script, "run", "--only", "redis", "--", *wait],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -138,10 +155,12 @@ def test_a_signal_ends_the_command_and_then_the_server(number, no_servers_given)
 
 
 @pytest.mark.usefixtures("redis_is_installed")
-def test_what_a_killed_run_left_is_tidied_by_the_next(no_servers_given):
+def test_what_a_killed_run_left_is_tidied_by_the_next(
+    services, script, no_servers_given
+):
     wait = python("import sys; print('waiting', flush=True); sys.stdin.read()")
     with subprocess.Popen(
-        [sys.executable, TOOL, "run", "--only", "redis", "--", *wait],
+        [sys.executable, script, "run", "--only", "redis", "--", *wait],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

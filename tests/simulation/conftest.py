@@ -5,9 +5,11 @@ import os
 import pytest
 
 from backburner.testing.simulation import Outcome, simulate
+from tests.simulation.mutation import unmeasured
 
 
 @pytest.fixture(scope="session")
 def outcomes() -> list[Outcome]:
     seeds = int(os.environ.get("BACKBURNER_TEST_SEEDS", "300"))
-    return [simulate(seed) for seed in range(seeds)]
+    with unmeasured():
+        return [simulate(seed) for seed in range(seeds)]

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -129,6 +130,36 @@ def test_a_ledger_that_knows_better_is_believed(
     path: Path, ledger: Ledger, expected: list[str]
 ) -> None:
     assert expected == broken(path, ledger)
+
+
+def stream(path: Path, *, epoch: int = 6, offset: int = 0, output: str = "1") -> None:
+    """Have the last attempt say "1" before its end."""
+    data = f'{{"epoch": {epoch}, "offset": {offset}, "text": "1"}}'
+    tamper(path, "UPDATE events SET n = 8, seq = seq + 10 WHERE n = 7")
+    tamper(
+        path,
+        "INSERT INTO events (seq, job, n, type, at, data) "  # noqa: S608 - ours
+        f"VALUES (7, 1, 7, 'job.output.delta', 0, '{data}')",
+    )
+    tamper(path, f"UPDATE jobs SET events = 8, output = '\"{output}\"'")  # noqa: S608
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({}, []),
+        ({"offset": 1}, ["text"]),
+        ({"epoch": 3}, ["text"]),
+        ({"epoch": 9}, ["text"]),
+        ({"output": "2"}, ["text"]),
+    ],
+)
+def test_text_that_is_missing_or_anothers_or_not_the_result_is_found(
+    path: Path, how: dict[str, Any], expected: list[str]
+) -> None:
+    stream(path, **how)
+
+    assert expected == broken(path, Ledger(streamed=[JOB]))
 
 
 def test_a_job_that_stalled_too_often_is_found(path: Path) -> None:

@@ -7,26 +7,22 @@ from datetime import timedelta
 
 import pytest
 
+from backburner.domain.outcome import Outcome
 from backburner.domain.transitions import Change
+from backburner.engine.execution import Attempt
+from backburner.engine.telling import Voice
 from backburner.engine.worker import Worker
 from backburner.ports.store import Settlement
+from backburner.stores.settling import event_json
 from backburner.stores.sqlite import statements
-from backburner.stores.sqlite.queries import Queries
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.stores.sqlite.transaction import Transaction
-from backburner.testing.simulation import Variant, simulate
+from backburner.testing.simulation import Variant
+from tests.simulation.mutation import changed, first_seed_to_break
 
-SEEDS = 300
 NEVER = timedelta(days=1).total_seconds()
 FENCE = " AND jobs.token = s.token"
-
-
-def changed(part: str, instead: str, *names: str) -> Variant:
-    queries = Queries.load()
-    before = {name: getattr(queries, name) for name in names}
-    after = {name: text.replace(part, instead) for name, text in before.items()}
-    assert all(before[name] != after[name] for name in names)
-    return Variant(queries=replace(queries, **after))
+NUMBER = " AND jobs.events = s.n - 1"
 
 
 class SplitStore(SqliteStore):
@@ -56,7 +52,8 @@ def tell_late(
     tx: Transaction, batches: Sequence[Sequence[Settlement]]
 ) -> Sequence[None]:
     for settlement in (s for batch in batches for s in batch):
-        statements._tell(tx, [(settlement.seq, settlement.change)])
+        change = settlement.change
+        tx.tell([(settlement.seq, change.event, change.at, event_json(change))])
         with suppress(ValueError):
             (settlement.body or id)(tx)
     return [None] * len(batches)
@@ -65,7 +62,11 @@ def tell_late(
 MUTATIONS: dict[str, tuple[str, Callable[[], Variant]]] = {
     "no fence": ("I4", lambda: changed(FENCE, "", "settle_jobs", "finish_jobs")),
     "no fence for effects": ("I3", lambda: changed(FENCE, "", "finish_jobs")),
-    "no fence for progress": ("I4", lambda: changed(FENCE, "", "report_progress")),
+    "no fence for progress": (
+        "I4",
+        lambda: changed(FENCE + NUMBER, "", "report_notes"),
+    ),
+    "text told twice": ("text", lambda: changed(NUMBER, "", "report_notes")),
     "no idempotency index": (
         "I7",
         lambda: Variant(schema=("DROP INDEX jobs_idempotency",)),
@@ -102,28 +103,27 @@ MUTATIONS: dict[str, tuple[str, Callable[[], Variant]]] = {
 }
 
 
-def first_seed_to_break(promise: str, variant: Variant) -> int | None:
-    return next(
-        (
-            seed
-            for seed in range(SEEDS)
-            if promise in {told.invariant for told in simulate(seed, variant).breaches}
-        ),
-        None,
-    )
-
-
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_a_missing_protection_is_noticed(
-    mutation: str, capsys: pytest.CaptureFixture[str]
+    mutation: str, record_property: Callable[[str, str], None]
 ) -> None:
     promise, build = MUTATIONS[mutation]
 
     caught = first_seed_to_break(promise, build())
 
-    with capsys.disabled():
-        print(f"\n{mutation}: {promise} broken in seed {caught}", end=" ")  # noqa: T201
+    record_property("told", f"{mutation}: {promise} broken in seed {caught}")
     assert caught is not None
+
+
+def test_text_is_missed_if_an_attempt_is_settled_before_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def hasten(_attempt: Attempt, _voice: Voice, outcome: Outcome) -> Outcome:
+        return outcome
+
+    monkeypatch.setattr(Attempt, "heard_out", hasten)
+
+    assert first_seed_to_break("text", Variant()) is not None
 
 
 def test_a_claim_whose_answer_was_lost_is_missed_if_it_is_not_given_back(

@@ -128,7 +128,7 @@ async def test_a_claim_does_not_wait_for_the_disk(store, together):
 
 async def test_a_reader_cannot_write(store):
     with pytest.raises(StoreUnavailable, match="READONLY"):
-        await store._read(lambda c: driver(c).execute("DELETE FROM jobs"))
+        await store.read(lambda c: driver(c).execute("DELETE FROM jobs"))
 
 
 async def test_a_worker_from_before_a_restart_of_the_machine_is_gone(store):

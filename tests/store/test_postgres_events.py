@@ -52,7 +52,7 @@ async def writers(store, postgres_url):
 
 
 async def read(store, after=0):
-    return [e.job_id for e in await store.stream(ANN, after=after, limit=9)]
+    return [e.subject for e in await store.stream(ANN, after=after, limit=9)]
 
 
 async def read_in_time(store, after=0):

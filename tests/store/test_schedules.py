@@ -19,6 +19,7 @@ from backburner.engine.scheduler import Scheduler
 from backburner.engine.submission import Submission
 from backburner.ports.faults import NoFaults
 from backburner.ports.store import JobFilter
+from backburner.stores import timetable
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.store import PostgresStore
 from backburner.stores.sqlite.database import Database
@@ -30,6 +31,13 @@ MINUTE = timedelta(minutes=1)
 MINUTE_MS = 60_000
 HOUR = timedelta(hours=1)
 TICKS = 1_000
+LINES = {
+    "schedule.firing": 1,
+    "transact.before_commit": 2,
+    "transact.after_commit": 2,
+    "schedule.fired": 1,
+}
+"""Where a node may die at its first tick; its plan was a transaction before."""
 
 
 @capability("count")
@@ -131,15 +139,25 @@ def fleet(request):
 
 
 async def a_node(
-    fleet, failpoint="", times=0, *, off=timedelta(), called="minutely", **fields
+    fleet,
+    failpoint="",
+    times=0,
+    *,
+    off=timedelta(),
+    called="minutely",
+    weaken=None,
+    **fields,
 ):
     """Return a scheduler of its own over the fleet's database."""
     clock = FrozenClock()
     clock.advance(off)
     usual = {"name": called, "cron": "* * * * *", "capability": count, "input": 1}
     faults = Mortal(failpoint, times)
+    store = await fleet.store(faults)
+    if weaken is not None:
+        store.fire = weaken(store)
     return Scheduler(
-        await fleet.store(faults),
+        store,
         SilentBell(),
         faults,
         Submission(Registry([count]), clock, SeededDice(id(faults))),
@@ -172,25 +190,56 @@ async def test_a_thousand_ticks_fire_once_each_though_nodes_die(fleet):
 
     await asyncio.gather(steady.fire(), first.fire(), second.fire())
     await go_on(fleet, [steady, first, second], TICKS // 2)
-    await go_on(fleet, [steady, third, await a_node(fleet)], TICKS // 2)
+    fourth = await a_node(fleet, "transact.after_commit", 30)
+    await go_on(fleet, [steady, third, fourth, await a_node(fleet)], TICKS // 2)
 
     assert Counter(range(1, TICKS + 1)) == await the_ticks(fleet)
 
 
-@pytest.mark.parametrize("failpoint", ["schedule.firing", "schedule.fired"])
-async def test_a_tick_at_which_the_only_node_dies_fires_once_when_another_comes(
-    fleet, failpoint
-):
-    doomed = await a_node(fleet, failpoint, 1)
+async def die_at_the_first_tick(fleet, line, **options):
+    """Have the only node die at a tick, and another come half a minute later."""
+    doomed = await a_node(fleet, line, LINES[line], **options)
     await doomed.fire()
     await fleet.let_pass(MINUTE)
-
     with pytest.raises(Killed):
         await doomed.fire()
     await fleet.let_pass(timedelta(seconds=30))
     await (await a_node(fleet)).fire()
 
+
+@pytest.mark.parametrize("line", LINES)
+async def test_a_tick_at_which_the_only_node_dies_fires_once_when_another_comes(
+    fleet, line
+):
+    await die_at_the_first_tick(fleet, line)
+
     assert {1: 1} == await the_ticks(fleet)
+
+
+def by_a_look_before(store):
+    """Fire if a look outside the transaction says that nobody has."""
+
+    async def fire(firing):
+        _, states = await store.schedules()
+        if firing.expected not in [state.next_at for state in states]:
+            return False
+        await store.transact(lambda tx: tx.submit(firing.jobs))
+        return await store.transact(timetable.fire(firing._replace(jobs=())))
+
+    return fire
+
+
+async def test_with_the_look_outside_the_transaction_the_tick_fires_twice(fleet):
+    await die_at_the_first_tick(fleet, "transact.after_commit", weaken=by_a_look_before)
+
+    assert {1: 2} == await the_ticks(fleet)
+
+
+async def test_with_the_look_outside_the_transaction_nodes_fire_one_tick_each(fleet):
+    nodes = [await a_node(fleet, weaken=by_a_look_before) for _ in range(3)]
+    await go_on(fleet, nodes, 20)
+
+    assert max((await the_ticks(fleet)).values()) > 1
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,6 @@ async def test_a_fake_context_keeps_what_the_handler_told():
     ctx.at_settlement(print)
 
     assert {"done": 20, "total": 20} == ctx.told[-1]
-    ours = {"owner": ctx.job.owner, "request_id": None}
+    ours = {"owner": ctx.job.owner, "request_id": None, "traceparent": None}
     assert [(echo, {"a": 1}, {**ours, "priority": 3})] == ctx.submitted
     assert (print,) == ctx.settlement_bodies

@@ -10,7 +10,6 @@ from backburner import Backburner, PermanentError, capability
 
 @capability("fails")
 async def fails(ctx, value: dict) -> dict:
-    ctx.log.info("not worth a line")
     raise PermanentError("secret")
 
 async def main():

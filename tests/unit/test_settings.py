@@ -1,5 +1,6 @@
 import pytest
 
+from backburner.domain.address import Reach
 from backburner.domain.errors import ConfigurationError
 from backburner.settings import Settings, read
 
@@ -67,6 +68,11 @@ def test_an_unknown_setting_is_refused_with_a_near_one(monkeypatch, name, hint):
         ("BACKBURNER_CRASH_LIMIT", "-1"),
         ("BACKBURNER_LINK_SECRET", "short"),
         ("BACKBURNER_LINK_SECRET", f"{'x' * 32},short"),
+        ("BACKBURNER_WEBHOOK_SECRET", "short"),
+        ("BACKBURNER_WEBHOOK_ALLOW", "10.0.0.0/33"),
+        ("BACKBURNER_WEBHOOK_ALLOW", "http://inside.example"),
+        ("BACKBURNER_WEBHOOK_HTTP", "perhaps"),
+        ("BACKBURNER_WEBHOOK_PORTS", "443,https"),
     ],
 )
 def test_a_wrong_value_names_its_setting(monkeypatch, name, value):
@@ -87,6 +93,29 @@ def test_a_lease_shorter_than_two_beats_is_refused(monkeypatch):
     monkeypatch.setenv("BACKBURNER_BEAT_SECONDS", "6")
 
     with pytest.raises(ConfigurationError, match="at least twice"):
+        read()
+
+
+def test_the_reach_of_webhooks_is_read(monkeypatch):
+    monkeypatch.setenv("BACKBURNER_WEBHOOK_ALLOW", "tasks:8001, 10.0.0.0/8")
+    monkeypatch.setenv("BACKBURNER_WEBHOOK_HTTP", "true")
+    monkeypatch.setenv("BACKBURNER_WEBHOOK_PORTS", "80, 8080")
+
+    reach = read().reach
+
+    assert reach.vouches_for("tasks", 8001)
+    assert reach.admits("10.1.2.3")
+    assert (True, (80, 8080)) == (reach.is_plain_allowed, reach.ports)
+
+
+def test_only_the_public_net_by_https_is_within_reach_unless_set():
+    assert Reach() == read().reach
+
+
+def test_a_webhook_shorter_than_its_connect_is_refused(monkeypatch):
+    monkeypatch.setenv("BACKBURNER_WEBHOOK_SECONDS", "3")
+
+    with pytest.raises(ConfigurationError, match="WEBHOOK_SECONDS must be more"):
         read()
 
 

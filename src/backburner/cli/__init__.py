@@ -14,10 +14,12 @@ from typing import Final
 import typer
 
 from backburner.cli import (
+    batches,
     dead_letters,
     demo,
     doctor,
     exits,
+    flows,
     jobs,
     keys,
     migrate,
@@ -25,6 +27,7 @@ from backburner.cli import (
     queues,
     schedules,
     serving,
+    webhooks,
 )
 from backburner.cli.asking import JsonOption
 from backburner.cli.exits import Exit
@@ -68,8 +71,11 @@ COMMANDS: Final[Mapping[str, Sequence[Callable[..., None]]]] = {
 for panel, commands in COMMANDS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
+app.add_typer(flows.app, name="flows", rich_help_panel="Jobs")
+app.add_typer(batches.app, name="batches", rich_help_panel="Jobs")
 app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel="Jobs")
 app.add_typer(queues.app, name="queues", rich_help_panel="Jobs")
+app.add_typer(webhooks.app, name="webhooks", rich_help_panel="Jobs")
 app.add_typer(keys.app, name="keys", rich_help_panel="House-keeping")
 
 

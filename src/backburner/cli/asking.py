@@ -1,8 +1,9 @@
 """What the commands that talk to a server have in common."""
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -67,6 +68,18 @@ def moment(text: str) -> datetime:
     if found.tzinfo is None:
         refuse(f"{text!r} has no time zone: end it with Z")
     return found
+
+
+def read_json(text: str) -> Any:
+    """Read JSON as a server would."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (RecursionError, ValueError) as error:
+        refuse(f"the input is not JSON: {error}")
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def now() -> datetime:

@@ -91,6 +91,12 @@ def retry(
     limit: Annotated[
         int | None, typer.Option(min=1, help="The newest so many.")
     ] = None,
+    canary: Annotated[
+        int | None, typer.Option(min=1, help="Only so many for a start.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0.01, help="So many a second; the others wait.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only count them.")
     ] = False,
@@ -111,6 +117,8 @@ def retry(
                 capability=capability,
                 queue=queue,
                 limit=limit,
+                canary=canary,
+                rate=rate,
                 dry_run=dry_run,
             )
             told = dict(retried)

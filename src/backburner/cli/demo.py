@@ -21,6 +21,7 @@ from backburner.cli.serving import (
     load,
 )
 from backburner.domain.errors import ConfigurationError
+from backburner.engine.flow import Flow
 from backburner.settings import Settings, read
 from backburner.wiring import Backburner
 
@@ -37,10 +38,22 @@ SAMPLES: Final[tuple[tuple[str, Mapping[str, Any]], ...]] = (
     ("demo.sleep", {"seconds": 2}),
     ("demo.echo", {"text": "a ticket now, the result when it is ready"}),
     ("demo.fail", {"times": 1, "error": "throttled", "retry_after": 5}),
+    ("demo.write", {"seconds": 4}),
     ("demo.sleep", {"seconds": 12}),
     ("demo.echo", {}),
     ("demo.fail", {"times": 1, "error": "permanent"}),
 )
+
+GROUPS_EVERY_SECONDS: Final = 15.0
+
+
+def sample_flow() -> Flow:
+    """Write a flow: two naps side by side, and a step that tells of both."""
+    flow = Flow()
+    naps = flow.map("demo.sleep", [{"seconds": 3}, {"seconds": 5}], tags=["sample"])
+    flow.add("demo.echo", after=naps, name="tell", tags=["sample"])
+    return flow
+
 
 TO_TRY: Final = """
 Backburner is ready at {url}
@@ -57,6 +70,11 @@ Ask for it by that id until its state is succeeded:
 Both in one, with a progress bar:
 
   {command} submit demo.sleep '{{"seconds": 3}}' --wait{option}
+
+Jobs that wait for jobs, and jobs that end together:
+
+  {command} flows list{option}
+  {command} batches list{option}
 
 Every route is described at {url}/docs. Ctrl-C stops.
 """
@@ -95,9 +113,17 @@ def demo(
             async def submit() -> None:
                 await house.submit(*next(samples), tags=["sample"])
 
-            trickle = Loop("samples", submit, every=EVERY_SECONDS)
-            trickle.start()
-            stack.push_async_callback(trickle.stop)
+            async def open_batch() -> None:
+                flows, jobs = [sample_flow()], [("demo.sleep", {"seconds": 8})]
+                await house.open_batch(jobs, flows, tags=["sample"])
+
+            for work, every in (
+                (submit, EVERY_SECONDS),
+                (open_batch, GROUPS_EVERY_SECONDS),
+            ):
+                trickle = Loop("samples", work, every=every)
+                trickle.start()
+                stack.push_async_callback(trickle.stop)
             _tell(address(listener))
 
         plan = running.Plan(settings, apps, ready, listener=listener)

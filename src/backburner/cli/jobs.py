@@ -1,6 +1,5 @@
 """The commands about jobs: each asks the server and prints what it says."""
 
-import json
 import sys
 from collections.abc import Iterator
 from itertools import islice
@@ -8,9 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from backburner.cli import printing
+from backburner.cli import following, groups, printing, telling
 from backburner.cli.asking import (
     JsonOption,
     KeyOption,
@@ -18,10 +16,11 @@ from backburner.cli.asking import (
     connect,
     moment,
     now,
+    read_json,
     span,
 )
 from backburner.cli.exits import Exit, leave, refuse
-from backburner.client import Client, Event, Job, is_final
+from backburner.client import Client, Job, is_final
 from backburner.domain.job import JobState
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID")]
@@ -30,7 +29,10 @@ TimeoutOption = Annotated[
     typer.Option(metavar="SECONDS", min=0, help="Wait no longer; then exit 8."),
 ]
 
-HEADINGS = ("ID", "STATE", "CAPABILITY", "QUEUE", "ATTEMPT", "PROGRESS", "CREATED")
+HEADINGS = (
+    *("ID", "STATE", "CAPABILITY", "QUEUE", "ATTEMPT", "PROGRESS", "CREATED"),
+    *("STEP", "FLOW"),
+)
 
 
 def submit(
@@ -79,14 +81,16 @@ def submit(
             run_at=_run_at(run_at, delay),
             tags=tag or None,
         ).job
+        is_live = wait and timeout is None and not as_json and sys.stdout.isatty()
+        streamed = _attend(client, job["id"]) if is_live else ""
         if wait:
             job = _wait(client, job["id"], timeout)
     if as_json:
         printing.write_json(job)
     elif not wait:
         printing.write_line(job["id"])
-    elif job["state"] == JobState.SUCCEEDED:
-        printing.write_value(job.get("output"))
+    else:
+        _write_result(job, streamed)
     if wait:
         _leave_by(job)
 
@@ -100,7 +104,8 @@ def status(
 ) -> None:
     """Say where jobs stand."""
     with connect(url, api_key) as client:
-        _show((client.get(job_id) for job_id in ids), as_json=as_json)
+        jobs = map(client.get, map(groups.job, ids))
+        _show(jobs, as_json=as_json)
 
 
 def wait(
@@ -111,38 +116,60 @@ def wait(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Wait until a job has ended and print how; exit 1 if it did not succeed."""
+    """
+    Wait until a job, flow or batch has ended and print how.
+
+    Exit 1 if not all of it succeeded.
+    """
     with connect(url, api_key) as client:
+        if groups.is_group(job_id):
+            seen = groups.wait(client, job_id, timeout)
+            groups.write_state(seen, as_json=as_json)
+            groups.leave_by(seen)
+            return
         job = _wait(client, job_id, timeout)
-    if as_json:
-        printing.write_json(job)
-    else:
-        printing.write_line(job["state"])
+    groups.write_state(job, as_json=as_json)
     _leave_by(job)
 
 
 def watch(
     job_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Without it: all jobs.")
+        str | None, typer.Argument(metavar="[ID]", help="Without it: everything.")
     ] = None,
     *,
     after: Annotated[
         int | None,
-        typer.Option(min=0, help="All jobs: from after this event's seq; else now."),
+        typer.Option(min=0, help="Everything: after this event's seq; else from now."),
     ] = None,
+    text: Annotated[
+        bool, typer.Option("--text", help="Only the text that the job streams.")
+    ] = False,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Print what happens as it happens: to a job until it ends, or to all jobs."""
+    """
+    Print what happens as it happens.
+
+    To a job, flow or batch until it ends, or to everything.
+    """
     if job_id is not None and after is not None:
         refuse("say either ID or --after")
+    if text and (job_id is None or as_json):
+        refuse("--text is for one ID, and not for --json")
     with connect(url, api_key) as client:
+        if text and job_id is not None:
+            following.write_all(client.pieces(job_id))
+            _leave_by(client.get(job_id))
+            return
         if job_id is None:
             events = client.all_events(after=after)
-            _write_events(events, as_json=as_json, with_id=True)
+            telling.write_events(events, as_json=as_json, with_subject=True)
             return
-        _write_events(client.events(job_id), as_json=as_json)
+        if groups.is_group(job_id):
+            groups.leave_by(groups.watch(client, job_id, as_json=as_json))
+            return
+        telling.write_events(client.events(job_id), as_json=as_json)
         _leave_by(client.get(job_id))
 
 
@@ -155,7 +182,7 @@ def result(
 ) -> None:
     """Print what a job came to; exit 1 if it did not succeed."""
     with connect(url, api_key) as client:
-        job = client.get(job_id)
+        job = client.get(groups.job(job_id))
     if not is_final(job):
         leave(
             Exit.CONFLICT,
@@ -176,11 +203,7 @@ def cancel(
 ) -> None:
     """End a job now, whatever it is doing; asking twice is no error."""
     with connect(url, api_key) as client:
-        job = client.cancel(job_id)
-    if as_json:
-        printing.write_json(job)
-    else:
-        printing.write_line(job["state"])
+        groups.write_state(client.cancel(groups.job(job_id)), as_json=as_json)
 
 
 def retry(
@@ -192,11 +215,7 @@ def retry(
 ) -> None:
     """Queue a job that failed again, with fresh attempts."""
     with connect(url, api_key) as client:
-        job = client.retry(job_id)
-    if as_json:
-        printing.write_json(job)
-    else:
-        printing.write_line(job["state"])
+        groups.write_state(client.retry(groups.job(job_id)), as_json=as_json)
 
 
 def jobs(
@@ -208,6 +227,8 @@ def jobs(
     since: Annotated[
         str | None, typer.Option(help="1h, 2d, or a time such as 2030-01-31T09:00:00Z.")
     ] = None,
+    flow: Annotated[str | None, typer.Option(help="Steps of this flow.")] = None,
+    batch: Annotated[str | None, typer.Option(help="Jobs of this batch.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
     as_json: JsonOption = False,
     url: UrlOption = None,
@@ -221,6 +242,8 @@ def jobs(
             queue=queue,
             tag=tag,
             since=_since(since),
+            flow=flow,
+            batch=batch,
             limit=min(limit, 200),
         )
         _show(islice(found, limit), as_json=as_json)
@@ -250,6 +273,8 @@ def _show(found: Iterator[Job], *, as_json: bool) -> None:
                 f"{job['attempt']}/{job['max_attempts']}",
                 progress_of(job),
                 job["created_at"],
+                job["step"],
+                job["flow_id"],
             )
             for job in found
         ),
@@ -266,14 +291,7 @@ def _input(text: str | None, file: Path | None) -> Any:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeError) as error:
             refuse(f"--file: {error}")
-    try:
-        return json.loads(text or "{}", parse_constant=_refuse)
-    except (RecursionError, ValueError) as error:
-        refuse(f"the input is not JSON: {error}")
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")
+    return read_json(text or "{}")
 
 
 def _run_at(at: str | None, delay: str | None) -> str | None:
@@ -293,28 +311,26 @@ def _since(text: str | None) -> str | None:
 
 def _wait(client: Client, job_id: str, timeout: float | None) -> Job:
     try:
-        return _follow(client, job_id, timeout)
+        return following.follow(client, job_id, timeout)
     except KeyboardInterrupt:
         leave(Exit.INTERRUPTED, f"interrupted; job {job_id} goes on")
 
 
-def _follow(client: Client, job_id: str, timeout: float | None) -> Job:
-    """Wait for the end, with a bar if somebody looks on."""
-    if not printing.words.is_terminal:
-        return client.wait(job_id, timeout=timeout)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Progress(*columns, console=printing.words, transient=True) as bar:
-        task = bar.add_task("waiting", total=None)
-        for job in client.follow(job_id, timeout=timeout, every=1):
-            told = job["progress"]
-            message = told.get("message") if told else None
-            bar.update(
-                task,
-                description=printing.clean(message or job["state"]),
-                completed=told["done"] if told else 0,
-                total=told["total"] if told else None,
-            )
-    return job
+def _attend(client: Client, job_id: str) -> str:
+    try:
+        return following.attend(client, job_id)
+    except KeyboardInterrupt:
+        leave(Exit.INTERRUPTED, f"interrupted; job {job_id} goes on")
+
+
+def _write_result(job: Job, streamed: str) -> None:
+    """Write the output, unless it is the text that was written as it came."""
+    if streamed:
+        printing.write_text("\n")
+    if streamed and streamed == job.get("output"):
+        return
+    if job["state"] == JobState.SUCCEEDED:
+        printing.write_value(job.get("output"))
 
 
 def _leave_by(job: Job) -> None:
@@ -329,23 +345,3 @@ def _leave_by(job: Job) -> None:
         error = job["error"]
         reason = f": {error['code']}, {error['message']}" if error else ""
         leave(Exit.JOB_FAILED, f"job {job['id']} {job['state']}{reason}")
-
-
-def _write_events(
-    events: Iterator[Event], *, as_json: bool, with_id: bool = False
-) -> None:
-    for event in events:
-        if as_json:
-            printing.write_json(event)
-            continue
-        whose = f"  {event['job_id']}" if with_id else ""
-        line = f"{event['at']}{whose}  {event['type']}  {_told(event)}"
-        printing.write_line(line)
-
-
-def _told(event: Event) -> str:
-    data = event["data"]
-    error = data.get("error")
-    if error:
-        return f"{error.get('code')}: {error.get('message')}"
-    return " ".join(f"{name}={value}" for name, value in data.items())

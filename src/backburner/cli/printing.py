@@ -28,6 +28,12 @@ def write_line(text: str) -> None:
     sys.stdout.flush()
 
 
+def write_text(text: str) -> None:
+    """Write a piece of a longer text at once, cleaned but for its own lines."""
+    sys.stdout.write("".join(ch if ch in "\n\t" else clean(ch) for ch in text))
+    sys.stdout.flush()
+
+
 def write_json(value: Any, *, indent: int | None = None) -> None:
     """Write data as JSON on one line; `indent` spreads it for a reader."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)

@@ -11,11 +11,11 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
-from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -73,8 +73,8 @@ def run(plan: Plan) -> Exit:
 
 
 async def _run(plan: Plan) -> bool:
-    stop = _Stop(plan.settings.grace_seconds)
     async with AsyncExitStack() as stack:
+        stop = stack.enter_context(closing(_Stop(plan.settings.grace_seconds)))
         house = await _open(plan, stack)
         if plan.works:
             await house.start_worker()
@@ -148,34 +148,54 @@ class _Stop:
     """
     The wish to stop. The first signal asks; the second does not.
 
-    These are handlers of `signal`, not of the loop, so they run while a job blocks it.
-    They may come in the middle of a log line, so they write none.
+    A handler of `signal` runs in the main thread, which a job may block for good, and
+    which need not even notice that another thread took the signal. So a thread of its
+    own hears them, by the socket that the interpreter writes each one's number to.
     """
 
     def __init__(self, grace: float) -> None:
         self.asked = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._grace = grace
+        self._patience = grace + LATE_SECONDS
         self._heard = 0
+        self._ear, self._mouth = socket.socketpair()
+        self._mouth.setblocking(False)
+        self._loops_own = signal.set_wakeup_fd(self._mouth.fileno())
         for number in STOP_SIGNALS:
-            signal.signal(number, self._hear)
+            signal.signal(number, lambda *_: None)
+        threading.Thread(
+            target=self._listen, name="backburner-signals", daemon=True
+        ).start()
 
-    def _hear(self, number: int, _frame: FrameType | None) -> None:
-        # Counted, not swapped for another handler: one signal may come inside another.
+    def close(self) -> None:
+        """Leave the signals to the system: from now on one is enough."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(self._loops_own)
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                numbers = self._ear.recv(64)
+            except TimeoutError:
+                os._exit(Exit.JOB_FAILED)
+            for number in numbers:
+                if number in STOP_SIGNALS:
+                    self._hear(number)
+            with suppress(OSError):  # the loop may have other handlers of its own
+                os.write(self._loops_own, numbers)
+
+    def _hear(self, number: int) -> None:
         self._heard += 1
         if self._heard > 1:
             os._exit(Exit.INTERRUPTED)
-        signal.signal(signal.SIGALRM, _late)
-        signal.setitimer(signal.ITIMER_REAL, self._grace + LATE_SECONDS)
-        self._loop.call_soon_threadsafe(self._ask, number)
+        self._ear.settimeout(self._patience)
+        with suppress(RuntimeError):  # the loop may be closed already
+            self._loop.call_soon_threadsafe(self._ask, number)
 
     def _ask(self, number: int) -> None:
         log.info("stopping", signal=signal.Signals(number).name)
         self.asked.set()
-
-
-def _late(_number: int, _frame: FrameType | None) -> None:
-    os._exit(Exit.JOB_FAILED)
 
 
 class _Server(uvicorn.Server):

@@ -100,6 +100,8 @@ def worker(
     from backburner.cli import running
 
     settings = read(store=store, queues=queues, slots=slots, log_level=log_level)
+    if dev:
+        settings = in_development(settings)
     apps = load(app or (), dev=dev)
 
     def ready(house: Backburner, _stack: AsyncExitStack) -> None:
@@ -110,10 +112,13 @@ def worker(
 
 
 def in_development(settings: Settings) -> Settings:
-    """Let keys be made, for trying, where nobody needs one."""
-    if settings.key_pepper.get_secret_value():
-        return settings
-    return settings.model_copy(update={"key_pepper": SecretStr(DEV_PEPPER)})
+    """Let keys be made and webhooks signed, for trying, by what is no secret."""
+    missing = {
+        name: SecretStr(DEV_PEPPER)
+        for name in ("key_pepper", "webhook_secret")
+        if not getattr(settings, name).get_secret_value()
+    }
+    return settings.model_copy(update=missing)
 
 
 def bind(settings: Settings, *, is_keyed: bool = False) -> socket.socket:

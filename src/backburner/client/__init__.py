@@ -4,10 +4,13 @@ A client of the HTTP API, for other programs and for the command line.
 `Client` waits in its calls, `AsyncClient` is awaited; otherwise they are the same.
 What the server sends is given back as plain data under typed names; what it refuses
 is a `ClientError`. Waiting and streaming survive a server that goes and returns.
+`verify_webhook` is for whoever is called back.
 """
 
 from backburner.client.asynchronous import AsyncClient, AsyncTicket
+from backburner.client.asynchronous_groups import AsyncBatchTicket, AsyncFlowTicket
 from backburner.client.blocking import Client, Ticket
+from backburner.client.blocking_groups import BatchTicket, FlowTicket
 from backburner.client.connection import DEFAULT_URL
 from backburner.client.errors import (
     ClientError,
@@ -18,9 +21,28 @@ from backburner.client.errors import (
     NotYet,
     RateLimited,
     Unavailable,
+    WebhookError,
+)
+from backburner.client.group_shapes import (
+    Added,
+    Batch,
+    BatchesQuery,
+    BatchOptions,
+    Completion,
+    Counts,
+    Flow,
+    FlowOptions,
+    FlowsQuery,
+    Need,
+    NewFlow,
+    NewJob,
+    NewStep,
+    Step,
 )
 from backburner.client.shapes import (
+    Endpoint,
     Event,
+    EventsQuery,
     FailureGroup,
     Job,
     JobError,
@@ -32,25 +54,48 @@ from backburner.client.shapes import (
     RetryQuery,
     Schedule,
     SubmitOptions,
+    WebhookEvent,
     is_final,
 )
+from backburner.client.webhooks import verify_webhook
+from backburner.domain.text import Piece, Text
 
 __all__ = [
     "DEFAULT_URL",
+    "Added",
+    "AsyncBatchTicket",
     "AsyncClient",
+    "AsyncFlowTicket",
     "AsyncTicket",
+    "Batch",
+    "BatchOptions",
+    "BatchTicket",
+    "BatchesQuery",
     "Client",
     "ClientError",
+    "Completion",
     "Conflict",
+    "Counts",
     "Denied",
+    "Endpoint",
     "Event",
+    "EventsQuery",
     "FailureGroup",
+    "Flow",
+    "FlowOptions",
+    "FlowTicket",
+    "FlowsQuery",
     "Job",
     "JobError",
     "JobFailed",
     "JobsQuery",
+    "Need",
+    "NewFlow",
+    "NewJob",
+    "NewStep",
     "NotFound",
     "NotYet",
+    "Piece",
     "Progress",
     "Queue",
     "Rate",
@@ -58,8 +103,13 @@ __all__ = [
     "Retried",
     "RetryQuery",
     "Schedule",
+    "Step",
     "SubmitOptions",
+    "Text",
     "Ticket",
     "Unavailable",
+    "WebhookError",
+    "WebhookEvent",
     "is_final",
+    "verify_webhook",
 ]

@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar, Unpack, cast
 
 import httpx2
 
+from backburner.client.asynchronous_groups import AsyncGroups
 from backburner.client.connection import Connection
 from backburner.client.dialogue import (
     LONGEST_WAIT,
@@ -30,7 +31,9 @@ from backburner.client.dialogue import (
 )
 from backburner.client.errors import ClientError
 from backburner.client.shapes import (
+    Endpoint,
     Event,
+    EventsQuery,
     FailureGroup,
     Job,
     JobsQuery,
@@ -40,11 +43,12 @@ from backburner.client.shapes import (
     Schedule,
     SubmitOptions,
 )
+from backburner.domain.text import Piece
 
 T = TypeVar("T")
 
 
-class AsyncClient:
+class AsyncClient(AsyncGroups):
     """
     Talks to one server. Close it, or use it in an `async with` block.
 
@@ -135,9 +139,19 @@ class AsyncClient:
         """Yield what happened and happens to a job, once and in order, to its end."""
         return self._each(self._ask.events(job_id))
 
-    def all_events(self, *, after: int | None = None) -> AsyncIterator[Event]:
-        """Yield what happens to all jobs from now, or after a `seq`, for ever."""
-        return self._each(self._ask.all_events(after))
+    def pieces(self, job_id: str) -> AsyncIterator[Piece]:
+        """Yield the text that a job streams, as it grows, to its end."""
+        return self._each(self._ask.pieces(job_id))
+
+    async def text(self, job_id: str) -> str:
+        """Return the text that a job streamed when the job has ended."""
+        return await self._run(self._ask.pieces(job_id))
+
+    def all_events(
+        self, *, after: int | None = None, **which: Unpack[EventsQuery]
+    ) -> AsyncIterator[Event]:
+        """Yield what happens to everything from now, or after a `seq`, for ever."""
+        return self._each(self._ask.all_events(after, which))
 
     async def cancel(self, job_id: str) -> Job:
         """End a job now; asking twice is no error."""
@@ -181,6 +195,34 @@ class AsyncClient:
         """Return the schedules, by name."""
         found: Sequence[Schedule] = await self._run(self._ask.items("/v1/schedules"))
         return found
+
+    def endpoints(self) -> AsyncIterator[Endpoint]:
+        """Yield where webhooks go, newest first, page by page."""
+        return self._each(self._ask.pages("/v1/endpoints", {}))
+
+    async def create_endpoint(self, url: str) -> Endpoint:
+        """Return the endpoint for a URL, new or not, with its secrets."""
+        return await self._run(self._ask.create_endpoint(url))
+
+    async def rotate_endpoint(self, endpoint_id: str) -> Endpoint:
+        """Give an endpoint a new secret; the old one signs for a day longer."""
+        return await self._run(self._ask.change_endpoint(endpoint_id, "rotate"))
+
+    async def enable_endpoint(self, endpoint_id: str) -> Endpoint:
+        """Have webhooks sent again."""
+        return await self._run(self._ask.change_endpoint(endpoint_id, "enable"))
+
+    async def disable_endpoint(self, endpoint_id: str) -> Endpoint:
+        """Have nothing sent to an endpoint."""
+        return await self._run(self._ask.change_endpoint(endpoint_id, "disable"))
+
+    def deliveries(self, subject: str) -> AsyncIterator[Job]:
+        """Yield who was told of a job's, flow's or batch's end, newest first."""
+        return self._each(self._ask.deliveries(subject))
+
+    async def replay(self, delivery_id: str) -> Job:
+        """Send a webhook once more, under the same id."""
+        return await self._run(self._ask.replay(delivery_id))
 
     async def _run(self, dialogue: Dialogue[T]) -> T:
         async with _Line(self._http, self._connection) as line:
@@ -239,6 +281,14 @@ class AsyncTicket:
     def stream(self) -> AsyncIterator[Event]:
         """Yield what happened and happens to the job, once and in order, to its end."""
         return self._client.events(self.id)
+
+    def pieces(self) -> AsyncIterator[Piece]:
+        """Yield the text that the job streams, as it grows, to its end."""
+        return self._client.pieces(self.id)
+
+    async def text(self) -> str:
+        """Return the text that the job streamed when the job has ended."""
+        return await self._client.text(self.id)
 
     async def cancel(self) -> Job:
         """End the job now; asking twice is no error."""

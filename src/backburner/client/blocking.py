@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
 
+from backburner.client.blocking_groups import Groups
 from backburner.client.connection import Connection
 from backburner.client.dialogue import (
     LONGEST_WAIT,
@@ -30,7 +31,9 @@ from backburner.client.dialogue import (
 )
 from backburner.client.errors import ClientError
 from backburner.client.shapes import (
+    Endpoint,
     Event,
+    EventsQuery,
     FailureGroup,
     Job,
     JobsQuery,
@@ -40,11 +43,12 @@ from backburner.client.shapes import (
     Schedule,
     SubmitOptions,
 )
+from backburner.domain.text import Piece
 
 T = TypeVar("T")
 
 
-class Client:
+class Client(Groups):
     """
     Talks to one server. Close it, or use it in a `with` block.
 
@@ -135,9 +139,19 @@ class Client:
         """Yield what happened and happens to a job, once and in order, to its end."""
         return self._each(self._ask.events(job_id))
 
-    def all_events(self, *, after: int | None = None) -> Iterator[Event]:
-        """Yield what happens to all jobs from now, or after a `seq`, for ever."""
-        return self._each(self._ask.all_events(after))
+    def pieces(self, job_id: str) -> Iterator[Piece]:
+        """Yield the text that a job streams, as it grows, to its end."""
+        return self._each(self._ask.pieces(job_id))
+
+    def text(self, job_id: str) -> str:
+        """Return the text that a job streamed when the job has ended."""
+        return self._run(self._ask.pieces(job_id))
+
+    def all_events(
+        self, *, after: int | None = None, **which: Unpack[EventsQuery]
+    ) -> Iterator[Event]:
+        """Yield what happens to everything from now, or after a `seq`, for ever."""
+        return self._each(self._ask.all_events(after, which))
 
     def cancel(self, job_id: str) -> Job:
         """End a job now; asking twice is no error."""
@@ -181,6 +195,34 @@ class Client:
         """Return the schedules, by name."""
         found: Sequence[Schedule] = self._run(self._ask.items("/v1/schedules"))
         return found
+
+    def endpoints(self) -> Iterator[Endpoint]:
+        """Yield where webhooks go, newest first, page by page."""
+        return self._each(self._ask.pages("/v1/endpoints", {}))
+
+    def create_endpoint(self, url: str) -> Endpoint:
+        """Return the endpoint for a URL, new or not, with its secrets."""
+        return self._run(self._ask.create_endpoint(url))
+
+    def rotate_endpoint(self, endpoint_id: str) -> Endpoint:
+        """Give an endpoint a new secret; the old one signs for a day longer."""
+        return self._run(self._ask.change_endpoint(endpoint_id, "rotate"))
+
+    def enable_endpoint(self, endpoint_id: str) -> Endpoint:
+        """Have webhooks sent again."""
+        return self._run(self._ask.change_endpoint(endpoint_id, "enable"))
+
+    def disable_endpoint(self, endpoint_id: str) -> Endpoint:
+        """Have nothing sent to an endpoint."""
+        return self._run(self._ask.change_endpoint(endpoint_id, "disable"))
+
+    def deliveries(self, subject: str) -> Iterator[Job]:
+        """Yield who was told of a job's, flow's or batch's end, newest first."""
+        return self._each(self._ask.deliveries(subject))
+
+    def replay(self, delivery_id: str) -> Job:
+        """Send a webhook once more, under the same id."""
+        return self._run(self._ask.replay(delivery_id))
 
     def _run(self, dialogue: Dialogue[T]) -> T:
         with _Line(self._http, self._connection) as line:
@@ -239,6 +281,14 @@ class Ticket:
     def stream(self) -> Iterator[Event]:
         """Yield what happened and happens to the job, once and in order, to its end."""
         return self._client.events(self.id)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the text that the job streams, as it grows, to its end."""
+        return self._client.pieces(self.id)
+
+    def text(self) -> str:
+        """Return the text that the job streamed when the job has ended."""
+        return self._client.text(self.id)
 
     def cancel(self) -> Job:
         """End the job now; asking twice is no error."""

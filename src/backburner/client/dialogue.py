@@ -10,12 +10,12 @@ import math
 import random
 import secrets
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from backburner.client.errors import (
     ClientError,
@@ -28,7 +28,9 @@ from backburner.client.errors import (
     Unavailable,
 )
 from backburner.client.shapes import (
+    Endpoint,
     Event,
+    EventsQuery,
     Job,
     JobsQuery,
     Queue,
@@ -37,6 +39,7 @@ from backburner.client.shapes import (
     is_final,
 )
 from backburner.domain.job import FINAL, JobState
+from backburner.domain.text import Text
 
 LONGEST_WAIT: Final = 60
 """What the server allows in `Prefer: wait`."""
@@ -48,6 +51,9 @@ SILENCE_SECONDS: Final = 45.0
 """An event stream says something every 15 s; after this long it is dead."""
 
 T = TypeVar("T")
+
+_JOB_ENDS: Final = frozenset(f"job.{state}" for state in FINAL)
+_ALL: Final[EventsQuery] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,38 +161,54 @@ class Manners:
         self, capability: str, value: Any, key: str | None, options: SubmitOptions
     ) -> Dialogue[Job]:
         """Submit a job; with a key, a lost answer is asked for again."""
-        body = {"capability": capability, "input": value, **_given(options)}
+        body = {"capability": capability, "input": value, **given(options)}
+        return cast("Job", (yield from self.send("/v1/jobs", body, key)))
+
+    def send(
+        self, path: str, body: Mapping[str, Any], key: str | None
+    ) -> Dialogue[Any]:
+        """Send something new; with a key, a lost answer is asked for again."""
         headers = {"Content-Type": "application/json"}
         if key is not None:
             headers["Idempotency-Key"] = key
         request = Ask(
             "POST",
-            "/v1/jobs",
+            path,
             headers=headers,
             # Escaped to ASCII: half a character is for the server to refuse.
-            content=json.dumps(body, allow_nan=False),
+            content=json.dumps(body, allow_nan=False, default=_written),
             is_repeatable=key is not None,
         )
-        return cast("Job", (yield from self.ask(request)))
+        return (yield from self.ask(request))
 
     def get(self, job_id: str, wait: float = 0) -> Dialogue[Job]:
         """Return the job, at most `wait` seconds later."""
+        return cast("Job", (yield from self.look(job_path(job_id), wait)))
+
+    def look(self, path: str, wait: float = 0) -> Dialogue[Any]:
+        """Return what is somewhere, at most `wait` seconds later."""
         seconds = min(LONGEST_WAIT, math.ceil(wait))
         headers = {"Prefer": f"wait={seconds}"} if seconds > 0 else {}
-        request = Ask("GET", job_path(job_id), headers=headers, wait=seconds)
-        return cast("Job", (yield from self.ask(request)))
+        return (yield from self.ask(Ask("GET", path, headers=headers, wait=seconds)))
 
     def follow(
         self, job_id: str, timeout: float | None, every: float = LONGEST_WAIT
     ) -> Dialogue[Job]:
         """Tell the job every so often, the last time when it ends or time is over."""
+        followed = yield from self.follow_at(job_path(job_id), timeout, every)
+        return cast("Job", followed)
+
+    def follow_at(
+        self, path: str, timeout: float | None, every: float = LONGEST_WAIT
+    ) -> Dialogue[Any]:
+        """Tell what is somewhere every so often, to its end or when time is over."""
         ends = math.inf if timeout is None else time.monotonic() + timeout
         misses = 0
         while True:
             asked_at = time.monotonic()
             wait = max(0.0, min(every, ends - asked_at))
             try:
-                job = yield from Manners(retries=0).get(job_id, wait)
+                seen = yield from Manners(retries=0).look(path, wait)
             except ClientError as error:
                 if time.monotonic() >= ends:
                     raise
@@ -194,23 +216,50 @@ class Manners:
                 misses += 1
                 continue
             misses = 0
-            yield Tell(job)
-            if is_final(job) or time.monotonic() >= ends:
-                return job
+            yield Tell(seen)
+            if is_final(seen) or time.monotonic() >= ends:
+                return seen
             if time.monotonic() - asked_at < wait / 2:
                 yield Pause(EARLY_SECONDS)
 
     def events(self, job_id: str) -> Dialogue[None]:
         """Tell what happened and happens to a job, once and in order, to its end."""
-        return self._stream(f"{job_path(job_id)}/events", _Place())
+        return self.stream(f"{job_path(job_id)}/events", _JOB_ENDS)
 
-    def all_events(self, after: int | None) -> Dialogue[None]:
-        """Tell what happens to all jobs, once and in order, for ever."""
-        return self._stream("/v1/events", _Place(after))
+    def pieces(self, job_id: str) -> Dialogue[str]:
+        """Tell the text that a job streams as it grows; return it when it is whole."""
+        text, events = Text(), self.events(job_id)
+        step = advance(events, None)
+        while not isinstance(step, Done):
+            answer = None
+            if isinstance(step, Tell):
+                event: Event = step.value
+                piece = text.take(event["n"], event["type"], event["data"])
+                if piece is not None:
+                    yield Tell(piece)
+            else:
+                try:
+                    answer = yield step
+                except ClientError as error:
+                    answer = error
+            step = advance(events, answer)
+        return str(text)
+
+    def all_events(
+        self, after: int | None, which: EventsQuery = _ALL
+    ) -> Dialogue[None]:
+        """Tell what happens to everything, or to one thing, in order, for ever."""
+        query = urlencode(given(which))
+        path = f"/v1/events?{query}" if query else "/v1/events"
+        return self._stream(path, _Place(after))
+
+    def stream(self, path: str, ends: Collection[str]) -> Dialogue[None]:
+        """Tell the events of a stream, once and in order, to one of its ends."""
+        return self._stream(path, _Place(ends=ends))
 
     def pages(self, path: str, which: Mapping[str, Any]) -> Dialogue[None]:
         """Tell the items of a list, page by page."""
-        query = _given(which)
+        query = given(which)
         while True:
             page = yield from self.ask(Ask("GET", path, params=query))
             for item in page["items"]:
@@ -250,7 +299,7 @@ class Manners:
             "POST",
             "/v1/dead-letters/retry",
             headers={"Content-Type": "application/json"},
-            content=json.dumps(_given(which)),
+            content=json.dumps(given(which)),
             is_repeatable=bool(which.get("dry_run")),
         )
         return (yield from self.ask(request))
@@ -264,6 +313,34 @@ class Manners:
         verb = "pause" if paused else "resume"
         path = f"/v1/queues/{quote(name, safe='')}/{verb}"
         return cast("Queue", (yield from self.ask(Ask("POST", path))))
+
+    def create_endpoint(self, url: str) -> Dialogue[Endpoint]:
+        """Make an endpoint; asking twice gives the same."""
+        request = Ask(
+            "POST",
+            "/v1/endpoints",
+            headers={"Content-Type": "application/json"},
+            content=json.dumps({"url": url}),
+        )
+        return cast("Endpoint", (yield from self.ask(request)))
+
+    def change_endpoint(self, endpoint_id: str, verb: str) -> Dialogue[Endpoint]:
+        """Rotate, enable or disable an endpoint; to rotate twice is not the same."""
+        path = f"/v1/endpoints/{quote(endpoint_id, safe='')}/{verb}"
+        request = Ask("POST", path, is_repeatable=verb != "rotate")
+        return cast("Endpoint", (yield from self.ask(request)))
+
+    def deliveries(self, subject: str) -> Dialogue[None]:
+        """Tell who was told of a job's, flow's or batch's end, newest first."""
+        kinds = {"flow": "flows", "batch": "batches"}
+        kind = kinds.get(subject.partition("_")[0], "jobs")
+        return self.pages(f"/v1/{kind}/{quote(subject, safe='')}/deliveries", {})
+
+    def replay(self, delivery_id: str) -> Dialogue[Job]:
+        """Send a webhook once more; not repeated, for each is one more."""
+        path = f"/v1/deliveries/{quote(delivery_id, safe='')}/replay"
+        told = yield from self.ask(Ask("POST", path, is_repeatable=False))
+        return cast("Job", told)
 
     def _stream(self, path: str, place: "_Place") -> Dialogue[None]:
         misses = 0
@@ -294,8 +371,9 @@ class Manners:
 class _Place:
     """How far the reader of a stream is."""
 
-    def __init__(self, after: int | None = None) -> None:
+    def __init__(self, after: int | None = None, ends: Collection[str] = ()) -> None:
         self.seen = None if after is None else str(after)
+        self.ends = ends
         self.is_end = False
 
     def opening(self, path: str) -> Open:
@@ -310,7 +388,7 @@ def _read(place: _Place) -> Dialogue[bool]:
         place.seen = message.id or place.seen
         if message.data:
             event = cast("Event", json.loads(message.data))
-            place.is_end = event["type"].removeprefix("job.") in FINAL
+            place.is_end = event["type"] in place.ends
             yield Tell(event)
     return place.seen != before
 
@@ -347,7 +425,15 @@ def not_sendable() -> ClientError:
     )
 
 
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+def _written(value: Any) -> str:
+    """Write what JSON has no form for."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} cannot be sent as JSON")
+
+
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was chosen, as it is sent."""
     return {
         name: value.isoformat() if isinstance(value, datetime) else value
         for name, value in options.items()

@@ -8,8 +8,12 @@ ClientError          code, status, request_id, retry_after
 ├── RateLimited      too much, too soon                   → 429
 ├── Unavailable      no answer, or not now                → none, 5xx
 ├── JobFailed        the job ended without a result
-└── NotYet           the job goes on after the wait
+├── NotYet           the job goes on after the wait
+└── WebhookError     a webhook is not the server's, or not of now
 """
+
+from collections.abc import Mapping
+from typing import Any, cast
 
 from backburner.client.shapes import Job
 
@@ -69,10 +73,16 @@ class JobFailed(ClientError):
 
 
 class NotYet(ClientError, TimeoutError):
-    """The time to wait is over; the job goes on."""
+    """The time to wait is over; the job or flow goes on."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, seen: Mapping[str, Any]) -> None:
+        kind = seen["id"].partition("_")[0]
         super().__init__(
-            f"job {job['id']} is {job['state']} and goes on", code="NOT_YET"
+            f"{kind} {seen['id']} is {seen['state']} and goes on", code="NOT_YET"
         )
-        self.job = job
+        self.job = cast("Job", seen)
+        """As it was last seen."""
+
+
+class WebhookError(ClientError):
+    """What came in is no webhook of the server's, or one from another time."""

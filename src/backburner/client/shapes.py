@@ -1,9 +1,13 @@
 """What the server sends and takes, under typed names."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Final, NotRequired, TypedDict
 
+from backburner.domain.batch import BatchState
 from backburner.domain.job import FINAL
+
+_ENDS: Final = frozenset({*FINAL, BatchState.FINISHED})
 
 
 class JobError(TypedDict):
@@ -42,17 +46,33 @@ class Job(TypedDict):
     run_at: str | None
     started_at: str | None
     finished_at: str | None
+    flow_id: str | None
+    step: str | None
+    """Its name within that flow."""
+    batch_id: str | None
     input: NotRequired[Any]
     output: NotRequired[Any]
     """There when one job is asked for and it has succeeded."""
     attempts: NotRequired[list[dict[str, Any]]]
 
 
+class WebhookEvent(TypedDict):
+    """What a webhook tells."""
+
+    type: str
+    timestamp: str
+    data: dict[str, Any]
+
+
 class Event(TypedDict):
-    """One line of a job's history."""
+    """One line of the history of a job, flow, batch or queue."""
 
     seq: int
-    job_id: str
+    job_id: NotRequired[str]
+    """What it is about: one of these four."""
+    flow_id: NotRequired[str]
+    batch_id: NotRequired[str]
+    queue: NotRequired[str]
     n: int
     type: str
     at: str
@@ -76,6 +96,7 @@ class Retried(TypedDict):
 
     matched: int
     retried: int
+    remaining: int
     dry_run: bool
 
 
@@ -114,6 +135,20 @@ class Schedule(TypedDict):
     last_at: str | None
 
 
+class Endpoint(TypedDict):
+    """Where webhooks go."""
+
+    id: str
+    url: str
+    version: int
+    created_at: str
+    rotated_at: str | None
+    disabled_at: str | None
+    disabled_reason: str | None
+    secrets: NotRequired[list[str]]
+    """There when it is made or its secret rotated: the newest first."""
+
+
 class SubmitOptions(TypedDict, total=False):
     """How a job is to be run; what is `None` or left out is the server's choice."""
 
@@ -122,7 +157,10 @@ class SubmitOptions(TypedDict, total=False):
     run_at: datetime | str | None
     start_by: datetime | str | None
     deadline: datetime | str | None
+    max_attempts: int | None
     tags: list[str] | None
+    callback: dict[str, str] | None
+    """Whom to tell when it ends: `{"url": …}` or `{"endpoint": …}`."""
 
 
 class JobsQuery(TypedDict, total=False):
@@ -133,7 +171,17 @@ class JobsQuery(TypedDict, total=False):
     queue: str | None
     tag: str | None
     since: datetime | str | None
+    flow: str | None
+    batch: str | None
     limit: int | None
+
+
+class EventsQuery(TypedDict, total=False):
+    """Which events to follow: all, or those about one of these."""
+
+    flow: str | None
+    batch: str | None
+    tag: str | None
 
 
 class RetryQuery(TypedDict, total=False):
@@ -143,9 +191,11 @@ class RetryQuery(TypedDict, total=False):
     capability: str | None
     queue: str | None
     limit: int | None
+    canary: int | None
+    rate: float | None
     dry_run: bool
 
 
-def is_final(job: Job) -> bool:
-    """Say whether nothing happens to the job any more by itself."""
-    return job["state"] in FINAL
+def is_final(seen: Mapping[str, object]) -> bool:
+    """Say whether nothing happens to a job, flow or batch any more by itself."""
+    return seen["state"] in _ENDS

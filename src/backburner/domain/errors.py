@@ -6,8 +6,11 @@ BackburnerError               code, retryable
 │   ├── InvalidInput          it does not match the capability's model
 │   ├── UnknownCapability     nobody here knows that name
 │   ├── JobNotFound           no such job, or somebody else's
+│   ├── FlowNotFound          no such flow, or somebody else's
+│   ├── BatchNotFound         no such batch, or somebody else's
 │   ├── KeyNotFound           no such API key, or somebody else's
 │   ├── QueueNotFound         no queue has that name
+│   ├── EndpointNotFound      no such webhook endpoint, or somebody else's
 │   ├── IdempotencyConflict   the key is taken by another body
 │   ├── BlobMissing           a content that was kept apart is not there
 │   └── IllegalTransition     the job's state does not allow it
@@ -82,9 +85,30 @@ class UnknownCapability(CallerError):
 
     code = "UNKNOWN_CAPABILITY"
 
-    def __init__(self, message: str, *, suggestion: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        suggestion: str | None = None,
+        fields: Sequence[FieldError] = (),
+    ) -> None:
         super().__init__(message)
         self.suggestion = suggestion
+        self.fields = tuple(fields)
+
+
+def within(
+    path: str, error: InvalidInput | UnknownCapability
+) -> InvalidInput | UnknownCapability:
+    """Say in which part of a request something is wrong."""
+    message = f"{path}: {error}"
+    fields = [FieldError(f"{path}.{f.path}", f.message) for f in error.fields]
+    if isinstance(error, InvalidInput):
+        return InvalidInput(message, fields or [FieldError(path, str(error))])
+    told = FieldError(f"{path}.capability", "no capability has that name")
+    return UnknownCapability(
+        message, suggestion=error.suggestion, fields=fields or [told]
+    )
 
 
 class JobNotFound(CallerError):
@@ -99,10 +123,28 @@ class QueueNotFound(CallerError):
     code = "QUEUE_NOT_FOUND"
 
 
+class EndpointNotFound(CallerError):
+    """No such webhook endpoint, or it is somebody else's."""
+
+    code = "ENDPOINT_NOT_FOUND"
+
+
 class KeyNotFound(CallerError):
     """No such API key, or it is somebody else's."""
 
     code = "KEY_NOT_FOUND"
+
+
+class FlowNotFound(CallerError):
+    """There is no such flow, or it is somebody else's."""
+
+    code = "FLOW_NOT_FOUND"
+
+
+class BatchNotFound(CallerError):
+    """There is no such batch, or it is somebody else's."""
+
+    code = "BATCH_NOT_FOUND"
 
 
 class IdempotencyConflict(CallerError):

@@ -1,9 +1,9 @@
 """
-What is told of a job, and how its attempts are read out of that.
+What is told of a job, flow, batch or queue, and how attempts are read out of that.
 
-Events are append-only and numbered from 1 within a job, without gaps, in the
-transaction that makes the change. The history of attempts is a fold over them:
-it is not stored a second time.
+Events are append-only and numbered from 1 within their subject, without gaps, in the
+transaction that makes the change. The history of attempts is a fold over a job's: it
+is not stored a second time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,10 +12,12 @@ from typing import Any, Final, NamedTuple
 
 from backburner.domain.job import Instant, JobState
 
+BLOCKED: Final = "job.blocked"
 QUEUED: Final = "job.queued"
 SCHEDULED: Final = "job.scheduled"
 STARTED: Final = "job.started"
 PROGRESS: Final = "job.progress"
+DELTA: Final = "job.output.delta"
 THROTTLED: Final = "job.throttled"
 STALLED: Final = "job.stalled"
 RETRYING: Final = "job.retrying"
@@ -23,7 +25,17 @@ SUCCEEDED: Final = "job.succeeded"
 FAILED: Final = "job.failed"
 CANCELLED: Final = "job.cancelled"
 
+FLOW_STARTED: Final = "flow.started"
+FLOW_REOPENED: Final = "flow.reopened"
+FLOW_ENDS: Final = frozenset({"flow.succeeded", "flow.failed", "flow.cancelled"})
+BATCH_OPENED: Final = "batch.opened"
+BATCH_PROGRESS: Final = "batch.progress"
+BATCH_FINISHED: Final = "batch.finished"
+BATCH_REOPENED: Final = "batch.reopened"
+QUEUE_THROTTLED: Final = "queue.throttled"
+
 LEADS_TO: Final[Mapping[str, JobState]] = {
+    BLOCKED: JobState.BLOCKED,
     QUEUED: JobState.QUEUED,
     SCHEDULED: JobState.SCHEDULED,
     STARTED: JobState.RUNNING,
@@ -34,25 +46,28 @@ LEADS_TO: Final[Mapping[str, JobState]] = {
     FAILED: JobState.FAILED,
     CANCELLED: JobState.CANCELLED,
 }
-"""The state a job is in after an event; `job.progress` changes none."""
+"""The state a job is in after an event; progress and text change none."""
 
 
 class Event(NamedTuple):
-    """One line of a job's history."""
+    """One line of a history."""
 
     seq: int
-    """Its place among the events of all jobs: the cursor of the overall stream."""
-    job_id: str
+    """Its place among all events: the cursor of the overall stream."""
+    subject: str
+    """The id of the job, flow or batch that it is about, or the name of the queue."""
     n: int
-    """Its place among the events of its job, from 1 and without gaps."""
+    """Its place among the events of its subject, from 1 and without gaps."""
     type: str
     at: Instant
     data: Mapping[str, Any]
 
     @property
     def is_final(self) -> bool:
-        """Whether the job ended with it."""
-        return LEADS_TO.get(self.type, JobState.RUNNING).is_final
+        """Whether its subject ended with it."""
+        if self.type in LEADS_TO:
+            return LEADS_TO[self.type].is_final
+        return self.type in FLOW_ENDS or self.type == BATCH_FINISHED
 
 
 @dataclass(frozen=True, slots=True)

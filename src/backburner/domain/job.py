@@ -5,15 +5,23 @@ An instant is an integer: milliseconds since the epoch, UTC. The wire shows RFC 
 Inputs and outputs are JSON text: the engine carries them and never looks inside.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from backburner.domain.errors import Problem
 
 Instant: TypeAlias = int
 """Milliseconds since the epoch, UTC."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def rfc3339(instant: Instant) -> str:
+    """Write an instant by RFC 3339, in UTC, with milliseconds."""
+    moment = _EPOCH + timedelta(milliseconds=instant)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class JobState(StrEnum):
@@ -73,15 +81,44 @@ class NewJob:
     request_id: str | None = None
     idempotency_key: str | None = None
     body_hash: str | None = None
+    flow: int | None = None
+    step: str | None = None
+    """Its name within its flow."""
+    needs: int = 0
+    """How many prerequisites it has …"""
+    open: int = 0
+    """… and how many of them did not end yet: while there are any, it is blocked."""
+    batch: int | None = None
+    callback: str | None = None
+    """Whom to tell of its end, as JSON; see `domain/delivery.py`."""
+    traceparent: str | None = None
+
+
+class Link(NamedTuple):
+    """What a job's end means to others; all of it commits with that end."""
+
+    flow: int | None = None
+    """The flow whose steps wait for it."""
+    calls_back: bool = False
 
 
 class Submitted(NamedTuple):
     """What became of a `NewJob`."""
 
     id: str
-    state: JobState
+    state: str
     replayed: bool = False
     """The idempotency key was known: `id` is the job it stands for."""
+
+
+class Need(NamedTuple):
+    """What a prerequisite came to, as its dependent sees it."""
+
+    step: str
+    job_id: str
+    state: JobState
+    output: str | None
+    error: Mapping[str, Any] | None
 
 
 class Claim(NamedTuple):
@@ -107,6 +144,22 @@ class Claim(NamedTuple):
     ready_at: Instant
     started_at: Instant
     request_id: str | None
+    flow: int | None = None
+    batch: int | None = None
+    step: str | None = None
+    needs: int = 0
+    """How many prerequisites it has …"""
+    callback: str | None = None
+    traceparent: str | None = None
+    events: int = 0
+    """The number of its `job.started`."""
+    given: Sequence[Need] = ()
+    """… and what they came to."""
+
+    @property
+    def link(self) -> Link | None:
+        """What its end means to others; `None` if nothing."""
+        return link(self.flow, self.callback)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +195,42 @@ class Job:
     tags: tuple[str, ...] = field(default=())
     request_id: str | None = None
     body_hash: str | None = None
+    flow: int | None = None
+    step: str | None = None
+    batch: int | None = None
+    callback: str | None = None
+    traceparent: str | None = None
+    flow_id: str | None = None
+    batch_id: str | None = None
+
+    @property
+    def link(self) -> Link | None:
+        """What its end means to others; `None` if nothing."""
+        return link(self.flow, self.callback)
+
+
+def first_state(job: NewJob) -> JobState:
+    """Return the state that a new job begins in."""
+    if job.open:
+        return JobState.BLOCKED
+    return JobState.SCHEDULED if waits(job) else JobState.QUEUED
+
+
+def waits(job: NewJob) -> bool:
+    """Say whether a new job's time is yet to come."""
+    return job.run_at is not None and job.run_at > job.created_at
+
+
+def link(flow: int | None, callback: str | None) -> Link | None:
+    """Say what a job's end means to others; `None` if nothing."""
+    if flow is None and callback is None:
+        return None
+    return Link(flow, callback is not None)
+
+
+def uuid7(ordered: int, chance: int) -> str:
+    """Write a UUIDv7: `ordered` is 48 bits of milliseconds and 12 of order."""
+    high = (ordered >> 12) << 16 | 0x7000 | ordered & 0xFFF
+    low = 0x8000_0000_0000_0000 | chance
+    digits = f"{high:016x}{low:016x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -27,6 +27,8 @@ SCOPES: Final = frozenset(
         "jobs:write",
         "dead-letters:read",
         "dead-letters:retry",
+        "webhooks:read",
+        "webhooks:write",
         "queues:read",
         "queues:admin",
         "metrics:read",
@@ -36,7 +38,14 @@ SCOPES: Final = frozenset(
     }
 )
 DEFAULT_SCOPES: Final = frozenset(
-    {"jobs:read", "jobs:write", "dead-letters:read", "dead-letters:retry"}
+    {
+        "jobs:read",
+        "jobs:write",
+        "dead-letters:read",
+        "dead-letters:retry",
+        "webhooks:read",
+        "webhooks:write",
+    }
 )
 """What a key may do when nobody says more: everything about its own jobs."""
 DEFAULT_USER: Final = "1"

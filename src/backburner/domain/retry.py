@@ -3,12 +3,13 @@
 import math
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """
-    Exponential delays with a cap and additive jitter.
+    Exponential delays with a cap, or a list of them; jitter only adds.
 
     `max_attempts` counts runs: three attempts have two delays.
     """
@@ -18,16 +19,35 @@ class RetryPolicy:
     factor: float = 2.0
     cap: timedelta = timedelta(seconds=30)
     jitter: timedelta = timedelta(seconds=1)
+    spread: float = 0.0
+    """More jitter: at most this share of the delay."""
+    delays: tuple[timedelta, ...] = ()
+    """These delays instead of growing ones; the last is used again."""
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:
             raise ValueError("max_attempts counts runs: it is at least 1")
 
+    @classmethod
+    def listed(cls, *delays: timedelta, spread: float = 0.0) -> Self:
+        """Return a policy of one attempt, and one more after each of the delays."""
+        return cls(
+            max_attempts=len(delays) + 1,
+            jitter=timedelta(),
+            spread=spread,
+            delays=delays,
+        )
+
     def delay(self, attempt: int, roll: float) -> timedelta:
         """Wait this long after `attempt` (from 1); `roll` is in [0, 1)."""
+        least = self._least(attempt)
+        return least + (least * self.spread + self.jitter) * roll
+
+    def _least(self, attempt: int) -> timedelta:
+        if self.delays:
+            return self.delays[min(attempt, len(self.delays)) - 1]
         try:
             grown = self.base.total_seconds() * self.factor ** (attempt - 1)
         except OverflowError:
             grown = math.inf
-        seconds = min(grown, self.cap.total_seconds())
-        return timedelta(seconds=seconds) + self.jitter * roll
+        return timedelta(seconds=min(grown, self.cap.total_seconds()))

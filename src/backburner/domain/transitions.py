@@ -8,7 +8,7 @@ statement that names the row it expects: `(seq, token)` for a running job,
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, assert_never
@@ -28,7 +28,7 @@ from backburner.domain.outcome import (
 
 ALLOWED: Final[Mapping[JobState, frozenset[JobState]]] = {
     JobState.BLOCKED: frozenset(
-        {JobState.QUEUED, JobState.FAILED, JobState.CANCELLED},
+        {JobState.QUEUED, JobState.SCHEDULED, JobState.FAILED, JobState.CANCELLED},
     ),
     JobState.SCHEDULED: frozenset(
         {JobState.QUEUED, JobState.FAILED, JobState.CANCELLED},
@@ -46,14 +46,17 @@ ALLOWED: Final[Mapping[JobState, frozenset[JobState]]] = {
         }
     ),
     JobState.SUCCEEDED: frozenset(),
-    JobState.FAILED: frozenset({JobState.QUEUED}),
-    JobState.CANCELLED: frozenset(),
+    JobState.FAILED: frozenset(
+        {JobState.BLOCKED, JobState.QUEUED, JobState.SCHEDULED},
+    ),
+    JobState.CANCELLED: frozenset({JobState.BLOCKED}),
 }
 
 EXPIRED: Final = "EXPIRED"
 WORKER_LOST: Final = "WORKER_LOST"
 TIMEOUT: Final = "TIMEOUT"
 SETTLEMENT_FAILED: Final = "SETTLEMENT_FAILED"
+DEPENDENCY_FAILED: Final = "DEPENDENCY_FAILED"
 
 SHORTEST_WAIT: Final = timedelta(milliseconds=100)
 """The least that a wait at no cost of an attempt takes, so that it is no busy loop."""
@@ -156,28 +159,52 @@ def cancel(job: Job, reason: str, *, now: Instant) -> Change:
     return _cancel(reason, now)
 
 
+def cancel_all(reason: str, *, now: Instant) -> Change:
+    """End whatever of a flow or batch is not over yet."""
+    return _cancel(reason, now)
+
+
+def give_up(*, now: Instant) -> Change:
+    """End a step that waits for one that did not succeed."""
+    problem = Problem(DEPENDENCY_FAILED, "a step that it needs did not succeed")
+    return Change(JobState.CANCELLED, event.CANCELLED, now, error=problem)
+
+
 def expire(job: Job, *, now: Instant) -> Change:
     """End a waiting job whose time is over."""
     return _expire(job.capability, now)
 
 
-def retry(job: Job, *, now: Instant) -> Change:
+def retry(job: Job, *, now: Instant, run_at: Instant | None = None) -> Change:
     """Queue a dead letter again, with fresh attempts, in its next generation."""
     if job.state is not JobState.FAILED:
         raise IllegalTransition(
             f"job {job.id} is {job.state}: only a failed job can be retried"
         )
     generation = job.generation + 1
+    waits = run_at is not None and run_at > now
     return Change(
-        JobState.QUEUED,
-        event.QUEUED,
+        JobState.SCHEDULED if waits else JobState.QUEUED,
+        event.SCHEDULED if waits else event.QUEUED,
         now,
         data={"generation": generation},
+        run_at=run_at if waits else None,
         attempt=0,
         crashes=0,
         throttled=0,
         generation=generation,
     )
+
+
+def retry_all(
+    jobs: Sequence[Job], *, now: Instant, rate: float | None = None
+) -> list[Change]:
+    """Queue dead letters again, in this order: at once, or so many a second."""
+    pause = 0.0 if rate is None else 1000 / rate
+    return [
+        retry(job, now=now, run_at=now + int(pause * place))
+        for place, job in enumerate(jobs)
+    ]
 
 
 def fingerprint(capability: str, problem: Problem) -> str:

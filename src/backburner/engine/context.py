@@ -1,12 +1,15 @@
 """What a running capability may reach."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from backburner.domain.errors import readable
-from backburner.domain.job import Claim, Instant, Owner
+from backburner.domain.errors import PermanentError, readable
+from backburner.domain.job import Claim, Instant, Need, Owner
+from backburner.engine.flow import Flow, Planned
+from backburner.engine.needs import Given, given
 from backburner.engine.payloads import JobBlobs, Payloads
+from backburner.engine.telling import MOST_UNTOLD, Ear, Voice
 from backburner.engine.transaction import Transaction
 
 LARGEST_WHOLE = 2**53
@@ -25,6 +28,10 @@ class JobInfo:
     generation: int
     created_at: Instant
     request_id: str | None
+    step: str | None = None
+    """Its name within its flow, if it is a step of one."""
+    traceparent: str | None = None
+    """The trace that its request was part of."""
 
 
 class Submit(Protocol):
@@ -40,27 +47,55 @@ def inherited(claim: Claim) -> dict[str, Any]:
     return {
         "owner": Owner(claim.tenant, claim.user),
         "request_id": claim.request_id,
+        "traceparent": claim.traceparent,
     }
 
 
 class Context:
     """One attempt's way to the house. Nothing here outlives the attempt."""
 
-    __slots__ = ("_blobs", "_bodies", "_claim", "_payloads", "_report", "_submit")
+    __slots__ = (
+        "_blobs",
+        "_bodies",
+        "_claim",
+        "_ear",
+        "_flow",
+        "_given",
+        "_needs",
+        "_payloads",
+        "_submit",
+        "is_over",
+        "voice",
+    )
 
     def __init__(
         self,
         claim: Claim,
-        report: Callable[[dict[str, Any]], None],
+        ear: Ear,
         submit: Submit,
         payloads: Payloads | None = None,
+        needs: Sequence[Need] = (),
     ) -> None:
         self._claim = claim
-        self._report = report
+        self._ear = ear
         self._submit = submit
         self._payloads = payloads
+        self.voice: Voice | None = None
+        """What was said so far, if anything was."""
+        self.is_over = False
+        """Whether the handler has ended."""
         self._blobs: JobBlobs | None = None
         self._bodies: list[Callable[[Transaction], None]] | None = None
+        self._flow: Flow | None = None
+        self._needs = needs
+        self._given: Mapping[str, Given] | None = None
+
+    @property
+    def needs(self) -> Mapping[str, Given]:
+        """What the steps before this one came to, by name."""
+        if self._given is None:
+            self._given = given(self._needs)
+        return self._given
 
     @property
     def job(self) -> JobInfo:
@@ -76,6 +111,8 @@ class Context:
             generation=claim.generation,
             created_at=claim.created_at,
             request_id=claim.request_id,
+            step=claim.step,
+            traceparent=claim.traceparent,
         )
 
     async def progress(
@@ -89,7 +126,26 @@ class Context:
         told: dict[str, Any] = {"done": _number(done), "total": _number(total)}
         if message is not None:
             told["message"] = readable(message)
-        self._report(told)
+        self._speak().report(told)
+
+    async def emit(self, text: str) -> None:
+        """
+        Stream text; readers see it live, and late ones all of it.
+
+        Calls in quick succession are told together. It belongs to this attempt: if
+        another one follows, readers are told to drop it. If the result is a text, the
+        text that was emitted is made equal to it.
+        """
+        if self.is_over:
+            raise RuntimeError("the handler has ended: nobody waits for its text")
+        voice = self._speak()
+        voice.say(text)
+        await voice.told(but_for=MOST_UNTOLD)
+
+    @property
+    def text(self) -> str:
+        """All that this attempt has emitted."""
+        return "" if self.voice is None else self.voice.text
 
     def at_settlement(self, body: Callable[[Transaction], None]) -> None:
         """
@@ -118,6 +174,30 @@ class Context:
         if self._blobs is None:
             self._blobs = JobBlobs(self._claim, self._payloads or Payloads())
         return self._blobs
+
+    def _speak(self) -> Voice:
+        if self.voice is None:
+            self.voice = Voice(self._claim, self._ear)
+        return self.voice
+
+    @property
+    def flow(self) -> Flow:
+        """
+        The flow that this job is a step of, to add steps to: `ctx.flow.add(…)`.
+
+        They are stored together with this step's success, or not at all, and begin
+        after it. `before=["join"]` has a step wait for them that waits for this one.
+        """
+        if self._claim.flow is None:
+            raise PermanentError("this job is no step of a flow")
+        if self._flow is None:
+            self._flow = Flow(prefix=f"{self._claim.step}/")
+        return self._flow
+
+    @property
+    def added_steps(self) -> tuple[Planned, ...]:
+        """What was added to the flow, in order."""
+        return () if self._flow is None else tuple(self._flow.steps)
 
     @property
     def settlement_bodies(self) -> tuple[Callable[[Transaction], None], ...]:

@@ -26,21 +26,28 @@ from backburner.domain.job import (
 )
 from backburner.domain.transitions import Change
 from backburner.engine import telemetry
+from backburner.engine.batches import Batches
 from backburner.engine.context import inherited
+from backburner.engine.endpoints import Endpoints
+from backburner.engine.flows import Flows
 from backburner.engine.payloads import Payloads
 from backburner.engine.registry import Capability, Registry
+from backburner.engine.retrying import retry_moves
 from backburner.engine.submission import LOCAL, Options, Submission
 from backburner.engine.transaction import Transaction
 from backburner.engine.watch import Watch
 from backburner.ports.bell import Bell, Ring
 from backburner.ports.clock import Clock
+from backburner.ports.faults import Faults, NoFaults
 from backburner.ports.keys import AuditEntry
 from backburner.ports.store import (
+    EVERYTHING,
     FailureGroup,
     JobFilter,
     Move,
     Settlement,
     Store,
+    Topic,
     Tx,
 )
 
@@ -64,6 +71,8 @@ class Engine:
         submission: Submission,
         watch: Watch,
         payloads: Payloads | None = None,
+        faults: Faults | None = None,
+        webhook_key: bytes = b"",
     ) -> None:
         self.store = store
         self.registry = registry
@@ -72,10 +81,35 @@ class Engine:
         self._clock = clock
         self._submission = submission
         self._watch = watch
+        self.flows = Flows(
+            store=store,
+            bell=bell,
+            clock=clock,
+            submission=submission,
+            watch=watch,
+            payloads=self.payloads,
+        )
+        self.batches = Batches(
+            store=store,
+            bell=bell,
+            clock=clock,
+            faults=faults or NoFaults(),
+            submission=submission,
+            watch=watch,
+            payloads=self.payloads,
+        )
+
+        self.endpoints = Endpoints(
+            store=store, clock=clock, submission=submission, master=webhook_key
+        )
 
     def now(self) -> Instant:
         """Return the time as the engine reads it."""
         return self._clock.now()
+
+    def draw(self, kind: str) -> str:
+        """Draw an id."""
+        return self._submission.draw(kind, self.now())
 
     async def submit(
         self, capability: Capability[Any, Any] | str, value: Any, options: Options
@@ -172,7 +206,9 @@ class Engine:
                 return job
             change = transitions.cancel(job, reason, now=self._clock.now())
             if await self._apply(job, change):
-                self._bell.ring(Ring.EVENTS | Ring.CANCELLED)
+                self._bell.ring(Ring.WORK | Ring.EVENTS | Ring.CANCELLED)
+                if job.batch is not None:
+                    self.batches.touch([job.batch])
                 telemetry.jobs_finished.labels(job.capability, change.to).inc()
                 return await self.find(job_id, owner)
         raise StoreUnavailable(
@@ -182,24 +218,25 @@ class Engine:
     async def retry(self, job_id: str, owner: Owner = LOCAL) -> Job:
         """Queue a dead letter again, in its next generation."""
         job = await self.find(job_id, owner)
-        change = transitions.retry(job, now=self._clock.now())
-        if not await self._apply(job, change):
+        if not (await self.store.reopen(retry_moves([job], self._clock.now())))[0]:
             raise IllegalTransition(f"job {job_id} was retried by somebody else")
         telemetry.redrive_jobs.inc()
         self._bell.ring(Ring.WORK | Ring.EVENTS)
         return await self.find(job_id, owner)
 
-    async def retry_all(self, where: JobFilter, *, limit: int) -> int:
-        """Queue the dead letters that match again, at most `limit`, oldest last."""
+    async def retry_all(
+        self, where: JobFilter, *, limit: int, rate: float | None = None
+    ) -> int:
+        """
+        Queue the dead letters that match again, at most `limit`, oldest last.
+
+        With a `rate`, so many a second: the others wait as scheduled jobs do.
+        """
         failed = await self.store.jobs(where, before=None, limit=limit)
-        now = self._clock.now()
-        moves = [
-            Move(job.seq, job.state, job.generation, transitions.retry(job, now=now))
-            for job in failed
-        ]
-        retried = sum(await self.store.move(moves)) if moves else 0
+        moves = retry_moves(failed, self._clock.now(), rate)
+        retried = sum(await self.store.reopen(moves)) if moves else 0
         telemetry.redrive_jobs.inc(retried)
-        self._bell.ring(Ring.WORK | Ring.EVENTS)
+        self._bell.ring(Ring.WORK | Ring.SCHEDULE | Ring.EVENTS)
         return retried
 
     async def pause(self, queue: str, entry: AuditEntry, *, paused: bool) -> None:
@@ -213,10 +250,10 @@ class Engine:
         return self._watch.job(job, after=after)
 
     def stream(
-        self, owner: Owner = LOCAL, *, after: int = 0
+        self, owner: Owner = LOCAL, *, after: int = 0, topic: Topic = EVERYTHING
     ) -> AsyncGenerator[Event, None]:
         """Yield an owner's events above the overall cursor, for ever."""
-        return self._watch.stream(owner, after=after)
+        return self._watch.stream(owner, after=after, topic=topic)
 
     async def wait(
         self,
@@ -239,9 +276,9 @@ class Engine:
 
     async def _apply(self, job: Job, change: Change) -> bool:
         if job.state is JobState.RUNNING:
-            settlement = Settlement(job.seq, job.token or "", change)
+            settlement = Settlement(job.seq, job.token or "", change, link=job.link)
             return (await self.store.settle([settlement]))[0] is not None
-        move = Move(job.seq, job.state, job.generation, change)
+        move = Move(job.seq, job.state, job.generation, change, job.link)
         return (await self.store.move([move]))[0]
 
 

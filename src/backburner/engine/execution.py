@@ -1,15 +1,15 @@
 """One attempt: from a claim to the outcome that settles it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Sequence
 from datetime import timedelta
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from pydantic import ValidationError
 
-from backburner.domain.blob import MARK, is_large
+from backburner.domain.blob import is_large
 from backburner.domain.errors import (
     BlobMissing,
     PermanentError,
@@ -18,7 +18,7 @@ from backburner.domain.errors import (
     WorkError,
     readable,
 )
-from backburner.domain.job import Claim
+from backburner.domain.job import Claim, Need
 from backburner.domain.outcome import (
     Cancel,
     Done,
@@ -30,8 +30,10 @@ from backburner.domain.outcome import (
 )
 from backburner.domain.transitions import TIMEOUT
 from backburner.engine.context import Context, Submit
+from backburner.engine.needs import input_of, is_apart, whole
 from backburner.engine.payloads import Payloads
 from backburner.engine.registry import Capability
+from backburner.engine.telling import Ear, Voice
 from backburner.ports.log import log
 
 LONGEST_WAIT = 365 * 86_400.0
@@ -50,6 +52,13 @@ class Interruption(Enum):
     HANDED_BACK = auto()
 
 
+class _Brought(NamedTuple):
+    """What a handler begins with."""
+
+    text: str
+    needs: Sequence[Need]
+
+
 class Attempt:
     """A handler at work on one claim."""
 
@@ -57,11 +66,10 @@ class Attempt:
         "capability",
         "claim",
         "context",
+        "has_ended",
         "has_submitted",
         "interruption",
         "is_started",
-        "news",
-        "report",
         "seconds",
         "task",
     )
@@ -72,11 +80,10 @@ class Attempt:
         self.context: Context | None = None
         self.interruption: Interruption | None = None
         self.is_started = False
+        self.has_ended = False
+        """Whether all that is left is to tell what it said."""
         self.has_submitted = False
         """Whether jobs were made in its settlement."""
-        self.report: Callable[[Attempt], None]
-        self.news: dict[str, Any] | None = None
-        """Progress that was not told yet."""
         self.task: asyncio.Task[None] | None = None
         self.seconds = 0.0
         """How long it may take."""
@@ -88,13 +95,9 @@ class Attempt:
             if self.is_started and self.task is not None:
                 self.task.cancel()
 
-    def told(self) -> str:
-        """Write the latest progress as JSON."""
-        return orjson.dumps(self.news, option=orjson.OPT_NON_STR_KEYS).decode()
-
     async def run(
         self,
-        report: Callable[["Attempt"], None],
+        ear: Ear,
         submit: Submit,
         payloads: Payloads | None = None,
     ) -> Outcome | None:
@@ -104,13 +107,13 @@ class Attempt:
             return _interrupted(self.interruption)
         if self.capability is None:
             return _unknown(self.claim)
-        text = self.claim.input
         payloads = payloads or _NO_BLOBS
-        if text.startswith(MARK):
+        text, needs = self.claim.input, self.claim.given
+        if needs or is_apart(text):
             fetched = await self._fetched(payloads)
-            if not isinstance(fetched, str):
+            if not isinstance(fetched, _Brought):
                 return fetched
-            text = fetched
+            text, needs = fetched.text, fetched.needs
         try:
             value = self.capability.input.validate_json(text)
         except ValidationError as error:
@@ -119,19 +122,26 @@ class Attempt:
             raise
         except BaseException as error:  # noqa: BLE001 - a validator may raise anything
             return classify(error)
-        self.report = report
-        self.context = Context(self.claim, self._tell, submit, payloads)
+        self.context = Context(self.claim, ear, submit, payloads, needs)
         return await self._answer(self.capability, self.context, payloads, value)
 
-    async def _fetched(self, payloads: Payloads) -> str | Outcome | None:
-        """Return the input that the row only names, or why there is none."""
+    async def _fetched(self, payloads: Payloads) -> "_Brought | Outcome | None":
+        """Return what the row only names, or why it is not there."""
         outcome: Outcome
         try:
-            return await payloads.text(self.claim.input)
+            found = self.claim.given
+            if any(is_apart(need.output) for need in found):
+                found = await whole(found, payloads)
+            text = input_of(self.claim.input, found)
+            return _Brought(
+                await payloads.text(text) if is_apart(text) else text, found
+            )
         except asyncio.CancelledError:
             outcome = Failed("CANCELLED_INSIDE", "it was cancelled from inside")
         except BlobMissing:
             return Failed(BlobMissing.code, "its input is gone", retryable=False)
+        except PermanentError as error:
+            return classify(error)
         except StoreUnavailable as error:
             outcome = Failed(error.code, "its input cannot be read just now")
         if self.interruption is not None:
@@ -158,7 +168,11 @@ class Attempt:
     ) -> Outcome | None:
         outcome: Outcome | None
         try:
-            outcome = _outcome(capability, await capability.handler(context, value))
+            answer = await capability.handler(context, value)
+            context.is_over = True
+            outcome = _outcome(capability, answer)
+            if context.voice is not None:
+                _conclude(context.voice, outcome)
             outcome = await self._stowed(outcome, payloads)
         except asyncio.CancelledError:
             outcome = Failed(
@@ -172,13 +186,26 @@ class Attempt:
             return _interrupted(self.interruption)
         return outcome
 
+    @property
+    def voice(self) -> Voice | None:
+        """What its handler said, if anything."""
+        return None if self.context is None else self.context.voice
+
+    async def heard_out(self, voice: Voice, outcome: Outcome) -> Outcome | None:
+        """Return the outcome when the store has what was said before it."""
+        self.has_ended = True
+        try:
+            await voice.told()
+        except asyncio.CancelledError:
+            lost = Failed("CANCELLED_INSIDE", "it was cancelled from inside")
+            return lost if self.interruption is None else self.came_to()
+        except Exception as error:  # noqa: BLE001 - its text is not whole
+            return classify(error)
+        return outcome
+
     def came_to(self) -> Outcome | None:
         """Say what an interrupted attempt comes to, however its handler takes it."""
         return None if self.interruption is None else _interrupted(self.interruption)
-
-    def _tell(self, news: dict[str, Any]) -> None:
-        self.news = news
-        self.report(self)
 
 
 _NO_BLOBS = Payloads()
@@ -220,6 +247,12 @@ def _interrupted(why: Interruption) -> Outcome | None:
             return Expired()
         case Interruption.HANDED_BACK:
             return HandedBack()
+
+
+def _conclude(voice: Voice, outcome: Outcome) -> None:
+    """Let the text end as the result says, if that is a text."""
+    if isinstance(outcome, Done) and outcome.output.startswith('"'):
+        voice.conclude(orjson.loads(outcome.output))
 
 
 def _unknown(claim: Claim) -> Failed:

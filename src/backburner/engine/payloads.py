@@ -8,6 +8,7 @@ from typing import Final
 
 from backburner.domain.blob import BlobKey, Reference, is_large, reference
 from backburner.domain.errors import BlobMissing, StoreUnavailable
+from backburner.domain.flow import FROM_NEEDS, NewStep
 from backburner.domain.job import Claim, Instant, Job, NewJob, Owner
 from backburner.engine.loop import Loop
 from backburner.ports.blobs import BlobStore
@@ -48,6 +49,14 @@ class Payloads:
             return job
         return self._stow(self._blobs, [job])[0]
 
+    async def stow_steps(self, steps: Sequence[NewStep]) -> Sequence[NewStep]:
+        """Put the large inputs of steps away; return them as they are to be stored."""
+        jobs = [step.job for step in steps]
+        stowed = await self.stow_inputs(jobs)
+        if stowed is jobs:
+            return steps
+        return [replace(s, job=job) for s, job in zip(steps, stowed, strict=True)]
+
     def _stow(self, blobs: BlobStore, jobs: Sequence[NewJob]) -> list[NewJob]:
         stowed: list[NewJob] = []
         for job in jobs:
@@ -85,6 +94,8 @@ class Payloads:
 
     async def whole(self, job: Job) -> Job:
         """Return a job with the texts that its row names; what is gone stays a name."""
+        if job.input == FROM_NEEDS:
+            job = replace(job, input="null")  # it has none of its own
         if reference(job.input) is None and reference(job.output) is None:
             return job
         output = None if job.output is None else await self._found(job.output)

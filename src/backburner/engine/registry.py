@@ -15,6 +15,7 @@ from backburner.domain.outcome import Cancel, Failed, Snooze
 from backburner.domain.queue import Queue
 from backburner.domain.retry import RetryPolicy
 from backburner.engine.context import Context
+from backburner.engine.flow import Chain
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -41,6 +42,10 @@ class Capability(Generic[In, Out]):
     async def run(self, ctx: Context, value: In) -> Out | Snooze | Cancel | Failed:
         """Call the handler, as a test would."""
         return await self.handler(ctx, value)
+
+    def __rshift__(self, other: "Capability[Any, Any] | Chain") -> Chain:
+        """Write a chain: `extract >> chunk >> embed`, in the order in which it runs."""
+        return Chain((self,)) >> other
 
 
 def capability(
@@ -79,6 +84,7 @@ class Registry:
 
     def __init__(self, capabilities: Iterable[Capability[Any, Any]] = ()) -> None:
         self._by_name: dict[str, Capability[Any, Any]] = {}
+        self._own: dict[str, Capability[Any, Any]] = {}
         self.policies: dict[str, Queue] = {}
         for found in capabilities:
             self.add(found)
@@ -88,6 +94,12 @@ class Registry:
         if self._by_name.setdefault(found.name, found) is not found:
             raise ConfigurationError(f"two capabilities are named {found.name!r}")
 
+    def own(self, found: Capability[Any, Any]) -> None:
+        """Make one known that the house itself asks for: it is offered to nobody."""
+        if found.name in self._by_name:
+            raise ConfigurationError(f"{found.name!r} is a capability of the house")
+        self._own[found.name] = found
+
     def limit(self, queue: Queue) -> None:
         """Declare what a queue allows; it is said once."""
         if self.policies.setdefault(queue.name, queue) is not queue:
@@ -95,7 +107,7 @@ class Registry:
 
     def get(self, name: str) -> Capability[Any, Any] | None:
         """Return a capability, or `None`."""
-        return self._by_name.get(name)
+        return self._by_name.get(name) or self._own.get(name)
 
     def find(self, name: str) -> Capability[Any, Any]:
         """Return a capability, or say which name may have been meant."""
@@ -113,8 +125,12 @@ class Registry:
         return iter(sorted(self._by_name.values(), key=lambda found: found.name))
 
     def queues(self) -> list[str]:
-        """Return the queues that these capabilities use."""
+        """Return the queues that may be asked for."""
         return sorted({found.queue for found in self._by_name.values()})
+
+    def served(self) -> list[str]:
+        """Return the queues that a worker takes from, the house's own included."""
+        return sorted({*self.queues(), *(own.queue for own in self._own.values())})
 
 
 def _annotations(name: str, handler: Callable[..., Any]) -> tuple[Any, Any]:

@@ -2,7 +2,7 @@
 
 import difflib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,8 +11,10 @@ import orjson
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
+from backburner.domain.address import Reach, check_url
 from backburner.domain.errors import FieldError, InvalidInput
 from backburner.domain.job import PRIORITIES, Instant, NewJob, Owner
+from backburner.engine.flow import Named
 from backburner.engine.registry import Capability, Registry
 from backburner.ports.clock import Clock, Dice
 
@@ -38,32 +40,126 @@ class Options:
     tags: Sequence[str] = ()
     idempotency_key: str | None = None
     max_attempts: int | None = None
+    callback: Mapping[str, Any] | str | None = None
+    """Whom to tell when it ends: a URL, `{"url": …}` or `{"endpoint": …}`."""
     owner: Owner = LOCAL
     request_id: str | None = None
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """How a flow or batch is to be kept; a batch has no deadline."""
+
+    deadline: datetime | None = None
+    tags: Sequence[str] = ()
+    idempotency_key: str | None = None
+    callback: Mapping[str, Any] | str | None = None
+    owner: Owner = LOCAL
+    request_id: str | None = None
+    traceparent: str | None = None
+
+
+class Callbacks:
+    """Says who may be told of ends."""
+
+    def __init__(self, reach: Reach, *, are_signed: bool) -> None:
+        self._reach = reach
+        self._are_signed = are_signed
+
+    def checked(self, told: dict[str, Any]) -> dict[str, Any]:
+        """Return whom to tell as it is stored; refuse what can never be told."""
+        self.require("callback")
+        if "url" in told:
+            return {"url": self.url(told["url"], "callback.url")}
+        return told
+
+    def require(self, path: str) -> None:
+        """Refuse if webhooks could not be signed."""
+        if not self._are_signed:
+            raise refused_field(
+                path, "there are no webhooks here: BACKBURNER_WEBHOOK_SECRET is not set"
+            )
+
+    def url(self, url: str, path: str) -> str:
+        """Return a URL in its usual form, or say at which field it is not good."""
+        try:
+            return str(check_url(url, self._reach))
+        except ValueError as error:
+            raise refused_field(path, str(error)) from None
 
 
 class Submission:
     """Checks requests and turns them into rows."""
 
-    def __init__(self, registry: Registry, clock: Clock, dice: Dice) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        clock: Clock,
+        dice: Dice,
+        callbacks: Callbacks | None = None,
+    ) -> None:
         self._registry = registry
         self._clock = clock
         self._dice = dice
+        self._callbacks = callbacks
+        """Who may be told of ends; `None`: anybody."""
 
     def prepare(
         self, capability: Capability[Any, Any] | str, value: Any, options: Options
     ) -> NewJob:
         """Check a request and write it as a job."""
+        found = self.find(capability)
+        job = self.job(found, input_text(found, value), options)
+        if options.idempotency_key is not None:
+            job.idempotency_key = options.idempotency_key
+            job.body_hash = body_hash(_said(job, value, options))
+        return job
+
+    def draw(self, kind: str, now: Instant) -> str:
+        """Draw an id."""
+        return f"{kind}_{self._dice.uuid(now)}"
+
+    def now(self) -> Instant:
+        """Return the time as it is written on what is submitted."""
+        return self._clock.now()
+
+    def find(self, capability: Named | str) -> Capability[Any, Any]:
+        """Return a capability, or say which name may have been meant."""
         name = capability if isinstance(capability, str) else capability.name
-        found = self._registry.find(name)
+        return self._registry.find(name)
+
+    def callback(self, asked: Mapping[str, Any] | str | None) -> str | None:
+        """Check whom to tell, and write it as it is stored."""
+        if asked is None:
+            return None
+        told = {"url": asked} if isinstance(asked, str) else dict(asked)
+        if len(told) != 1 or not isinstance(told.get("url", told.get("endpoint")), str):
+            raise refused_field("callback", 'say {"url": …} or {"endpoint": …}')
+        if self._callbacks is not None:
+            told = self._callbacks.checked(told)
+        return orjson.dumps(told).decode()
+
+    def webhook_url(self, url: str) -> str:
+        """Check a URL to send webhooks to, and write it as it is stored."""
+        self.require_webhooks()
+        return url if self._callbacks is None else self._callbacks.url(url, "url")
+
+    def require_webhooks(self) -> None:
+        """Refuse if webhooks could not be signed."""
+        if self._callbacks is not None:
+            self._callbacks.require("url")
+
+    def job(self, found: Capability[Any, Any], text: str, options: Options) -> NewJob:
+        """Write a job whose input is checked."""
         _check(options)
         now = self._clock.now()
-        job = NewJob(
-            id=f"job_{self._dice.uuid(now)}",
+        return NewJob(
+            id=self.draw("job", now),
             owner=options.owner,
             capability=found.name,
             queue=self._queue(found, options.queue),
-            input=_input(found, value),
+            input=text,
             created_at=now,
             max_attempts=options.max_attempts or found.retry.max_attempts,
             priority=options.priority,
@@ -72,11 +168,9 @@ class Submission:
             deadline=instant(options.deadline),
             tags=options.tags,
             request_id=options.request_id,
+            callback=self.callback(options.callback),
+            traceparent=options.traceparent,
         )
-        if options.idempotency_key is not None:
-            job.idempotency_key = options.idempotency_key
-            job.body_hash = _body_hash(job, value, options)
-        return job
 
     def _queue(self, found: Capability[Any, Any], asked: str | None) -> str:
         """Choose a queue that is served: on another a job would wait for ever."""
@@ -87,7 +181,7 @@ class Submission:
             return asked
         near = difflib.get_close_matches(asked, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise _refused("queue", f"no capability here uses that queue{hint}")
+        raise refused_field("queue", f"no capability here uses that queue{hint}")
 
 
 def instant(moment: datetime | None) -> Instant | None:
@@ -107,24 +201,30 @@ def _run_at(options: Options, now: Instant) -> Instant | None:
 
 def _check(options: Options) -> None:
     if options.priority not in PRIORITIES:
-        raise _refused("priority", "must be a whole number from 0 to 9")
+        raise refused_field("priority", "must be a whole number from 0 to 9")
     if options.run_at is not None and options.delay is not None:
-        raise _refused("run_at", "say either run_at or delay")
+        raise refused_field("run_at", "say either run_at or delay")
+    check_group(options)
+    if options.max_attempts is not None and not 1 <= options.max_attempts <= 100:  # noqa: PLR2004
+        raise refused_field("max_attempts", "must be a whole number from 1 to 100")
+
+
+def check_group(options: Options | GroupOptions) -> None:
+    """Refuse tags and keys that cannot be stored."""
     if len(options.tags) > MAX_TAGS or not all(map(_is_tag, options.tags)):
-        raise _refused(
+        raise refused_field(
             "tags",
             f"at most {MAX_TAGS}, each 1 to {MAX_TAG_LENGTH} printable characters",
         )
     key = options.idempotency_key
     if key is not None and not _is_name(key, MAX_KEY_LENGTH):
-        raise _refused(
+        raise refused_field(
             "Idempotency-Key", f"1 to {MAX_KEY_LENGTH} printable ASCII characters"
         )
-    if options.max_attempts is not None and not 1 <= options.max_attempts <= 100:  # noqa: PLR2004
-        raise _refused("max_attempts", "must be a whole number from 1 to 100")
 
 
-def _refused(path: str, message: str) -> InvalidInput:
+def refused_field(path: str, message: str) -> InvalidInput:
+    """Say what is wrong with a field."""
     return InvalidInput(f"{path}: {message}", [FieldError(path, message)])
 
 
@@ -136,7 +236,8 @@ def _is_name(text: str, longest: int) -> bool:
     return 0 < len(text) <= longest and text.isascii() and text.isprintable()
 
 
-def _input(found: Capability[Any, Any], value: Any) -> str:
+def input_text(found: Capability[Any, Any], value: Any) -> str:
+    """Check an input and write it as it is stored."""
     try:
         if isinstance(value, bytes):  # JSON; a str is a value like any other
             checked = found.input.validate_json(value)
@@ -161,7 +262,13 @@ def _fields(error: ValidationError) -> list[FieldError]:
     ]
 
 
-def _body_hash(job: NewJob, value: Any, options: Options) -> str:
+def body_hash(said: Any) -> str:
+    """Return what tells one body from another."""
+    canonical = orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(canonical).hexdigest()
+
+
+def _said(job: NewJob, value: Any, options: Options) -> list[Any]:
     # Of what was sent, not of what validation made of it: a default drawn anew, or a
     # field that a release adds, must not turn an honest repeat into a conflict.
     sent = value if isinstance(value, bytes) else to_json(value, by_alias=True)
@@ -177,5 +284,4 @@ def _body_hash(job: NewJob, value: Any, options: Options) -> str:
         list(job.tags),
         options.max_attempts,
     ]
-    canonical = orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(canonical).hexdigest()
+    return said if job.callback is None else [*said, job.callback]

@@ -20,6 +20,7 @@ from prometheus_client import (
 )
 
 from backburner.domain.errors import Problem
+from backburner.domain.event import SCHEDULED
 from backburner.domain.job import Claim, Instant, JobState
 from backburner.domain.queue import Throttling
 from backburner.domain.transitions import Change
@@ -154,7 +155,9 @@ def settled(ends: Sequence[tuple[Claim, Change]]) -> None:
 
 def _log_failure(claim: Claim, change: Change, error: Problem) -> None:
     line = f"job {change.event.removeprefix('job.')}"
-    log.warning(
+    # To wait is what a handler meant that asks for it.
+    tell = log.debug if change.event == SCHEDULED else log.warning
+    tell(
         line,
         job_id=claim.id,
         capability=claim.capability,

@@ -12,6 +12,7 @@ from backburner.domain import transitions
 from backburner.domain.job import Job, JobState
 from backburner.domain.transitions import Limits
 from backburner.engine import telemetry
+from backburner.engine.batches import Batches
 from backburner.engine.loop import Loop
 from backburner.engine.payloads import Payloads
 from backburner.ports.bell import Bell, Ring
@@ -38,7 +39,7 @@ class UpkeepOptions:
 class Upkeep:
     """Four loops over one store."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it needs of the world
         self,
         store: Store,
         bell: Bell,
@@ -46,6 +47,8 @@ class Upkeep:
         faults: Faults,
         options: UpkeepOptions,
         payloads: Payloads | None = None,
+        *,
+        batches: Batches | None = None,
     ) -> None:
         self._store = store
         self._bell = bell
@@ -53,6 +56,7 @@ class Upkeep:
         self._faults = faults
         self._options = options
         self._payloads = payloads or Payloads()
+        self._batches = batches
         self._promoting = Loop("promote", self.promote, every=options.poll)
         self._loops = (
             self._promoting,
@@ -75,14 +79,15 @@ class Upkeep:
 
     async def promote(self) -> float | None:
         """Queue what is due; come back when the next one is."""
-        promoted = await self._store.promote(now=self._clock.now(), limit=BATCH)
+        due = await self._store.next_due()
+        now = self._clock.now()
+        if due is None or due > now:
+            return None if due is None else (due - now) / 1000
+        promoted = await self._store.promote(now=now, limit=BATCH)
         self._faults.hit("upkeep.promoted")
         if promoted:
             self._bell.ring(Ring.WORK | Ring.EVENTS)
-        if promoted == BATCH:
-            return 0.0
-        due = await self._store.next_due()
-        return None if due is None else max(0, due - self._clock.now()) / 1000
+        return 0.0
 
     async def expire(self) -> float | None:
         """Fail waiting jobs whose time is over."""
@@ -91,7 +96,11 @@ class Upkeep:
         if overdue:
             moves = [
                 Move(
-                    job.seq, job.state, job.generation, transitions.expire(job, now=now)
+                    job.seq,
+                    job.state,
+                    job.generation,
+                    transitions.expire(job, now=now),
+                    job.link,
                 )
                 for job in overdue
             ]
@@ -102,7 +111,8 @@ class Upkeep:
                         job.capability, JobState.FAILED
                     ).inc()
             log.warning("jobs expired", count=len(overdue), code=transitions.EXPIRED)
-            self._bell.ring(Ring.EVENTS)
+            self._bell.ring(Ring.WORK | Ring.EVENTS)
+            self._touch(overdue)
         return 0.0 if len(overdue) == BATCH else None
 
     async def rescue(self) -> float | None:
@@ -127,7 +137,10 @@ class Upkeep:
         now, limits = self._clock.now(), self._options.limits
         settlements = [
             Settlement(
-                job.seq, job.token or "", transitions.stall(job, now=now, limits=limits)
+                job.seq,
+                job.token or "",
+                transitions.stall(job, now=now, limits=limits),
+                link=job.link,
             )
             for job in orphans
         ]
@@ -145,6 +158,11 @@ class Upkeep:
                     crashes=change.crashes,
                 )
         self._bell.ring(Ring.WORK | Ring.EVENTS)
+        self._touch(orphans)
+
+    def _touch(self, jobs: Sequence[Job]) -> None:
+        if self._batches is not None:
+            self._batches.touch({job.batch for job in jobs if job.batch is not None})
 
     def _hear(self, what: Ring) -> None:
         if what & Ring.SCHEDULE:

@@ -6,15 +6,16 @@ jobs in this process, so its cost grows with the readers and not with the traffi
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 
+from backburner.domain.batch import BatchState
 from backburner.domain.errors import StoreUnavailable
 from backburner.domain.event import Event
 from backburner.domain.job import Job, Owner
 from backburner.engine.loop import Loop
 from backburner.ports.bell import Bell, Ring
-from backburner.ports.store import Store
+from backburner.ports.store import EVERYTHING, Store, Topic
 
 PAGE = 500
 IDLE_SECONDS = 15.0
@@ -57,6 +58,8 @@ class Watch:
         self._readers: dict[int, dict[_Reader, None]] = {}
         self._ids: dict[str, int] = {}
         self._streams: dict[asyncio.Event, None] = {}
+        self._awaited: dict[str, dict[asyncio.Event, None]] = {}
+        """Who waits for the end of which flow or batch."""
         self._poll = poll
         self._idle = idle
         self._loop = Loop("watch", self._look, every=poll)
@@ -93,15 +96,17 @@ class Watch:
         finally:
             self._forget(job, reader)
 
-    async def stream(self, owner: Owner, *, after: int) -> AsyncGenerator[Event, None]:
+    async def stream(
+        self, owner: Owner, *, after: int, topic: Topic = EVERYTHING
+    ) -> AsyncGenerator[Event, None]:
         """Yield an owner's events above the overall cursor `after`, for ever."""
-        rung = asyncio.Event()
-        self._streams[rung] = None
-        try:
+        with self._listening() as rung:
             while True:
                 rung.clear()
                 horizon = await self._store.latest()
-                events = await self._store.stream(owner, after=after, limit=PAGE)
+                events = await self._store.stream(
+                    owner, after=after, limit=PAGE, topic=topic
+                )
                 for event in events:
                     after = event.seq
                     yield event
@@ -109,12 +114,66 @@ class Watch:
                     # All up to the horizon was looked through: others' events are
                     # not looked at again.
                     after = max(after, horizon)
-                    await asyncio.sleep(SETTLE_SECONDS)  # noqa: TID251 - as below
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(self._poll):
-                            await rung.wait()
+                    await self._rest(rung)
+
+    async def group(
+        self,
+        owner: Owner,
+        topic: Topic,
+        over: Callable[[], Awaitable[int | None]],
+        *,
+        after: int,
+    ) -> AsyncGenerator[Event, None]:
+        """
+        Yield events about a flow or batch above the overall cursor, until it ends.
+
+        `over` says which of all events was its last, once it has ended.
+        """
+        with self._listening() as rung:
+            while True:
+                rung.clear()
+                last = await over()
+                events = await self._store.stream(
+                    owner, after=after, limit=PAGE, topic=topic
+                )
+                for event in events:
+                    after = event.seq
+                    yield event
+                if last is not None and after >= last:
+                    return
+                if len(events) < PAGE:
+                    await self._rest(rung)
+
+    async def end(self, group_id: str, *, seconds: float) -> None:
+        """Return when a flow or batch has ended or is gone, or the time is over."""
+        ended = asyncio.Event()
+        waiting = self._awaited.setdefault(group_id, {})
+        waiting[ended] = None
+        try:
+            self._loop.poke()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await ended.wait()
+        finally:
+            del waiting[ended]
+            if not waiting:
+                self._awaited.pop(group_id, None)
+
+    @contextmanager
+    def _listening(self) -> Iterator[asyncio.Event]:
+        rung = asyncio.Event()
+        self._streams[rung] = None
+        try:
+            yield rung
         finally:
             self._streams.pop(rung, None)
+
+    async def _rest(self, rung: asyncio.Event) -> None:
+        """Wait until there may be more to see."""
+        await asyncio.sleep(SETTLE_SECONDS)  # noqa: TID251 - as below
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._poll):
+                await rung.wait()
 
     async def _next(self, reader: _Reader) -> list[Event]:
         """Return what has arrived; nothing, if that takes long."""
@@ -149,14 +208,40 @@ class Watch:
 
     def _hear(self, what: Ring) -> None:
         if what & Ring.EVENTS:
-            if self._readers:
+            if self._readers or self._awaited:
                 self._loop.poke()
             for rung in self._streams:
                 rung.set()
 
     async def _look(self) -> float | None:
-        if not self._readers:
-            return None
+        if self._awaited:
+            await self._tell_ends()
+        is_behind = await self._tell_readers() if self._readers else False
+        if is_behind:
+            return 0.0
+        if self._readers or self._awaited:
+            await asyncio.sleep(SETTLE_SECONDS)  # noqa: TID251 - the loop owns the time
+        return None
+
+    async def _tell_ends(self) -> None:
+        """Look once for all who wait for the end of a flow or batch."""
+        going_on: set[str] = set()
+        asked = list(self._awaited)
+        flows = [name for name in asked if name.startswith("flow_")]
+        batches = [name for name in asked if name.startswith("batch_")]
+        if flows:
+            found = await self._store.find_flows(flows)
+            going_on |= {flow.id for flow in found if not flow.state.is_final}
+        if batches:
+            opened = await self._store.find_batches(batches)
+            going_on |= {b.id for b in opened if b.state is BatchState.OPEN}
+        for name in asked:
+            if name not in going_on:
+                for ended in self._awaited.get(name, ()):
+                    ended.set()
+
+    async def _tell_readers(self) -> bool:
+        """Look once for all readers of jobs; say whether there is more."""
         # Whoever has a page to read yet gets no more until it took that.
         hungry = {
             seq: [reader.after for reader in readers if len(reader.events) < PAGE]
@@ -164,13 +249,10 @@ class Watch:
         }
         cursors = [(seq, min(afters)) for seq, afters in hungry.items() if afters]
         if not cursors:
-            return None
+            return False
         news = await self._store.news(cursors, limit=PAGE)
         for event in news:
-            seq = self._ids.get(event.job_id)
+            seq = self._ids.get(event.subject)
             for reader in tuple(self._readers.get(seq or 0, ())):
                 reader.take(event)
-        if len(news) == PAGE:
-            return 0.0
-        await asyncio.sleep(SETTLE_SECONDS)  # noqa: TID251 - the loop owns the time
-        return None
+        return len(news) == PAGE

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from backburner.domain import transitions
-from backburner.domain.errors import StoreUnavailable, readable
+from backburner.domain.errors import CallerError, StoreUnavailable, readable
+from backburner.domain.flow import NewStep
 from backburner.domain.job import Claim, JobState
 from backburner.domain.outcome import Failed, HandedBack, Outcome
 from backburner.domain.retry import RetryPolicy
@@ -22,10 +23,12 @@ from backburner.domain.transitions import (
 from backburner.engine import telemetry
 from backburner.engine.context import Submit
 from backburner.engine.execution import Attempt, Interruption
+from backburner.engine.flow import Planned
 from backburner.engine.heartbeat import Heartbeat
 from backburner.engine.loop import Loop
 from backburner.engine.payloads import Payloads
 from backburner.engine.registry import Registry
+from backburner.engine.telling import Teller
 from backburner.engine.timeouts import Timeouts
 from backburner.engine.transaction import Transaction
 from backburner.ports.bell import Bell, Ring
@@ -34,7 +37,6 @@ from backburner.ports.faults import Faults
 from backburner.ports.log import log
 from backburner.ports.store import (
     JobFilter,
-    Progress,
     Settlement,
     Store,
     Tx,
@@ -43,7 +45,6 @@ from backburner.ports.store import (
     WorkerLost,
 )
 
-PROGRESS_SECONDS = 0.1
 SETTLE_RETRY_SECONDS = 0.2
 DRAIN_SECONDS = 5.0
 STUBBORN_SECONDS = 5.0
@@ -77,6 +78,10 @@ class House:
     wrap: Callable[[Tx, Claim], Transaction]
     """Give a store's transaction the shape that bodies get."""
     payloads: Payloads = field(default_factory=Payloads)
+    plan: Callable[[Sequence[Planned], Claim], Sequence[NewStep]] | None = None
+    """Check steps that a handler added to its flow."""
+    touch: Callable[[Iterable[int]], None] | None = None
+    """Have batches looked at in which something ended."""
 
 
 class Worker:
@@ -91,12 +96,11 @@ class Worker:
         self.id = ""
         self._house = house
         self._options = options
-        self._queues = tuple(options.queues or house.registry.queues())
+        self._queues = tuple(options.queues or house.registry.served())
         self._loop = asyncio.get_running_loop()
         self._heartbeat = heartbeat(self._hear_lost)
-        # Both in the order of arrival, so that a simulation can be replayed.
+        # In the order of arrival, so that a simulation can be replayed.
         self._attempts: dict[Attempt, None] = {}
-        self._news: dict[Attempt, None] = {}
         self._timeouts: Timeouts[Attempt] = Timeouts(self._time_out)
         self._outcomes: list[tuple[Attempt, Settlement]] = []
         self._in_flight: list[tuple[Attempt, Settlement]] = []
@@ -115,7 +119,7 @@ class Worker:
         self._idle = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._checking = Loop("worker-check", self._check_held, every=options.beat)
-        self._telling = Loop("worker-progress", self._tell_progress, every=60.0)
+        self._teller = Teller(house.store, house.bell, house.clock)
         self._watching = Loop("worker-queues", self._watch_queues, every=options.poll)
         self._deafen: Callable[[], None] | None = None
 
@@ -135,7 +139,7 @@ class Worker:
             asyncio.create_task(self._settle_loop(), name="worker-settle"),
         ]
         self._checking.start()
-        self._telling.start()
+        self._teller.start()
         self._watching.start()
 
     async def stop(self, grace: float) -> bool:
@@ -343,7 +347,9 @@ class Worker:
     def _give_up(self, attempt: Attempt) -> None:
         """Settle for a handler that does not let itself be interrupted."""
         outcome = attempt.came_to()
-        if attempt in self._attempts and outcome is not None:
+        if attempt.has_ended or attempt not in self._attempts:
+            return
+        if outcome is not None:
             attempt.interruption = Interruption.LOST
             self._outcomes.append((attempt, self._settlement(attempt, outcome)))
             self._settling.set()
@@ -351,7 +357,11 @@ class Worker:
     async def _run(self, attempt: Attempt) -> None:
         house, outcome = self._house, None
         try:
-            outcome = await attempt.run(self._report, house.submit, house.payloads)
+            outcome = await attempt.run(self._teller, house.submit, house.payloads)
+            voice = attempt.voice
+            if voice is not None and outcome is not None:
+                self._timeouts.discard(attempt, attempt.seconds)
+                outcome = await attempt.heard_out(voice, outcome)
         finally:
             self._timeouts.discard(attempt, attempt.seconds)
             self._attempts.pop(attempt, None)
@@ -376,20 +386,25 @@ class Worker:
         claim, context = attempt.claim, attempt.context
         change = self._decide(attempt, outcome)
         bodies = context.settlement_bodies if context is not None else ()
-        if not bodies or change.to is not JobState.SUCCEEDED:
-            return Settlement(claim.seq, claim.token, change)
+        added = context.added_steps if context is not None else ()
+        if not (bodies or added) or change.to is not JobState.SUCCEEDED:
+            return Settlement(claim.seq, claim.token, change, link=claim.link)
 
         def body(tx: Tx) -> None:
             ours = self._house.wrap(tx, claim)
             for write in bodies:
                 write(ours)
+            if added and claim.flow is not None and self._house.plan is not None:
+                tx.extend(claim.flow, self._house.plan(added, claim))
             attempt.has_submitted = ours.has_submitted
 
         def otherwise(error: Exception) -> Change:
             message = readable(f"{type(error).__name__}: {error}")
-            return self._decide(attempt, Failed(SETTLEMENT_FAILED, message))
+            is_asking = isinstance(error, CallerError)
+            failed = Failed(SETTLEMENT_FAILED, message, retryable=not is_asking)
+            return self._decide(attempt, failed)
 
-        return Settlement(claim.seq, claim.token, change, body, otherwise)
+        return Settlement(claim.seq, claim.token, change, body, otherwise, claim.link)
 
     def _decide(self, attempt: Attempt, outcome: Outcome) -> Change:
         claim, capability = attempt.claim, attempt.capability
@@ -441,7 +456,10 @@ class Worker:
                 SETTLEMENT_FAILED, "its outcome could not be stored", False
             )
             plain = Settlement(
-                settlement.seq, settlement.token, self._decide(attempt, problem)
+                settlement.seq,
+                settlement.token,
+                self._decide(attempt, problem),
+                link=settlement.link,
             )
             try:
                 self._tell([(attempt, plain)], await self._house.store.settle([plain]))
@@ -483,27 +501,16 @@ class Worker:
         rings = Ring.EVENTS
         if any(attempt.has_submitted for attempt, _ in batch):
             rings |= Ring.WORK | Ring.SCHEDULE
+        if any(attempt.claim.link is not None for attempt, _ in batch):
+            rings |= Ring.WORK
+        if self._house.touch is not None:
+            over = {claim.batch for claim, change in ends if change.to.is_final}
+            self._house.touch(number for number in over if number is not None)
         for state in {change.to for _, change in ends}:
             rings |= _RINGS.get(state, Ring.EVENTS)
         self._house.bell.ring(rings)
         if self._limited and any(a.claim.queue in self._limited for a, _ in batch):
             self._look_again()
-
-    def _report(self, attempt: Attempt) -> None:
-        self._news[attempt] = None
-        self._telling.poke()
-
-    async def _tell_progress(self) -> float | None:
-        news, self._news = self._news, {}
-        told = [
-            Progress(a.claim.seq, a.claim.token, self._house.clock.now(), a.told())
-            for a in news
-        ]
-        if told:
-            await self._house.store.report(told)
-            self._house.bell.ring(Ring.EVENTS)
-            await asyncio.sleep(PROGRESS_SECONDS)  # noqa: TID251 - see watch
-        return None
 
     async def _check_held(self) -> float | None:
         """Interrupt handlers whose jobs were taken away: cancelled, or rescued."""
@@ -549,7 +556,7 @@ class Worker:
 
     async def _leave(self) -> None:
         await self._checking.stop()
-        await self._telling.stop()
+        await self._teller.stop()
         await self._watching.stop()
         await self._heartbeat.stop()
         if self._deafen is not None:

@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
+from backburner.http import limits
 from backburner.http.problems import unexpected
 from backburner.ports.log import log
 
@@ -70,6 +71,7 @@ class _Visit:
                 *message.get("headers", ()),
                 (b"x-request-id", self.request_id.encode()),
                 (b"x-content-type-options", b"nosniff"),
+                *limits.headers_of(self._scope),
             ]
         await self._send(message)
 

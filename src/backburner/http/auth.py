@@ -87,7 +87,10 @@ def require(scope: str) -> Any:
         if scope == PUBLIC:
             return NOBODY
         refuse_foreign_page(connection)
-        caller: Caller = await connection.app.state.door.authenticate(connection)
+        door = connection.app.state.door
+        caller: Caller = await door.authenticate(connection)
+        if door.limits is not None:
+            door.limits.count(caller.name, connection.scope)
         if scope not in caller.scopes:
             raise Forbidden(f"this needs the scope {scope}")
         user = connection.headers.get(USER_HEADER)

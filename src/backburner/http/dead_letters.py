@@ -15,7 +15,7 @@ from backburner.domain.errors import (
     StoreUnavailable,
 )
 from backburner.domain.job import JobState
-from backburner.http import body, contents, jobs, keys, wire
+from backburner.http import body, contents, headers, jobs, keys, wire
 from backburner.http.auth import Caller, require
 from backburner.http.door import door_of
 from backburner.http.problems import (
@@ -68,7 +68,8 @@ async def listing(
     found = await engine.jobs(
         where, before=wire.read_cursor(query.cursor), limit=query.limit + 1
     )
-    return wire.page(found, limit=query.limit, here=jobs.here(request))
+    here = headers.here(request)
+    return wire.page(found, limit=query.limit, here=here, write=wire.summary)
 
 
 @router.post(
@@ -90,7 +91,12 @@ async def listing(
     openapi_extra={"requestBody": jobs.json_body("RetryRequest")},
 )
 async def retry_many(request: Request, caller: Retrier) -> Response:
-    """Queue the newest dead letters that match again, or only count them."""
+    """
+    Queue the newest dead letters that match again, or only count them.
+
+    With `canary` only so many of them, to see how they fare; with `rate` the first
+    at once and the others as scheduled jobs, that many a second.
+    """
     door = door_of(request)
     asked = await body.read(request, RetryRequest, limit=door.settings.body_limit)
     where = JobFilter(
@@ -104,8 +110,14 @@ async def retry_many(request: Request, caller: Retrier) -> Response:
     retried = 0
     if not asked.dry_run:
         await keys.record(request, caller, "dead_letters.retried", _told(asked))
-        retried = await door.engine.retry_all(where, limit=asked.limit)
-    told = {"matched": matched, "retried": retried, "dry_run": asked.dry_run}
+        limit = min(asked.limit, asked.canary or asked.limit)
+        retried = await door.engine.retry_all(where, limit=limit, rate=asked.rate)
+    told = {
+        "matched": matched,
+        "retried": retried,
+        "remaining": max(0, matched - retried),
+        "dry_run": asked.dry_run,
+    }
     return wire.answer(told)
 
 
@@ -136,7 +148,7 @@ async def show(request: Request, caller: Reader, job_id: str) -> Response:
     status_code=202,
     response_model=JobView,
     responses={
-        202: {"description": "It is queued again.", "headers": jobs.LOCATION},
+        202: {"description": "It is queued again.", "headers": headers.LOCATION},
         **documented(
             JobNotFound, IllegalTransition, InvalidInput, StoreUnavailable, StoreFull
         ),

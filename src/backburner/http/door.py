@@ -15,6 +15,7 @@ from backburner.engine.keys import Keys
 from backburner.engine.links import Links
 from backburner.http.auth import Authenticate
 from backburner.http.body import Bodies
+from backburner.http.limits import Limits
 from backburner.http.problems import TooManyStreams
 from backburner.settings import Settings
 
@@ -88,6 +89,8 @@ class Door:
     authenticate: Authenticate
     keys: Keys
     links: Links
+    limits: Limits | None = None
+    """How many requests a key may make; `None`: any number."""
     streams: Streams = field(default_factory=Streams)
     bodies: Bodies = field(default_factory=Bodies)
 

@@ -16,12 +16,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from backburner.domain.errors import InvalidInput, JobNotFound, StoreUnavailable
+from backburner.domain.errors import (
+    BatchNotFound,
+    FlowNotFound,
+    InvalidInput,
+    JobNotFound,
+    StoreUnavailable,
+)
 from backburner.domain.event import Event
+from backburner.engine.engine import Engine
 from backburner.http import wire
 from backburner.http.auth import Caller, require
 from backburner.http.door import Streams, door_of
 from backburner.http.problems import TooManyStreams, documented
+from backburner.http.schemas import MAX_CURSOR, EventQuery
+from backburner.ports.store import Topic
 
 router = APIRouter(tags=["events"])
 
@@ -32,7 +41,6 @@ RECONNECT_MS = 1_000
 STILL_HERE = b": still here\n\n"
 
 MEDIA_TYPE = "text/event-stream"
-MAX_CURSOR = 2**63 - 1
 
 Reader = Annotated[Caller, require("jobs:read")]
 After = Annotated[
@@ -144,7 +152,7 @@ async def watch_job(
     job = await door.engine.find(job_id, caller.owner)
     start = last_event_id if last_event_id is not None else after or 0
     if job.state.is_final and start >= job.events:
-        return Response(status_code=204, media_type=MEDIA_TYPE)
+        return ended()
     events = door.engine.events(job, after=start)
     return EventStream(door.streams, events, number=lambda event: event.n)
 
@@ -152,33 +160,58 @@ async def watch_job(
 @router.get(
     "/v1/events",
     operation_id="watch_all",
-    summary="Watch all jobs",
+    summary="Watch everything",
     response_class=Response,
     responses={
         200: STREAM,
-        **documented(InvalidInput, StoreUnavailable, TooManyStreams),
+        **documented(
+            InvalidInput, FlowNotFound, BatchNotFound, StoreUnavailable, TooManyStreams
+        ),
     },
 )
 async def watch_all(
     request: Request,
     caller: Reader,
-    after: After = None,
+    query: Annotated[EventQuery, Query()],
     last_event_id: LastEventId = None,
 ) -> Response:
     """
-    Stream the events of all of the caller's jobs, for ever.
+    Stream the events of all of the caller's jobs, flows and batches, for ever.
 
     `id:` is the event's number among all events. Without a cursor it begins now;
-    `after=0` begins with the oldest event that is kept.
+    `after=0` begins with the oldest event that is kept. Whoever may read queues is
+    told of them, too, unless it asks for one thing only.
     """
     door = door_of(request)
-    start = last_event_id if last_event_id is not None else after
+    start = last_event_id if last_event_id is not None else query.after
     if start is None:
         start = await door.engine.store.latest()
-    events = door.engine.stream(caller.owner, after=start)
+    wanted = await _topic(door.engine, caller, query)
+    events = door.engine.stream(caller.owner, after=start, topic=wanted)
     return EventStream(
         door.streams, events, number=lambda event: event.seq, start=start
     )
+
+
+async def _topic(engine: Engine, caller: Caller, asked: EventQuery) -> Topic:
+    """Return what of the caller's events is asked for."""
+    if asked.flow is not None:
+        return Topic(flow=(await engine.flows.find(asked.flow, caller.owner)).seq)
+    if asked.batch is not None:
+        return Topic(batch=(await engine.batches.find(asked.batch, caller.owner)).seq)
+    if asked.tag is not None:
+        return Topic(tag=asked.tag)
+    return all_of(caller)
+
+
+def all_of(caller: Caller) -> Topic:
+    """Return everything: with the events of queues, which belong to nobody."""
+    return Topic(queues="queues:read" in caller.scopes)
+
+
+def ended() -> Response:
+    """Tell a reader that has seen the end to stay away."""
+    return Response(status_code=204, media_type=MEDIA_TYPE)
 
 
 async def _send(send: Send, chunk: bytes) -> None:

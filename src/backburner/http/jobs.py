@@ -1,18 +1,19 @@
 """Jobs over HTTP: submit, find, wait, cancel, retry."""
 
-import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 import orjson
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from backburner.domain.errors import (
+    BatchNotFound,
     BlobMissing,
+    FlowNotFound,
     IdempotencyConflict,
     IllegalTransition,
     InvalidInput,
@@ -21,11 +22,19 @@ from backburner.domain.errors import (
     StoreUnavailable,
     UnknownCapability,
 )
-from backburner.domain.job import Job, JobState, NewJob
-from backburner.engine.submission import MAX_KEY_LENGTH, Options, instant
-from backburner.http import body, contents, wire
+from backburner.domain.job import Job, JobState, NewJob, first_state
+from backburner.engine.submission import Options, instant
+from backburner.http import body, contents, headers, wire
 from backburner.http.auth import Caller, require
 from backburner.http.door import door_of
+from backburner.http.prefer import (
+    APPLIED,
+    PREFER,
+    Patience,
+    Prefer,
+    found,
+    wait_of,
+)
 from backburner.http.problems import (
     BodyTooLarge,
     MalformedBody,
@@ -33,9 +42,8 @@ from backburner.http.problems import (
     TooManyBodies,
     UnsupportedMediaType,
     documented,
-    request_id_of,
 )
-from backburner.http.schemas import JobPage, JobQuery, JobRequest, JobView
+from backburner.http.schemas import JobPage, JobQuery, JobRequest, JobView, told_to
 from backburner.http.straight import StraightRoute
 from backburner.ports.store import JobFilter
 
@@ -44,39 +52,9 @@ hot = APIRouter(tags=["jobs"], route_class=StraightRoute)
 
 Reader = Annotated[Caller, require("jobs:read")]
 Writer = Annotated[Caller, require("jobs:write")]
-Prefer = Annotated[
-    str | None,
-    Header(
-        description="`wait=N`: answer when the job ends, or after N seconds (≤ 60).",
-        examples=["wait=10"],
-    ),
-]
 
-MAX_WAIT = 60
 MAX_RETRY_AFTER = 60
-_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?(?:$|[,;\s])", re.IGNORECASE)
-
-RETRY_AFTER = {
-    "Retry-After": {
-        "description": "When to ask again, in seconds.",
-        "schema": {"type": "integer"},
-    }
-}
-LOCATION = {
-    "Location": {"description": "Where the job is.", "schema": {"type": "string"}}
-}
-APPLIED = {
-    "Preference-Applied": {
-        "description": "The wait that was granted.",
-        "schema": {"type": "string"},
-    }
-}
-REPLAYED = {
-    "Idempotency-Replayed": {
-        "description": "`true`: the key was known, and this is its job.",
-        "schema": {"type": "string"},
-    }
-}
+RECEIPT = {**headers.LOCATION, **headers.REPLAYED, **APPLIED}
 
 
 def json_body(model: str) -> dict[str, Any]:
@@ -95,11 +73,11 @@ def json_body(model: str) -> dict[str, Any]:
         200: {
             "model": JobView,
             "description": "It ended within the wait that was asked for.",
-            "headers": {**LOCATION, **APPLIED, **REPLAYED},
+            "headers": RECEIPT,
         },
         202: {
             "description": "The job is durable and will reach its end.",
-            "headers": {**LOCATION, **APPLIED, **REPLAYED, **RETRY_AFTER},
+            "headers": {**RECEIPT, **headers.RETRY_AFTER},
         },
         **documented(
             MalformedBody,
@@ -115,26 +93,7 @@ def json_body(model: str) -> dict[str, Any]:
     },
     openapi_extra={
         "requestBody": json_body("JobRequest"),
-        "parameters": [
-            {
-                "name": "Idempotency-Key",
-                "in": "header",
-                "description": "The same key and body within 24 h: the same job.",
-                "schema": {
-                    "type": "string",
-                    "minLength": 1,
-                    "maxLength": MAX_KEY_LENGTH,
-                    "pattern": r"^[!#-~]+$",
-                },
-            },
-            {
-                "name": "Prefer",
-                "in": "header",
-                "description": "`wait=N`: answer 200 if it ends within N seconds.",
-                "schema": {"type": "string"},
-                "example": "wait=10",
-            },
-        ],
+        "parameters": [headers.IDEMPOTENCY_KEY, PREFER],
     },
 )
 async def submit(request: Request, caller: Writer) -> Response:
@@ -147,28 +106,28 @@ async def submit(request: Request, caller: Writer) -> Response:
     door = door_of(request)
     with door.bodies.place(request):
         asked = await body.read(request, JobRequest, limit=door.settings.body_limit)
-        options = _options(asked, request, caller)
+        origin = headers.origin(request, caller)
+        options = options_of(asked, origin, headers.key_of(request))
         given = orjson.dumps(asked.input)
         new = door.engine.prepare(asked.capability, given, options)
         submitted = (await door.engine.store_jobs([new]))[0]
         # It may be large, and the caller may wait: nobody needs it any more.
         del asked, given
         new.input = ""
-    headers = {"Location": wire.location(submitted.id)}
+    told = {"Location": wire.location(submitted.id)}
     if submitted.replayed:
-        headers["Idempotency-Replayed"] = "true"
+        told["Idempotency-Replayed"] = "true"
         first = await door.engine.find(submitted.id, caller.owner)
         new = _as_first_asked(new, first)
     prefer = request.headers.get("prefer")
-    if prefer is not None and (seconds := _seconds(prefer)) is not None:
-        headers["Preference-Applied"] = f"wait={seconds}"
+    if wait_of(prefer) is not None:
         # The job is stored: a store that cannot be read now does not take that back.
         with suppress(StoreUnavailable):
-            job = await _wait(request, caller, new.id, seconds)
+            job = await _find(request, caller, new.id, prefer, told)
             if job.state.is_final:
-                return await _answer_whole(request, job, headers)
-    headers["Retry-After"] = "1"
-    return wire.answer(wire.receipt(new, _first_state(new)), 202, headers)
+                return await _answer_whole(request, job, told)
+    told["Retry-After"] = "1"
+    return wire.answer(wire.receipt(new, first_state(new)), 202, told)
 
 
 @router.get(
@@ -177,22 +136,15 @@ async def submit(request: Request, caller: Writer) -> Response:
     summary="List jobs, newest first",
     response_model=JobPage,
     responses={
-        200: {
-            "description": "A page of jobs.",
-            "headers": {
-                "Link": {
-                    "description": 'The next page, `rel="next"`.',
-                    "schema": {"type": "string"},
-                }
-            },
-        },
-        **documented(InvalidInput, StoreUnavailable),
+        200: {"description": "A page of jobs.", "headers": headers.LINK},
+        **documented(InvalidInput, FlowNotFound, BatchNotFound, StoreUnavailable),
     },
 )
 async def listing(
     request: Request, caller: Reader, query: Annotated[JobQuery, Query()]
 ) -> Response:
     """List the caller's jobs. `cursor` takes `next_cursor` of the page before."""
+    engine = door_of(request).engine
     where = JobFilter(
         owner=caller.owner,
         state=query.state,
@@ -201,10 +153,17 @@ async def listing(
         tag=query.tag,
         since=instant(query.since),
     )
-    jobs = await door_of(request).engine.jobs(
+    if query.flow is not None:
+        flow = await engine.flows.find(query.flow, caller.owner)
+        where = replace(where, flow=flow.seq)
+    if query.batch is not None:
+        batch = await engine.batches.find(query.batch, caller.owner)
+        where = replace(where, batch=batch.seq)
+    jobs = await engine.jobs(
         where, before=wire.read_cursor(query.cursor), limit=query.limit + 1
     )
-    return wire.page(jobs, limit=query.limit, here=here(request))
+    here = headers.here(request)
+    return wire.page(jobs, limit=query.limit, here=here, write=wire.summary)
 
 
 @router.get(
@@ -215,14 +174,7 @@ async def listing(
     responses={
         200: {
             "description": "The job.",
-            "headers": {
-                **RETRY_AFTER,
-                **APPLIED,
-                "ETag": {
-                    "description": "Changes with the job.",
-                    "schema": {"type": "string"},
-                },
-            },
+            "headers": {**headers.RETRY_AFTER, **headers.ETAG, **APPLIED},
         },
         304: {"description": "It is as `If-None-Match` says."},
         **documented(JobNotFound, InvalidInput, StoreUnavailable),
@@ -233,15 +185,15 @@ async def show(
     caller: Reader,
     job_id: str,
     prefer: Prefer = None,
-    if_none_match: Annotated[str | None, Header()] = None,
+    if_none_match: headers.IfNoneMatch = None,
 ) -> Response:
     """Return a job with its input, output and attempts; `Retry-After` until it ends."""
-    headers: dict[str, str] = {}
-    job = await _find(request, caller, job_id, prefer, headers)
-    headers |= {"ETag": _etag(job), "Cache-Control": "private, no-cache"}
-    if if_none_match is not None and _matches(if_none_match, _etag(job)):
-        return Response(status_code=304, headers=headers)
-    return await _answer_whole(request, job, headers)
+    told: dict[str, str] = {}
+    job = await _find(request, caller, job_id, prefer, told)
+    told |= {"ETag": _etag(job), "Cache-Control": "private, no-cache"}
+    if headers.matches(if_none_match, _etag(job)):
+        return Response(status_code=304, headers=told)
+    return await _answer_whole(request, job, told)
 
 
 @router.get(
@@ -258,7 +210,7 @@ async def show(
         202: {
             "model": JobView,
             "description": "Not yet: this is the job.",
-            "headers": {**RETRY_AFTER, **APPLIED},
+            "headers": {**headers.RETRY_AFTER, **APPLIED},
         },
         **documented(
             JobNotFound, BlobMissing, NoResult, InvalidInput, StoreUnavailable
@@ -274,15 +226,15 @@ async def result(
     A job that failed or was cancelled answers 409 `NO_RESULT`, with the job's own
     error as `error`.
     """
-    headers: dict[str, str] = {}
-    job = await _find(request, caller, job_id, prefer, headers)
+    told: dict[str, str] = {}
+    job = await _find(request, caller, job_id, prefer, told)
     if job.state is JobState.SUCCEEDED:
         payloads = door_of(request).engine.payloads
-        return await contents.answer_text(payloads, job.output, headers)
+        return await contents.answer_text(payloads, job.output, told)
     if job.state.is_final:
         raise NoResult(job)
-    headers["Retry-After"] = _retry_after(request, job)
-    return wire.answer(wire.summary(job), 202, headers)
+    told["Retry-After"] = _retry_after(request, job)
+    return wire.answer(wire.summary(job), 202, told)
 
 
 @router.post(
@@ -310,7 +262,7 @@ async def cancel(request: Request, caller: Writer, job_id: str) -> Response:
     status_code=202,
     response_model=JobView,
     responses={
-        202: {"description": "It is queued again.", "headers": LOCATION},
+        202: {"description": "It is queued again.", "headers": headers.LOCATION},
         **documented(
             JobNotFound, IllegalTransition, InvalidInput, StoreUnavailable, StoreFull
         ),
@@ -324,18 +276,14 @@ async def retry(request: Request, caller: Writer, job_id: str) -> Response:
 async def retried(request: Request, caller: Caller, job_id: str) -> Response:
     """Queue a dead letter again and answer with the job."""
     job = await door_of(request).engine.retry(job_id, caller.owner)
-    headers = {"Location": wire.location(job.id), "Retry-After": "1"}
-    return wire.answer(wire.summary(job), 202, headers)
+    told = {"Location": wire.location(job.id), "Retry-After": "1"}
+    return wire.answer(wire.summary(job), 202, told)
 
 
-def here(request: Request) -> str:
-    """Return where a request is, without its cursor."""
-    kept = [(k, v) for k, v in request.query_params.multi_items() if k != "cursor"]
-    return f"{request.url.path}?{urlencode(kept)}" if kept else request.url.path
-
-
-def _options(asked: JobRequest, request: Request, caller: Caller) -> Options:
-    key = request.headers.get("idempotency-key")
+def options_of(
+    asked: JobRequest, origin: Mapping[str, Any], key: str | None = None
+) -> Options:
+    """Return how a job is to be run; `origin` is whose it is and where it is from."""
     return Options(
         queue=asked.queue,
         priority=asked.priority,
@@ -343,16 +291,11 @@ def _options(asked: JobRequest, request: Request, caller: Caller) -> Options:
         start_by=asked.start_by,
         deadline=asked.deadline,
         tags=asked.tags,
-        idempotency_key=key if key is None else _unquoted(key),
-        owner=caller.owner,
-        request_id=request_id_of(request),
+        max_attempts=asked.max_attempts,
+        callback=told_to(asked.callback),
+        idempotency_key=key,
+        **origin,
     )
-
-
-def _unquoted(key: str) -> str:
-    """Take the key bare or as a structured string."""
-    is_quoted = len(key) > 1 and key[0] == key[-1] == '"'
-    return key[1:-1] if is_quoted else key
 
 
 def _as_first_asked(repeat: NewJob, first: Job) -> NewJob:
@@ -366,51 +309,27 @@ def _as_first_asked(repeat: NewJob, first: Job) -> NewJob:
     )
 
 
-def _first_state(job: NewJob) -> JobState:
-    waits = job.run_at is not None and job.run_at > job.created_at
-    return JobState.SCHEDULED if waits else JobState.QUEUED
-
-
-def _seconds(prefer: str) -> int | None:
-    """Return how long the caller would wait, if it says so."""
-    found = _WAIT.search(prefer)
-    return None if found is None else min(int(found[1]), MAX_WAIT)
-
-
 async def _find(
     request: Request,
     caller: Caller,
     job_id: str,
     prefer: str | None,
-    headers: dict[str, str],
+    told: dict[str, str],
 ) -> Job:
-    seconds = None if prefer is None else _seconds(prefer)
-    if seconds is None:
-        return await door_of(request).engine.find(job_id, caller.owner)
-    headers["Preference-Applied"] = f"wait={seconds}"
-    return await _wait(request, caller, job_id, seconds)
+    engine = door_of(request).engine
+    patience = Patience(
+        lambda: engine.find(job_id, caller.owner),
+        lambda seconds: engine.wait(job_id, caller.owner, timeout=seconds),
+    )
+    return await found(request, prefer, patience, told)
 
 
-async def _wait(request: Request, caller: Caller, job_id: str, seconds: int) -> Job:
-    """Return the job when it ends; as it is when time, client or server are gone."""
-    engine, streams = door_of(request).engine, door_of(request).streams
-    if not streams.is_full:
-        with streams.place():
-            waiting = engine.wait(job_id, caller.owner, timeout=seconds)
-            job = await streams.run(waiting, request.receive)
-        if job is not None:
-            return job
-    return await engine.find(job_id, caller.owner)
-
-
-async def _answer_whole(
-    request: Request, job: Job, headers: dict[str, str]
-) -> Response:
+async def _answer_whole(request: Request, job: Job, told: dict[str, str]) -> Response:
     if not job.state.is_final:
-        headers["Retry-After"] = _retry_after(request, job)
+        told["Retry-After"] = _retry_after(request, job)
     engine = door_of(request).engine
     attempts = await engine.attempts(job)
-    return await contents.answer_whole(engine.payloads, job, attempts, headers)
+    return await contents.answer_whole(engine.payloads, job, attempts, told)
 
 
 def _retry_after(request: Request, job: Job) -> str:
@@ -423,8 +342,3 @@ def _retry_after(request: Request, job: Job) -> str:
 def _etag(job: Job) -> str:
     # Every change of a job is told by an event, so their count names its version.
     return f'"{job.events}"'
-
-
-def _matches(if_none_match: str, etag: str) -> bool:
-    named = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
-    return etag in named or "*" in named

@@ -16,9 +16,12 @@ from starlette.responses import Response
 
 from backburner.domain.errors import (
     BackburnerError,
+    BatchNotFound,
     BlobMissing,
     CallerError,
+    EndpointNotFound,
     FieldError,
+    FlowNotFound,
     IdempotencyConflict,
     IllegalTransition,
     InvalidInput,
@@ -101,6 +104,17 @@ class TooManyStreams(BackburnerError):
     retryable = True
 
 
+class TooManyRequests(BackburnerError):
+    """The key made more requests than it may."""
+
+    code: ClassVar[str] = "TOO_MANY_REQUESTS"
+    retryable = True
+
+    def __init__(self, seconds: int = 1) -> None:
+        super().__init__(f"the key may make no more requests for {seconds} s")
+        self.seconds = seconds
+
+
 class Row(NamedTuple):
     """How one kind of error looks from outside."""
 
@@ -116,11 +130,14 @@ TABLE: Final[Mapping[type[BackburnerError], Row]] = {
     ForeignOrigin: Row(HTTPStatus.FORBIDDEN, "Sent from another origin"),
     KeyNotFound: Row(HTTPStatus.NOT_FOUND, "No such key"),
     QueueNotFound: Row(HTTPStatus.NOT_FOUND, "No such queue"),
+    EndpointNotFound: Row(HTTPStatus.NOT_FOUND, "No such endpoint"),
     LinkRefused: Row(HTTPStatus.FORBIDDEN, "The link does not hold"),
     JobNotFound: Row(HTTPStatus.NOT_FOUND, "No such job"),
+    FlowNotFound: Row(HTTPStatus.NOT_FOUND, "No such flow"),
+    BatchNotFound: Row(HTTPStatus.NOT_FOUND, "No such batch"),
     BlobMissing: Row(HTTPStatus.NOT_FOUND, "No such content"),
     UnknownCapability: Row(HTTPStatus.NOT_FOUND, "No such capability"),
-    IllegalTransition: Row(HTTPStatus.CONFLICT, "The job's state does not allow it"),
+    IllegalTransition: Row(HTTPStatus.CONFLICT, "Its state does not allow it"),
     NoResult: Row(HTTPStatus.CONFLICT, "The job ended without a result"),
     BodyTooLarge: Row(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large"),
     UnsupportedMediaType: Row(
@@ -130,6 +147,7 @@ TABLE: Final[Mapping[type[BackburnerError], Row]] = {
     IdempotencyConflict: Row(
         HTTPStatus.UNPROCESSABLE_ENTITY, "The idempotency key is taken"
     ),
+    TooManyRequests: Row(HTTPStatus.TOO_MANY_REQUESTS, "Too many requests"),
     TooManyBodies: Row(HTTPStatus.SERVICE_UNAVAILABLE, "Too many large bodies", 1),
     TooManyStreams: Row(HTTPStatus.SERVICE_UNAVAILABLE, "Too many streams", 5),
     StoreUnavailable: Row(HTTPStatus.SERVICE_UNAVAILABLE, "The store is not usable", 2),
@@ -141,10 +159,9 @@ TABLE: Final[Mapping[type[BackburnerError], Row]] = {
 async def answer_error(request: Request, error: Exception) -> Response:
     """Answer with what one of our errors means."""
     assert isinstance(error, BackburnerError)  # noqa: S101 - how it is registered
-    row = row_of(type(error))
     told = problem(error, request_id=request_id_of(request))
-    answered = answer(told, row.retry_after)
-    if row.status is HTTPStatus.UNAUTHORIZED:
+    answered = answer(told, told.get("retry_after"))
+    if told["status"] is HTTPStatus.UNAUTHORIZED:
         answered.headers["WWW-Authenticate"] = "Bearer"
     return answered
 
@@ -193,9 +210,10 @@ def problem(error: BackburnerError, *, request_id: str) -> dict[str, Any]:
         "retryable": error.retryable,
         "request_id": request_id,
     }
-    if row.retry_after is not None:
-        told["retry_after"] = row.retry_after
-    if isinstance(error, InvalidInput) and error.fields:
+    seconds = error.seconds if isinstance(error, TooManyRequests) else row.retry_after
+    if seconds is not None:
+        told["retry_after"] = seconds
+    if isinstance(error, InvalidInput | UnknownCapability) and error.fields:
         told["errors"] = [{"path": f.path, "message": f.message} for f in error.fields]
     if isinstance(error, NoResult):
         told["error"] = error.job.error
@@ -241,6 +259,7 @@ _GUARDS: Final = (
     Forbidden,
     ForeignOrigin,
     InvalidInput,
+    TooManyRequests,
     StoreUnavailable,
 )
 """What any route may answer to a caller before it begins."""
@@ -259,20 +278,23 @@ def request_id_of(connection: HTTPConnection) -> str:
     return str(connection.scope["state"]["request_id"])
 
 
+_DETAILS: Final[Mapping[type[BackburnerError], str]] = {
+    JobNotFound: "there is no such job, or it is somebody else's",
+    FlowNotFound: "there is no such flow, or it is somebody else's",
+    BatchNotFound: "there is no such batch, or it is somebody else's",
+    StoreFull: "the store has no room left; nothing was stored",
+    StoreUnavailable: "the store cannot be used just now; asking again is safe",
+}
+"""What is told in place of an error's own words, which may repeat the caller's."""
+
+
 def _detail(error: BackburnerError) -> str:
-    match error:
-        case UnknownCapability(suggestion=str() as near):
-            return f"no capability has that name; did you mean {near!r}?"
-        case UnknownCapability():
+    if isinstance(error, UnknownCapability):
+        if error.suggestion is None:
             return "no capability has that name; GET /v1/capabilities lists them"
-        case JobNotFound():
-            return "there is no such job, or it is somebody else's"
-        case StoreFull():
-            return "the store has no room left; nothing was stored"
-        case StoreUnavailable():
-            return "the store cannot be used just now; asking again is safe"
-        case _:
-            return str(error)
+        return f"no capability has that name; did you mean {error.suggestion!r}?"
+    told = (_DETAILS[kind] for kind in type(error).__mro__ if kind in _DETAILS)
+    return next(told, str(error))
 
 
 def _type(code: str) -> str:

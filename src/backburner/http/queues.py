@@ -46,28 +46,28 @@ async def listing(request: Request, _caller: Operator) -> Response:
     return wire.answer({"items": [found[name] for name in sorted(found)]})
 
 
-@router.post(
-    "/v1/queues/{queue}/pause",
-    operation_id="pause_queue",
-    summary="Pause a queue",
-    response_model=QueueView,
-    responses=SETTLED,
-)
-async def pause(request: Request, caller: Administrator, queue: str) -> Response:
-    """Have nothing of a queue start; what runs goes on, and nothing is refused."""
-    return await _set(request, caller, queue, paused=True)
+def _switch(verb: str, told: str, *, paused: bool) -> None:
+    """Declare the route that pauses a queue, or lets it go on."""
+
+    # A queue's name may have slashes in it.
+    @router.post(
+        f"/v1/queues/{{queue:path}}/{verb}",
+        operation_id=f"{verb}_queue",
+        summary=f"{verb.capitalize()} a queue",
+        description=told,
+        response_model=QueueView,
+        responses=SETTLED,
+    )
+    async def switch(request: Request, caller: Administrator, queue: str) -> Response:
+        return await _set(request, caller, queue, paused=paused)
 
 
-@router.post(
-    "/v1/queues/{queue}/resume",
-    operation_id="resume_queue",
-    summary="Resume a queue",
-    response_model=QueueView,
-    responses=SETTLED,
+_switch(
+    "pause",
+    "Have nothing of a queue start; what runs goes on, and nothing is refused.",
+    paused=True,
 )
-async def resume(request: Request, caller: Administrator, queue: str) -> Response:
-    """Let a queue go on."""
-    return await _set(request, caller, queue, paused=False)
+_switch("resume", "Let a queue go on.", paused=False)
 
 
 @router.get(
@@ -114,7 +114,7 @@ async def _set(
 
 
 async def _queues(engine: Engine) -> dict[str, dict[str, Any]]:
-    found = {name: _view(QueueState(name)) for name in engine.registry.queues()}
+    found = {name: _view(QueueState(name)) for name in engine.registry.served()}
     for state in await engine.store.queues():
         found[state.name] = _view(state)
     for name, live, count, oldest in await engine.store.depths():

@@ -5,8 +5,9 @@ Answers are written by `wire`; these models of them are for OpenAPI and for test
 """
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -14,14 +15,17 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    model_validator,
 )
 
+from backburner.domain.address import LONGEST_URL
 from backburner.domain.job import JobState
 from backburner.engine.links import LONGEST, USUAL
 from backburner.engine.submission import MAX_TAG_LENGTH, MAX_TAGS
 
 MAX_LIMIT: Final = 200
 MAX_RETRIES: Final = 1_000
+MAX_CURSOR: Final = 2**63 - 1
 
 _RFC_3339 = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII
@@ -49,6 +53,28 @@ class Asked(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+class CallbackRequest(Asked):
+    """Whom to tell of an end: a URL, or an endpoint that is kept here."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"minProperties": 1, "maxProperties": 1}
+    )
+
+    url: str | None = Field(None, min_length=1, max_length=LONGEST_URL)
+    endpoint: Name | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.url is None) == (self.endpoint is None):
+            raise ValueError("say either `url` or `endpoint`")
+        return self
+
+
+def told_to(asked: CallbackRequest | None) -> dict[str, str] | None:
+    """Return whom to tell of an end, as the engine takes it."""
+    return None if asked is None else asked.model_dump(exclude_none=True)
+
+
 class JobRequest(Asked):
     """A job to be done."""
 
@@ -73,8 +99,14 @@ class JobRequest(Asked):
     run_at: Time | None = Field(None, description="Not before this time.")
     start_by: Time | None = Field(None, description="Failed unless started by then.")
     deadline: Time | None = Field(None, description="Failed unless done by then.")
+    max_attempts: int | None = Field(
+        None, ge=1, le=100, description="Another number of runs than its own."
+    )
     tags: list[Tag] = Field(
         [], max_length=MAX_TAGS, description="Printable words to find it by."
+    )
+    callback: CallbackRequest | None = Field(
+        None, description="Whom to tell when it ends."
     )
 
 
@@ -89,6 +121,12 @@ class RetryRequest(Asked):
     queue: Name | None = None
     fingerprint: Name | None = None
     limit: int = Field(100, ge=1, le=MAX_RETRIES, description="The newest so many.")
+    canary: int | None = Field(
+        None, ge=1, le=MAX_RETRIES, description="Only so many of them for a start."
+    )
+    rate: float | None = Field(
+        None, ge=0.01, le=1000, description="So many a second; the others wait."
+    )
     dry_run: bool = Field(False, description="Only count them.")
 
 
@@ -102,6 +140,8 @@ class JobQuery(BaseModel):
     queue: Name | None = None
     tag: Tag | None = None
     since: Time | None = Field(None, description="Submitted at this time or later.")
+    flow: Name | None = Field(None, description="Steps of this flow.")
+    batch: Name | None = Field(None, description="Jobs of this batch.")
     cursor: str | None = Field(None, description="`next_cursor` of the page before.")
     limit: int = Field(50, ge=1, le=MAX_LIMIT)
 
@@ -201,6 +241,9 @@ class JobView(BaseModel):
                     "started_at": "2030-01-31T12:00:00.002Z",
                     "finished_at": "2030-01-31T12:00:00.003Z",
                     "request_id": "5f0c6d0a2b7e4c11",
+                    "flow_id": None,
+                    "step": None,
+                    "batch_id": None,
                     "links": {
                         "self": "/v1/jobs/job_01999999-9999-7000-8000-000000000000",
                         "result": "/v1/jobs/job_01999999-…/result",
@@ -231,8 +274,14 @@ class JobView(BaseModel):
     started_at: datetime | None
     finished_at: datetime | None
     request_id: str | None
+    flow_id: str | None = Field(description="The flow that it is a step of.")
+    step: str | None = Field(description="Its name within that flow.")
+    batch_id: str | None = Field(description="The batch that it is in.")
     links: Links
     input: Any = Field(None, description="Only when one job is asked for.")
+    input_from: Literal["needs"] | None = Field(
+        None, description="Its input is what the steps before it give."
+    )
     output: Any = Field(None, description="As `input`, and when it has succeeded.")
     attempts: list[AttemptView] = Field([], description="As `input`: the history.")
 
@@ -269,18 +318,52 @@ class Retried(BaseModel):
 
     matched: int
     retried: int
+    remaining: int = Field(description="How many of those that match still wait.")
     dry_run: bool
 
 
+def refuse_several(named: Mapping[str, str | None]) -> None:
+    """Refuse to be asked for more than one thing at once."""
+    if sum(value is not None for value in named.values()) > 1:
+        raise ValueError(f"say one of {', '.join(named)}")
+
+
+class EventQuery(BaseModel):
+    """Which events to stream: all, or those about one thing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: int | None = Field(
+        None, ge=0, le=MAX_CURSOR, description="The last event that was seen."
+    )
+    flow: Name | None = Field(None, description="A flow's events and its steps'.")
+    batch: Name | None = Field(None, description="A batch's own events.")
+    tag: Tag | None = Field(None, description="The events of jobs with this tag.")
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        refuse_several({"flow": self.flow, "batch": self.batch, "tag": self.tag})
+        return self
+
+
 class EventView(BaseModel):
-    """One line of a job's history."""
+    """One line of the history of a job, flow, batch or queue."""
 
     seq: int = Field(description="Its place among all events.")
-    job_id: str
-    n: int = Field(description="Its place within the job, from 1, without gaps.")
-    type: str
+    job_id: str | None = Field(None, description="What it is about: one of these four.")
+    flow_id: str | None = None
+    batch_id: str | None = None
+    queue: str | None = None
+    n: int = Field(description="Its place within that, from 1, without gaps.")
+    type: str = Field(examples=["job.started", "job.progress", "job.output.delta"])
     at: datetime
-    data: dict[str, Any]
+    data: dict[str, Any] = Field(
+        description=(
+            "Of `job.output.delta`: `text`, the `offset` of its first character and "
+            "the `epoch`, which is the `n` of its attempt's `job.started`. A higher "
+            "epoch, or `replaces`, makes all text before it void."
+        )
+    )
 
 
 class CapabilityView(BaseModel):

@@ -17,10 +17,15 @@ from backburner.engine.keys import Keys
 from backburner.engine.links import Links
 from backburner.http import (
     auth,
+    batches,
     blobs,
     dead_letters,
+    deliveries,
     docs,
+    endpoints,
     events,
+    flows,
+    group_schemas,
     health,
     house,
     jobs,
@@ -28,18 +33,24 @@ from backburner.http import (
     queues,
     schemas,
     socket,
+    webhook_schemas,
 )
 from backburner.http import keys as key_routes
 from backburner.http.access import Access
 from backburner.http.auth import Authenticate, as_developer
 from backburner.http.door import Door
+from backburner.http.limits import Limits
 from backburner.settings import Settings
 
 ROUTERS = (
     jobs.hot,
     jobs.router,
+    flows.router,
+    batches.router,
     blobs.router,
     dead_letters.router,
+    deliveries.router,
+    endpoints.router,
     events.router,
     socket.router,
     house.router,
@@ -78,8 +89,15 @@ def build(
         openapi_url=None,
         redirect_slashes=False,
     )
+    is_limited = authenticate is not as_developer and settings.key_rate > 0
     app.state.door = Door(
-        engine, settings, version, authenticate, keys, _links(engine, settings)
+        engine,
+        settings,
+        version,
+        authenticate,
+        keys,
+        _links(engine, settings),
+        Limits(settings.key_rate, engine.now) if is_limited else None,
     )
     for router in ROUTERS:
         # Flat, so that a request is matched against one list.
@@ -151,7 +169,11 @@ _USER = {
 }
 _READ_BY_ROUTES = (
     schemas.JobRequest,
+    group_schemas.FlowRequest,
+    group_schemas.BatchRequest,
+    group_schemas.MembersRequest,
     schemas.KeyRequest,
+    webhook_schemas.EndpointRequest,
     schemas.RetryRequest,
     schemas.Problem,
     schemas.EventView,

@@ -1,20 +1,22 @@
 """
 Events as they happen, over one WebSocket.
 
-A client sends `{"type": "subscribe", "job_id": …, "after": …}`, or without `job_id` for
-all of its jobs, and `{"type": "unsubscribe", …}`. It gets `subscribed`, the events in
-the same shape as over SSE, `ended` when a job has ended, and `error` with a problem.
+A client sends `{"type": "subscribe", "job_id": …, "after": …}`, or with `flow_id`,
+`batch_id` or `tag` in its place, or with none for everything that is its own, and
+`{"type": "unsubscribe", …}`. It gets `subscribed`, the events in the same shape as over
+SSE, `ended` when a job, flow or batch has ended, and `error` with a problem. `after` is
+a job's own number of the last event seen, else the number among all events.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import orjson
 from fastapi import APIRouter
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from backburner.domain.errors import BackburnerError, InvalidInput
@@ -22,9 +24,10 @@ from backburner.domain.event import Event
 from backburner.http import body, wire
 from backburner.http.auth import Caller, require
 from backburner.http.door import door_of
-from backburner.http.events import MAX_CURSOR
+from backburner.http.events import all_of
 from backburner.http.problems import field_errors, problem, request_id_of
-from backburner.http.schemas import Asked, Name
+from backburner.http.schemas import MAX_CURSOR, Asked, Name, Tag, refuse_several
+from backburner.ports.store import Topic
 
 router = APIRouter()
 
@@ -32,12 +35,38 @@ MAX_MESSAGE = 4_096
 GOING_AWAY = 1001
 
 
+Subject = tuple[str, str | None]
+"""What a subscription is about: the field that names it, and its value."""
+
+
 class Wish(Asked):
     """What a client asks of the socket."""
 
     type: Literal["subscribe", "unsubscribe"]
-    job_id: Name | None = Field(None, description="Left out: all of the caller's.")
+    job_id: Name | None = None
+    flow_id: Name | None = None
+    batch_id: Name | None = None
+    tag: Tag | None = None
     after: int | None = Field(None, ge=0, le=MAX_CURSOR)
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        refuse_several(self._named())
+        return self
+
+    @property
+    def subject(self) -> Subject:
+        """What it is about; everything is no job in particular."""
+        given = {name: value for name, value in self._named().items() if value}
+        return next(iter(given.items()), ("job_id", None))
+
+    def _named(self) -> dict[str, str | None]:
+        return {
+            "job_id": self.job_id,
+            "flow_id": self.flow_id,
+            "batch_id": self.batch_id,
+            "tag": self.tag,
+        }
 
 
 @router.websocket("/v1/ws")
@@ -74,7 +103,7 @@ class Session:
         self._socket = socket
         self._door = door_of(socket)
         self._caller = caller
-        self._following: dict[str | None, asyncio.Task[None]] = {}
+        self._following: dict[Subject, asyncio.Task[None]] = {}
         self.fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Fails when telling the client does."""
 
@@ -96,42 +125,51 @@ class Session:
             self.fault.exception()
 
     async def _grant(self, wish: Wish) -> None:
-        former = self._following.pop(wish.job_id, None)
+        subject = wish.subject
+        former = self._following.pop(subject, None)
         if former is not None:
             former.cancel()
         if wish.type == "unsubscribe":
-            await self._send({"type": "unsubscribed", "job_id": wish.job_id})
+            await self._send({"type": "unsubscribed", **dict([subject])})
             return
         events, after = await self._events(wish)
-        told = {"type": "subscribed", "job_id": wish.job_id, "after": after}
-        await self._send(told)
-        task = asyncio.ensure_future(self._follow(wish.job_id, events))
-        self._following[wish.job_id] = task
-        task.add_done_callback(partial(self._forget, wish.job_id))
+        await self._send({"type": "subscribed", **dict([subject]), "after": after})
+        task = asyncio.ensure_future(self._follow(subject, events))
+        self._following[subject] = task
+        task.add_done_callback(partial(self._forget, subject))
 
     async def _events(self, wish: Wish) -> tuple[AsyncGenerator[Event, None], int]:
         engine, owner = self._door.engine, self._caller.owner
+        after = wish.after or 0
         if wish.job_id is not None:
             job = await engine.find(wish.job_id, owner)
-            return engine.events(job, after=wish.after or 0), wish.after or 0
-        after = wish.after if wish.after is not None else await engine.store.latest()
-        return engine.stream(owner, after=after), after
+            return engine.events(job, after=after), after
+        if wish.flow_id is not None:
+            flow = await engine.flows.find(wish.flow_id, owner)
+            return engine.flows.events(flow, after=after), after
+        if wish.batch_id is not None:
+            batch = await engine.batches.find(wish.batch_id, owner)
+            return engine.batches.events(batch, after=after), after
+        if wish.after is None:
+            after = await engine.store.latest()
+        topic = all_of(self._caller) if wish.tag is None else Topic(tag=wish.tag)
+        return engine.stream(owner, after=after, topic=topic), after
 
     async def _follow(
-        self, job_id: str | None, following: AsyncGenerator[Event, None]
+        self, subject: Subject, following: AsyncGenerator[Event, None]
     ) -> None:
         try:
             with self._door.streams.place():
                 async with aclosing(following) as events:
                     async for event in events:
                         await self._send(wire.event(event))
-            await self._send({"type": "ended", "job_id": job_id})
+            await self._send({"type": "ended", **dict([subject])})
         except BackburnerError as error:
             await self._refuse(error)
 
-    def _forget(self, job_id: str | None, task: asyncio.Task[None]) -> None:
-        if self._following.get(job_id) is task:
-            del self._following[job_id]
+    def _forget(self, subject: Subject, task: asyncio.Task[None]) -> None:
+        if self._following.get(subject) is task:
+            del self._following[subject]
         error = None if task.cancelled() else task.exception()
         if error is not None and not self.fault.done():
             self.fault.set_exception(error)

@@ -2,20 +2,31 @@
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import orjson
 from starlette.responses import Response
 
 from backburner.domain.errors import FieldError, InvalidInput
 from backburner.domain.event import Attempt, Event
-from backburner.domain.job import Instant, Job, JobState, NewJob
+from backburner.domain.flow import FROM_NEEDS
+from backburner.domain.job import Instant, Job, JobState, NewJob, rfc3339
 from backburner.ports.store import FailureGroup
 
 MEDIA_TYPE = "application/json"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Numbered(Protocol):
+    """Something that lists are ordered by."""
+
+    @property
+    def seq(self) -> int:
+        """Its place."""
+        ...
+
+
+N = TypeVar("N", bound=Numbered)
 
 
 def answer(
@@ -27,10 +38,7 @@ def answer(
 
 def time(instant: Instant | None) -> str | None:
     """Write an instant by RFC 3339, in UTC, with milliseconds."""
-    if instant is None:
-        return None
-    moment = _EPOCH + timedelta(milliseconds=instant)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if instant is None else rfc3339(instant)
 
 
 def location(job_id: str) -> str:
@@ -60,6 +68,9 @@ def receipt(job: NewJob, state: JobState) -> dict[str, Any]:
         "started_at": None,
         "finished_at": None,
         "request_id": job.request_id,
+        "flow_id": None,
+        "step": None,
+        "batch_id": None,
         "links": _links(job.id),
     }
 
@@ -77,7 +88,7 @@ def summary(job: Job) -> dict[str, Any]:
         "max_attempts": job.max_attempts,
         "generation": job.generation,
         "crashes": job.crashes,
-        "progress": _raw(job.progress),
+        "progress": raw(job.progress),
         "error": job.error,
         "created_at": time(job.created_at),
         "run_at": time(job.run_at),
@@ -86,6 +97,9 @@ def summary(job: Job) -> dict[str, Any]:
         "started_at": time(job.started_at),
         "finished_at": time(job.finished_at),
         "request_id": job.request_id,
+        "flow_id": job.flow_id,
+        "step": job.step,
+        "batch_id": job.batch_id,
         "links": _links(job.id),
     }
 
@@ -93,9 +107,12 @@ def summary(job: Job) -> dict[str, Any]:
 def whole(job: Job, attempts: Iterable[Attempt]) -> dict[str, Any]:
     """Write a job with all that is known of it."""
     told = summary(job)
-    told["input"] = _raw(job.input)
+    if job.input == FROM_NEEDS:
+        told |= {"input": None, "input_from": "needs"}
+    else:
+        told["input"] = raw(job.input)
     if job.state is JobState.SUCCEEDED:
-        told["output"] = _raw(job.output)
+        told["output"] = raw(job.output)
     told["attempts"] = [
         {
             "generation": attempt.generation,
@@ -113,9 +130,10 @@ def whole(job: Job, attempts: Iterable[Attempt]) -> dict[str, Any]:
 
 def event(told: Event) -> dict[str, Any]:
     """Write an event."""
+    kind = told.type.partition(".")[0]
     return {
         "seq": told.seq,
-        "job_id": told.job_id,
+        "queue" if kind == "queue" else f"{kind}_id": told.subject,
         "n": told.n,
         "type": told.type,
         "at": time(told.at),
@@ -137,15 +155,21 @@ def failure_group(group: FailureGroup) -> dict[str, Any]:
     }
 
 
-def page(jobs: Sequence[Job], *, limit: int, here: str) -> Response:
-    """Send the first `limit` of the jobs, and the way to the rest."""
-    shown, headers, cursor = jobs[:limit], {}, None
-    if len(jobs) > limit:
+def page(
+    found: Sequence[N],
+    *,
+    limit: int,
+    here: str,
+    write: Callable[[N], dict[str, Any]],
+) -> Response:
+    """Send the first `limit` of what was found, and the way to the rest."""
+    shown, headers, cursor = found[:limit], {}, None
+    if len(found) > limit:
         cursor = base64.urlsafe_b64encode(str(shown[-1].seq).encode()).decode()
         cursor = cursor.rstrip("=")
         glue = "&" if "?" in here else "?"
         headers["Link"] = f'<{here}{glue}cursor={cursor}>; rel="next"'
-    body = {"items": [summary(job) for job in shown], "next_cursor": cursor}
+    body = {"items": [write(item) for item in shown], "next_cursor": cursor}
     return answer(body, headers=headers)
 
 
@@ -176,5 +200,6 @@ def _links(job_id: str) -> dict[str, str]:
     }
 
 
-def _raw(text: str | None) -> orjson.Fragment | None:
+def raw(text: str | None) -> orjson.Fragment | None:
+    """Pass stored JSON through."""
     return None if text is None else orjson.Fragment(text)

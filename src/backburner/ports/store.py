@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from backburner.domain.batch import Batch, Counts, Members, NewBatch
 from backburner.domain.event import Event
+from backburner.domain.flow import Edge, Flow, NewFlow, NewStep
 from backburner.domain.job import (
     Claim,
     Instant,
     Job,
     JobState,
+    Link,
     NewJob,
     Owner,
     Submitted,
@@ -27,6 +30,7 @@ from backburner.domain.queue import Queue, QueueState, Throttling
 from backburner.domain.schedule import ScheduleState
 from backburner.domain.transitions import Change
 from backburner.ports.clock import Clock
+from backburner.ports.endpoints import EndpointStore
 from backburner.ports.finding import Finding
 from backburner.ports.keys import KeyStore
 
@@ -53,6 +57,10 @@ class Tx(Protocol):
         """Store jobs in this transaction."""
         ...
 
+    def extend(self, flow: int, steps: Sequence[NewStep]) -> None:
+        """Add steps to the flow of the step that is being settled."""
+        ...
+
 
 class Settlement(NamedTuple):
     """How one running job ends or is put back."""
@@ -64,6 +72,8 @@ class Settlement(NamedTuple):
     """Runs in the same transaction; if it raises, nothing of it is kept …"""
     otherwise: Callable[[Exception], Change] | None = None
     """… and this says what becomes of the job instead."""
+    link: Link | None = None
+    """What the job's end means to others; done in the same transaction, after that."""
 
 
 class Move(NamedTuple):
@@ -73,6 +83,8 @@ class Move(NamedTuple):
     state: JobState
     generation: int
     change: Change
+    link: Link | None = None
+    """What the job's end means to others; done in the same transaction."""
 
 
 class Want(NamedTuple):
@@ -99,6 +111,8 @@ class JobStore(Protocol):
     ) -> Sequence[Claim]:
         """
         Take queued jobs in order of priority, rank and id: nobody else gets them.
+
+        A step comes with what its prerequisites came to.
 
         Not durable: a claim lost with the machine only means running again. Raises
         `WorkerLost` if the worker is not enlisted, and then takes nothing. Of a queue
@@ -237,20 +251,157 @@ class Timetable(Protocol):
         ...
 
 
-class Progress(NamedTuple):
-    """How far a running job is."""
+class GroupFilter(NamedTuple):
+    """Which of an owner's flows or batches to list."""
+
+    owner: Owner
+    state: str | None = None
+    tag: str | None = None
+    batch: int | None = None
+    """Flows that are members of this batch."""
+
+
+class Step(NamedTuple):
+    """A step of a flow: its job, without input and output, and what it waits for."""
+
+    job: Job
+    needs: Sequence[Edge]
+
+
+class Flows(Protocol):
+    """Jobs that wait for jobs."""
+
+    async def submit_flows(self, flows: Sequence[NewFlow]) -> Sequence[Submitted]:
+        """Store flows with their steps, durable; all or none, as `submit` does."""
+        ...
+
+    async def find_flows(self, ids: Sequence[str]) -> Sequence[Flow]:
+        """Return those of the flows that exist, in any order."""
+        ...
+
+    async def flows(
+        self, where: GroupFilter, *, before: int | None, limit: int
+    ) -> Sequence[Flow]:
+        """Return flows, newest first, with `seq` below `before`."""
+        ...
+
+    async def steps(self, flow: int) -> Sequence[Step]:
+        """Return a flow's steps, each after what it needs."""
+        ...
+
+    async def reopen(self, moves: Sequence[Move]) -> Sequence[bool]:
+        """
+        Retry failed jobs of flows and batches, durable; say which held.
+
+        Steps that were cancelled because of them wait again, and what was over by
+        then goes on in its next generation.
+        """
+        ...
+
+    async def cancel_flow(self, flow: int, change: Change) -> int:
+        """End whatever of a flow is not over yet, durable; return how many steps."""
+        ...
+
+
+class Batches(Protocol):
+    """Jobs and flows that are counted and end together."""
+
+    async def open_batch(self, batch: NewBatch, members: Members) -> Submitted:
+        """Store a batch and its first members, durable; all or none."""
+        ...
+
+    async def fill_batch(
+        self, batch: int, members: Members, *, seal: bool
+    ) -> Sequence[Submitted]:
+        """
+        Put more into a batch, durable; return what became of each member.
+
+        `IllegalTransition` if it takes no more. Members whose idempotency keys are
+        known are there already: a repeat of the last filling is no error.
+        """
+        ...
+
+    async def find_batches(self, ids: Sequence[str]) -> Sequence[Batch]:
+        """Return those of the batches that exist, in any order."""
+        ...
+
+    async def batches(
+        self, where: GroupFilter, *, before: int | None, limit: int
+    ) -> Sequence[Batch]:
+        """Return batches, newest first, with `seq` below `before`."""
+        ...
+
+    async def count_batch(self, batch: int) -> Counts:
+        """Count a batch's members by state."""
+        ...
+
+    async def cancel_batch(self, batch: int, change: Change) -> int:
+        """End whatever of a batch is not over, and take no more; return how many."""
+        ...
+
+    async def batches_over(self, *, limit: int) -> Sequence[int]:
+        """Return open batches that take no more and have nothing left to do."""
+        ...
+
+    async def tell_batch(self, batch: int, *, now: Instant) -> bool:
+        """Note a batch's progress, at most once a second; say whether it was."""
+        ...
+
+    async def finish_batch(
+        self,
+        batch: int,
+        then: Callable[[Batch, Counts], Sequence[NewJob]],
+        *,
+        now: Instant,
+    ) -> bool:
+        """End a batch if it is over, with the jobs that follow; once a generation."""
+        ...
+
+
+class Note(NamedTuple):
+    """What a running job's handler says: how far it is, or text."""
 
     seq: int
     token: str
+    n: int
+    """The number that its event is to get."""
     at: Instant
+    type: str
     data: str
+
+
+class Topic(NamedTuple):
+    """What of an owner's events is wanted: all, or those about one thing."""
+
+    flow: int | None = None
+    """A flow's own events and those of its steps."""
+    batch: int | None = None
+    """A batch's own events; not those of its members, which may be many."""
+    tag: str | None = None
+    """The events of jobs with this tag."""
+    queues: bool = False
+    """With those of queues, which belong to nobody."""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is left out."""
+        return self.flow is None and self.batch is None and self.tag is None
+
+
+EVERYTHING = Topic()
 
 
 class EventLog(Protocol):
     """What happened, in order."""
 
-    async def report(self, progress: Sequence[Progress]) -> None:
-        """Note progress on jobs still held by the token; the others are skipped."""
+    async def report(self, notes: Sequence[Note]) -> None:
+        """
+        Tell what handlers say, on jobs still held by the token; others are skipped.
+
+        A note whose number is not the job's next is skipped too, so that a report
+        may be repeated as it was. Text is durable; progress is not, and is noted on
+        the job.
+        """
         ...
 
     async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
@@ -258,7 +409,7 @@ class EventLog(Protocol):
         ...
 
     async def changes(self, job_id: str, *, limit: int) -> Sequence[Event]:
-        """Return a job's events but for progress, in order."""
+        """Return a job's events but for progress and text, in order."""
         ...
 
     async def news(
@@ -267,8 +418,14 @@ class EventLog(Protocol):
         """Return events newer than `(job seq, n)`, for many jobs at once, in order."""
         ...
 
-    async def stream(self, owner: Owner, *, after: int, limit: int) -> Sequence[Event]:
+    async def stream(
+        self, owner: Owner, *, after: int, limit: int, topic: Topic = EVERYTHING
+    ) -> Sequence[Event]:
         """Return an owner's events with `seq` above `after`, in order."""
+        ...
+
+    async def last_of(self, topic: Topic) -> int:
+        """Return the `seq` of the latest event of a flow or batch itself, or 0."""
         ...
 
     async def latest(self) -> int:
@@ -292,6 +449,8 @@ class JobFilter:
     tag: str | None = None
     fingerprint: str | None = None
     since: Instant | None = None
+    flow: int | None = None
+    batch: int | None = None
 
 
 class FailureGroup(NamedTuple):
@@ -359,7 +518,19 @@ class Keeper(Protocol):
         ...
 
 
-class Store(JobStore, Roster, Queues, Timetable, EventLog, Keeper, KeyStore, Protocol):
+class Store(
+    JobStore,
+    Roster,
+    Queues,
+    Timetable,
+    Flows,
+    Batches,
+    EventLog,
+    Keeper,
+    KeyStore,
+    EndpointStore,
+    Protocol,
+):
     """All of it, and its doors."""
 
     async def open(self) -> None:

@@ -1,12 +1,16 @@
 """Reads whose shape varies, in SQLAlchemy Core; and a few cold ones."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
 from backburner.domain.job import WAITING, Instant, Job, JobState, Owner
-from backburner.ports.store import FailureGroup, JobFilter, WorkerInfo
+from backburner.ports.store import FailureGroup, JobFilter, Topic, WorkerInfo
 from backburner.stores.rows import JOB_COLUMNS, LISTED_COLUMNS, as_job, as_listed
+from backburner.stores.tables import batches as batch_table
+from backburner.stores.tables import events as event_table
+from backburner.stores.tables import flows as flow_table
 from backburner.stores.tables import jobs as job_table
 from backburner.stores.tables import workers as worker_table
 
@@ -34,6 +38,56 @@ def jobs(
     return _listed(connection, query.order_by(seq.desc()).limit(limit))
 
 
+def topic(
+    owner: Owner, wanted: Topic, after: int, upto: int | None, limit: int
+) -> sa.Select[Any]:
+    """Select an owner's events about one thing, above a cursor and up to another."""
+    e, f, b = event_table.c, flow_table.c, batch_table.c
+    query = (
+        sa.select(e.seq, sa.func.coalesce(c.id, f.id, b.id), e.n, e.type, e.at, e.data)
+        .select_from(event_table)
+        .outerjoin(job_table, c.seq == e.job)
+        .outerjoin(flow_table, f.seq == e.flow)
+        .outerjoin(batch_table, b.seq == e.batch)
+        .where(e.seq > after, _is_about(wanted))
+        .where(sa.func.coalesce(c.tenant, f.tenant, b.tenant) == owner.tenant)
+        .where(sa.func.coalesce(c.user, f.user, b.user) == owner.user)
+    )
+    if upto is not None:
+        query = query.where(e.seq <= upto)
+    return query.order_by(e.seq).limit(limit)
+
+
+def last_of(connection: sa.Connection, topic: Topic) -> int:
+    """Return the number of the latest event of a flow or batch itself."""
+    e = event_table.c
+    mine = e.batch == topic.batch if topic.flow is None else e.flow == topic.flow
+    # The last by its index, which is by flow or batch and by number within it.
+    query = sa.select(e.seq).where(mine).order_by(e.n.desc()).limit(1)
+    return connection.execute(query).scalar() or 0
+
+
+def _is_about(wanted: Topic) -> sa.ColumnElement[bool]:
+    e = event_table.c
+    if wanted.flow is not None:
+        steps = sa.select(c.seq).where(c.flow == wanted.flow)
+        # By index, not by walking through everybody's events.
+        numbers = sa.union_all(
+            sa.select(e.seq).where(e.job.in_(steps)),
+            sa.select(e.seq).where(e.flow == wanted.flow),
+        )
+        return e.seq.in_(numbers)
+    if wanted.batch is not None:
+        return e.batch == wanted.batch
+    return has_tag(c.tags, wanted.tag or "")
+
+
+def has_tag(tags: sa.ColumnElement[str | None], tag: str) -> sa.ColumnElement[bool]:
+    """Say that a tag is among those stored: as it is written, unlike with LIKE."""
+    padded = "\n" + tags + "\n"
+    return sa.func.replace(padded, f"\n{tag}\n", "") != padded
+
+
 def _number(where: JobFilter) -> sa.ColumnElement[int]:
     if where.state in _FEW:
         # The plus has them found by their partial index and sorted: walking back
@@ -47,18 +101,34 @@ _FEW = frozenset({JobState.BLOCKED, JobState.RUNNING, JobState.FAILED})
 
 def orphans(connection: sa.Connection, limit: int) -> list[Job]:
     """Return running jobs whose worker is not enlisted."""
-    enlisted = sa.select(worker_table.c.id)
-    query = SELECT_LISTED.where(sa.text("state = 'running'"), c.worker.not_in(enlisted))
+    return [as_listed(row) for row in connection.execute(_ORPHANS, {"limit": limit})]
+
+
+# Asked for every second or two by every process: built once, too.
+_ORPHANS = (
+    SELECT_LISTED.where(
+        sa.text("state = 'running'"), c.worker.not_in(sa.select(worker_table.c.id))
+    )
     # The order of the partial index jobs_running, which serves.
-    return _listed(connection, query.order_by(c.worker, c.seq).limit(limit))
+    .order_by(c.worker, c.seq)
+    .limit(sa.bindparam("limit", type_=sa.Integer))
+)
+_OVERDUE = (
+    SELECT_LISTED.where(
+        c.expires_at.is_not(None),
+        c.expires_at <= sa.bindparam("now"),
+        # Literals, so that the partial index jobs_expiring serves.
+        sa.text("state IN ('blocked','scheduled','queued')"),
+    )
+    .order_by(c.expires_at)
+    .limit(sa.bindparam("limit", type_=sa.Integer))
+)
 
 
 def overdue(connection: sa.Connection, now: Instant, limit: int) -> list[Job]:
     """Return waiting jobs whose time is over."""
-    # Literals, so that the partial index jobs_expiring serves.
-    waiting = sa.text("state IN ('blocked','scheduled','queued')")
-    query = SELECT_LISTED.where(c.expires_at.is_not(None), c.expires_at <= now, waiting)
-    return _listed(connection, query.order_by(c.expires_at).limit(limit))
+    found = connection.execute(_OVERDUE, {"now": now, "limit": limit})
+    return [as_listed(row) for row in found]
 
 
 def failures(connection: sa.Connection, owner: Owner, limit: int) -> list[FailureGroup]:
@@ -133,18 +203,29 @@ def _conditions(where: JobFilter) -> list[sa.ColumnElement[bool]]:
         conditions += [c.tenant == where.owner.tenant, c.user == where.owner.user]
     if where.state is not None:
         conditions.append(sa.literal_column(f"state = '{where.state}'"))
-    if where.capability is not None:
-        conditions.append(c.capability == where.capability)
-    if where.queue is not None:
-        conditions.append(c.queue == where.queue)
-    if where.fingerprint is not None:
-        conditions.append(c.fingerprint == where.fingerprint)
+    for name in ("capability", "queue", "fingerprint", "flow"):
+        wanted = getattr(where, name)
+        if wanted is not None:
+            conditions.append(c[name] == wanted)
+    if where.batch is not None:
+        conditions.append(of_batch(where.batch))
     if where.since is not None:
         conditions.append(c.created_at >= where.since)
     if where.tag is not None:
-        padded = "\n" + c.tags + "\n"
-        conditions.append(padded.contains(f"\n{where.tag}\n", autoescape=True))
+        conditions.append(has_tag(c.tags, where.tag))
     return conditions
+
+
+def of_batch(batch: int) -> sa.ColumnElement[bool]:
+    """Say that a job is in a batch, by itself or as a step of a flow."""
+    # Each by its index: a step is found by its flow, which knows its batch.
+    member, step, flow = job_table.alias(), job_table.alias(), flow_table.alias()
+    alone = sa.select(member.c.seq).where(
+        member.c.batch == batch, member.c.batch.is_not(None), member.c.flow.is_(None)
+    )
+    steps = sa.select(step.c.seq).join(flow, flow.c.seq == step.c.flow)
+    in_flows = steps.where(flow.c.batch == batch)
+    return c.seq.in_(alone.union_all(in_flows))
 
 
 def _listed(

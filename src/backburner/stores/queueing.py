@@ -5,9 +5,12 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
+from backburner.domain.event import QUEUE_THROTTLED
 from backburner.domain.job import Instant
 from backburner.domain.queue import Queue, QueueState, Rate, Throttling
 from backburner.ports.store import Tx
+from backburner.stores.settling import as_json
+from backburner.stores.tables import events
 from backburner.stores.tables import queues as queue_table
 
 c = queue_table.c
@@ -63,30 +66,33 @@ def pause(name: str, *, paused: bool) -> Callable[[Tx], None]:
     return body
 
 
-def tell(tx: Tx) -> list[Throttling]:
-    """Return closed windows that nobody was told of, and note that somebody is."""
-    query = sa.select(c.name, c.closed, c.told, c.limited_until)
-    untold = tx.connection.execute(query.where(c.closed > c.told).order_by(c.name))
-    found: list[Throttling] = []
-    for name, closed, told, until in untold.all():
-        update = queue_table.update().where(c.name == name, c.told == told)
-        if tx.connection.execute(update.values(told=closed)).rowcount:
-            found.append(Throttling(name, closed - told, until or 0))
-    return found
+def tell(now: Instant) -> Callable[[Tx], list[Throttling]]:
+    """Return a body that tells of closed windows: an event each, by one caller."""
+
+    def body(tx: Tx) -> list[Throttling]:
+        query = sa.select(c.name, c.closed, c.told, c.limited_until)
+        untold = tx.connection.execute(query.where(c.closed > c.told).order_by(c.name))
+        found: list[Throttling] = []
+        for name, closed, told, until in untold.all():
+            update = queue_table.update().where(c.name == name, c.told == told)
+            if tx.connection.execute(update.values(told=closed)).rowcount:
+                found.append(Throttling(name, closed - told, until or 0))
+                shared = {"queue": name, "type": QUEUE_THROTTLED, "at": now}
+                data = as_json({"limited_until": until})
+                tx.connection.execute(
+                    events.insert(),
+                    [
+                        {**shared, "n": n, "data": data}
+                        for n in range(told + 1, closed + 1)
+                    ],
+                )
+        return found
+
+    return body
 
 
 def listing(connection: sa.Connection, now: Instant) -> list[QueueState]:
     """Return every queue that has a policy or was ever paused."""
-    query = sa.select(
-        c.name,
-        c.paused,
-        c.concurrency,
-        c.per_worker,
-        c.rate,
-        c.per,
-        c.limited_until,
-        c.closed - c.told,
-    ).order_by(c.name)
     return [
         QueueState(
             name=name,
@@ -99,6 +105,19 @@ def listing(connection: sa.Connection, now: Instant) -> list[QueueState]:
             untold=untold,
         )
         for name, paused, concurrency, per_worker, rate, per, until, untold in (
-            connection.execute(query)
+            connection.execute(_LISTING)
         )
     ]
+
+
+# Built once: every worker asks every second.
+_LISTING = sa.select(
+    c.name,
+    c.paused,
+    c.concurrency,
+    c.per_worker,
+    c.rate,
+    c.per,
+    c.limited_until,
+    c.closed - c.told,
+).order_by(c.name)

@@ -9,9 +9,14 @@ import sqlalchemy as sa
 from backburner.domain.errors import Problem
 from backburner.domain.event import Event
 from backburner.domain.job import Job, JobState, Owner
-from backburner.stores.tables import jobs
+from backburner.stores.tables import batches, flows, jobs
 
-JOB_COLUMNS: Sequence[sa.Column[Any]] = (
+FLOW_ID = sa.select(flows.c.id).where(flows.c.seq == jobs.c.flow).scalar_subquery()
+BATCH_ID = (
+    sa.select(batches.c.id).where(batches.c.seq == jobs.c.batch).scalar_subquery()
+)
+
+JOB_COLUMNS: Sequence[sa.Column[Any] | sa.Label[Any]] = (
     jobs.c.seq,
     jobs.c.id,
     jobs.c.tenant,
@@ -42,23 +47,30 @@ JOB_COLUMNS: Sequence[sa.Column[Any]] = (
     jobs.c.tags,
     jobs.c.request_id,
     jobs.c.body_hash,
+    jobs.c.flow,
+    jobs.c.step,
+    jobs.c.batch,
+    jobs.c.callback,
+    jobs.c.traceparent,
+    FLOW_ID.label("flow_id"),
+    BATCH_ID.label("batch_id"),
 )
 
 LARGE = frozenset({"input", "output"})
 """What only `find` reads."""
 LISTED_COLUMNS = tuple(c for c in JOB_COLUMNS if c.name not in LARGE)
+_NAMES = tuple(c.name for c in JOB_COLUMNS)
+_LISTED_NAMES = tuple(c.name for c in LISTED_COLUMNS)
 
 
 def as_job(row: Any) -> Job:
     """Build a job from a row of `JOB_COLUMNS`."""
-    values = row._mapping  # noqa: SLF001 - SQLAlchemy's public name for it
-    return _job({c.name: values[c] for c in JOB_COLUMNS})
+    return _job(dict(zip(_NAMES, row, strict=True)))
 
 
 def as_listed(row: Any) -> Job:
     """Build a job from a row of `LISTED_COLUMNS`; its input and output are left out."""
-    values = row._mapping  # noqa: SLF001 - SQLAlchemy's public name for it
-    return _job({"input": "", **{c.name: values[c] for c in LISTED_COLUMNS}})
+    return _job({"input": "", **dict(zip(_LISTED_NAMES, row, strict=True))})
 
 
 def _job(columns: dict[str, Any]) -> Job:
@@ -75,6 +87,6 @@ def _job(columns: dict[str, Any]) -> Job:
 def as_events(rows: Iterable[Any]) -> list[Event]:
     """Build events from rows in the order of their fields."""
     return [
-        Event(seq, job_id, n, kind, at, orjson.loads(data) if data else {})
-        for seq, job_id, n, kind, at, data in rows
+        Event(seq, subject, n, kind, at, orjson.loads(data) if data else {})
+        for seq, subject, n, kind, at, data in rows
     ]

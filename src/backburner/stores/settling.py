@@ -68,17 +68,18 @@ def _problem(change: Change) -> dict[str, Any]:
     return {k: v for k, v in asdict(change.error).items() if v is not None}
 
 
-def waits(job: NewJob) -> bool:
-    """Say whether a new job's time is yet to come."""
-    return job.run_at is not None and job.run_at > job.created_at
-
-
 def expires_at(job: NewJob) -> int | None:
     """Return when a new job is over if it has not started."""
     times = [time for time in (job.start_by, job.deadline) if time is not None]
     return min(times, default=None)
 
 
-def tags_text(job: NewJob) -> str | None:
+class Tagged(Protocol):
+    """Something with tags."""
+
+    tags: Sequence[str]
+
+
+def tags_text(tagged: Tagged) -> str | None:
     """Write tags as they are stored: one a line."""
-    return "\n".join(job.tags) if job.tags else None
+    return "\n".join(tagged.tags) if tagged.tags else None

@@ -7,32 +7,34 @@ holds one against the other. Run it after the faults are over and all is quiet.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 import sqlalchemy as sa
 
 from backburner.domain import event
-from backburner.domain.event import Event, attempts
-from backburner.domain.job import Instant, JobState
+from backburner.domain.event import attempts
+from backburner.domain.job import WAITING, JobState
+from backburner.domain.text import Text
 from backburner.domain.transitions import ALLOWED, WORKER_LOST, Limits
-from backburner.stores import tables
 from backburner.stores.sqlite.database import Database
+from backburner.testing import groups
+from backburner.testing.groups import GroupReading, Made
+from backburner.testing.records import (
+    Books,
+    Breach,
+    Record,
+    generations,
+    read,
+    steps,
+)
 
 FREE = frozenset({"throttled", "scheduled", "stalled", "handed_back"})
 """Outcomes of an attempt that give it back."""
-
-
-class Breach(NamedTuple):
-    """A promise that was not kept."""
-
-    invariant: str
-    """Its number in the list of invariants, or a word."""
-    job: str
-    told: str
 
 
 class Answer(NamedTuple):
@@ -59,18 +61,23 @@ class Ledger:
     """What the client knows for itself. Leave empty what it did not watch."""
 
     acknowledged: list[str] = field(default_factory=list)
-    """Every id that was ever answered."""
+    """Every id that was ever answered: of a job, flow or batch."""
     answers: list[Answer] = field(default_factory=list)
     """Every answer to a submit with an idempotency key."""
     effective: list[str] = field(default_factory=list)
     """Jobs whose handler writes one effect through `ctx.at_settlement`."""
     effects: list[tuple[str, int]] = field(default_factory=list)
     """The effects that are there now: job and generation."""
+    streamed: list[str] = field(default_factory=list)
+    """Jobs whose handler emits text and returns one."""
     readings: list[Reading] = field(default_factory=list)
+    group_readings: list[GroupReading] = field(default_factory=list)
     stream: list[int] = field(default_factory=list)
     """`seq` of each event that a reader of the only owner's whole stream saw."""
     pruned: list[str] = field(default_factory=list)
-    """Finished jobs that were deleted since."""
+    """Finished jobs, flows and batches that were deleted since."""
+    made: list[Made] = field(default_factory=list)
+    """Jobs that tell of ends or follow them, if some of them may be deleted."""
 
     def acknowledge(self, job: str, key: str | None = None, body: str = "") -> None:
         """Note that a submit was answered with this id."""
@@ -83,32 +90,6 @@ class Ledger:
         self.answers.append(Answer(key, body, None))
 
 
-class Row(NamedTuple):
-    """What the auditor needs of a job's row."""
-
-    seq: int
-    id: str
-    state: JobState
-    generation: int
-    attempt: int
-    max_attempts: int
-    crashes: int
-    events: int
-    run_at: Instant | None
-    start_by: Instant | None
-    deadline: Instant | None
-    output: str | None
-    error_code: str | None
-    owner_key: tuple[str, str, str] | None
-
-
-class Record(NamedTuple):
-    """One job and its whole history."""
-
-    row: Row
-    events: list[Event]
-
-
 def audit(
     store: sa.Connection | Path, ledger: Ledger, limits: Limits | None = None
 ) -> list[Breach]:
@@ -117,40 +98,21 @@ def audit(
         database = Database(store)
         with database.connect_reader() as connection:
             return audit(connection, ledger, limits)
-    records = read(store)
+    return audit_books(read(store), ledger, limits)
+
+
+def audit_books(
+    books: Books, ledger: Ledger, limits: Limits | None = None
+) -> list[Breach]:
+    """Return every breach in what was read of a store."""
     breaches = [
         breach
-        for record in records.values()
+        for record in books.jobs.values()
         for breach in _job_breaches(record, limits or Limits())
     ]
-    return [*breaches, *_strays(store), *_ledger_breaches(records, ledger)]
-
-
-def read(connection: sa.Connection) -> Mapping[str, Record]:
-    """Return every job of a store with its events, by id."""
-    j, e = tables.jobs.c, tables.events.c
-    by_seq = {
-        found.seq: Record(_row(found), [])
-        for found in connection.execute(sa.select(tables.jobs).order_by(j.seq))
-    }
-    for found in connection.execute(sa.select(tables.events).order_by(e.seq)):
-        record = by_seq.get(found.job)
-        if record is not None:
-            data = orjson.loads(found.data) if found.data else {}
-            record.events.append(
-                Event(found.seq, record.row.id, found.n, found.type, found.at, data)
-            )
-    return {record.row.id: record for record in by_seq.values()}
-
-
-def steps(events: Iterable[Event]) -> Iterator[tuple[JobState | None, JobState, Event]]:
-    """Yield each move that a history tells of; the first is from nowhere."""
-    state: JobState | None = None
-    for told in events:
-        to = event.LEADS_TO.get(told.type)
-        if to is not None:
-            yield state, to, told
-            state = to
+    breaches += groups.breaches(books, ledger.made)
+    breaches += groups.misread(books, ledger.group_readings)
+    return [*breaches, *_ledger_breaches(books, ledger)]
 
 
 def moves(records: Iterable[Record]) -> Counter[tuple[JobState, JobState]]:
@@ -163,36 +125,8 @@ def moves(records: Iterable[Record]) -> Counter[tuple[JobState, JobState]]:
     )
 
 
-def _row(found: Any) -> Row:
-    key = found.idempotency_key
-    return Row(
-        seq=found.seq,
-        id=found.id,
-        state=JobState(found.state),
-        generation=found.generation,
-        attempt=found.attempt,
-        max_attempts=found.max_attempts,
-        crashes=found.crashes,
-        events=found.events,
-        run_at=found.run_at,
-        start_by=found.start_by,
-        deadline=found.deadline,
-        output=found.output,
-        error_code=found.error_code,
-        owner_key=None if key is None else (found.tenant, found.user, key),
-    )
-
-
-def _strays(connection: sa.Connection) -> Iterator[Breach]:
-    """Find events of jobs that are not there: both go in one transaction."""
-    j, e = tables.jobs.c, tables.events.c
-    lonely = sa.select(e.job).where(e.job.not_in(sa.select(j.seq))).distinct()
-    for (seq,) in connection.execute(lonely):
-        yield Breach("events", str(seq), "has events and no row")
-
-
 def _job_breaches(record: Record, limits: Limits) -> Iterator[Breach]:
-    for check in (_at_rest, _numbers, _path, _generations, _times):
+    for check in (_at_rest, _numbers, _path, _generations, _times, _text):
         for told in check(record):
             yield Breach(_INVARIANTS[check.__name__], record.row.id, told)
     for told in _attempts(record, limits):
@@ -225,7 +159,7 @@ def _path(record: Record) -> Iterator[str]:
                 yield f"{told.type} (event {told.n}) while {state}"
             continue
         if state is None:
-            if to not in {JobState.QUEUED, JobState.SCHEDULED}:
+            if to not in WAITING:
                 yield f"begins with {told.type}"
         elif to not in ALLOWED[state]:
             yield f"went from {state} to {to} (event {told.n})"
@@ -235,14 +169,13 @@ def _path(record: Record) -> Iterator[str]:
 
 
 def _generations(record: Record) -> Iterator[str]:
-    """Check that each departure from failed, and only that, raises the generation."""
-    generation = 0
-    for before, _, told in steps(record.events):
-        if before is JobState.FAILED:
-            generation += 1
+    """Check that each departure from an end, and only that, raises the generation."""
+    generation, earlier = 0, 0
+    for generation, told in generations(record.events):
         said = told.data.get("generation", generation)
-        if said != generation or (before is JobState.FAILED and not told.data):
+        if said != generation or (generation != earlier and not told.data):
             yield f"{told.type} (event {told.n}) in generation {said}, not {generation}"
+        earlier = generation
     if record.row.generation != generation:
         yield f"is in generation {record.row.generation}, not {generation}"
 
@@ -254,7 +187,7 @@ def _times(record: Record) -> Iterator[str]:
     due = None if moved else row.run_at
     expires = min((t for t in (row.start_by, row.deadline) if t), default=None)
     for before, to, told in steps(record.events):
-        if before is JobState.SCHEDULED and to is JobState.QUEUED:
+        if before in _WAITED and to is JobState.QUEUED:
             if due is not None and told.at < due:
                 yield f"was queued {due - told.at} ms early (event {told.n})"
         elif to is JobState.SCHEDULED:
@@ -265,12 +198,28 @@ def _times(record: Record) -> Iterator[str]:
             expires = row.deadline
 
 
+def _text(record: Record) -> Iterator[str]:
+    """Check that a reader of the text finds nothing missing, doubled or misplaced."""
+    text, epoch = Text(), 0
+    for told in record.events:
+        epoch = told.n if told.type == event.STARTED else epoch
+        if told.data.get("epoch", epoch) != epoch:
+            yield f"has text of epoch {told.data['epoch']} in {epoch} (event {told.n})"
+        try:
+            text.take(told.n, told.type, told.data)
+        except ValueError as error:
+            yield str(error)
+
+
+_WAITED = frozenset({JobState.SCHEDULED, JobState.BLOCKED})
+
 _INVARIANTS = {
     "_at_rest": "I2",
     "_numbers": "events",
     "_path": "I4",
     "_generations": "I4",
     "_times": "times",
+    "_text": "text",
 }
 
 
@@ -311,14 +260,16 @@ def _is_crash(run: event.Attempt) -> bool:
     return run.outcome == "stalled" or (run.error or {}).get("code") == WORKER_LOST
 
 
-def _ledger_breaches(records: Mapping[str, Record], ledger: Ledger) -> Iterator[Breach]:
-    pruned = frozenset(ledger.pruned)
-    for job in dict.fromkeys(ledger.acknowledged):
-        if job not in records and job not in pruned:
-            yield Breach("I1", job, "was acknowledged and is not there")
+def _ledger_breaches(books: Books, ledger: Ledger) -> Iterator[Breach]:
+    records = books.jobs
+    there = {*records, *books.flows, *books.batches, *ledger.pruned}
+    for subject in dict.fromkeys(ledger.acknowledged):
+        if subject not in there:
+            yield Breach("I1", subject, "was acknowledged and is not there")
     yield from _effects(records, ledger)
-    yield from _keys(records, ledger.answers)
-    yield from _stream(records, ledger.stream)
+    yield from _streams(records, ledger)
+    yield from _keys(books, ledger.answers)
+    yield from _stream(books, ledger.stream)
     for reading in ledger.readings:
         record = records.get(reading.job)
         if record is not None:
@@ -342,12 +293,32 @@ def _effects(records: Mapping[str, Record], ledger: Ledger) -> Iterator[Breach]:
             yield Breach("I3", job, told)
 
 
-def _keys(records: Mapping[str, Record], answers: Sequence[Answer]) -> Iterator[Breach]:
-    """Check that a key stands for one job and one body."""
-    stored = Counter(r.row.owner_key for r in records.values() if r.row.owner_key)
-    for (_, _, key), count in stored.items():
-        if count > 1:
-            yield Breach("I7", key, f"stands for {count} jobs in the store")
+def _streams(records: Mapping[str, Record], ledger: Ledger) -> Iterator[Breach]:
+    """Check that what a reader ends with is the result."""
+    for job in dict.fromkeys(ledger.streamed):
+        record = records.get(job)
+        if record is None or record.row.output is None:
+            continue
+        text, result = Text(), orjson.loads(record.row.output)
+        with suppress(ValueError):  # told by `_text`
+            for told in record.events:
+                text.take(told.n, told.type, told.data)
+        if str(text) != result:
+            yield Breach(
+                "text", job, f"streamed {str(text)!r}, the result is {result!r}"
+            )
+
+
+def _keys(books: Books, answers: Sequence[Answer]) -> Iterator[Breach]:
+    """Check that a key stands for one job, flow or batch and one body."""
+    for kind in (
+        [record.row.owner_key for record in books.jobs.values()],
+        [group.owner_key for group in books.flows.values()],
+        [group.owner_key for group in books.batches.values()],
+    ):
+        for (_, _, key), count in Counter(filter(None, kind)).items():
+            if count > 1:
+                yield Breach("I7", key, f"stands for {count} in the store")
     for key in dict.fromkeys(answer.key for answer in answers):
         mine = [answer for answer in answers if answer.key == key]
         ids = dict.fromkeys(a.job for a in mine if a.job is not None)
@@ -371,11 +342,10 @@ def _reading(record: Record, reading: Reading) -> Iterator[str]:
             yield f"a reader was sent away after {reading.seen} of {written}"
 
 
-def _stream(records: Mapping[str, Record], seen: Sequence[int]) -> Iterator[Breach]:
+def _stream(books: Books, seen: Sequence[int]) -> Iterator[Breach]:
     """Check that the overall stream was seen whole, once and in order."""
     if any(after <= before for before, after in pairwise(seen)):
         yield Breach("readers", "", f"the stream came out of order: {seen}")
-    written = {told.seq for record in records.values() for told in record.events}
-    missed = written.difference(seen) if seen else ()
+    missed = books.written().difference(seen) if seen else ()
     if missed:
         yield Breach("readers", "", f"the stream left out {sorted(missed)}")

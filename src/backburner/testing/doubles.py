@@ -5,11 +5,14 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import orjson
+
 from backburner.blobs.memory import MemoryBlobs
-from backburner.clock import uuid7
-from backburner.domain.job import Instant
+from backburner.domain.event import PROGRESS
+from backburner.domain.job import Instant, uuid7
 from backburner.engine.context import Context
 from backburner.engine.payloads import Payloads
+from backburner.engine.telling import Voice
 from backburner.ports.bell import Ring
 from backburner.testing.samples import NOON, a_claim
 
@@ -72,13 +75,26 @@ class FakeContext(Context):
     def __init__(self, **claim: Any) -> None:
         """Take fields of a `Claim` where the usual ones will not do."""
         self.told: list[dict[str, Any]] = []
+        """Progress; the text is in `text`."""
         self.submitted: list[tuple[Any, Any, dict[str, Any]]] = []
         super().__init__(
             a_claim(**claim),
-            self.told.append,
+            self,
             self._keep,
             Payloads(MemoryBlobs(FrozenClock())),
         )
+
+    def hear(self, voice: Voice) -> None:
+        """Be the ear of the handler's voice: all is heard at once."""
+        self.told += [
+            orjson.loads(note.data)
+            for note in voice.notes(NOON)
+            if note.type == PROGRESS
+        ]
+        voice.heard()
+
+    def hurry(self) -> None:
+        """Have nothing left to tell."""
 
     async def _keep(self, capability: Any, value: Any, **options: Any) -> None:
         self.submitted.append((capability, value, options))

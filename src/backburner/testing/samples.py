@@ -4,6 +4,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from backburner.domain.batch import NewBatch
+from backburner.domain.flow import Edge, NewFlow, NewStep
 from backburner.domain.job import Claim, Instant, Job, JobState, NewJob, Owner
 
 NOON: Instant = 1_767_268_800_000
@@ -26,6 +28,27 @@ def a_new_job(**fields: Any) -> NewJob:
         created_at=NOON,
         max_attempts=3,
     )
+    return replace(usual, **fields)
+
+
+def a_new_step(name: str, *after: Edge | str, **fields: Any) -> NewStep:
+    """Return a step that runs after others; `before=[…]` has others wait for it."""
+    needs = [Edge(edge) if isinstance(edge, str) else edge for edge in after]
+    before = fields.pop("before", ())
+    return NewStep(a_new_job(step=name, **fields), needs, before)
+
+
+def a_new_flow(*steps: NewStep, **fields: Any) -> NewFlow:
+    """Return a flow as it is asked for, with an id of its own."""
+    usual = NewFlow(
+        id=f"flow_{next(_numbers):08}", owner=ANN, created_at=NOON, steps=steps
+    )
+    return replace(usual, **fields)
+
+
+def a_new_batch(**fields: Any) -> NewBatch:
+    """Return a batch as it is asked for, with an id of its own."""
+    usual = NewBatch(id=f"batch_{next(_numbers):08}", owner=ANN, created_at=NOON)
     return replace(usual, **fields)
 
 
@@ -52,6 +75,7 @@ def a_claim(**fields: Any) -> Claim:
         ready_at=NOON,
         started_at=NOON,
         request_id=None,
+        events=2,
     )
     return usual._replace(**fields)
 

@@ -42,6 +42,8 @@ async def work(ctx: Context, value: Work) -> str:
     """Take a while."""
     leave_one_effect(ctx)
     await asyncio.sleep(value.seconds)  # noqa: TID251 - the work itself
+    while value.gate is not None and value.gate.exists():  # noqa: ASYNC110 - by a test
+        await asyncio.sleep(0.01)  # noqa: TID251
     return ctx.job.id
 
 
@@ -65,6 +67,7 @@ async def crash(_ctx: Context, _value: None) -> None:
 async def shout(ctx: Context, value: dict[str, Any]) -> None:
     """Say what was given wherever a handler can."""
     await ctx.progress(1, 2, value["progress"])
+    await ctx.emit(value["streamed"])
     raise RuntimeError(value["error"])
 
 

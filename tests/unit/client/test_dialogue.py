@@ -25,6 +25,7 @@ from backburner.client.errors import (
     RateLimited,
     Unavailable,
 )
+from backburner.domain.text import Piece
 
 AWAY = Unavailable("nobody is there", code="UNREACHABLE")
 JOB = {"id": "job_1", "state": "queued"}
@@ -39,8 +40,12 @@ def a_refusal(status, code="CODE", **fields):
     return an_answer(status, {"detail": "no", "code": code, **fields})
 
 
-def an_event(n, kind="job.progress"):
-    return Message(str(n), json.dumps({"n": n, "type": kind}))
+def an_event(n, kind="job.progress", **data):
+    return Message(str(n), json.dumps({"n": n, "type": kind, "data": data}))
+
+
+def a_delta(n, epoch, offset, text):
+    return an_event(n, "job.output.delta", epoch=epoch, offset=offset, text=text)
 
 
 def played(dialogue, *answers):
@@ -251,3 +256,31 @@ def test_a_job_deleted_before_its_end_was_told_is_not_found():
 def test_an_endless_absence_ends_a_stream():
     with pytest.raises(Unavailable):
         played(Manners().events("job_1"), *[AWAY] * (len(PAUSES) + 1))
+
+
+def test_a_text_goes_on_over_an_absence_and_begins_anew_with_an_attempt():
+    steps = played(
+        Manners().pieces("job_1"),
+        *(an_answer(), an_event(1, "job.queued"), an_event(2, "job.started")),
+        *(a_delta(3, 2, 0, "one"), AWAY),
+        *(an_answer(), a_delta(4, 2, 3, " two"), an_event(5, "job.stalled")),
+        *(an_event(6, "job.started"), a_delta(7, 6, 0, "three"), None),
+        *(an_answer(), an_event(8, "job.succeeded"), None),
+        an_answer(204),
+    )
+
+    assert [
+        Piece("one"),
+        Piece(" two"),
+        Piece("", is_reset=True),
+        Piece("three"),
+    ] == [told.value for told in of_kind(Tell, steps)]
+    assert Done("three") == steps[-1]
+    assert [None, "3", "7", "8"] == [
+        opened.headers.get("Last-Event-ID") for opened in of_kind(Open, steps)
+    ]
+
+
+def test_a_text_of_no_job_is_not_found():
+    with pytest.raises(NotFound):
+        played(Manners().pieces("job_1"), a_refusal(404))

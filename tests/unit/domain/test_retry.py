@@ -43,3 +43,22 @@ def test_the_dice_only_add(policy, attempt, roll):
 def test_a_job_is_run_at_least_once():
     with pytest.raises(ValueError, match="at least 1"):
         RetryPolicy(max_attempts=0)
+
+
+def test_listed_delays_come_in_their_order_and_the_last_again():
+    minute = timedelta(minutes=1)
+    policy = RetryPolicy.listed(minute, 5 * minute)
+
+    assert 3 == policy.max_attempts
+    assert [minute, 5 * minute, 5 * minute] == [
+        policy.delay(attempt, 0.0) for attempt in (1, 2, 3)
+    ]
+
+
+def test_a_spread_grows_with_its_delay():
+    minute = timedelta(minutes=1)
+    policy = RetryPolicy.listed(minute, 10 * minute, spread=0.5)
+
+    assert [1.25 * minute, 12.5 * minute] == [
+        policy.delay(attempt, 0.5) for attempt in (1, 2)
+    ]

@@ -21,6 +21,7 @@ from backburner.domain.transitions import (
     fingerprint,
     is_last_chance,
     retry,
+    retry_all,
     settle,
     stall,
 )
@@ -48,7 +49,10 @@ def test_every_state_says_where_it_may_lead():
 def test_nothing_leaves_a_final_state_but_a_retry_by_hand():
     leaving = {state: ALLOWED[state] for state in FINAL if ALLOWED[state]}
 
-    assert {JobState.FAILED: {JobState.QUEUED}} == leaving
+    assert {
+        JobState.FAILED: {JobState.BLOCKED, JobState.QUEUED, JobState.SCHEDULED},
+        JobState.CANCELLED: {JobState.BLOCKED},
+    } == leaving
 
 
 @pytest.mark.parametrize(
@@ -200,6 +204,29 @@ def test_a_retry_by_hand_begins_a_generation_with_everything_fresh():
     assert 2 == change.generation
     assert (0, 0, 0) == (change.attempt, change.crashes, change.throttled)
     assert change.to in ALLOWED[job.state]
+
+
+def test_dead_letters_that_are_retried_at_a_rate_wait_for_their_turn():
+    jobs = [a_job(JobState.FAILED, seq=seq) for seq in range(4)]
+
+    changes = retry_all(jobs, now=NOON, rate=3)
+
+    assert [
+        (JobState.QUEUED, event.QUEUED, None),
+        (JobState.SCHEDULED, event.SCHEDULED, NOON + 333),
+        (JobState.SCHEDULED, event.SCHEDULED, NOON + 666),
+        (JobState.SCHEDULED, event.SCHEDULED, NOON + 1000),
+    ] == [(change.to, change.event, change.run_at) for change in changes]
+    assert {1} == {change.generation for change in changes}
+    assert {change.to for change in changes} <= ALLOWED[JobState.FAILED]
+
+
+def test_dead_letters_that_are_retried_without_a_rate_are_queued_at_once():
+    jobs = [a_job(JobState.FAILED, seq=seq) for seq in range(3)]
+
+    changes = retry_all(jobs, now=NOON)
+
+    assert [JobState.QUEUED] * 3 == [change.to for change in changes]
 
 
 @pytest.mark.parametrize("state", sorted(set(JobState) - {JobState.FAILED}))

@@ -88,3 +88,16 @@ async def without_result_type(_ctx: Context, text: str):
 def test_a_handler_of_another_shape_is_refused_by_name(handler):
     with pytest.raises(ConfigurationError, match=r"capability 'text\.odd' must"):
         capability("text.odd")(handler)
+
+
+def test_a_capability_of_the_house_is_run_and_offered_to_nobody():
+    registry = Registry([whisper])
+    registry.own(shout)
+
+    assert shout is registry.get("text.shout")
+    assert [whisper] == [*registry]
+    assert (["default"], ["default", "loud"]) == (registry.queues(), registry.served())
+    with pytest.raises(UnknownCapability):
+        registry.find("text.shout")
+    with pytest.raises(ConfigurationError):
+        registry.own(whisper)

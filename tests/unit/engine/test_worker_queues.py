@@ -82,7 +82,7 @@ async def test_a_schedule_submits_by_itself(tmp_path):
         async for event in house.engine.stream():
             if event.type == "job.succeeded":
                 break
-        job = await house.engine.find(event.job_id)
+        job = await house.engine.find(event.subject)
 
     assert ("a", "7") == (job.capability, job.output)
     assert "schedule:often" == job.tags[0]

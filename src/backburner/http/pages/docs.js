@@ -66,10 +66,17 @@ async function draw() {
     option.value = capability.name;
     find("capability").append(option);
   }
+  // Not whatever comes first by name: that may do harm.
+  const example = document_.components.schemas.JobRequest.examples[0];
+  if ((known.items || []).some((capability) => capability.name === example.capability)) {
+    find("capability").value = example.capability;
+    find("input").value = pretty(example.input);
+  }
 }
 
 function follow(job) {
   const source = new EventSource(job.links.events);
+  let epoch = 0;
   const ends = ["job.succeeded", "job.failed", "job.cancelled"];
   for (const type of ["job.queued", "job.started", "job.retrying", "job.throttled", ...ends]) {
     source.addEventListener(type, async () => {
@@ -80,6 +87,13 @@ function follow(job) {
       find("answer").textContent = pretty(await (await fetch(job.links.self)).json());
     });
   }
+  source.addEventListener("job.output.delta", (event) => {
+    const told = JSON.parse(event.data).data;
+    const answer = find("answer");
+    if (told.epoch !== epoch || told.replaces) answer.textContent = "";
+    epoch = told.epoch;
+    answer.textContent += told.text;
+  });
   source.addEventListener("job.progress", (event) => {
     const { done, total } = JSON.parse(event.data).data;
     find("progress").hidden = false;

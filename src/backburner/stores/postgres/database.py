@@ -1,8 +1,9 @@
 """Connections to PostgreSQL, and its errors in our words."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncpg
 import sqlalchemy as sa
@@ -10,13 +11,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from backburner.domain.errors import StoreFull, StoreUnavailable
 
+T = TypeVar("T")
+
 CONNECT_SECONDS = 5.0
 STATEMENT_SECONDS = 30.0
+REPLAN_SECONDS = 5.0
+"""How long a plan is good for."""
 POOL = 5
 """Connections for reads and bodies, of each process."""
 LANES = 4
 """Connections that each process keeps for itself besides."""
 
+TRIES = 3
 RETRIED = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 """The server chose a victim: the same statement may well go through again."""
 
@@ -38,6 +44,7 @@ class Database:
         """Lend a connection for a while; a broken one is thrown away."""
         self._check_open()
         async with translated(), self._pool.connect() as connection:
+            await renew_plans(connection)
             yield connection
 
     async def connect(self) -> AsyncConnection:
@@ -80,6 +87,21 @@ async def driver(connection: AsyncConnection) -> Any:
     return raw.driver_connection
 
 
+async def renew_plans(connection: AsyncConnection) -> None:
+    """
+    Have statements planned anew that were planned a while ago.
+
+    A plan is kept until the tables are analysed again. One that was made when they
+    were known to be empty reads them from end to end, however large they are by then.
+    """
+    assert connection.sync_connection is not None  # noqa: S101 - tells the type checker
+    notes = connection.sync_connection.info
+    now = asyncio.get_running_loop().time()
+    if now - notes.setdefault("planned", now) >= REPLAN_SECONDS:
+        await (await driver(connection)).execute("DISCARD PLANS")
+        notes["planned"] = now
+
+
 @asynccontextmanager
 async def translated() -> AsyncIterator[None]:
     """Turn the driver's errors into ours; what is a bug stays what it is."""
@@ -96,14 +118,30 @@ def as_ours(error: BaseException) -> StoreUnavailable | None:
     """Say which of our errors this is; `None` for a programming fault."""
     if isinstance(error, StoreUnavailable):
         return error
-    if isinstance(error, sa.exc.DBAPIError):
-        cause = error.orig.__cause__ if error.orig is not None else None
-        error = cause or error.orig or error
+    error = _said_by_driver(error)
     if isinstance(error, asyncpg.DiskFullError):
         return StoreFull("the database has no room left")
     if isinstance(error, _UNAVAILABLE):
         return StoreUnavailable(f"the database cannot be used: {type(error).__name__}")
     return None
+
+
+async def persist(act: Callable[[], Awaitable[T]]) -> T:
+    """Do something that commits as a whole; if the server chose it, again."""
+    for _ in range(TRIES - 1):
+        try:
+            return await act()
+        except Exception as error:
+            told = error.__cause__ if isinstance(error, StoreUnavailable) else error
+            if told is None or not isinstance(_said_by_driver(told), RETRIED):
+                raise
+    return await act()
+
+
+def _said_by_driver(error: BaseException) -> BaseException:
+    if isinstance(error, sa.exc.DBAPIError) and error.orig is not None:
+        return error.orig.__cause__ or error.orig
+    return error
 
 
 _UNAVAILABLE = (

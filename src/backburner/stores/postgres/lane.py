@@ -12,15 +12,20 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backburner.ports.faults import Faults
-from backburner.stores.postgres.database import RETRIED, Database, as_ours, driver
+from backburner.stores.postgres.database import (
+    Database,
+    as_ours,
+    driver,
+    persist,
+    renew_plans,
+)
 
 T = TypeVar("T")
 Many = Callable[["Lane", Sequence[Any]], Awaitable[Sequence[Any]]]
-
-TRIES = 3
 
 
 class Call(NamedTuple):
@@ -38,7 +43,7 @@ class Lane:
         self, database: Database, faults: Faults, *, is_durable: bool = True
     ) -> None:
         self._database = database
-        self._faults = faults
+        self.faults = faults
         self._is_durable = is_durable
         self._calls: list[Call] = []
         self._task: asyncio.Task[None] | None = None
@@ -63,18 +68,18 @@ class Lane:
         """Run a statement and return its rows; one that commits by itself, again."""
         fetch = partial(self.driver.fetch, statement, *parameters)
         found: list[Any] = (
-            await fetch()
-            if self.driver.is_in_transaction()
-            else await self.persist(fetch)
+            await fetch() if self.driver.is_in_transaction() else await persist(fetch)
         )
         return found
 
-    async def persist(self, act: Callable[[], Awaitable[T]]) -> T:
-        """Do something that commits as a whole; if the server chose it, again."""
-        for _ in range(TRIES - 1):
-            with suppress(*RETRIED):
-                return await act()
-        return await act()
+    async def transact(self, body: Callable[[Connection], T]) -> T:
+        """Run a plain function in a transaction; if the server chose it, again."""
+
+        async def once() -> T:
+            async with self.connection.begin():
+                return await self.connection.run_sync(body)
+
+        return await persist(once)
 
     async def _flush(self) -> None:
         try:
@@ -104,17 +109,19 @@ class Lane:
             _answer(call, answer)
 
     async def _once(self, many: Many, arguments: Sequence[Any]) -> Sequence[Any]:
-        name = many.__name__.removesuffix("_keyed")  # one verb, one failpoint
+        # One verb, one failpoint, however it is done.
+        name = many.__name__.removesuffix("_keyed").removesuffix("_linked")
         try:
             if self.driver is None or self.driver.is_closed():
                 await self._connect()
-            self._faults.hit(f"{name}.before_commit")
+            await renew_plans(self.connection)
+            self.faults.hit(f"{name}.before_commit")
             answers = await many(self, arguments)
         except BaseException as error:
             if not isinstance(error, Exception) or as_ours(error) is not None:
                 await self._drop()
             raise
-        self._faults.hit(f"{name}.after_commit")
+        self.faults.hit(f"{name}.after_commit")
         return answers
 
     async def _connect(self) -> None:
@@ -122,6 +129,12 @@ class Lane:
         self.connection = await self._database.connect()
         try:
             raw = await driver(self.connection)
+            # A batch names its rows by key. A plan that was made while the tables
+            # were small must not be kept once they are large.
+            await raw.execute(
+                "SET enable_seqscan = off; SET enable_hashjoin = off;"
+                " SET enable_mergejoin = off"
+            )
             if not self._is_durable:
                 await raw.execute("SET synchronous_commit = off")
         except BaseException:

@@ -12,22 +12,33 @@ class Queries:
 
     beat_worker: str
     bury_workers: str
+    cancel_dependents: str
     claim_jobs: str
+    conclude_flows: str
+    count_down_flows: str
     count_running: str
     delete_jobs: str
     dismiss_worker: str
+    draw_keys: str
     draw_transaction: str
     enlist_worker: str
     event_horizon: str
     find_by_key: str
     finish_jobs: str
     free_idempotency_key: str
+    has_overdue: str
+    has_policies: str
     has_queued: str
+    insert_edges: str
+    insert_events: str
+    insert_flow_ends: str
     insert_jobs: str
+    list_callbacks: str
     list_gates: str
     list_changes: str
     list_held: str
     list_history: str
+    list_needs: str
     list_news: str
     list_stream: str
     lock_gate: str
@@ -36,7 +47,8 @@ class Queries:
     next_due: str
     promote_jobs: str
     read_clock: str
-    report_progress: str
+    release_jobs: str
+    report_notes: str
     settle_jobs: str
     touch_store: str
 

@@ -5,7 +5,7 @@ A statement commits by itself; only idempotency keys and bodies need a transacti
 Batches are sorted by key, so that two of them never wait for each other in a circle.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import chain
 from typing import Any
@@ -13,18 +13,31 @@ from typing import Any
 import sqlalchemy as sa
 
 from backburner.domain.errors import IdempotencyConflict, StoreUnavailable
-from backburner.domain.job import Claim, Instant, JobState, NewJob, Submitted
+from backburner.domain.flow import NewStep
+from backburner.domain.job import (
+    Claim,
+    Instant,
+    JobState,
+    NewJob,
+    Submitted,
+    first_state,
+    waits,
+)
 from backburner.domain.queue import Gate, admit, count
 from backburner.domain.transitions import Change
+from backburner.ports.faults import Faults
 from backburner.ports.store import (
     Move,
-    Progress,
+    Note,
     Retention,
     Settlement,
     Want,
     WorkerLost,
 )
-from backburner.stores.postgres.lane import TRIES, Lane
+from backburner.stores import extending, flows
+from backburner.stores.linking import Telling, ends, settle_links
+from backburner.stores.postgres.database import TRIES, persist
+from backburner.stores.postgres.lane import Lane
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.settling import (
     KEY_LIFETIME_MS,
@@ -34,10 +47,10 @@ from backburner.stores.settling import (
     expires_at,
     tags_text,
     turns,
-    waits,
 )
 
 Claiming = tuple[str, str, Sequence[Want], Instant]
+NEEDS = Claim._fields.index("needs")
 
 
 class Statements:
@@ -64,7 +77,7 @@ class Statements:
             async with lane.driver.transaction():
                 return await self._submit_keyed(lane, jobs)
 
-        return as_given(batches, await lane.persist(store))
+        return as_given(batches, await persist(store))
 
     async def _submit_keyed(
         self, lane: Lane, jobs: Sequence[NewJob]
@@ -116,6 +129,10 @@ class Statements:
         self, lane: Lane, worker: str, token: str, want: Want, now: Instant
     ) -> Sequence[Claim]:
         rows = await lane.rows(self._queries.claim_jobs, token, worker, now, *want)
+        steps = [row[0] for row in rows if row[NEEDS]]
+        if steps:
+            needs = flows.as_needs(await lane.rows(self._queries.list_needs, steps))
+            rows = [(*row, needs.get(row[0], ())) for row in rows]
         # RETURNING is in no order.
         return sorted(
             (Claim(*row) for row in rows), key=lambda c: (-c.priority, c.rank)
@@ -147,11 +164,30 @@ class Statements:
         asks = list(chain.from_iterable(batches))
         answers: list[Change | None] = [None] * len(asks)
         for turn in turns(asks):
-            plain = [asks[i] for i in turn.values() if asks[i].body is None]
+            plain = [asks[i] for i in turn.values() if _is_plain(asks[i])]
             settled = await self._finish(lane, plain) | await self._put(lane, plain)
             for seq in settled:
                 answers[turn[seq]] = asks[turn[seq]].change
         return as_given(batches, answers)
+
+    async def settle_linked(
+        self, lane: Lane, batches: Sequence[Sequence[Settlement]]
+    ) -> Sequence[Sequence[Change | None]]:
+        """Settle jobs whose ends mean something to others, all in one transaction."""
+        asks = list(chain.from_iterable(batches))
+
+        def body(connection: sa.Connection) -> list[Change | None]:
+            tx = Transaction(connection, self._queries, lane.faults)
+            answers: list[Change | None] = [None] * len(asks)
+            for turn in turns(asks):
+                wanted = [asks[i] for i in turn.values()]
+                settled = tx.settle(wanted)
+                settle_links(tx, ends(wanted, settled))
+                for seq in settled:
+                    answers[turn[seq]] = asks[turn[seq]].change
+            return answers
+
+        return as_given(batches, await lane.transact(body))
 
     async def _finish(self, lane: Lane, settlements: Sequence[Settlement]) -> set[int]:
         done = _by_seq(s for s in settlements if s.change.to is JobState.SUCCEEDED)
@@ -180,6 +216,25 @@ class Statements:
                 answers[turn[seq]] = True
         return as_given(batches, answers)
 
+    async def move_linked(
+        self, lane: Lane, batches: Sequence[Sequence[Move]]
+    ) -> Sequence[Sequence[bool]]:
+        """Move jobs whose ends mean something to others, all in one transaction."""
+        asks = list(chain.from_iterable(batches))
+
+        def body(connection: sa.Connection) -> list[bool]:
+            tx = Transaction(connection, self._queries, lane.faults)
+            answers = [False] * len(asks)
+            for turn in turns(asks):
+                wanted = [asks[i] for i in turn.values()]
+                moved = tx.move(wanted)
+                settle_links(tx, ends(wanted, moved))
+                for seq in moved:
+                    answers[turn[seq]] = True
+            return answers
+
+        return as_given(batches, await lane.transact(body))
+
     async def promote(
         self, lane: Lane, asks: Sequence[tuple[Instant, int]]
     ) -> Sequence[int]:
@@ -190,15 +245,28 @@ class Statements:
         ]
 
     async def report(
-        self, lane: Lane, batches: Sequence[Sequence[Progress]]
+        self, lane: Lane, batches: Sequence[Sequence[Note]]
     ) -> Sequence[None]:
-        """Note progress on jobs that are still held."""
+        """Tell what handlers say, on jobs that are still held."""
         asks = list(chain.from_iterable(batches))
-        for turn in turns(asks):
-            told = _by_seq(asks[i] for i in turn.values())
-            arrays = [list(column) for column in zip(*told, strict=True)]
-            await lane.rows(self._queries.report_progress, *arrays)
+        rounds = [_by_seq(asks[i] for i in turn.values()) for turn in turns(asks)]
+        if len(rounds) > 1:
+            await persist(lambda: self._report_at_once(lane, rounds))
+        else:
+            await self._report(lane, rounds)
         return [None] * len(batches)
+
+    async def _report_at_once(
+        self, lane: Lane, rounds: Sequence[Sequence[Note]]
+    ) -> None:
+        # The first round locks every job, in order: the others wait for nobody.
+        async with lane.driver.transaction():
+            await self._report(lane, rounds)
+
+    async def _report(self, lane: Lane, rounds: Sequence[Sequence[Note]]) -> None:
+        for notes in rounds:
+            arrays = [list(column) for column in zip(*notes, strict=True)]
+            await lane.rows(self._queries.report_notes, *arrays)
 
     async def prune(
         self, lane: Lane, asks: Sequence[tuple[Retention, Instant, int]]
@@ -221,50 +289,104 @@ class Statements:
 
     async def execute(
         self, lane: Lane, asks: Sequence[tuple[str, tuple[Any, ...]]]
-    ) -> Sequence[None]:
-        """Run plain statements."""
-        for statement, parameters in asks:
-            await lane.rows(statement, *parameters)
-        return [None] * len(asks)
+    ) -> Sequence[list[Any]]:
+        """Run plain statements; return the rows of each."""
+        return [
+            await lane.rows(statement, *parameters) for statement, parameters in asks
+        ]
 
 
 class Transaction:
     """A `Tx` over a connection in a transaction, as bodies see it."""
 
-    def __init__(self, connection: sa.Connection, queries: Queries) -> None:
+    def __init__(
+        self, connection: sa.Connection, queries: Queries, faults: Faults
+    ) -> None:
         self.connection = connection
-        self._queries = queries
+        self.queries = queries
+        self.settling: int | None = None
+        self._faults = faults
+
+    def hit(self, moment: str) -> None:
+        """Pass a failpoint."""
+        self._faults.hit(moment)
 
     def rows(self, statement: str, *parameters: Any) -> Sequence[Any]:
         """Run a statement and return its rows."""
-        return self.connection.exec_driver_sql(statement, parameters).fetchall()
+        result = self.connection.exec_driver_sql(statement, parameters)
+        return result.fetchall() if result.returns_rows else ()
+
+    def array(self, keys: Collection[int]) -> list[int]:
+        """Write keys as statements take them."""
+        return [*keys]
+
+    def conclude(self, ended: Mapping[int, int], at: Instant) -> Sequence[Any]:
+        """Count down what is left of flows; return those that are over."""
+        counts = [*ended], [*ended.values()]
+        left = self.rows(self.queries.count_down_flows, *counts)
+        over = sorted(seq for seq, active in left if active == 0)
+        return self.rows(self.queries.conclude_flows, over, at) if over else ()
+
+    def draw(self, table: str, count: int) -> Sequence[int]:
+        """Return the next keys of a table."""
+        rows = self.rows(self.queries.draw_keys, f"{table}_seq_seq", count)
+        return [key for (key,) in rows]
+
+    def tell(self, events: Sequence[Telling]) -> None:
+        """Note events of jobs whose counters were raised."""
+        if events:
+            self.rows(self.queries.insert_events, *_columns(events))
+
+    def connect(self, edges: Sequence[tuple[int, int, bool]]) -> None:
+        """Store edges: prerequisite, dependent, and whether it continues."""
+        if edges:
+            self.rows(self.queries.insert_edges, *_columns(edges))
+
+    def insert(self, jobs: Sequence[NewJob]) -> list[int]:
+        """Store jobs that have no idempotency key; return their keys."""
+        if not jobs:
+            return []
+        keys = dict(self.rows(self.queries.insert_jobs, *columns(jobs)))
+        return [keys[job.id] for job in jobs]
+
+    def extend(self, flow: int, steps: Sequence[NewStep]) -> None:
+        """Add steps to the flow of the step that is being settled."""
+        extending.extend(self, flow, steps)
+
+    def move(self, moves: Sequence[Move]) -> Collection[int]:
+        """Move jobs that are not running; return the keys of those that were."""
+        ordered = _by_seq(moves)
+        rows = self.rows(self.queries.move_jobs, *_move_columns(ordered))
+        return {seq for (seq,) in rows}
 
     def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
         """Store jobs, or find those that their keys stand for."""
-        stored = {
-            row[0] for row in self.rows(self._queries.insert_jobs, *columns(jobs))
-        }
+        stored = {row[0] for row in self.rows(self.queries.insert_jobs, *columns(jobs))}
         return [
             _submitted(job) if job.id in stored else self._known(job) for job in jobs
         ]
 
-    def settle(self, settlement: Settlement) -> bool:
-        """Settle one job, if it is still held by the token."""
-        if settlement.change.to is JobState.SUCCEEDED:
-            found = self.rows(self._queries.finish_jobs, *finish_columns([settlement]))
-        else:
-            found = self.rows(self._queries.settle_jobs, *settle_columns([settlement]))
-        return bool(found)
+    def settle(self, settlements: Sequence[Settlement]) -> Collection[int]:
+        """Settle jobs that are still held by their tokens; return their keys."""
+        ordered = _by_seq(settlements)
+        done = [s for s in ordered if s.change.to is JobState.SUCCEEDED]
+        other = [s for s in ordered if s.change.to is not JobState.SUCCEEDED]
+        rows: list[Any] = []
+        if done:
+            rows += self.rows(self.queries.finish_jobs, *finish_columns(done))
+        if other:
+            rows += self.rows(self.queries.settle_jobs, *settle_columns(other))
+        return {seq for (seq,) in rows}
 
     def _known(self, job: NewJob) -> Submitted:
         horizon = job.created_at - KEY_LIFETIME_MS
         for _ in range(TRIES):
             self.connection.exec_driver_sql(
-                self._queries.free_idempotency_key, (*_key(job), horizon)
+                self.queries.free_idempotency_key, (*_key(job), horizon)
             )
-            if found := self.rows(self._queries.find_by_key, *_key(job)):
+            if found := self.rows(self.queries.find_by_key, *_key(job)):
                 return as_known(job, *found[0])
-            if self.rows(self._queries.insert_jobs, *columns([job])):
+            if self.rows(self.queries.insert_jobs, *columns([job])):
                 return _submitted(job)
         raise _elusive()
 
@@ -287,7 +409,7 @@ def columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
             job.owner.user,
             job.capability,
             job.queue,
-            _state(job),
+            first_state(job),
             job.priority,
             job.max_attempts,
             job.run_at,
@@ -301,10 +423,17 @@ def columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
             job.request_id,
             job.idempotency_key,
             job.body_hash,
+            job.flow,
+            job.step,
+            job.needs,
+            job.open,
+            job.batch,
+            job.callback,
+            job.traceparent,
         )
         for job in jobs
     ]
-    return [list(column) for column in zip(*rows, strict=True)]
+    return _columns(rows)
 
 
 def finish_columns(settlements: Sequence[Settlement]) -> list[Any]:
@@ -358,6 +487,7 @@ def _move_columns(moves: Sequence[Move]) -> list[list[Any]]:
             m.change.crashes,
             m.change.throttled,
             m.change.generation,
+            m.change.run_at,
             m.change.event,
             event_json(m.change),
         )
@@ -376,11 +506,15 @@ def _elusive() -> StoreUnavailable:
 
 
 def _submitted(job: NewJob) -> Submitted:
-    return Submitted(job.id, _state(job))
+    return Submitted(job.id, first_state(job))
 
 
-def _state(job: NewJob) -> JobState:
-    return JobState.SCHEDULED if waits(job) else JobState.QUEUED
+def _is_plain(settlement: Settlement) -> bool:
+    return settlement.body is None and settlement.link is None
+
+
+def _columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _by_seq(numbered: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 import sqlalchemy as sa
 
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
-from backburner.domain.event import Event
+from backburner.domain.event import DELTA, Event
 from backburner.domain.job import (
     Claim,
     Instant,
@@ -26,22 +26,34 @@ from backburner.ports.faults import Faults
 from backburner.ports.finding import Finding
 from backburner.ports.keys import AuditEntry
 from backburner.ports.store import (
+    EVERYTHING,
     FailureGroup,
     Firing,
     Heart,
     JobFilter,
     Move,
-    Progress,
+    Note,
     Retention,
     Settlement,
+    Topic,
     Tx,
     Want,
     WorkerInfo,
 )
+from backburner.stores import batches as batching
+from backburner.stores import flows as flowing
 from backburner.stores import keys, listing, migrations, queueing, timetable
+from backburner.stores.endpoints import Endpoints
+from backburner.stores.grouped import Grouped
+from backburner.stores.linking import LinkTx, ends, settle_links
 from backburner.stores.postgres import examination
 from backburner.stores.postgres.bell import NotifyBell
-from backburner.stores.postgres.database import Database, driver, translated
+from backburner.stores.postgres.database import (
+    Database,
+    driver,
+    persist,
+    translated,
+)
 from backburner.stores.postgres.heart import PostgresHeart
 from backburner.stores.postgres.horizon import Horizon
 from backburner.stores.postgres.lane import Lane
@@ -61,7 +73,7 @@ class _BodyFailed(Exception):
         self.cause = cause
 
 
-class PostgresStore:
+class PostgresStore(Grouped, Endpoints):
     """Jobs in a PostgreSQL database, shared by any number of processes."""
 
     def __init__(
@@ -70,6 +82,7 @@ class PostgresStore:
         self.queries = queries or Queries.load()
         self._dsn = sa.make_url(url).set(drivername="postgresql")
         self._database = Database(url)
+        self._faults = faults
         self._statements = Statements(self.queries)
         self._submitting = Lane(self._database, faults)
         self._claiming = Lane(self._database, faults, is_durable=False)
@@ -113,7 +126,7 @@ class PostgresStore:
         await self._run(self._keeping, "touch_store")
 
     async def version(self) -> str | None:
-        return await self._read(migrations.current)
+        return await self.read(migrations.current)
 
     async def migrate(self) -> tuple[str | None, str | None]:
         async with self._database.connection() as connection, connection.begin():
@@ -140,25 +153,38 @@ class PostgresStore:
     async def settle(
         self, settlements: Sequence[Settlement]
     ) -> Sequence[Change | None]:
-        applied = list(
-            await self._write(self._settling, self._statements.settle, settlements)
-        )
+        lane, statements = self._settling, self._statements
+        applied = list(await self._write(lane, statements.settle, settlements))
+        linked = [i for i, s in enumerate(settlements) if s.link and s.body is None]
+        if linked:
+            asks = [settlements[i] for i in linked]
+            answers = await self._write(lane, statements.settle_linked, asks)
+            for index, answer in zip(linked, answers, strict=True):
+                applied[index] = answer
         for index, settlement in enumerate(settlements):
             if settlement.body is not None:
                 applied[index] = await self._settle_with_body(settlement)
         return applied
 
     async def move(self, moves: Sequence[Move]) -> Sequence[bool]:
+        if any(move.link for move in moves):
+            return await self._write(self._keeping, self._statements.move_linked, moves)
         return await self._write(self._keeping, self._statements.move, moves)
 
     async def find(self, ids: Sequence[str]) -> Sequence[Job]:
-        return await self._read(lambda c: listing.find(c, ids))
+        return await self.read(lambda c: listing.find(c, ids))
+
+    async def link(self, body: Callable[[LinkTx], T]) -> T:
+        return await self._transact(body)
 
     async def transact(self, body: Callable[[Tx], T]) -> T:
-        async with self._database.connection() as connection, connection.begin():
-            return await connection.run_sync(
-                lambda c: body(Transaction(c, self.queries))
-            )
+        return await self._transact(body)
+
+    async def _transact(self, body: Callable[[Transaction], T]) -> T:
+        return await self._commit("transact", lambda c: body(self._begin(c)))
+
+    def _begin(self, connection: sa.Connection) -> Transaction:
+        return Transaction(connection, self.queries, self._faults)
 
     async def declare(self, queues: Sequence[Queue]) -> None:
         await self.transact(queueing.declare(queues))
@@ -167,18 +193,20 @@ class PostgresStore:
         await self.transact(queueing.pause(queue, paused=paused))
 
     async def queues(self) -> Sequence[QueueState]:
-        now = await self._now()
-        return await self._read(lambda c: queueing.listing(c, now))
+        [(now, has_any)] = await self._run(self._keeping, "has_policies")
+        if not has_any:
+            return []
+        return await self.read(lambda c: queueing.listing(c, now))
 
     async def throttlings(self) -> Sequence[Throttling]:
-        return await self.transact(queueing.tell)
+        return await self.transact(queueing.tell(await self._now()))
 
     async def plan(self, schedules: Sequence[ScheduleState]) -> None:
         await self.transact(timetable.declare(schedules))
 
     async def schedules(self) -> tuple[Instant, Sequence[ScheduleState]]:
         now = await self._now()
-        return now, await self._read(timetable.listing)
+        return now, await self.read(timetable.listing)
 
     async def fire(self, firing: Firing) -> bool:
         return await self.transact(timetable.fire(firing))
@@ -204,17 +232,19 @@ class PostgresStore:
     async def orphans(self, *, lease: timedelta, limit: int) -> Sequence[Job]:
         span = lease // timedelta(milliseconds=1)
         await self._run(self._keeping, "bury_workers", span)
-        return await self._read(lambda c: listing.orphans(c, limit))
+        return await self.read(lambda c: listing.orphans(c, limit))
 
     async def held(self, worker: str) -> Sequence[tuple[int, str]]:
         rows = await self._rows(self.queries.list_held, worker)
         return [(seq, token) for seq, token in rows]
 
     async def workers(self) -> Sequence[WorkerInfo]:
-        return await self._read(listing.workers)
+        return await self.read(listing.workers)
 
-    async def report(self, progress: Sequence[Progress]) -> None:
-        await self._write(self._claiming, self._statements.report, progress)
+    async def report(self, notes: Sequence[Note]) -> None:
+        has_text = any(note.type == DELTA for note in notes)
+        lane = self._settling if has_text else self._claiming
+        await self._write(lane, self._statements.report, notes)
 
     async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
         rows = await self._rows(self.queries.list_history, job_id, after, limit)
@@ -230,10 +260,16 @@ class PostgresStore:
         rows = await self._rows(self.queries.list_news, jobs, numbers, limit)
         return as_events(rows)
 
-    async def stream(self, owner: Owner, *, after: int, limit: int) -> Sequence[Event]:
+    async def stream(
+        self, owner: Owner, *, after: int, limit: int, topic: Topic = EVERYTHING
+    ) -> Sequence[Event]:
         safe = await self.latest()
+        if not topic.is_all:
+            query = listing.topic(owner, topic, after, safe, limit)
+            return as_events(await self.read(lambda c: c.execute(query).all()))
+        whose = (owner.tenant, owner.user)
         rows = await self._rows(
-            self.queries.list_stream, after, safe, owner.tenant, owner.user, limit
+            self.queries.list_stream, after, safe, *whose, limit, topic.queues
         )
         return as_events(rows)
 
@@ -253,42 +289,48 @@ class PostgresStore:
     async def jobs(
         self, where: JobFilter, *, before: int | None, limit: int
     ) -> Sequence[Job]:
-        return await self._read(lambda c: listing.jobs(c, where, before, limit))
+        return await self.read(lambda c: listing.jobs(c, where, before, limit))
 
     async def failures(self, owner: Owner, *, limit: int) -> Sequence[FailureGroup]:
-        return await self._read(lambda c: listing.failures(c, owner, limit))
+        return await self.read(lambda c: listing.failures(c, owner, limit))
 
     async def depths(self) -> Sequence[tuple[str, JobState, int, Instant | None]]:
-        return await self._read(listing.depths)
+        return await self.read(listing.depths)
 
     async def dead_letters(self) -> int:
-        return await self._read(listing.dead_letters)
+        return await self.read(listing.dead_letters)
 
     async def promote(self, *, now: Instant, limit: int) -> int:
         return await self._write(self._claiming, self._statements.promote, (now, limit))
 
     async def next_due(self) -> Instant | None:
-        due: Instant | None = (await self._rows(self.queries.next_due))[0][0]
-        return due
+        [(due,)] = await self._run(self._claiming, "next_due")
+        return None if due is None else int(due)
 
     async def overdue(self, *, now: Instant, limit: int) -> Sequence[Job]:
-        return await self._read(lambda c: listing.overdue(c, now, limit))
+        [(has_any,)] = await self._run(self._keeping, "has_overdue", now)
+        if not has_any:
+            return []
+        return await self.read(lambda c: listing.overdue(c, now, limit))
 
     async def prune(
         self, *, keep: Retention, now: Instant, limit: int
     ) -> Sequence[str]:
-        return await self._write(
+        await self.link(batching.prune(keep, now, limit))
+        steps = await self.link(flowing.prune(keep, now, limit))
+        plain = await self._write(
             self._keeping, self._statements.prune, (keep, now, limit)
         )
+        return [*steps, *plain]
 
     async def add_key(self, key: ApiKey, entry: AuditEntry) -> None:
         await self.transact(lambda tx: keys.add(tx.connection, key, entry))
 
     async def find_key(self, key_id: str) -> ApiKey | None:
-        return await self._read(lambda c: keys.find(c, key_id))
+        return await self.read(lambda c: keys.find(c, key_id))
 
     async def list_keys(self, tenant: str | None = None) -> Sequence[ApiKey]:
-        return await self._read(lambda c: keys.listed(c, tenant))
+        return await self.read(lambda c: keys.listed(c, tenant))
 
     async def revoke_key(self, key_id: str, entry: AuditEntry) -> bool:
         return await self.transact(lambda tx: keys.revoke(tx.connection, key_id, entry))
@@ -306,26 +348,27 @@ class PostgresStore:
     async def audited(
         self, tenant: str, *, before: int | None, limit: int
     ) -> Sequence[AuditEntry]:
-        return await self._read(lambda c: keys.audited(c, tenant, before, limit))
+        return await self.read(lambda c: keys.audited(c, tenant, before, limit))
 
     async def _settle_with_body(self, settlement: Settlement) -> Change | None:
         """Settle in a transaction that the body shares; if it raises, otherwise."""
 
         def run(connection: sa.Connection) -> bool:
-            tx = Transaction(connection, self.queries)
-            is_ours = tx.settle(settlement)
+            tx = self._begin(connection)
+            is_ours = bool(tx.settle([settlement]))
             if is_ours and settlement.body is not None:
+                tx.settling = settlement.seq
                 try:
                     settlement.body(tx)
                 except sa.exc.DBAPIError:
                     raise
                 except Exception as error:
                     raise _BodyFailed(error) from error
+                settle_links(tx, ends([settlement], {settlement.seq}))
             return is_ours
 
         try:
-            async with self._database.connection() as connection, connection.begin():
-                is_ours = await connection.run_sync(run)
+            is_ours = await self._commit("settle", run)
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - it is the body's, and goes there
@@ -333,9 +376,22 @@ class PostgresStore:
             if settlement.otherwise is None:
                 raise cause from cause.__cause__
             change = settlement.otherwise(cause)
-            instead = Settlement(settlement.seq, settlement.token, change)
+            instead = settlement._replace(change=change, body=None, otherwise=None)
             return (await self.settle([instead]))[0]
         return settlement.change if is_ours else None
+
+    async def _commit(self, verb: str, body: Callable[[sa.Connection], T]) -> T:
+        """Run a body in a transaction of its own, past the failpoints of its verb."""
+
+        async def once() -> T:
+            async with self._database.connection() as connection, connection.begin():
+                answer = await connection.run_sync(body)
+                self._faults.hit(f"{verb}.before_commit")
+            return answer
+
+        answer = await persist(once)
+        self._faults.hit(f"{verb}.after_commit")
+        return answer
 
     async def _write(
         self,
@@ -346,14 +402,14 @@ class PostgresStore:
         answer: A = await lane.run(many, argument)
         return answer
 
-    async def _run(self, lane: Lane, name: str, *parameters: Any) -> None:
+    async def _run(self, lane: Lane, name: str, *parameters: Any) -> list[Any]:
         ask = (getattr(self.queries, name), parameters)
-        await self._write(lane, self._statements.execute, ask)
+        return await self._write(lane, self._statements.execute, ask)
 
     async def _now(self) -> Instant:
         return int((await self._rows(self.queries.read_clock))[0][0])
 
-    async def _read(self, read: Callable[[sa.Connection], T]) -> T:
+    async def read(self, read: Callable[[sa.Connection], T]) -> T:
         async with self._database.connection() as connection:
             return await connection.run_sync(read)
 

@@ -12,7 +12,9 @@ class Queries:
 
     beat_worker: str
     bury_workers: str
+    cancel_dependents: str
     claim_jobs: str
+    conclude_flows: str
     count_running: str
     delete_events: str
     delete_jobs: str
@@ -22,18 +24,23 @@ class Queries:
     finish_jobs: str
     free_idempotency_key: str
     has_queued: str
+    insert_edges: str
     insert_events: str
     insert_finish_events: str
+    insert_flow_ends: str
     insert_job: str
     insert_jobs: str
     insert_start_events: str
     insert_submit_events: str
+    last_key: str
     last_seq: str
     latest_event: str
+    list_callbacks: str
     list_gates: str
     list_changes: str
     list_held: str
     list_history: str
+    list_needs: str
     list_news: str
     list_stream: str
     mark_gate: str
@@ -41,7 +48,8 @@ class Queries:
     next_due: str
     promote_jobs: str
     read_gate: str
-    report_progress: str
+    release_jobs: str
+    report_notes: str
     settle_jobs: str
     touch_store: str
 

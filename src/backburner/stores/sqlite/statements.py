@@ -5,22 +5,25 @@ Each function here takes the arguments of every caller that waited and returns a
 answer for each, in order. `writer` calls them.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from itertools import chain
+from itertools import chain, starmap
 from typing import Any
 
+from backburner.domain.event import PROGRESS
 from backburner.domain.job import Claim, Instant, JobState, NewJob, Submitted
 from backburner.domain.queue import Gate, admit, count
 from backburner.domain.transitions import Change
 from backburner.ports.store import (
     Move,
-    Progress,
+    Note,
     Retention,
     Settlement,
     Want,
     WorkerLost,
 )
+from backburner.stores.flows import as_needs
+from backburner.stores.linking import ends, settle_links
 from backburner.stores.settling import (
     KEY_LIFETIME_MS,
     as_given,
@@ -32,6 +35,7 @@ from backburner.stores.settling import (
 from backburner.stores.sqlite.transaction import Transaction, savepoint
 
 Claiming = tuple[str, str, Sequence[Want], Instant]
+NEEDS = Claim._fields.index("needs")
 
 
 def submit(
@@ -69,8 +73,12 @@ def _take(
     tx: Transaction, worker: str, token: str, want: Want, now: Instant
 ) -> Sequence[Claim]:
     rows = tx.rows(tx.queries.claim_jobs, token, worker, now, *want)
+    steps = [row[0] for row in rows if row[NEEDS]]
+    if steps:
+        needs = as_needs(tx.rows(tx.queries.list_needs, tx.array(steps)))
+        rows = [(*row, needs.get(row[0], ())) for row in rows]
     # RETURNING is in no order.
-    return sorted(map(Claim._make, rows), key=lambda c: (-c.priority, c.rank))
+    return sorted(starmap(Claim, rows), key=lambda c: (-c.priority, c.rank))
 
 
 def _claim_gated(
@@ -103,7 +111,9 @@ def settle(
 
 def _settle(tx: Transaction, settlements: Sequence[Settlement]) -> dict[int, Change]:
     applied: dict[int, Change] = {}
-    _apply_plain(tx, [s for s in settlements if s.body is None], applied)
+    plain = [s for s in settlements if s.body is None]
+    _apply_plain(tx, plain, applied)
+    settle_links(tx, ends(plain, applied))
     for settlement in settlements:
         if settlement.body is not None:
             _apply_with_body(tx, settlement, applied)
@@ -154,7 +164,13 @@ def _put(tx: Transaction, settlements: Sequence[Settlement]) -> set[int]:
         return set()
     rows = [_settle_row(s) for s in settlements]
     settled = {row[0] for row in tx.rows(tx.queries.settle_jobs, as_json(rows))}
-    _tell(tx, ((s.seq, s.change) for s in settlements if s.seq in settled))
+    tx.tell(
+        [
+            (s.seq, s.change.event, s.change.at, event_json(s.change))
+            for s in settlements
+            if s.seq in settled
+        ]
+    )
     return settled
 
 
@@ -166,7 +182,9 @@ def _apply_with_body(
         with savepoint(tx.driver):
             _apply_plain(tx, [settlement], applied)
             if settlement.seq in applied:
-                settlement.body(tx)
+                with tx.settling_of(settlement.seq):
+                    settlement.body(tx)
+            settle_links(tx, ends([settlement], applied))
     except Exception as error:
         if settlement.otherwise is None or not tx.driver.in_transaction:
             raise
@@ -175,6 +193,7 @@ def _apply_with_body(
             change=settlement.otherwise(error), body=None, otherwise=None
         )
         _apply_plain(tx, [instead], applied)
+        settle_links(tx, ends([instead], applied))
 
 
 def move(
@@ -185,10 +204,9 @@ def move(
 
 
 def _move(tx: Transaction, moves: Sequence[Move]) -> dict[int, bool]:
-    rows = [_move_row(m) for m in moves]
-    moved = {row[0] for row in tx.rows(tx.queries.move_jobs, as_json(rows))}
-    _tell(tx, ((m.seq, m.change) for m in moves if m.seq in moved))
-    return dict.fromkeys(moved, True)
+    moved = dict.fromkeys(tx.move(moves), True)
+    settle_links(tx, ends(moves, moved))
+    return moved
 
 
 def promote(tx: Transaction, asks: Sequence[tuple[Instant, int]]) -> Sequence[int]:
@@ -203,15 +221,18 @@ def _promote(tx: Transaction, now: Instant, limit: int) -> int:
     return len(seqs)
 
 
-def report(tx: Transaction, batches: Sequence[Sequence[Progress]]) -> Sequence[Any]:
-    """Note progress on jobs that are still held."""
+def report(tx: Transaction, batches: Sequence[Sequence[Note]]) -> Sequence[Any]:
+    """Tell what handlers say, on jobs that are still held."""
     return _in_turns(tx, batches, _report, otherwise=None)
 
 
-def _report(tx: Transaction, progress: Sequence[Progress]) -> dict[int, None]:
-    rows = [(p.seq, p.token, p.data) for p in progress]
-    held = {row[0] for row in tx.rows(tx.queries.report_progress, as_json(rows))}
-    events = [(p.seq, "job.progress", p.at, p.data) for p in progress if p.seq in held]
+def _report(tx: Transaction, notes: Sequence[Note]) -> dict[int, None]:
+    rows = [
+        (note.seq, note.token, note.n, note.data if note.type == PROGRESS else None)
+        for note in notes
+    ]
+    told = {row[0] for row in tx.rows(tx.queries.report_notes, as_json(rows))}
+    events = [(o.seq, o.type, o.at, o.data) for o in notes if o.seq in told]
     tx.driver.execute(tx.queries.insert_events, (as_json(events),))
     return {}
 
@@ -233,30 +254,6 @@ def _settle_row(s: Settlement) -> tuple[Any, ...]:
         change.crashes,
         change.throttled,
     )
-
-
-def _move_row(m: Move) -> tuple[Any, ...]:
-    change = m.change
-    return (
-        m.seq,
-        m.state,
-        m.generation,
-        change.to,
-        change.at,
-        change.at if change.to.is_final else None,
-        error_json(change),
-        change.error.code if change.error else None,
-        change.fingerprint,
-        change.attempt,
-        change.crashes,
-        change.throttled,
-        change.generation,
-    )
-
-
-def _tell(tx: Transaction, changes: Iterable[tuple[int, Change]]) -> None:
-    rows = [(seq, c.event, c.at, event_json(c)) for seq, c in changes]
-    tx.driver.execute(tx.queries.insert_events, (as_json(rows),))
 
 
 def prune(

@@ -10,7 +10,7 @@ import orjson
 import sqlalchemy as sa
 
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
-from backburner.domain.event import Event
+from backburner.domain.event import DELTA, Event
 from backburner.domain.job import (
     Claim,
     Instant,
@@ -29,19 +29,26 @@ from backburner.ports.faults import Faults, NoFaults
 from backburner.ports.finding import Finding
 from backburner.ports.keys import AuditEntry
 from backburner.ports.store import (
+    EVERYTHING,
     FailureGroup,
     Firing,
     Heart,
     JobFilter,
     Move,
-    Progress,
+    Note,
     Retention,
     Settlement,
+    Topic,
     Tx,
     Want,
     WorkerInfo,
 )
+from backburner.stores import batches as batching
+from backburner.stores import flows as flowing
 from backburner.stores import keys, listing, migrations, queueing, timetable
+from backburner.stores.endpoints import Endpoints
+from backburner.stores.grouped import Grouped
+from backburner.stores.linking import LinkTx
 from backburner.stores.rows import as_events
 from backburner.stores.sqlite import examination, statements
 from backburner.stores.sqlite.bell import SocketBell
@@ -62,7 +69,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-class SqliteStore:
+class SqliteStore(Grouped, Endpoints):
     """Jobs in one SQLite file, shared by the processes of one machine."""
 
     def __init__(
@@ -152,9 +159,15 @@ class SqliteStore:
         return await self._write(statements.move, moves)
 
     async def find(self, ids: Sequence[str]) -> Sequence[Job]:
-        return await self._read(lambda c: listing.find(c, ids))
+        return await self.read(lambda c: listing.find(c, ids))
+
+    async def link(self, body: Callable[[LinkTx], T]) -> T:
+        return await self._transact(body)
 
     async def transact(self, body: Callable[[Tx], T]) -> T:
+        return await self._transact(body)
+
+    async def _transact(self, body: Callable[[Transaction], T]) -> T:
         def transact(tx: Transaction, _: Sequence[None]) -> Sequence[T]:
             return [body(tx)]
 
@@ -168,17 +181,17 @@ class SqliteStore:
 
     async def queues(self) -> Sequence[QueueState]:
         now = self._clock.now()
-        return await self._read(lambda c: queueing.listing(c, now))
+        return await self.read(lambda c: queueing.listing(c, now))
 
     async def throttlings(self) -> Sequence[Throttling]:
-        return await self.transact(queueing.tell)
+        return await self.transact(queueing.tell(self._clock.now()))
 
     async def plan(self, schedules: Sequence[ScheduleState]) -> None:
         await self.transact(timetable.declare(schedules))
 
     async def schedules(self) -> tuple[Instant, Sequence[ScheduleState]]:
         now = self._clock.now()
-        return now, await self._read(timetable.listing)
+        return now, await self.read(timetable.listing)
 
     async def fire(self, firing: Firing) -> bool:
         return await self.transact(timetable.fire(firing))
@@ -196,16 +209,17 @@ class SqliteStore:
         span = lease // timedelta(milliseconds=1)
         ask = (self._clock, self._clock.monotonic(), span)
         await self._write(_bury, ask, durable=False)
-        return await self._read(lambda c: listing.orphans(c, limit))
+        return await self.read(lambda c: listing.orphans(c, limit))
 
     async def held(self, worker: str) -> Sequence[tuple[int, str]]:
         return await self._rows(self.queries.list_held, worker)
 
     async def workers(self) -> Sequence[WorkerInfo]:
-        return await self._read(listing.workers)
+        return await self.read(listing.workers)
 
-    async def report(self, progress: Sequence[Progress]) -> None:
-        await self._write(statements.report, progress, durable=False)
+    async def report(self, notes: Sequence[Note]) -> None:
+        has_text = any(note.type == DELTA for note in notes)
+        await self._write(statements.report, notes, durable=has_text)
 
     async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
         rows = await self._rows(self.queries.list_history, job_id, after, limit)
@@ -220,9 +234,15 @@ class SqliteStore:
         asked = orjson.dumps(cursors).decode()
         return as_events(await self._rows(self.queries.list_news, asked, limit))
 
-    async def stream(self, owner: Owner, *, after: int, limit: int) -> Sequence[Event]:
+    async def stream(
+        self, owner: Owner, *, after: int, limit: int, topic: Topic = EVERYTHING
+    ) -> Sequence[Event]:
+        if not topic.is_all:
+            query = listing.topic(owner, topic, after, None, limit)
+            return as_events(await self.read(lambda c: c.execute(query).all()))
+        whose = (owner.tenant, owner.user)
         rows = await self._rows(
-            self.queries.list_stream, after, owner.tenant, owner.user, limit
+            self.queries.list_stream, after, *whose, limit, topic.queues
         )
         return as_events(rows)
 
@@ -232,16 +252,16 @@ class SqliteStore:
     async def jobs(
         self, where: JobFilter, *, before: int | None, limit: int
     ) -> Sequence[Job]:
-        return await self._read(lambda c: listing.jobs(c, where, before, limit))
+        return await self.read(lambda c: listing.jobs(c, where, before, limit))
 
     async def failures(self, owner: Owner, *, limit: int) -> Sequence[FailureGroup]:
-        return await self._read(lambda c: listing.failures(c, owner, limit))
+        return await self.read(lambda c: listing.failures(c, owner, limit))
 
     async def depths(self) -> Sequence[tuple[str, JobState, int, Instant | None]]:
-        return await self._read(listing.depths)
+        return await self.read(listing.depths)
 
     async def dead_letters(self) -> int:
-        return await self._read(listing.dead_letters)
+        return await self.read(listing.dead_letters)
 
     async def promote(self, *, now: Instant, limit: int) -> int:
         return await self._write(statements.promote, (now, limit), durable=False)
@@ -251,21 +271,24 @@ class SqliteStore:
         return due
 
     async def overdue(self, *, now: Instant, limit: int) -> Sequence[Job]:
-        return await self._read(lambda c: listing.overdue(c, now, limit))
+        return await self.read(lambda c: listing.overdue(c, now, limit))
 
     async def prune(
         self, *, keep: Retention, now: Instant, limit: int
     ) -> Sequence[str]:
-        return await self._write(statements.prune, (keep, now, limit))
+        await self.link(batching.prune(keep, now, limit))
+        steps = await self.link(flowing.prune(keep, now, limit))
+        plain = await self._write(statements.prune, (keep, now, limit))
+        return [*steps, *plain]
 
     async def add_key(self, key: ApiKey, entry: AuditEntry) -> None:
         await self.transact(lambda tx: keys.add(tx.connection, key, entry))
 
     async def find_key(self, key_id: str) -> ApiKey | None:
-        return await self._read(lambda c: keys.find(c, key_id))
+        return await self.read(lambda c: keys.find(c, key_id))
 
     async def list_keys(self, tenant: str | None = None) -> Sequence[ApiKey]:
-        return await self._read(lambda c: keys.listed(c, tenant))
+        return await self.read(lambda c: keys.listed(c, tenant))
 
     async def revoke_key(self, key_id: str, entry: AuditEntry) -> bool:
         return await self.transact(lambda tx: keys.revoke(tx.connection, key_id, entry))
@@ -283,7 +306,7 @@ class SqliteStore:
     async def audited(
         self, tenant: str, *, before: int | None, limit: int
     ) -> Sequence[AuditEntry]:
-        return await self._read(lambda c: keys.audited(c, tenant, before, limit))
+        return await self.read(lambda c: keys.audited(c, tenant, before, limit))
 
     async def _write(
         self,
@@ -297,13 +320,13 @@ class SqliteStore:
         answer: A = await self._writer.run(many, argument, durable=durable)
         return answer
 
-    async def _read(self, read: Callable[[sa.Connection], T]) -> T:
+    async def read(self, read: Callable[[sa.Connection], T]) -> T:
         if self._reader is None:
             raise StoreUnavailable("the store is not open")
         return await self._reader.run(read)
 
     async def _rows(self, statement: str, *parameters: Any) -> list[Any]:
-        return await self._read(
+        return await self.read(
             lambda c: driver(c).execute(statement, parameters).fetchall()
         )
 

@@ -1,16 +1,34 @@
 """A transaction under way: what bodies get, and what the store's statements run in."""
 
 import sqlite3
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import sqlalchemy as sa
 
 from backburner.domain.errors import IdempotencyConflict
-from backburner.domain.job import JobState, NewJob, Submitted
+from backburner.domain.flow import NewStep
+from backburner.domain.job import (
+    Instant,
+    JobState,
+    NewJob,
+    Submitted,
+    first_state,
+    waits,
+)
 from backburner.ports.faults import Faults
-from backburner.stores.settling import KEY_LIFETIME_MS, expires_at, tags_text, waits
+from backburner.ports.store import Move
+from backburner.stores import extending
+from backburner.stores.linking import Telling
+from backburner.stores.settling import (
+    KEY_LIFETIME_MS,
+    as_json,
+    error_json,
+    event_json,
+    expires_at,
+    tags_text,
+)
 from backburner.stores.sqlite.database import driver
 from backburner.stores.sqlite.queries import Queries
 
@@ -43,17 +61,78 @@ class Transaction:
         self.connection = connection
         self.driver = driver(connection)
         self.queries = queries
+        self.settling: int | None = None
         self.names: Sequence[str] = ()
         self._faults = faults
 
-    def hit(self, moment: str) -> None:
+    @contextmanager
+    def settling_of(self, seq: int) -> Iterator[None]:
+        """Run the block as the body of a job's settlement."""
+        self.settling = seq
+        try:
+            yield
+        finally:
+            self.settling = None
+
+    def pass_all(self, moment: str) -> None:
         """Pass the failpoints of whatever ran in this transaction."""
         for name in self.names:
             self._faults.hit(f"{name}.{moment}")
 
+    def hit(self, moment: str) -> None:
+        """Pass a failpoint."""
+        self._faults.hit(moment)
+
     def rows(self, statement: str, *parameters: Any) -> list[Any]:
         """Run a statement and return its rows."""
         return self.driver.execute(statement, parameters).fetchall()
+
+    def array(self, keys: Collection[int]) -> str:
+        """Write keys as statements take them."""
+        return as_json([*keys])
+
+    def conclude(self, ended: Mapping[int, int], at: Instant) -> Sequence[Any]:
+        """Count down what is left of flows; return those that are over."""
+        rows = self.rows(self.queries.conclude_flows, as_json([*ended.items()]), at)
+        return [(seq, *row) for seq, over, *row in rows if over is not None]
+
+    def draw(self, table: str, count: int) -> Sequence[int]:
+        """Return the next keys of a table."""
+        last = self.rows(self.queries.last_key, table)[0][0]
+        return range(last + 1, last + 1 + count)
+
+    def tell(self, events: Sequence[Telling]) -> None:
+        """Note events of jobs whose counters were raised."""
+        if events:
+            self.driver.execute(self.queries.insert_events, (as_json(events),))
+
+    def connect(self, edges: Sequence[tuple[int, int, bool]]) -> None:
+        """Store edges: prerequisite, dependent, and whether it continues."""
+        if edges:
+            self.driver.execute(self.queries.insert_edges, (as_json(edges),))
+
+    def insert(self, jobs: Sequence[NewJob]) -> list[int]:
+        """Store jobs that have no idempotency key; return their keys."""
+        base = self.rows(self.queries.last_seq)[0][0] + 1
+        self.submit(jobs)
+        return [base + index for index in range(len(jobs))]
+
+    def extend(self, flow: int, steps: Sequence[NewStep]) -> None:
+        """Add steps to the flow of the step that is being settled."""
+        extending.extend(self, flow, steps)
+
+    def move(self, moves: Sequence[Move]) -> Collection[int]:
+        """Move jobs that are not running; return the keys of those that were."""
+        rows = as_json([_move_row(m) for m in moves])
+        moved = {row[0] for row in self.rows(self.queries.move_jobs, rows)}
+        self.tell(
+            [
+                (m.seq, m.change.event, m.change.at, event_json(m.change))
+                for m in moves
+                if m.seq in moved
+            ]
+        )
+        return moved
 
     def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
         """Store jobs, or find those that their keys stand for."""
@@ -101,7 +180,6 @@ class Transaction:
 
 
 def _row(seq: int, job: NewJob) -> tuple[Any, ...]:
-    is_waiting = waits(job)
     return (
         seq,
         seq,
@@ -110,7 +188,7 @@ def _row(seq: int, job: NewJob) -> tuple[Any, ...]:
         job.owner.user,
         job.capability,
         job.queue,
-        JobState.SCHEDULED if is_waiting else JobState.QUEUED,
+        first_state(job),
         job.priority,
         job.max_attempts,
         job.run_at,
@@ -118,10 +196,37 @@ def _row(seq: int, job: NewJob) -> tuple[Any, ...]:
         job.deadline,
         expires_at(job),
         job.created_at,
-        job.run_at if is_waiting else job.created_at,
+        job.run_at if waits(job) else job.created_at,
         job.input,
         tags_text(job),
         job.request_id,
         job.idempotency_key,
         job.body_hash,
+        job.flow,
+        job.step,
+        job.needs,
+        job.open,
+        job.batch,
+        job.callback,
+        job.traceparent,
+    )
+
+
+def _move_row(m: Move) -> tuple[Any, ...]:
+    change = m.change
+    return (
+        m.seq,
+        m.state,
+        m.generation,
+        change.to,
+        change.at,
+        change.at if change.to.is_final else None,
+        error_json(change),
+        change.error.code if change.error else None,
+        change.fingerprint,
+        change.attempt,
+        change.crashes,
+        change.throttled,
+        change.generation,
+        change.run_at,
     )

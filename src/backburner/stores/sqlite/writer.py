@@ -222,8 +222,8 @@ class Session:
         with self._connection.begin():
             tx = self._begin(self._connection)
             answers = _perform(tx, calls)
-            tx.hit("before_commit")
-        tx.hit("after_commit")
+            tx.pass_all("before_commit")
+        tx.pass_all("after_commit")
         return answers
 
     def _set_durable(self, durable: bool) -> None:

@@ -17,12 +17,14 @@ from backburner.engine.transaction import Transaction
 from backburner.ports.store import JobFilter
 from backburner.testing.auditor import Reading
 from backburner.testing.samples import NOON
+from backburner.testing.simulation.groups import Asked, Groups
 from backburner.testing.simulation.line import LOST, Line
-from backburner.testing.simulation.work import STEPS, Script
+from backburner.testing.simulation.work import LONG, STEPS, TEXTS, Script
 from backburner.testing.simulation.world import World
 
 TRIES: Final = 6
 NOTED: Final = "noted"
+RECEIVERS: Final = ("succeed", "succeed", "give up")
 RECORD_NOTE: Final = sa.text("INSERT INTO notes (job) VALUES (:j)")
 
 
@@ -45,7 +47,13 @@ class Request:
 class Client:
     """One caller from outside, over connections that break."""
 
-    def __init__(self, world: World, line: Line, keyed: dict[str, Request]) -> None:
+    def __init__(
+        self,
+        world: World,
+        line: Line,
+        keyed: dict[str, Request],
+        grouped: dict[str, Asked],
+    ) -> None:
         self._world = world
         self._line = line
         self._lots = world.random
@@ -54,9 +62,10 @@ class Client:
         self._pause = self._lots.choice((0.2, 0.4, 0.8))
         self._followers: list[asyncio.Task[None]] = []
         self._kinds = self._choose_steps()
+        self._groups = Groups(world, line, self._draw_parts, grouped)
 
     async def ask(self, seconds: float) -> None:
-        """Ask for one thing after the other for so long."""
+        """Ask for one thing after the other for so long; leave no batch open."""
         actions, weights = zip(*self._actions(), strict=True)
         end = self._world.loop.time() + seconds
         while self._world.loop.time() < end:
@@ -66,26 +75,29 @@ class Client:
                 await action()
             except (*LOST, CallerError) as error:
                 self._world.note("client met", type(error).__name__)
+        await self._groups.seal()
 
     @property
     def reads(self) -> bool:
-        """Whether it still follows a job."""
-        return not all(follower.done() for follower in self._followers)
+        """Whether it still follows anything."""
+        readers = (*self._followers, *self._groups.readers)
+        return not all(reader.done() for reader in readers)
 
     def _actions(self) -> Sequence[tuple[Callable[[], Awaitable[None]], int]]:
         return (
-            (self._submit, 8),
-            (self._submit_many, 2),
+            (self._submit, 5),
+            (self._submit_many, 1),
             (self._submit_at_once, 2),
             (self._submit_again, 2),
             (self._submit_other, 1),
             (self._transact, 2),
             (self._cancel, 3),
-            (self._retry, 5),
+            (self._retry, 4),
             (self._retry_all, 1),
             (self._follow, 2),
             (self._wait, 1),
             (self._look, 3),
+            *self._groups.actions(),
         )
 
     async def _submit(self) -> None:
@@ -130,8 +142,8 @@ class Client:
         )
 
     async def _cancel(self) -> None:
-        if self._world.ledger.acknowledged:
-            job = self._lots.choice(self._world.ledger.acknowledged[-10:])
+        if jobs := self._recent(10):
+            job = self._lots.choice(jobs)
             await self._line.call(
                 lambda engine: engine.cancel(job, reason=f"asked: {job}")
             )
@@ -151,11 +163,14 @@ class Client:
             self._world.note("retry met", type(error).__name__)
 
     async def _retry_all(self) -> None:
-        await self._line.call(lambda engine: engine.retry_all(_DEAD, limit=3))
+        rate = self._lots.choice((None, 2.0))
+        await self._line.call(
+            lambda engine: engine.retry_all(_DEAD, limit=3, rate=rate)
+        )
 
     async def _wait(self) -> None:
-        if self._world.ledger.acknowledged:
-            job = self._lots.choice(self._world.ledger.acknowledged[-10:])
+        if jobs := self._recent(10):
+            job = self._lots.choice(jobs)
             await self._line.call(lambda engine: engine.wait(job, timeout=2.0))
 
     async def _look(self) -> None:
@@ -163,8 +178,8 @@ class Client:
         await self._line.call(lambda engine: engine.failures())
 
     async def _follow(self) -> None:
-        if self._world.ledger.acknowledged:
-            job = self._lots.choice(self._world.ledger.acknowledged[-5:])
+        if jobs := self._recent(5):
+            job = self._lots.choice(jobs)
             self._followers.append(self._world.spawn(self._read(job)))
 
     async def _read(self, job: str) -> None:
@@ -218,14 +233,27 @@ class Client:
                 self._world.ledger.acknowledge(answer.id, key, request.body)
                 return
 
+    def _recent(self, most: int) -> list[str]:
+        """Return the jobs that were answered last."""
+        known = self._world.ledger.acknowledged
+        return [subject for subject in known if subject.startswith("job_")][-most:]
+
+    def _draw_parts(self) -> tuple[str, Script, Options]:
+        request = self._draw(keyed=False)
+        return request.capability, request.script, request.options
+
     def _draw(self, *, keyed: bool) -> Request:
         lots = self._lots
+        steps = lots.choices(self._kinds, k=lots.randint(1, 3))
+        if steps[-1] in LONG:
+            steps.append(lots.choice(("succeed", "give up")))
         script = Script(
-            steps=lots.choices(self._kinds, k=lots.randint(1, 3)),
+            steps=steps,
             seconds=round(lots.choice((0.0, 0.2, 2.0)) * lots.random(), 3),
             progress=lots.choice((0, 1, 3)),
             effect=lots.random() < 0.7,
             children=lots.choice((0, 0, 0, 0, 1)),
+            text=lots.choice(("", "", "", *TEXTS)),
         )
         options = Options(
             priority=lots.randint(0, 9),
@@ -233,6 +261,7 @@ class Client:
             start_by=self._draw_time(0.1),
             deadline=self._draw_time(0.1),
             max_attempts=lots.choice((None, 1, 4)),
+            callback=self._draw_callback(),
         )
         request = Request(lots.choice(("sim.work", "sim.other")), script, options)
         return self._with_key(request) if keyed else request
@@ -242,6 +271,14 @@ class Client:
         options = replace(request.options, idempotency_key=key)
         self._keyed[key] = replace(request, options=options)
         return self._keyed[key]
+
+    def _draw_callback(self) -> str | None:
+        """Draw an address that says what its receiver does, time by time."""
+        if self._world.happens(0.75):
+            return None
+        before = self._lots.choices(("fail", "kill process"), (4, 1))
+        says = [*before[self._lots.randint(0, 1) :], self._lots.choice(RECEIVERS)]
+        return ",".join(says)
 
     def _draw_span(self, most: float) -> timedelta | None:
         if self._world.happens(0.7):

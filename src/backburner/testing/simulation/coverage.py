@@ -13,8 +13,7 @@ MOVES: Final = tuple(
     (before, after)
     for before in JobState
     for after in JobState
-    # Nothing is ever blocked before there are flows.
-    if after in ALLOWED[before] and before is not JobState.BLOCKED
+    if after in ALLOWED[before]
 )
 
 

@@ -13,9 +13,23 @@ OWN_TABLES: Final = (
     "CREATE TABLE notes (job TEXT NOT NULL)",
     "CREATE TABLE pruned (job TEXT NOT NULL, state TEXT NOT NULL)",
     "CREATE TABLE gone (worker TEXT NOT NULL, silent INTEGER NOT NULL)",
+    "CREATE TABLE made (capability TEXT NOT NULL, tags TEXT, input TEXT NOT NULL)",
     """
     CREATE TRIGGER note_pruned AFTER DELETE ON jobs
     BEGIN INSERT INTO pruned VALUES (old.id, old.state); END
+    """,
+    """
+    CREATE TRIGGER note_pruned_flow AFTER DELETE ON flows
+    BEGIN INSERT INTO pruned VALUES (old.id, old.state); END
+    """,
+    """
+    CREATE TRIGGER note_pruned_batch AFTER DELETE ON batches
+    BEGIN INSERT INTO pruned VALUES (old.id, old.state); END
+    """,
+    """
+    CREATE TRIGGER note_made AFTER INSERT ON jobs
+    WHEN new.capability = 'webhook.deliver' OR new.tags LIKE 'batch:%'
+    BEGIN INSERT INTO made VALUES (new.capability, new.tags, new.input); END
     """,
     """
     CREATE TRIGGER note_gone AFTER DELETE ON workers
@@ -30,7 +44,7 @@ class Disk:
 
     def __init__(self, now_ms: Callable[[], int], changes: Sequence[str]) -> None:
         """Take the time, and statements that change the schema."""
-        self.database = Database(None)
+        self.database = _database()
         self.writing = self.database.connect()
         self.reading = self.database.connect().execution_options(reads=True)
         self._raw = driver(self.writing)
@@ -48,6 +62,12 @@ class Disk:
         self.reading.close()
         self.writing.close()
         self.database.dispose()
+
+
+@functools.cache
+def _database() -> Database:
+    """Have one for every world, one after the other: it knows compiled statements."""
+    return Database(None)
 
 
 @functools.cache

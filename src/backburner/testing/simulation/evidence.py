@@ -3,13 +3,22 @@
 from collections.abc import Iterator
 from typing import Final
 
-from backburner.testing.auditor import Breach, Ledger
+from backburner.testing.auditor import Ledger
+from backburner.testing.groups import Made
+from backburner.testing.records import Breach
 from backburner.testing.simulation.disk import Disk
 from backburner.testing.simulation.world import LEASE, World
 
-EFFECTIVE: Final = "SELECT id FROM jobs WHERE input ->> 'effect'"
+# Not every input is JSON: a step may take what its prerequisites gave.
+EFFECTIVE: Final = """
+SELECT id FROM jobs WHERE CASE WHEN json_valid(input) THEN input ->> 'effect' END
+"""
+STREAMED: Final = """
+SELECT id FROM jobs WHERE CASE WHEN json_valid(input) THEN input ->> 'text' <> '' END
+"""
 PRUNED_ALIVE: Final = """
-SELECT job FROM pruned WHERE state NOT IN ('succeeded', 'failed', 'cancelled')
+SELECT job FROM pruned
+ WHERE state NOT IN ('succeeded', 'failed', 'cancelled', 'finished')
 """
 CANCELLED_FOR_ANOTHER: Final = """
 SELECT id FROM jobs WHERE error_code = 'CANCELLED'
@@ -24,13 +33,38 @@ SELECT id FROM jobs
  WHERE tags = 'noted' AND (SELECT count(*) FROM notes WHERE job = id) <> 1
 """
 GONE: Final = "SELECT worker, silent FROM gone"
+MISCOUNTED: Final = """
+SELECT id FROM jobs AS waiting
+ WHERE state = 'blocked' AND (open = 0 OR open <> (
+   SELECT count(*) FROM edges JOIN jobs AS p ON p.seq = edges.prerequisite
+    WHERE edges.dependent = waiting.seq
+      AND p.state NOT IN ('succeeded', 'failed', 'cancelled')))
+"""
+MISJUDGED: Final = """
+SELECT id FROM (
+  SELECT id, state, active, (
+    SELECT count(*) FROM jobs WHERE flow = flows.seq
+       AND jobs.state IN ('scheduled', 'queued', 'running')) AS n
+    FROM flows)
+ WHERE active <> n OR (state = 'running') <> (n > 0)
+"""
 
 
 def complete(ledger: Ledger, disk: Disk) -> None:
     """Add to a ledger what lies on the disk beside the engine's tables."""
     ledger.effects = disk.rows("SELECT job, generation FROM effects")
     ledger.effective = [job for (job,) in disk.rows(EFFECTIVE)]
+    ledger.streamed = [job for (job,) in disk.rows(STREAMED)]
     ledger.pruned = [job for (job,) in disk.rows("SELECT job FROM pruned")]
+    ledger.made = [Made(*row) for row in disk.rows("SELECT * FROM made")]
+
+
+def standing_breaches(world: World) -> Iterator[Breach]:
+    """Yield what must not be so between two commits, however busy everybody is."""
+    for (job,) in world.disk.rows(MISCOUNTED):
+        yield Breach("I9", job, "waits for another number than it counts")
+    for (flow,) in world.disk.rows(MISJUDGED):
+        yield Breach("I9", flow, "is not over with its last step")
 
 
 def own_breaches(world: World) -> Iterator[Breach]:

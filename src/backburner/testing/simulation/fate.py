@@ -23,6 +23,10 @@ TRANSACTIONS: Final = (
 FAILPOINTS: Final = (
     *(f"{name}.before_commit" for name in TRANSACTIONS),
     *(f"{name}.after_commit" for name in TRANSACTIONS),
+    "advance.released",
+    "advance.told",
+    "batch.finished",
+    "batch.finishing",
     "upkeep.buried",
     "upkeep.promoted",
     "worker.claimed",
@@ -32,11 +36,15 @@ FAILPOINTS: Final = (
 """Every named place where a process can end."""
 
 
-RARE: Final = tuple(
-    name
-    for name in FAILPOINTS
-    if name.startswith(("_dismiss", "_touch", "move", "transact"))
+SELDOM: Final = tuple(
+    name for name in FAILPOINTS if name.startswith(("_touch", "batch"))
 )
+RARE: Final = (
+    *SELDOM,
+    *SELDOM,
+    *(name for name in FAILPOINTS if name.startswith(("_dismiss", "advance", "move"))),
+)
+"""A place that is seldom passed is drawn more often."""
 
 
 class Fate:
@@ -58,7 +66,7 @@ class Fate:
         ]
         # Not every fault in every world: too many at once hide each other.
         self._kinds = world.random.sample(kinds, k=world.random.randint(1, len(kinds)))
-        self._pause = world.random.choice((0.2, 0.5, 1.5))
+        self._pause = world.random.choice((0.1, 0.3, 0.8))
         if self._doom in self._kinds:
             world.doom = self._draw
 
@@ -82,9 +90,8 @@ class Fate:
 
     def _draw(self) -> Doom:
         lots = self._world.random
-        # A place that is seldom passed is drawn more often.
-        chosen = lots.choice(RARE if self._world.happens(0.2) else FAILPOINTS)
-        return chosen, lots.choice((0, 0, 1, 3))
+        chosen = lots.choice(RARE if self._world.happens(0.35) else FAILPOINTS)
+        return chosen, 0 if chosen in SELDOM else lots.choice((0, 0, 1, 3))
 
     def _doom(self, process: Process) -> None:
         process.doom = process.doom or self._draw()
@@ -93,7 +100,7 @@ class Fate:
         process.die("kill")
 
     def _freeze(self, process: Process) -> None:
-        process.hold(self._world.random.random() * 3 * LEASE, heart=True)
+        process.hold((0.5 + self._world.random.random()) * 2 * LEASE, heart=True)
 
     def _block(self, process: Process) -> None:
         process.hold(self._world.random.random() * 3 * LEASE, heart=False)

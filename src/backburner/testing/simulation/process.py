@@ -35,7 +35,7 @@ T = TypeVar("T")
 PROCESS: contextvars.ContextVar["Process"] = contextvars.ContextVar("PROCESS")
 """The process that a handler runs in."""
 
-PRUNE_EVERY: Final = 2.0
+PRUNE_EVERY: Final = 4.0
 DOWN_SECONDS: Final = 2.0
 """The longest that a process stays down."""
 
@@ -93,6 +93,7 @@ class Process:
             registry=self.world.registry,
             submission=Submission(self.world.registry, unit.clock, self._dice),
             watch=self._watch,
+            faults=self,
         )
         self._worker: Worker | None = None
         self.world.note(unit.name, "starts")
@@ -108,8 +109,16 @@ class Process:
 
     async def run(self) -> None:
         """Work and serve until the end."""
-        options = self._upkeep_options()
-        Upkeep(self._store, self.bell, self.unit.clock, self, options).start()
+        batches = self.engine.batches
+        Upkeep(
+            self._store,
+            self.bell,
+            self.unit.clock,
+            self,
+            self._upkeep_options(),
+            batches=batches,
+        ).start()
+        batches.start()
         self._watch.start()
         if self.unit.slots:
             worker = self._make_worker()
@@ -209,6 +218,8 @@ class Process:
             registry=self.world.registry,
             submit=self._submit,
             wrap=self.engine.wrap,
+            plan=self.engine.flows.plan,
+            touch=self.engine.batches.touch,
         )
         options = WorkerOptions(
             slots=self.unit.slots, poll=variant.poll, beat=BEAT, limits=LIMITS

@@ -10,25 +10,35 @@ from typing import Any, Final
 import structlog
 
 from backburner.domain.job import JobState
-from backburner.testing import auditor
-from backburner.testing.auditor import Breach
+from backburner.testing import auditor, records
+from backburner.testing.records import Breach
 from backburner.testing.simulation.client import Client, Request
-from backburner.testing.simulation.evidence import complete, own_breaches
+from backburner.testing.simulation.evidence import (
+    complete,
+    own_breaches,
+    standing_breaches,
+)
 from backburner.testing.simulation.fate import Fate
+from backburner.testing.simulation.groups import Asked
 from backburner.testing.simulation.line import Line, Observer
 from backburner.testing.simulation.loop import Deadlock, Livelock
 from backburner.testing.simulation.process import Unit
 from backburner.testing.simulation.work import CAPABILITIES
 from backburner.testing.simulation.world import LIMITS, Variant, World
 
-TROUBLED_SECONDS: Final = 6.0
-"""How long fate strikes and clients ask."""
+TROUBLED_SECONDS: Final = 4.5
+"""How long fate strikes …"""
+ASKING_SECONDS: Final = 3.5
+"""… and how long clients ask before they are done."""
 HEALING_SECONDS: Final = 600.0
 """How long everything may take to come to rest after that."""
 LOOK_SECONDS: Final = 0.5
-UNREST: Final = (
-    "SELECT 1 FROM jobs WHERE state NOT IN ('succeeded','failed','cancelled') LIMIT 1"
-)
+UNREST: Final = """
+SELECT 1 FROM jobs WHERE state NOT IN ('succeeded','failed','cancelled')
+ UNION ALL SELECT 1 FROM flows WHERE state = 'running'
+ UNION ALL SELECT 1 FROM batches WHERE state = 'open' AND sealed
+ LIMIT 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +66,17 @@ def simulate(
     try:
         with _logs_of(world):
             breaches = list(_live(world))
-        records = auditor.read(world.disk.reading)
+        books = records.read(world.disk.reading)
         complete(world.ledger, world.disk)
-        breaches += auditor.audit(world.disk.reading, world.ledger, LIMITS)
-        breaches += own_breaches(world)
+        breaches += auditor.audit_books(books, world.ledger, LIMITS)
+        breaches += [*world.breaches, *own_breaches(world)]
         return Outcome(
             seed=seed,
             breaches=breaches,
-            digest=world.trace.digest(records, world.loop.steps),
+            digest=world.trace.digest(books, world.loop.steps),
             passed=world.passed,
             crashed=world.crashed,
-            moves=auditor.moves(records.values()),
+            moves=auditor.moves(books.jobs.values()),
             trace=world.trace.lines,
         )
     finally:
@@ -87,8 +97,6 @@ def _live(world: World) -> Iterator[Breach]:
     for problem in (*raised, *world.loop.failures):
         if isinstance(problem, Exception):
             yield Breach("life", "", f"{problem!r} was raised")
-    for told in world.errors:
-        yield Breach("life", "", told)
 
 
 async def _life(world: World) -> None:
@@ -97,16 +105,25 @@ async def _life(world: World) -> None:
         unit.start()
     fate = Fate(world, units)
     keyed: dict[str, Request] = {}
+    grouped: dict[str, Asked] = {}
     line = Line(world, units)
-    clients = [Client(world, line, keyed) for _ in range(2)]
+    clients = [Client(world, line, keyed, grouped) for _ in range(2)]
     observer = Observer(world, line)
     world.spawn(observer.observe())
+    world.spawn(_look_on(world))
     busy = [world.spawn(fate.strike(TROUBLED_SECONDS))]
-    busy += [world.spawn(client.ask(TROUBLED_SECONDS)) for client in clients]
+    busy += [world.spawn(client.ask(ASKING_SECONDS)) for client in clients]
     await asyncio.wait(busy)
     fate.relent()
     await _rest(world, clients, observer)
     world.ledger.stream = observer.seen
+
+
+async def _look_on(world: World) -> None:
+    """Look, every now and then, at what must be so at any time."""
+    while not world.breaches:
+        await world.sleep(LOOK_SECONDS)
+        world.breaches += standing_breaches(world)
 
 
 async def _rest(world: World, clients: Sequence[Client], observer: Observer) -> None:
@@ -114,13 +131,15 @@ async def _rest(world: World, clients: Sequence[Client], observer: Observer) -> 
     end = world.loop.time() + HEALING_SECONDS
     while world.loop.time() < end:
         await world.sleep(LOOK_SECONDS)
+        if any(told.invariant != "life" for told in world.breaches):
+            return  # it is broken: nobody knows when it would rest
         [(last,)] = world.disk.rows("SELECT coalesce(max(seq), 0) FROM events")
         is_read = not any(client.reads for client in clients)
         is_seen = max(observer.seen, default=0) >= last
         if is_read and is_seen and not world.disk.rows(UNREST):
             return
     if not (is_read and is_seen):
-        world.errors.append("readers still wait for what happened")
+        world.protest("readers still wait for what happened")
 
 
 def _make_units(world: World) -> Sequence[Unit]:
@@ -139,7 +158,7 @@ def _logs_of(world: World) -> Iterator[None]:
     def keep(_logger: Any, level: str, line: MutableMapping[str, Any]) -> str:
         world.note(level, line)
         if level == "error" and line.get("error_type") != "StoreUnavailable":
-            world.errors.append(str(line))
+            world.protest(str(line))
         raise structlog.DropEvent
 
     before = structlog.get_config()

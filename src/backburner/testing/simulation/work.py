@@ -9,7 +9,9 @@ from typing import Any, Final
 import sqlalchemy as sa
 from pydantic import BaseModel
 
+from backburner.domain import delivery
 from backburner.domain.errors import PermanentError, Throttled, TransientError
+from backburner.domain.flow import Edge
 from backburner.domain.outcome import Cancel, Failed, Snooze
 from backburner.domain.retry import RetryPolicy
 from backburner.engine.context import Context
@@ -27,6 +29,20 @@ RETRY: Final = RetryPolicy(
 RECORD_EFFECT: Final = sa.text("INSERT INTO effects (job, generation) VALUES (:j, :g)")
 
 
+class Added(BaseModel):
+    """A step that a step adds to its flow."""
+
+    steps: list[str]
+    after: list[str] = []
+    """Steps that were there before it."""
+    follows: bool = False
+    """It runs after the one that was added before it."""
+    continues: bool = False
+    """It runs whatever those come to."""
+    before: list[str] = []
+    """Steps that wait for it as well."""
+
+
 class Script(BaseModel):
     """What a job does, run by run; the last step is repeated."""
 
@@ -35,6 +51,9 @@ class Script(BaseModel):
     progress: int = 0
     effect: bool = False
     children: int = 0
+    text: str = ""
+    """How the result differs from the text it streams, by name; if any, that is it."""
+    adds: list[Added] = []
 
 
 class Report(BaseModel):
@@ -43,7 +62,7 @@ class Report(BaseModel):
     runs: int
 
 
-Answer = Report | Snooze | Cancel | Failed
+Answer = Report | str | Snooze | Cancel | Failed
 
 
 async def _succeed(ctx: Context, script: Script) -> Answer:
@@ -51,10 +70,34 @@ async def _succeed(ctx: Context, script: Script) -> Answer:
     for part in range(script.progress):
         await process.world.sleep(script.seconds / script.progress)
         await ctx.progress(part + 1, script.progress)
+        await _write(ctx, script, f"part {part}, ")
     for _ in range(script.children):
         child = await ctx.submit("sim.work", Script(steps=["succeed"], effect=True))
         process.world.ledger.acknowledge(child.id)
+    if ctx.job.step is not None:
+        _extend(ctx, script)
+    await _write(ctx, script, "end")
+    if script.text:
+        return TEXTS[script.text](ctx.text)
     return Report(runs=process.world.runs[ctx.job.id])
+
+
+def _extend(ctx: Context, script: Script) -> None:
+    last: list[str] = []
+    for added in script.adds:
+        names = [*added.after, *(last if added.follows else ())]
+        planned = ctx.flow.add(
+            "sim.work",
+            Script(steps=added.steps, effect=True),
+            after=[Edge(name, added.continues) for name in names],
+            before=added.before,
+        )
+        last = [planned.name]
+
+
+async def _write(ctx: Context, script: Script, text: str) -> None:
+    if script.text:
+        await ctx.emit(text)
 
 
 async def _fail(_ctx: Context, _script: Script) -> Answer:
@@ -120,12 +163,23 @@ STEPS: Final[Mapping[str, Callable[[Context, Script], Awaitable[Answer]]]] = {
 }
 
 
+LONG: Final = frozenset({"outlive lease", "outlive timeout", "ignore cancel"})
+"""What takes so long that once is enough."""
+
+TEXTS: Final[Mapping[str, Callable[[str], str]]] = {
+    "same": lambda text: text,
+    "longer": lambda text: f"{text}, and more",
+    "other": lambda text: f"no, {text}",
+}
+
+
 async def _perform(ctx: Context, script: Script) -> Answer:
     world, job = PROCESS.get().world, ctx.job
     run = world.runs[job.id]
     world.runs[job.id] += 1
     step = script.steps[min(run, len(script.steps) - 1)]
     world.note("run", job.id, job.attempt, step)
+    await _write(ctx, script, f"run {run}: ")
     if script.effect:
         ctx.at_settlement(
             lambda tx: tx.connection.execute(
@@ -137,12 +191,45 @@ async def _perform(ctx: Context, script: Script) -> Answer:
 
 def _capability(name: str, queue: str) -> Capability[Any, Any]:
     @capability(name, queue=queue, timeout=TIMEOUT, retry=RETRY)
-    async def perform(ctx: Context, value: Script) -> Report | Snooze | Cancel | Failed:
+    async def perform(
+        ctx: Context, value: Script
+    ) -> Report | str | Snooze | Cancel | Failed:
         return await _perform(ctx, value)
 
     return perform
 
 
+@capability("sim.take", queue="main", timeout=TIMEOUT, retry=RETRY)
+async def take(ctx: Context, value: Any) -> Any:
+    """Take what the steps before it gave, and give it on."""
+    needed = {name: given.output for name, given in ctx.needs.items()}
+    expected = needed if len(needed) > 1 else next(iter(needed.values()), None)
+    if value != expected:
+        told = f"{ctx.job.id} took {value!r}, its prerequisites gave {expected!r}"
+        PROCESS.get().world.protest(told)
+    return value
+
+
+@capability("sim.done", queue="other", timeout=TIMEOUT, retry=RETRY)
+async def follow(ctx: Context, _value: dict[str, Any]) -> Report:
+    """Follow a batch."""
+    return Report(runs=PROCESS.get().world.runs[ctx.job.id])
+
+
+@capability(delivery.CAPABILITY, queue=delivery.QUEUE, timeout=TIMEOUT, retry=RETRY)
+async def deliver(
+    ctx: Context, value: dict[str, Any]
+) -> Report | str | Snooze | Cancel | Failed:
+    """Tell a receiver that does what its address says."""
+    return await _perform(ctx, Script(steps=value["callback"]["url"].split(",")))
+
+
 CAPABILITIES: Final = Registry(
-    [_capability("sim.work", "main"), _capability("sim.other", "other")]
+    [
+        _capability("sim.work", "main"),
+        _capability("sim.other", "other"),
+        take,
+        follow,
+        deliver,
+    ]
 )

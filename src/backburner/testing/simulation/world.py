@@ -17,13 +17,14 @@ from backburner.ports.store import Heart
 from backburner.stores.sqlite.queries import Queries
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.auditor import Ledger
+from backburner.testing.records import Breach
 from backburner.testing.simulation.disk import Disk
 from backburner.testing.simulation.loop import Lane, SeededLoop
 
 BEAT: Final = 0.5
 LEASE: Final = 2.0
 POLL: Final = 1.0
-LIMITS: Final = Limits(throttled=timedelta(seconds=5))
+LIMITS: Final = Limits(throttled=timedelta(seconds=2))
 
 Doom = tuple[str, int]
 """The failpoint at which a process ends, and how often it is passed before."""
@@ -97,7 +98,7 @@ class World:
         """How often each failpoint was passed."""
         self.crashed: Counter[str] = Counter()
         """How often a process ended at each."""
-        self.errors: list[str] = []
+        self.breaches: list[Breach] = []
         """What should not have happened, by whoever saw it."""
         self.stopped: list[Worker] = []
         """Those that were asked to."""
@@ -118,6 +119,10 @@ class World:
     def now_ms(self) -> int:
         """Return the machine's monotonic time."""
         return int(self.loop.time() * 1000)
+
+    def protest(self, told: str) -> None:
+        """Note what should not have happened."""
+        self.breaches.append(Breach("life", "", told))
 
     def happens(self, chance: float) -> bool:
         """Draw whether something happens."""

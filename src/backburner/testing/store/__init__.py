@@ -5,16 +5,25 @@ What every store must do: subclass `StoreConformance` and supply two fixtures.
 however that is done. A store is done when its subclass passes.
 """
 
+from backburner.testing.store.batches import BatchConformance
+from backburner.testing.store.callbacks import CallbackConformance
 from backburner.testing.store.claims import ClaimConformance
+from backburner.testing.store.endpoints import EndpointConformance
 from backburner.testing.store.event_log import EventLogConformance
+from backburner.testing.store.extension import ExtendConformance
+from backburner.testing.store.flow_submission import FlowSubmitConformance
+from backburner.testing.store.flows import FlowConformance
+from backburner.testing.store.forgetting import ForgetConformance
 from backburner.testing.store.keeper import KeeperConformance
 from backburner.testing.store.keys import KeyConformance
 from backburner.testing.store.moves import MoveConformance
 from backburner.testing.store.queues import QueueConformance
+from backburner.testing.store.reopening import ReopenConformance
 from backburner.testing.store.roster import RosterConformance
 from backburner.testing.store.settlements import SettleConformance
 from backburner.testing.store.submission import SubmitConformance
 from backburner.testing.store.timetable import TimetableConformance
+from backburner.testing.store.topics import TopicConformance
 
 __all__ = ["StoreConformance"]
 
@@ -27,8 +36,17 @@ class StoreConformance(
     RosterConformance,
     QueueConformance,
     TimetableConformance,
+    FlowSubmitConformance,
+    FlowConformance,
+    ExtendConformance,
+    ReopenConformance,
+    BatchConformance,
+    CallbackConformance,
     EventLogConformance,
+    TopicConformance,
     KeeperConformance,
+    ForgetConformance,
     KeyConformance,
+    EndpointConformance,
 ):
     """Everything that `ports/store.py` promises."""

@@ -4,15 +4,17 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeAlias
 
+import orjson
 import pytest
 import sqlalchemy as sa
 
-from backburner.domain import transitions
+from backburner.domain import event, transitions
 from backburner.domain.job import Claim, Job
 from backburner.domain.outcome import Failed, Outcome
 from backburner.domain.transitions import Change, Limits
 from backburner.ports.store import (
     Move,
+    Note,
     Retention,
     Settlement,
     Store,
@@ -91,6 +93,19 @@ def settlement(claim: Claim, outcome: Outcome, **fields: Any) -> Settlement:
         limits=Limits(),
     )
     return Settlement(claim.seq, claim.token, change, **fields)
+
+
+def progress(claim: Claim, **fields: Any) -> Note:
+    """Return that a claim's work is a half done, told first after its start."""
+    n = claim.events + 1
+    usual = Note(claim.seq, claim.token, n, NOON, event.PROGRESS, '{"done":1}')
+    return usual._replace(**fields)
+
+
+def text(claim: Claim, said: str, **fields: Any) -> Note:
+    """Return some text of a claim's attempt, told first after its start."""
+    data = orjson.dumps({"epoch": claim.events, "offset": 0, "text": said}).decode()
+    return progress(claim, type=event.DELTA, data=data, **fields)
 
 
 def move(job: Job, change: Change) -> Move:

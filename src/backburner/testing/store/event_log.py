@@ -1,18 +1,17 @@
 """Events: numbered within a job, and in one order overall."""
 
 from backburner.domain import event
-from backburner.domain.outcome import Done
-from backburner.ports.store import (
-    Progress,
-    Store,
-)
+from backburner.domain.outcome import Done, HandedBack
+from backburner.ports.store import Store
 from backburner.testing.samples import ANN, BOB, NOON, a_new_job
 from backburner.testing.store.acts import (
     SECOND,
     WithWorkers,
     find,
+    progress,
     settlement,
     submit,
+    text,
     types,
 )
 
@@ -22,7 +21,7 @@ class EventLogConformance(WithWorkers):
 
     async def test_a_jobs_events_are_numbered_without_gaps(self, store: Store) -> None:
         claim = await self.claimed(store)
-        await store.report([Progress(claim.seq, "t1", NOON + 1, '{"done":1}')])
+        await store.report([progress(claim, at=NOON + 1)])
         await store.settle([settlement(claim, Done("1"))])
 
         history = await store.history(claim.id, after=0, limit=9)
@@ -33,7 +32,7 @@ class EventLogConformance(WithWorkers):
             (4, event.SUCCEEDED, NOON + SECOND, {}),
         ] == [(e.n, e.type, e.at, e.data) for e in history if e.n != 2]
         assert [1, 2, 3, 4] == [e.n for e in history]
-        assert {claim.id} == {e.job_id for e in history}
+        assert {claim.id} == {e.subject for e in history}
         assert 4 == (await find(store, claim.id)).events
 
     async def test_a_history_is_read_in_pages(self, store: Store) -> None:
@@ -50,14 +49,16 @@ class EventLogConformance(WithWorkers):
     async def test_progress_is_noted_on_the_job(self, store: Store) -> None:
         claim = await self.claimed(store)
 
-        await store.report([Progress(claim.seq, "t1", NOON, '{"done":1}')])
+        await store.report([progress(claim)])
 
         assert '{"done":1}' == (await find(store, claim.id)).progress
 
     async def test_progress_under_another_token_is_skipped(self, store: Store) -> None:
         claim = await self.claimed(store)
 
-        await store.report([Progress(claim.seq, "stale", NOON, '{"done":1}')])
+        await store.report(
+            [progress(claim, token="stale"), text(claim, "a", token="stale")]
+        )
 
         assert (await find(store, claim.id)).progress is None
         assert [event.QUEUED, event.STARTED] == await types(store, claim.id)
@@ -69,13 +70,81 @@ class EventLogConformance(WithWorkers):
 
         await store.report(
             [
-                Progress(claim.seq, "t1", NOON, '{"done":1}'),
-                Progress(claim.seq, "stale", NOON, '{"done":9}'),
+                progress(claim),
+                progress(claim, token="stale", data='{"done":9}'),
             ]
         )
 
         assert '{"done":1}' == (await find(store, claim.id)).progress
         assert 3 == (await find(store, claim.id)).events
+
+    async def test_text_is_told_in_order_and_leaves_the_progress_alone(
+        self, store: Store
+    ) -> None:
+        claim = await self.claimed(store)
+
+        await store.report(
+            [
+                text(claim, "one", n=3),
+                progress(claim, n=4),
+                text(claim, "two", n=5, at=NOON + 1),
+            ]
+        )
+
+        history = await store.history(claim.id, after=2, limit=9)
+        assert [(3, "one", NOON), (5, "two", NOON + 1)] == [
+            (e.n, e.data["text"], e.at) for e in history if e.type == event.DELTA
+        ]
+        assert {2} == {e.data["epoch"] for e in history if e.type == event.DELTA}
+        assert '{"done":1}' == (await find(store, claim.id)).progress
+
+    async def test_a_report_that_is_repeated_is_told_once(self, store: Store) -> None:
+        claim = await self.claimed(store)
+        first = [text(claim, "one", n=3), progress(claim, n=4)]
+
+        await store.report(first)
+        await store.report([*first, text(claim, "two", n=5)])
+        await store.report(first[:1])
+
+        history = await store.history(claim.id, after=2, limit=9)
+        assert [3, 4, 5] == [e.n for e in history]
+        assert [event.DELTA, event.PROGRESS, event.DELTA] == [e.type for e in history]
+
+    async def test_a_note_that_is_not_the_next_is_skipped(self, store: Store) -> None:
+        claim = await self.claimed(store)
+
+        await store.report([text(claim, "two", n=4)])
+
+        assert [event.QUEUED, event.STARTED] == await types(store, claim.id)
+
+    async def test_any_text_is_told_as_it_was(self, store: Store) -> None:
+        claim = await self.claimed(store)
+        told = 'a "quote", \\ back, \u0000, line\nbreak, grüße, 🙂'
+
+        await store.report([text(claim, told)])
+
+        (last,) = await store.history(claim.id, after=2, limit=9)
+        assert told == last.data["text"]
+
+    async def test_a_claim_knows_the_number_of_its_start(self, store: Store) -> None:
+        claim = await self.claimed(store)
+        await store.report([text(claim, "one")])
+        await store.settle([settlement(claim, HandedBack())])
+
+        (again,) = await self.claim(store, token="t2")
+
+        history = await store.history(claim.id, after=0, limit=9)
+        starts = [e.n for e in history if e.type == event.STARTED]
+        assert [claim.events, again.events] == starts == [2, 5]
+
+    async def test_changes_leave_out_what_handlers_say(self, store: Store) -> None:
+        claim = await self.claimed(store)
+        await store.report([text(claim, "one", n=3), progress(claim, n=4)])
+        await store.settle([settlement(claim, Done("1"))])
+
+        changes = await store.changes(claim.id, limit=9)
+
+        assert [1, 2, 5] == [e.n for e in changes]
 
     async def test_news_are_told_for_many_jobs_in_the_order_they_happened(
         self, store: Store
@@ -88,7 +157,7 @@ class EventLogConformance(WithWorkers):
         news = await store.news([(first.seq, 1), (second.seq, 2)], limit=9)
 
         assert [(first.id, 2), (second.id, 3), (first.id, 3)] == [
-            (e.job_id, e.n) for e in news
+            (e.subject, e.n) for e in news
         ]
         assert sorted(e.seq for e in news) == [e.seq for e in news]
         assert 2 == len(await store.news([(first.seq, 0)], limit=2))
@@ -105,7 +174,7 @@ class EventLogConformance(WithWorkers):
         page = await store.stream(ANN, after=stream[0].seq, limit=1)
 
         assert [1, 2, 3] == [e.n for e in stream]
-        assert {ann.id} == {e.job_id for e in stream}
+        assert {ann.id} == {e.subject for e in stream}
         assert [stream[1]] == list(page)
         assert [] == list(await store.stream(ANN, after=stream[-1].seq, limit=9))
 

@@ -66,6 +66,7 @@ class KeeperConformance(WithWorkers):
             (JobFilter(tag="a_b%"), 1),
             (JobFilter(tag="two"), 1),
             (JobFilter(tag="tw"), 0),
+            (JobFilter(tag="TWO"), 0),
             (JobFilter(tag="axb%"), 0),
             (JobFilter(fingerprint="f"), 0),
             (JobFilter(since=NOON + 1), 1),

@@ -12,6 +12,7 @@ from backburner.ports.store import (
 from backburner.testing.samples import NOON
 from backburner.testing.store.acts import (
     DAY,
+    SECOND,
     WithWorkers,
     find,
     move,
@@ -66,6 +67,30 @@ class MoveConformance(WithWorkers):
         assert (None, None) == (again.start_by, again.deadline)
         told = (await store.history(job.id, after=3, limit=9))[0]
         assert (event.QUEUED, {"generation": 1}) == (told.type, told.data)
+
+    async def test_a_dead_letter_that_is_retried_for_later_waits_for_its_time(
+        self, store: Store
+    ) -> None:
+        job = await self.failed(store, run_at=NOON - DAY, deadline=NOON + DAY)
+        later = transitions.retry(job, now=NOON + SECOND, run_at=NOON + DAY)
+
+        held = await store.move([move(job, later)])
+        again = await find(store, job.id)
+        early = await store.promote(now=NOON + DAY - 1, limit=9)
+        due, promoted = (
+            await store.next_due(),
+            await store.promote(now=NOON + DAY, limit=9),
+        )
+
+        assert [True] == list(held)
+        assert (JobState.SCHEDULED, NOON + DAY, 1) == (
+            again.state,
+            again.run_at,
+            again.generation,
+        )
+        assert (None, None) == (again.finished_at, again.deadline)
+        assert (0, NOON + DAY, 1) == (early, due, promoted)
+        assert [event.SCHEDULED, event.QUEUED] == (await types(store, job.id))[3:]
 
     async def test_a_dead_letter_of_another_generation_is_left(
         self, store: Store

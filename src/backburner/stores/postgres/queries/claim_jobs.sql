@@ -13,7 +13,8 @@ WITH chosen AS (
    WHERE seq = ANY (ARRAY (SELECT seq FROM chosen))
   RETURNING seq, id, token, tenant, "user", capability, queue, input, priority, rank,
             generation, attempt, max_attempts, crashes, throttled, deadline,
-            created_at, ready_at, started_at, request_id, events
+            created_at, ready_at, started_at, request_id, flow, batch, step,
+            needs, callback, traceparent, events
 ), told AS (
   INSERT INTO events (job, n, type, at, data)
   SELECT seq, events, 'job.started', started_at,
@@ -23,5 +24,6 @@ WITH chosen AS (
 )
 SELECT seq, id, token, tenant, "user", capability, queue, input, priority, rank,
        generation, attempt, max_attempts, crashes, throttled, deadline, created_at,
-       ready_at, started_at, request_id
+       ready_at, started_at, request_id, flow, batch, step, needs, callback, traceparent,
+       events
   FROM taken

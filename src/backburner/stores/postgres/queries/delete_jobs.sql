@@ -1,9 +1,11 @@
--- A job is kept for as long as its idempotency key must be known.
+-- A job is kept for as long as its idempotency key must be known and its batch is
+-- there; steps go with their flow.
 WITH gone AS (
   DELETE FROM jobs WHERE seq = ANY (ARRAY (
     SELECT seq FROM jobs
      WHERE finished_at IS NOT NULL AND finished_at <= $2 AND state = $1
-       AND (idempotency_key IS NULL OR created_at < $4)
+       AND (idempotency_key IS NULL OR created_at < $4) AND flow IS NULL
+       AND NOT EXISTS (SELECT 1 FROM batches WHERE batches.seq = jobs.batch)
      ORDER BY finished_at LIMIT $3 FOR UPDATE SKIP LOCKED
   ))
   RETURNING seq, id

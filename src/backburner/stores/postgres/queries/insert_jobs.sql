@@ -6,30 +6,32 @@ WITH asked AS (
       $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
       $7::int[], $8::int[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[],
       $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[],
-      $18::text[], $19::text[]
+      $18::text[], $19::text[], $20::bigint[], $21::text[], $22::int[], $23::int[],
+      $24::bigint[], $25::text[], $26::text[]
     ) WITH ORDINALITY AS a (
       id, tenant, "user", capability, queue, state, priority, max_attempts, run_at,
       start_by, deadline, expires_at, created_at, ready_at, input, tags, request_id,
-      idempotency_key, body_hash, place
+      idempotency_key, body_hash, flow, step, needs, open, batch, callback,
+      traceparent, place
     ) ORDER BY place
   ) AS sorted
 ), stored AS (
   INSERT INTO jobs (
     seq, rank, id, tenant, "user", capability, queue, state, priority, max_attempts,
     run_at, start_by, deadline, expires_at, created_at, ready_at, input, tags,
-    request_id, idempotency_key, body_hash
+    request_id, idempotency_key, body_hash, flow, step, needs, open, batch, callback,
+    traceparent
   )
   SELECT seq, seq, id, tenant, "user", capability, queue, state, priority,
          max_attempts, run_at, start_by, deadline, expires_at, created_at, ready_at,
-         input, tags, request_id, idempotency_key, body_hash
+         input, tags, request_id, idempotency_key, body_hash, flow, step, needs, open,
+         batch, callback, traceparent
     FROM asked
   ON CONFLICT (tenant, "user", idempotency_key)
     WHERE idempotency_key IS NOT NULL DO NOTHING
   RETURNING seq, id, state, created_at
 ), told AS (
   INSERT INTO events (job, n, type, at)
-  SELECT seq, 1, CASE state WHEN 'queued' THEN 'job.queued' ELSE 'job.scheduled' END,
-         created_at
-    FROM stored ORDER BY seq
+  SELECT seq, 1, 'job.' || state, created_at FROM stored ORDER BY seq
 )
-SELECT id FROM stored
+SELECT id, seq FROM stored

@@ -4,17 +4,19 @@ WITH s AS (
   SELECT * FROM unnest(
     $1::bigint[], $2::text[], $3::int[], $4::text[], $5::bigint[], $6::bigint[],
     $7::text[], $8::text[], $9::text[], $10::int[], $11::int[], $12::bigint[],
-    $13::int[], $14::text[], $15::text[]
+    $13::int[], $14::bigint[], $15::text[], $16::text[]
   ) AS s (seq, from_state, from_generation, state, at, finished_at, error, code,
-          fingerprint, attempt, crashes, throttled, generation, event, data)
+          fingerprint, attempt, crashes, throttled, generation, run_at, event, data)
 ), moved AS (
   UPDATE jobs
      SET state = s.state, output = NULL, error = s.error, error_code = s.code,
-         fingerprint = s.fingerprint, ready_at = s.at,
+         fingerprint = s.fingerprint,
+         run_at = coalesce(s.run_at, jobs.run_at), ready_at = coalesce(s.run_at, s.at),
          attempt = coalesce(s.attempt, jobs.attempt),
          crashes = coalesce(s.crashes, jobs.crashes),
          throttled = coalesce(s.throttled, jobs.throttled),
          finished_at = s.finished_at,
+         open = CASE WHEN s.finished_at IS NULL THEN jobs.open ELSE 0 END,
          start_by = CASE WHEN s.generation IS NULL THEN jobs.start_by END,
          deadline = CASE WHEN s.generation IS NULL THEN jobs.deadline END,
          expires_at = CASE WHEN s.generation IS NULL THEN jobs.expires_at END,

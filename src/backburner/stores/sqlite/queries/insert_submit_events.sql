@@ -1,3 +1,2 @@
 INSERT INTO events (job, n, type, at)
-SELECT seq, 1, iif(state = 'queued', 'job.queued', 'job.scheduled'), created_at
-  FROM jobs WHERE seq BETWEEN ?1 AND ?2
+SELECT seq, 1, 'job.' || state, created_at FROM jobs WHERE seq BETWEEN ?1 AND ?2

@@ -1,3 +1,3 @@
 SELECT events.seq, jobs.id, n, type, at, data
   FROM jobs JOIN events ON events.job = jobs.seq
- WHERE jobs.id = ?1 AND type <> 'job.progress' ORDER BY n LIMIT ?2
+ WHERE jobs.id = ?1 AND type NOT IN ('job.progress', 'job.output.delta') ORDER BY n LIMIT ?2

@@ -1,4 +1,12 @@
-SELECT events.seq, jobs.id, n, type, at, data
-  FROM events JOIN jobs ON jobs.seq = events.job
- WHERE events.seq > ?1 AND tenant = ?2 AND "user" = ?3
+SELECT events.seq, coalesce(jobs.id, flows.id, batches.id, events.queue), n, type, at,
+       data
+  FROM events
+  LEFT JOIN jobs ON jobs.seq = events.job
+  LEFT JOIN flows ON flows.seq = events.flow
+  LEFT JOIN batches ON batches.seq = events.batch
+ WHERE events.seq > ?1 AND (
+   coalesce(jobs.tenant, flows.tenant, batches.tenant) = ?2
+   AND coalesce(jobs."user", flows."user", batches."user") = ?3
+   OR ?5 AND events.queue IS NOT NULL
+ )
  ORDER BY events.seq LIMIT ?4

@@ -2,10 +2,12 @@
 -- A retry by hand starts afresh, so the old times do not end it at once.
 UPDATE jobs
    SET state = s.state, output = NULL, error = s.error, error_code = s.code,
-       fingerprint = s.fingerprint, ready_at = s.at,
+       fingerprint = s.fingerprint,
+       run_at = coalesce(s.run_at, jobs.run_at), ready_at = coalesce(s.run_at, s.at),
        attempt = coalesce(s.attempt, jobs.attempt),
        crashes = coalesce(s.crashes, jobs.crashes),
        throttled = coalesce(s.throttled, jobs.throttled), finished_at = s.finished_at,
+       open = iif(s.finished_at IS NULL, open, 0),
        start_by = iif(s.generation IS NULL, start_by, NULL),
        deadline = iif(s.generation IS NULL, deadline, NULL),
        expires_at = iif(s.generation IS NULL, expires_at, NULL),
@@ -15,7 +17,7 @@ UPDATE jobs
                value ->> 5 AS finished_at, value ->> 6 AS error, value ->> 7 AS code,
                value ->> 8 AS fingerprint, value ->> 9 AS attempt,
                value ->> 10 AS crashes, value ->> 11 AS throttled,
-               value ->> 12 AS generation
+               value ->> 12 AS generation, value ->> 13 AS run_at
           FROM json_each(?1)) AS s
  WHERE jobs.seq = s.seq AND jobs.state = s.from_state
    AND jobs.generation = s.from_generation

@@ -1,0 +1,156 @@
+"""The commands about flows: jobs that wait for jobs."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from backburner.cli import groups, printing
+from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect, read_json
+from backburner.cli.exits import refuse
+from backburner.cli.groups import IdArgument, LimitOption, StateOption, TagOption
+from backburner.client import Flow, Step
+
+app = typer.Typer(no_args_is_help=True, help="Look at flows; submit and retry them.")
+
+HEADINGS: Final = ("ID", "STATE", "GENERATION", "TAGS", "CREATED", "FINISHED")
+STEPS: Final = ("STEP", "STATE", "CAPABILITY", "ATTEMPT", "NEEDS", "JOB", "ERROR")
+FIELDS: Final = frozenset({"steps", "deadline", "tags", "callback"})
+
+
+@app.command("list")
+def listing(
+    *,
+    state: StateOption = None,
+    tag: TagOption = None,
+    limit: LimitOption = 50,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """List flows, newest first."""
+    with connect(url, api_key) as client:
+        found = client.flows(state=state, tag=tag, limit=min(limit, groups.PAGE))
+        groups.write_rows(HEADINGS, found, _row, limit=limit, as_json=as_json)
+
+
+@app.command()
+def show(
+    flow_id: IdArgument,
+    *,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Show a flow's steps, each after what it needs."""
+    with connect(url, api_key) as client:
+        _show(client.get_flow(flow_id), as_json=as_json)
+
+
+@app.command()
+def submit(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE|-", help='JSON: {"steps": […]}; - is stdin.')
+    ],
+    *,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the end and show the steps.")
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0, help="Wait no longer; then exit 8."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Idempotency key: the same key, the same flow.")
+    ] = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Submit a flow and print its id, or with --wait its steps."""
+    asked = _read(file)
+    steps = asked.pop("steps", [])
+    with connect(url, api_key) as client:
+        flow = client.submit_flow(steps, key=key, **asked).flow
+        if not wait:
+            printing.write_json(flow) if as_json else printing.write_line(flow["id"])
+            return
+        ended = groups.wait(client, flow["id"], timeout)
+    _show(ended, as_json=as_json)
+    groups.leave_by(ended)
+
+
+@app.command()
+def cancel(
+    flow_id: IdArgument,
+    *,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """End whatever of a flow is not over yet; asking twice is no error."""
+    with connect(url, api_key) as client:
+        groups.write_state(client.cancel_flow(flow_id), as_json=as_json)
+
+
+@app.command()
+def retry(
+    flow_id: IdArgument,
+    *,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Queue the failed steps of a flow again; it goes on from there."""
+    with connect(url, api_key) as client:
+        groups.write_state(client.retry_flow(flow_id), as_json=as_json)
+
+
+def _read(file: str) -> dict[str, Any]:
+    """Read what is to be submitted; the server judges its contents."""
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        refuse(f"{file}: {error}")
+    asked = read_json(text)
+    if not isinstance(asked, dict):
+        refuse('the flow must be an object: {"steps": […]}')
+    unknown = sorted(asked.keys() - FIELDS)
+    if unknown:
+        refuse(f"a flow has no {unknown[0]!r}; it has {', '.join(sorted(FIELDS))}")
+    return asked
+
+
+def _row(flow: Flow) -> Sequence[Any]:
+    return (
+        flow["id"],
+        flow["state"],
+        flow["generation"],
+        ",".join(flow["tags"]),
+        flow["created_at"],
+        flow["finished_at"],
+    )
+
+
+def _show(flow: Any, *, as_json: bool) -> None:
+    if as_json:
+        printing.write_json(flow)
+        return
+    printing.write_rows(STEPS, map(_step, flow["steps"]))
+    counts = ", ".join(f"{count} {state}" for state, count in flow["counts"].items())
+    printing.say(f"{flow['id']} {flow['state']}: {counts}")
+
+
+def _step(step: Step) -> Sequence[Any]:
+    error = step["error"]
+    return (
+        step["name"],
+        step["state"],
+        step["capability"],
+        f"{step['attempt']}/{step['max_attempts']}",
+        ",".join(need["step"] for need in step["needs"]),
+        step["id"],
+        f"{error['code']}: {error['message']}" if error else None,
+    )

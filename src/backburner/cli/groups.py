@@ -1,0 +1,101 @@
+"""What the commands do with flows and batches alike."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from backburner.cli import printing, telling
+from backburner.cli.exits import Exit, leave, refuse
+from backburner.client import Batch, Client, Flow, is_final
+from backburner.domain.flow import FlowState
+
+T = TypeVar("T")
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID")]
+StateOption = Annotated[str | None, typer.Option(help="Only those in this state.")]
+TagOption = Annotated[str | None, typer.Option()]
+LimitOption = Annotated[int, typer.Option(min=1, help="At most so many.")]
+
+PAGE = 200
+
+
+def is_group(name: str) -> bool:
+    """Say whether an id is that of a flow or batch."""
+    return name.startswith(("flow_", "batch_"))
+
+
+def job(name: str) -> str:
+    """Return the id of a job; of anything else, say which commands are for it."""
+    if is_group(name):
+        kind = "flows" if name.startswith("flow_") else "batches"
+        refuse(f"{name} is no job: see `backburner {kind} --help`")
+    return name
+
+
+def wait(client: Client, name: str, timeout: float | None) -> Flow | Batch:
+    """Return a flow or batch when it has ended, or when the time is over."""
+    try:
+        if name.startswith("flow_"):
+            return client.wait_flow(name, timeout=timeout)
+        return client.wait_batch(name, timeout=timeout)
+    except KeyboardInterrupt:
+        leave(Exit.INTERRUPTED, f"interrupted; {name} goes on")
+
+
+def watch(client: Client, name: str, *, as_json: bool) -> Flow | Batch:
+    """Write what happens to a flow or batch until it ends; return it then."""
+    if name.startswith("flow_"):
+        steps = client.get_flow(name).get("steps", ())
+        events = client.flow_events(name)
+        names = {step["id"]: step["name"] for step in steps}
+        telling.write_events(events, as_json=as_json, with_subject=True, names=names)
+        return client.get_flow(name)
+    telling.write_events(client.batch_events(name), as_json=as_json)
+    return client.get_batch(name)
+
+
+def leave_by(seen: Flow | Batch) -> None:
+    """Exit as a flow or batch ended; return if all of it succeeded."""
+    name, state = seen["id"], seen["state"]
+    if not is_final(seen):
+        leave(
+            Exit.TIMED_OUT, f"{name} is {state} and goes on: `backburner wait {name}`"
+        )
+    if "sealed" in seen:
+        failed = _unsuccessful(seen)
+        if failed:
+            leave(Exit.JOB_FAILED, f"{name} {state}, but for {failed} of its members")
+    elif state != FlowState.SUCCEEDED:
+        leave(Exit.JOB_FAILED, f"{name} {state}: `backburner flows show {name}`")
+
+
+def _unsuccessful(batch: Any) -> int:
+    counts = batch["counts"]
+    return int(counts["total"] - counts["members"].get("succeeded", 0))
+
+
+def write_rows(
+    headings: Sequence[str],
+    found: Iterator[T],
+    fields: Callable[[T], Sequence[Any]],
+    *,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Write the first of what was found, a line each."""
+    shown = islice(found, limit)
+    if as_json:
+        for item in shown:
+            printing.write_json(item)
+    else:
+        printing.write_rows(headings, map(fields, shown))
+
+
+def write_state(seen: Mapping[str, Any], *, as_json: bool) -> None:
+    """Write where something stands."""
+    if as_json:
+        printing.write_json(seen)
+    else:
+        printing.write_line(seen["state"])

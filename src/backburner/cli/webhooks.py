@@ -1,0 +1,108 @@
+"""The commands about webhooks: where they go, by which secret, and once more."""
+
+from typing import Annotated
+
+import typer
+
+from backburner.cli import printing
+from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
+from backburner.client import Endpoint
+
+app = typer.Typer(
+    no_args_is_help=True, help="Look at webhooks' endpoints; send webhooks once more."
+)
+
+HEADINGS = ("ENDPOINT", "STATE", "SECRET", "URL", "REASON")
+
+EndpointArgument = Annotated[str, typer.Argument(metavar="ENDPOINT")]
+
+
+@app.command("list")
+def listing(
+    *, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
+) -> None:
+    """List where webhooks go, newest first."""
+    with connect(url, api_key) as client:
+        found = list(client.endpoints())
+    if as_json:
+        for endpoint in found:
+            printing.write_json(endpoint)
+        return
+    printing.write_rows(
+        HEADINGS,
+        (
+            (e["id"], _state(e), e["version"], e["url"], e["disabled_reason"])
+            for e in found
+        ),
+    )
+
+
+@app.command()
+def rotate(
+    endpoint: EndpointArgument,
+    *,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Give an endpoint a new secret and print it; the old one signs for a day."""
+    with connect(url, api_key) as client:
+        rotated = client.rotate_endpoint(endpoint)
+    if as_json:
+        printing.write_json(rotated)
+    else:
+        printing.write_line(rotated["secrets"][0])
+
+
+@app.command()
+def enable(
+    endpoint: EndpointArgument,
+    *,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Have webhooks sent to an endpoint again."""
+    with connect(url, api_key) as client:
+        _write(client.enable_endpoint(endpoint), as_json=as_json)
+
+
+@app.command()
+def disable(
+    endpoint: EndpointArgument,
+    *,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Have nothing sent to an endpoint."""
+    with connect(url, api_key) as client:
+        _write(client.disable_endpoint(endpoint), as_json=as_json)
+
+
+@app.command()
+def replay(
+    delivery: Annotated[str, typer.Argument(metavar="DELIVERY")],
+    *,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Send a webhook once more, under the same id; print the job that does."""
+    with connect(url, api_key) as client:
+        job = client.replay(delivery)
+    if as_json:
+        printing.write_json(job)
+    else:
+        printing.write_line(job["id"])
+
+
+def _write(endpoint: Endpoint, *, as_json: bool) -> None:
+    if as_json:
+        printing.write_json(endpoint)
+    else:
+        printing.write_line(_state(endpoint))
+
+
+def _state(endpoint: Endpoint) -> str:
+    return "enabled" if endpoint["disabled_at"] is None else "disabled"

@@ -1,0 +1,164 @@
+"""Flows and batches as the server sends and takes them, under typed names."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal, NotRequired, TypedDict
+
+from backburner.client.shapes import JobError, Progress
+
+Otherwise = Literal["cancel", "continue"]
+
+
+class Need(TypedDict):
+    """A step that another waits for, and what becomes of that one if it fails."""
+
+    step: str
+    otherwise: NotRequired[Otherwise]
+
+
+class NewStep(TypedDict):
+    """A step to be done. Without `input` it takes what the steps it needs give."""
+
+    name: str
+    capability: str
+    input: NotRequired[Any]
+    needs: NotRequired[list[str | Need]]
+    queue: NotRequired[str]
+    priority: NotRequired[int]
+    run_at: NotRequired[datetime | str]
+    start_by: NotRequired[datetime | str]
+    max_attempts: NotRequired[int]
+    tags: NotRequired[list[str]]
+    callback: NotRequired[Mapping[str, str]]
+
+
+class NewFlow(TypedDict):
+    """A flow to be put into a batch."""
+
+    steps: list[NewStep]
+    deadline: NotRequired[datetime | str]
+    tags: NotRequired[list[str]]
+    callback: NotRequired[Mapping[str, str]]
+
+
+class NewJob(TypedDict):
+    """A job to be put into a batch."""
+
+    capability: str
+    input: Any
+    queue: NotRequired[str]
+    priority: NotRequired[int]
+    run_at: NotRequired[datetime | str]
+    start_by: NotRequired[datetime | str]
+    deadline: NotRequired[datetime | str]
+    max_attempts: NotRequired[int]
+    tags: NotRequired[list[str]]
+    callback: NotRequired[Mapping[str, str]]
+
+
+class Completion(TypedDict):
+    """The job that follows a batch. Without `input` it is told the counts."""
+
+    capability: str
+    input: NotRequired[Any]
+
+
+class FlowOptions(TypedDict, total=False):
+    """How a flow is to be kept; what is `None` or left out is the server's choice."""
+
+    deadline: datetime | str | None
+    tags: list[str] | None
+    callback: Mapping[str, str] | None
+
+
+class BatchOptions(TypedDict, total=False):
+    """How a batch is to be kept; what is `None` or left out is the server's choice."""
+
+    expected: int | None
+    sealed: bool | None
+    completion: Completion | None
+    tags: list[str] | None
+    callback: Mapping[str, str] | None
+
+
+class Step(TypedDict):
+    """A step of a flow; it is the job of that id."""
+
+    id: str
+    name: str
+    capability: str
+    state: str
+    needs: list[Need]
+    attempt: int
+    max_attempts: int
+    progress: Progress | None
+    error: JobError | None
+    started_at: str | None
+    finished_at: str | None
+
+
+class Flow(TypedDict):
+    """A flow as the server shows it; lists leave its steps out."""
+
+    id: str
+    state: str
+    generation: int
+    tags: list[str]
+    created_at: str
+    deadline: str | None
+    finished_at: str | None
+    request_id: str | None
+    batch_id: str | None
+    counts: NotRequired[dict[str, int]]
+    steps: NotRequired[list[Step]]
+
+
+class Counts(TypedDict):
+    """What has become of a batch's members."""
+
+    total: int
+    done: int
+    members: dict[str, int]
+    jobs: dict[str, int]
+
+
+class Added(TypedDict):
+    """The ids of what was put into a batch, in the order given."""
+
+    jobs: list[str]
+    flows: list[str]
+
+
+class Batch(TypedDict):
+    """A batch as the server shows it; lists count only those that are finished."""
+
+    id: str
+    state: str
+    generation: int
+    expected: int | None
+    sealed: bool
+    done: int
+    tags: list[str]
+    created_at: str
+    finished_at: str | None
+    request_id: str | None
+    counts: Counts | None
+    added: NotRequired[Added]
+    retried: NotRequired[int]
+
+
+class FlowsQuery(TypedDict, total=False):
+    """Which flows to list; `limit` is the size of a page."""
+
+    state: str | None
+    tag: str | None
+    batch: str | None
+    limit: int | None
+
+
+class BatchesQuery(TypedDict, total=False):
+    """Which batches to list; `limit` is the size of a page."""
+
+    state: str | None
+    tag: str | None
+    limit: int | None

@@ -1,0 +1,68 @@
+"""For receivers: whether a webhook is what it says it is."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+from backburner.client.errors import WebhookError
+from backburner.client.shapes import WebhookEvent
+from backburner.domain.webhook import is_signed
+
+TOLERANCE_SECONDS: Final = 300
+_LONGEST_TIMESTAMP: Final = 12
+
+
+def verify_webhook(
+    body: bytes,
+    headers: Mapping[str, str],
+    secrets: str | Sequence[str],
+    *,
+    now: float | None = None,
+    tolerance: float = TOLERANCE_SECONDS,
+) -> WebhookEvent:
+    """
+    Return what a webhook tells, or raise `WebhookError` if it is not to be believed.
+
+    `body` is the request's, byte for byte; `secrets` are yours, one or, while one is
+    replaced, both. The same webhook may come twice: `webhook-id` tells.
+    """
+    message_id, timestamp, signatures = _required(headers)
+    if abs((time.time() if now is None else now) - timestamp) > tolerance:
+        raise WebhookError("the webhook is from another time", code="WEBHOOK_TIME")
+    if not is_signed(
+        [secrets] if isinstance(secrets, str) else secrets,
+        signatures,
+        message_id=message_id,
+        timestamp=timestamp,
+        body=body,
+    ):
+        raise WebhookError(
+            "the webhook is not signed by your secret", code="WEBHOOK_SIGNATURE"
+        )
+    return _event(body)
+
+
+def _required(headers: Mapping[str, str]) -> tuple[str, int, str]:
+    named = {name.lower(): value for name, value in headers.items()}
+    message_id = named.get("webhook-id", "")
+    timestamp = named.get("webhook-timestamp", "")
+    signatures = named.get("webhook-signature", "")
+    is_time = timestamp.isascii() and timestamp.isdecimal()
+    if not is_time or len(timestamp) > _LONGEST_TIMESTAMP:
+        timestamp = ""
+    if not (message_id and timestamp and signatures):
+        raise WebhookError(
+            "the webhook lacks one of its three headers", code="WEBHOOK_HEADERS"
+        )
+    return message_id, int(timestamp), signatures
+
+
+def _event(body: bytes) -> WebhookEvent:
+    try:
+        event = json.loads(body)
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict):
+        raise WebhookError("the webhook holds no JSON object", code="WEBHOOK_BODY")
+    return cast("WebhookEvent", event)

@@ -1,0 +1,217 @@
+"""
+Where requests may go that users send us on: which URLs, and which addresses.
+
+A URL is judged by its form when it is given, an address when it is connected to: what
+a name stands for may change in between. What a form allows is no promise.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import Final, NamedTuple, Self, TypeAlias
+from urllib.parse import SplitResult, urlsplit
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+
+LONGEST_URL: Final = 2048
+PORTS: Final = (80, 443, 8443)
+USUAL_PORTS: Final = {"http": 80, "https": 443}
+
+_BARRED: Final = re.compile(r"[\x00-\x20\x7f\\]")
+_LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*", re.ASCII)
+_UNICAST: Final = ipaddress.ip_network("2000::/3")
+"""
+The only part of IPv6 that is given out to be reached from anywhere.
+
+NAT64 (`64:ff9b::/96`, `64:ff9b:1::/48`), what is local to a site (`fec0::/10`) and
+everything reserved is elsewhere.
+"""
+_DENIED: Final = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "100.64.0.0/10",  # behind a carrier's NAT; metadata of some clouds
+        "168.63.129.16/32",  # a cloud's own service, on a public address
+        "192.0.0.0/24",
+        "192.88.99.0/24",
+        "198.18.0.0/15",
+        "2001::/32",  # Teredo: an IPv4 address inside
+        "2002::/16",  # 6to4: likewise
+        "3fff::/20",
+    )
+)
+
+
+class Target(NamedTuple):
+    """A URL taken apart, all of it plain ASCII."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    """With its query."""
+
+    @property
+    def netloc(self) -> str:
+        """The host, and the port if it is not the usual one."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        is_usual = self.port == USUAL_PORTS[self.scheme]
+        return host if is_usual else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.netloc}{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What may be called: the public net by https, and what the operator adds."""
+
+    is_plain_allowed: bool = False
+    """Whether http will do for everybody."""
+    ports: tuple[int, ...] = PORTS
+    networks: tuple[Network, ...] = ()
+    """Addresses that are good though they are not public."""
+    hosts: frozenset[tuple[str, int | None]] = frozenset()
+    """Hosts, or one port of theirs: good by http as well, wherever they are."""
+
+    @classmethod
+    def read(
+        cls,
+        allowed: Iterable[str] = (),
+        *,
+        ports: tuple[int, ...] = PORTS,
+        is_plain_allowed: bool = False,
+    ) -> Self:
+        """Read hosts, `host:port`, addresses and networks; others are a ValueError."""
+        entries = [(text, _network(text)) for text in allowed]
+        return cls(
+            is_plain_allowed=is_plain_allowed,
+            ports=ports,
+            networks=tuple(found for _, found in entries if found is not None),
+            hosts=frozenset(_named(text) for text, found in entries if found is None),
+        )
+
+    def vouches_for(self, host: str, port: int) -> bool:
+        """Say whether the operator named this host, or its address."""
+        if not self.hosts.isdisjoint({(host, None), (host, port)}):
+            return True
+        try:
+            return self._holds(_judged(host))
+        except ValueError:
+            return False
+
+    def admits(self, address: str) -> bool:
+        """Say whether an address may be connected to."""
+        return self._holds(_judged(address)) or is_public(address)
+
+    def _holds(self, address: Address) -> bool:
+        return any(address in network for network in self.networks)
+
+
+def check_url(url: str, reach: Reach) -> Target:
+    """Take a URL apart, or raise a ValueError that tells what its form lacks."""
+    if len(url) > LONGEST_URL:
+        raise ValueError(f"the URL is longer than {LONGEST_URL} characters")
+    if _BARRED.search(url):
+        raise ValueError("the URL has spaces, control characters or backslashes")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ValueError("the URL has no proper host and port") from None
+    if parts.scheme not in USUAL_PORTS:
+        raise ValueError("the URL does not begin with https://")
+    if "@" in parts.netloc:
+        raise ValueError("the URL names a user: leave that out")
+    port = USUAL_PORTS[parts.scheme] if port is None else port
+    target = Target(parts.scheme, _host(parts), port, _path(parts))
+    if not reach.vouches_for(target.host, target.port):
+        _check_usual(target, reach)
+    return target
+
+
+def is_public(address: str) -> bool:
+    """Say whether an address is reached from anywhere and is nobody's inside."""
+    judged = _judged(address)
+    if isinstance(judged, IPv6Address) and (
+        judged not in _UNICAST or judged.scope_id is not None
+    ):
+        return False
+    if not judged.is_global or judged.is_multicast or judged.is_reserved:
+        return False
+    return not any(judged in network for network in _DENIED)
+
+
+def plain(address: str) -> str:
+    """Write an address as the one it is judged by: IPv4 within IPv6 as IPv4."""
+    return str(_judged(address))
+
+
+def _judged(address: str) -> Address:
+    found = ipaddress.ip_address(address)
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
+        return found.ipv4_mapped
+    return found
+
+
+def _check_usual(target: Target, reach: Reach) -> None:
+    if target.scheme != "https" and not reach.is_plain_allowed:
+        raise ValueError("the URL does not begin with https://")
+    if target.port not in reach.ports:
+        listed = ", ".join(map(str, reach.ports))
+        raise ValueError(f"port {target.port} is not allowed: {listed}")
+
+
+def _host(parts: SplitResult) -> str:
+    host = (parts.hostname or "").lower().removesuffix(".")
+    if "[" in parts.netloc:
+        return _ipv6(host)
+    if not host.isascii():
+        import idna  # noqa: PLC0415 - large tables, for few names
+
+        try:
+            host = idna.encode(host).decode()
+        except UnicodeError:
+            host = ""
+    if not _NAME.fullmatch(host):
+        raise ValueError("the URL has no proper host and port")
+    return host
+
+
+def _ipv6(host: str) -> str:
+    try:
+        found = IPv6Address(host)
+    except ValueError:
+        found = None
+    if found is None or found.scope_id is not None:
+        raise ValueError("the URL has no proper host and port")
+    return str(found)
+
+
+def _path(parts: SplitResult) -> str:
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if not path.isascii():
+        raise ValueError("the URL's path has characters that want to be %-encoded")
+    return path
+
+
+def _network(text: str) -> Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
+def _named(text: str) -> tuple[str, int | None]:
+    """Read `host` or `host:port` by the rules of URLs."""
+    try:
+        parts = urlsplit(f"//{text}")
+        named = _host(parts), parts.port
+    except ValueError:
+        named = None
+    if named is None or parts.netloc != text or "@" in text or _BARRED.search(text):
+        raise ValueError(f"{text!r} is no host, host:port, address or network")
+    return named

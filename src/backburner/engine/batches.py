@@ -1,0 +1,337 @@
+"""Batches: opened, filled, told of and ended."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import orjson
+
+from backburner.domain import transitions
+from backburner.domain.batch import (
+    PROGRESS_MS,
+    Batch,
+    BatchState,
+    Counts,
+    Members,
+    NewBatch,
+)
+from backburner.domain.errors import (
+    BatchNotFound,
+    InvalidInput,
+    UnknownCapability,
+    within,
+)
+from backburner.domain.event import Event
+from backburner.domain.flow import NewFlow
+from backburner.domain.job import Instant, NewJob, Owner, Submitted
+from backburner.engine import telemetry
+from backburner.engine.flow import Flow
+from backburner.engine.loop import Loop
+from backburner.engine.payloads import Payloads
+from backburner.engine.planning import Planning
+from backburner.engine.retrying import retry_failed
+from backburner.engine.submission import LOCAL, GroupOptions, Options, Submission
+from backburner.engine.watch import Watch
+from backburner.ports.bell import Bell, Ring
+from backburner.ports.clock import Clock
+from backburner.ports.faults import Faults
+from backburner.ports.log import log
+from backburner.ports.store import GroupFilter, Store, Topic
+
+LOOK_SECONDS: Final = 0.05
+"""Ends in quick succession are answered by one look."""
+NET_SECONDS: Final = 5.0
+"""How often batches are looked at whose last end nobody told of."""
+PAGE: Final = 500
+
+
+class Batches:
+    """Any number of jobs and flows under one id."""
+
+    def __init__(  # noqa: PLR0913 - what it asks, each by its name
+        self,
+        *,
+        store: Store,
+        bell: Bell,
+        clock: Clock,
+        faults: Faults,
+        submission: Submission,
+        watch: Watch,
+        payloads: Payloads,
+    ) -> None:
+        self._store = store
+        self._bell = bell
+        self._clock = clock
+        self._faults = faults
+        self._submission = submission
+        self._planning = Planning(submission)
+        self._watch = watch
+        self._payloads = payloads
+        self._touched: dict[int, None] = {}
+        self._told: dict[int, Instant] = {}
+        """When each was told of here."""
+        self._loop = Loop("batches", self.look, every=NET_SECONDS)
+
+    def start(self) -> None:
+        """Begin to look after batches."""
+        self._loop.start()
+
+    async def stop(self) -> None:
+        """Look no more."""
+        await self._loop.stop()
+
+    async def open(
+        self,
+        options: GroupOptions,
+        members: Members,
+        *,
+        expected: int | None = None,
+        completion: Mapping[str, Any] | None = None,
+        sealed: bool | None = None,
+    ) -> Submitted:
+        """Store a batch and its first members; it may be filled until it is sealed."""
+        batch = self.prepare(
+            options, members, expected=expected, completion=completion, sealed=sealed
+        )
+        return await self.store(batch, members)
+
+    def prepare(
+        self,
+        options: GroupOptions,
+        members: Members,
+        *,
+        expected: int | None = None,
+        completion: Mapping[str, Any] | None = None,
+        sealed: bool | None = None,
+        said: Any = None,
+    ) -> NewBatch:
+        """
+        Check a batch and write it, not stored yet.
+
+        `said` is what tells this request from another under the same key.
+        """
+        is_full = expected is None or members.size >= expected
+        return self._planning.batch(
+            options,
+            expected=expected,
+            sealed=is_full if sealed is None else sealed,
+            completion=completion,
+            said=said or [expected, completion, sealed, _said(members)],
+        )
+
+    async def store(self, batch: NewBatch, members: Members) -> Submitted:
+        """Store a batch that is prepared, with its first members."""
+        submitted = await self._store.open_batch(batch, await self._stowed(members))
+        self._ring(members)
+        return submitted
+
+    async def fill(
+        self, batch_id: str, owner: Owner, members: Members, *, seal: bool = False
+    ) -> Sequence[Submitted]:
+        """Put more into a batch; return what became of each, jobs before flows."""
+        batch = await self.find(batch_id, owner)
+        stowed = await self._stowed(members)
+        submitted = await self._store.fill_batch(batch.seq, stowed, seal=seal)
+        self._ring(members)
+        self.touch([batch.seq])
+        return submitted
+
+    def members(
+        self,
+        jobs: Iterable[tuple[Any, Any, Options]] = (),
+        flows: Iterable[tuple[Flow, GroupOptions]] = (),
+        *,
+        key: str | None = None,
+    ) -> Members:
+        """
+        Check what is to be put into a batch.
+
+        Under a key of whoever puts it there, each is stored once however often asked.
+        """
+        return Members(
+            [self._job(n, *asked, key) for n, asked in enumerate(jobs)],
+            [self._flow(n, *asked, key) for n, asked in enumerate(flows)],
+        )
+
+    def _job(
+        self, n: int, asked: Any, value: Any, options: Options, key: str | None
+    ) -> NewJob:
+        if key is not None:
+            options = replace(options, idempotency_key=_member_key(key, f"jobs.{n}"))
+        with _part(f"jobs.{n}"):
+            return self._submission.prepare(asked, value, options)
+
+    def _flow(
+        self, n: int, flow: Flow, options: GroupOptions, key: str | None
+    ) -> NewFlow:
+        if key is not None:
+            options = replace(options, idempotency_key=_member_key(key, f"flows.{n}"))
+        with _part(f"flows.{n}"):
+            return self._planning.flow(flow, options)
+
+    async def find(self, batch_id: str, owner: Owner = LOCAL) -> Batch:
+        """Return an owner's batch."""
+        found = await self._store.find_batches([batch_id])
+        if not found or found[0].owner != owner:
+            raise BatchNotFound(f"there is no batch {batch_id[:60]!r}")
+        return found[0]
+
+    async def counts(self, batch: Batch) -> dict[str, Any]:
+        """Count a batch's members by state; of a finished one as it finished."""
+        if batch.counts is not None:
+            told: dict[str, Any] = orjson.loads(batch.counts)
+            return told
+        return (await self._store.count_batch(batch.seq)).told()
+
+    async def list(
+        self, where: GroupFilter, *, before: int | None = None, limit: int = 50
+    ) -> Sequence[Batch]:
+        """Return a page of batches, newest first."""
+        return await self._store.batches(where, before=before, limit=limit)
+
+    async def cancel(
+        self, batch_id: str, owner: Owner = LOCAL, *, reason: str = "cancelled with all"
+    ) -> Batch:
+        """End whatever of a batch is not over yet."""
+        batch = await self.find(batch_id, owner)
+        change = transitions.cancel_all(reason, now=self._clock.now())
+        await self._store.cancel_batch(batch.seq, change)
+        self._bell.ring(Ring.WORK | Ring.EVENTS | Ring.CANCELLED)
+        self.touch([batch.seq])
+        return await self.find(batch_id, owner)
+
+    async def retry(self, batch_id: str, owner: Owner = LOCAL) -> int:
+        """Retry every failed member and step; the batch goes on until they end."""
+        batch = await self.find(batch_id, owner)
+        retried = await retry_failed(
+            self._store, now=self._clock.now(), batch=batch.seq
+        )
+        telemetry.redrive_jobs.inc(retried)
+        self._bell.ring(Ring.WORK | Ring.EVENTS)
+        return retried
+
+    def events(self, batch: Batch, *, after: int = 0) -> AsyncGenerator[Event, None]:
+        """Yield a batch's events above `after`, past and future, until it ends."""
+        topic, over = Topic(batch=batch.seq), partial(self.last, batch)
+        return self._watch.group(batch.owner, topic, over, after=after)
+
+    async def last(self, batch: Batch) -> int | None:
+        """Return which of all events was a batch's last, once it has ended."""
+        found = await self._store.find_batches([batch.id])
+        if found and found[0].state is BatchState.OPEN:
+            return None
+        return await self._store.last_of(Topic(batch=batch.seq))
+
+    async def wait(
+        self,
+        batch_id: str,
+        owner: Owner = LOCAL,
+        *,
+        timeout: float,  # noqa: ASYNC109 - part of the answer
+    ) -> Batch:
+        """Return a batch when it is finished, or as it is when the time is over."""
+        batch = await self.find(batch_id, owner)
+        if batch.state is BatchState.FINISHED or timeout <= 0:
+            return batch
+        await self._watch.end(batch.id, seconds=timeout)
+        return await self.find(batch_id, owner)
+
+    def touch(self, batches: Iterable[int]) -> None:
+        """Have batches looked at in which something ended."""
+        for batch in batches:
+            self._touched[batch] = None
+            self._loop.poke()
+
+    async def look(self) -> float | None:
+        """End what is over; tell of the progress of what something ended in."""
+        over = await self._store.batches_over(limit=PAGE)
+        for batch in over:
+            self._touched.pop(batch, None)
+            await self._finish(batch)
+        now = self._clock.now()
+        due = [b for b in self._touched if now - self._told.get(b, 0) >= PROGRESS_MS]
+        for batch in due:
+            del self._touched[batch]
+            self._told[batch] = now
+            if await self._store.tell_batch(batch, now=now):
+                self._bell.ring(Ring.EVENTS)
+        await asyncio.sleep(LOOK_SECONDS)  # noqa: TID251 - see watch
+        if len(over) == PAGE:
+            return 0.0
+        return PROGRESS_MS / 1000 if self._touched else None
+
+    async def _finish(self, batch: int) -> None:
+        now = self._clock.now()
+        self._told.pop(batch, None)
+        self._faults.hit("batch.finishing")
+        finished = await self._store.finish_batch(batch, self._completion, now=now)
+        self._faults.hit("batch.finished")
+        if finished:
+            self._bell.ring(Ring.WORK | Ring.EVENTS)
+
+    def _completion(self, batch: Batch, counts: Counts) -> Sequence[NewJob]:
+        """Make the job that follows a batch; it is told the counts, if nothing else."""
+        if batch.completion is None:
+            return ()
+        asked = orjson.loads(batch.completion)
+        told = {"id": batch.id, "generation": batch.generation, **counts.told()}
+        value = asked.pop("input", told)
+        options = Options(
+            owner=batch.owner,
+            request_id=batch.request_id,
+            traceparent=batch.traceparent,
+            tags=(f"batch:{batch.id}",),
+        )
+        try:
+            sent = orjson.dumps(value)
+            job = self._submission.prepare(asked["capability"], sent, options)
+        except Exception as error:  # noqa: BLE001 - the batch must end all the same
+            kind = type(error).__name__
+            log.error("batch has no completion", batch_id=batch.id, error_type=kind)
+            return ()
+        return [self._payloads.stow_input(job)]
+
+    async def _stowed(self, members: Members) -> Members:
+        jobs = await self._payloads.stow_inputs(members.jobs)
+        for flow in members.flows:
+            flow.steps = await self._payloads.stow_steps(flow.steps)
+        return Members(jobs, members.flows)
+
+    def _ring(self, members: Members) -> None:
+        for job in members.jobs:
+            telemetry.jobs_submitted.labels(job.capability).inc()
+        for flow in members.flows:
+            for step in flow.steps:
+                telemetry.jobs_submitted.labels(step.job.capability).inc()
+        self._bell.ring(Ring.WORK | Ring.SCHEDULE | Ring.EVENTS)
+        self._loop.poke()
+
+
+@contextmanager
+def _part(path: str) -> Iterator[None]:
+    """Say of what is refused inside in which part of the request it is."""
+    try:
+        yield
+    except (InvalidInput, UnknownCapability) as error:
+        raise within(path, error) from None
+
+
+def _member_key(key: str, path: str) -> str:
+    """Make a key for a member: of any length, and nobody's by chance."""
+    return hashlib.sha256(f"{path} {key}".encode()).hexdigest()
+
+
+def _said(members: Members) -> Any:
+    jobs = [[j.capability, j.input, j.queue, [*j.tags]] for j in members.jobs]
+    flows = [
+        [
+            [s.job.step, s.job.capability, s.job.input, [[*e] for e in s.needs]]
+            for s in flow.steps
+        ]
+        for flow in members.flows
+    ]
+    return [jobs, flows]

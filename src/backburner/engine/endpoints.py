@@ -1,0 +1,101 @@
+"""Endpoints: where somebody's webhooks go, and by which secrets they are known."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from backburner.domain import webhook
+from backburner.domain.errors import EndpointNotFound, IllegalTransition
+from backburner.domain.job import Owner
+from backburner.domain.webhook import Endpoint
+from backburner.engine.submission import LOCAL, Submission
+from backburner.ports.clock import Clock
+from backburner.ports.endpoints import EndpointStore
+
+ON_REQUEST: Final = "disabled on request"
+
+
+class Endpoints:
+    """Make, find, rotate, disable, enable, forget."""
+
+    def __init__(
+        self,
+        *,
+        store: EndpointStore,
+        clock: Clock,
+        submission: Submission,
+        master: bytes,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._submission = submission
+        self._master = master
+
+    async def create(self, url: str, owner: Owner = LOCAL) -> Endpoint:
+        """Return the owner's endpoint for a URL, new or not."""
+        return await self._at(self._submission.webhook_url(url), owner)
+
+    async def find(self, endpoint_id: str, owner: Owner = LOCAL) -> Endpoint:
+        """Return an owner's endpoint."""
+        found = await self._store.find_endpoint(endpoint_id)
+        if found is None or found.owner != owner:
+            raise EndpointNotFound("there is no such endpoint, or it is somebody's")
+        return found
+
+    async def listing(
+        self, owner: Owner = LOCAL, *, before: int | None = None, limit: int = 50
+    ) -> Sequence[Endpoint]:
+        """Return a page of an owner's endpoints, newest first."""
+        return await self._store.endpoints(owner, before=before, limit=limit)
+
+    def secrets(self, endpoint: Endpoint) -> list[str]:
+        """Return the secrets that sign now, the newest first."""
+        return [
+            webhook.secret(self._master, endpoint.id, version)
+            for version in webhook.live_versions(endpoint, self._clock.now())
+        ]
+
+    async def rotate(self, endpoint_id: str, owner: Owner = LOCAL) -> Endpoint:
+        """Give an endpoint a new secret; the one before it signs for a day longer."""
+        self._submission.require_webhooks()
+        found = await self.find(endpoint_id, owner)
+        rotated = webhook.rotate(found, now=self._clock.now())
+        if not await self._store.rotate_endpoint(rotated):
+            raise IllegalTransition("its secret was rotated by somebody else just now")
+        return rotated
+
+    async def disable(self, endpoint_id: str, owner: Owner = LOCAL) -> Endpoint:
+        """Have nothing sent to an endpoint; asking twice is no error."""
+        found = await self.find(endpoint_id, owner)
+        await self.give_up(found, ON_REQUEST)
+        return await self.find(endpoint_id, owner)
+
+    async def enable(self, endpoint_id: str, owner: Owner = LOCAL) -> Endpoint:
+        """Have webhooks sent again; asking twice is no error."""
+        await self.find(endpoint_id, owner)
+        await self._store.enable_endpoint(endpoint_id)
+        return await self.find(endpoint_id, owner)
+
+    async def delete(self, endpoint_id: str, owner: Owner = LOCAL) -> None:
+        """Forget an endpoint; its URL gets another, with other secrets, if asked."""
+        await self.find(endpoint_id, owner)
+        await self._store.delete_endpoint(endpoint_id)
+
+    async def give_up(self, endpoint: Endpoint, reason: str) -> None:
+        """Send nothing to an endpoint any more."""
+        await self._store.disable_endpoint(
+            endpoint.id, reason=reason, now=self._clock.now()
+        )
+
+    async def called(
+        self, callback: Mapping[str, str], owner: Owner
+    ) -> Endpoint | None:
+        """Return whom a callback means; a bare URL gets its endpoint here."""
+        if "url" in callback:
+            return await self._at(callback["url"], owner)
+        found = await self._store.find_endpoint(callback["endpoint"])
+        return found if found is not None and found.owner == owner else None
+
+    async def _at(self, url: str, owner: Owner) -> Endpoint:
+        now = self._clock.now()
+        new = Endpoint(self._submission.draw("ep", now), owner, url, now)
+        return await self._store.add_endpoint(new)

@@ -1,0 +1,149 @@
+"""
+Flows as they are written: steps in the order in which they run.
+
+    flow = Flow()
+    text = flow.add(extract, {"url": url})
+    parts = flow.map(summarise, pieces, after=[text])
+    flow.add(join, after=parts)
+
+A step without an input of its own takes what its prerequisites give.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from backburner.domain.errors import InvalidInput
+from backburner.domain.flow import Edge
+
+NOTHING: Final = object()
+"""No input of its own."""
+
+
+class Named(Protocol):
+    """A capability, of which only the name matters here."""
+
+    @property
+    def name(self) -> str:
+        """What it is looked up by."""
+        ...
+
+
+Asked = Named | str
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Capabilities of which each takes what the one before it gives."""
+
+    capabilities: tuple[Named, ...]
+
+    def __rshift__(self, other: "Named | Chain") -> "Chain":
+        more = other.capabilities if isinstance(other, Chain) else (other,)
+        return Chain((*self.capabilities, *more))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Planned:
+    """A step of a flow that is being written."""
+
+    name: str
+    capability: Asked
+    input: Any
+    needs: tuple[Edge, ...]
+    before: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def anyway(self) -> Edge:
+        """The step as a prerequisite that need not succeed: `after=[step.anyway]`."""
+        return Edge(self.name, continues=True)
+
+
+After = Planned | Edge | str
+
+
+class Flow:
+    """A graph of steps, written in execution order and submitted as a whole."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self.steps: list[Planned] = []
+        self._prefix = prefix
+        self._counts: dict[str, int] = {}
+
+    def add(
+        self,
+        step: Asked | Chain,
+        input: Any = NOTHING,  # noqa: A002 - the word for it everywhere
+        *,
+        after: Iterable[After] = (),
+        name: str | None = None,
+        before: Iterable[Planned | str] = (),
+        **options: Any,
+    ) -> Planned:
+        """
+        Add a step that runs after others; of a chain, return the last.
+
+        Without an input it takes its prerequisite's output, or, of several, an object
+        of their outputs by name. Options: `queue`, `priority`, `delay`, `run_at`,
+        `start_by`, `tags`, `max_attempts`, `callback`.
+        """
+        links = step.capabilities if isinstance(step, Chain) else (step,)
+        edges = tuple(map(_edge, after))
+        holding = tuple(_name(held) for held in before)
+        for place, link in enumerate(links):
+            is_last = place == len(links) - 1
+            planned = Planned(
+                self._name(link, name if is_last else None),
+                link,
+                input,
+                edges,
+                holding if is_last else (),
+                options,
+            )
+            self.steps.append(planned)
+            edges, input = (Edge(planned.name),), NOTHING  # noqa: A001 - same
+        return planned
+
+    def map(
+        self,
+        step: Asked | Chain,
+        inputs: Iterable[Any],
+        *,
+        after: Iterable[After] = (),
+        **options: Any,
+    ) -> list[Planned]:
+        """Add a step for each input, side by side; none for none."""
+        edges = [*after]
+        return [self.add(step, value, after=edges, **options) for value in inputs]
+
+    def _name(self, asked: Asked, name: str | None) -> str:
+        """Take the name, or make one of the capability's."""
+        if name is not None and name in self._counts:
+            raise InvalidInput(f"two steps are named {name!r}")
+        made = base = name or self._prefix + _name(asked)
+        while made in self._counts:
+            self._counts[base] += 1
+            made = f"{base}-{self._counts[base]}"
+        self._counts[made] = 1
+        return made
+
+
+def written(asked: Flow | Chain | Sequence[Planned], value: Any = NOTHING) -> Flow:
+    """Return what was written as a flow; a chain gets its input here."""
+    if isinstance(asked, Flow):
+        return asked
+    flow = Flow()
+    if isinstance(asked, Chain):
+        flow.add(asked, value)
+    else:
+        flow.steps.extend(asked)
+    return flow
+
+
+def _edge(after: After) -> Edge:
+    return after if isinstance(after, Edge) else Edge(_name(after))
+
+
+def _name(step: Named | str) -> str:
+    return step if isinstance(step, str) else step.name

@@ -1,0 +1,63 @@
+"""What a step gets from the steps before it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from backburner.domain.blob import MARK
+from backburner.domain.errors import PermanentError
+from backburner.domain.flow import FROM_NEEDS
+from backburner.domain.job import JobState, Need
+from backburner.engine.payloads import Payloads
+
+
+class Given(NamedTuple):
+    """What a prerequisite came to."""
+
+    job_id: str
+    state: JobState
+    output: Any
+    """Its result as plain data; `None` if it did not succeed."""
+    error: Mapping[str, Any] | None
+    """Why it did not."""
+
+
+async def whole(needs: Sequence[Need], payloads: Payloads) -> Sequence[Need]:
+    """Return needs with the texts that their rows only name."""
+    return [
+        need._replace(output=await payloads.text(need.output or ""))
+        if is_apart(need.output)
+        else need
+        for need in needs
+    ]
+
+
+def is_apart(text: str | None) -> bool:
+    """Say whether a text is kept apart from its row."""
+    return text is not None and text.startswith(MARK)
+
+
+def input_of(text: str, needs: Sequence[Need]) -> str:
+    """Return the input of a step: its own, or what it needs."""
+    if text != FROM_NEEDS:
+        return text
+    if not needs or any(need.output is None for need in needs):
+        raise PermanentError("what it takes as its input is not there")
+    if len(needs) == 1:
+        return needs[0].output or ""
+    outputs = {need.step: orjson.Fragment(need.output or "") for need in needs}
+    return orjson.dumps(outputs).decode()
+
+
+def given(needs: Sequence[Need]) -> dict[str, Given]:
+    """Return what a handler sees of its needs, by step."""
+    return {
+        need.step: Given(
+            need.job_id,
+            need.state,
+            None if need.output is None else orjson.loads(need.output),
+            need.error,
+        )
+        for need in needs
+    }

@@ -1,0 +1,39 @@
+"""Retry of whole groups: page by page, each a compare-and-set."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from backburner.domain import transitions
+from backburner.domain.job import Instant, Job, JobState
+from backburner.ports.store import JobFilter, Move, Store
+
+PAGE: Final = 500
+
+
+async def retry_failed(
+    store: Store, *, now: Instant, flow: int | None = None, batch: int | None = None
+) -> int:
+    """Retry the failed jobs of a flow or batch; return how many."""
+    where = JobFilter(state=JobState.FAILED, flow=flow, batch=batch)
+    before: int | None = None
+    retried = 0
+    while page := await store.jobs(where, before=before, limit=PAGE):
+        retried += sum(await store.reopen(retry_moves(page, now)))
+        before = page[-1].seq
+    return retried
+
+
+def retry_moves(
+    jobs: Sequence[Job], now: Instant, rate: float | None = None
+) -> list[Move]:
+    """Return the moves that queue dead letters again, at once or so many a second."""
+    changes = transitions.retry_all(jobs, now=now, rate=rate)
+    return [
+        Move(job.seq, job.state, job.generation, change, job.link)
+        for job, change in zip(jobs, changes, strict=True)
+    ]
+
+
+def is_grouped(job: Job) -> bool:
+    """Say whether somebody else goes on with the job."""
+    return job.flow is not None or job.batch is not None

@@ -1,0 +1,118 @@
+"""Deliveries over HTTP: who was told of an end, and once more."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.errors import (
+    BatchNotFound,
+    FlowNotFound,
+    IllegalTransition,
+    InvalidInput,
+    JobNotFound,
+    StoreFull,
+    StoreUnavailable,
+)
+from backburner.engine import deliveries
+from backburner.http import headers, wire
+from backburner.http.auth import Caller, require
+from backburner.http.door import door_of
+from backburner.http.problems import documented
+from backburner.http.schemas import JobPage, JobView
+from backburner.http.webhook_schemas import PageQuery
+
+router = APIRouter(tags=["webhooks"])
+
+Reader = Annotated[Caller, require("jobs:read")]
+Writer = Annotated[Caller, require("jobs:write")]
+
+Page = Annotated[PageQuery, Query()]
+LISTED: dict[int | str, dict[str, Any]] = {
+    200: {"description": "A page of deliveries.", "headers": headers.LINK}
+}
+
+
+@router.get(
+    "/v1/jobs/{job_id}/deliveries",
+    operation_id="list_job_deliveries",
+    summary="List who was told of a job's end",
+    response_model=JobPage,
+    responses={**LISTED, **documented(JobNotFound, InvalidInput, StoreUnavailable)},
+)
+async def of_job(
+    request: Request, caller: Reader, job_id: str, query: Page
+) -> Response:
+    """List the deliveries of a job, newest first: they are jobs, with attempts."""
+    await door_of(request).engine.find(job_id, caller.owner)
+    return await _listed(request, caller, job_id, query)
+
+
+@router.get(
+    "/v1/flows/{flow_id}/deliveries",
+    operation_id="list_flow_deliveries",
+    summary="List who was told of a flow's end",
+    response_model=JobPage,
+    responses={**LISTED, **documented(FlowNotFound, InvalidInput, StoreUnavailable)},
+)
+async def of_flow(
+    request: Request, caller: Reader, flow_id: str, query: Page
+) -> Response:
+    """List the deliveries of a flow, newest first; its steps have their own."""
+    await door_of(request).engine.flows.find(flow_id, caller.owner)
+    return await _listed(request, caller, flow_id, query)
+
+
+@router.get(
+    "/v1/batches/{batch_id}/deliveries",
+    operation_id="list_batch_deliveries",
+    summary="List who was told of a batch's end",
+    response_model=JobPage,
+    responses={**LISTED, **documented(BatchNotFound, InvalidInput, StoreUnavailable)},
+)
+async def of_batch(
+    request: Request, caller: Reader, batch_id: str, query: Page
+) -> Response:
+    """List the deliveries of a batch, newest first; its members have their own."""
+    await door_of(request).engine.batches.find(batch_id, caller.owner)
+    return await _listed(request, caller, batch_id, query)
+
+
+@router.post(
+    "/v1/deliveries/{job_id}/replay",
+    operation_id="replay_delivery",
+    summary="Send a webhook once more",
+    status_code=202,
+    response_model=JobView,
+    responses={
+        202: {"description": "It will be sent.", "headers": headers.LOCATION},
+        **documented(
+            JobNotFound, IllegalTransition, InvalidInput, StoreUnavailable, StoreFull
+        ),
+    },
+)
+async def replay(request: Request, caller: Writer, job_id: str) -> Response:
+    """
+    Send a webhook once more, under the same `webhook-id`.
+
+    A delivery that failed is retried; for any other that is over there is a new one.
+    """
+    engine = door_of(request).engine
+    job = await deliveries.replay(engine, job_id, caller.owner)
+    told = {"Location": wire.location(job.id), "Retry-After": "1"}
+    return wire.answer(wire.summary(job), 202, told)
+
+
+async def _listed(
+    request: Request, caller: Caller, subject: str, query: PageQuery
+) -> Response:
+    found = await deliveries.listing(
+        door_of(request).engine,
+        subject,
+        caller.owner,
+        before=wire.read_cursor(query.cursor),
+        limit=query.limit + 1,
+    )
+    here = headers.here(request)
+    return wire.page(found, limit=query.limit, here=here, write=wire.summary)

@@ -1,0 +1,180 @@
+"""Flows and batches as JSON."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from backburner.domain.batch import Batch, BatchState, Members, NewBatch
+from backburner.domain.flow import Edge, Flow, FlowState, NewFlow, NewStep
+from backburner.domain.job import JobState, first_state
+from backburner.http import wire
+from backburner.ports.store import Step
+
+
+def flow_location(flow_id: str) -> str:
+    """Return where a flow is found."""
+    return f"/v1/flows/{flow_id}"
+
+
+def batch_location(batch_id: str) -> str:
+    """Return where a batch is found."""
+    return f"/v1/batches/{batch_id}"
+
+
+def new_flow(flow: NewFlow) -> dict[str, Any]:
+    """Write a flow as it was accepted."""
+    return {
+        "id": flow.id,
+        "state": FlowState.RUNNING,
+        "generation": 0,
+        "tags": flow.tags,
+        "created_at": wire.time(flow.created_at),
+        "deadline": wire.time(flow.deadline),
+        "finished_at": None,
+        "request_id": flow.request_id,
+        "batch_id": None,
+        "links": _links(flow_location(flow.id), f"flow={flow.id}"),
+        **_with_counts([_new_step(step) for step in flow.steps]),
+    }
+
+
+def flow(found: Flow) -> dict[str, Any]:
+    """Write a flow as lists show it."""
+    return {
+        "id": found.id,
+        "state": found.state,
+        "generation": found.generation,
+        "tags": found.tags,
+        "created_at": wire.time(found.created_at),
+        "deadline": wire.time(found.deadline),
+        "finished_at": wire.time(found.finished_at),
+        "request_id": found.request_id,
+        "batch_id": found.batch_id,
+        "links": _links(flow_location(found.id), f"flow={found.id}"),
+    }
+
+
+def whole_flow(found: Flow, steps: Sequence[Step]) -> dict[str, Any]:
+    """Write a flow with its steps."""
+    return {**flow(found), **_with_counts([_step(step) for step in steps])}
+
+
+def _with_counts(steps: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    counts = Counter(str(step["state"]) for step in steps)
+    return {"counts": counts, "steps": steps}
+
+
+def _new_step(step: NewStep) -> dict[str, Any]:
+    job = step.job
+    return {
+        "id": job.id,
+        "name": job.step,
+        "capability": job.capability,
+        "state": _first_state(step),
+        "needs": [_need(edge) for edge in step.needs],
+        "attempt": 0,
+        "max_attempts": job.max_attempts,
+        "progress": None,
+        "error": None,
+        "started_at": None,
+        "finished_at": None,
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    job = step.job
+    return {
+        "id": job.id,
+        "name": job.step,
+        "capability": job.capability,
+        "state": job.state,
+        "needs": [_need(edge) for edge in step.needs],
+        "attempt": job.attempt,
+        "max_attempts": job.max_attempts,
+        "progress": wire.raw(job.progress),
+        "error": job.error,
+        "started_at": wire.time(job.started_at),
+        "finished_at": wire.time(job.finished_at),
+    }
+
+
+def _need(edge: Edge) -> dict[str, str]:
+    otherwise = "continue" if edge.continues else "cancel"
+    return {"step": edge.step, "otherwise": otherwise}
+
+
+def new_batch(batch: NewBatch, members: Members) -> dict[str, Any]:
+    """Write a batch as it was accepted."""
+    return {
+        "id": batch.id,
+        "state": BatchState.OPEN,
+        "generation": 0,
+        "expected": batch.expected,
+        "sealed": batch.sealed,
+        "done": 0,
+        "tags": batch.tags,
+        "created_at": wire.time(batch.created_at),
+        "finished_at": None,
+        "request_id": batch.request_id,
+        "links": _links(batch_location(batch.id), f"batch={batch.id}"),
+        "counts": _first_counts(members),
+        "added": added(members),
+    }
+
+
+def added(members: Members) -> dict[str, list[str]]:
+    """Write the ids of what was put into a batch."""
+    return {
+        "jobs": [job.id for job in members.jobs],
+        "flows": [flow.id for flow in members.flows],
+    }
+
+
+def _first_counts(members: Members) -> dict[str, Any]:
+    alone = Counter(str(first_state(job)) for job in members.jobs)
+    steps = Counter(
+        str(_first_state(step)) for flow in members.flows for step in flow.steps
+    )
+    flows = Counter({str(FlowState.RUNNING): len(members.flows)})
+    return {
+        "total": members.size,
+        "done": 0,
+        "members": alone + flows,
+        "jobs": alone + steps,
+    }
+
+
+def _first_state(step: NewStep) -> JobState:
+    return JobState.BLOCKED if step.needs else first_state(step.job)
+
+
+def batch(found: Batch, counts: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Write a batch; lists show no counts but those it finished with."""
+    if counts is None and found.counts is not None:
+        counts = orjson.loads(found.counts)
+    return {
+        "id": found.id,
+        "state": found.state,
+        "generation": found.generation,
+        "expected": found.expected,
+        "sealed": found.sealed,
+        "done": found.told if counts is None else counts["done"],
+        "tags": found.tags,
+        "created_at": wire.time(found.created_at),
+        "finished_at": wire.time(found.finished_at),
+        "request_id": found.request_id,
+        "links": _links(batch_location(found.id), f"batch={found.id}"),
+        "counts": counts,
+    }
+
+
+def _links(here: str, query: str) -> dict[str, str]:
+    return {
+        "self": here,
+        "jobs": f"/v1/jobs?{query}",
+        "events": f"{here}/events",
+        "cancel": f"{here}/cancel",
+        "retry": f"{here}/retry",
+    }

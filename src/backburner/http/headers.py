@@ -1,0 +1,84 @@
+"""What requests say in their headers, and what the answers' headers are for."""
+
+import re
+from typing import Annotated, Any, Final
+from urllib.parse import urlencode
+
+from fastapi import Header
+from starlette.requests import Request
+
+from backburner.engine.submission import MAX_KEY_LENGTH
+from backburner.http.auth import Caller
+from backburner.http.problems import request_id_of
+
+# W3C Trace Context: version, trace, parent, flags. Version ff and zeros say nothing.
+_TRACEPARENT: Final = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+)
+
+IfNoneMatch = Annotated[str | None, Header()]
+
+
+def _header(description: str, kind: str = "string") -> dict[str, Any]:
+    return {"description": description, "schema": {"type": kind}}
+
+
+RETRY_AFTER: Final = {
+    "Retry-After": _header("When to ask again, in seconds.", "integer")
+}
+LOCATION: Final = {"Location": _header("Where it is.")}
+REPLAYED: Final = {
+    "Idempotency-Replayed": _header("`true`: the key was known; this is what it names.")
+}
+ETAG: Final = {"ETag": _header("Changes with it.")}
+LINK: Final = {"Link": _header('The next page, `rel="next"`.')}
+
+IDEMPOTENCY_KEY: Final = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "The same key and body within 24 h: done once, answered alike.",
+    "schema": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_KEY_LENGTH,
+        "pattern": r"^[!#-~]+$",
+    },
+}
+
+
+def key_of(request: Request) -> str | None:
+    """Return the idempotency key: bare, or as a structured string."""
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return None
+    is_quoted = len(key) > 1 and key[0] == key[-1] == '"'
+    return key[1:-1] if is_quoted else key
+
+
+def traceparent_of(request: Request) -> str | None:
+    """Return the trace that the caller goes on with, if it is well-formed."""
+    told = request.headers.get("traceparent")
+    return told if told is not None and _TRACEPARENT.fullmatch(told) else None
+
+
+def origin(request: Request, caller: Caller) -> dict[str, Any]:
+    """Return what everything that a request makes has in common."""
+    return {
+        "owner": caller.owner,
+        "request_id": request_id_of(request),
+        "traceparent": traceparent_of(request),
+    }
+
+
+def matches(if_none_match: str | None, etag: str) -> bool:
+    """Say whether the caller has what it asks for."""
+    if if_none_match is None:
+        return False
+    named = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
+    return etag in named or "*" in named
+
+
+def here(request: Request) -> str:
+    """Return where a request is, without its cursor."""
+    kept = [(k, v) for k, v in request.query_params.multi_items() if k != "cursor"]
+    return f"{request.url.path}?{urlencode(kept)}" if kept else request.url.path

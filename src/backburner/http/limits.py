@@ -1,0 +1,48 @@
+"""
+How many requests a key may make of this process, and how it is told.
+
+The headers are those of the IETF's draft "RateLimit header fields for HTTP".
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from starlette.types import Scope
+
+from backburner.domain.allowance import Allowance, Standing, take
+from backburner.domain.job import Instant
+from backburner.http.problems import TooManyRequests
+
+POLICY: Final = "key"
+STATE: Final = "rate_limit"
+"""Under which the headers wait, in the request's state, for the answer."""
+
+
+class Limits:
+    """A bucket for every key that was used."""
+
+    def __init__(self, rate: float, now: Callable[[], Instant]) -> None:
+        self._allowance = Allowance(rate)
+        self._now = now
+        self._full_at: dict[str, int] = {}
+
+    def count(self, key_id: str, scope: Scope) -> None:
+        """Count a request, note what its answer is to tell, and refuse one too many."""
+        found = self._full_at.get(key_id)
+        self._full_at[key_id], standing = take(found, self._allowance, self._now())
+        scope["state"][STATE] = self._headers(standing)
+        if standing.is_over:
+            raise TooManyRequests(standing.seconds)
+
+    def _headers(self, standing: Standing) -> tuple[tuple[bytes, bytes], ...]:
+        quota, window = self._allowance.quota, self._allowance.window
+        left = f'"{POLICY}";r={standing.remaining};t={standing.seconds}'
+        return (
+            (b"ratelimit-policy", f'"{POLICY}";q={quota};w={window}'.encode()),
+            (b"ratelimit", left.encode()),
+        )
+
+
+def headers_of(scope: Scope) -> Any:
+    """Return what an answer tells of the limit; nothing where there is none."""
+    return scope["state"].get(STATE, ())

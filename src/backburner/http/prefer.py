@@ -1,0 +1,69 @@
+"""`Prefer: wait=N`: an answer that comes when something has ended."""
+
+import re
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
+
+from fastapi import Header
+from starlette.requests import Request
+
+from backburner.http.door import door_of
+
+T = TypeVar("T")
+
+MAX_WAIT: Final = 60
+_WAIT: Final = re.compile(
+    r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?(?:$|[,;\s])", re.IGNORECASE
+)
+
+Prefer = Annotated[
+    str | None,
+    Header(
+        description="`wait=N`: answer when it ends, or after N seconds (≤ 60).",
+        examples=["wait=10"],
+    ),
+]
+PREFER: Final = {
+    "name": "Prefer",
+    "in": "header",
+    "description": "`wait=N`: answer 200 if it ends within N seconds.",
+    "schema": {"type": "string"},
+    "example": "wait=10",
+}
+APPLIED: Final = {
+    "Preference-Applied": {
+        "description": "The wait that was granted.",
+        "schema": {"type": "string"},
+    }
+}
+
+
+class Patience(NamedTuple, Generic[T]):
+    """Two ways to one thing: as it is now, or when it has ended."""
+
+    find: Callable[[], Awaitable[T]]
+    wait: Callable[[int], Coroutine[Any, Any, T]]
+
+
+async def found(
+    request: Request, prefer: str | None, patience: Patience[T], told: dict[str, str]
+) -> T:
+    """Return something when it ends; as it is if nobody waits, or time is over."""
+    seconds = wait_of(prefer)
+    if seconds is None:
+        return await patience.find()
+    told["Preference-Applied"] = f"wait={seconds}"
+    streams = door_of(request).streams
+    if not streams.is_full:
+        with streams.place():
+            ended = await streams.run(patience.wait(seconds), request.receive)
+        if ended is not None:
+            return ended
+    # There is no place, or client or server are gone.
+    return await patience.find()
+
+
+def wait_of(prefer: str | None) -> int | None:
+    """Return how long the caller would wait, if it says so."""
+    said = None if prefer is None else _WAIT.search(prefer)
+    return None if said is None else min(int(said[1]), MAX_WAIT)

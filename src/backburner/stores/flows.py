@@ -1,0 +1,260 @@
+"""Flows on either database: stored, cancelled, forgotten, listed."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from itertools import accumulate
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+
+from backburner.domain import event
+from backburner.domain.flow import (
+    Edge,
+    Flow,
+    FlowState,
+    NewFlow,
+    NewStep,
+    refused,
+)
+from backburner.domain.job import Instant, JobState, Need, Owner, Submitted
+from backburner.domain.transitions import Change
+from backburner.ports.store import GroupFilter, Retention, Step
+from backburner.stores import groups
+from backburner.stores.linking import LinkTx, callers_of, conclude, deliver, over
+from backburner.stores.listing import of_batch
+from backburner.stores.rows import LISTED_COLUMNS, as_listed
+from backburner.stores.settling import KEY_LIFETIME_MS, error_json, event_json
+from backburner.stores.tables import batches, edges, events, flows
+from backburner.stores.tables import jobs as job_table
+
+c, e, f = job_table.c, edges.c, flows.c
+BATCH_ID = (
+    sa.select(batches.c.id)
+    .where(batches.c.seq == f.batch)
+    .scalar_subquery()
+    .label("batch_id")
+)
+LIVE = sa.text("jobs.state IN ('blocked','scheduled','queued','running')")
+
+
+def submit(tx: LinkTx, wanted: Sequence[NewFlow]) -> list[Submitted]:
+    """Store flows and their steps, or find those that their keys stand for."""
+    answers = groups.insert(tx, flows, wanted, _flow_row, event.FLOW_STARTED)
+    new = [(flow, seq) for flow, (_, seq) in zip(wanted, answers, strict=True) if seq]
+    for flow, seq in new:
+        for step in flow.steps:
+            if step.before:
+                raise refused(step.job.step or "", "no step was there before it")
+            step.job.flow = seq
+            step.job.batch = flow.batch
+            step.job.needs = step.job.open = len(needs_of(step))
+    _insert_steps(tx, [flow.steps for flow, _ in new])
+    empty = {seq: 0 for flow, seq in new if not flow.steps}
+    if empty:
+        at = max(flow.created_at for flow in wanted)
+        deliver(tx, over(tx, empty, at), at)
+    return [answer for answer, _ in answers]
+
+
+def _insert_steps(tx: LinkTx, many: Sequence[Sequence[NewStep]]) -> list[int]:
+    """Store steps that wait for nobody but each other."""
+    seqs = tx.insert([step.job for steps in many for step in steps])
+    numbers = iter(seqs)
+    rows: list[tuple[int, int, bool]] = []
+    for steps in many:
+        known: dict[str, int] = {}
+        for step in steps:
+            here = known[step.job.step or ""] = next(numbers)
+            needs = needs_of(step)
+            rows += [(known[edge.step], here, edge.continues) for edge in needs]
+    tx.connect(rows)
+    return seqs
+
+
+def needs_of(step: NewStep) -> list[Edge]:
+    """Return what a step waits for, each once; it must succeed if any edge says so."""
+    continues: dict[str, bool] = {}
+    for edge in step.needs:
+        continues[edge.step] = continues.get(edge.step, True) and edge.continues
+    return [Edge(name, is_lax) for name, is_lax in continues.items()]
+
+
+def add_active(tx: LinkTx, flow: int, more: int) -> None:
+    """Count steps that wait for no other any more, and are not over."""
+    if more:
+        counting = flows.update().where(f.seq == flow)
+        tx.connection.execute(counting.values(active=f.active + more))
+
+
+def cancel(
+    change: Change, *, flow: int | None = None, batch: int | None = None
+) -> Callable[[LinkTx], int]:
+    """Return a body that ends whatever of a flow or batch is not over yet."""
+
+    def body(tx: LinkTx) -> int:
+        if batch is not None:
+            sealing = batches.update().where(batches.c.seq == batch)
+            tx.connection.execute(sealing.values(sealed=True))
+        mine = c.flow == flow if batch is None else of_batch(batch)
+        found = sa.select(c.seq, c.flow, c.state).where(mine, LIVE).order_by(c.seq)
+        seqs: list[int] = []
+        left: Counter[int] = Counter()
+        # Until there are none: whoever held a step may have added others.
+        while rows := tx.connection.execute(found.with_for_update()).all():
+            _end(tx, [seq for seq, _, _ in rows], change)
+            seqs += [seq for seq, _, _ in rows]
+            for _, number, state in rows:
+                if number is not None:
+                    left[number] += state != JobState.BLOCKED
+        ended = callers_of(tx, seqs) + conclude(tx, left, change.at)
+        deliver(tx, ended, change.at)
+        return len(seqs)
+
+    return body
+
+
+_END = sa.text("""
+UPDATE jobs
+   SET state = 'cancelled', token = NULL, worker = NULL, error = :error,
+       error_code = :code, fingerprint = NULL, finished_at = :at, open = 0,
+       events = events + 1
+ WHERE seq = :seq
+""")
+
+
+def _end(tx: LinkTx, seqs: Sequence[int], change: Change) -> None:
+    code = change.error.code if change.error else None
+    shared = {"error": error_json(change), "code": code, "at": change.at}
+    tx.connection.execute(_END, [{"seq": seq, **shared} for seq in seqs])
+    told = event_json(change)
+    tx.tell([(seq, change.event, change.at, told) for seq in seqs])
+
+
+def prune(
+    keep: Retention, now: Instant, limit: int
+) -> Callable[[LinkTx], Sequence[str]]:
+    """Return a body that deletes finished flows past their time, steps and all."""
+
+    def body(tx: LinkTx) -> Sequence[str]:
+        gone: list[int] = []
+        for state, span in zip(Retention._fields, keep, strict=True):
+            horizon = now - span // timedelta(milliseconds=1)
+            keyed = now - KEY_LIFETIME_MS
+            asked = {"state": state, "horizon": horizon, "keyed": keyed, "n": limit}
+            gone += tx.connection.execute(_OLD, asked).scalars()
+        return _delete(tx, _enough(tx, gone, limit)) if gone else ()
+
+    return body
+
+
+_OLD = (
+    sa.select(f.seq)
+    .where(f.state == sa.bindparam("state"), f.finished_at <= sa.bindparam("horizon"))
+    .where(
+        sa.or_(f.idempotency_key.is_(None), f.created_at < sa.bindparam("keyed")),
+        ~groups.in_batch(f.batch),
+    )
+    .order_by(f.finished_at)
+    .limit(sa.bindparam("n", type_=sa.Integer))
+    .with_for_update(skip_locked=True)
+)
+
+
+def _enough(tx: LinkTx, gone: Sequence[int], limit: int) -> list[int]:
+    """Return as many flows as have the steps that may go at once, at least one."""
+    counting = sa.select(c.flow, sa.func.count()).where(c.flow.in_(gone))
+    rows = tx.connection.execute(counting.group_by(c.flow))
+    sizes = {flow: int(size) for flow, size in rows}
+    before = accumulate((sizes.get(seq, 0) for seq in gone), initial=0)
+    return [seq for seq, steps in zip(gone, before, strict=False) if steps < limit]
+
+
+def _delete(tx: LinkTx, gone: Sequence[int]) -> Sequence[str]:
+    run = tx.connection.execute
+    ids = run(sa.select(c.id).where(c.flow.in_(gone))).scalars().all()
+    # By the flow: the steps may be more than a statement has room for.
+    seqs = sa.select(c.seq).where(c.flow.in_(gone))
+    run(events.delete().where(events.c.job.in_(seqs)))
+    run(events.delete().where(events.c.flow.in_(gone)))
+    run(edges.delete().where(e.dependent.in_(seqs)))
+    run(job_table.delete().where(c.flow.in_(gone)))
+    run(flows.delete().where(f.seq.in_(gone)))
+    return ids
+
+
+def find(connection: sa.Connection, ids: Sequence[str]) -> list[Flow]:
+    """Return the flows with these ids."""
+    rows = connection.execute(sa.select(flows, BATCH_ID).where(f.id.in_(ids)))
+    return [_as_flow(row) for row in rows]
+
+
+def listing(
+    connection: sa.Connection, where: GroupFilter, before: int | None, limit: int
+) -> list[Flow]:
+    """Return a page of flows, newest first."""
+    query = groups.page(flows, where, before, limit).add_columns(BATCH_ID)
+    if where.batch is not None:
+        query = query.where(f.batch == where.batch)
+    rows = connection.execute(query)
+    return [_as_flow(row) for row in rows]
+
+
+def steps(connection: sa.Connection, flow: int) -> list[Step]:
+    """Return the steps of a flow in their order, without inputs and outputs."""
+    query = sa.select(*LISTED_COLUMNS).where(c.flow == flow).order_by(c.seq)
+    found = [as_listed(row) for row in connection.execute(query)]
+    names = {job.seq: job.step or "" for job in found}
+    needs: dict[int, list[Edge]] = {}
+    joined = sa.select(e.dependent, e.prerequisite, e.continues).join(
+        job_table, c.seq == e.dependent
+    )
+    rows = connection.execute(
+        joined.where(c.flow == flow).order_by(e.dependent, e.prerequisite)
+    )
+    for dependent, prerequisite, continues in rows:
+        edge = Edge(names.get(prerequisite, ""), bool(continues))
+        needs.setdefault(dependent, []).append(edge)
+    return [Step(job, tuple(needs.get(job.seq, ()))) for job in found]
+
+
+def as_needs(rows: Iterable[Any]) -> dict[int, list[Need]]:
+    """Build what steps get from their prerequisites, by the step's key."""
+    found: dict[int, list[Need]] = {}
+    for dependent, step, job_id, state, output, error in rows:
+        problem = orjson.loads(error) if error else None
+        need = Need(step, job_id, JobState(state), output, problem)
+        found.setdefault(dependent, []).append(need)
+    return found
+
+
+def _flow_row(flow: NewFlow) -> dict[str, Any]:
+    return {
+        "state": FlowState.RUNNING,
+        "batch": flow.batch,
+        "deadline": flow.deadline,
+        "active": sum(not step.needs for step in flow.steps),
+    }
+
+
+def _as_flow(row: Any) -> Flow:
+    tags = row.tags
+    return Flow(
+        seq=row.seq,
+        id=row.id,
+        owner=Owner(row.tenant, row.user),
+        state=FlowState(row.state),
+        generation=row.generation,
+        events=row.events,
+        created_at=row.created_at,
+        finished_at=row.finished_at,
+        deadline=row.deadline,
+        batch=row.batch,
+        callback=row.callback,
+        tags=tuple(tags.split("\n")) if tags else (),
+        request_id=row.request_id,
+        traceparent=row.traceparent,
+        body_hash=row.body_hash,
+        batch_id=row.batch_id,
+    )

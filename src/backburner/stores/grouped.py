@@ -1,0 +1,91 @@
+"""Flows and batches for any store that can read and transact."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+import sqlalchemy as sa
+
+from backburner.domain.batch import Batch, Counts, Members, NewBatch
+from backburner.domain.flow import Flow, NewFlow
+from backburner.domain.job import Instant, NewJob, Submitted
+from backburner.domain.transitions import Change
+from backburner.ports.store import GroupFilter, Move, Step, Topic
+from backburner.stores import batches as batching
+from backburner.stores import flows as flowing
+from backburner.stores import listing, reopening
+from backburner.stores.linking import LinkTx
+
+T = TypeVar("T")
+
+
+class Grouped(Protocol):
+    """The verbs of `Flows` and `Batches` that both databases do alike."""
+
+    async def read(self, read: Callable[[sa.Connection], T]) -> T:
+        """Read in a transaction that writes nothing."""
+        ...
+
+    async def link(self, body: Callable[[LinkTx], T]) -> T:
+        """Run a body in a transaction of its own, durable."""
+        ...
+
+    async def submit_flows(self, flows: Sequence[NewFlow]) -> Sequence[Submitted]:
+        return await self.link(lambda tx: flowing.submit(tx, flows))
+
+    async def find_flows(self, ids: Sequence[str]) -> Sequence[Flow]:
+        return await self.read(lambda c: flowing.find(c, ids))
+
+    async def flows(
+        self, where: GroupFilter, *, before: int | None, limit: int
+    ) -> Sequence[Flow]:
+        return await self.read(lambda c: flowing.listing(c, where, before, limit))
+
+    async def steps(self, flow: int) -> Sequence[Step]:
+        return await self.read(lambda c: flowing.steps(c, flow))
+
+    async def reopen(self, moves: Sequence[Move]) -> Sequence[bool]:
+        return await self.link(lambda tx: reopening.reopen(tx, moves))
+
+    async def cancel_flow(self, flow: int, change: Change) -> int:
+        return await self.link(flowing.cancel(change, flow=flow))
+
+    async def open_batch(self, batch: NewBatch, members: Members) -> Submitted:
+        return await self.link(batching.open_(batch, members))
+
+    async def fill_batch(
+        self, batch: int, members: Members, *, seal: bool
+    ) -> Sequence[Submitted]:
+        return await self.link(batching.fill(batch, members, seal=seal))
+
+    async def find_batches(self, ids: Sequence[str]) -> Sequence[Batch]:
+        return await self.read(lambda c: batching.find(c, ids))
+
+    async def batches(
+        self, where: GroupFilter, *, before: int | None, limit: int
+    ) -> Sequence[Batch]:
+        return await self.read(lambda c: batching.listing(c, where, before, limit))
+
+    async def count_batch(self, batch: int) -> Counts:
+        return await self.read(lambda c: batching.counts(c, batch))
+
+    async def cancel_batch(self, batch: int, change: Change) -> int:
+        return await self.link(flowing.cancel(change, batch=batch))
+
+    async def batches_over(self, *, limit: int) -> Sequence[int]:
+        return await self.read(lambda c: batching.over(c, limit))
+
+    async def last_of(self, topic: Topic) -> int:
+        return await self.read(lambda c: listing.last_of(c, topic))
+
+    async def tell_batch(self, batch: int, *, now: Instant) -> bool:
+        counted = await self.read(lambda c: batching.count_members(c, batch))
+        return await self.link(batching.tell(batch, counted, now))
+
+    async def finish_batch(
+        self,
+        batch: int,
+        then: Callable[[Batch, Counts], Sequence[NewJob]],
+        *,
+        now: Instant,
+    ) -> bool:
+        return await self.link(batching.finish(batch, now, then))

@@ -1,0 +1,161 @@
+"""What flows and batches have in common on either database."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from backburner.domain.batch import BatchState, NewBatch
+from backburner.domain.errors import IdempotencyConflict, StoreUnavailable
+from backburner.domain.flow import FlowState, NewFlow
+from backburner.domain.job import Instant, Submitted
+from backburner.ports.store import GroupFilter
+from backburner.stores.linking import LinkTx
+from backburner.stores.listing import has_tag
+from backburner.stores.settling import KEY_LIFETIME_MS, as_json, tags_text
+from backburner.stores.tables import batches, events
+
+G = TypeVar("G", NewFlow, NewBatch)
+
+TRIES = 3
+OPENED = {"flows": FlowState.RUNNING, "batches": BatchState.OPEN}
+KINDS = {"flows": "flow", "batches": "batch"}
+
+
+def insert(
+    tx: LinkTx,
+    table: sa.Table,
+    wanted: Sequence[G],
+    more: Callable[[G], dict[str, Any]],
+    first: str,
+) -> list[tuple[Submitted, int]]:
+    """Store groups, each with its first event; its key is 0 if another is meant."""
+    numbers = tx.draw(table.name, len(wanted))
+    rows = [
+        {"seq": seq, **_row(group), **more(group)}
+        for seq, group in zip(numbers, wanted, strict=True)
+    ]
+    plain = [row for row in rows if row["idempotency_key"] is None]
+    if plain:
+        tx.connection.execute(table.insert(), plain)
+    answers = [_inserted(tx, table, row) for row in rows]
+    kind = KINDS[table.name]
+    told = [
+        {kind: seq, "n": 1, "type": first, "at": group.created_at}
+        for group, (_, seq) in zip(wanted, answers, strict=True)
+        if seq
+    ]
+    if told:
+        tx.connection.execute(events.insert(), told)
+    return answers
+
+
+def _inserted(
+    tx: LinkTx, table: sa.Table, row: dict[str, Any]
+) -> tuple[Submitted, int]:
+    if row["idempotency_key"] is None:
+        return Submitted(row["id"], row["state"]), row["seq"]
+    dialect = {"sqlite": sqlite, "postgresql": postgresql}
+    insertion = dialect[tx.connection.dialect.name].insert(table)
+    for _ in range(TRIES):
+        _free_key(tx, table, row)
+        stored = tx.connection.execute(insertion.on_conflict_do_nothing(), row)
+        if stored.rowcount:
+            return Submitted(row["id"], row["state"]), row["seq"]
+        query = sa.select(table.c.id, table.c.state, table.c.body_hash)
+        known = tx.connection.execute(query.where(*_same_key(table, row))).first()
+        if known is not None:
+            if known.body_hash != row["body_hash"]:
+                raise IdempotencyConflict(
+                    "this idempotency key was used with another request body"
+                )
+            return Submitted(known.id, known.state, replayed=True), 0
+    raise StoreUnavailable("the idempotency key is in use; ask again")
+
+
+def _free_key(tx: LinkTx, table: sa.Table, row: dict[str, Any]) -> None:
+    horizon = row["created_at"] - KEY_LIFETIME_MS
+    old = table.update().where(*_same_key(table, row), table.c.created_at < horizon)
+    tx.connection.execute(old.values(idempotency_key=None))
+
+
+def _same_key(
+    table: sa.Table, row: dict[str, Any]
+) -> tuple[sa.ColumnElement[bool], ...]:
+    names = ("tenant", "user", "idempotency_key")
+    return tuple(table.c[name] == row[name] for name in names)
+
+
+def _row(group: NewFlow | NewBatch) -> dict[str, Any]:
+    return {
+        "id": group.id,
+        "tenant": group.owner.tenant,
+        "user": group.owner.user,
+        "generation": 0,
+        "events": 1,
+        "created_at": group.created_at,
+        "callback": group.callback,
+        "tags": tags_text(group),
+        "request_id": group.request_id,
+        "traceparent": group.traceparent,
+        "idempotency_key": group.idempotency_key,
+        "body_hash": group.body_hash,
+    }
+
+
+def reopen(tx: LinkTx, table: sa.Table, seqs: Collection[int], at: Instant) -> None:
+    """Have groups go on that were over, in their next generation."""
+    if not seqs:
+        return
+    # Locked, over or not: whoever is about to end one has looked before this.
+    locking = sa.select(table.c.seq).where(table.c.seq.in_(seqs)).order_by(table.c.seq)
+    tx.connection.execute(locking.with_for_update())
+    opened = OPENED[table.name]
+    again: dict[str, Any] = {
+        "generation": table.c.generation + 1,
+        "state": opened,
+        "finished_at": None,
+        "events": table.c.events + 1,
+    }
+    if table is batches:
+        again |= {"told": 0, "counts": None}
+    over = table.update().where(table.c.seq.in_(seqs), table.c.state != opened)
+    reopening = over.values(again).returning(
+        table.c.seq, table.c.events, table.c.generation
+    )
+    kind = KINDS[table.name]
+    rows = [
+        {
+            kind: seq,
+            "n": n,
+            "type": f"{kind}.reopened",
+            "at": at,
+            "data": as_json({"generation": generation}),
+        }
+        for seq, n, generation in tx.connection.execute(reopening)
+    ]
+    if rows:
+        tx.connection.execute(events.insert(), rows)
+
+
+def in_batch(batch: sa.Column[Any]) -> sa.ColumnElement[bool]:
+    """Say that a member's batch is there: it may be counted again."""
+    return sa.exists().where(batches.c.seq == batch)
+
+
+def page(
+    table: sa.Table, where: GroupFilter, before: int | None, limit: int
+) -> sa.Select[Any]:
+    """Select a page of an owner's groups, newest first."""
+    t = table.c
+    query = sa.select(table).where(
+        t.tenant == where.owner.tenant, t.user == where.owner.user
+    )
+    if where.state is not None:
+        query = query.where(t.state == where.state)
+    if where.tag is not None:
+        query = query.where(has_tag(t.tags, where.tag))
+    if before is not None:
+        query = query.where(t.seq < before)
+    return query.order_by(t.seq.desc()).limit(limit)

@@ -1,0 +1,14 @@
+-- A flow ends when nothing of it is left to do. A step that did not succeed is nobody's
+-- failure if others wait for it and all of them go on regardless.
+UPDATE flows
+   SET finished_at = $2, events = events + 1,
+       state = coalesce(
+         (SELECT max(jobs.state) FROM jobs
+           WHERE jobs.flow = flows.seq AND jobs.state IN ('failed','cancelled')
+             AND (EXISTS (SELECT 1 FROM edges
+                           WHERE prerequisite = jobs.seq AND NOT continues)
+                  OR NOT EXISTS (SELECT 1 FROM edges
+                                  WHERE prerequisite = jobs.seq))),
+         'succeeded')
+ WHERE seq = ANY ($1::bigint[])
+RETURNING seq, id, tenant, "user", generation, state, callback, request_id, traceparent

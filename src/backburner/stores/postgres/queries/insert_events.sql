@@ -1,0 +1,6 @@
+INSERT INTO events (job, n, type, at, data)
+SELECT jobs.seq, jobs.events, s.type, s.at, s.data
+  FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[])
+    AS s (seq, type, at, data)
+  JOIN jobs ON jobs.seq = s.seq
+ ORDER BY jobs.seq

@@ -1,0 +1,24 @@
+-- Counts down what each dependent still waits for; the last one queues it, or schedules
+-- it if its time is yet to come. $1 are steps that succeeded; of $2, which did not,
+-- only those edges open that continue. Locked by key: two that settle at once never
+-- wait for each other in a circle. Only what is blocked has open prerequisites; naming
+-- the state would have the planner walk through everything that is.
+WITH d AS MATERIALIZED (
+  SELECT dependent AS seq, count(*) AS n
+    FROM (SELECT dependent FROM edges WHERE prerequisite = ANY ($1::bigint[])
+           UNION ALL
+          SELECT dependent FROM edges
+           WHERE prerequisite = ANY ($2::bigint[]) AND continues) AS opened
+   GROUP BY dependent
+), waiting AS MATERIALIZED (
+  SELECT jobs.seq, d.n FROM d JOIN jobs ON jobs.seq = d.seq
+   WHERE jobs.open > 0 ORDER BY jobs.seq FOR UPDATE OF jobs
+)
+UPDATE jobs
+   SET open = jobs.open - waiting.n,
+       state = CASE WHEN jobs.open > waiting.n THEN 'blocked'
+                    WHEN jobs.run_at > $3::bigint THEN 'scheduled' ELSE 'queued' END,
+       ready_at = greatest(jobs.run_at, $3::bigint),
+       events = jobs.events + CASE WHEN jobs.open > waiting.n THEN 0 ELSE 1 END
+  FROM waiting WHERE jobs.seq = waiting.seq
+RETURNING jobs.seq, jobs.state, jobs.flow

@@ -1,0 +1,118 @@
+"""Retrying by hand what others waited for, on either database."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import sqlalchemy as sa
+
+from backburner.domain import event
+from backburner.domain.flow import Reopening, Standing, reopened
+from backburner.domain.job import Instant, JobState
+from backburner.ports.store import Move
+from backburner.stores import groups
+from backburner.stores.flows import add_active
+from backburner.stores.linking import LinkTx
+from backburner.stores.settling import as_json, turns
+from backburner.stores.tables import batches, edges, flows
+from backburner.stores.tables import jobs as job_table
+
+c, e = job_table.c, edges.c
+
+
+def reopen(tx: LinkTx, moves: Sequence[Move]) -> list[bool]:
+    """Retry failed jobs; what was given up because of them waits again."""
+    held = [False] * len(moves)
+    for turn in turns(moves):
+        for seq in _reopen(tx, [moves[index] for index in turn.values()]):
+            held[turn[seq]] = True
+    return held
+
+
+def _reopen(tx: LinkTx, moves: Sequence[Move]) -> set[int]:
+    at = max(move.change.at for move in moves)
+    wanted = {move.seq: move for move in moves}
+    opening: dict[int, Reopening] = {}
+    for flow in _flows_of(tx, wanted):
+        standings = _standings(tx, flow)
+        retried = [s.seq for s in standings if _is_as_it_was(s, wanted)]
+        opening[flow] = reopened(retried, standings)
+        _prepare(wanted, opening[flow])
+    moved = {*tx.move([*wanted.values()])} if wanted else set()
+    for flow, opened in opening.items():
+        if opened.retried:
+            _block(tx, opened, at)
+            ready = sum(not opened.open.get(seq) for seq in opened.retried)
+            add_active(tx, flow, ready)
+    query = sa.select(c.flow, c.batch).where(c.seq.in_(sorted(moved))).distinct()
+    rows = tx.connection.execute(query).all()
+    groups.reopen(tx, flows, {flow for flow, _ in rows if flow is not None}, at)
+    groups.reopen(tx, batches, {batch for _, batch in rows if batch is not None}, at)
+    return moved
+
+
+def _flows_of(tx: LinkTx, wanted: Iterable[int]) -> Sequence[int]:
+    query = sa.select(c.flow).where(c.seq.in_(wanted), c.flow.is_not(None))
+    return tx.connection.execute(query.distinct().order_by(c.flow)).scalars().all()
+
+
+def _is_as_it_was(step: Standing, wanted: Mapping[int, Move]) -> bool:
+    move = wanted.get(step.seq)
+    return move is not None and (step.state, step.generation) == move[1:3]
+
+
+def _prepare(wanted: dict[int, Move], opened: Reopening) -> None:
+    """Have retried steps wait for what they need; leave those that wait for nothing."""
+    for seq in opened.refused:
+        del wanted[seq]
+    for seq in opened.retried:
+        if opened.open.get(seq):
+            move = wanted[seq]
+            waiting = move.change._replace(to=JobState.BLOCKED, event=event.BLOCKED)
+            wanted[seq] = move._replace(change=waiting)
+
+
+def _standings(tx: LinkTx, flow: int) -> list[Standing]:
+    steps = sa.select(c.seq).where(c.flow == flow).order_by(c.seq)
+    tx.connection.execute(steps.with_for_update())
+    # Read after that: whoever held a step may have added others.
+    query = sa.select(c.seq, c.state, c.error_code, c.generation).where(c.flow == flow)
+    rows = tx.connection.execute(query.order_by(c.seq)).all()
+    joined = sa.select(e.dependent, e.prerequisite, e.continues).join(
+        job_table, c.seq == e.dependent
+    )
+    needs: dict[int, list[tuple[int, bool]]] = {}
+    for dependent, prerequisite, continues in tx.connection.execute(
+        joined.where(c.flow == flow)
+    ):
+        needs.setdefault(dependent, []).append((prerequisite, bool(continues)))
+    return [
+        Standing(seq, JobState(state), code, generation, needs.get(seq, ()))
+        for seq, state, code, generation in rows
+    ]
+
+
+_BLOCK = sa.text("""
+UPDATE jobs
+   SET state = 'blocked', generation = generation + 1, attempt = 0, crashes = 0,
+       throttled = 0, error = NULL, error_code = NULL, fingerprint = NULL,
+       finished_at = NULL, start_by = NULL, deadline = NULL, expires_at = NULL,
+       ready_at = :at, events = events + 1
+ WHERE seq = :seq
+""")
+
+_RECOUNT = sa.text("UPDATE jobs SET open = :open WHERE seq = :seq")
+
+
+def _block(tx: LinkTx, opened: Reopening, at: Instant) -> None:
+    """Have given-up steps wait again, and all for as many as are open now."""
+    if opened.again:
+        rows = [{"seq": seq, "at": at} for seq in opened.again]
+        tx.connection.execute(_BLOCK, rows)
+        tx.tell(
+            [
+                (seq, event.BLOCKED, at, as_json({"generation": generation}))
+                for seq, generation in opened.again.items()
+            ]
+        )
+    if opened.open:
+        counts = [{"seq": seq, "open": open_} for seq, open_ in opened.open.items()]
+        tx.connection.execute(_RECOUNT, counts)

@@ -1,0 +1,231 @@
+"""What an auditor reads: every job, flow and batch of a store, with its history."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+import sqlalchemy as sa
+
+from backburner.domain import event
+from backburner.domain.event import Event
+from backburner.domain.job import Instant, JobState
+from backburner.stores import tables
+
+OwnerKey = tuple[str, str, str]
+"""Tenant, user and idempotency key."""
+
+
+class Breach(NamedTuple):
+    """A promise that was not kept."""
+
+    invariant: str
+    """Its number in the list of invariants, or a word."""
+    job: str
+    """Whose it is: a job's id, or that of a flow, batch or worker."""
+    told: str
+
+
+class Row(NamedTuple):
+    """What the auditor needs of a job's row."""
+
+    seq: int
+    id: str
+    state: JobState
+    generation: int
+    attempt: int
+    max_attempts: int
+    crashes: int
+    events: int
+    run_at: Instant | None
+    start_by: Instant | None
+    deadline: Instant | None
+    output: str | None
+    error_code: str | None
+    owner_key: OwnerKey | None
+    capability: str
+    input: str
+    tags: str | None
+    flow: int | None
+    batch: int | None
+    calls_back: bool
+
+
+class Record(NamedTuple):
+    """One job and its whole history."""
+
+    row: Row
+    events: list[Event]
+
+
+class Group(NamedTuple):
+    """A flow or batch and its own history."""
+
+    seq: int
+    id: str
+    state: str
+    generation: int
+    counted: int
+    """How many events its row says it has had."""
+    calls_back: bool
+    owner_key: OwnerKey | None
+    batch: int | None
+    """The batch that a flow is in."""
+    sealed: bool
+    expected: int | None
+    is_followed: bool
+    """Whether a job follows its end."""
+    counts: Mapping[str, Any] | None
+    events: list[Event]
+
+
+class Edge(NamedTuple):
+    """Who waits for whom, by key."""
+
+    prerequisite: int
+    dependent: int
+    continues: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """All that a store holds; histories are in the overall order."""
+
+    jobs: Mapping[str, Record]
+    flows: Mapping[str, Group]
+    batches: Mapping[str, Group]
+    edges: Sequence[Edge]
+    strays: Sequence[str]
+    """Whoever has events and is not there."""
+
+    def written(self) -> set[int]:
+        """Return the number of every event of somebody."""
+        groups = (*self.flows.values(), *self.batches.values())
+        return {
+            told.seq
+            for events in (
+                *(record.events for record in self.jobs.values()),
+                *(group.events for group in groups),
+            )
+            for told in events
+        }
+
+
+def read(connection: sa.Connection) -> Books:
+    """Return every job, flow and batch of a store with its events, by id."""
+    jobs = {row.seq: Record(_row(row), []) for row in _all(connection, tables.jobs)}
+    flows = {row.seq: _flow(row) for row in _all(connection, tables.flows)}
+    batches = {row.seq: _batch(row) for row in _all(connection, tables.batches)}
+    strays: Counter[str] = Counter()
+    for row in _all(connection, tables.events):
+        if row.job is not None:
+            record = jobs.get(row.job)
+            _note(row, record and record.row.id, record and record.events, strays)
+        elif row.flow is not None or row.batch is not None:
+            group = flows.get(row.flow) or batches.get(row.batch)
+            _note(row, group and group.id, group and group.events, strays)
+    return Books(
+        jobs={record.row.id: record for record in jobs.values()},
+        flows={group.id: group for group in flows.values()},
+        batches={group.id: group for group in batches.values()},
+        edges=[Edge(*row) for row in connection.execute(sa.select(tables.edges))],
+        strays=[*strays],
+    )
+
+
+def steps(events: Iterable[Event]) -> Iterator[tuple[JobState | None, JobState, Event]]:
+    """Yield each move that a history tells of; the first is from nowhere."""
+    state: JobState | None = None
+    for told in events:
+        to = event.LEADS_TO.get(told.type)
+        if to is not None:
+            yield state, to, told
+            state = to
+
+
+def generations(events: Iterable[Event]) -> Iterator[tuple[int, Event]]:
+    """Yield what changed a job, each with the generation that it was in by then."""
+    generation = 0
+    for before, _, told in steps(events):
+        generation += before is not None and before.is_final
+        yield generation, told
+
+
+def _all(connection: sa.Connection, table: sa.Table) -> Iterable[Any]:
+    return connection.execute(sa.select(table).order_by(table.c.seq))
+
+
+def _note(
+    row: Any, subject: str | None, history: list[Event] | None, strays: Counter[str]
+) -> None:
+    if subject is None or history is None:
+        strays[f"job {row.job}, flow {row.flow}, batch {row.batch}"] += 1
+        return
+    data = orjson.loads(row.data) if row.data else {}
+    history.append(Event(row.seq, subject, row.n, row.type, row.at, data))
+
+
+def _row(found: Any) -> Row:
+    return Row(
+        seq=found.seq,
+        id=found.id,
+        state=JobState(found.state),
+        generation=found.generation,
+        attempt=found.attempt,
+        max_attempts=found.max_attempts,
+        crashes=found.crashes,
+        events=found.events,
+        run_at=found.run_at,
+        start_by=found.start_by,
+        deadline=found.deadline,
+        output=found.output,
+        error_code=found.error_code,
+        owner_key=_owner_key(found),
+        capability=found.capability,
+        input=found.input,
+        tags=found.tags,
+        flow=found.flow,
+        batch=found.batch,
+        calls_back=found.callback is not None,
+    )
+
+
+def _flow(found: Any) -> Group:
+    return _group(found, batch=found.batch)
+
+
+def _batch(found: Any) -> Group:
+    return _group(
+        found,
+        sealed=bool(found.sealed),
+        expected=found.expected,
+        is_followed=found.completion is not None,
+        counts=orjson.loads(found.counts) if found.counts else None,
+    )
+
+
+def _group(found: Any, **own: Any) -> Group:
+    usual = {
+        "batch": None,
+        "sealed": True,
+        "expected": None,
+        "is_followed": False,
+        "counts": None,
+    }
+    return Group(
+        seq=found.seq,
+        id=found.id,
+        state=found.state,
+        generation=found.generation,
+        counted=found.events,
+        calls_back=found.callback is not None,
+        owner_key=_owner_key(found),
+        events=[],
+        **usual | own,
+    )
+
+
+def _owner_key(found: Any) -> OwnerKey | None:
+    key = found.idempotency_key
+    return None if key is None else (found.tenant, found.user, key)

@@ -1,0 +1,230 @@
+"""Flows and batches under way, as the tests of a store drive them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+import pytest
+
+from backburner.domain import transitions
+from backburner.domain.batch import Batch, Counts, Members, NewBatch
+from backburner.domain.event import Event
+from backburner.domain.flow import Flow, NewFlow, NewStep
+from backburner.domain.job import Claim, Job, JobState, NewJob, Submitted
+from backburner.domain.outcome import Done, Failed, Outcome
+from backburner.domain.transitions import Change
+from backburner.ports.store import JobFilter, Move, Settlement, Store, Topic, Tx, Want
+from backburner.testing.samples import ANN, NOON, a_new_batch, a_new_flow
+from backburner.testing.store.acts import SECOND, WithWorkers, find, retry, settlement
+
+BAD = Failed("BAD", "no", retryable=False)
+GOOD = Done("1")
+CALLBACK = '{"url":"https://example.com/told"}'
+LATER = NOON + 5 * SECOND
+"""When a batch is looked at, long after its members ended."""
+
+
+class Hands:
+    """A worker that takes whatever is queued and ends it when it is told to."""
+
+    def __init__(self, store: Store, name: str = "token") -> None:
+        self.store = store
+        self._name = name
+        self._claims: dict[str, Claim] = {}
+        self._rounds = 0
+
+    async def take(self) -> Mapping[str, Claim]:
+        """Take all that is queued; return everything that is held, by id."""
+        self._rounds += 1
+        token, wants = f"{self._name}_{self._rounds}", [Want("default", 1000)]
+        for claim in await self.store.claim("w_1", token, wants, now=NOON):
+            self._claims[claim.id] = claim
+        return self._claims
+
+    async def settlement(
+        self, job_id: str, outcome: Outcome, **fields: Any
+    ) -> Settlement:
+        """Return how a job that is held or queued is settled by an outcome."""
+        if job_id not in self._claims:
+            await self.take()
+        claim = self._claims.pop(job_id)
+        return settlement(claim, outcome, link=claim.link, **fields)
+
+    async def end(
+        self, *job_ids: str, outcome: Outcome = GOOD, **fields: Any
+    ) -> Sequence[Change | None]:
+        """Settle jobs in one call, each the same way."""
+        asked = [await self.settlement(j, outcome, **fields) for j in job_ids]
+        return await self.store.settle(asked)
+
+
+class Course:
+    """A flow under way, its steps named as they were asked for."""
+
+    def __init__(self, hands: Hands, flow_id: str) -> None:
+        self._store = hands.store
+        self._hands = hands
+        self._id = flow_id
+
+    async def flow(self) -> Flow:
+        """Return the flow as it is now."""
+        return (await self._store.find_flows([self._id]))[0]
+
+    async def jobs(self) -> Mapping[str, Job]:
+        """Return the steps' jobs by name."""
+        steps = await self._store.steps((await self.flow()).seq)
+        return {step.job.step or "": step.job for step in steps}
+
+    async def states(self) -> Mapping[str, JobState]:
+        """Return where each step stands."""
+        return {name: job.state for name, job in (await self.jobs()).items()}
+
+    async def end(
+        self, *names: str, outcome: Outcome = GOOD, **fields: Any
+    ) -> Sequence[Change | None]:
+        """Settle steps that are queued or running in one call, each the same way."""
+        jobs = await self.jobs()
+        ids = [jobs[name].id for name in names]
+        return await self._hands.end(*ids, outcome=outcome, **fields)
+
+    async def fail(self, *names: str) -> None:
+        """Have steps fail for good, in one call."""
+        await self.end(*names, outcome=BAD)
+
+    async def settle(self, outcomes: Mapping[str, Outcome]) -> None:
+        """Settle steps in one call, each its own way."""
+        jobs = await self.jobs()
+        asked = [
+            await self._hands.settlement(jobs[name].id, outcome)
+            for name, outcome in outcomes.items()
+        ]
+        await self._store.settle(asked)
+
+    async def move(self, name: str, decide: Callable[[Job], Change]) -> Sequence[bool]:
+        """Move a step that is not running."""
+        job = (await self.jobs())[name]
+        change = decide(job)
+        asked = Move(job.seq, job.state, job.generation, change, job.link)
+        return await self._store.move([asked])
+
+    async def cancel(self, name: str) -> None:
+        """Cancel one step that is not running."""
+        await self.move(name, lambda job: transitions.cancel(job, "no", now=NOON))
+
+    async def expire(self, name: str) -> None:
+        """End one step that is not running because its time is over."""
+        await self.move(name, lambda job: transitions.expire(job, now=NOON))
+
+    async def retry(self, *names: str) -> Sequence[bool]:
+        """Retry failed steps by hand, in one call."""
+        jobs = await self.jobs()
+        return await self._store.reopen([again(jobs[name]) for name in names])
+
+    async def events(self) -> Sequence[Event]:
+        """Return the flow's own events."""
+        topic = Topic(flow=(await self.flow()).seq)
+        told = await self._store.stream(ANN, after=0, limit=999, topic=topic)
+        return [event for event in told if event.subject == self._id]
+
+
+class Collection:
+    """A batch under way."""
+
+    def __init__(self, hands: Hands, batch_id: str) -> None:
+        self._store = hands.store
+        self._hands = hands
+        self._id = batch_id
+
+    async def batch(self) -> Batch:
+        """Return the batch as it is now."""
+        return (await self._store.find_batches([self._id]))[0]
+
+    async def seq(self) -> int:
+        """Return its key."""
+        return (await self.batch()).seq
+
+    async def counts(self) -> Counts:
+        """Count its members."""
+        return await self._store.count_batch(await self.seq())
+
+    async def fill(
+        self, members: Members, *, seal: bool = False
+    ) -> Sequence[Submitted]:
+        """Put more into it; return what became of each."""
+        return await self._store.fill_batch(await self.seq(), members, seal=seal)
+
+    async def tell(self, *, now: int = LATER) -> bool:
+        """Note its progress."""
+        return await self._store.tell_batch(await self.seq(), now=now)
+
+    async def finish(self, *then: NewJob, now: int = LATER) -> bool:
+        """End it if it is over, with jobs that follow."""
+        seq = await self.seq()
+        return await self._store.finish_batch(seq, lambda *_: then, now=now)
+
+    async def cancel(self) -> int:
+        """End whatever of it is not over."""
+        change = transitions.cancel_all("no", now=NOON + SECOND)
+        return await self._store.cancel_batch(await self.seq(), change)
+
+    async def is_over(self) -> bool:
+        """Say whether it is among those that have nothing left to do."""
+        return await self.seq() in await self._store.batches_over(limit=99)
+
+    async def events(self) -> Sequence[Event]:
+        """Return the batch's own events."""
+        topic = Topic(batch=await self.seq())
+        return await self._store.stream(ANN, after=0, limit=999, topic=topic)
+
+
+def again(job: Job) -> Move:
+    """Return a retry by hand of a job that others may wait for."""
+    return retry(job)._replace(link=job.link)
+
+
+async def told_of(store: Store, subject: str) -> Sequence[tuple[str, int]]:
+    """Return the type and generation of each delivery that tells of something."""
+    where = JobFilter(tag=f"delivery:{subject}")
+    listed = await store.jobs(where, before=None, limit=99)
+    found = await store.find([job.id for job in listed])
+    told = [orjson.loads(job.input) for job in sorted(found, key=lambda job: job.seq)]
+    return [(one["type"], one["generation"]) for one in told]
+
+
+def adding(flow: int, *steps: NewStep) -> Callable[[Tx], None]:
+    """Return a body that adds steps to the flow that it is settled in."""
+    return lambda tx: tx.extend(flow, steps)
+
+
+class WithFlows(WithWorkers):
+    """Tests of flows and batches."""
+
+    @pytest.fixture
+    def hands(self, store: Store) -> Hands:
+        """One worker's."""
+        return Hands(store)
+
+    async def begin(self, hands: Hands, *steps: NewStep, **fields: Any) -> Course:
+        """Submit a flow."""
+        return (await self.begin_all(hands, a_new_flow(*steps, **fields)))[0]
+
+    async def begin_all(self, hands: Hands, *flows: NewFlow) -> Sequence[Course]:
+        """Submit flows in one call."""
+        answers = await hands.store.submit_flows(flows)
+        return [Course(hands, answer.id) for answer in answers]
+
+    async def open(
+        self,
+        hands: Hands,
+        members: Members,
+        batch: NewBatch | None = None,
+        **fields: Any,
+    ) -> Collection:
+        """Open a batch."""
+        new = batch or a_new_batch(**fields)
+        answer = await hands.store.open_batch(new, members)
+        return Collection(hands, answer.id)
+
+    async def state_of(self, store: Store, job_id: str) -> JobState:
+        """Return where a job stands."""
+        return (await find(store, job_id)).state

@@ -1,0 +1,251 @@
+"""Flows and batches as a program writes them, on both databases."""
+
+import asyncio
+import json
+from collections import Counter
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+
+import pytest
+from pydantic import BaseModel
+
+from backburner import Backburner, Context, Flow, PermanentError, capability
+from backburner.domain.errors import InvalidInput, UnknownCapability
+from backburner.settings import Settings
+
+PATIENCE = 20.0
+
+
+class Url(BaseModel):
+    url: str
+
+
+class Text(BaseModel):
+    text: str
+
+
+class Parts(BaseModel):
+    words: list[str]
+
+
+@capability("extract")
+async def extract(_ctx: Context, value: Url) -> Text:
+    return Text(text=f"what {value.url} says")
+
+
+@capability("split")
+async def split(_ctx: Context, value: Text) -> Parts:
+    return Parts(words=value.text.split())
+
+
+@capability("shout")
+async def shout(_ctx: Context, value: str) -> str:
+    return value.upper()
+
+
+@capability("fan-out")
+async def fan_out(ctx: Context, value: Parts) -> int:
+    ctx.flow.map(shout, value.words, before=["collect"])
+    return len(value.words)
+
+
+@capability("collect")
+async def collect(ctx: Context, _value: None) -> list[str]:
+    return sorted(str(need.output) for need in ctx.needs.values())
+
+
+@capability("look-back")
+async def look_back(ctx: Context, _value: None) -> dict[str, str]:
+    return {
+        name: str(need.state if need.error is None else need.error["code"])
+        for name, need in ctx.needs.items()
+    }
+
+
+_passing: set[str] = set()
+
+
+@capability("fail-once", max_attempts=1)
+async def fail_once(ctx: Context, value: int) -> int:
+    if ctx.job.id not in _passing:
+        _passing.add(ctx.job.id)
+        raise PermanentError("not the first time")
+    return value
+
+
+ALL = (extract, split, shout, fan_out, collect, look_back, fail_once)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request, path):
+    """A file, or a database on a server."""
+    if request.param == "postgres":
+        return request.getfixturevalue("migrated_url")
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+async def house(store_url):
+    """A house with a worker in it, on either database."""
+    settings = Settings(store=store_url, grace_seconds=0, poll_seconds=0.2)
+    async with AsyncExitStack() as stack:
+        house = Backburner(settings, capabilities=ALL)
+        await stack.enter_async_context(house)
+        await house.start_worker()
+        yield house
+
+
+async def test_a_chain_reads_in_the_order_in_which_it_runs(house):
+    ticket = await house.submit_flow(extract >> split, Url(url="it"))
+
+    assert {
+        "extract": {"text": "what it says"},
+        "split": {"words": ["what", "it", "says"]},
+    } == await ticket.results(PATIENCE)
+
+
+async def test_steps_that_are_added_on_the_way_are_waited_for(house):
+    flow = Flow()
+    split_up = flow.add(extract >> split >> fan_out, Url(url="it"))
+    flow.add(collect, None, after=[split_up])
+    ticket = await house.submit_flow(flow)
+
+    results = await ticket.results(PATIENCE)
+
+    assert ["3", "IT", "SAYS", "WHAT"] == results["collect"]
+    assert {"fan-out/shout", "fan-out/shout-2", "fan-out/shout-3"} < results.keys()
+
+
+async def test_a_failure_is_seen_by_who_goes_on_and_a_retry_by_the_rest(house):
+    flow = Flow()
+    bad = flow.add(fail_once, 1)
+    flow.add(look_back, None, after=[bad.anyway])
+    flow.add(collect, None, after=[bad])
+    ticket = await house.submit_flow(flow)
+
+    failed = await ticket.wait(PATIENCE)
+    before = await ticket.results()
+    steps = await ticket.steps()
+    await ticket.retry()
+    again = await ticket.wait(PATIENCE)
+    after = await ticket.results()
+
+    assert ("failed", 0) == (failed.state, failed.generation)
+    assert {"look-back": {"fail-once": "PERMANENT"}} == before
+    assert "DEPENDENCY_FAILED" == steps["collect"].error.code
+    assert ("succeeded", 1) == (again.state, again.generation)
+    assert (1, ["1"]) == (after["fail-once"], after["collect"])
+    assert before["look-back"] == after["look-back"], "it is not run again"
+
+
+async def test_the_job_of_a_step_that_is_fed_by_others_is_plain_json(house):
+    ticket = await house.submit_flow(extract >> split, Url(url="it"))
+    await ticket.wait(PATIENCE)
+
+    inputs = [json.loads(job.input) for job in (await ticket.steps()).values()]
+
+    assert [{"url": "it"}, None] == inputs
+
+
+async def test_a_flow_that_waits_is_cancelled_or_expires_as_a_whole(house):
+    later = {"run_at": datetime(2100, 1, 1, tzinfo=UTC)}
+    over = datetime(2020, 1, 1, tzinfo=UTC)
+    flows = [Flow(), Flow()]
+    for flow in flows:
+        flow.add(shout, after=[flow.add(shout, "a", **later)])
+    cancelled = await house.submit_flow(flows[0])
+    expired = await house.submit_flow(flows[1], deadline=over)
+
+    assert "cancelled" == (await cancelled.cancel()).state
+    assert "failed" == (await expired.wait(PATIENCE)).state
+    assert {"cancelled"} == {job.state for job in (await cancelled.steps()).values()}
+
+
+async def test_many_wait_for_one_end_and_leave_nothing_behind(house):
+    flow = Flow()
+    flow.add(shout, "a", run_at=datetime(2100, 1, 1, tzinfo=UTC))
+    ticket = await house.submit_flow(flow)
+    batch = await house.open_batch(expected=1)
+
+    early = [await ticket.wait(0), await ticket.wait(0.05)]
+    waiting = [asyncio.create_task(ticket.wait(PATIENCE)) for _ in range(20)]
+    waiting += [asyncio.create_task(batch.wait(PATIENCE)) for _ in range(20)]
+    while len(house.engine._watch._awaited) < 2:
+        await asyncio.to_thread(lambda: None)
+    waiting[0].cancel()
+    await ticket.cancel()
+    await batch.cancel()
+    ended = await asyncio.gather(*waiting[1:])
+
+    assert ["running", "running"] == [flow.state for flow in early]
+    assert {"cancelled": 19, "finished": 20} == Counter(group.state for group in ended)
+    assert {} == house.engine._watch._awaited
+
+
+async def test_what_happens_to_a_flow_is_told_to_its_end(house):
+    ticket = await house.submit_flow(extract >> split, Url(url="it"))
+
+    told = [event async for event in ticket.events()]
+
+    assert ["flow.started", "flow.succeeded"] == [told[0].type, told[-1].type]
+    assert sorted({event.seq for event in told}) == [event.seq for event in told]
+    assert 2 == sum(event.type == "job.succeeded" for event in told)
+
+
+async def test_a_batch_is_filled_ends_and_ends_again(house):
+    flow = Flow()
+    flow.add(fail_once, 2)
+    batch = await house.open_batch(
+        [(shout, "a")],
+        [flow],
+        expected=3,
+        completion={"capability": "shout", "input": "over"},
+    )
+    await batch.add([(shout, "b")])
+    first = await batch.wait(PATIENCE)
+    counts = await batch.counts()
+    retried = await batch.retry()
+    second = await batch.wait(PATIENCE)
+    told = [event.type async for event in batch.events()]
+
+    assert ("finished", "finished") == (first.state, second.state)
+    assert {"succeeded": 2, "failed": 1} == counts["members"]
+    assert 1 == retried
+    assert (0, 1) == (first.generation, second.generation)
+    assert {"succeeded": 3} == (await batch.counts())["members"]
+    assert 2 == told.count("batch.finished")
+
+
+async def test_what_cannot_be_is_refused_before_anything_is_stored(house):
+    circle, misfit, unknown = Flow(), Flow(), Flow()
+    circle.add(shout, "a", after=["two"], name="one")
+    circle.add(shout, "b", after=["one"], name="two")
+    misfit.add(shout, after=[misfit.add(extract, Url(url="it"))])
+    unknown.add("shoot", "a")
+
+    for flow, error, told in (
+        (circle, InvalidInput, "a circle"),
+        (misfit, InvalidInput, "it is of type object and string is wanted"),
+        (unknown, UnknownCapability, "did you mean 'shout'"),
+    ):
+        with pytest.raises(error, match=told):
+            await house.submit_flow(flow)
+
+    assert 0 == await house.engine.store.latest()
+
+
+async def test_one_key_is_one_flow_or_batch(house):
+    def flow():
+        return extract >> split
+
+    flows = [
+        await house.submit_flow(flow(), Url(url="it"), idempotency_key="k")
+        for _ in range(2)
+    ]
+    batches = [
+        await house.open_batch([(shout, "a")], idempotency_key="k") for _ in range(2)
+    ]
+
+    assert flows[0].id == flows[1].id
+    assert (False, True) == (flows[0].replayed, flows[1].replayed)
+    assert batches[0].id == batches[1].id

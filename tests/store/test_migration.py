@@ -1,0 +1,143 @@
+"""A database of the release before goes on where it was, and back."""
+
+import pytest
+import sqlalchemy as sa
+
+from backburner.domain.job import JobState
+from backburner.ports.faults import NoFaults
+from backburner.ports.store import WorkerInfo
+from backburner.stores import migrations, tables
+from backburner.stores.postgres.store import PostgresStore
+from backburner.stores.sqlite.database import Database
+from backburner.stores.sqlite.store import SqliteStore
+from backburner.testing.doubles import FrozenClock
+from backburner.testing.samples import ANN, NOON, a_new_flow, a_new_step
+from backburner.testing.store.linked import Course, Hands
+
+BEFORE = "0003"
+JOB = sa.text("""
+INSERT INTO jobs (id, tenant, "user", capability, queue, state, priority, rank,
+                  max_attempts, created_at, ready_at, input)
+VALUES (:id, 'acme', 'ann', 'greet', 'default', 'queued', 0, 1, 3, 0, 0, '{}')
+""")
+EVENT = sa.text("""
+INSERT INTO events (job, n, type, at)
+SELECT seq, :n, 'job.queued', 0 FROM jobs WHERE id = :id
+""")
+
+
+class SqliteDatabase:
+    def __init__(self, path):
+        self.store = SqliteStore(Database(path), FrozenClock())
+
+    async def run(self, act):
+        with self.store.database.connect() as connection, connection.begin():
+            return act(connection)
+
+
+class PostgresDatabase:
+    def __init__(self, url):
+        self.store = PostgresStore(url, faults=NoFaults())
+
+    async def run(self, act):
+        async with self.store._database.connection() as connection, connection.begin():
+            return await connection.run_sync(act)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def empty(request, path):
+    if request.param == "sqlite":
+        return SqliteDatabase(path)
+    return PostgresDatabase(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+async def database(empty):
+    yield empty
+    await empty.store.close()
+
+
+def schema(connection):
+    """Return what the tables look like, but for the order of their columns."""
+    inspector = sa.inspect(connection)
+    return {
+        name: (
+            {
+                (c["name"], str(c["type"]), c["nullable"])
+                for c in inspector.get_columns(name)
+            },
+            {index["name"] for index in inspector.get_indexes(name)},
+        )
+        for name in inspector.get_table_names()
+    }
+
+
+def fill(connection):
+    """Leave a job with two events, after which there was a third."""
+    connection.execute(JOB, {"id": "job_old"})
+    for n in (1, 2, 3):
+        connection.execute(EVENT, {"id": "job_old", "n": n})
+    connection.execute(sa.text("UPDATE jobs SET events = 2"))
+    connection.execute(sa.text("DELETE FROM events WHERE n = 3"))
+
+
+def numbers(connection):
+    rows = connection.execute(sa.text("SELECT seq, job, n FROM events ORDER BY seq"))
+    return [tuple(row) for row in rows]
+
+
+@pytest.fixture
+async def old(database):
+    """The schema as it was, with something in it."""
+    await database.run(lambda c: migrations.upgrade(c, BEFORE))
+    await database.run(fill)
+    return await database.run(schema)
+
+
+@pytest.mark.usefixtures("old")
+async def test_what_was_there_goes_on_after_the_migration(database):
+    store = database.store
+    before = await database.run(numbers)
+    migrated = await store.migrate()
+    after = await database.run(numbers)
+    await store.open()
+    await store.enlist(WorkerInfo("w_1", "here", 1, 1, ("default",), started_at=NOON))
+    await Hands(store).end("job_old")
+    [job] = await store.find(["job_old"])
+    told = await store.stream(ANN, after=0, limit=9)
+
+    assert (BEFORE, migrations.HEAD) == migrated
+    assert before == after
+    assert (JobState.SUCCEEDED, 4) == (job.state, job.events)
+    assert [1, 2, 4, 5] == [e.seq for e in told], "a number is never given twice"
+    assert [1, 2, 3, 4] == [e.n for e in told]
+
+
+async def test_the_migration_is_undone_without_a_trace(database, old):
+    store = database.store
+    await store.migrate()
+    await store.open()
+    await store.enlist(WorkerInfo("w_1", "here", 1, 1, ("default",), started_at=NOON))
+    flow = a_new_flow(a_new_step("a"), a_new_step("b", "a"))
+    await store.submit_flows([flow])
+    await Course(Hands(store), flow.id).end("a")
+    old_job = (await store.find(["job_old"]))[0].seq
+    last = await store.latest()
+    await database.run(lambda c: migrations.downgrade(c, BEFORE))
+    left = await database.run(numbers)
+    await database.run(lambda c: c.execute(EVENT, {"id": "job_old", "n": 9}))
+
+    assert old == await database.run(schema)
+    assert {old_job} == {job for _, job, _ in left}, "what it does not know is gone"
+    assert last < (await database.run(numbers))[-1][0], "no number is given twice"
+    assert {"flows", "batches", "edges"} <= {*tables.metadata.tables} - {*old}
+
+
+async def test_it_can_be_done_again(database, old):
+    await database.store.migrate()
+    new = await database.run(schema)
+    await database.run(lambda c: migrations.downgrade(c, BEFORE))
+    undone = await database.run(schema)
+    await database.store.migrate()
+
+    assert old == undone != new == await database.run(schema)

@@ -1,0 +1,111 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backburner.domain import event
+from backburner.domain.text import LONGEST_DELTA, Piece, Text, deltas
+
+
+def read(*told):
+    """Fold what is told, numbered from 1; return the text and its pieces."""
+    text = Text()
+    pieces = [text.take(n, kind, data) for n, (kind, data) in enumerate(told, 1)]
+    return str(text), [piece for piece in pieces if piece is not None]
+
+
+def started():
+    return event.STARTED, {"attempt": 1, "generation": 0, "worker": "w_1"}
+
+
+def delta(epoch, offset, text, **more):
+    return event.DELTA, {"epoch": epoch, "offset": offset, "text": text, **more}
+
+
+QUEUED = (event.QUEUED, {})
+FIRST = (QUEUED, started(), delta(2, 0, "one"))
+
+
+def test_a_job_that_said_nothing_has_no_text():
+    assert ("", []) == read(QUEUED, started(), (event.SUCCEEDED, {}))
+
+
+def test_deltas_are_put_together_in_order():
+    progress = (event.PROGRESS, {"done": 1, "total": 2})
+
+    text, pieces = read(*FIRST, progress, delta(2, 3, " two"), (event.SUCCEEDED, {}))
+
+    assert "one two" == text
+    assert [Piece("one"), Piece(" two")] == pieces
+
+
+def test_another_attempt_drops_the_text_as_soon_as_it_starts():
+    again = ((event.STALLED, {}), started(), delta(5, 0, "anew"))
+
+    assert ("", [Piece("one"), Piece("", is_reset=True)]) == read(*FIRST, *again[:2])
+    assert ("anew", Piece("anew")) == (
+        read(*FIRST, *again)[0],
+        read(*FIRST, *again)[1][-1],
+    )
+
+
+def test_an_attempt_after_a_silent_one_drops_nothing():
+    text, pieces = read(QUEUED, started(), (event.STALLED, {}), started())
+
+    assert ("", []) == (text, pieces)
+
+
+def test_a_reader_that_missed_the_start_learns_of_it_from_the_text():
+    text = Text()
+    text.take(3, *delta(2, 0, "one"))
+
+    piece = text.take(6, *delta(5, 0, "anew"))
+
+    assert (Piece("anew", is_reset=True), "anew") == (piece, str(text))
+
+
+@pytest.mark.parametrize("result", ["other", ""])
+def test_a_correction_stands_for_all_that_was_said(result):
+    text, pieces = read(*FIRST, delta(2, 0, result, replaces=True))
+
+    assert result == text
+    assert Piece(result, is_reset=True) == pieces[-1]
+
+
+def test_what_was_read_before_changes_nothing():
+    text = Text()
+    for n, told in [*enumerate(FIRST, 1), *enumerate(FIRST, 1)]:
+        text.take(n, *told)
+
+    assert "one" == str(text)
+
+
+@pytest.mark.parametrize("offset", [0, 2, 4])
+def test_a_text_with_something_missing_is_not_taken_for_the_text(offset):
+    with pytest.raises(ValueError, match="event 4 does not follow 3 characters"):
+        read(*FIRST, delta(2, offset, "two"))
+
+
+@given(st.text(), st.integers(1, 9), st.integers(0, 9))
+def test_a_short_text_is_one_delta(text, epoch, offset):
+    told = list(deltas(text, epoch=epoch, offset=offset))
+
+    assert [{"epoch": epoch, "offset": offset, "text": text}] == told
+
+
+@pytest.mark.parametrize("size", [LONGEST_DELTA, LONGEST_DELTA + 1, 3 * LONGEST_DELTA])
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_long_text_is_split_and_read_back_whole(size, replaces):
+    whole = ("grüße🙂" * size)[:size]
+    told = [
+        (event.DELTA, data)
+        for data in deltas(whole, epoch=2, offset=0, replaces=replaces)
+    ]
+
+    text, pieces = read(QUEUED, started(), *told)
+
+    assert whole == text
+    assert -(-size // LONGEST_DELTA) == len(pieces)
+    assert max(len(piece.text) for piece in pieces) == LONGEST_DELTA
+    assert [replaces] + [False] * (len(told) - 1) == [
+        data.get("replaces", False) for _, data in told
+    ]
