@@ -273,8 +273,8 @@ def _show(found: Iterator[Job], *, as_json: bool) -> None:
                 f"{job['attempt']}/{job['max_attempts']}",
                 progress_of(job),
                 job["created_at"],
-                job["step"],
-                job["flow_id"],
+                job.get("step"),
+                job.get("flow_id"),
             )
             for job in found
         ),
