@@ -145,9 +145,11 @@ async def test_doctor_reads_what_this_database_has_for_itself(run, postgres_url)
     name = postgres_url.rpartition("/")[2]
     admin = await asyncpg.connect(postgres_url)
     await admin.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
-    await admin.close()
-
-    ended = run("doctor", "--json", "--store", postgres_url)
+    try:
+        ended = run("doctor", "--json", "--store", postgres_url)
+    finally:
+        await admin.execute(f'ALTER DATABASE "{name}" RESET synchronous_commit')
+        await admin.close()
 
     finding = the_findings_of(ended)["synchronous_commit"]
     assert 9 == ended.returncode

@@ -92,6 +92,14 @@ class NewJob:
     callback: str | None = None
     """Whom to tell of its end, as JSON; see `domain/delivery.py`."""
     traceparent: str | None = None
+    tokens: int | None = None
+    """What it is expected to cost; `None`: nobody said."""
+    model: str | None = None
+    """The model that it is expected to call."""
+    share: str | None = None
+    """Whose share of the queue it takes, if not its user's."""
+    holds: int = 0
+    """How many budgets hold something for it."""
 
 
 class Link(NamedTuple):
@@ -100,6 +108,8 @@ class Link(NamedTuple):
     flow: int | None = None
     """The flow whose steps wait for it."""
     calls_back: bool = False
+    holds: int = 0
+    """How many budgets hold something for it."""
 
 
 class Submitted(NamedTuple):
@@ -153,13 +163,17 @@ class Claim(NamedTuple):
     traceparent: str | None = None
     events: int = 0
     """The number of its `job.started`."""
+    tokens: int | None = None
+    model: str | None = None
+    share: str | None = None
+    holds: int = 0
     given: Sequence[Need] = ()
     """… and what they came to."""
 
     @property
     def link(self) -> Link | None:
         """What its end means to others; `None` if nothing."""
-        return link(self.flow, self.callback)
+        return link(self.flow, self.callback, self.holds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,13 +214,17 @@ class Job:
     batch: int | None = None
     callback: str | None = None
     traceparent: str | None = None
+    tokens: int | None = None
+    model: str | None = None
+    share: str | None = None
+    holds: int = 0
     flow_id: str | None = None
     batch_id: str | None = None
 
     @property
     def link(self) -> Link | None:
         """What its end means to others; `None` if nothing."""
-        return link(self.flow, self.callback)
+        return link(self.flow, self.callback, self.holds)
 
 
 def first_state(job: NewJob) -> JobState:
@@ -221,11 +239,11 @@ def waits(job: NewJob) -> bool:
     return job.run_at is not None and job.run_at > job.created_at
 
 
-def link(flow: int | None, callback: str | None) -> Link | None:
+def link(flow: int | None, callback: str | None, holds: int) -> Link | None:
     """Say what a job's end means to others; `None` if nothing."""
-    if flow is None and callback is None:
+    if flow is None and callback is None and not holds:
         return None
-    return Link(flow, callback is not None)
+    return Link(flow, callback is not None, holds)
 
 
 def uuid7(ordered: int, chance: int) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from backburner.domain.errors import PermanentError, readable
 from backburner.domain.job import Claim, Instant, Need, Owner
+from backburner.domain.usage import Usage
 from backburner.engine.flow import Flow, Planned
 from backburner.engine.needs import Given, given
 from backburner.engine.payloads import JobBlobs, Payloads
@@ -64,6 +65,7 @@ class Context:
         "_needs",
         "_payloads",
         "_submit",
+        "_usage",
         "is_over",
         "voice",
     )
@@ -89,6 +91,7 @@ class Context:
         self._flow: Flow | None = None
         self._needs = needs
         self._given: Mapping[str, Given] | None = None
+        self._usage: list[Usage] | None = None
 
     @property
     def needs(self) -> Mapping[str, Given]:
@@ -146,6 +149,29 @@ class Context:
     def text(self) -> str:
         """All that this attempt has emitted."""
         return "" if self.voice is None else self.voice.text
+
+    def used(
+        self,
+        model: str,
+        *,
+        input_tokens: int,
+        output_tokens: int,
+        provider: str | None = None,
+        cached_tokens: int = 0,
+    ) -> None:
+        """Book what a call used of a model; it is settled when the attempt ends."""
+        counts = input_tokens, output_tokens, cached_tokens
+        if any(not 0 <= count <= LARGEST_WHOLE for count in counts):
+            raise ValueError("a count of tokens is a whole number from 0")
+        if self._usage is None:
+            self._usage = []
+        call = Usage(model, input_tokens, output_tokens, provider, cached_tokens)
+        self._usage.append(call)
+
+    @property
+    def usage(self) -> tuple[Usage, ...]:
+        """What `used` was told, in order."""
+        return tuple(self._usage or ())
 
     def at_settlement(self, body: Callable[[Transaction], None]) -> None:
         """

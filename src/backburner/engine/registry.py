@@ -36,6 +36,10 @@ class Capability(Generic[In, Out]):
     timeout: timedelta
     retry: RetryPolicy
     description: str
+    tokens: int | Callable[[In], int] | None
+    """What a job is expected to cost, input and output together."""
+    model: str | None
+    """The model that it is expected to call."""
     input: TypeAdapter[In] = field(repr=False)
     output: TypeAdapter[Out] = field(repr=False)
 
@@ -48,19 +52,23 @@ class Capability(Generic[In, Out]):
         return Chain((self,)) >> other
 
 
-def capability(
+def capability(  # noqa: PLR0913 - each is a policy of its own
     name: str,
     *,
     queue: str = DEFAULT_QUEUE,
     timeout: timedelta = DEFAULT_TIMEOUT,
     max_attempts: int = 3,
     retry: RetryPolicy | None = None,
+    tokens: int | Callable[[In], int] | None = None,
+    model: str | None = None,
 ) -> Callable[[Handler[In, Out]], Capability[In, Out]]:
     """
     Make a capability of an async function of `(ctx, input)`.
 
     The input's and the result's types are read from the annotations. `retry` says
-    more than `max_attempts` and takes its place.
+    more than `max_attempts` and takes its place. `tokens` says what a job is expected
+    to cost, `model` what it is expected to call: budgets, fair shares and quotes go by
+    them.
     """
 
     def decorate(handler: Handler[In, Out]) -> Capability[In, Out]:
@@ -72,6 +80,8 @@ def capability(
             timeout=timeout,
             retry=retry or RetryPolicy(max_attempts=max_attempts),
             description=inspect.getdoc(handler) or "",
+            tokens=tokens,
+            model=model,
             input=TypeAdapter(takes),
             output=TypeAdapter(gives),
         )

@@ -13,6 +13,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from backburner.domain.address import Reach, check_url
 from backburner.domain.errors import FieldError, InvalidInput
+from backburner.domain.flow import FROM_NEEDS
 from backburner.domain.job import PRIORITIES, Instant, NewJob, Owner
 from backburner.engine.flow import Named
 from backburner.engine.registry import Capability, Registry
@@ -25,6 +26,7 @@ MAX_TAGS = 20
 MAX_TAG_LENGTH = 200
 MAX_KEY_LENGTH = 255
 MAX_FIELD_ERRORS = 20
+MAX_TOKENS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,10 @@ class Options:
     tags: Sequence[str] = ()
     idempotency_key: str | None = None
     max_attempts: int | None = None
+    tokens: int | None = None
+    """What it is expected to cost, if the capability does not know."""
+    share: str | None = None
+    """Whose share of the queue it takes, if not its user's."""
     callback: Mapping[str, Any] | str | None = None
     """Whom to tell when it ends: a URL, `{"url": …}` or `{"endpoint": …}`."""
     owner: Owner = LOCAL
@@ -170,6 +176,9 @@ class Submission:
             request_id=options.request_id,
             callback=self.callback(options.callback),
             traceparent=options.traceparent,
+            tokens=_tokens(found, text, options),
+            model=found.model,
+            share=options.share,
         )
 
     def _queue(self, found: Capability[Any, Any], asked: str | None) -> str:
@@ -199,7 +208,21 @@ def _run_at(options: Options, now: Instant) -> Instant | None:
     return instant(options.run_at)
 
 
+def _tokens(found: Capability[Any, Any], text: str, options: Options) -> int | None:
+    if options.tokens is not None or found.tokens is None:
+        return options.tokens
+    if not callable(found.tokens):
+        return found.tokens
+    if text == FROM_NEEDS:
+        return None
+    return max(0, found.tokens(found.input.validate_json(text)))
+
+
 def _check(options: Options) -> None:
+    if options.tokens is not None and not 0 <= options.tokens <= MAX_TOKENS:
+        raise refused_field("tokens", f"must be a whole number up to {MAX_TOKENS}")
+    if options.share is not None and not _is_tag(options.share):
+        raise refused_field("share", f"1 to {MAX_TAG_LENGTH} printable characters")
     if options.priority not in PRIORITIES:
         raise refused_field("priority", "must be a whole number from 0 to 9")
     if options.run_at is not None and options.delay is not None:

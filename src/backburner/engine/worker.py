@@ -387,8 +387,11 @@ class Worker:
         change = self._decide(attempt, outcome)
         bodies = context.settlement_bodies if context is not None else ()
         added = context.added_steps if context is not None else ()
+        usage = context.usage if context is not None else ()
         if not (bodies or added) or change.to is not JobState.SUCCEEDED:
-            return Settlement(claim.seq, claim.token, change, link=claim.link)
+            return Settlement(
+                claim.seq, claim.token, change, link=claim.link, usage=usage
+            )
 
         def body(tx: Tx) -> None:
             ours = self._house.wrap(tx, claim)
@@ -404,7 +407,9 @@ class Worker:
             failed = Failed(SETTLEMENT_FAILED, message, retryable=not is_asking)
             return self._decide(attempt, failed)
 
-        return Settlement(claim.seq, claim.token, change, body, otherwise, claim.link)
+        return Settlement(
+            claim.seq, claim.token, change, body, otherwise, claim.link, usage
+        )
 
     def _decide(self, attempt: Attempt, outcome: Outcome) -> Change:
         claim, capability = attempt.claim, attempt.capability

@@ -29,6 +29,7 @@ from backburner.domain.job import (
 from backburner.domain.queue import Queue, QueueState, Throttling
 from backburner.domain.schedule import ScheduleState
 from backburner.domain.transitions import Change
+from backburner.domain.usage import Usage
 from backburner.ports.clock import Clock
 from backburner.ports.endpoints import EndpointStore
 from backburner.ports.finding import Finding
@@ -74,6 +75,8 @@ class Settlement(NamedTuple):
     """… and this says what becomes of the job instead."""
     link: Link | None = None
     """What the job's end means to others; done in the same transaction, after that."""
+    usage: Sequence[Usage] = ()
+    """What its attempt used of models."""
 
 
 class Move(NamedTuple):

@@ -52,6 +52,10 @@ JOB_COLUMNS: Sequence[sa.Column[Any] | sa.Label[Any]] = (
     jobs.c.batch,
     jobs.c.callback,
     jobs.c.traceparent,
+    jobs.c.tokens,
+    jobs.c.model,
+    jobs.c.share,
+    jobs.c.holds,
     FLOW_ID.label("flow_id"),
     BATCH_ID.label("batch_id"),
 )

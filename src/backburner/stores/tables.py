@@ -51,6 +51,10 @@ jobs = sa.Table(
     sa.Column("batch", sa.BigInteger),
     sa.Column("callback", sa.Text),
     sa.Column("traceparent", sa.Text),
+    sa.Column("tokens", sa.BigInteger),
+    sa.Column("model", sa.Text),
+    sa.Column("share", sa.Text),
+    sa.Column("holds", sa.Integer, nullable=False),
 )
 
 edges = sa.Table(

@@ -430,6 +430,10 @@ def columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
             job.batch,
             job.callback,
             job.traceparent,
+            job.tokens,
+            job.model,
+            job.share,
+            job.holds,
         )
         for job in jobs
     ]

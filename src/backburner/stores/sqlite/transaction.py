@@ -209,6 +209,10 @@ def _row(seq: int, job: NewJob) -> tuple[Any, ...]:
         job.batch,
         job.callback,
         job.traceparent,
+        job.tokens,
+        job.model,
+        job.share,
+        job.holds,
     )
 
 

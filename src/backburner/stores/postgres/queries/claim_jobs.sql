@@ -14,7 +14,8 @@ WITH chosen AS (
   RETURNING seq, id, token, tenant, "user", capability, queue, input, priority, rank,
             generation, attempt, max_attempts, crashes, throttled, deadline,
             created_at, ready_at, started_at, request_id, flow, batch, step,
-            needs, callback, traceparent, events
+            needs, callback, traceparent, events, tokens, model, share,
+            holds
 ), told AS (
   INSERT INTO events (job, n, type, at, data)
   SELECT seq, events, 'job.started', started_at,
@@ -25,5 +26,5 @@ WITH chosen AS (
 SELECT seq, id, token, tenant, "user", capability, queue, input, priority, rank,
        generation, attempt, max_attempts, crashes, throttled, deadline, created_at,
        ready_at, started_at, request_id, flow, batch, step, needs, callback, traceparent,
-       events
+       events, tokens, model, share, holds
   FROM taken

@@ -7,12 +7,13 @@ WITH asked AS (
       $7::int[], $8::int[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[],
       $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[],
       $18::text[], $19::text[], $20::bigint[], $21::text[], $22::int[], $23::int[],
-      $24::bigint[], $25::text[], $26::text[]
+      $24::bigint[], $25::text[], $26::text[], $27::bigint[], $28::text[],
+      $29::text[], $30::int[]
     ) WITH ORDINALITY AS a (
       id, tenant, "user", capability, queue, state, priority, max_attempts, run_at,
       start_by, deadline, expires_at, created_at, ready_at, input, tags, request_id,
       idempotency_key, body_hash, flow, step, needs, open, batch, callback,
-      traceparent, place
+      traceparent, tokens, model, share, holds, place
     ) ORDER BY place
   ) AS sorted
 ), stored AS (
@@ -20,12 +21,12 @@ WITH asked AS (
     seq, rank, id, tenant, "user", capability, queue, state, priority, max_attempts,
     run_at, start_by, deadline, expires_at, created_at, ready_at, input, tags,
     request_id, idempotency_key, body_hash, flow, step, needs, open, batch, callback,
-    traceparent
+    traceparent, tokens, model, share, holds
   )
   SELECT seq, seq, id, tenant, "user", capability, queue, state, priority,
          max_attempts, run_at, start_by, deadline, expires_at, created_at, ready_at,
          input, tags, request_id, idempotency_key, body_hash, flow, step, needs, open,
-         batch, callback, traceparent
+         batch, callback, traceparent, tokens, model, share, holds
     FROM asked
   ON CONFLICT (tenant, "user", idempotency_key)
     WHERE idempotency_key IS NOT NULL DO NOTHING

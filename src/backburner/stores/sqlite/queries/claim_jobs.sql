@@ -11,4 +11,4 @@ UPDATE jobs
 RETURNING seq, id, token, tenant, "user", capability, queue, input, priority, rank,
           generation, attempt, max_attempts, crashes, throttled, deadline, created_at,
           ready_at, started_at, request_id, flow, batch, step, needs, callback,
-          traceparent, events
+          traceparent, events, tokens, model, share, holds
