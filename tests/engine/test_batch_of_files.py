@@ -147,3 +147,28 @@ async def test_a_step_retried_in_the_middle_of_a_batch_resumes_its_flow(house):
     ]
     assert ["30", "30"] == await followers(house)
     assert [] == await breaches(house)
+
+
+@capability("file-away", queue="filing", max_attempts=7)
+async def file_away(_ctx: Context, value: str) -> str:
+    return value
+
+
+async def test_who_ends_a_batch_need_not_know_what_follows_it(store_url):
+    settings = Settings(store=store_url, grace_seconds=0, poll_seconds=0.2)
+    flow = Flow()
+    flow.add(extract, 1)
+    async with Backburner(settings, capabilities=[extract, file_away]) as knowing:
+        opened = await knowing.open_batch(
+            flows=[flow], completion={"capability": "file-away", "input": "it"}
+        )
+        batch_id = opened.id
+    async with Backburner(settings, capabilities=[extract]) as other:
+        await other.start_worker()
+        batch = await other.engine.batches.wait(batch_id, timeout=PATIENCE)
+        [made] = await other.engine.jobs(JobFilter(capability="file-away"))
+        job = await other.engine.find(made.id)
+
+    assert BatchState.FINISHED is batch.state
+    assert (JobState.QUEUED, "filing", 7) == (job.state, job.queue, job.max_attempts)
+    assert '"it"' == job.input

@@ -15,8 +15,9 @@ from backburner.testing.samples import NOON, a_new_flow, a_new_step
 from backburner.testing.store.linked import BAD, CALLBACK, Course, Hands
 
 FILL = """
-INSERT INTO flows (id, tenant, "user", state, created_at, active)
-SELECT 'xf' || n, 'acme', 'ann', 'running', n, 1 FROM generate_series(1, {flows}) AS n;
+INSERT INTO flows (id, tenant, "user", state, created_at, active, troubled)
+SELECT 'xf' || n, 'acme', 'ann', 'running', n, 1, n % 9 = 0
+  FROM generate_series(1, {flows}) AS n;
 INSERT INTO jobs (id, tenant, "user", capability, queue, state, priority, rank,
                   max_attempts, created_at, ready_at, finished_at, input, output,
                   flow, step, needs, open)
@@ -34,7 +35,7 @@ SEQS = [50_000, 50_001]
 ARGUMENTS = {
     "release_jobs": [SEQS, [50_002], NOON],
     "cancel_dependents": [SEQS, NOON, "{}", "NO"],
-    "count_down_flows": [SEQS, [1, 1]],
+    "count_down_flows": [SEQS, [1, 1], [False, True], NOON],
     "conclude_flows": [SEQS, NOON],
     "insert_flow_ends": [SEQS],
     "insert_events": [SEQS, ["a", "b"], SEQS, ["a", "b"]],

@@ -39,7 +39,6 @@ from backburner.engine.watch import Watch
 from backburner.ports.bell import Bell, Ring
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults
-from backburner.ports.log import log
 from backburner.ports.store import GroupFilter, Store, Topic
 
 LOOK_SECONDS: Final = 0.05
@@ -279,20 +278,19 @@ class Batches:
             return ()
         asked = orjson.loads(batch.completion)
         told = {"id": batch.id, "generation": batch.generation, **counts.told()}
-        value = asked.pop("input", told)
-        options = Options(
+        now = self._clock.now()
+        job = NewJob(
+            id=self._submission.draw("job", now),
             owner=batch.owner,
+            capability=asked["capability"],
+            queue=asked["queue"],
+            input=orjson.dumps(asked.get("input", told)).decode(),
+            created_at=now,
+            max_attempts=asked["max_attempts"],
+            tags=(f"batch:{batch.id}",),
             request_id=batch.request_id,
             traceparent=batch.traceparent,
-            tags=(f"batch:{batch.id}",),
         )
-        try:
-            sent = orjson.dumps(value)
-            job = self._submission.prepare(asked["capability"], sent, options)
-        except Exception as error:  # noqa: BLE001 - the batch must end all the same
-            kind = type(error).__name__
-            log.error("batch has no completion", batch_id=batch.id, error_type=kind)
-            return ()
         return [self._payloads.stow_input(job)]
 
     async def _stowed(self, members: Members) -> Members:

@@ -98,8 +98,6 @@ class Planning:
         check_group(options)
         if expected is not None and not 0 <= expected <= MAX_EXPECTED:
             raise refused_field("expected", f"must be from 0 to {MAX_EXPECTED}")
-        if completion is not None:
-            self._check_completion(completion)
         now = self._submission.now()
         new = NewBatch(
             id=self._submission.draw("batch", now),
@@ -107,7 +105,7 @@ class Planning:
             created_at=now,
             expected=expected,
             sealed=sealed,
-            completion=None if completion is None else to_json(completion).decode(),
+            completion=None if completion is None else self._completion(completion),
             callback=self._submission.callback(options.callback),
             tags=options.tags,
             request_id=options.request_id,
@@ -118,14 +116,22 @@ class Planning:
             new.body_hash = body_hash([said, _said_group(options)])
         return new
 
-    def _check_completion(self, completion: Mapping[str, Any]) -> None:
+    def _completion(self, completion: Mapping[str, Any]) -> str:
+        """Write all that its job is made of: who ends the batch may not know it."""
+        found = self._find_completion(completion)
+        attempts = found.retry.max_attempts
+        return to_json(
+            {**completion, "queue": found.queue, "max_attempts": attempts}
+        ).decode()
+
+    def _find_completion(self, completion: Mapping[str, Any]) -> Capability[Any, Any]:
         if completion.keys() - {"capability", "input"}:
             raise refused_field("completion", "it has a capability and an input")
         try:
             found = self._submission.find(completion["capability"])
             if "input" in completion:
                 input_text(found, to_json(completion["input"], by_alias=True))
-                return
+                return found
             wrong = misfit({"batch": _TOLD}, found.input)
         except (InvalidInput, UnknownCapability) as error:
             raise within("completion", error) from None
@@ -134,6 +140,7 @@ class Planning:
                 "completion.input",
                 f"give one, or take what it is told of the batch: {wrong}",
             )
+        return found
 
     def step(self, planned: Planned, options: GroupOptions) -> NewStep:
         """Write a step that is added to a flow, whose other steps are not known."""

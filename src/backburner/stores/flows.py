@@ -108,7 +108,7 @@ def cancel(
             for _, number, state in rows:
                 if number is not None:
                     left[number] += state != JobState.BLOCKED
-        ended = callers_of(tx, seqs) + conclude(tx, left, change.at)
+        ended = callers_of(tx, seqs) + conclude(tx, left, left, change.at)
         deliver(tx, ended, change.at)
         return len(seqs)
 
@@ -235,6 +235,7 @@ def _flow_row(flow: NewFlow) -> dict[str, Any]:
         "batch": flow.batch,
         "deadline": flow.deadline,
         "active": sum(not step.needs for step in flow.steps),
+        "troubled": False,
     }
 
 

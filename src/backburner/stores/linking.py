@@ -59,11 +59,20 @@ class LinkTx(Protocol):
         """Write keys as the database's statements take them."""
         ...
 
-    def conclude(self, ended: Mapping[int, int], at: Instant) -> Sequence[Any]:
+    def release(
+        self, done: Collection[int], failed: Collection[int], at: Instant
+    ) -> Sequence[int]:
+        """Count down what waits for steps, and tell; return each one's flow."""
+        ...
+
+    def conclude(
+        self, ended: Mapping[int, int], troubled: Collection[int], at: Instant
+    ) -> Sequence[Any]:
         """
         Count flows down, by how many fewer of their steps are active.
 
-        Return those that are over: their keys, and what makes an `Ended`.
+        Those in trouble have a step that did not succeed. Tell of those that are over,
+        and return what makes an `Ended` of each.
         """
         ...
 
@@ -122,7 +131,12 @@ def settle_links(tx: LinkTx, ends: Sequence[End]) -> None:
     if steps:
         calling += _advance(tx, steps, left, at)
         tx.hit("advance.released")
-    deliver(tx, callers_of(tx, calling) + conclude(tx, left, at), at)
+    troubled = {
+        end.link.flow
+        for end in steps
+        if end.link.flow is not None and end.change.to is not JobState.SUCCEEDED
+    }
+    deliver(tx, callers_of(tx, calling) + conclude(tx, left, troubled, at), at)
     tx.hit("advance.told")
 
 
@@ -156,11 +170,7 @@ def release(
 
     Return how many were, by flow.
     """
-    asked = tx.array(done), tx.array(failed), at
-    rows = tx.rows(tx.queries.release_jobs, *asked)
-    released = sorted(row for row in rows if row[1] != JobState.BLOCKED)
-    tx.tell([(seq, f"job.{state}", at, None) for seq, state, _ in released])
-    return Counter(flow for _, _, flow in released)
+    return Counter(tx.release(done, failed, at))
 
 
 def give_up(tx: LinkTx, failed: Sequence[int], at: Instant) -> list[int]:
@@ -187,16 +197,22 @@ def callers_of(tx: LinkTx, seqs: Collection[int]) -> list[Ended]:
     return [Ended(*row) for row in tx.rows(tx.queries.list_callbacks, tx.array(seqs))]
 
 
-def conclude(tx: LinkTx, ended: Mapping[int, int], at: Instant) -> list[Ended]:
+def conclude(
+    tx: LinkTx, ended: Mapping[int, int], troubled: Collection[int], at: Instant
+) -> list[Ended]:
     """Count flows down; end those that are over, return those with a callback."""
-    return over(tx, {flow: n for flow, n in sorted(ended.items()) if n}, at)
+    flows = sorted({*troubled, *(flow for flow, n in ended.items() if n)})
+    written = {flow: ended.get(flow, 0) for flow in flows}
+    return over(tx, written, at, troubled)
 
 
-def over(tx: LinkTx, ended: Mapping[int, int], at: Instant) -> list[Ended]:
+def over(
+    tx: LinkTx,
+    ended: Mapping[int, int],
+    at: Instant,
+    troubled: Collection[int] = (),
+) -> list[Ended]:
     """Do the same, also for flows that never had a step."""
-    rows = tx.conclude(ended, at) if ended else ()
-    if not rows:
-        return []
-    tx.rows(tx.queries.insert_flow_ends, tx.array([row[0] for row in rows]))
-    told = [Ended(*row[1:]) for row in rows]
+    rows = tx.conclude(ended, troubled, at) if ended else ()
+    told = [Ended(*row) for row in rows]
     return [flow for flow in told if flow.callback is not None]

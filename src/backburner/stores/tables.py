@@ -86,6 +86,7 @@ flows = sa.Table(
     sa.Column("batch", sa.BigInteger),
     sa.Column("deadline", sa.BigInteger),
     sa.Column("active", sa.Integer, nullable=False),
+    sa.Column("troubled", sa.Boolean, nullable=False),
 )
 
 batches = sa.Table(

@@ -320,12 +320,24 @@ class Transaction:
         """Write keys as statements take them."""
         return [*keys]
 
-    def conclude(self, ended: Mapping[int, int], at: Instant) -> Sequence[Any]:
+    def release(
+        self, done: Collection[int], failed: Collection[int], at: Instant
+    ) -> Sequence[int]:
+        """Count down what waits for steps, and tell; return each one's flow."""
+        rows = self.rows(self.queries.release_jobs, [*done], [*failed], at)
+        return [flow for (flow,) in rows]
+
+    def conclude(
+        self, ended: Mapping[int, int], troubled: Collection[int], at: Instant
+    ) -> Sequence[Any]:
         """Count down what is left of flows; return those that are over."""
-        counts = [*ended], [*ended.values()]
-        left = self.rows(self.queries.count_down_flows, *counts)
-        over = sorted(seq for seq, active in left if active == 0)
-        return self.rows(self.queries.conclude_flows, over, at) if over else ()
+        counts = [*ended], [*ended.values()], [flow in troubled for flow in ended]
+        over = self.rows(self.queries.count_down_flows, *counts, at)
+        told = [row[2:] for row in over if not row[1]]
+        if doubtful := [row[0] for row in over if row[1]]:
+            told += self.rows(self.queries.conclude_flows, doubtful, at)
+            self.rows(self.queries.insert_flow_ends, doubtful)
+        return told
 
     def draw(self, table: str, count: int) -> Sequence[int]:
         """Return the next keys of a table."""

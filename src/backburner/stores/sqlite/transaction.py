@@ -91,10 +91,26 @@ class Transaction:
         """Write keys as statements take them."""
         return as_json([*keys])
 
-    def conclude(self, ended: Mapping[int, int], at: Instant) -> Sequence[Any]:
+    def release(
+        self, done: Collection[int], failed: Collection[int], at: Instant
+    ) -> Sequence[int]:
+        """Count down what waits for steps, and tell; return each one's flow."""
+        asked = self.array(done), self.array(failed), at
+        rows = self.rows(self.queries.release_jobs, *asked)
+        released = sorted(row for row in rows if row[1] != JobState.BLOCKED)
+        self.tell([(seq, f"job.{state}", at, None) for seq, state, _ in released])
+        return [flow for _, _, flow in released]
+
+    def conclude(
+        self, ended: Mapping[int, int], troubled: Collection[int], at: Instant
+    ) -> Sequence[Any]:
         """Count down what is left of flows; return those that are over."""
-        rows = self.rows(self.queries.conclude_flows, as_json([*ended.items()]), at)
-        return [(seq, *row) for seq, over, *row in rows if over is not None]
+        counts = as_json([(flow, n, flow in troubled) for flow, n in ended.items()])
+        rows = self.rows(self.queries.conclude_flows, counts, at)
+        over = [row for row in rows if row[1] is not None]
+        if over:
+            self.rows(self.queries.insert_flow_ends, self.array([r[0] for r in over]))
+        return [row[2:] for row in over]
 
     def draw(self, table: str, count: int) -> Sequence[int]:
         """Return the next keys of a table."""

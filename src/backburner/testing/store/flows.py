@@ -97,6 +97,20 @@ class FlowConformance(WithFlows):
         assert {"a": JobState.SCHEDULED, "b": BLOCKED} == await course.states()
         assert FlowState.RUNNING is (await course.flow()).state
 
+    async def test_a_flow_remembers_a_step_that_ended_before_it_could_begin(
+        self, hands: Hands
+    ) -> None:
+        course = await self.begin(
+            hands, a_new_step("a"), a_new_step("b", "a"), a_new_step("c")
+        )
+        await course.expire("b")
+        running = (await course.flow()).state
+        await course.end("a")
+        await course.end("c")
+
+        assert FlowState.RUNNING is running
+        assert FlowState.FAILED is (await course.flow()).state
+
     async def test_a_prerequisite_that_is_named_twice_is_one(
         self, hands: Hands
     ) -> None:

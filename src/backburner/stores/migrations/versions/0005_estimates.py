@@ -1,4 +1,4 @@
-"""What a job is expected to cost, and whose share it takes."""
+"""What a job is expected to cost, whose share it takes; flows in trouble."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -17,9 +17,15 @@ def upgrade() -> None:
     op.add_column(
         "jobs", sa.Column("holds", sa.Integer, nullable=False, server_default="0")
     )
+    # Of flows that are there nobody knows it: they are looked at.
+    op.add_column(
+        "flows",
+        sa.Column("troubled", sa.Boolean, nullable=False, server_default=sa.true()),
+    )
 
 
 def downgrade() -> None:
     """Forget it."""
     for column in ("tokens", "model", "share", "holds"):
         op.drop_column("jobs", column)
+    op.drop_column("flows", "troubled")

@@ -11,4 +11,4 @@ UPDATE flows
                                   WHERE prerequisite = jobs.seq))),
          'succeeded')
  WHERE seq = ANY ($1::bigint[])
-RETURNING seq, id, tenant, "user", generation, state, callback, request_id, traceparent
+RETURNING id, tenant, "user", generation, state, callback, request_id, traceparent

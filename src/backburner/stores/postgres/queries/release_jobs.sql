@@ -13,12 +13,18 @@ WITH d AS MATERIALIZED (
 ), waiting AS MATERIALIZED (
   SELECT jobs.seq, d.n FROM d JOIN jobs ON jobs.seq = d.seq
    WHERE jobs.open > 0 ORDER BY jobs.seq FOR UPDATE OF jobs
+), released AS (
+  UPDATE jobs
+     SET open = jobs.open - waiting.n,
+         state = CASE WHEN jobs.open > waiting.n THEN 'blocked'
+                      WHEN jobs.run_at > $3::bigint THEN 'scheduled' ELSE 'queued' END,
+         ready_at = greatest(jobs.run_at, $3::bigint),
+         events = jobs.events + CASE WHEN jobs.open > waiting.n THEN 0 ELSE 1 END
+    FROM waiting WHERE jobs.seq = waiting.seq
+  RETURNING jobs.seq, jobs.state, jobs.flow, jobs.events
+), told AS (
+  INSERT INTO events (job, n, type, at)
+  SELECT seq, events, 'job.' || state, $3 FROM released
+   WHERE state <> 'blocked' ORDER BY seq
 )
-UPDATE jobs
-   SET open = jobs.open - waiting.n,
-       state = CASE WHEN jobs.open > waiting.n THEN 'blocked'
-                    WHEN jobs.run_at > $3::bigint THEN 'scheduled' ELSE 'queued' END,
-       ready_at = greatest(jobs.run_at, $3::bigint),
-       events = jobs.events + CASE WHEN jobs.open > waiting.n THEN 0 ELSE 1 END
-  FROM waiting WHERE jobs.seq = waiting.seq
-RETURNING jobs.seq, jobs.state, jobs.flow
+SELECT flow FROM released WHERE state <> 'blocked'

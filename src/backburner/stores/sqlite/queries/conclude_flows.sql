@@ -1,10 +1,13 @@
 -- Counts down the steps of flows that wait for no other; when there is none, nothing is
--- left to do. A step that did not succeed is nobody's failure if others wait for it and
--- all of them go on regardless.
+-- left to do. Only a flow that was in trouble needs a look at its steps: one that did
+-- not succeed is nobody's failure if others wait for it and all of them go on
+-- regardless.
 UPDATE flows
-   SET active = active - d.n,
+   SET active = active - d.n, troubled = flows.troubled OR d.troubled,
        finished_at = iif(active = d.n, ?2, NULL), events = events + (active = d.n),
-       state = CASE WHEN active > d.n THEN 'running' ELSE coalesce(
+       state = CASE WHEN active > d.n THEN 'running'
+                    WHEN NOT (flows.troubled OR d.troubled) THEN 'succeeded'
+                    ELSE coalesce(
          (SELECT max(jobs.state) FROM jobs
            WHERE jobs.flow = flows.seq AND jobs.state IN ('failed','cancelled')
              AND (EXISTS (SELECT 1 FROM edges
@@ -12,7 +15,8 @@ UPDATE flows
                   OR NOT EXISTS (SELECT 1 FROM edges
                                   WHERE prerequisite = jobs.seq))),
          'succeeded') END
-  FROM (SELECT value ->> 0 AS seq, value ->> 1 AS n FROM json_each(?1)) AS d
+  FROM (SELECT value ->> 0 AS seq, value ->> 1 AS n, value ->> 2 AS troubled
+          FROM json_each(?1)) AS d
  WHERE flows.seq = d.seq
 RETURNING seq, finished_at, id, tenant, "user", generation, state, callback,
           request_id, traceparent
