@@ -14,6 +14,7 @@ from backburner import (
     capability,
 )
 from backburner.domain.batch import BatchState
+from backburner.domain.errors import IdempotencyConflict
 from backburner.domain.flow import FlowState
 from backburner.engine.submission import LOCAL
 from backburner.ports.store import GroupFilter, JobFilter, Topic
@@ -172,3 +173,18 @@ async def test_who_ends_a_batch_need_not_know_what_follows_it(store_url):
     assert BatchState.FINISHED is batch.state
     assert (JobState.QUEUED, "filing", 7) == (job.state, job.queue, job.max_attempts)
     assert '"it"' == job.input
+
+
+async def test_a_key_tells_batches_apart_whose_steps_run_otherwise(house):
+    def a_flow(**options):
+        flow = Flow()
+        flow.add(extract, 1, **options)
+        return flow
+
+    key = {"idempotency_key": "monday"}
+    first = await house.open_batch(flows=[a_flow()], **key)
+    again = await house.open_batch(flows=[a_flow()], **key)
+
+    with pytest.raises(IdempotencyConflict):
+        await house.open_batch(flows=[a_flow(priority=1)], **key)
+    assert first.id == again.id

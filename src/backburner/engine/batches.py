@@ -324,12 +324,27 @@ def _member_key(key: str, path: str) -> str:
 
 
 def _said(members: Members) -> Any:
-    jobs = [[j.capability, j.input, j.queue, [*j.tags]] for j in members.jobs]
+    jobs = [_said_job(job) for job in members.jobs]
     flows = [
         [
-            [s.job.step, s.job.capability, s.job.input, [[*e] for e in s.needs]]
-            for s in flow.steps
+            [*_said_job(step.job), step.job.step, [[*edge] for edge in step.needs]]
+            for step in flow.steps
         ]
         for flow in members.flows
     ]
     return [jobs, flows]
+
+
+def _said_job(job: NewJob) -> list[Any]:
+    # Not when it runs: a delay is counted from each time it is asked for.
+    return [
+        job.capability,
+        job.input,
+        job.queue,
+        job.priority,
+        job.start_by,
+        job.deadline,
+        [*job.tags],
+        job.max_attempts,
+        job.callback,
+    ]
