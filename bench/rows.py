@@ -25,6 +25,7 @@ from backburner.domain.batch import BatchState
 from backburner.engine import telemetry
 from backburner.engine.flow import written
 from bench import work
+from bench.loaded import compare
 from bench.meter import Expected, Meter, NotTrueError, check, rss_mb
 from bench.servers import ask
 
@@ -174,6 +175,11 @@ async def worker(folder: Path) -> Figures:
         print("ready", flush=True)
         await asyncio.Event().wait()
     return {}
+
+
+async def loaded(folder: Path) -> Figures:
+    """Run jobs with budget, webhook and events on, and as many plain ones before."""
+    return await compare(url_of(folder), max(500, JOBS // 10))
 
 
 async def naps(folder: Path) -> Figures:
@@ -363,6 +369,7 @@ ROWS: dict[str, Callable[[Path], Awaitable[Figures]]] = {
         submit_singly,
         latency_here,
         latency_there,
+        loaded,
         naps,
         http,
         worker,

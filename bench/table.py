@@ -63,6 +63,20 @@ ROWS = (
     ),
     Row("flows", "… as a share of the plain drain", "share", _both(0.8)),
     Row(
+        "loaded",
+        "CPU of a job with budget, webhook and events on, as a multiple of a plain one",
+        "multiple",
+        _both(3.0),
+        is_higher_better=False,
+    ),
+    Row(
+        "loaded",
+        "… and of the webhook's delivery, a job of its own, µs",
+        "delivery_cpu_us",
+        _both(4_000),
+        is_higher_better=False,
+    ),
+    Row(
         "submit_singly",
         "submit, one a call from 100 tasks, jobs/s",
         "per_second",

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from backburner import App, Context, capability
 
 QUEUE = "bench"
+TOKENS = 120
 started: dict[int, int] = {}
 """When the handler of job `i` began, in nanoseconds of the machine's clock."""
 finished: list[int] = []
@@ -43,6 +44,13 @@ async def noop(_ctx: Context, value: Payload) -> Index:
     return Index(i=value.i)
 
 
+@capability("bench.spend", queue=QUEUE, tokens=2 * TOKENS, model="bench")
+async def spend(ctx: Context, value: Payload) -> Index:
+    """Use a model, as it were, and give the index back."""
+    ctx.used("bench", input_tokens=TOKENS - 20, output_tokens=20)
+    return Index(i=value.i)
+
+
 @capability("bench.nap", queue=QUEUE)
 async def nap(_ctx: Context, value: Payload) -> Index:
     """Wait for a second, as a model call would."""
@@ -69,7 +77,7 @@ async def embed(_ctx: Context, value: Index) -> Index:
     return value
 
 
-app = App("bench", capabilities=[noop, nap, extract, chunk, embed])
+app = App("bench", capabilities=[noop, spend, nap, extract, chunk, embed])
 
 
 def payloads(count: int, first: int = 0) -> list[Any]:

@@ -1,8 +1,10 @@
 """Durable asynchronous AI jobs: a ticket now, the result when it is ready."""
 
 from backburner.app import App
+from backburner.domain.budget import Budget
 from backburner.domain.errors import (
     BackburnerError,
+    BudgetExhausted,
     CallerError,
     ConfigurationError,
     IdempotencyConflict,
@@ -18,6 +20,7 @@ from backburner.domain.errors import (
 )
 from backburner.domain.event import Event
 from backburner.domain.job import Job, JobState, Owner
+from backburner.domain.lane import Lane
 from backburner.domain.outcome import Cancel, Failed, Snooze
 from backburner.domain.queue import Queue, Rate
 from backburner.domain.retry import RetryPolicy
@@ -36,6 +39,8 @@ __all__ = [
     "Backburner",
     "BackburnerError",
     "BatchTicket",
+    "Budget",
+    "BudgetExhausted",
     "CallerError",
     "Cancel",
     "Capability",
@@ -52,6 +57,7 @@ __all__ = [
     "JobFailed",
     "JobNotFound",
     "JobState",
+    "Lane",
     "Owner",
     "PermanentError",
     "Piece",

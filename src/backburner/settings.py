@@ -75,12 +75,18 @@ class Settings(BaseSettings):
     """How often a job's worker may be lost before the job has failed."""
     throttle_limit_hours: float = Field(24.0, gt=0, le=720)
     """How long a job may be told to wait in all before it has failed."""
+    lane_patience_seconds: float = Field(1.0, ge=0, le=60)
+    """How long a handler may wait for a provider's lane before its job is put back."""
     keep_succeeded_days: float = Field(7.0, ge=0, le=3650)
     """How long a succeeded job is kept."""
     keep_failed_days: float = Field(14.0, ge=0, le=3650)
     """How long a dead letter is kept."""
     keep_cancelled_days: float = Field(7.0, ge=0, le=3650)
     """How long a cancelled job is kept."""
+    keep_usage_days: float = Field(400.0, ge=0, le=3650)
+    """How long is kept what jobs used of models; it outlives them."""
+    prices: str = ""
+    """Prices of models, before those that are installed: a JSON file, or JSON."""
 
     @field_validator("queues", "webhook_allow", "webhook_ports", mode="before")
     @classmethod

@@ -10,11 +10,14 @@ from typing import Any, Self, TypeVar
 
 from backburner.app import App
 from backburner.clock import SystemClock, SystemDice
+from backburner.domain.budget import Budget
 from backburner.domain.errors import ConfigurationError
 from backburner.domain.job import Job
+from backburner.domain.lane import Lane
 from backburner.domain.queue import Queue
 from backburner.domain.retry import RetryPolicy
 from backburner.domain.transitions import Limits
+from backburner.engine.budgets import Budgets
 from backburner.engine.deliveries import delivering
 from backburner.engine.delivery import SCHEDULE, Deliver, Sender
 from backburner.engine.engine import Engine
@@ -38,6 +41,7 @@ from backburner.ports.blobs import BlobStore
 from backburner.ports.faults import Faults, NoFaults
 from backburner.ports.keys import KeyStore
 from backburner.ports.store import Retention
+from backburner.prices import ListPrices, read_overrides
 from backburner.settings import Settings, read
 
 T = TypeVar("T")
@@ -61,6 +65,8 @@ class Backburner:
         apps: Iterable[App] = (),
         queues: Iterable[Queue] = (),
         schedules: Iterable[Schedule] = (),
+        budgets: Iterable[Budget] = (),
+        lanes: Iterable[Lane] = (),
         faults: Faults | None = None,
         deliveries: RetryPolicy = SCHEDULE,
     ) -> None:
@@ -68,14 +74,21 @@ class Backburner:
         self.settings = settings or read(store=store)
         self.registry = Registry(capabilities)
         self._schedules = [*schedules]
+        self._budgets = [*budgets]
         for queue in queues:
             self.registry.limit(queue)
+        for lane in lanes:
+            self.registry.pace(lane)
         for app in apps:
             for found in app.capabilities:
                 self.registry.add(found)
             for queue in app.queues:
                 self.registry.limit(queue)
+            for lane in app.lanes:
+                self.registry.pace(lane)
             self._schedules += app.schedules
+            self._budgets += app.budgets
+        self._prices = ListPrices(read_overrides(self.settings.prices))
         self._clock = SystemClock()
         self._dice = SystemDice()
         self._faults = faults or NoFaults()
@@ -93,6 +106,11 @@ class Backburner:
                 "the house is not open: use `async with Backburner(…)`"
             )
         return self._engine
+
+    @property
+    def budgets(self) -> Budgets:
+        """The budgets, and holds without a job, while the house is open."""
+        return self.engine.budgets
 
     @property
     def keys(self) -> Keys:
@@ -139,12 +157,14 @@ class Backburner:
                 payloads=self.engine.payloads,
                 plan=self.engine.flows.plan,
                 touch=self.engine.batches.touch,
+                prices=self._prices,
             ),
             WorkerOptions(
                 slots=settings.slots,
                 queues=settings.queues,
                 poll=settings.poll_seconds,
                 beat=settings.beat_seconds,
+                patience=settings.lane_patience_seconds,
                 limits=_limits(settings),
             ),
             self._heartbeat,
@@ -237,7 +257,10 @@ class Backburner:
             self._clock,
             self._dice,
             Callbacks(settings.reach, are_signed=bool(_webhook_key(settings))),
+            self._prices,
         )
+        if any(found.model is not None for found in self.registry):
+            await self._prices.load()
         self._engine = engine = Engine(
             store=store,
             bell=self._bell,
@@ -248,7 +271,9 @@ class Backburner:
             payloads=payloads,
             faults=self._faults,
             webhook_key=_webhook_key(settings),
+            prices=self._prices,
         )
+        await engine.budgets.declare(self._budgets)
         engine.batches.start()
         self._stack.push_async_callback(engine.batches.stop)
         upkeep = Upkeep(
@@ -394,4 +419,5 @@ def _upkeep(settings: Settings) -> UpkeepOptions:
             failed=timedelta(days=settings.keep_failed_days),
             cancelled=timedelta(days=settings.keep_cancelled_days),
         ),
+        usage=timedelta(days=settings.keep_usage_days),
     )

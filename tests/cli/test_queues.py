@@ -1,6 +1,7 @@
 import json
 
 from backburner.clock import SystemClock
+from backburner.domain.queue import Queue
 from backburner.domain.schedule import ScheduleState
 from backburner.ports.faults import NoFaults
 from backburner.stores.sqlite.store import SqliteStore
@@ -52,3 +53,22 @@ async def test_schedules_are_listed(serve, run, tmp_path):
     noon = "2026-01-01T12:00:00.000Z"
     assert f"nightly\tdemo.echo\t0 3 * * *\tUTC\tskip\t{noon}\t\n" == shown.stdout
     assert "nightly" == json.loads(told.stdout)["name"]
+
+
+async def test_a_job_too_many_is_refused_and_told_so(serve, run, tmp_path):
+    url = serve(BACKBURNER_STORE=f"sqlite:///{tmp_path}/jobs.db").url
+    store = SqliteStore.from_url(
+        f"sqlite:///{tmp_path}/jobs.db", SystemClock(), NoFaults()
+    )
+    await store.open()
+    await store.declare([Queue("demo", waiting=1)])
+    await store.pause("demo", paused=True)
+    await store.close()
+
+    asked = ("submit", "demo.echo", "{}", "--tokens", "700", "--share", "night")
+    first = run(*asked, BACKBURNER_URL=url)
+    second = run(*asked, BACKBURNER_URL=url)
+
+    assert 0 == first.returncode
+    assert 6 == second.returncode
+    assert "TOO_MANY_WAITING" in second.stderr

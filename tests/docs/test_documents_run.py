@@ -13,9 +13,14 @@ BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 FLOWS = (ROOT / "docs" / "flows.md").read_text()
+LANES = (ROOT / "docs" / "lanes.md").read_text()
+BUDGETS = (ROOT / "docs" / "budgets.md").read_text()
+USAGE = (ROOT / "docs" / "usage.md").read_text()
 HTTP_BLOCKS = [
     *BLOCK.findall((ROOT / "docs" / "http.md").read_text()),
     *BLOCK.findall(FLOWS),
+    *BLOCK.findall(BUDGETS),
+    *BLOCK.findall(USAGE),
 ]
 CLIENT_BLOCKS = PYTHON.findall((ROOT / "docs" / "client.md").read_text())
 README = (ROOT / "README.md").read_text()
@@ -75,8 +80,8 @@ def test_a_block_of_the_client_guide_prints_what_it_says(url, block):
     assert [] == [line for line in promised if line not in told.stdout]
 
 
-@pytest.mark.parametrize("block", PYTHON.findall(FLOWS))
-def test_a_program_of_the_guide_to_flows_prints_what_it_says(tmp_path, block):
+@pytest.mark.parametrize("block", PYTHON.findall(FLOWS + LANES + BUDGETS + USAGE))
+def test_a_program_of_a_guide_prints_what_it_says(tmp_path, block):
     promised = re.findall(r"print\(.*# (.*)$", block, re.MULTILINE)
 
     told = subprocess.run(
@@ -122,6 +127,49 @@ def test_the_flow_of_the_readme_runs(tmp_path):
     )
 
     assert "4\n" == told.stdout
+
+
+ASKING = """
+import asyncio
+from collections import namedtuple
+from datetime import timedelta
+from backburner import *
+from pydantic import BaseModel
+
+class Text(BaseModel):
+    text: str
+
+async def ask(text):
+    Answer = namedtuple("Answer", "status headers read written text")
+    return Answer(200, {}, 300, 20, text.upper())
+
+"""
+SPENDING = """
+async def main():
+    async with Backburner(store="sqlite:///jobs.db", apps=[app]) as bb:
+        await bb.start_worker()
+        tickets = [await bb.submit(summarise, Text(text="it")) for _ in range(2)]
+        print([await ticket.result() for ticket in tickets])
+        [(_, limit, balance)] = await bb.budgets.accounts()
+        print(limit, balance.settled, balance.held)
+
+asyncio.run(main())
+"""
+
+
+def test_the_spending_of_the_readme_is_counted(tmp_path):
+    [block] = [found for found in PYTHON.findall(README) if "Budget(" in found]
+
+    told = subprocess.run(
+        [sys.executable, "-c", ASKING + block + SPENDING],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+
+    assert "['IT', 'IT']\n100000 640 0\n" == told.stdout
 
 
 def test_the_first_capability_of_the_readme_runs_inside_a_program(tmp_path):

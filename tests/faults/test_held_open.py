@@ -14,6 +14,7 @@ from websockets.asyncio.client import connect
 
 from backburner.engine.submission import LOCAL
 from backburner.ports.faults import NoFaults
+from backburner.stores.ledger import Rulebook
 from backburner.stores.postgres.database import Database
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.statements import Transaction
@@ -81,13 +82,14 @@ def store_url(postgres_url):
 async def hold(store_url):
     """Submit in a transaction that stays open as long as the block."""
     database, queries = Database(store_url), Queries.load()
+    book = Rulebook(lambda: 0.0)
 
     @asynccontextmanager
     async def hold(count):
         jobs = [a_new_job(owner=LOCAL) for _ in range(count)]
         async with database.connection() as connection, connection.begin():
             await connection.run_sync(
-                lambda c: Transaction(c, queries, NoFaults()).submit(jobs)
+                lambda c: Transaction(c, queries, NoFaults(), book).submit(jobs)
             )
             yield [job.id for job in jobs]
 

@@ -26,7 +26,9 @@ async def has_started(server, job):
 async def test_a_queue_tells_what_it_allows(serve):
     server = await serve(works=False)
     rate = Rate(100, per=timedelta(minutes=1))
-    policy = Queue("demo", concurrency=8, per_worker=2, rate=rate)
+    policy = Queue(
+        "demo", concurrency=8, per_worker=2, rate=rate, weights={"ann": 3}, waiting=50
+    )
     await server.house.engine.store.declare([policy])
     await server.submit()
 
@@ -44,6 +46,8 @@ async def test_a_queue_tells_what_it_allows(serve):
         "per_worker": 2,
         "rate": {"limit": 100, "per_seconds": 60.0},
         "limited_until": None,
+        "weights": {"ann": 3},
+        "waiting": 50,
     } == queue
 
 

@@ -54,7 +54,8 @@ class ForgetfulStore(SqliteStore):
         self.aside: list[NewJob] = []
 
     def begin(self, connection: sa.Connection) -> Transaction:
-        tx = LateTransaction(connection, self.queries, self._faults)
+        given = (self.queries, self._faults, self.rulebook, self._clock.now)
+        tx = LateTransaction(connection, *given)
         tx.aside = self.aside
         return tx
 

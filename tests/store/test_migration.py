@@ -5,13 +5,13 @@ import sqlalchemy as sa
 
 from backburner.domain.job import JobState
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import WorkerInfo
+from backburner.ports.store import Want, WorkerInfo
 from backburner.stores import migrations, tables
 from backburner.stores.postgres.store import PostgresStore
 from backburner.stores.sqlite.database import Database
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.doubles import FrozenClock
-from backburner.testing.samples import ANN, NOON, a_new_flow, a_new_step
+from backburner.testing.samples import ANN, BOB, NOON, a_new_flow, a_new_job, a_new_step
 from backburner.testing.store.linked import Course, Hands
 
 BEFORE = "0003"
@@ -111,6 +111,23 @@ async def test_what_was_there_goes_on_after_the_migration(database):
     assert (JobState.SUCCEEDED, 4) == (job.state, job.events)
     assert [1, 2, 4, 5] == [e.seq for e in told], "a number is never given twice"
     assert [1, 2, 3, 4] == [e.n for e in told]
+
+
+@pytest.mark.usefixtures("old")
+async def test_what_waited_before_is_served_in_turn_after_it(database):
+    store = database.store
+    for name in ("job_older", "job_later"):
+        await database.run(lambda c, name=name: c.execute(JOB, {"id": name}))
+    await store.migrate()
+    await store.open()
+    await store.enlist(WorkerInfo("w_1", "here", 1, 9, ("default",), started_at=NOON))
+    await store.submit([a_new_job(id="job_last")])
+    await store.submit([a_new_job(id=f"job_bobs{n}", owner=BOB) for n in (1, 2)])
+    claims = await store.claim("w_1", "t", [Want("default", 9)], now=NOON)
+
+    order = [claim.id for claim in claims]
+    assert {"job_old", "job_bobs1", "job_older", "job_bobs2"} == {*order[:4]}
+    assert ["job_later", "job_last"] == order[4:], "each user's stay in their order"
 
 
 async def test_the_migration_is_undone_without_a_trace(database, old):

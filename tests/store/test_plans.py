@@ -74,6 +74,18 @@ def the_statements(connection, read):
         ("conclude_flows", "SEARCH jobs USING INDEX jobs_by_step (flow=?)"),
         ("insert_flow_ends", "SEARCH flows USING INTEGER PRIMARY KEY (rowid=?)"),
         ("list_callbacks", f"SEARCH {BY_NUMBER} (rowid=?)"),
+        ("list_estimates", f"SEARCH {BY_NUMBER} (rowid=?)"),
+        (
+            "count_waiting",
+            ("SEARCH jobs USING INDEX jobs_waiting (queue=? AND tenant=? AND share=?)"),
+        ),
+        (
+            "read_share",
+            (
+                "SEARCH s USING INDEX sqlite_autoindex_shares_1 "
+                "(queue=? AND priority=? AND tenant=? AND name=?) LEFT-JOIN"
+            ),
+        ),
         (
             "list_needs",
             "SEARCH e USING COVERING INDEX edges_by_dependent (dependent=?)",

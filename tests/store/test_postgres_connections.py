@@ -19,7 +19,7 @@ from backburner.stores.postgres import bell as bells
 from backburner.stores.postgres import database, heart
 from backburner.stores.postgres.bell import NotifyBell
 from backburner.stores.postgres.heart import PostgresHeart
-from backburner.stores.postgres.lane import Lane
+from backburner.stores.postgres.pipe import Pipe
 from backburner.stores.postgres.store import PostgresStore
 from backburner.testing.doubles import FrozenClock
 from backburner.testing.samples import NOON, a_new_job
@@ -123,8 +123,8 @@ async def test_submits_wait_for_the_disk_and_claims_do_not(store):
     await store.promote(now=NOON, limit=1)
     await store.settle([])
     shown = [
-        await lane.driver.fetchval("SHOW synchronous_commit")
-        for lane in (store._submitting, store._settling, store._claiming)
+        await pipe.driver.fetchval("SHOW synchronous_commit")
+        for pipe in (store._submitting, store._settling, store._claiming)
     ]
 
     assert ["on", "on", "off"] == shown
@@ -143,10 +143,10 @@ async def test_a_deadlock_is_tried_again_statement_by_statement():
                 raise asyncpg.DeadlockDetectedError("chosen")
             return [statement]
 
-    lane = Lane(None, NoFaults())
-    lane.driver = Driver()
+    pipe = Pipe(None, NoFaults())
+    pipe.driver = Driver()
 
-    assert ["SELECT"] == await lane.rows("SELECT")
+    assert ["SELECT"] == await pipe.rows("SELECT")
 
 
 async def test_a_key_that_comes_and_goes_is_never_answered_with_a_job_of_air(store):

@@ -25,7 +25,7 @@ class Writer:
         await self._connection.fetch("SELECT pg_current_xact_id()")
 
     async def submit(self, job):
-        await self._connection.fetch(self._statement, *columns([job]))
+        await self._connection.fetch(self._statement, *columns([job], [1]))
 
     async def commit(self):
         await self._transaction.commit()

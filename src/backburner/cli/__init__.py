@@ -15,6 +15,7 @@ import typer
 
 from backburner.cli import (
     batches,
+    budgets,
     dead_letters,
     demo,
     doctor,
@@ -22,11 +23,13 @@ from backburner.cli import (
     flows,
     jobs,
     keys,
+    lanes,
     migrate,
     printing,
     queues,
     schedules,
     serving,
+    usage,
     webhooks,
 )
 from backburner.cli.asking import JsonOption
@@ -64,8 +67,16 @@ COMMANDS: Final[Mapping[str, Sequence[Callable[..., None]]]] = {
         jobs.cancel,
         jobs.retry,
         jobs.jobs,
+        usage.quote,
+        usage.usage,
     ),
-    "House-keeping": (schedules.schedules, migrate.migrate, doctor.doctor, version),
+    "House-keeping": (
+        lanes.lanes,
+        schedules.schedules,
+        migrate.migrate,
+        doctor.doctor,
+        version,
+    ),
 }
 
 for panel, commands in COMMANDS.items():
@@ -75,6 +86,7 @@ app.add_typer(flows.app, name="flows", rich_help_panel="Jobs")
 app.add_typer(batches.app, name="batches", rich_help_panel="Jobs")
 app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel="Jobs")
 app.add_typer(queues.app, name="queues", rich_help_panel="Jobs")
+app.add_typer(budgets.app, name="budgets", rich_help_panel="Jobs")
 app.add_typer(webhooks.app, name="webhooks", rich_help_panel="Jobs")
 app.add_typer(keys.app, name="keys", rich_help_panel="House-keeping")
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from backburner.cli import following, groups, printing, telling
+from backburner.cli import costs, following, groups, printing, telling
 from backburner.cli.asking import (
     JsonOption,
     KeyOption,
@@ -31,7 +31,7 @@ TimeoutOption = Annotated[
 
 HEADINGS = (
     *("ID", "STATE", "CAPABILITY", "QUEUE", "ATTEMPT", "PROGRESS", "CREATED"),
-    *("STEP", "FLOW"),
+    *("TOKENS", "COST", "STEP", "FLOW"),
 )
 
 
@@ -61,6 +61,12 @@ def submit(
     tag: Annotated[
         list[str] | None, typer.Option(help="To find it by; may be repeated.")
     ] = None,
+    tokens: Annotated[
+        int | None, typer.Option(help="What it is expected to cost.", metavar="N")
+    ] = None,
+    share: Annotated[
+        str | None, typer.Option(help="Whose share it takes, if not the user's.")
+    ] = None,
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: the same key, the same job.")
     ] = None,
@@ -74,12 +80,14 @@ def submit(
     with connect(url, api_key) as client:
         job = client.submit(
             capability,
-            _input(text, file),
+            input_of(text, file),
             key=key,
             queue=queue,
             priority=priority,
             run_at=_run_at(run_at, delay),
             tags=tag or None,
+            tokens=tokens,
+            share=share,
         ).job
         is_live = wait and timeout is None and not as_json and sys.stdout.isatty()
         streamed = _attend(client, job["id"]) if is_live else ""
@@ -201,9 +209,16 @@ def cancel(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """End a job now, whatever it is doing; asking twice is no error."""
+    """
+    End a job now, whatever it is doing; asking twice is no error.
+
+    What it had used, and what cannot be undone, is told beside.
+    """
     with connect(url, api_key) as client:
-        groups.write_state(client.cancel(groups.job(job_id)), as_json=as_json)
+        job = client.cancel(groups.job(job_id))
+    groups.write_state(job, as_json=as_json)
+    if not as_json:
+        costs.say_receipt(job)
 
 
 def retry(
@@ -241,7 +256,7 @@ def jobs(
             capability=capability,
             queue=queue,
             tag=tag,
-            since=_since(since),
+            since=moment_of(since),
             flow=flow,
             batch=batch,
             limit=min(limit, 200),
@@ -273,6 +288,8 @@ def _show(found: Iterator[Job], *, as_json: bool) -> None:
                 f"{job['attempt']}/{job['max_attempts']}",
                 progress_of(job),
                 job["created_at"],
+                costs.tokens_of(job),
+                costs.cost_of(job),
                 job.get("step"),
                 job.get("flow_id"),
             )
@@ -281,7 +298,8 @@ def _show(found: Iterator[Job], *, as_json: bool) -> None:
     )
 
 
-def _input(text: str | None, file: Path | None) -> Any:
+def input_of(text: str | None, file: Path | None) -> Any:
+    """Read an input from the command line, a file or stdin."""
     if text is not None and file is not None:
         refuse("say either INPUT or --file")
     if text == "-":
@@ -302,7 +320,8 @@ def _run_at(at: str | None, delay: str | None) -> str | None:
     return None if at is None else moment(at).isoformat()
 
 
-def _since(text: str | None) -> str | None:
+def moment_of(text: str | None) -> str | None:
+    """Read a time, or a span of time back from now."""
     if text is None:
         return None
     is_span = text[-1:] in "smhd"

@@ -40,6 +40,10 @@ from backburner.client.group_shapes import (
     Step,
 )
 from backburner.client.shapes import (
+    Budget,
+    BudgetOptions,
+    BudgetRule,
+    Budgets,
     Endpoint,
     Event,
     EventsQuery,
@@ -47,6 +51,7 @@ from backburner.client.shapes import (
     Job,
     JobError,
     JobsQuery,
+    Lane,
     Progress,
     Queue,
     Rate,
@@ -56,6 +61,13 @@ from backburner.client.shapes import (
     SubmitOptions,
     WebhookEvent,
     is_final,
+)
+from backburner.client.usage_shapes import (
+    Quote,
+    Receipt,
+    Usage,
+    UsageQuery,
+    UsageReport,
 )
 from backburner.client.webhooks import verify_webhook
 from backburner.domain.text import Piece, Text
@@ -71,6 +83,10 @@ __all__ = [
     "BatchOptions",
     "BatchTicket",
     "BatchesQuery",
+    "Budget",
+    "BudgetOptions",
+    "BudgetRule",
+    "Budgets",
     "Client",
     "ClientError",
     "Completion",
@@ -89,6 +105,7 @@ __all__ = [
     "JobError",
     "JobFailed",
     "JobsQuery",
+    "Lane",
     "Need",
     "NewFlow",
     "NewJob",
@@ -98,8 +115,10 @@ __all__ = [
     "Piece",
     "Progress",
     "Queue",
+    "Quote",
     "Rate",
     "RateLimited",
+    "Receipt",
     "Retried",
     "RetryQuery",
     "Schedule",
@@ -108,6 +127,9 @@ __all__ = [
     "Text",
     "Ticket",
     "Unavailable",
+    "Usage",
+    "UsageQuery",
+    "UsageReport",
     "WebhookError",
     "WebhookEvent",
     "is_final",

@@ -31,18 +31,22 @@ from backburner.client.dialogue import (
 )
 from backburner.client.errors import ClientError
 from backburner.client.shapes import (
+    BudgetOptions,
+    Budgets,
     Endpoint,
     Event,
     EventsQuery,
     FailureGroup,
     Job,
     JobsQuery,
+    Lane,
     Queue,
     Retried,
     RetryQuery,
     Schedule,
     SubmitOptions,
 )
+from backburner.client.usage_shapes import Quote, UsageQuery, UsageReport
 from backburner.domain.text import Piece
 
 T = TypeVar("T")
@@ -153,6 +157,16 @@ class AsyncClient(AsyncGroups):
         """Yield what happens to everything from now, or after a `seq`, for ever."""
         return self._each(self._ask.all_events(after, which))
 
+    async def quote(
+        self, capability: str, value: Any, **options: Unpack[SubmitOptions]
+    ) -> Quote:
+        """Return what a job would use and cost, and when it would start and end."""
+        return await self._run(self._ask.quote(capability, value, options))
+
+    async def usage(self, **which: Unpack[UsageQuery]) -> UsageReport:
+        """Return what jobs used of models, by tag, capability, model, user or day."""
+        return await self._run(self._ask.usage(which))
+
     async def cancel(self, job_id: str) -> Job:
         """End a job now; asking twice is no error."""
         return await self._run(self._ask.cancel(job_id))
@@ -190,6 +204,32 @@ class AsyncClient(AsyncGroups):
     async def resume_queue(self, name: str) -> Queue:
         """Let a queue go on."""
         return await self._run(self._ask.pause_queue(name, paused=False))
+
+    async def budgets(self) -> Budgets:
+        """Return the budgets that this caller is under, and how far they are used."""
+        return await self._run(self._ask.budgets())
+
+    async def set_budget(self, scope: str, **said: Unpack[BudgetOptions]) -> Budgets:
+        """Set a budget: `tokens` or `money`, of all values of a scope or one."""
+        return await self._run(self._ask.set_budget(scope, said))
+
+    async def drop_budget(
+        self,
+        scope: str,
+        *,
+        unit: str = "tokens",
+        per_seconds: int = 86_400,
+        of: str | None = None,
+    ) -> Budgets:
+        """Take a budget away; what is held stays held until its end."""
+        return await self._run(
+            self._ask.drop_budget(scope, unit=unit, per_seconds=per_seconds, of=of)
+        )
+
+    async def lanes(self) -> Sequence[Lane]:
+        """Return the lanes to providers, by name."""
+        found: Sequence[Lane] = await self._run(self._ask.items("/v1/lanes"))
+        return found
 
     async def schedules(self) -> Sequence[Schedule]:
         """Return the schedules, by name."""

@@ -28,6 +28,8 @@ from backburner.client.errors import (
     Unavailable,
 )
 from backburner.client.shapes import (
+    BudgetOptions,
+    Budgets,
     Endpoint,
     Event,
     EventsQuery,
@@ -38,6 +40,7 @@ from backburner.client.shapes import (
     SubmitOptions,
     is_final,
 )
+from backburner.client.usage_shapes import Quote, UsageQuery, UsageReport
 from backburner.domain.job import FINAL, JobState
 from backburner.domain.text import Text
 
@@ -163,6 +166,24 @@ class Manners:
         """Submit a job; with a key, a lost answer is asked for again."""
         body = {"capability": capability, "input": value, **given(options)}
         return cast("Job", (yield from self.send("/v1/jobs", body, key)))
+
+    def quote(
+        self, capability: str, value: Any, options: SubmitOptions
+    ) -> Dialogue[Quote]:
+        """Ask what a job would take; nothing is stored, so it may be repeated."""
+        body = {"capability": capability, "input": value, **given(options)}
+        request = Ask(
+            "POST",
+            "/v1/quote",
+            headers={"Content-Type": "application/json"},
+            content=json.dumps(body, allow_nan=False, default=_written),
+        )
+        return cast("Quote", (yield from self.ask(request)))
+
+    def usage(self, which: UsageQuery) -> Dialogue[UsageReport]:
+        """Return what jobs used, added up."""
+        request = Ask("GET", "/v1/usage", params=given(which))
+        return cast("UsageReport", (yield from self.ask(request)))
 
     def send(
         self, path: str, body: Mapping[str, Any], key: str | None
@@ -313,6 +334,28 @@ class Manners:
         verb = "pause" if paused else "resume"
         path = f"/v1/queues/{quote(name, safe='')}/{verb}"
         return cast("Queue", (yield from self.ask(Ask("POST", path))))
+
+    def budgets(self) -> Dialogue[Budgets]:
+        """Return the budgets and how far they are used."""
+        return cast("Budgets", (yield from self.ask(Ask("GET", "/v1/budgets"))))
+
+    def set_budget(self, scope: str, said: BudgetOptions) -> Dialogue[Budgets]:
+        """Set a budget; asking twice is no error."""
+        request = Ask(
+            "PUT",
+            "/v1/budgets",
+            headers={"Content-Type": "application/json"},
+            content=json.dumps({"scope": scope, **given(said)}),
+        )
+        return cast("Budgets", (yield from self.ask(request)))
+
+    def drop_budget(
+        self, scope: str, *, unit: str, per_seconds: int, of: str | None
+    ) -> Dialogue[Budgets]:
+        """Take a budget away; not repeated, for then there is none."""
+        named = {"scope": scope, "unit": unit, "per_seconds": per_seconds, "of": of}
+        request = Ask("DELETE", "/v1/budgets", given(named), is_repeatable=False)
+        return cast("Budgets", (yield from self.ask(request)))
 
     def create_endpoint(self, url: str) -> Dialogue[Endpoint]:
         """Make an endpoint; asking twice gives the same."""

@@ -29,6 +29,8 @@ class NewStep(TypedDict):
     start_by: NotRequired[datetime | str]
     max_attempts: NotRequired[int]
     tags: NotRequired[list[str]]
+    tokens: NotRequired[int]
+    share: NotRequired[str]
     callback: NotRequired[Mapping[str, str]]
 
 
@@ -53,6 +55,8 @@ class NewJob(TypedDict):
     deadline: NotRequired[datetime | str]
     max_attempts: NotRequired[int]
     tags: NotRequired[list[str]]
+    tokens: NotRequired[int]
+    share: NotRequired[str]
     callback: NotRequired[Mapping[str, str]]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, NotRequired, TypedDict
 
+from backburner.client.usage_shapes import Receipt, Usage
 from backburner.domain.batch import BatchState
 from backburner.domain.job import FINAL
 
@@ -54,6 +55,10 @@ class Job(TypedDict):
     output: NotRequired[Any]
     """There when one job is asked for and it has succeeded."""
     attempts: NotRequired[list[dict[str, Any]]]
+    usage: NotRequired[Usage]
+    """There if it used any model."""
+    receipt: NotRequired[Receipt]
+    """There in answer to a cancel."""
 
 
 class WebhookEvent(TypedDict):
@@ -121,6 +126,50 @@ class Queue(TypedDict):
     per_worker: int | None
     rate: Rate | None
     limited_until: str | None
+    weights: dict[str, int]
+    waiting: int | None
+
+
+class Budget(TypedDict):
+    """How far a budget is used; amounts of money are dollars, as texts."""
+
+    scope: str
+    of: str
+    unit: str
+    limit: int | str
+    per_seconds: int
+    window_start: str
+    window_end: str
+    held: int | str
+    settled: int | str
+    overdraft: int | str
+    left: int | str
+
+
+class BudgetRule(TypedDict):
+    """A budget that is in force; `of` is `None` if each value has as much."""
+
+    scope: str
+    of: str | None
+    unit: str
+    limit: int | str
+    per_seconds: int
+
+
+class Budgets(TypedDict):
+    """The budgets that a caller is under; for operators, all, and their rules."""
+
+    items: list[Budget]
+    budgets: list[BudgetRule]
+
+
+class BudgetOptions(TypedDict, total=False):
+    """What a budget says: `tokens` or `money`, and for which window and value."""
+
+    of: str | None
+    tokens: int | None
+    money: str | None
+    per_seconds: int
 
 
 class Schedule(TypedDict):
@@ -133,6 +182,25 @@ class Schedule(TypedDict):
     missed: str
     next_at: str
     last_at: str | None
+
+
+class Lane(TypedDict):
+    """A lane to a provider, shared by the whole fleet."""
+
+    name: str
+    state: str
+    pace: float
+    """Calls a minute that may start now."""
+    ceiling: float | None
+    """The most that are believed to be served, once any were refused."""
+    requests: int | None
+    tokens: int | None
+    at_once: int | None
+    spacing_seconds: float
+    in_use: int
+    last_minute: int
+    parked_until: str | None
+    parkings: int
 
 
 class Endpoint(TypedDict):
@@ -159,6 +227,9 @@ class SubmitOptions(TypedDict, total=False):
     deadline: datetime | str | None
     max_attempts: int | None
     tags: list[str] | None
+    tokens: int | None
+    share: str | None
+    """Whose share of the queue it takes, if not the user's."""
     callback: dict[str, str] | None
     """Whom to tell when it ends: `{"url": …}` or `{"endpoint": …}`."""
 

@@ -56,4 +56,5 @@ def delivery(ended: Ended, at: Instant) -> NewJob:
         tags=(f"delivery:{ended.id}",),
         request_id=ended.request_id,
         traceparent=ended.traceparent,
+        tokens=0,
     )

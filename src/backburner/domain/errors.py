@@ -11,8 +11,10 @@ BackburnerError               code, retryable
 │   ├── KeyNotFound           no such API key, or somebody else's
 │   ├── QueueNotFound         no queue has that name
 │   ├── EndpointNotFound      no such webhook endpoint, or somebody else's
+│   ├── TooManyWaiting        as many jobs of the share wait as may
 │   ├── IdempotencyConflict   the key is taken by another body
 │   ├── BlobMissing           a content that was kept apart is not there
+│   ├── BudgetExhausted       a budget has no room for it in this window
 │   └── IllegalTransition     the job's state does not allow it
 ├── WorkError                 the work was tried and failed; kept on the job
 │   ├── TransientError        worth another attempt
@@ -153,6 +155,20 @@ class IdempotencyConflict(CallerError):
     code = "IDEMPOTENCY_CONFLICT"
 
 
+class TooManyWaiting(CallerError):
+    """As many jobs of the share wait in the queue as may; nothing was stored."""
+
+    code = "TOO_MANY_WAITING"
+    retryable = True
+
+    def __init__(self, queue: str, *, depth: int, cap: int) -> None:
+        super().__init__(
+            f"{depth} jobs of this share wait in queue {queue!r} already, "
+            f"and no more than {cap} may"
+        )
+        self.queue, self.depth, self.cap = queue, depth, cap
+
+
 class IllegalTransition(CallerError):
     """The job's state does not allow what was asked."""
 
@@ -163,6 +179,34 @@ class BlobMissing(CallerError):
     """No such blob, or not any more."""
 
     code = "BLOB_MISSING"
+
+
+class BudgetExhausted(CallerError):
+    """A budget has no room for it until its window is over."""
+
+    code = "BUDGET_EXHAUSTED"
+    retryable = True
+
+    def __init__(  # noqa: PLR0913 - what a caller needs to know of the budget
+        self,
+        message: str,
+        *,
+        scope: str,
+        unit: str,
+        limit: int,
+        left: int,
+        per: int,
+        retry_after: int,
+    ) -> None:
+        super().__init__(message)
+        self.scope = scope
+        self.unit = unit
+        self.limit = limit
+        self.left = left
+        self.per = per
+        """The window's length, in seconds."""
+        self.retry_after = retry_after
+        """In how many seconds the window is over."""
 
 
 class WorkError(BackburnerError):
@@ -188,10 +232,16 @@ class Throttled(TransientError):
     code = "THROTTLED"
 
     def __init__(
-        self, message: str, *, retry_after: float | None = None, code: str | None = None
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        code: str | None = None,
+        lane: str | None = None,
     ) -> None:
         super().__init__(message, code=code)
         self.retry_after = retry_after
+        self.lane = lane
 
 
 class PermanentError(WorkError):

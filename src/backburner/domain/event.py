@@ -1,5 +1,5 @@
 """
-What is told of a job, flow, batch or queue, and how attempts are read out of that.
+What is told of jobs and of all that holds them, and how attempts are read out of that.
 
 Events are append-only and numbered from 1 within their subject, without gaps, in the
 transaction that makes the change. The history of attempts is a fold over a job's: it
@@ -33,6 +33,7 @@ BATCH_PROGRESS: Final = "batch.progress"
 BATCH_FINISHED: Final = "batch.finished"
 BATCH_REOPENED: Final = "batch.reopened"
 QUEUE_THROTTLED: Final = "queue.throttled"
+LANE_THROTTLED: Final = "lane.throttled"
 
 LEADS_TO: Final[Mapping[str, JobState]] = {
     BLOCKED: JobState.BLOCKED,
@@ -55,7 +56,8 @@ class Event(NamedTuple):
     seq: int
     """Its place among all events: the cursor of the overall stream."""
     subject: str
-    """The id of the job, flow or batch that it is about, or the name of the queue."""
+    """The id of the job, flow or batch that it is about, or the name of the queue
+    or lane."""
     n: int
     """Its place among the events of its subject, from 1 and without gaps."""
     type: str

@@ -100,6 +100,10 @@ class NewJob:
     """Whose share of the queue it takes, if not its user's."""
     holds: int = 0
     """How many budgets hold something for it."""
+    money: int | None = None
+    """What it is expected to cost, in micro-dollars; kept by its holds."""
+    key: str | None = None
+    """The API key that it was asked for with; kept by its holds."""
 
 
 class Link(NamedTuple):

@@ -31,9 +31,11 @@ SCOPES: Final = frozenset(
         "webhooks:write",
         "queues:read",
         "queues:admin",
+        "budgets:admin",
         "metrics:read",
         "keys:admin",
         "audit:read",
+        "usage:read",
         ACT,
     }
 )

@@ -31,6 +31,8 @@ class Failed(NamedTuple):
     retryable: bool = True
     retry_after: timedelta | None = None
     """How long the other side asked us to wait; such a wait costs no attempt."""
+    lane: str | None = None
+    """The lane to a provider that is full or parked."""
 
 
 class HandedBack(NamedTuple):

@@ -5,11 +5,13 @@ A rate counts starts in windows of a fixed length that begin at whole multiples 
 Whoever is over a limit waits and is not dropped: the jobs stay queued.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
 
 from backburner.domain.errors import ConfigurationError
+from backburner.domain.fairness import MAX_WEIGHT
 from backburner.domain.job import Instant
 
 MAX_NAME = 100
@@ -38,17 +40,25 @@ class Queue:
     per_worker: int | None = None
     """How many of them run at once on one worker."""
     rate: Rate | None = None
+    weights: Mapping[str, int] = field(default_factory=dict)
+    """How much more than others a share gets, by its name; 1 where it is not named."""
+    waiting: int | None = None
+    """How many jobs of one share may wait; who submits more is refused."""
 
     def __post_init__(self) -> None:
         if not 0 < len(self.name) <= MAX_NAME or not self.name.isprintable():
             raise ConfigurationError(
                 f"a queue's name has 1 to {MAX_NAME} printable characters"
             )
-        for limit in (self.concurrency, self.per_worker):
+        for limit in (self.concurrency, self.per_worker, self.waiting):
             if limit is not None and limit < 1:
                 raise ConfigurationError(
                     f"queue {self.name!r}: a limit is at least 1; pause it to stop it"
                 )
+        if not all(1 <= weight <= MAX_WEIGHT for weight in self.weights.values()):
+            raise ConfigurationError(
+                f"queue {self.name!r}: a weight is a whole number up to {MAX_WEIGHT}"
+            )
 
 
 class Gate(NamedTuple):
@@ -87,6 +97,8 @@ class QueueState:
     concurrency: int | None = None
     per_worker: int | None = None
     rate: Rate | None = None
+    weights: Mapping[str, int] = field(default_factory=dict)
+    waiting: int | None = None
     limited_until: Instant | None = None
     """When its window opens again, if it is closed now."""
     opens_in: int | None = None

@@ -225,7 +225,8 @@ def _settle_failed(
         return _fail(claim.capability, problem, now)
     if failed.retry_after is not None:
         told = replace(problem, retry_after=failed.retry_after.total_seconds())
-        return _put_off(claim, event.THROTTLED, told, failed.retry_after, now, limits)
+        change = _put_off(claim, event.THROTTLED, told, failed.retry_after, now, limits)
+        return change._replace(data={"lane": failed.lane}) if failed.lane else change
     if claim.attempt < claim.max_attempts:
         return _wait(event.RETRYING, problem, backoff, now)
     return _fail(claim.capability, problem, now)

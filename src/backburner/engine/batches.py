@@ -21,6 +21,7 @@ from backburner.domain.batch import (
 )
 from backburner.domain.errors import (
     BatchNotFound,
+    BudgetExhausted,
     InvalidInput,
     UnknownCapability,
     within,
@@ -29,6 +30,7 @@ from backburner.domain.event import Event
 from backburner.domain.flow import NewFlow
 from backburner.domain.job import Instant, NewJob, Owner, Submitted
 from backburner.engine import telemetry
+from backburner.engine.budgets import counted
 from backburner.engine.flow import Flow
 from backburner.engine.loop import Loop
 from backburner.engine.payloads import Payloads
@@ -39,6 +41,7 @@ from backburner.engine.watch import Watch
 from backburner.ports.bell import Bell, Ring
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults
+from backburner.ports.log import log
 from backburner.ports.store import GroupFilter, Store, Topic
 
 LOOK_SECONDS: Final = 0.05
@@ -124,7 +127,9 @@ class Batches:
 
     async def store(self, batch: NewBatch, members: Members) -> Submitted:
         """Store a batch that is prepared, with its first members."""
-        submitted = await self._store.open_batch(batch, await self._stowed(members))
+        stowed = await self._stowed(members)
+        with counted():
+            submitted = await self._store.open_batch(batch, stowed)
         self._ring(members)
         return submitted
 
@@ -134,7 +139,8 @@ class Batches:
         """Put more into a batch; return what became of each, jobs before flows."""
         batch = await self.find(batch_id, owner)
         stowed = await self._stowed(members)
-        submitted = await self._store.fill_batch(batch.seq, stowed, seal=seal)
+        with counted():
+            submitted = await self._store.fill_batch(batch.seq, stowed, seal=seal)
         self._ring(members)
         self.touch([batch.seq])
         return submitted
@@ -223,7 +229,9 @@ class Batches:
         found = await self._store.find_batches([batch.id])
         if found and found[0].state is BatchState.OPEN:
             return None
-        return await self._store.last_of(Topic(batch=batch.seq))
+        last = await self._store.last_of(Topic(batch=batch.seq))
+        # If it was reopened in between, that was its last event for now.
+        return last if found == await self._store.find_batches([batch.id]) else None
 
     async def wait(
         self,
@@ -267,7 +275,15 @@ class Batches:
         now = self._clock.now()
         self._told.pop(batch, None)
         self._faults.hit("batch.finishing")
-        finished = await self._store.finish_batch(batch, self._completion, now=now)
+        try:
+            with counted():
+                finished = await self._store.finish_batch(
+                    batch, self._completion, now=now
+                )
+        except BudgetExhausted:
+            # What follows it has no room yet: it is looked at again.
+            log.warning("batch waits for a budget")
+            return
         self._faults.hit("batch.finished")
         if finished:
             self._bell.ring(Ring.WORK | Ring.EVENTS)

@@ -6,8 +6,11 @@ from typing import Any, Protocol
 
 from backburner.domain.errors import PermanentError, readable
 from backburner.domain.job import Claim, Instant, Need, Owner
-from backburner.domain.usage import Usage
+from backburner.domain.lane import lane_name
+from backburner.domain.usage import Usage, usage
+from backburner.engine.booking import Tab, Till
 from backburner.engine.flow import Flow, Planned
+from backburner.engine.lanes import Call, Road
 from backburner.engine.needs import Given, given
 from backburner.engine.payloads import JobBlobs, Payloads
 from backburner.engine.telling import MOST_UNTOLD, Ear, Voice
@@ -62,26 +65,31 @@ class Context:
         "_ear",
         "_flow",
         "_given",
+        "_lanes",
         "_needs",
         "_payloads",
         "_submit",
-        "_usage",
+        "_till",
         "is_over",
+        "tab",
         "voice",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - each is a thing of its own
         self,
         claim: Claim,
         ear: Ear,
         submit: Submit,
         payloads: Payloads | None = None,
         needs: Sequence[Need] = (),
+        till: Till | None = None,
+        lanes: Road | None = None,
     ) -> None:
         self._claim = claim
         self._ear = ear
         self._submit = submit
         self._payloads = payloads
+        self._lanes = lanes
         self.voice: Voice | None = None
         """What was said so far, if anything was."""
         self.is_over = False
@@ -91,7 +99,9 @@ class Context:
         self._flow: Flow | None = None
         self._needs = needs
         self._given: Mapping[str, Given] | None = None
-        self._usage: list[Usage] | None = None
+        self._till = till
+        self.tab: Tab | None = None
+        """What was used of models so far, if anything was."""
 
     @property
     def needs(self) -> Mapping[str, Given]:
@@ -159,19 +169,44 @@ class Context:
         provider: str | None = None,
         cached_tokens: int = 0,
     ) -> None:
-        """Book what a call used of a model; it is settled when the attempt ends."""
-        counts = input_tokens, output_tokens, cached_tokens
-        if any(not 0 <= count <= LARGEST_WHOLE for count in counts):
-            raise ValueError("a count of tokens is a whole number from 0")
-        if self._usage is None:
-            self._usage = []
-        call = Usage(model, input_tokens, output_tokens, provider, cached_tokens)
-        self._usage.append(call)
+        """
+        Book what a call used of a model, as its provider counted it.
+
+        It stays booked whatever the attempt comes to. `cached_tokens` are some of the
+        input's.
+        """
+        call = usage(model, input_tokens, output_tokens, provider, cached_tokens)
+        if self.tab is None:
+            self.tab = Tab(self._claim, self._till)
+        self.tab.add(call)
 
     @property
     def usage(self) -> tuple[Usage, ...]:
         """What `used` was told, in order."""
-        return tuple(self._usage or ())
+        return () if self.tab is None else self.tab.calls
+
+    def lane(
+        self,
+        provider: str,
+        model: str,
+        *,
+        credential: str | None = None,
+        label: str | None = None,
+        tokens: int | None = None,
+    ) -> Call:
+        """
+        Wait for leave to call a provider: `async with ctx.lane(…) as call:`.
+
+        The lane is the fleet's: all workers keep its limits together. If its turn is
+        not near, the job is put back at no cost of an attempt and its slot is free.
+        Of a `credential` only a digest is kept; a `label` stands for it as it is.
+        `tokens` is what the call is expected to use; unless said, what the job is.
+        """
+        name = lane_name(provider, model, credential, label)
+        expected = self._claim.tokens if tokens is None else tokens
+        return Call(
+            self._lanes, name, tokens=expected or 0, waited=self._claim.throttled
+        )
 
     def at_settlement(self, body: Callable[[Transaction], None]) -> None:
         """

@@ -103,4 +103,5 @@ def _repeated(job: Job, new_id: str, now: Instant) -> NewJob:
         tags=job.tags,
         request_id=job.request_id,
         traceparent=job.traceparent,
+        tokens=0,
     )

@@ -27,10 +27,12 @@ from backburner.domain.job import (
 from backburner.domain.transitions import Change
 from backburner.engine import telemetry
 from backburner.engine.batches import Batches
+from backburner.engine.budgets import Budgets, counted
 from backburner.engine.context import inherited
 from backburner.engine.endpoints import Endpoints
 from backburner.engine.flows import Flows
 from backburner.engine.payloads import Payloads
+from backburner.engine.quoting import Quoting
 from backburner.engine.registry import Capability, Registry
 from backburner.engine.retrying import retry_moves
 from backburner.engine.submission import LOCAL, Options, Submission
@@ -40,6 +42,7 @@ from backburner.ports.bell import Bell, Ring
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults, NoFaults
 from backburner.ports.keys import AuditEntry
+from backburner.ports.prices import NoPrices, Prices
 from backburner.ports.store import (
     EVERYTHING,
     FailureGroup,
@@ -73,6 +76,7 @@ class Engine:
         payloads: Payloads | None = None,
         faults: Faults | None = None,
         webhook_key: bytes = b"",
+        prices: Prices | None = None,
     ) -> None:
         self.store = store
         self.registry = registry
@@ -99,6 +103,8 @@ class Engine:
             payloads=self.payloads,
         )
 
+        self.budgets = Budgets(store=store, clock=clock, submission=submission)
+        self.quoting = Quoting(store=store, clock=clock, prices=prices or NoPrices())
         self.endpoints = Endpoints(
             store=store, clock=clock, submission=submission, master=webhook_key
         )
@@ -134,7 +140,8 @@ class Engine:
         """Store jobs that are prepared, and wake whoever may run them."""
         stowed = await self.payloads.stow_inputs(jobs)
         try:
-            submitted = await self.store.submit(stowed)
+            with counted():
+                submitted = await self.store.submit(stowed)
         except CallerError:
             await self.payloads.drop(_refused(stowed))
             raise
@@ -218,7 +225,9 @@ class Engine:
     async def retry(self, job_id: str, owner: Owner = LOCAL) -> Job:
         """Queue a dead letter again, in its next generation."""
         job = await self.find(job_id, owner)
-        if not (await self.store.reopen(retry_moves([job], self._clock.now())))[0]:
+        with counted():
+            moved = await self.store.reopen(retry_moves([job], self._clock.now()))
+        if not moved[0]:
             raise IllegalTransition(f"job {job_id} was retried by somebody else")
         telemetry.redrive_jobs.inc()
         self._bell.ring(Ring.WORK | Ring.EVENTS)
@@ -234,7 +243,8 @@ class Engine:
         """
         failed = await self.store.jobs(where, before=None, limit=limit)
         moves = retry_moves(failed, self._clock.now(), rate)
-        retried = sum(await self.store.reopen(moves)) if moves else 0
+        with counted():
+            retried = sum(await self.store.reopen(moves)) if moves else 0
         telemetry.redrive_jobs.inc(retried)
         self._bell.ring(Ring.WORK | Ring.SCHEDULE | Ring.EVENTS)
         return retried

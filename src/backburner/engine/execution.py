@@ -29,7 +29,9 @@ from backburner.domain.outcome import (
     Snooze,
 )
 from backburner.domain.transitions import TIMEOUT
+from backburner.engine.booking import Tab, Till
 from backburner.engine.context import Context, Submit
+from backburner.engine.lanes import Road
 from backburner.engine.needs import input_of, is_apart, whole
 from backburner.engine.payloads import Payloads
 from backburner.engine.registry import Capability
@@ -100,6 +102,8 @@ class Attempt:
         ear: Ear,
         submit: Submit,
         payloads: Payloads | None = None,
+        till: Till | None = None,
+        lanes: Road | None = None,
     ) -> Outcome | None:
         """Run the handler; return what it came to, `None` if it does not matter."""
         self.is_started = True
@@ -122,7 +126,7 @@ class Attempt:
             raise
         except BaseException as error:  # noqa: BLE001 - a validator may raise anything
             return classify(error)
-        self.context = Context(self.claim, ear, submit, payloads, needs)
+        self.context = Context(self.claim, ear, submit, payloads, needs, till, lanes)
         return await self._answer(self.capability, self.context, payloads, value)
 
     async def _fetched(self, payloads: Payloads) -> "_Brought | Outcome | None":
@@ -191,6 +195,11 @@ class Attempt:
         """What its handler said, if anything."""
         return None if self.context is None else self.context.voice
 
+    @property
+    def tab(self) -> Tab | None:
+        """What its handler used of models, if anything."""
+        return None if self.context is None else self.context.tab
+
     async def heard_out(self, voice: Voice, outcome: Outcome) -> Outcome | None:
         """Return the outcome when the store has what was said before it."""
         self.has_ended = True
@@ -217,7 +226,7 @@ def classify(error: BaseException) -> Failed:
     match error:
         case Throttled(retry_after=float() | int() as seconds):
             wait = timedelta(seconds=min(max(0.0, seconds), LONGEST_WAIT))
-            return Failed(error.problem_code, message, True, wait)
+            return Failed(error.problem_code, message, True, wait, error.lane)
         case BlobMissing():
             return Failed(error.code, message, retryable=False)
         case PermanentError():

@@ -10,6 +10,7 @@ from backburner.domain.flow import Flow as FlowRecord
 from backburner.domain.flow import NewFlow, NewStep, in_order
 from backburner.domain.job import Claim, Owner, Submitted
 from backburner.engine import telemetry
+from backburner.engine.budgets import counted
 from backburner.engine.context import inherited
 from backburner.engine.flow import Flow, Planned
 from backburner.engine.payloads import Payloads
@@ -56,7 +57,8 @@ class Flows:
         """Store flows that are prepared, and wake whoever may run their steps."""
         for flow in flows:
             flow.steps = await self._payloads.stow_steps(flow.steps)
-        submitted = await self._store.submit_flows(flows)
+        with counted():
+            submitted = await self._store.submit_flows(flows)
         for flow, answer in zip(flows, submitted, strict=True):
             if not answer.replayed:
                 for step in flow.steps:
@@ -132,7 +134,9 @@ class Flows:
         found = await self._store.find_flows([flow.id])
         if found and not found[0].state.is_final:
             return None
-        return await self._store.last_of(Topic(flow=flow.seq))
+        last = await self._store.last_of(Topic(flow=flow.seq))
+        # If it was reopened in between, that was its last event for now.
+        return last if found == await self._store.find_flows([flow.id]) else None
 
     async def wait(
         self,

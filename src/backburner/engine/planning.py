@@ -156,6 +156,7 @@ class Planning:
             owner=options.owner,
             request_id=options.request_id,
             traceparent=options.traceparent,
+            key=options.key,
         )
         if chosen.idempotency_key is not None:
             raise refused(planned.name, "the flow as a whole may have a key")

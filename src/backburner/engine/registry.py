@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_
 from pydantic import TypeAdapter
 
 from backburner.domain.errors import ConfigurationError, UnknownCapability
+from backburner.domain.lane import Lane
 from backburner.domain.outcome import Cancel, Failed, Snooze
 from backburner.domain.queue import Queue
 from backburner.domain.retry import RetryPolicy
@@ -96,6 +97,7 @@ class Registry:
         self._by_name: dict[str, Capability[Any, Any]] = {}
         self._own: dict[str, Capability[Any, Any]] = {}
         self.policies: dict[str, Queue] = {}
+        self.lanes: dict[str, Lane] = {}
         for found in capabilities:
             self.add(found)
 
@@ -114,6 +116,11 @@ class Registry:
         """Declare what a queue allows; it is said once."""
         if self.policies.setdefault(queue.name, queue) is not queue:
             raise ConfigurationError(f"queue {queue.name!r} is declared twice")
+
+    def pace(self, lane: Lane) -> None:
+        """Declare what a provider allows; it is said once."""
+        if self.lanes.setdefault(lane.name, lane) is not lane:
+            raise ConfigurationError(f"lane {lane.name!r} is declared twice")
 
     def get(self, name: str) -> Capability[Any, Any] | None:
         """Return a capability, or `None`."""

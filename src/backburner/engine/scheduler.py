@@ -3,10 +3,15 @@
 from collections.abc import Iterable
 
 from backburner.domain.blob import reference
-from backburner.domain.errors import BackburnerError, ConfigurationError
+from backburner.domain.errors import (
+    BackburnerError,
+    BudgetExhausted,
+    ConfigurationError,
+)
 from backburner.domain.job import Instant, NewJob
 from backburner.domain.schedule import ScheduleState, due
 from backburner.engine import telemetry
+from backburner.engine.budgets import counted
 from backburner.engine.loop import Loop
 from backburner.engine.payloads import Payloads
 from backburner.engine.schedule import Schedule, following
@@ -80,12 +85,23 @@ class Scheduler:
         last_at = ticks[-1] if ticks else None
         self._faults.hit("schedule.firing")
         firing = Firing(state.name, state.next_at, next_at, last_at, jobs)
-        if await self._store.fire(firing):
+        if await self._fire(firing):
             self._faults.hit("schedule.fired")
             self._tell(state, ticks, now)
         else:
             await self._payloads.drop([j.id for j in jobs if reference(j.input)])
         return next_at
+
+    async def _fire(self, firing: Firing) -> bool:
+        """Fire ticks; those that a budget has no room for are missed."""
+        try:
+            with counted():
+                return await self._store.fire(firing)
+        except BudgetExhausted:
+            log.warning("ticks over budget", schedule=firing.name)
+            blobs = [job.id for job in firing.jobs if reference(job.input)]
+            await self._payloads.drop(blobs)
+            return await self._store.fire(firing._replace(jobs=()))
 
     def _tell(
         self, state: ScheduleState, ticks: tuple[Instant, ...], now: Instant

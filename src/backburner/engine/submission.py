@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -15,9 +16,11 @@ from backburner.domain.address import Reach, check_url
 from backburner.domain.errors import FieldError, InvalidInput
 from backburner.domain.flow import FROM_NEEDS
 from backburner.domain.job import PRIORITIES, Instant, NewJob, Owner
+from backburner.engine.estimates import at_most, clamped
 from backburner.engine.flow import Named
 from backburner.engine.registry import Capability, Registry
 from backburner.ports.clock import Clock, Dice
+from backburner.ports.prices import NoPrices, Prices
 
 LOCAL = Owner(tenant="default", user="1")
 """Who submits from inside the process, and everybody in development."""
@@ -51,6 +54,8 @@ class Options:
     owner: Owner = LOCAL
     request_id: str | None = None
     traceparent: str | None = None
+    key: str | None = None
+    """The API key that it is asked for with; budgets may go by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +69,16 @@ class GroupOptions:
     owner: Owner = LOCAL
     request_id: str | None = None
     traceparent: str | None = None
+    key: str | None = None
 
 
 class Callbacks:
     """Says who may be told of ends."""
 
     def __init__(self, reach: Reach, *, are_signed: bool) -> None:
-        self._reach = reach
         self._are_signed = are_signed
+        # One who submits thousands names the same receiver each time.
+        self._usual = lru_cache(maxsize=256)(lambda url: str(check_url(url, reach)))
 
     def checked(self, told: dict[str, Any]) -> dict[str, Any]:
         """Return whom to tell as it is stored; refuse what can never be told."""
@@ -90,7 +97,7 @@ class Callbacks:
     def url(self, url: str, path: str) -> str:
         """Return a URL in its usual form, or say at which field it is not good."""
         try:
-            return str(check_url(url, self._reach))
+            return self._usual(url)
         except ValueError as error:
             raise refused_field(path, str(error)) from None
 
@@ -104,8 +111,10 @@ class Submission:
         clock: Clock,
         dice: Dice,
         callbacks: Callbacks | None = None,
+        prices: Prices | None = None,
     ) -> None:
         self._registry = registry
+        self._prices = prices or NoPrices()
         self._clock = clock
         self._dice = dice
         self._callbacks = callbacks
@@ -160,6 +169,7 @@ class Submission:
         """Write a job whose input is checked."""
         _check(options)
         now = self._clock.now()
+        tokens = clamped(self._prices, found.model, _tokens(found, text, options))
         return NewJob(
             id=self.draw("job", now),
             owner=options.owner,
@@ -176,9 +186,11 @@ class Submission:
             request_id=options.request_id,
             callback=self.callback(options.callback),
             traceparent=options.traceparent,
-            tokens=_tokens(found, text, options),
+            tokens=tokens,
+            money=at_most(self._prices, found.model, tokens).cost,
             model=found.model,
             share=options.share,
+            key=options.key,
         )
 
     def _queue(self, found: Capability[Any, Any], asked: str | None) -> str:
@@ -307,4 +319,9 @@ def _said(job: NewJob, value: Any, options: Options) -> list[Any]:
         list(job.tags),
         options.max_attempts,
     ]
-    return said if job.callback is None else [*said, job.callback]
+    if job.callback is not None:
+        said.append(job.callback)
+    # Named only where they are given: an older repeat must stay a repeat.
+    given = {"tokens": options.tokens, "share": options.share}
+    more = {name: value for name, value in given.items() if value is not None}
+    return [*said, more] if more else said

@@ -21,6 +21,7 @@ from prometheus_client import (
 
 from backburner.domain.errors import Problem
 from backburner.domain.event import SCHEDULED
+from backburner.domain.hint import Hint
 from backburner.domain.job import Claim, Instant, JobState
 from backburner.domain.queue import Throttling
 from backburner.domain.transitions import Change
@@ -102,6 +103,24 @@ queue_throttled = Counter(
     ["queue"],
     registry=registry,
 )
+lane_calls = Counter(
+    "backburner_lane_calls_total",
+    "Calls by a lane, by what came of them: served, refused or unknown.",
+    ["lane", "outcome"],
+    registry=registry,
+)
+lane_asks = Counter(
+    "backburner_lane_asks_total",
+    "Times that leave to call was asked for, and whether it was given.",
+    ["lane", "given"],
+    registry=registry,
+)
+lane_throttled = Counter(
+    "backburner_lane_throttled_total",
+    "Times that a lane was parked because a call was refused.",
+    ["lane"],
+    registry=registry,
+)
 schedule_ticks = Counter(
     "backburner_schedule_ticks_total",
     "Ticks of schedules that fired.",
@@ -112,6 +131,18 @@ queue_oldest = Gauge(
     "backburner_queue_oldest_age_seconds",
     "Age of the oldest queued job.",
     ["queue"],
+    registry=registry,
+)
+budget_refused = Counter(
+    "backburner_budget_refused_total",
+    "What was refused because a budget had no room.",
+    ["scope", "unit"],
+    registry=registry,
+)
+budget_amount = Gauge(
+    "backburner_budget_amount",
+    "Held, settled and overdrawn in the windows of now: tokens or micro-dollars.",
+    ["scope", "unit", "kind"],
     registry=registry,
 )
 dead_jobs = Gauge("backburner_dead_jobs", "Dead letters kept.", registry=registry)
@@ -155,8 +186,9 @@ def settled(ends: Sequence[tuple[Claim, Change]]) -> None:
 
 def _log_failure(claim: Claim, change: Change, error: Problem) -> None:
     line = f"job {change.event.removeprefix('job.')}"
-    # To wait is what a handler meant that asks for it.
-    tell = log.debug if change.event == SCHEDULED else log.warning
+    # To wait is what a handler meant that asks for it, or that goes by a lane.
+    is_meant = change.event == SCHEDULED or "lane" in (change.data or {})
+    tell = log.debug if is_meant else log.warning
     tell(
         line,
         job_id=claim.id,
@@ -175,6 +207,34 @@ def throttled(throttling: Throttling) -> None:
     queue, windows, _ = throttling
     queue_throttled.labels(queue).inc(windows)
     log.warning("queue.throttled", queue=queue, count=windows)
+
+
+MOST_LANES = 100
+_lanes: set[str] = set()
+
+
+def _lane(name: str) -> str:
+    """Return a lane's label; a handler may make up any number of names."""
+    if name not in _lanes and len(_lanes) >= MOST_LANES:
+        return "others"
+    _lanes.add(name)
+    return name
+
+
+def lane_asked(lane: str, *, is_served: bool) -> None:
+    """Count who asked for leave to call."""
+    _labelled(lane_asks, _lane(lane), "yes" if is_served else "no").inc()
+
+
+def lane_answered(
+    lane: str, said: Hint | None, wait: int | None, *, is_parked: bool
+) -> None:
+    """Count what came of a call, and log that everybody must wait."""
+    outcome = "unknown" if said is None else "refused" if said.is_refused else "served"
+    _labelled(lane_calls, _lane(lane), outcome).inc()
+    if is_parked:
+        _labelled(lane_throttled, _lane(lane)).inc()
+        log.warning("lane.throttled", lane=lane, delay=wait)
 
 
 def metrics() -> bytes:

@@ -211,6 +211,7 @@ def gather(
         owner=options.owner,
         request_id=options.request_id,
         traceparent=options.traceparent,
+        key=options.key,
     )
     plain = replace(options, idempotency_key=None, callback=None, tags=())
     return engine.batches.members(

@@ -34,10 +34,11 @@ class UpkeepOptions:
     prune_every: float = 60.0
     limits: Limits = field(default_factory=Limits)
     retention: Retention = field(default_factory=Retention)
+    usage: timedelta = timedelta(days=400)
 
 
 class Upkeep:
-    """Four loops over one store."""
+    """Five loops over one store."""
 
     def __init__(  # noqa: PLR0913 - what it needs of the world
         self,
@@ -63,16 +64,17 @@ class Upkeep:
             Loop("expire", self.expire, every=options.poll),
             Loop("rescue", self.rescue, every=options.rescue_every),
             Loop("prune", self.prune, every=options.prune_every),
+            Loop("free", self.free, every=options.rescue_every),
         )
         self._deafen = bell.listen(self._hear)
 
     def start(self) -> None:
-        """Begin all four."""
+        """Begin all of them."""
         for loop in self._loops:
             loop.start()
 
     async def stop(self) -> None:
-        """End all four."""
+        """End all of them."""
         self._deafen()
         for loop in self._loops:
             await loop.stop()
@@ -123,6 +125,11 @@ class Upkeep:
             await self._stall(orphans)
         return 0.0 if len(orphans) == BATCH else None
 
+    async def free(self) -> float | None:
+        """Free what is held without a job and past its time."""
+        freed = await self._store.free_holds(limit=BATCH)
+        return 0.0 if freed == BATCH else None
+
     async def prune(self) -> float | None:
         """Delete what was kept long enough."""
         pruned = await self._store.prune(
@@ -131,7 +138,10 @@ class Upkeep:
         if pruned:
             await self._payloads.drop(pruned)
             log.info("jobs pruned", count=len(pruned))
-        return 0.0 if len(pruned) >= BATCH else None
+        before = self._clock.now() - self._options.usage // timedelta(milliseconds=1)
+        forgotten = await self._store.forget_usage(before=before, limit=BATCH)
+        forgotten += await self._store.forget_accounts(before=before, limit=BATCH)
+        return 0.0 if max(len(pruned), forgotten) >= BATCH else None
 
     async def _stall(self, orphans: Sequence[Job]) -> None:
         now, limits = self._clock.now(), self._options.limits

@@ -21,10 +21,12 @@ from backburner.domain.transitions import (
     is_last_chance,
 )
 from backburner.engine import telemetry
+from backburner.engine.booking import Booker
 from backburner.engine.context import Submit
 from backburner.engine.execution import Attempt, Interruption
 from backburner.engine.flow import Planned
 from backburner.engine.heartbeat import Heartbeat
+from backburner.engine.lanes import PATIENCE, Lanes
 from backburner.engine.loop import Loop
 from backburner.engine.payloads import Payloads
 from backburner.engine.registry import Registry
@@ -35,6 +37,7 @@ from backburner.ports.bell import Bell, Ring
 from backburner.ports.clock import Clock, Dice
 from backburner.ports.faults import Faults
 from backburner.ports.log import log
+from backburner.ports.prices import NoPrices, Prices
 from backburner.ports.store import (
     JobFilter,
     Settlement,
@@ -61,6 +64,8 @@ class WorkerOptions:
     poll: float = 1.0
     """How often it looks by itself, should a wake-up be lost."""
     beat: float = 2.0
+    patience: float = PATIENCE
+    """For how many seconds a handler may wait for a lane where it is."""
     limits: Limits = field(default_factory=Limits)
 
 
@@ -82,6 +87,7 @@ class House:
     """Check steps that a handler added to its flow."""
     touch: Callable[[Iterable[int]], None] | None = None
     """Have batches looked at in which something ended."""
+    prices: Prices = field(default_factory=NoPrices)
 
 
 class Worker:
@@ -120,6 +126,14 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
         self._checking = Loop("worker-check", self._check_held, every=options.beat)
         self._teller = Teller(house.store, house.bell, house.clock)
+        self._booker = Booker(house.store, house.prices, house.clock)
+        self._lanes = Lanes(
+            house.store,
+            house.clock,
+            house.dice,
+            lambda: self.id,
+            patience=options.patience,
+        )
         self._watching = Loop("worker-queues", self._watch_queues, every=options.poll)
         self._deafen: Callable[[], None] | None = None
 
@@ -129,6 +143,9 @@ class Worker:
         try:
             if policies:
                 await self._house.store.declare(policies)
+            if self._house.registry.lanes:
+                lanes = tuple(self._house.registry.lanes.values())
+                await self._house.store.declare_lanes(lanes)
             await self._enlist()
         except (Exception, asyncio.CancelledError):
             await self._heartbeat.stop()
@@ -140,6 +157,7 @@ class Worker:
         ]
         self._checking.start()
         self._teller.start()
+        self._booker.start()
         self._watching.start()
 
     async def stop(self, grace: float) -> bool:
@@ -357,7 +375,16 @@ class Worker:
     async def _run(self, attempt: Attempt) -> None:
         house, outcome = self._house, None
         try:
-            outcome = await attempt.run(self._teller, house.submit, house.payloads)
+            outcome = await attempt.run(
+                self._teller,
+                house.submit,
+                house.payloads,
+                self._booker,
+                self._lanes,
+            )
+            if attempt.tab is not None:
+                with suppress(asyncio.CancelledError):
+                    await self._booker.ready()
             voice = attempt.voice
             if voice is not None and outcome is not None:
                 self._timeouts.discard(attempt, attempt.seconds)
@@ -372,6 +399,7 @@ class Worker:
             outcome = Failed("UNEXPECTED", "its attempt ended without an outcome")
         if outcome is None:
             telemetry.stale_completions.inc()
+            self._book_late(attempt)
             if attempt.claim.queue in self._limited:
                 self._look_again()
         else:
@@ -382,15 +410,25 @@ class Worker:
         if not self._attempts:
             self._idle.set()
 
+    def _book_late(self, attempt: Attempt) -> None:
+        """Book what was used by an attempt that no settlement speaks for."""
+        if attempt.tab is not None:
+            self._booker.lose(attempt.tab)
+
     def _settlement(self, attempt: Attempt, outcome: Outcome) -> Settlement:
         claim, context = attempt.claim, attempt.context
         change = self._decide(attempt, outcome)
         bodies = context.settlement_bodies if context is not None else ()
         added = context.added_steps if context is not None else ()
-        usage = context.usage if context is not None else ()
+        usage = () if attempt.tab is None else self._booker.settle(attempt.tab)
         if not (bodies or added) or change.to is not JobState.SUCCEEDED:
             return Settlement(
-                claim.seq, claim.token, change, link=claim.link, usage=usage
+                claim.seq,
+                claim.token,
+                change,
+                link=claim.link,
+                usage=usage,
+                epoch=claim.events,
             )
 
         def body(tx: Tx) -> None:
@@ -403,12 +441,19 @@ class Worker:
 
         def otherwise(error: Exception) -> Change:
             message = readable(f"{type(error).__name__}: {error}")
-            is_asking = isinstance(error, CallerError)
-            failed = Failed(SETTLEMENT_FAILED, message, retryable=not is_asking)
+            is_retryable = not isinstance(error, CallerError) or error.retryable
+            failed = Failed(SETTLEMENT_FAILED, message, retryable=is_retryable)
             return self._decide(attempt, failed)
 
         return Settlement(
-            claim.seq, claim.token, change, body, otherwise, claim.link, usage
+            claim.seq,
+            claim.token,
+            change,
+            body,
+            otherwise,
+            claim.link,
+            usage,
+            claim.events,
         )
 
     def _decide(self, attempt: Attempt, outcome: Outcome) -> Change:
@@ -466,6 +511,7 @@ class Worker:
                 self._decide(attempt, problem),
                 link=settlement.link,
             )
+            self._book_late(attempt)
             try:
                 self._tell([(attempt, plain)], await self._house.store.settle([plain]))
             except Exception as error:  # noqa: BLE001 - the loop must go on
@@ -496,6 +542,9 @@ class Worker:
         batch: Sequence[tuple[Attempt, Settlement]],
         applied: Sequence[Change | None],
     ) -> None:
+        for (attempt, _), change in zip(batch, applied, strict=True):
+            if change is None:
+                self._book_late(attempt)
         ends = [
             (attempt.claim, change)
             for (attempt, _), change in zip(batch, applied, strict=True)
@@ -562,6 +611,8 @@ class Worker:
     async def _leave(self) -> None:
         await self._checking.stop()
         await self._teller.stop()
+        await self._booker.stop()
+        await self._lanes.close()
         await self._watching.stop()
         await self._heartbeat.stop()
         if self._deafen is not None:

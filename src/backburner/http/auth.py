@@ -11,7 +11,7 @@ localhost, and must not come from a page of another origin.
 """
 
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -45,6 +45,8 @@ class Caller:
     scopes: frozenset[str]
     name: str = "development"
     """Who it is in the log: a key's id."""
+    key: str | None = None
+    """The key's id, if it shows one."""
 
 
 Authenticate = Callable[[HTTPConnection], Awaitable[Caller]]
@@ -68,9 +70,16 @@ def by_key(found: Keys) -> Authenticate:
         key = await found.check(text.strip()) if scheme.lower() == "bearer" else None
         if key is None:
             raise Unauthorized("send a good API key as Authorization: Bearer …")
-        return Caller(key.owner, key.scopes, key.id)
+        return Caller(key.owner, key.scopes, key.id, key.id)
 
     return authenticate
+
+
+def check_shares(caller: Caller, shares: Iterable[str | None]) -> None:
+    """Refuse another's share, or any number of one's own, unless the key may act."""
+    own = (None, caller.owner.user)
+    if keys.ACT not in caller.scopes and any(share not in own for share in shares):
+        raise Forbidden(f"to name another share needs the scope {keys.ACT}")
 
 
 def actor_of(connection: HTTPConnection, caller: Caller) -> Actor:

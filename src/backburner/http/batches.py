@@ -13,6 +13,7 @@ from starlette.responses import Response
 from backburner.domain.batch import Batch, BatchState, Members, NewBatch
 from backburner.domain.errors import (
     BatchNotFound,
+    BudgetExhausted,
     InvalidInput,
     StoreFull,
     StoreUnavailable,
@@ -21,7 +22,7 @@ from backburner.domain.job import Submitted
 from backburner.engine.batches import Batches
 from backburner.engine.submission import GroupOptions, check_group, refused_field
 from backburner.http import body, group_wire, groups, headers, jobs, wire
-from backburner.http.auth import Caller
+from backburner.http.auth import Caller, check_shares
 from backburner.http.door import door_of
 from backburner.http.events import STREAM, After, EventStream, LastEventId, ended
 from backburner.http.group_schemas import (
@@ -223,7 +224,9 @@ async def cancel(request: Request, caller: Writer, batch_id: str) -> Response:
             "description": "`retried` says how many jobs are queued again.",
             "headers": headers.LOCATION,
         },
-        **documented(BatchNotFound, InvalidInput, StoreUnavailable, StoreFull),
+        **documented(
+            BatchNotFound, InvalidInput, BudgetExhausted, StoreUnavailable, StoreFull
+        ),
     },
 )
 async def retry(request: Request, caller: Writer, batch_id: str) -> Response:
@@ -271,6 +274,7 @@ async def watch(
 async def _read_batch(request: Request, caller: Caller) -> tuple[NewBatch, Members]:
     door = door_of(request)
     asked = await body.read(request, BatchRequest, limit=door.settings.body_limit)
+    check_shares(caller, _shares(asked))
     origin, key = headers.origin(request, caller), headers.key_of(request)
     work = partial(_prepared, door.engine.batches, asked, origin, key)
     return await groups.checked(work, _size(asked))
@@ -281,6 +285,7 @@ async def _read_members(
 ) -> tuple[Members, bool]:
     door = door_of(request)
     asked = await body.read(request, MembersRequest, limit=door.settings.body_limit)
+    check_shares(caller, _shares(asked))
     origin, key = headers.origin(request, caller), headers.key_of(request)
     check_group(GroupOptions(idempotency_key=key))
     own_key = None if key is None else f"{batch.id} {key}"
@@ -331,6 +336,10 @@ def _members(
         ),
         key=key,
     )
+
+
+def _shares(asked: BatchRequest | MembersRequest) -> list[str | None]:
+    return [job.share for job in asked.jobs] + groups.shares_of(asked.flows)
 
 
 def _size(asked: BatchRequest | MembersRequest) -> int:

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import orjson
 from starlette.responses import Response, StreamingResponse
@@ -18,12 +19,16 @@ Piece = bytes | Reference
 
 
 async def answer_whole(
-    payloads: Payloads, job: Job, attempts: Sequence[Attempt], headers: dict[str, str]
+    payloads: Payloads,
+    job: Job,
+    attempts: Sequence[Attempt],
+    more: Mapping[str, Any],
+    headers: dict[str, str],
 ) -> Response:
-    """Send a job with its input and output, wherever they are kept."""
+    """Send a job with its input and output, wherever they are kept, and with more."""
     named = [reference(job.input), reference(job.output)]
     if named == [None, None]:
-        return wire.answer(wire.whole(job, attempts), 200, headers)
+        return wire.answer({**wire.whole(job, attempts), **more}, 200, headers)
     # Unguessable, so that nothing a user wrote is taken for the place of a content.
     marks = [f'"{secrets.token_hex(16)}"' for _ in named]
     marked = replace(
@@ -31,7 +36,7 @@ async def answer_whole(
         input=marks[0] if named[0] else job.input,
         output=marks[1] if named[1] else job.output,
     )
-    body = orjson.dumps(wire.whole(marked, attempts))
+    body = orjson.dumps({**wire.whole(marked, attempts), **more})
     pieces: list[Piece] = []
     for mark, found in zip(marks, named, strict=True):
         before, is_there, after = body.partition(mark.encode())

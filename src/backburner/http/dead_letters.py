@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from backburner.domain.errors import (
+    BudgetExhausted,
     FieldError,
     IllegalTransition,
     InvalidInput,
@@ -84,6 +85,7 @@ async def listing(
             BodyTooLarge,
             UnsupportedMediaType,
             InvalidInput,
+            BudgetExhausted,
             StoreUnavailable,
             StoreFull,
         ),
@@ -138,7 +140,7 @@ async def show(request: Request, caller: Reader, job_id: str) -> Response:
     if job.state is not JobState.FAILED:
         raise JobNotFound("it is not a dead letter")
     attempts = await engine.attempts(job)
-    return await contents.answer_whole(engine.payloads, job, attempts, {})
+    return await contents.answer_whole(engine.payloads, job, attempts, {}, {})
 
 
 @router.post(
@@ -150,7 +152,12 @@ async def show(request: Request, caller: Reader, job_id: str) -> Response:
     responses={
         202: {"description": "It is queued again.", "headers": headers.LOCATION},
         **documented(
-            JobNotFound, IllegalTransition, InvalidInput, StoreUnavailable, StoreFull
+            JobNotFound,
+            IllegalTransition,
+            InvalidInput,
+            BudgetExhausted,
+            StoreUnavailable,
+            StoreFull,
         ),
     },
 )

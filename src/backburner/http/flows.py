@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from backburner.domain.errors import (
     BatchNotFound,
+    BudgetExhausted,
     FlowNotFound,
     IllegalTransition,
     InvalidInput,
@@ -19,7 +20,7 @@ from backburner.domain.errors import (
 from backburner.domain.flow import Flow, NewFlow
 from backburner.domain.job import Submitted
 from backburner.http import body, group_wire, groups, headers, jobs, wire
-from backburner.http.auth import Caller
+from backburner.http.auth import Caller, check_shares
 from backburner.http.door import door_of
 from backburner.http.events import STREAM, After, EventStream, LastEventId, ended
 from backburner.http.group_schemas import FlowPage, FlowQuery, FlowRequest, FlowView
@@ -72,6 +73,7 @@ async def submit(request: Request, caller: Writer) -> Response:
 async def _prepared(request: Request, caller: Caller) -> NewFlow:
     door = door_of(request)
     asked = await body.read(request, FlowRequest, limit=door.settings.body_limit)
+    check_shares(caller, groups.shares_of([asked]))
     origin, key = headers.origin(request, caller), headers.key_of(request)
     flow, options = groups.flow_of(asked), groups.options_of(asked, origin, key)
     prepare = partial(door.engine.flows.prepare, flow, options)
@@ -178,7 +180,12 @@ async def cancel(request: Request, caller: Writer, flow_id: str) -> Response:
     responses={
         202: {"description": "It goes on from there.", "headers": headers.LOCATION},
         **documented(
-            FlowNotFound, IllegalTransition, InvalidInput, StoreUnavailable, StoreFull
+            FlowNotFound,
+            IllegalTransition,
+            InvalidInput,
+            BudgetExhausted,
+            StoreUnavailable,
+            StoreFull,
         ),
     },
 )

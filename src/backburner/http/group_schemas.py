@@ -19,6 +19,7 @@ from backburner.http.schemas import (
     Name,
     Tag,
     Time,
+    Tokens,
 )
 
 MAX_MEMBERS: Final = 10_000
@@ -73,6 +74,8 @@ class StepRequest(Asked):
     start_by: Time | None = None
     max_attempts: int | None = Field(None, ge=1, le=100)
     tags: Tags = Field([])
+    tokens: Tokens | None = None
+    share: Tag | None = None
     callback: Callback = None
 
 

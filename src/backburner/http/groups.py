@@ -9,11 +9,13 @@ import orjson
 from starlette.responses import Response
 
 from backburner.domain.errors import (
+    BudgetExhausted,
     IdempotencyConflict,
     IllegalTransition,
     InvalidInput,
     StoreFull,
     StoreUnavailable,
+    TooManyWaiting,
     UnknownCapability,
 )
 from backburner.domain.flow import Edge
@@ -48,6 +50,8 @@ REFUSALS: Final = (
     InvalidInput,
     IllegalTransition,
     IdempotencyConflict,
+    BudgetExhausted,
+    TooManyWaiting,
     TooManyBodies,
     StoreUnavailable,
     StoreFull,
@@ -102,8 +106,15 @@ def _planned(asked: StepRequest) -> Planned:
             "max_attempts": asked.max_attempts,
             "tags": asked.tags,
             "callback": told_to(asked.callback),
+            # Named only where they are given: an older repeat must stay a repeat.
+            **asked.model_dump(include={"tokens", "share"}, exclude_none=True),
         },
     )
+
+
+def shares_of(flows: Iterable[FlowRequest]) -> list[str | None]:
+    """Return whose shares the steps of flows take."""
+    return [step.share for flow in flows for step in flow.steps]
 
 
 def answer_version(

@@ -67,6 +67,7 @@ def origin(request: Request, caller: Caller) -> dict[str, Any]:
         "owner": caller.owner,
         "request_id": request_id_of(request),
         "traceparent": traceparent_of(request),
+        "key": caller.key,
     }
 
 

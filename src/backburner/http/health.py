@@ -81,6 +81,10 @@ async def metrics(request: Request) -> Response:
 async def _measure(engine: Engine) -> None:
     depths = await engine.store.depths()
     telemetry.dead_jobs.set(await engine.store.dead_letters())
+    telemetry.budget_amount.clear()
+    for scope, unit, balance in await engine.store.ledger_totals():
+        for kind, value in balance._asdict().items():
+            telemetry.budget_amount.labels(scope, unit, kind).set(value)
     telemetry.queue_depth.clear()
     telemetry.queue_oldest.clear()
     for queue, state, count, oldest in depths:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from backburner.domain.errors import (
     BatchNotFound,
     BlobMissing,
+    BudgetExhausted,
     FlowNotFound,
     IdempotencyConflict,
     IllegalTransition,
@@ -20,12 +21,14 @@ from backburner.domain.errors import (
     JobNotFound,
     StoreFull,
     StoreUnavailable,
+    TooManyWaiting,
     UnknownCapability,
 )
 from backburner.domain.job import Job, JobState, NewJob, first_state
+from backburner.domain.usage import Spent
 from backburner.engine.submission import Options, instant
-from backburner.http import body, contents, headers, wire
-from backburner.http.auth import Caller, require
+from backburner.http import body, contents, headers, usage_wire, wire
+from backburner.http.auth import Caller, check_shares, require
 from backburner.http.door import door_of
 from backburner.http.prefer import (
     APPLIED,
@@ -86,6 +89,8 @@ def json_body(model: str) -> dict[str, Any]:
             UnsupportedMediaType,
             InvalidInput,
             IdempotencyConflict,
+            BudgetExhausted,
+            TooManyWaiting,
             TooManyBodies,
             StoreUnavailable,
             StoreFull,
@@ -106,6 +111,7 @@ async def submit(request: Request, caller: Writer) -> Response:
     door = door_of(request)
     with door.bodies.place(request):
         asked = await body.read(request, JobRequest, limit=door.settings.body_limit)
+        check_shares(caller, [asked.share])
         origin = headers.origin(request, caller)
         options = options_of(asked, origin, headers.key_of(request))
         given = orjson.dumps(asked.input)
@@ -125,7 +131,8 @@ async def submit(request: Request, caller: Writer) -> Response:
         with suppress(StoreUnavailable):
             job = await _find(request, caller, new.id, prefer, told)
             if job.state.is_final:
-                return await _answer_whole(request, job, told)
+                used = _used(await _spent(request, job))
+                return await _answer_whole(request, job, told, used)
     told["Retry-After"] = "1"
     return wire.answer(wire.receipt(new, first_state(new)), 202, told)
 
@@ -163,7 +170,13 @@ async def listing(
         where, before=wire.read_cursor(query.cursor), limit=query.limit + 1
     )
     here = headers.here(request)
-    return wire.page(jobs, limit=query.limit, here=here, write=wire.summary)
+    spent = await engine.store.spent([job.seq for job in jobs])
+    return wire.page(
+        jobs,
+        limit=query.limit,
+        here=here,
+        write=lambda job: {**wire.summary(job), **_used(spent.get(job.seq))},
+    )
 
 
 @router.get(
@@ -190,10 +203,12 @@ async def show(
     """Return a job with its input, output and attempts; `Retry-After` until it ends."""
     told: dict[str, str] = {}
     job = await _find(request, caller, job_id, prefer, told)
-    told |= {"ETag": _etag(job), "Cache-Control": "private, no-cache"}
-    if headers.matches(if_none_match, _etag(job)):
+    spent = await _spent(request, job)
+    etag = _etag(job, spent)
+    told |= {"ETag": etag, "Cache-Control": "private, no-cache"}
+    if headers.matches(if_none_match, etag):
         return Response(status_code=304, headers=told)
-    return await _answer_whole(request, job, told)
+    return await _answer_whole(request, job, told, _used(spent))
 
 
 @router.get(
@@ -250,9 +265,18 @@ async def result(
     },
 )
 async def cancel(request: Request, caller: Writer, job_id: str) -> Response:
-    """End a job now; a running handler is interrupted. Asking twice is no error."""
-    job = await door_of(request).engine.cancel(job_id, caller.owner)
-    return await _answer_whole(request, job, {})
+    """
+    End a job now; a running handler is interrupted. Asking twice is no error.
+
+    The job comes with a receipt: what it had used by then, what was held for it and is
+    free again, and what cannot be undone. Asked for again, it is the same.
+    """
+    engine = door_of(request).engine
+    job = await engine.cancel(job_id, caller.owner)
+    receipt = await engine.quoting.receipt(job, await engine.attempts(job))
+    more = {"receipt": usage_wire.receipt(receipt)}
+    more |= _used(await _spent(request, job))
+    return await _answer_whole(request, job, {}, more)
 
 
 @router.post(
@@ -264,7 +288,12 @@ async def cancel(request: Request, caller: Writer, job_id: str) -> Response:
     responses={
         202: {"description": "It is queued again.", "headers": headers.LOCATION},
         **documented(
-            JobNotFound, IllegalTransition, InvalidInput, StoreUnavailable, StoreFull
+            JobNotFound,
+            IllegalTransition,
+            InvalidInput,
+            BudgetExhausted,
+            StoreUnavailable,
+            StoreFull,
         ),
     },
 )
@@ -292,6 +321,8 @@ def options_of(
         deadline=asked.deadline,
         tags=asked.tags,
         max_attempts=asked.max_attempts,
+        tokens=asked.tokens,
+        share=asked.share,
         callback=told_to(asked.callback),
         idempotency_key=key,
         **origin,
@@ -324,12 +355,22 @@ async def _find(
     return await found(request, prefer, patience, told)
 
 
-async def _answer_whole(request: Request, job: Job, told: dict[str, str]) -> Response:
+async def _spent(request: Request, job: Job) -> Spent | None:
+    return (await door_of(request).engine.store.spent([job.seq])).get(job.seq)
+
+
+def _used(spent: Spent | None) -> dict[str, Any]:
+    return {} if spent is None else {"usage": usage_wire.usage(spent)}
+
+
+async def _answer_whole(
+    request: Request, job: Job, told: dict[str, str], more: Mapping[str, Any]
+) -> Response:
     if not job.state.is_final:
         told["Retry-After"] = _retry_after(request, job)
     engine = door_of(request).engine
     attempts = await engine.attempts(job)
-    return await contents.answer_whole(engine.payloads, job, attempts, told)
+    return await contents.answer_whole(engine.payloads, job, attempts, more, told)
 
 
 def _retry_after(request: Request, job: Job) -> str:
@@ -339,6 +380,7 @@ def _retry_after(request: Request, job: Job) -> str:
     return str(min(max(1, seconds), MAX_RETRY_AFTER))
 
 
-def _etag(job: Job) -> str:
-    # Every change of a job is told by an event, so their count names its version.
-    return f'"{job.events}"'
+def _etag(job: Job, spent: Spent | None) -> str:
+    # Every change of a job is told by an event, so their count names its version; only
+    # what it used is told without one.
+    return f'"{job.events}"' if spent is None else f'"{job.events}-{spent.calls}"'

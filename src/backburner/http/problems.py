@@ -14,10 +14,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
+from backburner.domain.budget import amount
 from backburner.domain.errors import (
     BackburnerError,
     BatchNotFound,
     BlobMissing,
+    BudgetExhausted,
     CallerError,
     EndpointNotFound,
     FieldError,
@@ -30,6 +32,7 @@ from backburner.domain.errors import (
     QueueNotFound,
     StoreFull,
     StoreUnavailable,
+    TooManyWaiting,
     UnknownCapability,
 )
 from backburner.domain.job import Job
@@ -70,6 +73,12 @@ class NoResult(CallerError):
     def __init__(self, job: Job) -> None:
         super().__init__(f"the job is {job.state}: it has no result")
         self.job = job
+
+
+class BudgetNotFound(CallerError):
+    """No budget is like that."""
+
+    code = "BUDGET_NOT_FOUND"
 
 
 class BodyTooLarge(CallerError):
@@ -130,6 +139,7 @@ TABLE: Final[Mapping[type[BackburnerError], Row]] = {
     ForeignOrigin: Row(HTTPStatus.FORBIDDEN, "Sent from another origin"),
     KeyNotFound: Row(HTTPStatus.NOT_FOUND, "No such key"),
     QueueNotFound: Row(HTTPStatus.NOT_FOUND, "No such queue"),
+    BudgetNotFound: Row(HTTPStatus.NOT_FOUND, "No such budget"),
     EndpointNotFound: Row(HTTPStatus.NOT_FOUND, "No such endpoint"),
     LinkRefused: Row(HTTPStatus.FORBIDDEN, "The link does not hold"),
     JobNotFound: Row(HTTPStatus.NOT_FOUND, "No such job"),
@@ -148,6 +158,8 @@ TABLE: Final[Mapping[type[BackburnerError], Row]] = {
         HTTPStatus.UNPROCESSABLE_ENTITY, "The idempotency key is taken"
     ),
     TooManyRequests: Row(HTTPStatus.TOO_MANY_REQUESTS, "Too many requests"),
+    BudgetExhausted: Row(HTTPStatus.TOO_MANY_REQUESTS, "The budget is used up"),
+    TooManyWaiting: Row(HTTPStatus.TOO_MANY_REQUESTS, "Too many jobs wait", 5),
     TooManyBodies: Row(HTTPStatus.SERVICE_UNAVAILABLE, "Too many large bodies", 1),
     TooManyStreams: Row(HTTPStatus.SERVICE_UNAVAILABLE, "Too many streams", 5),
     StoreUnavailable: Row(HTTPStatus.SERVICE_UNAVAILABLE, "The store is not usable", 2),
@@ -163,6 +175,10 @@ async def answer_error(request: Request, error: Exception) -> Response:
     answered = answer(told, told.get("retry_after"))
     if told["status"] is HTTPStatus.UNAUTHORIZED:
         answered.headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, BudgetExhausted):
+        answered.headers["RateLimit-Policy"] = f'"budget";q={error.limit};w={error.per}'
+        left = f'"budget";r={error.left};t={error.retry_after}'
+        answered.headers["RateLimit"] = left
     return answered
 
 
@@ -211,12 +227,23 @@ def problem(error: BackburnerError, *, request_id: str) -> dict[str, Any]:
         "request_id": request_id,
     }
     seconds = error.seconds if isinstance(error, TooManyRequests) else row.retry_after
+    if isinstance(error, BudgetExhausted):
+        seconds = error.retry_after
+        told["budget"] = {
+            "scope": error.scope,
+            "unit": error.unit,
+            "limit": amount(error.unit, error.limit),
+            "left": amount(error.unit, error.left),
+            "per_seconds": error.per,
+        }
     if seconds is not None:
         told["retry_after"] = seconds
     if isinstance(error, InvalidInput | UnknownCapability) and error.fields:
         told["errors"] = [{"path": f.path, "message": f.message} for f in error.fields]
     if isinstance(error, NoResult):
         told["error"] = error.job.error
+    if isinstance(error, TooManyWaiting):
+        told |= {"depth": error.depth, "cap": error.cap}
     return told
 
 

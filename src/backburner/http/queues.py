@@ -144,4 +144,6 @@ def _view(state: QueueState) -> dict[str, Any]:
         "per_worker": state.per_worker,
         "rate": rate,
         "limited_until": wire.time(state.limited_until),
+        "weights": dict(state.weights),
+        "waiting": state.waiting,
     }

@@ -21,7 +21,8 @@ from pydantic import (
 from backburner.domain.address import LONGEST_URL
 from backburner.domain.job import JobState
 from backburner.engine.links import LONGEST, USUAL
-from backburner.engine.submission import MAX_TAG_LENGTH, MAX_TAGS
+from backburner.engine.submission import MAX_TAG_LENGTH, MAX_TAGS, MAX_TOKENS
+from backburner.http.usage_schemas import ReceiptView, UsageView
 
 MAX_LIMIT: Final = 200
 MAX_RETRIES: Final = 1_000
@@ -45,6 +46,7 @@ def read_time(value: Any) -> Any:
 Time = Annotated[datetime, BeforeValidator(read_time)]
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TAG_LENGTH)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Tokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 
 
 class Asked(BaseModel):
@@ -104,6 +106,12 @@ class JobRequest(Asked):
     )
     tags: list[Tag] = Field(
         [], max_length=MAX_TAGS, description="Printable words to find it by."
+    )
+    tokens: Tokens | None = Field(None, description="What it is expected to cost.")
+    share: Tag | None = Field(
+        None,
+        description="Whose share of the queue it takes, if not the user's: for keys "
+        "with `users:act`.",
     )
     callback: CallbackRequest | None = Field(
         None, description="Whom to tell when it ends."
@@ -284,6 +292,8 @@ class JobView(BaseModel):
     )
     output: Any = Field(None, description="As `input`, and when it has succeeded.")
     attempts: list[AttemptView] = Field([], description="As `input`: the history.")
+    usage: UsageView | None = Field(None, description="If it used any model.")
+    receipt: ReceiptView | None = Field(None, description="In answer to a cancel.")
 
 
 class JobPage(BaseModel):
@@ -407,6 +417,10 @@ class QueueView(BaseModel):
     limited_until: datetime | None = Field(
         description="When its rate lets jobs start again, if it does not now."
     )
+    weights: dict[str, int] = Field(
+        description="How much more than others a share gets, by its name."
+    )
+    waiting: int | None = Field(description="How many jobs of one share may wait.")
 
 
 class QueueList(BaseModel):
@@ -531,6 +545,16 @@ class FieldProblem(BaseModel):
     message: str
 
 
+class BudgetProblem(BaseModel):
+    """The budget that has no room; money is dollars as a decimal text."""
+
+    scope: str
+    unit: str
+    limit: int | str
+    left: int | str
+    per_seconds: int
+
+
 class Problem(BaseModel):
     """An error, by RFC 9457."""
 
@@ -544,3 +568,6 @@ class Problem(BaseModel):
     retry_after: int | None = Field(None, description="Seconds.")
     errors: list[FieldProblem] = Field([], description="The fields at fault.")
     error: JobError | None = Field(None, description="Why a job has no result.")
+    budget: BudgetProblem | None = Field(None, description="Which has no room.")
+    depth: int | None = Field(None, description="How many jobs of the share wait.")
+    cap: int | None = Field(None, description="How many may.")

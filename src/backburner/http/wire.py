@@ -133,7 +133,7 @@ def event(told: Event) -> dict[str, Any]:
     kind = told.type.partition(".")[0]
     return {
         "seq": told.seq,
-        "queue" if kind == "queue" else f"{kind}_id": told.subject,
+        kind if kind in ("queue", "lane") else f"{kind}_id": told.subject,
         "n": told.n,
         "type": told.type,
         "at": time(told.at),

@@ -27,6 +27,7 @@ LOGGED: Final = frozenset(
         "event",
         "generation",
         "job_id",
+        "lane",
         "level",
         "loop",
         "method",

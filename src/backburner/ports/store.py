@@ -8,12 +8,13 @@ it wrote then survives the process, and, where it says *durable*, the machine.
 happened, and asking again is safe.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from backburner.domain.batch import Batch, Counts, Members, NewBatch
+from backburner.domain.budget import Balance, Charge
 from backburner.domain.event import Event
 from backburner.domain.flow import Edge, Flow, NewFlow, NewStep
 from backburner.domain.job import (
@@ -27,13 +28,16 @@ from backburner.domain.job import (
     Submitted,
 )
 from backburner.domain.queue import Queue, QueueState, Throttling
+from backburner.domain.quote import Past
 from backburner.domain.schedule import ScheduleState
 from backburner.domain.transitions import Change
-from backburner.domain.usage import Usage
+from backburner.domain.usage import Booking, Spent, Usage
+from backburner.ports.budgets import BudgetStore
 from backburner.ports.clock import Clock
 from backburner.ports.endpoints import EndpointStore
 from backburner.ports.finding import Finding
 from backburner.ports.keys import KeyStore
+from backburner.ports.lanes import LaneStore
 
 T = TypeVar("T")
 
@@ -76,7 +80,9 @@ class Settlement(NamedTuple):
     link: Link | None = None
     """What the job's end means to others; done in the same transaction, after that."""
     usage: Sequence[Usage] = ()
-    """What its attempt used of models."""
+    """All that its run used of models; booked in the same transaction, each once."""
+    epoch: int = 0
+    """The run: the number of its `job.started`."""
 
 
 class Move(NamedTuple):
@@ -521,6 +527,96 @@ class Keeper(Protocol):
         ...
 
 
+class UsageFilter(NamedTuple):
+    """Whose calls of models to add up, and of when."""
+
+    tenant: str
+    user: str | None = None
+    """`None`: of all users of the tenant."""
+    since: Instant | None = None
+    until: Instant | None = None
+
+
+class Usages(Protocol):
+    """What jobs used of models; kept for longer than the jobs are."""
+
+    async def book(self, bookings: Sequence[Booking]) -> None:
+        """
+        Note what runs have used so far, durable; what was noted before is left.
+
+        It is noted for a run that has lost its job, too, and marked as late. Of jobs
+        that are gone nothing is.
+        """
+        ...
+
+    async def spent(
+        self, seqs: Sequence[int], *, with_late: bool = True
+    ) -> Mapping[int, Spent]:
+        """Add up what jobs used; those that used nothing are left out."""
+        ...
+
+    async def sums(
+        self, where: UsageFilter, by: str, *, limit: int
+    ) -> tuple[Spent, Sequence[tuple[str, Spent]]]:
+        """
+        Add up calls: all, and by tag, capability, model, user or day.
+
+        The largest come first, days in their order. A job with two tags is in both.
+        """
+        ...
+
+    async def forget_usage(self, *, before: Instant, limit: int) -> int:
+        """Delete calls that were made before a time; return how many."""
+        ...
+
+
+class Outlook(NamedTuple):
+    """How a queue stands for a job that is not submitted yet."""
+
+    ahead: int
+    """Queued jobs of its priority or a higher one."""
+    ages: Sequence[int]
+    """How long the queue's running jobs have run, in milliseconds."""
+    busy: int
+    """How many slots of the workers that serve the queue run something else."""
+    past: Sequence[Past]
+    """Jobs that ended lately, of any queue."""
+    uses: Sequence[tuple[int, int | None]]
+    """What jobs of its capability used lately: tokens, and the cost if it is known."""
+
+
+class Closing(NamedTuple):
+    """What is known of a job's end beside what its calls used."""
+
+    text: int
+    """How many characters of text its readers got."""
+    tokens: int | None
+    """What a budget held for it and did not need; `None`: none did."""
+    money: int | None
+    webhooks: int
+    """How many webhooks had told of it before."""
+
+
+class Prospects(Protocol):
+    """What is before a job, and what is left of it."""
+
+    async def outlook(
+        self, queue: str, capability: str, priority: int, *, now: Instant
+    ) -> Outlook:
+        """Look at a queue as one who is about to join it."""
+        ...
+
+    async def room(
+        self, job: NewJob, *, now: Instant
+    ) -> Sequence[tuple[Charge, Balance]]:
+        """Return what budgets would hold for a job, and how far they are used."""
+        ...
+
+    async def closing(self, job: Job) -> Closing:
+        """Return what is known of a cancelled job; asked again, the same."""
+        ...
+
+
 class Store(
     JobStore,
     Roster,
@@ -532,6 +628,10 @@ class Store(
     Keeper,
     KeyStore,
     EndpointStore,
+    Usages,
+    Prospects,
+    BudgetStore,
+    LaneStore,
     Protocol,
 ):
     """All of it, and its doors."""

@@ -203,7 +203,7 @@ def finish(batch: int, now: Instant, then: Finish) -> Callable[[LinkTx], bool]:
         _note(tx, batch, found.events + 1, event.BATCH_FINISHED, now, counted.told())
         jobs = then(found, counted)
         if jobs:
-            tx.submit(jobs)
+            tx.submit(jobs, capped=False)
         if found.callback is not None:
             deliver(tx, [_ended(found)], now)
         return True

@@ -22,10 +22,12 @@ from backburner.domain.job import Instant, JobState, Need, Owner, Submitted
 from backburner.domain.transitions import Change
 from backburner.ports.store import GroupFilter, Retention, Step
 from backburner.stores import groups
+from backburner.stores.ledger import close
 from backburner.stores.linking import LinkTx, callers_of, conclude, deliver, over
 from backburner.stores.listing import of_batch
 from backburner.stores.rows import LISTED_COLUMNS, as_listed
 from backburner.stores.settling import KEY_LIFETIME_MS, error_json, event_json
+from backburner.stores.sharing import forgo
 from backburner.stores.tables import batches, edges, events, flows
 from backburner.stores.tables import jobs as job_table
 
@@ -104,12 +106,14 @@ def cancel(
         # Until there are none: whoever held a step may have added others.
         while rows := tx.connection.execute(found.with_for_update()).all():
             _end(tx, [seq for seq, _, _ in rows], change)
+            forgo(tx, [seq for seq, _, state in rows if state != JobState.RUNNING])
             seqs += [seq for seq, _, _ in rows]
             for _, number, state in rows:
                 if number is not None:
                     left[number] += state != JobState.BLOCKED
         ended = callers_of(tx, seqs) + conclude(tx, left, left, change.at)
         deliver(tx, ended, change.at)
+        close(tx, dict.fromkeys(seqs, False))
         return len(seqs)
 
     return body

@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-import sqlalchemy as sa
-
 from backburner.domain import transitions
 from backburner.domain.delivery import Ended, delivery
 from backburner.domain.job import Instant, JobState, Link, NewJob, Submitted
 from backburner.domain.transitions import Change
 from backburner.ports.store import Move, Settlement
+from backburner.stores.ledger import LedgerTx, close
 from backburner.stores.settling import error_json, event_json
+from backburner.stores.sharing import SharingTx, forgo
 
 Telling = tuple[int, str, Instant, str | None]
 """A job's key, and the type, time and data of its event."""
@@ -33,30 +33,12 @@ class End(NamedTuple):
     """Whether it waited for no other step."""
 
 
-class LinkTx(Protocol):
+class LinkTx(LedgerTx, SharingTx, Protocol):
     """A transaction of either database."""
-
-    @property
-    def connection(self) -> sa.Connection:
-        """The database, for what is asked seldom."""
-        ...
-
-    @property
-    def queries(self) -> Any:
-        """The database's own statements."""
-        ...
 
     @property
     def settling(self) -> int | None:
         """The job whose body runs: it has ended, its link is not settled yet."""
-        ...
-
-    def rows(self, statement: str, *parameters: Any) -> Sequence[Any]:
-        """Run a statement of the database and return its rows."""
-        ...
-
-    def array(self, keys: Collection[int]) -> Any:
-        """Write keys as the database's statements take them."""
         ...
 
     def release(
@@ -76,10 +58,6 @@ class LinkTx(Protocol):
         """
         ...
 
-    def draw(self, table: str, count: int) -> Sequence[int]:
-        """Return keys for new rows of a table."""
-        ...
-
     def insert(self, jobs: Sequence[NewJob]) -> list[int]:
         """Store jobs that have no idempotency key; return their keys."""
         ...
@@ -96,12 +74,10 @@ class LinkTx(Protocol):
         """Note events of jobs whose counters were raised."""
         ...
 
-    def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
-        """Store jobs."""
-        ...
-
-    def hit(self, moment: str) -> None:
-        """Pass a failpoint."""
+    def submit(
+        self, jobs: Sequence[NewJob], *, capped: bool = True
+    ) -> Sequence[Submitted]:
+        """Store jobs; if `capped`, as many as may wait."""
         ...
 
 
@@ -127,9 +103,12 @@ def settle_links(tx: LinkTx, ends: Sequence[End]) -> None:
     at = max(end.change.at for end in ends)
     calling = [end.seq for end in ends if end.link.calls_back]
     steps = [end for end in ends if end.link.flow is not None]
+    held = {e.seq: _is_done(e) for e in ends if e.link.holds}
     left: Counter[int] = Counter()
     if steps:
-        calling += _advance(tx, steps, left, at)
+        given_up = _advance(tx, steps, left, at)
+        calling += given_up
+        held |= dict.fromkeys(given_up, False)
         tx.hit("advance.released")
     troubled = {
         end.link.flow
@@ -138,6 +117,11 @@ def settle_links(tx: LinkTx, ends: Sequence[End]) -> None:
     }
     deliver(tx, callers_of(tx, calling) + conclude(tx, left, troubled, at), at)
     tx.hit("advance.told")
+    close(tx, held)
+
+
+def _is_done(end: End) -> bool:
+    return end.change.to is JobState.SUCCEEDED
 
 
 def _advance(
@@ -150,8 +134,8 @@ def _advance(
     begin as end is not written.
     """
     left.update(e.link.flow for e in ends if e.was_active and e.link.flow is not None)
-    done = [e.seq for e in ends if e.change.to is JobState.SUCCEEDED]
-    failed = [e.seq for e in ends if e.change.to is not JobState.SUCCEEDED]
+    done = [e.seq for e in ends if _is_done(e)]
+    failed = [e.seq for e in ends if not _is_done(e)]
     left.subtract(release(tx, done, failed, at))
     given_up: list[int] = []
     while failed:
@@ -181,13 +165,14 @@ def give_up(tx: LinkTx, failed: Sequence[int], at: Instant) -> list[int]:
     lost = sorted(seq for (seq,) in rows)
     told = event_json(change)
     tx.tell([(seq, change.event, at, told) for seq in lost])
+    forgo(tx, lost)
     return lost
 
 
 def deliver(tx: LinkTx, told: Sequence[Ended], at: Instant) -> None:
     """Make the jobs that tell of ends."""
     if told:
-        tx.submit([delivery(ended, at) for ended in told])
+        tx.submit([delivery(ended, at) for ended in told], capped=False)
 
 
 def callers_of(tx: LinkTx, seqs: Collection[int]) -> list[Ended]:

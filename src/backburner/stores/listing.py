@@ -167,21 +167,19 @@ def depths(
     counted: list[tuple[str, JobState, int, Instant | None]] = []
     for state in (*sorted(WAITING), JobState.RUNNING):
         query = (
-            sa.select(c.queue, sa.func.count(), sa.func.min(c.rank))
+            sa.select(c.queue, sa.func.count(), sa.func.min(c.seq))
             .where(sa.text(f"state = '{state}'"))
             .group_by(c.queue)
         )
-        for queue, count, rank in connection.execute(query).all():
+        for queue, count, first in connection.execute(query).all():
             is_queued = state is JobState.QUEUED
-            oldest = _ready_at(connection, queue, rank) if is_queued else None
+            oldest = _ready_at(connection, first) if is_queued else None
             counted.append((queue, state, count, oldest))
     return counted
 
 
-def _ready_at(connection: sa.Connection, queue: str, rank: int) -> Instant | None:
-    query = sa.select(sa.func.min(c.ready_at)).where(
-        sa.text("state = 'queued'"), c.queue == queue, c.rank == rank
-    )
+def _ready_at(connection: sa.Connection, seq: int) -> Instant | None:
+    query = sa.select(c.ready_at).where(sa.text("state = 'queued'"), c.seq == seq)
     return connection.execute(query).scalar()
 
 

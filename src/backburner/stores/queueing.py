@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+import orjson
 import sqlalchemy as sa
 
 from backburner.domain.event import QUEUE_THROTTLED
@@ -19,11 +20,13 @@ c = queue_table.c
 # another length begins anew.
 _DECLARE = sa.text("""
 INSERT INTO queues (name, paused, concurrency, per_worker, rate, per, window_at,
-                    started, closed, told)
-VALUES (:name, :paused, :concurrency, :per_worker, :rate, :per, 0, 0, 0, 0)
+                    started, closed, told, weights, waiting)
+VALUES (:name, :paused, :concurrency, :per_worker, :rate, :per, 0, 0, 0, 0, :weights,
+        :waiting)
 ON CONFLICT (name) DO UPDATE SET
   concurrency = excluded.concurrency, per_worker = excluded.per_worker,
   rate = excluded.rate, per = excluded.per,
+  weights = excluded.weights, waiting = excluded.waiting,
   started = CASE WHEN queues.per = excluded.per THEN queues.started ELSE 0 END,
   window_at = CASE WHEN queues.per = excluded.per THEN queues.window_at ELSE 0 END,
   limited_until = CASE WHEN queues.per = excluded.per AND queues.rate = excluded.rate
@@ -46,6 +49,8 @@ def declare(queues: Sequence[Queue]) -> Callable[[Tx], None]:
             "per_worker": queue.per_worker,
             "rate": queue.rate.limit if queue.rate else None,
             "per": queue.rate.per // timedelta(milliseconds=1) if queue.rate else 0,
+            "weights": as_json(dict(queue.weights)) if queue.weights else None,
+            "waiting": queue.waiting,
         }
         for queue in sorted(queues, key=lambda queue: queue.name)
     ]
@@ -103,10 +108,21 @@ def listing(connection: sa.Connection, now: Instant) -> list[QueueState]:
             limited_until=until if until and until > now else None,
             opens_in=until - now if until and until > now else None,
             untold=untold,
+            weights=orjson.loads(weights) if weights else {},
+            waiting=waiting,
         )
-        for name, paused, concurrency, per_worker, rate, per, until, untold in (
-            connection.execute(_LISTING)
-        )
+        for (
+            name,
+            paused,
+            concurrency,
+            per_worker,
+            rate,
+            per,
+            until,
+            untold,
+            weights,
+            waiting,
+        ) in connection.execute(_LISTING)
     ]
 
 
@@ -120,4 +136,6 @@ _LISTING = sa.select(
     c.per,
     c.limited_until,
     c.closed - c.told,
+    c.weights,
+    c.waiting,
 ).order_by(c.name)

@@ -10,6 +10,7 @@ from backburner.domain.job import Instant, JobState
 from backburner.ports.store import Move
 from backburner.stores import groups
 from backburner.stores.flows import add_active
+from backburner.stores.ledger import renew
 from backburner.stores.linking import LinkTx
 from backburner.stores.settling import as_json, turns
 from backburner.stores.tables import batches, edges, flows
@@ -46,6 +47,8 @@ def _reopen(tx: LinkTx, moves: Sequence[Move]) -> set[int]:
     rows = tx.connection.execute(query).all()
     groups.reopen(tx, flows, {flow for flow, _ in rows if flow is not None}, at)
     groups.reopen(tx, batches, {batch for _, batch in rows if batch is not None}, at)
+    again = [seq for opened in opening.values() for seq in opened.again]
+    renew(tx, [*sorted(moved), *again])
     return moved
 
 

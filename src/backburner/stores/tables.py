@@ -197,6 +197,27 @@ queues = sa.Table(
     sa.Column("limited_until", sa.BigInteger),
     sa.Column("closed", sa.BigInteger, nullable=False),
     sa.Column("told", sa.BigInteger, nullable=False),
+    sa.Column("weights", sa.Text),
+    sa.Column("waiting", sa.Integer),
+)
+
+fronts = sa.Table(
+    "fronts",
+    metadata,
+    sa.Column("queue", sa.Text, primary_key=True),
+    sa.Column("priority", sa.Integer, primary_key=True),
+    sa.Column("front", sa.BigInteger, nullable=False),
+)
+
+shares = sa.Table(
+    "shares",
+    metadata,
+    sa.Column("queue", sa.Text, primary_key=True),
+    sa.Column("priority", sa.Integer, primary_key=True),
+    sa.Column("tenant", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("finish", sa.BigInteger, nullable=False),
+    sa.Column("taken", sa.BigInteger, nullable=False),
 )
 
 schedules = sa.Table(
@@ -209,4 +230,102 @@ schedules = sa.Table(
     sa.Column("missed", sa.Text, nullable=False),
     sa.Column("next_at", sa.BigInteger, nullable=False),
     sa.Column("last_at", sa.BigInteger),
+)
+
+budgets = sa.Table(
+    "budgets",
+    metadata,
+    sa.Column("seq", Key, primary_key=True),
+    sa.Column("scope", sa.Text, nullable=False),
+    sa.Column("value", sa.Text, nullable=False),
+    sa.Column("unit", sa.Text, nullable=False),
+    sa.Column("per", sa.BigInteger, nullable=False),
+    sa.Column("ceiling", sa.BigInteger, nullable=False),
+    sa.Column("is_declared", sa.Boolean, nullable=False),
+)
+
+accounts = sa.Table(
+    "accounts",
+    metadata,
+    sa.Column("seq", Key, primary_key=True),
+    sa.Column("scope", sa.Text, nullable=False),
+    sa.Column("unit", sa.Text, nullable=False),
+    sa.Column("per", sa.BigInteger, nullable=False),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("value", sa.Text, nullable=False),
+    sa.Column("window_at", sa.BigInteger, nullable=False),
+    sa.Column("ceiling", sa.BigInteger, nullable=False),
+    sa.Column("held", sa.BigInteger, nullable=False),
+    sa.Column("settled", sa.BigInteger, nullable=False),
+    sa.Column("overdraft", sa.BigInteger, nullable=False),
+)
+
+holds = sa.Table(
+    "holds",
+    metadata,
+    sa.Column("seq", Key, primary_key=True),
+    sa.Column("id", sa.Text),
+    sa.Column("job", sa.BigInteger),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("account", sa.BigInteger, nullable=False),
+    sa.Column("amount", sa.BigInteger, nullable=False),
+    sa.Column("used", sa.BigInteger),
+    sa.Column("is_open", sa.Boolean, nullable=False),
+    sa.Column("is_estimated", sa.Boolean, nullable=False),
+    sa.Column("expires_at", sa.BigInteger),
+)
+
+entries = sa.Table(
+    "entries",
+    metadata,
+    sa.Column("seq", Key, primary_key=True),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("account", sa.BigInteger, nullable=False),
+    sa.Column("hold", sa.BigInteger, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("amount", sa.BigInteger, nullable=False),
+    sa.Column("ceiling", sa.BigInteger),
+)
+
+usages = sa.Table(
+    "usages",
+    metadata,
+    sa.Column("seq", Key, primary_key=True),
+    sa.Column("job", sa.BigInteger, nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("epoch", sa.Integer, nullable=False),
+    sa.Column("n", sa.Integer, nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("user", sa.Text, nullable=False),
+    sa.Column("capability", sa.Text, nullable=False),
+    sa.Column("tags", sa.Text),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("provider", sa.Text),
+    sa.Column("input_tokens", sa.BigInteger, nullable=False),
+    sa.Column("output_tokens", sa.BigInteger, nullable=False),
+    sa.Column("cached_tokens", sa.BigInteger, nullable=False),
+    sa.Column("cost", sa.BigInteger),
+    sa.Column("price_version", sa.Text),
+    sa.Column("late", sa.Boolean, nullable=False),
+)
+
+lanes = sa.Table(
+    "lanes",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("requests", sa.Integer),
+    sa.Column("tokens", sa.BigInteger),
+    sa.Column("at_once", sa.Integer),
+    sa.Column("spacing", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+)
+
+permits = sa.Table(
+    "permits",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("lane", sa.Text, nullable=False),
+    sa.Column("worker", sa.Text, nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
 )

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from backburner.domain.schedule import ScheduleState
 from backburner.ports.store import Firing, Tx
+from backburner.stores.linking import LinkTx
 from backburner.stores.tables import schedules as schedule_table
 
 c = schedule_table.c
@@ -35,10 +36,10 @@ def declare(schedules: Sequence[ScheduleState]) -> Callable[[Tx], None]:
     return body
 
 
-def fire(firing: Firing) -> Callable[[Tx], bool]:
+def fire(firing: Firing) -> Callable[[LinkTx], bool]:
     """Return a body that fires ticks if nobody else has."""
 
-    def body(tx: Tx) -> bool:
+    def body(tx: LinkTx) -> bool:
         advance = schedule_table.update().where(
             c.name == firing.name, c.next_at == firing.expected
         )
@@ -48,7 +49,7 @@ def fire(firing: Firing) -> Callable[[Tx], bool]:
         if not tx.connection.execute(advance.values(values)).rowcount:
             return False
         if firing.jobs:
-            tx.submit(firing.jobs)
+            tx.submit(firing.jobs, capped=False)
         return True
 
     return body

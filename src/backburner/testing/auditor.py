@@ -22,7 +22,7 @@ from backburner.domain.job import WAITING, JobState
 from backburner.domain.text import Text
 from backburner.domain.transitions import ALLOWED, WORKER_LOST, Limits
 from backburner.stores.sqlite.database import Database
-from backburner.testing import groups
+from backburner.testing import budgets, groups
 from backburner.testing.groups import GroupReading, Made
 from backburner.testing.records import (
     Books,
@@ -112,6 +112,7 @@ def audit_books(
     ]
     breaches += groups.breaches(books, ledger.made)
     breaches += groups.misread(books, ledger.group_readings)
+    breaches += budgets.breaches(books)
     return [*breaches, *_ledger_breaches(books, ledger)]
 
 

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import orjson
 import sqlalchemy as sa
 
 from backburner.domain import event
+from backburner.domain.budget import Balance, Kind, Posting
 from backburner.domain.event import Event
 from backburner.domain.job import Instant, JobState
 from backburner.stores import tables
@@ -50,6 +51,36 @@ class Row(NamedTuple):
     flow: int | None
     batch: int | None
     calls_back: bool
+    holds: int = 0
+
+
+class Hold(NamedTuple):
+    """What is or was held, and for whom."""
+
+    seq: int
+    job: int | None
+    generation: int
+    amount: int
+    is_open: bool
+
+
+class Entry(NamedTuple):
+    """One line of the ledger."""
+
+    hold: int
+    posting: Posting
+    limit: int | None
+    """What the budget allowed when it was written."""
+
+
+class AccountBook(NamedTuple):
+    """An account, and all that was ever written of it."""
+
+    name: str
+    unit: str
+    balance: Balance
+    holds: list[Hold]
+    entries: list[Entry]
 
 
 class Record(NamedTuple):
@@ -98,6 +129,9 @@ class Books:
     edges: Sequence[Edge]
     strays: Sequence[str]
     """Whoever has events and is not there."""
+    accounts: Sequence[AccountBook] = ()
+    used: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """How many tokens jobs told of, by key and generation."""
 
     def written(self) -> set[int]:
         """Return the number of every event of somebody."""
@@ -131,7 +165,31 @@ def read(connection: sa.Connection) -> Books:
         batches={group.id: group for group in batches.values()},
         edges=[Edge(*row) for row in connection.execute(sa.select(tables.edges))],
         strays=[*strays],
+        accounts=_accounts(connection),
+        used=_used(connection),
     )
+
+
+def _used(connection: sa.Connection) -> dict[tuple[int, int], int]:
+    used: Counter[tuple[int, int]] = Counter()
+    for row in _all(connection, tables.usages):
+        used[row.job, row.generation] += row.input_tokens + row.output_tokens
+    return dict(used)
+
+
+def _accounts(connection: sa.Connection) -> list[AccountBook]:
+    found: dict[int, AccountBook] = {}
+    for row in _all(connection, tables.accounts):
+        name = f"{row.scope} {row.value}, {row.unit} from {row.window_at}"
+        balance = Balance(row.held, row.settled, row.overdraft)
+        found[row.seq] = AccountBook(name, row.unit, balance, [], [])
+    for row in _all(connection, tables.holds):
+        hold = Hold(row.seq, row.job, row.generation, row.amount, bool(row.is_open))
+        found[row.account].holds.append(hold)
+    for row in _all(connection, tables.entries):
+        entry = Entry(row.hold, Posting(Kind(row.kind), row.amount), row.ceiling)
+        found[row.account].entries.append(entry)
+    return [*found.values()]
 
 
 def steps(events: Iterable[Event]) -> Iterator[tuple[JobState | None, JobState, Event]]:
@@ -188,6 +246,7 @@ def _row(found: Any) -> Row:
         flow=found.flow,
         batch=found.batch,
         calls_back=found.callback is not None,
+        holds=found.holds,
     )
 
 

@@ -7,7 +7,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 
-HEAD = "0005"
+HEAD = "0009"
 VERSION_TABLE = "backburner_version"
 
 

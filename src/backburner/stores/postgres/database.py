@@ -19,7 +19,7 @@ REPLAN_SECONDS = 5.0
 """How long a plan is good for."""
 POOL = 5
 """Connections for reads and bodies, of each process."""
-LANES = 4
+PIPES = 5
 """Connections that each process keeps for itself besides."""
 
 TRIES = 3
@@ -36,7 +36,7 @@ class Database:
             url, pool_size=POOL, max_overflow=0, pool_timeout=CONNECT_SECONDS
         )
         sa.event.listen(self._pool.sync_engine, "checkout", _refuse_a_closed_one)
-        # Readers that hold every connection of the pool must not stop a lane.
+        # Readers that hold every connection of the pool must not stop a pipe.
         self._kept = _engine(url, poolclass=sa.NullPool)
 
     @asynccontextmanager

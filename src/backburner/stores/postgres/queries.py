@@ -14,9 +14,11 @@ class Queries:
     bury_workers: str
     cancel_dependents: str
     claim_jobs: str
+    close_holds: str
     conclude_flows: str
     count_down_flows: str
     count_running: str
+    count_waiting: str
     delete_jobs: str
     dismiss_worker: str
     draw_keys: str
@@ -30,26 +32,37 @@ class Queries:
     has_policies: str
     has_queued: str
     insert_edges: str
+    insert_entries: str
     insert_events: str
     insert_flow_ends: str
+    insert_holds: str
     insert_jobs: str
+    insert_usages: str
+    list_budgets: str
     list_callbacks: str
     list_gates: str
     list_changes: str
+    list_estimates: str
     list_held: str
     list_history: str
     list_needs: str
     list_news: str
+    list_holds: str
+    list_shares: str
     list_stream: str
+    lock_accounts: str
     lock_gate: str
+    lock_waiting: str
     mark_gate: str
     move_jobs: str
     next_due: str
+    post_accounts: str
     promote_jobs: str
     read_clock: str
     release_jobs: str
     report_notes: str
     settle_jobs: str
+    take_shares: str
     touch_store: str
 
     @classmethod

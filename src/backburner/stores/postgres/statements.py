@@ -1,18 +1,26 @@
 """
-What the store does on a lane, each for many callers at once, one statement each.
+What the store does on a pipe, each for many callers at once, one statement each.
 
 A statement commits by itself; only idempotency keys and bodies need a transaction.
 Batches are sorted by key, so that two of them never wait for each other in a circle.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
+import asyncpg
 import sqlalchemy as sa
 
-from backburner.domain.errors import IdempotencyConflict, StoreUnavailable
+from backburner.domain.budget import Charge, Rules, budget_of
+from backburner.domain.errors import (
+    BudgetExhausted,
+    IdempotencyConflict,
+    StoreUnavailable,
+)
+from backburner.domain.fairness import Share, by_share, costs
 from backburner.domain.flow import NewStep
 from backburner.domain.job import (
     Claim,
@@ -34,11 +42,12 @@ from backburner.ports.store import (
     Want,
     WorkerLost,
 )
-from backburner.stores import extending, flows
+from backburner.stores import extending, flows, lanes, ledger, sharing
 from backburner.stores.linking import Telling, ends, settle_links
 from backburner.stores.postgres.database import TRIES, persist
-from backburner.stores.postgres.lane import Lane
+from backburner.stores.postgres.pipe import Pipe
 from backburner.stores.postgres.queries import Queries
+from backburner.stores.postgres.shares import Shares
 from backburner.stores.settling import (
     KEY_LIFETIME_MS,
     as_given,
@@ -48,70 +57,130 @@ from backburner.stores.settling import (
     tags_text,
     turns,
 )
+from backburner.stores.sharing import (
+    Taken,
+    corrections,
+    ended_waiting,
+    forgo,
+    refund,
+    used_tokens,
+)
+from backburner.stores.usages import Booked, book_settled
 
+T = TypeVar("T")
 Claiming = tuple[str, str, Sequence[Want], Instant]
 NEEDS = Claim._fields.index("needs")
+_UNUSABLE = (asyncpg.UndefinedTableError, asyncpg.InsufficientPrivilegeError)
 
 
 class Statements:
-    """The store's verbs over a lane."""
+    """The store's verbs over a pipe."""
 
-    def __init__(self, queries: Queries) -> None:
+    def __init__(self, queries: Queries, rulebook: ledger.Rulebook) -> None:
         self._queries = queries
+        self._rulebook = rulebook
+        self.shares = Shares(queries)
 
     async def submit(
-        self, lane: Lane, batches: Sequence[Sequence[NewJob]]
+        self, pipe: Pipe, batches: Sequence[Sequence[NewJob]]
     ) -> Sequence[Sequence[Submitted]]:
         """Store every caller's jobs that have no idempotency key."""
         jobs = list(chain.from_iterable(batches))
-        await lane.rows(self._queries.insert_jobs, *columns(jobs))
+        ranks = await self.shares.rank(pipe, jobs)
+        if ranks is None:
+            return as_given(batches, await self._submit_whole(pipe, jobs))
+        await pipe.rows(self._queries.insert_jobs, *columns(jobs, ranks))
         return [[_submitted(job) for job in batch] for batch in batches]
 
     async def submit_keyed(
-        self, lane: Lane, batches: Sequence[Sequence[NewJob]]
+        self, pipe: Pipe, batches: Sequence[Sequence[NewJob]]
     ) -> Sequence[Sequence[Submitted]]:
         """Store every caller's jobs, or find those that their keys stand for."""
         jobs = list(chain.from_iterable(batches))
+        ranks = await self.shares.rank(pipe, jobs)
+        if ranks is None:
+            return as_given(batches, await self._submit_whole(pipe, jobs))
 
         async def store() -> Sequence[Submitted]:
-            async with lane.driver.transaction():
-                return await self._submit_keyed(lane, jobs)
+            async with pipe.driver.transaction():
+                return await self._submit_keyed(pipe, jobs, ranks)
 
-        return as_given(batches, await persist(store))
+        answers = await persist(store)
+        pairs = zip(jobs, answers, strict=True)
+        if known := [job for job, answer in pairs if answer.replayed]:
+            await self.shares.pay(pipe, refund(known))
+        return as_given(batches, answers)
+
+    async def rules(self, pipe: Pipe, asks: Sequence[None]) -> Sequence[Rules]:
+        """Read the budgets, once for all who ask."""
+        try:
+            rows = await pipe.rows(self._queries.list_budgets)
+        except _UNUSABLE as error:
+            raise StoreUnavailable("the ledger cannot be used") from error
+        rules = self._rulebook.take(Rules(budget_of(*row) for row in rows))
+        return [rules] * len(asks)
+
+    async def submit_held(
+        self, pipe: Pipe, batches: Sequence[Sequence[NewJob]]
+    ) -> Sequence[Sequence[Submitted] | BudgetExhausted]:
+        """Store every caller's jobs and hold what they may cost; refuse the others."""
+        return await self.transact(pipe, lambda tx: ledger.submit_each(tx, batches))
+
+    async def _submit_whole(
+        self, pipe: Pipe, jobs: Sequence[NewJob]
+    ) -> Sequence[Submitted]:
+        return await self.transact(pipe, lambda tx: tx.submit(jobs))
+
+    def _begin(self, connection: sa.Connection, pipe: Pipe) -> "Transaction":
+        return Transaction(connection, self._queries, pipe.faults, self._rulebook)
+
+    async def transact(self, pipe: Pipe, body: Callable[["Transaction"], T]) -> T:
+        """Run a body in a transaction; what its jobs take is paid after it."""
+        begun: list[Transaction] = []
+
+        def run(connection: sa.Connection) -> T:
+            begun[:] = [self._begin(connection, pipe)]
+            return body(begun[0])
+
+        answer = await pipe.transact(run)
+        await self.shares.pay(pipe, begun[0].owed)
+        return answer
 
     async def _submit_keyed(
-        self, lane: Lane, jobs: Sequence[NewJob]
+        self, pipe: Pipe, jobs: Sequence[NewJob], ranks: Sequence[int]
     ) -> Sequence[Submitted]:
-        ordered = sorted(jobs, key=_key)
-        rows = await lane.rows(self._queries.insert_jobs, *columns(ordered))
+        pairs = sorted(zip(jobs, ranks, strict=True), key=lambda pair: _key(pair[0]))
+        ordered = [job for job, _ in pairs]
+        inserted = columns(ordered, [rank for _, rank in pairs])
+        rows = await pipe.rows(self._queries.insert_jobs, *inserted)
         stored = {row[0] for row in rows}
         known = {
-            job.id: await self._known(lane, job)
-            for job in ordered
+            job.id: await self._known(pipe, job, rank)
+            for job, rank in pairs
             if job.id not in stored
         }
         return [known.get(job.id) or _submitted(job) for job in jobs]
 
-    async def _known(self, lane: Lane, job: NewJob) -> Submitted:
+    async def _known(self, pipe: Pipe, job: NewJob, rank: int) -> Submitted:
         horizon = job.created_at - KEY_LIFETIME_MS
         for _ in range(TRIES):
-            await lane.rows(self._queries.free_idempotency_key, *_key(job), horizon)
-            if found := await lane.rows(self._queries.find_by_key, *_key(job)):
+            await pipe.rows(self._queries.free_idempotency_key, *_key(job), horizon)
+            if found := await pipe.rows(self._queries.find_by_key, *_key(job)):
                 return as_known(job, *found[0])
-            if await lane.rows(self._queries.insert_jobs, *columns([job])):
+            if await pipe.rows(self._queries.insert_jobs, *columns([job], [rank])):
                 return _submitted(job)
         raise _elusive()
 
     async def claim(
-        self, lane: Lane, asks: Sequence[Claiming]
+        self, pipe: Pipe, asks: Sequence[Claiming]
     ) -> Sequence[Sequence[Claim] | WorkerLost]:
         """Hand queued jobs to every worker that asks; a lost one gets its exception."""
-        return [await self._claim(lane, *ask) for ask in asks]
+        return [await self._claim(pipe, *ask) for ask in asks]
 
     async def _claim(
-        self, lane: Lane, worker: str, token: str, wants: Sequence[Want], now: Instant
+        self, pipe: Pipe, worker: str, token: str, wants: Sequence[Want], now: Instant
     ) -> Sequence[Claim] | WorkerLost:
-        found = await lane.rows(self._queries.list_gates, worker)
+        found = await pipe.rows(self._queries.list_gates, worker)
         if not found:
             return WorkerLost()
         gated = found[0][0].split("\n") if found[0][0] else ()
@@ -119,180 +188,196 @@ class Statements:
         for queue, limit in wants:
             want = Want(queue, limit)
             if queue in gated:
-                async with lane.driver.transaction():
-                    claims += await self._claim_gated(lane, worker, token, want, now)
+                async with pipe.driver.transaction():
+                    claims += await self._claim_gated(pipe, worker, token, want, now)
             else:
-                claims += await self._take(lane, worker, token, want, now)
+                claims += await self._take(pipe, worker, token, want, now)
         return claims
 
     async def _take(
-        self, lane: Lane, worker: str, token: str, want: Want, now: Instant
+        self, pipe: Pipe, worker: str, token: str, want: Want, now: Instant
     ) -> Sequence[Claim]:
-        rows = await lane.rows(self._queries.claim_jobs, token, worker, now, *want)
+        rows = await pipe.rows(self._queries.claim_jobs, token, worker, now, *want)
         steps = [row[0] for row in rows if row[NEEDS]]
         if steps:
-            needs = flows.as_needs(await lane.rows(self._queries.list_needs, steps))
+            needs = flows.as_needs(await pipe.rows(self._queries.list_needs, steps))
             rows = [(*row, needs.get(row[0], ())) for row in rows]
         # RETURNING is in no order.
         return sorted(
-            (Claim(*row) for row in rows), key=lambda c: (-c.priority, c.rank)
+            (Claim(*row) for row in rows), key=lambda c: (-c.priority, c.rank, c.seq)
         )
 
     async def _claim_gated(
-        self, lane: Lane, worker: str, token: str, want: Want, now: Instant
+        self, pipe: Pipe, worker: str, token: str, want: Want, now: Instant
     ) -> Sequence[Claim]:
         """Take what the queue's limits leave, and count it against them."""
         queue, wanted = want
-        gate = Gate(*(await lane.rows(self._queries.lock_gate, queue))[0])
-        [(running, at)] = await lane.rows(self._queries.count_running, queue)
+        gate = Gate(*(await pipe.rows(self._queries.lock_gate, queue))[0])
+        [(running, at)] = await pipe.rows(self._queries.count_running, queue)
         admission = admit(gate, wanted=wanted, running=running, now=at)
         taken: Sequence[Claim] = ()
         if admission.allowed:
             allowed = Want(queue, admission.allowed)
-            taken = await self._take(lane, worker, token, allowed, now)
+            taken = await self._take(pipe, worker, token, allowed, now)
         if gate.rate is not None:
-            waiting = bool(await lane.rows(self._queries.has_queued, queue, now))
+            waiting = bool(await pipe.rows(self._queries.has_queued, queue, now))
             after = count(gate, admission, taken=len(taken), waiting=waiting)
             if after != gate:
-                await lane.driver.execute(self._queries.mark_gate, queue, *after[4:])
+                await pipe.driver.execute(self._queries.mark_gate, queue, *after[4:])
         return taken
 
     async def settle(
-        self, lane: Lane, batches: Sequence[Sequence[Settlement]]
+        self, pipe: Pipe, batches: Sequence[Sequence[Settlement]]
     ) -> Sequence[Sequence[Change | None]]:
         """Settle every worker's jobs that bring no body with them."""
         asks = list(chain.from_iterable(batches))
         answers: list[Change | None] = [None] * len(asks)
         for turn in turns(asks):
             plain = [asks[i] for i in turn.values() if _is_plain(asks[i])]
-            settled = await self._finish(lane, plain) | await self._put(lane, plain)
+            settled = await self._finish(pipe, plain) | await self._put(pipe, plain)
             for seq in settled:
                 answers[turn[seq]] = asks[turn[seq]].change
+            await self.shares.correct(pipe, plain, settled)
         return as_given(batches, answers)
 
     async def settle_linked(
-        self, lane: Lane, batches: Sequence[Sequence[Settlement]]
+        self, pipe: Pipe, batches: Sequence[Sequence[Settlement]]
     ) -> Sequence[Sequence[Change | None]]:
         """Settle jobs whose ends mean something to others, all in one transaction."""
         asks = list(chain.from_iterable(batches))
 
-        def body(connection: sa.Connection) -> list[Change | None]:
-            tx = Transaction(connection, self._queries, lane.faults)
+        def body(tx: Transaction) -> list[Change | None]:
             answers: list[Change | None] = [None] * len(asks)
             for turn in turns(asks):
                 wanted = [asks[i] for i in turn.values()]
                 settled = tx.settle(wanted)
+                book_settled(tx, wanted, settled)
                 settle_links(tx, ends(wanted, settled))
                 for seq in settled:
                     answers[turn[seq]] = asks[turn[seq]].change
             return answers
 
-        return as_given(batches, await lane.transact(body))
+        return as_given(batches, await self.transact(pipe, body))
 
-    async def _finish(self, lane: Lane, settlements: Sequence[Settlement]) -> set[int]:
+    async def _finish(self, pipe: Pipe, settlements: Sequence[Settlement]) -> set[int]:
         done = _by_seq(s for s in settlements if s.change.to is JobState.SUCCEEDED)
         if not done:
             return set()
-        rows = await lane.rows(self._queries.finish_jobs, *finish_columns(done))
+        rows = await pipe.rows(self._queries.finish_jobs, *finish_columns(done))
         return {row[0] for row in rows}
 
-    async def _put(self, lane: Lane, settlements: Sequence[Settlement]) -> set[int]:
+    async def _put(self, pipe: Pipe, settlements: Sequence[Settlement]) -> set[int]:
         other = _by_seq(s for s in settlements if s.change.to is not JobState.SUCCEEDED)
         if not other:
             return set()
-        rows = await lane.rows(self._queries.settle_jobs, *settle_columns(other))
+        rows = await pipe.rows(self._queries.settle_jobs, *settle_columns(other))
         return {row[0] for row in rows}
 
     async def move(
-        self, lane: Lane, batches: Sequence[Sequence[Move]]
+        self, pipe: Pipe, batches: Sequence[Sequence[Move]]
     ) -> Sequence[Sequence[bool]]:
         """Move jobs that are not running; of two from one state the first wins."""
         asks = list(chain.from_iterable(batches))
         answers = [False] * len(asks)
         for turn in turns(asks):
             moves = _by_seq(asks[i] for i in turn.values())
-            rows = await lane.rows(self._queries.move_jobs, *_move_columns(moves))
+            rows = await pipe.rows(self._queries.move_jobs, *_move_columns(moves))
             for (seq,) in rows:
                 answers[turn[seq]] = True
+            await self.shares.forgo(pipe, moves, {seq for (seq,) in rows})
         return as_given(batches, answers)
 
     async def move_linked(
-        self, lane: Lane, batches: Sequence[Sequence[Move]]
+        self, pipe: Pipe, batches: Sequence[Sequence[Move]]
     ) -> Sequence[Sequence[bool]]:
         """Move jobs whose ends mean something to others, all in one transaction."""
         asks = list(chain.from_iterable(batches))
 
-        def body(connection: sa.Connection) -> list[bool]:
-            tx = Transaction(connection, self._queries, lane.faults)
+        def body(tx: Transaction) -> list[bool]:
             answers = [False] * len(asks)
             for turn in turns(asks):
                 wanted = [asks[i] for i in turn.values()]
                 moved = tx.move(wanted)
+                forgo(tx, ended_waiting(wanted, moved))
                 settle_links(tx, ends(wanted, moved))
                 for seq in moved:
                     answers[turn[seq]] = True
             return answers
 
-        return as_given(batches, await lane.transact(body))
+        return as_given(batches, await self.transact(pipe, body))
 
     async def promote(
-        self, lane: Lane, asks: Sequence[tuple[Instant, int]]
+        self, pipe: Pipe, asks: Sequence[tuple[Instant, int]]
     ) -> Sequence[int]:
         """Queue what is due."""
         return [
-            len(await lane.rows(self._queries.promote_jobs, now, limit))
+            len(await pipe.rows(self._queries.promote_jobs, now, limit))
             for now, limit in asks
         ]
 
     async def report(
-        self, lane: Lane, batches: Sequence[Sequence[Note]]
+        self, pipe: Pipe, batches: Sequence[Sequence[Note]]
     ) -> Sequence[None]:
         """Tell what handlers say, on jobs that are still held."""
         asks = list(chain.from_iterable(batches))
         rounds = [_by_seq(asks[i] for i in turn.values()) for turn in turns(asks)]
         if len(rounds) > 1:
-            await persist(lambda: self._report_at_once(lane, rounds))
+            await persist(lambda: self._report_at_once(pipe, rounds))
         else:
-            await self._report(lane, rounds)
+            await self._report(pipe, rounds)
         return [None] * len(batches)
 
     async def _report_at_once(
-        self, lane: Lane, rounds: Sequence[Sequence[Note]]
+        self, pipe: Pipe, rounds: Sequence[Sequence[Note]]
     ) -> None:
         # The first round locks every job, in order: the others wait for nobody.
-        async with lane.driver.transaction():
-            await self._report(lane, rounds)
+        async with pipe.driver.transaction():
+            await self._report(pipe, rounds)
 
-    async def _report(self, lane: Lane, rounds: Sequence[Sequence[Note]]) -> None:
+    async def _report(self, pipe: Pipe, rounds: Sequence[Sequence[Note]]) -> None:
         for notes in rounds:
             arrays = [list(column) for column in zip(*notes, strict=True)]
-            await lane.rows(self._queries.report_notes, *arrays)
+            await pipe.rows(self._queries.report_notes, *arrays)
 
     async def prune(
-        self, lane: Lane, asks: Sequence[tuple[Retention, Instant, int]]
+        self, pipe: Pipe, asks: Sequence[tuple[Retention, Instant, int]]
     ) -> Sequence[Sequence[str]]:
         """Delete finished jobs past their time, with their events."""
-        return [await self._prune(lane, *ask) for ask in asks]
+        return [await self._prune(pipe, *ask) for ask in asks]
 
     async def _prune(
-        self, lane: Lane, keep: Retention, now: Instant, limit: int
+        self, pipe: Pipe, keep: Retention, now: Instant, limit: int
     ) -> Sequence[str]:
         gone: list[str] = []
         keyed = now - KEY_LIFETIME_MS
         for state, span in zip(Retention._fields, keep, strict=True):
             horizon = now - span // timedelta(milliseconds=1)
-            rows = await lane.rows(
+            rows = await pipe.rows(
                 self._queries.delete_jobs, state, horizon, limit, keyed
             )
             gone += [job_id for (job_id,) in rows]
         return gone
 
+    async def pace(
+        self, pipe: Pipe, acts: Sequence[lanes.Act]
+    ) -> Sequence[lanes.Answer]:
+        """Take and give permits for every caller, in their order."""
+
+        def body(connection: sa.Connection) -> Sequence[lanes.Answer]:
+            def clock() -> Instant:
+                read = connection.exec_driver_sql(self._queries.read_clock)
+                return int(read.scalar_one())
+
+            return lanes.perform(connection, clock, acts)
+
+        return await pipe.transact(body)
+
     async def execute(
-        self, lane: Lane, asks: Sequence[tuple[str, tuple[Any, ...]]]
+        self, pipe: Pipe, asks: Sequence[tuple[str, tuple[Any, ...]]]
     ) -> Sequence[list[Any]]:
         """Run plain statements; return the rows of each."""
         return [
-            await lane.rows(statement, *parameters) for statement, parameters in asks
+            await pipe.rows(statement, *parameters) for statement, parameters in asks
         ]
 
 
@@ -300,11 +385,19 @@ class Transaction:
     """A `Tx` over a connection in a transaction, as bodies see it."""
 
     def __init__(
-        self, connection: sa.Connection, queries: Queries, faults: Faults
+        self,
+        connection: sa.Connection,
+        queries: Queries,
+        faults: Faults,
+        rulebook: ledger.Rulebook,
     ) -> None:
         self.connection = connection
         self.queries = queries
+        self.rulebook = rulebook
         self.settling: int | None = None
+        self.owed: Counter[Share] = Counter()
+        """What is to be paid after the commit, so that no share is locked until it."""
+        self._finishes: dict[Share, int] = {}
         self._faults = faults
 
     def hit(self, moment: str) -> None:
@@ -319,6 +412,14 @@ class Transaction:
     def array(self, keys: Collection[int]) -> list[int]:
         """Write keys as statements take them."""
         return [*keys]
+
+    def columns(self, rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """Write rows as statements take them."""
+        return _columns(rows)
+
+    def now(self) -> Instant:
+        """Return the server's time."""
+        return int(self.rows(self.queries.read_clock)[0][0])
 
     def release(
         self, done: Collection[int], failed: Collection[int], at: Instant
@@ -354,12 +455,34 @@ class Transaction:
         if edges:
             self.rows(self.queries.insert_edges, *_columns(edges))
 
+    def book(self, calls: Sequence[Booked]) -> Sequence[Any]:
+        """Note calls of models; return the jobs of new ones, and whether it is late."""
+        return self.rows(self.queries.insert_usages, *_columns(calls))
+
     def insert(self, jobs: Sequence[NewJob]) -> list[int]:
         """Store jobs that have no idempotency key; return their keys."""
         if not jobs:
             return []
-        keys = dict(self.rows(self.queries.insert_jobs, *columns(jobs)))
+        charges = ledger.charge(self, jobs)
+        ranks, taken = self._rank(jobs, capped=True)
+        keys = dict(self.rows(self.queries.insert_jobs, *columns(jobs, ranks)))
+        self._count(jobs, taken)
+        if charges is not None:
+            self._reserve(jobs, charges, keys)
         return [keys[job.id] for job in jobs]
+
+    def _reserve(
+        self,
+        jobs: Sequence[NewJob],
+        charges: Sequence[Sequence[Charge]],
+        keys: Mapping[str, int],
+    ) -> None:
+        """Hold what those of the jobs are charged that were stored."""
+        asked = zip(jobs, charges, strict=True)
+        ledger.reserve(
+            self,
+            [ledger.Holder(found, keys[j.id]) for j, found in asked if j.id in keys],
+        )
 
     def extend(self, flow: int, steps: Sequence[NewStep]) -> None:
         """Add steps to the flow of the step that is being settled."""
@@ -371,11 +494,52 @@ class Transaction:
         rows = self.rows(self.queries.move_jobs, *_move_columns(ordered))
         return {seq for (seq,) in rows}
 
-    def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
+    def submit(
+        self, jobs: Sequence[NewJob], *, capped: bool = True
+    ) -> Sequence[Submitted]:
         """Store jobs, or find those that their keys stand for."""
-        stored = {row[0] for row in self.rows(self.queries.insert_jobs, *columns(jobs))}
+        if not jobs:
+            return []
+        charges = ledger.charge(self, jobs)
+        ranks, taken = self._rank(jobs, capped=capped)
+        keys = dict(self.rows(self.queries.insert_jobs, *columns(jobs, ranks)))
+        answers = [
+            _submitted(job) if job.id in keys else self._known(job, rank, keys)
+            for job, rank in zip(jobs, ranks, strict=True)
+        ]
+        pairs = zip(jobs, answers, strict=True)
+        self._count([job for job, answer in pairs if not answer.replayed], taken)
+        if charges is not None:
+            self._reserve(jobs, charges, keys)
+        return answers
+
+    def _rank(self, jobs: Sequence[NewJob], *, capped: bool) -> tuple[list[int], Taken]:
+        """Rank new jobs; whoever is capped adds to what waits after all others."""
+        ranks, taken = sharing.rank(self, jobs)
+        for share, place in taken.places.items():
+            self._finishes[share] = place.finish
+        if not capped:
+            taken.caps.clear()
+        for share in sorted(taken.caps):
+            self.rows(self.queries.lock_waiting, "\n".join(sharing.capped(share)))
+        return ranks, taken
+
+    def _count(self, stored: Sequence[NewJob], taken: Taken) -> None:
+        """Have jobs that were stored just now counted, and paid for."""
+        sharing.check_waiting(self, taken.caps, stored)
+        self.owe(costs(stored, by_share(stored)))
+
+    def owe(self, owed: Mapping[Share, int]) -> None:
+        """Have shares pay for it after the commit."""
+        self.owed.update(owed)
+
+    def standing(self, shares: Collection[Share]) -> Sequence[Any]:
+        """Return how shares stand, each after its name, with what was taken here."""
+        rows = self.rows(self.queries.list_shares, *_columns(shares))
+        found = ((Share(*row[:4]), row[4], row[5:]) for row in rows)
         return [
-            _submitted(job) if job.id in stored else self._known(job) for job in jobs
+            (share, front, self._finishes.get(share, finish), *policy)
+            for share, front, (finish, *policy) in found
         ]
 
     def settle(self, settlements: Sequence[Settlement]) -> Collection[int]:
@@ -388,9 +552,14 @@ class Transaction:
             rows += self.rows(self.queries.finish_jobs, *finish_columns(done))
         if other:
             rows += self.rows(self.queries.settle_jobs, *settle_columns(other))
-        return {seq for (seq,) in rows}
+        settled = {seq for (seq,) in rows}
+        if used := used_tokens(ordered, settled):
+            over = {s.seq for s in ordered if s.change.to.is_final}
+            estimates = self.rows(self.queries.list_estimates, [*used])
+            self.owe(corrections(estimates, used, over))
+        return settled
 
-    def _known(self, job: NewJob) -> Submitted:
+    def _known(self, job: NewJob, rank: int, stored: dict[str, int]) -> Submitted:
         horizon = job.created_at - KEY_LIFETIME_MS
         for _ in range(TRIES):
             self.connection.exec_driver_sql(
@@ -398,7 +567,8 @@ class Transaction:
             )
             if found := self.rows(self.queries.find_by_key, *_key(job)):
                 return as_known(job, *found[0])
-            if self.rows(self.queries.insert_jobs, *columns([job])):
+            if inserted := self.rows(self.queries.insert_jobs, *columns([job], [rank])):
+                stored.update(inserted)
                 return _submitted(job)
         raise _elusive()
 
@@ -412,7 +582,7 @@ def as_known(job: NewJob, job_id: str, state: str, body_hash: str | None) -> Sub
     return Submitted(job_id, JobState(state), replayed=True)
 
 
-def columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
+def columns(jobs: Sequence[NewJob], ranks: Sequence[int]) -> list[list[Any]]:
     """Write new jobs, at least one, as one array per column."""
     rows = [
         (
@@ -449,7 +619,7 @@ def columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
         )
         for job in jobs
     ]
-    return _columns(rows)
+    return [*_columns(rows), [*ranks]]
 
 
 def finish_columns(settlements: Sequence[Settlement]) -> list[Any]:
@@ -526,7 +696,7 @@ def _submitted(job: NewJob) -> Submitted:
 
 
 def _is_plain(settlement: Settlement) -> bool:
-    return settlement.body is None and settlement.link is None
+    return not (settlement.body or settlement.link or settlement.usage)
 
 
 def _columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:

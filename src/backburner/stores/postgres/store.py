@@ -1,11 +1,14 @@
 """The store for many machines: a `Store` for `postgresql://` URLs."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
 
+from backburner.domain.budget import Rules
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
 from backburner.domain.event import DELTA, Event
 from backburner.domain.job import (
@@ -42,9 +45,12 @@ from backburner.ports.store import (
 )
 from backburner.stores import batches as batching
 from backburner.stores import flows as flowing
-from backburner.stores import keys, listing, migrations, queueing, timetable
+from backburner.stores import keys, listing, migrations, queueing, sharing, timetable
+from backburner.stores.budgeted import Budgeted
 from backburner.stores.endpoints import Endpoints
 from backburner.stores.grouped import Grouped
+from backburner.stores.lanes import Act, Lanes
+from backburner.stores.ledger import Rulebook, is_charged
 from backburner.stores.linking import LinkTx, ends, settle_links
 from backburner.stores.postgres import examination
 from backburner.stores.postgres.bell import NotifyBell
@@ -56,10 +62,12 @@ from backburner.stores.postgres.database import (
 )
 from backburner.stores.postgres.heart import PostgresHeart
 from backburner.stores.postgres.horizon import Horizon
-from backburner.stores.postgres.lane import Lane
+from backburner.stores.postgres.pipe import Pipe
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.statements import Statements, Transaction
+from backburner.stores.prospects import Prospects
 from backburner.stores.rows import as_events
+from backburner.stores.usages import Usages, book_settled
 
 T = TypeVar("T")
 Q = TypeVar("Q")
@@ -73,7 +81,7 @@ class _BodyFailed(Exception):
         self.cause = cause
 
 
-class PostgresStore(Grouped, Endpoints):
+class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes):
     """Jobs in a PostgreSQL database, shared by any number of processes."""
 
     def __init__(
@@ -83,11 +91,21 @@ class PostgresStore(Grouped, Endpoints):
         self._dsn = sa.make_url(url).set(drivername="postgresql")
         self._database = Database(url)
         self._faults = faults
-        self._statements = Statements(self.queries)
-        self._submitting = Lane(self._database, faults)
-        self._claiming = Lane(self._database, faults, is_durable=False)
-        self._settling = Lane(self._database, faults)
-        self._keeping = Lane(self._database, faults)
+        self.rulebook = Rulebook(_milliseconds)
+        self._statements = Statements(self.queries, self.rulebook)
+        self._shares = self._statements.shares
+        self._submitting = Pipe(self._database, faults)
+        self._claiming = Pipe(self._database, faults, is_durable=False)
+        self._settling = Pipe(self._database, faults)
+        self._keeping = Pipe(self._database, faults)
+        self._pacing = Pipe(self._database, faults, is_durable=False)
+        self._kept = (
+            self._submitting,
+            self._claiming,
+            self._settling,
+            self._keeping,
+            self._pacing,
+        )
         self._horizon = Horizon()
 
     @classmethod
@@ -118,8 +136,8 @@ class PostgresStore(Grouped, Endpoints):
 
     async def close(self) -> None:
         self._database.is_closed = True
-        for lane in (self._submitting, self._claiming, self._settling, self._keeping):
-            await lane.close()
+        for pipe in self._kept:
+            await pipe.close()
         await self._database.dispose()
 
     async def ping(self) -> None:
@@ -138,11 +156,20 @@ class PostgresStore(Grouped, Endpoints):
     async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
         if not jobs:
             return []
+        if is_charged(await self._rules(), jobs):
+            return await self._write(
+                self._submitting, self._statements.submit_held, jobs
+            )
         if any(job.idempotency_key is not None for job in jobs):
             return await self._write(
                 self._submitting, self._statements.submit_keyed, jobs
             )
         return await self._write(self._submitting, self._statements.submit, jobs)
+
+    async def _rules(self) -> Rules:
+        if not self.rulebook.is_stale:
+            return self.rulebook.rules
+        return await self._write(self._submitting, self._statements.rules, None)
 
     async def claim(
         self, worker: str, token: str, wants: Sequence[Want], *, now: Instant
@@ -153,12 +180,16 @@ class PostgresStore(Grouped, Endpoints):
     async def settle(
         self, settlements: Sequence[Settlement]
     ) -> Sequence[Change | None]:
-        lane, statements = self._settling, self._statements
-        applied = list(await self._write(lane, statements.settle, settlements))
-        linked = [i for i, s in enumerate(settlements) if s.link and s.body is None]
+        pipe, statements = self._settling, self._statements
+        applied = list(await self._write(pipe, statements.settle, settlements))
+        linked = [
+            i
+            for i, s in enumerate(settlements)
+            if (s.link or s.usage) and s.body is None
+        ]
         if linked:
             asks = [settlements[i] for i in linked]
-            answers = await self._write(lane, statements.settle_linked, asks)
+            answers = await self._write(pipe, statements.settle_linked, asks)
             for index, answer in zip(linked, answers, strict=True):
                 applied[index] = answer
         for index, settlement in enumerate(settlements):
@@ -181,10 +212,7 @@ class PostgresStore(Grouped, Endpoints):
         return await self._transact(body)
 
     async def _transact(self, body: Callable[[Transaction], T]) -> T:
-        return await self._commit("transact", lambda c: body(self._begin(c)))
-
-    def _begin(self, connection: sa.Connection) -> Transaction:
-        return Transaction(connection, self.queries, self._faults)
+        return await self._commit("transact", body)
 
     async def declare(self, queues: Sequence[Queue]) -> None:
         await self.transact(queueing.declare(queues))
@@ -209,7 +237,13 @@ class PostgresStore(Grouped, Endpoints):
         return now, await self.read(timetable.listing)
 
     async def fire(self, firing: Firing) -> bool:
-        return await self.transact(timetable.fire(firing))
+        return await self.link(timetable.fire(firing))
+
+    async def pace(self, act: Act) -> Any:
+        return await self._write(self._pacing, self._statements.pace, act)
+
+    async def lane_time(self) -> Instant:
+        return await self._now()
 
     async def enlist(self, worker: WorkerInfo) -> None:
         await self._run(
@@ -243,8 +277,8 @@ class PostgresStore(Grouped, Endpoints):
 
     async def report(self, notes: Sequence[Note]) -> None:
         has_text = any(note.type == DELTA for note in notes)
-        lane = self._settling if has_text else self._claiming
-        await self._write(lane, self._statements.report, notes)
+        pipe = self._settling if has_text else self._claiming
+        await self._write(pipe, self._statements.report, notes)
 
     async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
         rows = await self._rows(self.queries.list_history, job_id, after, limit)
@@ -321,6 +355,7 @@ class PostgresStore(Grouped, Endpoints):
         plain = await self._write(
             self._keeping, self._statements.prune, (keep, now, limit)
         )
+        await self.transact(sharing.prune)
         return [*steps, *plain]
 
     async def add_key(self, key: ApiKey, entry: AuditEntry) -> None:
@@ -353,10 +388,10 @@ class PostgresStore(Grouped, Endpoints):
     async def _settle_with_body(self, settlement: Settlement) -> Change | None:
         """Settle in a transaction that the body shares; if it raises, otherwise."""
 
-        def run(connection: sa.Connection) -> bool:
-            tx = self._begin(connection)
+        def run(tx: Transaction) -> bool:
             is_ours = bool(tx.settle([settlement]))
             if is_ours and settlement.body is not None:
+                book_settled(tx, [settlement], {settlement.seq})
                 tx.settling = settlement.seq
                 try:
                     settlement.body(tx)
@@ -380,31 +415,42 @@ class PostgresStore(Grouped, Endpoints):
             return (await self.settle([instead]))[0]
         return settlement.change if is_ours else None
 
-    async def _commit(self, verb: str, body: Callable[[sa.Connection], T]) -> T:
+    async def _commit(self, verb: str, body: Callable[[Transaction], T]) -> T:
         """Run a body in a transaction of its own, past the failpoints of its verb."""
+        begun: list[Transaction] = []
+
+        def run(connection: sa.Connection) -> T:
+            begun[:] = [
+                Transaction(connection, self.queries, self._faults, self.rulebook)
+            ]
+            return body(begun[0])
 
         async def once() -> T:
             async with self._database.connection() as connection, connection.begin():
-                answer = await connection.run_sync(body)
+                answer = await connection.run_sync(run)
                 self._faults.hit(f"{verb}.before_commit")
             return answer
 
         answer = await persist(once)
         self._faults.hit(f"{verb}.after_commit")
+        if begun[0].owed:
+            # If it gets lost, what it is for stands nevertheless.
+            with suppress(StoreUnavailable):
+                await self._write(self._keeping, self._shares.pay_all, begun[0].owed)
         return answer
 
     async def _write(
         self,
-        lane: Lane,
-        many: Callable[[Lane, Sequence[Q]], Awaitable[Sequence[A | Exception]]],
+        pipe: Pipe,
+        many: Callable[[Pipe, Sequence[Q]], Awaitable[Sequence[A | Exception]]],
         argument: Q,
     ) -> A:
-        answer: A = await lane.run(many, argument)
+        answer: A = await pipe.run(many, argument)
         return answer
 
-    async def _run(self, lane: Lane, name: str, *parameters: Any) -> list[Any]:
+    async def _run(self, pipe: Pipe, name: str, *parameters: Any) -> list[Any]:
         ask = (getattr(self.queries, name), parameters)
-        return await self._write(lane, self._statements.execute, ask)
+        return await self._write(pipe, self._statements.execute, ask)
 
     async def _now(self) -> Instant:
         return int((await self._rows(self.queries.read_clock))[0][0])
@@ -422,6 +468,10 @@ class PostgresStore(Grouped, Endpoints):
 
     def _plain_dsn(self) -> str:
         return self._dsn.render_as_string(hide_password=False)
+
+
+def _milliseconds() -> float:
+    return asyncio.get_running_loop().time() * 1000
 
 
 def _migrate(connection: sa.Connection) -> tuple[str | None, str | None]:

@@ -10,12 +10,15 @@ from backburner.stores.statements import load
 class Queries:
     """Every statement of the store, by the name of its file."""
 
+    advance_fronts: str
     beat_worker: str
     bury_workers: str
     cancel_dependents: str
     claim_jobs: str
+    close_holds: str
     conclude_flows: str
     count_running: str
+    count_waiting: str
     delete_events: str
     delete_jobs: str
     dismiss_worker: str
@@ -25,31 +28,40 @@ class Queries:
     free_idempotency_key: str
     has_queued: str
     insert_edges: str
+    insert_entries: str
     insert_events: str
     insert_finish_events: str
     insert_flow_ends: str
+    insert_holds: str
     insert_job: str
     insert_jobs: str
     insert_start_events: str
     insert_submit_events: str
+    insert_usages: str
     last_key: str
     last_seq: str
     latest_event: str
     list_callbacks: str
     list_gates: str
     list_changes: str
+    list_estimates: str
     list_held: str
     list_history: str
     list_needs: str
     list_news: str
+    list_holds: str
     list_stream: str
+    lock_accounts: str
     mark_gate: str
     move_jobs: str
     next_due: str
+    post_accounts: str
     promote_jobs: str
     read_gate: str
+    read_share: str
     release_jobs: str
     report_notes: str
+    save_shares: str
     settle_jobs: str
     touch_store: str
 

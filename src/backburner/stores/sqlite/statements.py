@@ -10,10 +10,12 @@ from datetime import timedelta
 from itertools import chain, starmap
 from typing import Any
 
+from backburner.domain.errors import BudgetExhausted
 from backburner.domain.event import PROGRESS
 from backburner.domain.job import Claim, Instant, JobState, NewJob, Submitted
 from backburner.domain.queue import Gate, admit, count
 from backburner.domain.transitions import Change
+from backburner.ports.clock import Clock
 from backburner.ports.store import (
     Move,
     Note,
@@ -22,7 +24,9 @@ from backburner.ports.store import (
     Want,
     WorkerLost,
 )
+from backburner.stores import lanes
 from backburner.stores.flows import as_needs
+from backburner.stores.ledger import submit_each
 from backburner.stores.linking import ends, settle_links
 from backburner.stores.settling import (
     KEY_LIFETIME_MS,
@@ -32,7 +36,9 @@ from backburner.stores.settling import (
     event_json,
     turns,
 )
+from backburner.stores.sharing import corrections, ended_waiting, forgo, used_tokens
 from backburner.stores.sqlite.transaction import Transaction, savepoint
+from backburner.stores.usages import book_settled
 
 Claiming = tuple[str, str, Sequence[Want], Instant]
 NEEDS = Claim._fields.index("needs")
@@ -40,9 +46,9 @@ NEEDS = Claim._fields.index("needs")
 
 def submit(
     tx: Transaction, batches: Sequence[Sequence[NewJob]]
-) -> Sequence[Sequence[Submitted]]:
-    """Store every caller's jobs."""
-    return as_given(batches, tx.submit(list(chain.from_iterable(batches))))
+) -> Sequence[Sequence[Submitted] | BudgetExhausted]:
+    """Store every caller's jobs; one who has no room gets its exception."""
+    return submit_each(tx, batches)
 
 
 def claim(tx: Transaction, asks: Sequence[Claiming]) -> Sequence[Sequence[Claim]]:
@@ -66,6 +72,10 @@ def _claim(
     if claims:
         seqs = as_json([claim.seq for claim in claims])
         tx.driver.execute(tx.queries.insert_start_events, (seqs,))
+        # Ranks of a line rise: what is left is the highest.
+        lines = {(claim.queue, claim.priority): claim.rank for claim in claims}
+        fronts = [(*line, front) for line, front in lines.items()]
+        tx.driver.executemany(tx.queries.advance_fronts, fronts)
     return claims
 
 
@@ -78,7 +88,7 @@ def _take(
         needs = as_needs(tx.rows(tx.queries.list_needs, tx.array(steps)))
         rows = [(*row, needs.get(row[0], ())) for row in rows]
     # RETURNING is in no order.
-    return sorted(starmap(Claim, rows), key=lambda c: (-c.priority, c.rank))
+    return sorted(starmap(Claim, rows), key=lambda c: (-c.priority, c.rank, c.seq))
 
 
 def _claim_gated(
@@ -113,10 +123,15 @@ def _settle(tx: Transaction, settlements: Sequence[Settlement]) -> dict[int, Cha
     applied: dict[int, Change] = {}
     plain = [s for s in settlements if s.body is None]
     _apply_plain(tx, plain, applied)
+    book_settled(tx, plain, applied)
     settle_links(tx, ends(plain, applied))
     for settlement in settlements:
         if settlement.body is not None:
             _apply_with_body(tx, settlement, applied)
+    if used := used_tokens(settlements, applied):
+        over = {seq for seq, change in applied.items() if change.to.is_final}
+        rows = tx.rows(tx.queries.list_estimates, tx.array(used))
+        tx.owe(corrections(rows, used, over))
     return applied
 
 
@@ -181,6 +196,7 @@ def _apply_with_body(
     try:
         with savepoint(tx.driver):
             _apply_plain(tx, [settlement], applied)
+            book_settled(tx, [settlement], applied)
             if settlement.seq in applied:
                 with tx.settling_of(settlement.seq):
                     settlement.body(tx)
@@ -193,6 +209,7 @@ def _apply_with_body(
             change=settlement.otherwise(error), body=None, otherwise=None
         )
         _apply_plain(tx, [instead], applied)
+        book_settled(tx, [instead], applied)
         settle_links(tx, ends([instead], applied))
 
 
@@ -205,6 +222,7 @@ def move(
 
 def _move(tx: Transaction, moves: Sequence[Move]) -> dict[int, bool]:
     moved = dict.fromkeys(tx.move(moves), True)
+    forgo(tx, ended_waiting(moves, moved))
     settle_links(tx, ends(moves, moved))
     return moved
 
@@ -276,3 +294,11 @@ def _prune(tx: Transaction, keep: Retention, now: Instant, limit: int) -> Sequen
         gone += tx.rows(tx.queries.delete_jobs, state, horizon, limit, keyed)
     tx.driver.execute(tx.queries.delete_events, (as_json([seq for seq, _ in gone]),))
     return [job_id for _, job_id in gone]
+
+
+def pace(
+    tx: Transaction, asks: Sequence[tuple[Clock, lanes.Act]]
+) -> Sequence[lanes.Answer]:
+    """Take and give permits for every caller, in their order."""
+    clock = asks[0][0]
+    return lanes.perform(tx.connection, clock.now, [act for _, act in asks])

@@ -45,10 +45,14 @@ from backburner.ports.store import (
 )
 from backburner.stores import batches as batching
 from backburner.stores import flows as flowing
-from backburner.stores import keys, listing, migrations, queueing, timetable
+from backburner.stores import keys, listing, migrations, queueing, sharing, timetable
+from backburner.stores.budgeted import Budgeted
 from backburner.stores.endpoints import Endpoints
 from backburner.stores.grouped import Grouped
+from backburner.stores.lanes import Act, Lanes
+from backburner.stores.ledger import Rulebook
 from backburner.stores.linking import LinkTx
+from backburner.stores.prospects import Prospects
 from backburner.stores.rows import as_events
 from backburner.stores.sqlite import examination, statements
 from backburner.stores.sqlite.bell import SocketBell
@@ -63,13 +67,14 @@ from backburner.stores.sqlite.queries import Queries
 from backburner.stores.sqlite.reader import Reader, ThreadReader
 from backburner.stores.sqlite.transaction import Transaction
 from backburner.stores.sqlite.writer import ThreadWriter, Writer
+from backburner.stores.usages import Usages
 
 T = TypeVar("T")
 Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-class SqliteStore(Grouped, Endpoints):
+class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes):
     """Jobs in one SQLite file, shared by the processes of one machine."""
 
     def __init__(
@@ -84,6 +89,7 @@ class SqliteStore(Grouped, Endpoints):
         self.queries = queries or Queries.load()
         self._clock = clock
         self._faults = faults or NoFaults()
+        self.rulebook = Rulebook(clock.monotonic)
         self._writer: Writer | None = None
         self._reader: Reader | None = None
 
@@ -107,7 +113,9 @@ class SqliteStore(Grouped, Endpoints):
 
     def begin(self, connection: sa.Connection) -> Transaction:
         """Wrap a connection that is in a transaction."""
-        return Transaction(connection, self.queries, self._faults)
+        return Transaction(
+            connection, self.queries, self._faults, self.rulebook, self._clock.now
+        )
 
     async def open(self) -> None:
         await asyncio.to_thread(self._check)
@@ -194,7 +202,13 @@ class SqliteStore(Grouped, Endpoints):
         return now, await self.read(timetable.listing)
 
     async def fire(self, firing: Firing) -> bool:
-        return await self.transact(timetable.fire(firing))
+        return await self.link(timetable.fire(firing))
+
+    async def pace(self, act: Act) -> Any:
+        return await self._write(statements.pace, (self._clock, act), durable=False)
+
+    async def lane_time(self) -> Instant:
+        return self._clock.now()
 
     async def enlist(self, worker: WorkerInfo) -> None:
         await self._write(_enlist, (worker, self._clock.monotonic()))
@@ -279,6 +293,7 @@ class SqliteStore(Grouped, Endpoints):
         await self.link(batching.prune(keep, now, limit))
         steps = await self.link(flowing.prune(keep, now, limit))
         plain = await self._write(statements.prune, (keep, now, limit))
+        await self.transact(sharing.prune)
         return [*steps, *plain]
 
     async def add_key(self, key: ApiKey, entry: AuditEntry) -> None:
@@ -310,7 +325,7 @@ class SqliteStore(Grouped, Endpoints):
 
     async def _write(
         self,
-        many: Callable[[Transaction, Sequence[Q]], Sequence[A]],
+        many: Callable[[Transaction, Sequence[Q]], Sequence[A | Exception]],
         argument: Q,
         *,
         durable: bool = True,

@@ -1,13 +1,14 @@
 """A transaction under way: what bodies get, and what the store's statements run in."""
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import sqlalchemy as sa
 
 from backburner.domain.errors import IdempotencyConflict
+from backburner.domain.fairness import Share
 from backburner.domain.flow import NewStep
 from backburner.domain.job import (
     Instant,
@@ -19,7 +20,7 @@ from backburner.domain.job import (
 )
 from backburner.ports.faults import Faults
 from backburner.ports.store import Move
-from backburner.stores import extending
+from backburner.stores import extending, ledger, sharing
 from backburner.stores.linking import Telling
 from backburner.stores.settling import (
     KEY_LIFETIME_MS,
@@ -29,8 +30,10 @@ from backburner.stores.settling import (
     expires_at,
     tags_text,
 )
+from backburner.stores.sharing import Taken
 from backburner.stores.sqlite.database import driver
 from backburner.stores.sqlite.queries import Queries
+from backburner.stores.usages import Booked
 
 
 class savepoint(AbstractContextManager[None]):  # noqa: N801 - reads as the statement
@@ -56,11 +59,18 @@ class Transaction:
     """A `Tx` over the one writing connection."""
 
     def __init__(
-        self, connection: sa.Connection, queries: Queries, faults: Faults
+        self,
+        connection: sa.Connection,
+        queries: Queries,
+        faults: Faults,
+        rulebook: ledger.Rulebook,
+        now: Callable[[], Instant],
     ) -> None:
         self.connection = connection
         self.driver = driver(connection)
         self.queries = queries
+        self.rulebook = rulebook
+        self.now = now
         self.settling: int | None = None
         self.names: Sequence[str] = ()
         self._faults = faults
@@ -90,6 +100,10 @@ class Transaction:
     def array(self, keys: Collection[int]) -> str:
         """Write keys as statements take them."""
         return as_json([*keys])
+
+    def columns(self, rows: Sequence[Sequence[Any]]) -> tuple[str]:
+        """Write rows as statements take them."""
+        return (as_json(rows),)
 
     def release(
         self, done: Collection[int], failed: Collection[int], at: Instant
@@ -127,6 +141,11 @@ class Transaction:
         if edges:
             self.driver.execute(self.queries.insert_edges, (as_json(edges),))
 
+    def book(self, calls: Sequence[Booked]) -> Sequence[Any]:
+        """Note calls of models; return the jobs of new ones, and whether it is late."""
+        rows = as_json([tuple(call) for call in calls])
+        return self.rows(self.queries.insert_usages, rows)
+
     def insert(self, jobs: Sequence[NewJob]) -> list[int]:
         """Store jobs that have no idempotency key; return their keys."""
         base = self.rows(self.queries.last_seq)[0][0] + 1
@@ -150,15 +169,49 @@ class Transaction:
         )
         return moved
 
-    def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
+    def submit(
+        self, jobs: Sequence[NewJob], *, capped: bool = True
+    ) -> Sequence[Submitted]:
         """Store jobs, or find those that their keys stand for."""
+        charges = ledger.charge(self, jobs)
         base = self.rows(self.queries.last_seq)[0][0] + 1
-        rows = [_row(base + index, job) for index, job in enumerate(jobs)]
+        ranks, taken = sharing.rank(self, jobs)
+        ranked = zip(jobs, ranks, strict=True)
+        rows = [_row(base + i, rank, job) for i, (job, rank) in enumerate(ranked)]
         answers = self._insert(jobs, rows)
         self.driver.execute(
             self.queries.insert_submit_events, (base, base + len(jobs) - 1)
         )
+        if charges is not None:
+            asked = enumerate(zip(charges, answers, strict=True))
+            ledger.reserve(
+                self,
+                [
+                    ledger.Holder(found, base + index)
+                    for index, (found, answer) in asked
+                    if not answer.replayed
+                ],
+            )
+        self._save(taken)
+        if taken.caps or any(answer.replayed for answer in answers):
+            pairs = [*zip(jobs, answers, strict=True)]
+            self.owe(sharing.refund([job for job, a in pairs if a.replayed]))
+            stored = [job for job, a in pairs if not a.replayed]
+            sharing.check_waiting(self, taken.caps if capped else {}, stored)
         return answers
+
+    def owe(self, owed: Mapping[Share, int]) -> None:
+        """Have shares pay for more than they were given places for, or for less."""
+        self._save(sharing.place(self, owed))
+
+    def _save(self, taken: Taken) -> None:
+        rows = [(*key, place.finish, place.span) for key, place in taken.places.items()]
+        self.driver.executemany(self.queries.save_shares, rows)
+
+    def standing(self, shares: Collection[Share]) -> Sequence[Any]:
+        """Return how shares stand, each after its name."""
+        read = self.queries.read_share
+        return [(share, *self.rows(read, *share)[0]) for share in shares]
 
     def _insert(
         self, jobs: Sequence[NewJob], rows: Sequence[tuple[Any, ...]]
@@ -195,10 +248,10 @@ class Transaction:
         return Submitted(job_id, JobState(state), replayed=True)
 
 
-def _row(seq: int, job: NewJob) -> tuple[Any, ...]:
+def _row(seq: int, rank: int, job: NewJob) -> tuple[Any, ...]:
     return (
         seq,
-        seq,
+        rank,
         job.id,
         job.owner.tenant,
         job.owner.user,

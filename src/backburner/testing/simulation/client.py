@@ -8,7 +8,11 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from backburner.domain.errors import CallerError, IdempotencyConflict
+from backburner.domain.errors import (
+    BudgetExhausted,
+    CallerError,
+    IdempotencyConflict,
+)
 from backburner.domain.event import Event
 from backburner.domain.job import JobState
 from backburner.engine.engine import Engine
@@ -229,6 +233,9 @@ class Client:
             except IdempotencyConflict:
                 self._world.ledger.refuse(str(key), request.body)
                 return
+            except BudgetExhausted:
+                self._world.note("a budget refuses", key)
+                return
             else:
                 self._world.ledger.acknowledge(answer.id, key, request.body)
                 return
@@ -261,7 +268,9 @@ class Client:
             start_by=self._draw_time(0.1),
             deadline=self._draw_time(0.1),
             max_attempts=lots.choice((None, 1, 4)),
+            share=lots.choice((None, None, "night", "day")),
             callback=self._draw_callback(),
+            tokens=self._world.purse.estimate(),
         )
         request = Request(lots.choice(("sim.work", "sim.other")), script, options)
         return self._with_key(request) if keyed else request

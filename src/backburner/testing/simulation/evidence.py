@@ -50,6 +50,14 @@ SELECT id FROM (
 """
 
 
+OVERSPENT: Final = """
+SELECT scope || ' ' || value FROM accounts
+ WHERE settled - overdraft + held > ceiling OR held < 0 OR held <> (
+   SELECT coalesce(sum(amount), 0) FROM holds
+    WHERE account = accounts.seq AND is_open)
+"""
+
+
 def complete(ledger: Ledger, disk: Disk) -> None:
     """Add to a ledger what lies on the disk beside the engine's tables."""
     ledger.effects = disk.rows("SELECT job, generation FROM effects")
@@ -65,6 +73,8 @@ def standing_breaches(world: World) -> Iterator[Breach]:
         yield Breach("I9", job, "waits for another number than it counts")
     for (flow,) in world.disk.rows(MISJUDGED):
         yield Breach("I9", flow, "is not over with its last step")
+    for (account,) in world.disk.rows(OVERSPENT):
+        yield Breach("budget", account, "is over its limit, or holds what nobody does")
 
 
 def own_breaches(world: World) -> Iterator[Breach]:

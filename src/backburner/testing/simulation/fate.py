@@ -27,6 +27,8 @@ FAILPOINTS: Final = (
     "advance.told",
     "batch.finished",
     "batch.finishing",
+    "ledger.closed",
+    "ledger.reserved",
     "upkeep.buried",
     "upkeep.promoted",
     "worker.claimed",
@@ -42,7 +44,11 @@ SELDOM: Final = tuple(
 RARE: Final = (
     *SELDOM,
     *SELDOM,
-    *(name for name in FAILPOINTS if name.startswith(("_dismiss", "advance", "move"))),
+    *(
+        name
+        for name in FAILPOINTS
+        if name.startswith(("_dismiss", "advance", "ledger", "move"))
+    ),
 )
 """A place that is seldom passed is drawn more often."""
 

@@ -23,6 +23,7 @@ from backburner.testing.simulation.groups import Asked
 from backburner.testing.simulation.line import Line, Observer
 from backburner.testing.simulation.loop import Deadlock, Livelock
 from backburner.testing.simulation.process import Unit
+from backburner.testing.simulation.purse import hold
 from backburner.testing.simulation.work import CAPABILITIES
 from backburner.testing.simulation.world import LIMITS, Variant, World
 
@@ -37,6 +38,7 @@ UNREST: Final = """
 SELECT 1 FROM jobs WHERE state NOT IN ('succeeded','failed','cancelled')
  UNION ALL SELECT 1 FROM flows WHERE state = 'running'
  UNION ALL SELECT 1 FROM batches WHERE state = 'open' AND sealed
+ UNION ALL SELECT 1 FROM holds WHERE is_open
  LIMIT 1
 """
 
@@ -113,6 +115,8 @@ async def _life(world: World) -> None:
     world.spawn(_look_on(world))
     busy = [world.spawn(fate.strike(TROUBLED_SECONDS))]
     busy += [world.spawn(client.ask(ASKING_SECONDS)) for client in clients]
+    if world.purse.is_limited:
+        busy.append(world.spawn(hold(world, line, ASKING_SECONDS)))
     await asyncio.wait(busy)
     fate.relent()
     await _rest(world, clients, observer)

@@ -180,6 +180,9 @@ async def _perform(ctx: Context, script: Script) -> Answer:
     step = script.steps[min(run, len(script.steps) - 1)]
     world.note("run", job.id, job.attempt, step)
     await _write(ctx, script, f"run {run}: ")
+    used = world.purse.use()
+    if used is not None:
+        ctx.used("sim", input_tokens=used, output_tokens=0)
     if script.effect:
         ctx.at_settlement(
             lambda tx: tx.connection.execute(

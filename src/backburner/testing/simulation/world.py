@@ -26,6 +26,15 @@ LEASE: Final = 2.0
 POLL: Final = 1.0
 LIMITS: Final = Limits(throttled=timedelta(seconds=2))
 
+LIMITED: Final = 0.4
+"""How many worlds have budgets."""
+BUDGETS: Final[Sequence[str]] = (
+    """
+    INSERT INTO budgets (scope, value, unit, per, ceiling, is_declared)
+    VALUES ('user', '', 'tokens', 3000, 60, 1), ('tenant', '', 'tokens', 20000, 400, 1)
+    """,
+)
+
 Doom = tuple[str, int]
 """The failpoint at which a process ends, and how often it is passed before."""
 
@@ -51,6 +60,28 @@ class Nature(NamedTuple):
     """How often a ring is lost."""
     keep: timedelta
     """How long finished jobs are kept."""
+
+
+class Purse:
+    """What jobs may cost and do cost, drawn apart from everything else."""
+
+    def __init__(self, seed: int) -> None:
+        self.lots = random.Random(f"purse {seed}")
+        self.is_limited = self.lots.random() < LIMITED
+        """Whether there are budgets in this world."""
+
+    @property
+    def budgets(self) -> Sequence[str]:
+        """The statements that make them."""
+        return BUDGETS if self.is_limited else ()
+
+    def estimate(self) -> int | None:
+        """Draw what a job is said to cost."""
+        return self.lots.choice((None, 0, 5, 20) if self.is_limited else (None, 1, 500))
+
+    def use(self) -> int | None:
+        """Draw what a run uses, if it tells."""
+        return self.lots.choice((None, 0, 5, 30)) if self.is_limited else None
 
 
 class Trace:
@@ -85,8 +116,9 @@ class World:
         self.variant = variant
         self.registry = registry
         self.random = random.Random(seed)
+        self.purse = Purse(seed)
         self.loop = SeededLoop(self.random)
-        self.disk = Disk(self.now_ms, variant.schema)
+        self.disk = Disk(self.now_ms, (*variant.schema, *self.purse.budgets))
         self.trace = Trace(self.loop.time, keeps=tracing)
         self.note = self.trace.note
         self.context = self.loop.add(Lane("world"))

@@ -6,16 +6,19 @@ however that is done. A store is done when its subclass passes.
 """
 
 from backburner.testing.store.batches import BatchConformance
+from backburner.testing.store.budgets import BudgetConformance
 from backburner.testing.store.callbacks import CallbackConformance
 from backburner.testing.store.claims import ClaimConformance
 from backburner.testing.store.endpoints import EndpointConformance
 from backburner.testing.store.event_log import EventLogConformance
 from backburner.testing.store.extension import ExtendConformance
+from backburner.testing.store.fairness import CapConformance, FairnessConformance
 from backburner.testing.store.flow_submission import FlowSubmitConformance
 from backburner.testing.store.flows import FlowConformance
 from backburner.testing.store.forgetting import ForgetConformance
 from backburner.testing.store.keeper import KeeperConformance
 from backburner.testing.store.keys import KeyConformance
+from backburner.testing.store.lanes import LaneConformance
 from backburner.testing.store.moves import MoveConformance
 from backburner.testing.store.queues import QueueConformance
 from backburner.testing.store.reopening import ReopenConformance
@@ -24,6 +27,7 @@ from backburner.testing.store.settlements import SettleConformance
 from backburner.testing.store.submission import SubmitConformance
 from backburner.testing.store.timetable import TimetableConformance
 from backburner.testing.store.topics import TopicConformance
+from backburner.testing.store.usages import UsageConformance
 
 __all__ = ["StoreConformance"]
 
@@ -35,12 +39,15 @@ class StoreConformance(
     MoveConformance,
     RosterConformance,
     QueueConformance,
+    FairnessConformance,
+    CapConformance,
     TimetableConformance,
     FlowSubmitConformance,
     FlowConformance,
     ExtendConformance,
     ReopenConformance,
     BatchConformance,
+    BudgetConformance,
     CallbackConformance,
     EventLogConformance,
     TopicConformance,
@@ -48,5 +55,7 @@ class StoreConformance(
     ForgetConformance,
     KeyConformance,
     EndpointConformance,
+    UsageConformance,
+    LaneConformance,
 ):
     """Everything that `ports/store.py` promises."""

@@ -1,10 +1,11 @@
 -- SKIP LOCKED: two workers never wait for each other and never get the same job. The
 -- literal state lets the partial index jobs_ready serve. Committed without waiting
--- for the disk: losing a claim only means running again.
+-- for the disk: losing a claim only means running again. The front of a line never goes
+-- back: a job that comes back from a retry may be far behind it.
 WITH chosen AS (
   SELECT seq FROM jobs
    WHERE queue = $4 AND state = 'queued' AND coalesce(expires_at > $3, true)
-   ORDER BY priority DESC, rank LIMIT $5
+   ORDER BY priority DESC, rank, seq LIMIT $5
    FOR UPDATE SKIP LOCKED
 ), taken AS (
   UPDATE jobs
@@ -22,6 +23,11 @@ WITH chosen AS (
          '{"attempt":' || attempt || ',"generation":' || generation
          || ',"worker":"' || $2 || '"}'
     FROM taken
+), reached AS (
+  INSERT INTO fronts (queue, priority, front)
+  SELECT $4, priority, max(rank) FROM taken GROUP BY priority ORDER BY priority
+  ON CONFLICT (queue, priority) DO UPDATE SET front = excluded.front
+   WHERE excluded.front > fronts.front
 )
 SELECT seq, id, token, tenant, "user", capability, queue, input, priority, rank,
        generation, attempt, max_attempts, crashes, throttled, deadline, created_at,

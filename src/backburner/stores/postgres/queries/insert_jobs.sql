@@ -8,12 +8,12 @@ WITH asked AS (
       $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[],
       $18::text[], $19::text[], $20::bigint[], $21::text[], $22::int[], $23::int[],
       $24::bigint[], $25::text[], $26::text[], $27::bigint[], $28::text[],
-      $29::text[], $30::int[]
+      $29::text[], $30::int[], $31::bigint[]
     ) WITH ORDINALITY AS a (
       id, tenant, "user", capability, queue, state, priority, max_attempts, run_at,
       start_by, deadline, expires_at, created_at, ready_at, input, tags, request_id,
       idempotency_key, body_hash, flow, step, needs, open, batch, callback,
-      traceparent, tokens, model, share, holds, place
+      traceparent, tokens, model, share, holds, rank, place
     ) ORDER BY place
   ) AS sorted
 ), stored AS (
@@ -23,7 +23,7 @@ WITH asked AS (
     request_id, idempotency_key, body_hash, flow, step, needs, open, batch, callback,
     traceparent, tokens, model, share, holds
   )
-  SELECT seq, seq, id, tenant, "user", capability, queue, state, priority,
+  SELECT seq, rank, id, tenant, "user", capability, queue, state, priority,
          max_attempts, run_at, start_by, deadline, expires_at, created_at, ready_at,
          input, tags, request_id, idempotency_key, body_hash, flow, step, needs, open,
          batch, callback, traceparent, tokens, model, share, holds

@@ -6,7 +6,7 @@ UPDATE jobs
  WHERE seq IN (
    SELECT seq FROM jobs
     WHERE queue = ?4 AND state = 'queued' AND coalesce(expires_at > ?3, 1)
-    ORDER BY priority DESC, rank LIMIT ?5
+    ORDER BY priority DESC, rank, seq LIMIT ?5
  )
 RETURNING seq, id, token, tenant, "user", capability, queue, input, priority, rank,
           generation, attempt, max_attempts, crashes, throttled, deadline, created_at,

@@ -1,7 +1,7 @@
 """
-A lane: one connection, and whatever arrived while its last statement ran goes next.
+A pipe: one connection, and whatever arrived while its last statement ran goes next.
 
-A call names a coroutine function over `(lane's connection, arguments of every such
+A call names a coroutine function over `(pipe's connection, arguments of every such
 call)`. Calls of one function that wait together are run as one statement; if that
 raises, each is run again by itself, so that a caller only ever sees its own failure.
 """
@@ -25,7 +25,7 @@ from backburner.stores.postgres.database import (
 )
 
 T = TypeVar("T")
-Many = Callable[["Lane", Sequence[Any]], Awaitable[Sequence[Any]]]
+Many = Callable[["Pipe", Sequence[Any]], Awaitable[Sequence[Any]]]
 
 
 class Call(NamedTuple):
@@ -36,7 +36,7 @@ class Call(NamedTuple):
     future: "asyncio.Future[Any]"
 
 
-class Lane:
+class Pipe:
     """One connection that is never shared by two tasks."""
 
     def __init__(
@@ -110,7 +110,7 @@ class Lane:
 
     async def _once(self, many: Many, arguments: Sequence[Any]) -> Sequence[Any]:
         # One verb, one failpoint, however it is done.
-        name = many.__name__.removesuffix("_keyed").removesuffix("_linked")
+        name = many.__name__.partition("_")[0]
         try:
             if self.driver is None or self.driver.is_closed():
                 await self._connect()

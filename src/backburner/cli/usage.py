@@ -1,0 +1,102 @@
+"""The commands about what jobs use: added up, and asked for before."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from backburner.cli import jobs, printing
+from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
+from backburner.cli.costs import UNKNOWN
+from backburner.client import Usage
+
+HEADINGS = ("KEY", "JOBS", "CALLS", "INPUT", "OUTPUT", "CACHED", "COST")
+
+
+def usage(
+    *,
+    by: Annotated[
+        str, typer.Option(help="tag, capability, model, user or day.")
+    ] = "model",
+    since: Annotated[
+        str | None, typer.Option(help="1h, 2d, or a time; else 30 days.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="The same: before then.")] = None,
+    everyone: Annotated[
+        bool, typer.Option("--everyone", help="All users of the tenant.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many lines.")] = 100,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Add up what jobs used of models, and what that cost."""
+    with connect(url, api_key) as client:
+        told = client.usage(
+            by=by,
+            since=jobs.moment_of(since),
+            until=jobs.moment_of(until),
+            everyone=everyone or None,
+            limit=min(limit, 1_000),
+        )
+    if as_json:
+        printing.write_json(told)
+        return
+    whole = told["total"]
+    whole["key"] = "total"
+    printing.write_rows(HEADINGS, map(_row, [*told["items"], whole]))
+
+
+def quote(
+    capability: Annotated[str, typer.Argument(metavar="CAPABILITY")],
+    text: Annotated[
+        str | None, typer.Argument(metavar="INPUT|-", help="JSON; - reads stdin.")
+    ] = None,
+    *,
+    file: Annotated[
+        Path | None, typer.Option(help="Read the input from this file.", metavar="FILE")
+    ] = None,
+    queue: Annotated[str | None, typer.Option(help="Another queue.")] = None,
+    priority: Annotated[
+        int | None, typer.Option(help="0 to 9, higher first.", metavar="N")
+    ] = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Say what a job would use and cost, and by when it would be done."""
+    given = jobs.input_of(text, file)
+    with connect(url, api_key) as client:
+        told = client.quote(capability, given, queue=queue, priority=priority)
+    if as_json:
+        printing.write_json(told)
+        return
+    start, finish = told["start"], told["finish"]
+    lines = (
+        ("tokens", told["tokens"]),
+        ("cost", told["cost_usd"]),
+        ("jobs ahead", told["jobs_ahead"]),
+        ("start p50", start and start["p50"]),
+        ("start p90", start and start["p90"]),
+        ("finish p50", finish and finish["p50"]),
+        ("finish p90", finish and finish["p90"]),
+    )
+    printing.write_rows(
+        ("WHAT", "VALUE"),
+        ((name, UNKNOWN if value is None else value) for name, value in lines),
+    )
+
+
+def _row(item: Usage) -> tuple[object, ...]:
+    cost = item["cost_usd"]
+    if cost is None:
+        cost = f"{item['priced_cost_usd']} and {item['unpriced_calls']} {UNKNOWN}"
+    return (
+        item.get("key"),
+        item.get("jobs"),
+        item["calls"],
+        item["input_tokens"],
+        item["output_tokens"],
+        item["cached_tokens"],
+        cost,
+    )

@@ -1,0 +1,184 @@
+"""
+A lane to a provider: its limits, which the whole fleet keeps, and what it remembers.
+
+How fast it goes is decided in `pace`, who may call in `permit`. Instants are the
+store's; every one that is kept is bounded by the present, so a clock that is set back
+can shut no lane for long.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from backburner.domain.errors import ConfigurationError
+from backburner.domain.hint import LONGEST_WAIT
+from backburner.domain.job import Instant
+
+MAX_NAME: Final = 200
+DIGEST: Final = 8
+MINUTE: Final = 60_000
+SECOND: Final = 1000
+FIRST_PACE: Final = 60.0
+"""Calls a minute of a lane that nobody knows; it doubles while nothing is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What a provider allows, as declared; a limit that is not named is none."""
+
+    name: str
+    """`provider/model`, or `provider/model#credential`: see `lane_name`."""
+    requests: int | None = None
+    """Calls started in any minute, by all workers together."""
+    tokens: int | None = None
+    """Tokens in any minute, by the calls' estimates."""
+    at_once: int | None = None
+    """Calls under way at once, of all workers together."""
+    spacing: timedelta = timedelta()
+    """The least time between two starts."""
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.name) <= MAX_NAME or not self.name.isprintable():
+            raise ConfigurationError(
+                f"a lane's name has 1 to {MAX_NAME} printable characters"
+            )
+        for limit in (self.requests, self.tokens, self.at_once):
+            if limit is not None and limit < 1:
+                raise ConfigurationError(f"lane {self.name!r}: a limit is at least 1")
+        if not timedelta() <= self.spacing <= timedelta(hours=1):
+            raise ConfigurationError(
+                f"lane {self.name!r}: spacing is between nothing and an hour"
+            )
+
+
+class Starts(NamedTuple):
+    """What was started within one second."""
+
+    second: int
+    calls: int
+    refused: int
+    tokens: int
+
+    @property
+    def served(self) -> int:
+        """How many were not refused."""
+        return self.calls - self.refused
+
+
+@dataclass(frozen=True, slots=True)
+class LaneState:
+    """A lane's limits and what it remembers."""
+
+    name: str
+    requests: int | None = None
+    tokens: int | None = None
+    at_once: int | None = None
+    spacing: int = 0
+    """In milliseconds."""
+    ceiling: float = FIRST_PACE
+    """The most calls a minute that are believed to be served."""
+    is_learnt: bool = False
+    """Whether the ceiling is one: calls were refused above it."""
+    used: float = 0.0
+    """Milliseconds in use since the last spell of refusals."""
+    proven: float | None = None
+    """At which of them it was clear that the ceiling is higher."""
+    told: int | None = None
+    """Calls a minute, as the provider said last."""
+    told_tokens: int | None = None
+    told_at: Instant = 0
+    due_at: Instant = 0
+    """When the next call is due by the pace."""
+    started_at: Instant = 0
+    refused_at: Instant = 0
+    refusals: int = 0
+    """How many in a row; with any, one call at a time tries."""
+    lowest: float = 1.0
+    """What this spell of refusals leaves of the ceiling at least."""
+    parked_until: Instant = 0
+    probe: str | None = None
+    """The permit of the call that tries."""
+    line: float = 0.0
+    """How many wait, as far as can be told from who asked and was served."""
+    lined_at: Instant = 0
+    awaited_at: Instant = 0
+    """The last turn that somebody was told to come for."""
+    took: float = 0.0
+    """How long calls take, lately, in milliseconds."""
+    parkings: int = 0
+    """How often it was parked, ever."""
+    starts: tuple[Starts, ...] = ()
+    """Those of the last minute."""
+
+    @property
+    def served(self) -> int:
+        """How many calls of the last minute were not refused."""
+        return sum(start.served for start in self.starts)
+
+
+def lane_name(
+    provider: str, model: str, credential: str | None = None, label: str | None = None
+) -> str:
+    """Name a lane; of a credential only a digest is ever written down."""
+    if credential is not None and label is None:
+        label = hashlib.sha256(credential.encode()).hexdigest()[:DIGEST]
+    return f"{provider}/{model}" if label is None else f"{provider}/{model}#{label}"
+
+
+def declared(state: LaneState, lane: Lane) -> LaneState:
+    """Put a lane under these limits; what it learnt stays, below them."""
+    return replace(
+        state,
+        requests=lane.requests,
+        tokens=lane.tokens,
+        at_once=lane.at_once,
+        spacing=lane.spacing // timedelta(milliseconds=1),
+    )
+
+
+def present(state: LaneState, now: Instant) -> LaneState:
+    """Forget what is over, and have nothing lie in a future that cannot be."""
+    this = now // SECOND
+    starts = [s for s in state.starts if this - MINUTE // SECOND <= s.second <= this]
+    ahead = [s for s in state.starts if s.second > this]
+    if ahead:
+        # The clock was set back: they were just now, whatever it says.
+        calls, refused, tokens = (sum(s[i] for s in ahead) for i in (1, 2, 3))
+        starts = added(starts, Starts(this, calls, refused, tokens))
+    longest = now + LONGEST_WAIT
+    return replace(
+        state,
+        starts=tuple(starts),
+        parked_until=min(state.parked_until, longest),
+        due_at=min(state.due_at, longest if state.spacing else now + 2 * MINUTE),
+        started_at=min(state.started_at, now),
+        refused_at=min(state.refused_at, now),
+        lined_at=min(state.lined_at, now),
+        awaited_at=min(state.awaited_at, longest),
+        told_at=min(state.told_at, now),
+    )
+
+
+def until_room(
+    state: LaneState, counted: Callable[[Starts], int], most: int, now: Instant
+) -> float:
+    """Return how long until the last minute holds no more than `most`."""
+    total = sum(map(counted, state.starts))
+    for start in state.starts:
+        if total <= most:
+            break
+        total -= counted(start)
+        if total <= most:
+            return (start.second + 1) * SECOND + MINUTE - now
+    return 0.0
+
+
+def added(starts: Sequence[Starts], more: Starts) -> list[Starts]:
+    """Count what was started now."""
+    if starts and starts[-1].second == more.second:
+        last = starts[-1]
+        calls, refused, tokens = (last[i] + more[i] for i in (1, 2, 3))
+        return [*starts[:-1], Starts(more.second, calls, refused, tokens)]
+    return [*starts, more]

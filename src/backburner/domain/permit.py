@@ -1,0 +1,239 @@
+"""
+Who may call by a lane, and when whoever may not is to ask again.
+
+Nothing here waits: `take` answers with a permit or the time at which to ask again.
+"""
+
+import math
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from backburner.domain import pace as pacing
+from backburner.domain.hint import LONGEST_WAIT, Hint
+from backburner.domain.job import Instant
+from backburner.domain.lane import (
+    MINUTE,
+    SECOND,
+    LaneState,
+    Starts,
+    added,
+    present,
+    until_room,
+)
+from backburner.domain.pace import pace
+
+FIRST_BURST: Final = 10
+"""How many may go at once by a lane that nobody knows."""
+SLACK: Final = 1_000
+"""How far behind its pace a lane may catch up."""
+HEAD: Final = 3
+"""How many turns are dealt out."""
+AGAIN: Final = 0.1
+"""What whoever asks again in vain adds to the line: it may have been forgotten."""
+FORGOTTEN: Final = 15 * MINUTE
+"""In which time half of the line is, unless it is heard of."""
+
+
+class Ask(NamedTuple):
+    """A wish to call."""
+
+    id: str
+    """The permit's, should there be one."""
+    tokens: int = 0
+    waited: int = 0
+    """Milliseconds that the job has been put back in all: the longest goes first."""
+    roll: float = 0.5
+    """A throw of the dice, from 0 to 1, by which those who wait are spread."""
+
+
+class Permit(NamedTuple):
+    """Leave to make one call."""
+
+    id: str
+    at: Instant
+    is_probe: bool = False
+
+
+class Wait(NamedTuple):
+    """Not now."""
+
+    span: int
+    """How long, in milliseconds: the caller's clock may be another than the store's."""
+
+
+class Held(NamedTuple):
+    """The permits that are out, of workers that live."""
+
+    calls: int = 0
+    has_probe: bool = False
+
+
+def take(
+    state: LaneState, ask: Ask, *, held: Held, now: Instant
+) -> tuple[LaneState, Permit | Wait]:
+    """Give leave to call, or say when to ask again."""
+    state = present(state, now)
+    gap = MINUTE / pace(state, now)
+    wait = _parked(state, held, now) or _wait(state, ask, held, gap, now)
+    if wait > 0:
+        return _put_off(state, ask, wait, gap, now, is_new=ask.waited == 0)
+    return _let_go(state, ask, gap, now)
+
+
+def give(
+    state: LaneState, permit: Permit, hint: Hint | None, *, now: Instant
+) -> LaneState:
+    """Take a permit back, with what the provider said; `None`: nothing was heard."""
+    state = present(state, now)
+    is_probe = state.probe == permit.id
+    if is_probe:
+        state = replace(state, probe=None)
+    if hint is None:
+        return state
+    if hint.is_refused:
+        return _refuse(
+            pacing.heard(state, hint, now), permit, hint, now, is_probe=is_probe
+        )
+    took = float(max(0, now - permit.at))
+    took = took if state.took == 0 else 0.8 * state.took + 0.2 * took
+    state = pacing.heard(replace(state, took=took), hint, now)
+    if hint.wait is not None:
+        parked = max(state.parked_until, now + min(hint.wait, LONGEST_WAIT))
+        state = replace(state, parked_until=parked)
+    return pacing.opened(state, now) if is_probe else state
+
+
+def come_again(state: LaneState, ask: Ask, *, now: Instant) -> tuple[LaneState, Wait]:
+    """Say when whoever was refused is to ask again."""
+    wait = max(0, state.parked_until - now)
+    gap = MINUTE / pace(state, now)
+    return _put_off(state, ask, wait, gap, now, is_new=True)
+
+
+def is_parked(state: LaneState, now: Instant) -> bool:
+    """Say whether the lane is shut, or opened for one call that tries."""
+    return state.refusals > 0 or present(state, now).parked_until > now
+
+
+def _parked(state: LaneState, held: Held, now: Instant) -> float:
+    if state.parked_until > now:
+        return state.parked_until - now
+    if state.refusals and state.probe is not None and held.has_probe:
+        return max(SECOND, state.took)
+    return 0.0
+
+
+def _wait(state: LaneState, ask: Ask, held: Held, gap: float, now: Instant) -> float:
+    """Return how long no call may start, by each of the limits."""
+    waits = [0.0]
+    if state.at_once is not None and held.calls >= state.at_once:
+        waits.append(max(50.0, state.took / state.at_once))
+    if state.spacing:
+        waits.append(state.started_at + state.spacing - now)
+    if not state.refusals:
+        waits.append(state.due_at - _slack(state, gap, now) - now)
+    if state.requests is not None:
+        waits.append(until_room(state, lambda s: s.calls, state.requests - 1, now))
+    if pacing.is_level(state) and not state.refusals:
+        most = max(1, math.floor(state.ceiling))
+        waits.append(until_room(state, lambda s: s.served, most - 1, now))
+    tokens = pacing.least(state.tokens, pacing.told_tokens(state, now))
+    if tokens is not None and ask.tokens:
+        left = max(0, tokens - ask.tokens)
+        waits.append(until_room(state, lambda s: s.tokens, left, now))
+    return max(waits)
+
+
+def _slack(state: LaneState, gap: float, now: Instant) -> float:
+    """Return how far a lane may run ahead: one that nobody knows, a few calls."""
+    is_known = state.is_learnt or state.requests or pacing.told_requests(state, now)
+    return max(gap, SLACK) if is_known else FIRST_BURST * gap
+
+
+def _let_go(
+    state: LaneState, ask: Ask, gap: float, now: Instant
+) -> tuple[LaneState, Permit]:
+    is_probe = state.refusals > 0
+    used = state.used
+    if not is_probe:
+        used += min(now - state.started_at, 2 * gap)
+    state = replace(
+        state,
+        used=used,
+        started_at=now,
+        due_at=round(max(state.due_at, now) + gap),
+        starts=tuple(added(state.starts, Starts(now // SECOND, 1, 0, ask.tokens))),
+        probe=ask.id if is_probe else None,
+        line=max(0.0, _line(state, now) - (1.0 if ask.waited else 0.0)),
+        lined_at=now,
+    )
+    return pacing.proved(state), Permit(ask.id, now, is_probe)
+
+
+def _put_off(
+    state: LaneState, ask: Ask, wait: float, gap: float, now: Instant, *, is_new: bool
+) -> tuple[LaneState, Wait]:
+    """
+    Tell when to ask again: spread over the time in which the lane can serve all.
+
+    The next few turns are dealt out to whoever asks. Those at the line's end ask again
+    when half of it is over, so that a pace that rises finds somebody there; whoever
+    has waited for as long as the line takes comes soon.
+    """
+    if state.at_once is not None:
+        gap = max(gap, state.took / state.at_once)
+    line = _line(state, now) + (1.0 if is_new else AGAIN)
+    whole = line * gap
+    overdue = max(1.0, ask.waited / whole)
+    spread = max(0.0, whole - ask.waited) / 2
+    spread += ask.roll * (whole / 4 / overdue**2 + gap / 2)
+    span = min(wait + spread, LONGEST_WAIT)
+    turn = max(wait, state.awaited_at + gap - now)
+    if turn <= wait + max(HEAD * gap, SLACK):
+        span = turn
+        state = replace(state, awaited_at=math.ceil(now + turn))
+    return replace(state, line=line, lined_at=now), Wait(math.ceil(span))
+
+
+def _line(state: LaneState, now: Instant) -> float:
+    """Return how many wait; those who never come again are forgotten by and by."""
+    return state.line * float(0.5 ** ((now - state.lined_at) / FORGOTTEN))
+
+
+def _refuse(
+    state: LaneState, permit: Permit, hint: Hint, now: Instant, *, is_probe: bool
+) -> LaneState:
+    state = replace(state, starts=tuple(_refused(state.starts, permit)))
+    if is_probe:
+        ceiling = max(state.lowest, min(state.ceiling, state.served))
+        refusals = state.refusals + 1
+    elif permit.at <= state.refused_at or state.refusals:
+        # Under way when the first was refused: the same news.
+        return _park(state, hint, now, state.parked_until - now)
+    else:
+        ceiling, refusals = pacing.fallen(state, now), 1
+        lowest = min(ceiling, pacing.lowest(state, now))
+        state = replace(state, lowest=lowest, used=0.0, proven=None)
+    state = replace(
+        state,
+        ceiling=ceiling,
+        is_learnt=True,
+        refused_at=now,
+        refusals=refusals,
+        parkings=state.parkings + 1,
+    )
+    return _park(state, hint, now, pacing.backoff(state, now))
+
+
+def _park(state: LaneState, hint: Hint, now: Instant, otherwise: float) -> LaneState:
+    wait = otherwise if hint.wait is None else hint.wait
+    until = now + math.ceil(min(max(wait, 0), LONGEST_WAIT))
+    return replace(state, parked_until=max(state.parked_until, until))
+
+
+def _refused(starts: tuple[Starts, ...], permit: Permit) -> list[Starts]:
+    second = permit.at // SECOND
+    return [
+        s._replace(refused=min(s.calls, s.refused + 1)) if s.second == second else s
+        for s in starts
+    ]

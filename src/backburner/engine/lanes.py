@@ -1,0 +1,276 @@
+"""Calls to providers: leave to make one, and what the answer means for all others."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from backburner.domain.errors import StoreUnavailable, Throttled
+from backburner.domain.hint import SERVED, Headers, Hint, hint
+from backburner.domain.job import Instant
+from backburner.domain.lane import MAX_NAME
+from backburner.domain.permit import Ask, Permit, Wait
+from backburner.engine import telemetry
+from backburner.ports.clock import Clock, Dice
+from backburner.ports.lanes import Given, LaneStore
+from backburner.ports.log import log
+from backburner.ports.store import WorkerLost
+
+PATIENCE = 1.0
+RETRY_SECONDS = 0.2
+PARTING_SECONDS = 2.0
+UNKNOWN = Wait(2000)
+
+
+class Road(Protocol):
+    """Where permits come from."""
+
+    async def take(self, lane: str, ask: Ask) -> Permit | Wait:
+        """Ask for leave to call."""
+        ...
+
+    def give(
+        self,
+        lane: str,
+        permit: Permit,
+        said: Hint | None,
+        ask: Ask,
+        *,
+        is_over: bool = True,
+    ) -> "asyncio.Future[Given]":
+        """
+        Take a permit back; it comes back whether or not anybody waits for that.
+
+        Before the call is over only what the provider said is passed on.
+        """
+        ...
+
+    def ask(self, tokens: int, waited: int) -> Ask:
+        """Write a wish to call."""
+        ...
+
+    def now(self) -> Instant:
+        """Return the time by which dates in answers are understood."""
+        ...
+
+    @property
+    def patience(self) -> float:
+        """For how many seconds a handler may wait where it is."""
+        ...
+
+
+class Lanes:
+    """One worker's way to the lanes of the fleet."""
+
+    def __init__(
+        self,
+        store: LaneStore,
+        clock: Clock,
+        dice: Dice,
+        worker: Callable[[], str],
+        *,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._dice = dice
+        self._worker = worker
+        self.patience = patience
+        self._giving: set[asyncio.Task[Given]] = set()
+
+    def now(self) -> Instant:
+        return self._clock.now()
+
+    def ask(self, tokens: int, waited: int) -> Ask:
+        return Ask(f"p_{self._dice.token()}", tokens, waited, self._dice.roll())
+
+    async def take(self, lane: str, ask: Ask) -> Permit | Wait:
+        taking = asyncio.create_task(self._take(lane, ask))
+        try:
+            answer = await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            # The permit may be on its way: whoever wanted it is gone.
+            taking.add_done_callback(lambda task: self._return(lane, ask, task))
+            raise
+        telemetry.lane_asked(lane, is_served=isinstance(answer, Permit))
+        return answer
+
+    async def _take(self, lane: str, ask: Ask) -> Permit | Wait:
+        try:
+            return await self._store.take_permit(lane, self._worker(), ask)
+        except WorkerLost:
+            return UNKNOWN  # its job is another's by now
+        except StoreUnavailable:
+            # There may be a permit all the same: it goes back, and so does the job.
+            self.give(lane, Permit(ask.id, 0), None, ask)
+            return UNKNOWN
+
+    def _return(
+        self, lane: str, ask: Ask, taken: "asyncio.Task[Permit | Wait]"
+    ) -> None:
+        answer = None if taken.cancelled() else taken.result()
+        if isinstance(answer, Permit):
+            self.give(lane, answer, None, ask)
+
+    def give(
+        self,
+        lane: str,
+        permit: Permit,
+        said: Hint | None,
+        ask: Ask,
+        *,
+        is_over: bool = True,
+    ) -> "asyncio.Future[Given]":
+        task = self._give(lane, permit, said, ask, is_over=is_over)
+        giving = asyncio.create_task(task)
+        self._giving.add(giving)
+        giving.add_done_callback(self._giving.discard)
+        return giving
+
+    async def close(self) -> None:
+        """Wait until every permit is back, or cannot be given."""
+        if self._giving:
+            _, left = await asyncio.wait(self._giving, timeout=PARTING_SECONDS)
+            for giving in left:
+                giving.cancel()
+
+    async def _give(
+        self,
+        lane: str,
+        permit: Permit,
+        said: Hint | None,
+        ask: Ask,
+        *,
+        is_over: bool,
+    ) -> Given:
+        while True:
+            try:
+                given = await self._store.give_permit(
+                    lane, permit, said, ask, is_over=is_over
+                )
+            except StoreUnavailable as error:
+                # Again: a permit that is lost is lost for the worker's life.
+                log.warning("permit not given back", lane=lane, code=error.code)
+                await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - nothing tells when
+            else:
+                wait = None if given.wait is None else given.wait.span
+                if is_over:
+                    telemetry.lane_answered(lane, said, wait, is_parked=given.is_parked)
+                return given
+
+
+class Call:
+    """
+    One call to a provider: `async with ctx.lane("openai", "gpt-5-mini") as call:`.
+
+    Inside, the call may be made. Tell what came of it by `call.hear(status, headers)`;
+    an exception that carries a `response`, as those of httpx and of providers' own
+    clients do, is understood without.
+    """
+
+    def __init__(
+        self, road: Road | None, lane: str, *, tokens: int = 0, waited: int = 0
+    ) -> None:
+        if not 0 < len(lane) <= MAX_NAME or not lane.isprintable():
+            raise ValueError(f"a lane's name has 1 to {MAX_NAME} printable characters")
+        if tokens < 0:
+            raise ValueError("a count of tokens is a whole number from 0")
+        self.lane = lane
+        self._road = road
+        self._tokens = tokens
+        self._waited = waited
+        self._ask: Ask | None = None
+        self._permit: Permit | None = None
+        self._said: Hint | None = None
+
+    async def __aenter__(self) -> Self:
+        road = self._road
+        if road is None:
+            return self
+        patience = road.patience
+        self._ask = ask = road.ask(self._tokens, self._waited)
+        while True:
+            answer = await road.take(self.lane, ask)
+            if isinstance(answer, Permit):
+                self._permit = answer
+                return self
+            patience -= answer.span / 1000
+            if patience < 0:
+                raise self._throttled("it is full or parked", answer)
+            ask = ask._replace(waited=ask.waited + answer.span)
+            await asyncio.sleep(answer.span / 1000)  # noqa: TID251 - until its turn
+
+    def hear(
+        self, status: int, headers: Headers | None = None, body: Any = None
+    ) -> None:
+        """
+        Tell what the provider answered; the `body` matters only if it refused.
+
+        After a refusal (429 or 529) this raises `Throttled`: let it pass. The job is
+        put back at no cost of an attempt, and everybody else keeps off the lane.
+        """
+        now = 0 if self._road is None else self._road.now()
+        self._said = hint(status, headers, body, now=now)
+        if self._said.is_refused:
+            raise self._throttled("the provider refused it", None)
+        if self._road and self._ask and self._permit and self._permit.is_probe:
+            # Others wait for this call, and its text may take a while to come.
+            self._road.give(
+                self.lane, self._permit, self._said, self._ask, is_over=False
+            )
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, GeneratorExit):
+            return  # the loop is gone, and with it whoever would give it back
+        said = self._said or self._understood(error)
+        permit, self._permit = self._permit, None
+        if self._road is None or permit is None or self._ask is None:
+            if said is not None and said.is_refused:
+                raise self._throttled("the provider refused it", None) from error
+            return
+        ask = self._ask._replace(roll=self._road.ask(0, 0).roll)
+        giving = self._road.give(self.lane, permit, said, ask)
+        if said is not None and said.is_refused:
+            given = await asyncio.shield(giving)
+            raise self._throttled("the provider refused it", given.wait) from error
+
+    def _understood(self, error: BaseException | None) -> Hint | None:
+        """Return what an exception tells of the answer; without one, it was served."""
+        if error is None:
+            return SERVED
+        answer = getattr(error, "response", None)
+        told = [getattr(answer, "status_code", None), *_statuses(error)]
+        status = next((code for code in told if isinstance(code, int)), None)
+        if status is None:
+            return None
+        headers = getattr(answer, "headers", getattr(error, "headers", None))
+        now = 0 if self._road is None else self._road.now()
+        read = headers if isinstance(headers, Mapping) else None
+        return hint(status, read, _body(error, answer), now=now)
+
+    def _throttled(self, why: str, wait: Wait | None) -> Throttled:
+        seconds = 1.0 if wait is None else wait.span / 1000
+        return Throttled(
+            f"lane {self.lane!r}: {why}", retry_after=seconds, lane=self.lane
+        )
+
+
+def _statuses(error: BaseException) -> list[Any]:
+    """Return what may be a status: clients call it by different names."""
+    return [getattr(error, name, None) for name in ("status_code", "status", "code")]
+
+
+def _body(error: BaseException, answer: object) -> Any:
+    for name in ("body", "details"):
+        body = getattr(error, name, None)
+        if isinstance(body, (str, bytes, Mapping, list)):
+            return body
+    try:
+        return getattr(answer, "text", None)
+    except Exception:  # noqa: BLE001 - a stream that was not read raises what it likes
+        return None

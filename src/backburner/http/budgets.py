@@ -1,0 +1,163 @@
+"""Budgets over HTTP: how far they are used, and how an operator changes them."""
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.budget import Budget, BudgetState, amount, budget_of
+from backburner.domain.errors import (
+    InvalidInput,
+    StoreFull,
+    StoreUnavailable,
+)
+from backburner.engine.engine import Engine
+from backburner.engine.submission import refused_field
+from backburner.http import body, jobs, wire
+from backburner.http.auth import Caller, actor_of, require
+from backburner.http.budget_schemas import BudgetList, BudgetQuery, BudgetRequest
+from backburner.http.door import door_of
+from backburner.http.problems import (
+    BodyTooLarge,
+    BudgetNotFound,
+    MalformedBody,
+    UnsupportedMediaType,
+    documented,
+)
+from backburner.ports.keys import AuditEntry
+
+router = APIRouter(tags=["budgets"])
+
+ADMIN = "budgets:admin"
+Reader = Annotated[Caller, require("jobs:read")]
+Administrator = Annotated[Caller, require(ADMIN)]
+
+
+@router.get(
+    "/v1/budgets",
+    operation_id="list_budgets",
+    summary="List budgets and how far they are used",
+    response_model=BudgetList,
+    responses=documented(StoreUnavailable),
+)
+async def listing(request: Request, caller: Reader) -> Response:
+    """List the budgets that the caller is under; for operators, all of them."""
+    return wire.answer(await _list(door_of(request).engine, caller))
+
+
+@router.put(
+    "/v1/budgets",
+    operation_id="set_budget",
+    summary="Set a budget",
+    response_model=BudgetList,
+    responses={
+        200: {"description": "The budgets."},
+        **documented(
+            MalformedBody,
+            BodyTooLarge,
+            UnsupportedMediaType,
+            InvalidInput,
+            StoreUnavailable,
+            StoreFull,
+        ),
+    },
+    openapi_extra={"requestBody": jobs.json_body("BudgetRequest")},
+)
+async def put(request: Request, caller: Administrator) -> Response:
+    """
+    Set a budget in place of the one with the same scope, value, unit and window.
+
+    It holds everywhere within half a second, in the window that is under way. What the
+    code declares does not take its place.
+    """
+    door = door_of(request)
+    asked = await body.read(request, BudgetRequest, limit=door.settings.body_limit)
+    if (asked.tokens is None) == (asked.money is None):
+        raise refused_field("tokens", "say either tokens or money")
+    budget = Budget(
+        asked.scope,
+        tokens=asked.tokens,
+        money=asked.money,
+        per=timedelta(seconds=asked.per_seconds),
+        of=asked.of,
+    )
+    entry = _entry(request, caller, "budget.set", budget)
+    await door.engine.budgets.put(budget, entry)
+    return wire.answer(await _list(door.engine, caller))
+
+
+@router.delete(
+    "/v1/budgets",
+    operation_id="drop_budget",
+    summary="Take a budget away",
+    response_model=BudgetList,
+    responses={
+        200: {"description": "The budgets that are left."},
+        **documented(BudgetNotFound, InvalidInput, StoreUnavailable, StoreFull),
+    },
+)
+async def drop(
+    request: Request, caller: Administrator, query: Annotated[BudgetQuery, Query()]
+) -> Response:
+    """Take a budget away; one that the code declares is back when it starts again."""
+    engine = door_of(request).engine
+    budget = budget_of(query.scope, query.unit, 0, query.per_seconds * 1000, query.of)
+    entry = _entry(request, caller, "budget.dropped", budget)
+    if not await engine.budgets.drop(budget, entry):
+        raise BudgetNotFound("there is no such budget")
+    return wire.answer(await _list(engine, caller))
+
+
+async def _list(engine: Engine, caller: Caller) -> dict[str, Any]:
+    if ADMIN not in caller.scopes:
+        found = await engine.budgets.accounts(caller.owner, caller.key)
+        return {"items": [_view(state) for state in found], "budgets": []}
+    rules = await engine.budgets.list()
+    found = await engine.budgets.accounts()
+    return {
+        "items": [_view(state) for state in found],
+        "budgets": [_rule(budget) for budget in rules],
+    }
+
+
+def _entry(request: Request, caller: Caller, action: str, budget: Budget) -> AuditEntry:
+    actor = actor_of(request, caller)
+    target = f"{budget.scope}:{budget.of or '*'}:{budget.unit}:{budget.window // 1000}"
+    return AuditEntry(
+        at=door_of(request).engine.now(),
+        tenant=actor.tenant,
+        actor=actor.name,
+        action=action,
+        target=target,
+        request_id=actor.request_id,
+    )
+
+
+def _rule(budget: Budget) -> dict[str, Any]:
+    return {
+        "scope": budget.scope,
+        "of": budget.of,
+        "unit": budget.unit,
+        "limit": amount(budget.unit, budget.limit),
+        "per_seconds": budget.window // 1000,
+    }
+
+
+def _view(state: BudgetState) -> dict[str, Any]:
+    account, limit, balance = state
+    unit = account.unit
+    return {
+        "scope": account.scope,
+        "of": account.value,
+        "unit": unit,
+        "limit": amount(unit, limit),
+        "per_seconds": account.per // 1000,
+        "window_start": wire.time(account.window),
+        "window_end": wire.time(account.window + account.per),
+        "held": amount(unit, balance.held),
+        "settled": amount(unit, balance.settled),
+        "overdraft": amount(unit, balance.overdraft),
+        "left": amount(unit, balance.left(limit)),
+    }

@@ -1,0 +1,120 @@
+"""What jobs use, would use and have used, as JSON."""
+
+from typing import Any
+
+from backburner.domain.budget import Balance, Charge, amount
+from backburner.domain.job import Instant
+from backburner.domain.quote import Span
+from backburner.domain.receipt import Receipt
+from backburner.domain.usage import Spent, dollars
+from backburner.engine.quoting import Quote
+from backburner.http import wire
+
+
+def usage(spent: Spent) -> dict[str, Any]:
+    """Write what a job used."""
+    return {
+        **_sums(spent),
+        "late_calls": spent.late,
+        "models": spent.models,
+        "price_version": ", ".join(spent.price_versions) or None,
+    }
+
+
+def group(key: str, spent: Spent) -> dict[str, Any]:
+    """Write what jobs used together."""
+    return {"key": key, **total(spent)}
+
+
+def total(spent: Spent) -> dict[str, Any]:
+    """Write what all of them used."""
+    return {"jobs": spent.jobs, **_sums(spent), "late_calls": spent.late}
+
+
+def _sums(spent: Spent) -> dict[str, Any]:
+    return {
+        "calls": spent.calls,
+        "input_tokens": spent.input_tokens,
+        "output_tokens": spent.output_tokens,
+        "cached_tokens": spent.cached_tokens,
+        "cost_usd": dollars(spent.cost),
+        "priced": not spent.unpriced,
+        "unpriced_calls": spent.unpriced,
+        "priced_cost_usd": dollars(spent.known_cost),
+    }
+
+
+def receipt(told: Receipt) -> dict[str, Any]:
+    """Write what a cancelled job leaves behind."""
+    return {
+        "tokens_used": told.spent.tokens,
+        "cost_usd": dollars(told.spent.cost),
+        "priced": not told.spent.unpriced,
+        "hold_released": _released(told),
+        "text_delivered": told.text,
+        "not_undone": [
+            {"kind": kind, "count": number, "detail": detail}
+            for kind, number, detail in told.not_undone
+        ],
+    }
+
+
+def _released(told: Receipt) -> dict[str, Any] | None:
+    if told.tokens_released is None and told.money_released is None:
+        return None
+    return {
+        "tokens": told.tokens_released,
+        "cost_usd": dollars(told.money_released),
+    }
+
+
+def quote(told: Quote) -> dict[str, Any]:
+    """Write what a job would take."""
+    job, forecast = told.job, told.forecast
+    return {
+        "capability": job.capability,
+        "queue": job.queue,
+        "priority": job.priority,
+        "model": job.model,
+        "tokens": told.tokens,
+        "tokens_basis": told.basis,
+        "cost_usd": dollars(told.price.cost),
+        "priced": told.price.cost is not None,
+        "price_version": told.price.version,
+        "jobs_ahead": told.ahead,
+        "slots": told.slots,
+        "paused": told.is_paused,
+        "samples": forecast.samples,
+        "start": _times(told.at, forecast.start),
+        "finish": _times(told.at, forecast.end),
+        "budget": _tightest(told),
+    }
+
+
+def _times(now: Instant, span: Span | None) -> dict[str, Any] | None:
+    if span is None:
+        return None
+    return {"p50": wire.time(now + span.p50), "p90": wire.time(now + span.p90)}
+
+
+def _tightest(told: Quote) -> dict[str, Any] | None:
+    """Write the budget that leaves the least of its limit; `None` if none holds."""
+    if not told.room:
+        return None
+    charge, balance = min(told.room, key=lambda found: _share(*found))
+    unit, left = charge.account.unit, balance.left(charge.limit)
+    wanted = charge.amount or 0
+    return {
+        "scope": charge.account.scope,
+        "unit": unit,
+        "limit": amount(unit, charge.limit),
+        "left": amount(unit, left),
+        "left_after": amount(unit, max(0, left - wanted)),
+        "admits": wanted <= left and left > 0,
+        "window_end": wire.time(charge.account.window + charge.account.per),
+    }
+
+
+def _share(charge: Charge, balance: Balance) -> float:
+    left = balance.left(charge.limit) - (charge.amount or 0)
+    return left / max(1, charge.limit)

@@ -1,0 +1,176 @@
+"""
+What models cost: a table of one's own first, then that of `genai-prices`.
+
+The latter takes a tenth of a second and 30 MB to load, so it is loaded by a thread,
+and by nobody who has no need of it. Nothing here goes over a network.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from backburner.domain.errors import ConfigurationError
+from backburner.domain.usage import LONGEST_NAME, Price, Usage
+
+MOST: Final = 2**53
+MILLION: Final = 1_000_000
+MOST_MODELS: Final = 1_000
+
+Dollars = Annotated[Decimal, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+
+
+class ModelPrice(BaseModel):
+    """What one model costs, in dollars for a million tokens."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    input: Dollars
+    output: Dollars
+    cached: Dollars | None = None
+    """Of the input, what the provider had read before; else as the input."""
+    ceiling: int | None = Field(None, ge=1, le=10**9)
+    """The most tokens that a job of one call can take."""
+
+
+class Overrides(BaseModel):
+    """A table of one's own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: Name
+    models: Mapping[Name, ModelPrice] = Field(default_factory=dict)
+
+
+def read_overrides(setting: str) -> Overrides | None:
+    """Read the table that `BACKBURNER_PRICES` is, or names; `None` for none."""
+    if not setting.strip():
+        return None
+    try:
+        is_text = setting.lstrip().startswith("{")
+        text = setting if is_text else Path(setting).read_text("utf-8")
+        told = {"version": _digest(text)} | _object(text)
+        return Overrides.model_validate(told)
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationError(f"BACKBURNER_PRICES: {error}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigurationError(
+            f"BACKBURNER_PRICES: {where}: {first['msg']}"
+        ) from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    return _Object.model_validate_json(text).model_dump()
+
+
+class _Object(BaseModel):
+    """Any JSON object."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def _digest(text: str) -> str:
+    return f"own-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+class ListPrices:
+    """`Prices`, by one's own table and by the list that is installed."""
+
+    def __init__(self, overrides: Overrides | None = None) -> None:
+        self._own = overrides or Overrides(version="none")
+        self._list: Any = None
+        self._dearest: dict[str, Price] = {}
+        self._loading: asyncio.Task[Any] | None = None
+
+    async def load(self) -> None:
+        if self._list is not None:
+            return
+        if self._loading is None:
+            self._loading = asyncio.create_task(asyncio.to_thread(_load))
+        # Shielded: one that gives up waiting must not take it from the others.
+        self._list = await asyncio.shield(self._loading)
+
+    def price(self, call: Usage) -> Price:
+        own = self._own.models.get(call.model)
+        if own is not None:
+            return Price(_cost(_amount(own, call)), self._own.version)
+        if self._list is None:
+            return Price()
+        return _listed(self._list, call)
+
+    def dearest(self, model: str) -> Price:
+        known = self._dearest.get(model)
+        if known is None:
+            kinds = Usage(model, MILLION, 0), Usage(model, 0, MILLION)
+            known = max(map(self.price, kinds), key=lambda price: price.cost or 0)
+            if self._list is not None and len(self._dearest) < MOST_MODELS:
+                self._dearest[model] = known
+        return known
+
+    def ceiling(self, model: str) -> int | None:
+        own = self._own.models.get(model)
+        if own is not None:
+            return own.ceiling
+        return None if self._list is None else _window(self._list, model)
+
+
+def _load() -> Any:
+    import genai_prices  # noqa: PLC0415 - see above
+
+    # Its table is built at the first question.
+    _window(genai_prices, "none")
+    return genai_prices
+
+
+def _amount(own: ModelPrice, call: Usage) -> Decimal:
+    """Return micro-dollars: so many for one token are dollars for a million."""
+    cached = own.input if own.cached is None else own.cached
+    fresh = call.input_tokens - call.cached_tokens
+    read = fresh * own.input + call.cached_tokens * cached
+    return read + call.output_tokens * own.output
+
+
+def _cost(micro: Decimal) -> int:
+    """Round up: what costs anything is never booked as nothing."""
+    return min(MOST, int(micro.to_integral_value(rounding=ROUND_CEILING)))
+
+
+def _listed(module: Any, call: Usage) -> Price:
+    used = module.Usage(
+        input_tokens=call.input_tokens,
+        output_tokens=call.output_tokens,
+        cache_read_tokens=call.cached_tokens,
+    )
+    at = datetime.fromtimestamp(call.at / 1000, tz=UTC) if call.at else None
+    try:
+        told = module.calc_price(
+            used,
+            call.model,
+            provider_id=call.provider,
+            genai_request_timestamp=at,
+        )
+    except (LookupError, ValueError, ArithmeticError):
+        # No such model or provider, or a price for something else than tokens.
+        return Price()
+    version = f"genai-prices/{module.__version__}"
+    return Price(_cost(told.total_price * MILLION), version)
+
+
+@lru_cache(maxsize=256)
+def _window(module: Any, model: str) -> int | None:
+    snapshot = module.data_snapshot.get_snapshot()
+    try:
+        _, found = snapshot.find_provider_model(model, None, None, None)
+    except LookupError:
+        return None
+    window: int | None = found.context_window
+    return window

@@ -1,0 +1,267 @@
+"""Budgets for any store that can read and transact; the ledger is in `ledger`."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import sqlalchemy as sa
+
+from backburner.domain.budget import (
+    Account,
+    Balance,
+    Budget,
+    BudgetState,
+    Reservation,
+    Rules,
+    Scope,
+    Unit,
+    budget_of,
+)
+from backburner.domain.job import Instant, Owner
+from backburner.ports.budgets import Ask, Viewer
+from backburner.stores import ledger
+from backburner.stores.ledger import Holder, LedgerTx, Rulebook, kept, rules_of
+from backburner.stores.linking import LinkTx
+from backburner.stores.tables import accounts, budgets, entries, flows, holds
+
+T = TypeVar("T")
+a, b, h = accounts.c, budgets.c, holds.c
+
+# An operator's word stands until an operator takes it back.
+_PUT = sa.text("""
+INSERT INTO budgets (scope, value, unit, per, ceiling, is_declared)
+VALUES (:scope, :value, :unit, :per, :ceiling, :is_declared)
+ON CONFLICT (scope, value, unit, per) DO UPDATE
+   SET ceiling = excluded.ceiling, is_declared = excluded.is_declared
+ WHERE budgets.is_declared OR NOT excluded.is_declared
+""")
+
+
+class Budgeted(Protocol):
+    """The verbs of `BudgetStore`, which both databases do alike."""
+
+    rulebook: Rulebook
+
+    async def read(self, read: Callable[[sa.Connection], T]) -> T:
+        """Read in a transaction that writes nothing."""
+        ...
+
+    async def link(self, body: Callable[[LinkTx], T]) -> T:
+        """Run a body in a transaction of its own, durable."""
+        ...
+
+    async def put_budgets(
+        self, budgets: Sequence[Budget], *, is_declared: bool = False
+    ) -> None:
+        await self.link(lambda tx: _put(tx, budgets, is_declared=is_declared))
+        self.rulebook.forget()
+
+    async def drop_budget(self, budget: Budget) -> bool:
+        dropped = await self.link(lambda tx: _drop(tx, budget))
+        self.rulebook.forget()
+        return dropped
+
+    async def budgets(self) -> Sequence[Budget]:
+        return await self.read(_listed)
+
+    async def accounts(self, viewer: Viewer, *, limit: int) -> Sequence[BudgetState]:
+        return await self.link(lambda tx: _accounts(tx, viewer, limit))
+
+    async def ledger_totals(self) -> Sequence[tuple[str, str, Balance]]:
+        if not await self.read(_listed):
+            return []
+        return await self.link(_totals)
+
+    async def reserve(self, ask: Ask) -> Reservation:
+        return await self.link(lambda tx: _reserve(tx, ask))
+
+    async def settle_hold(
+        self, hold_id: str, *, tokens: int | None = None, money: int | None = None
+    ) -> bool:
+        return await self.link(lambda tx: _settle(tx, hold_id, tokens, money))
+
+    async def release_hold(self, hold_id: str) -> bool:
+        return await self.link(lambda tx: _release(tx, h.id == hold_id) > 0)
+
+    async def free_holds(self, *, limit: int) -> int:
+        if not await self.read(_has_terms):
+            return 0
+        return await self.link(lambda tx: _free(tx, limit))
+
+    async def forget_accounts(self, *, before: Instant, limit: int) -> int:
+        return await self.link(lambda tx: _forget(tx, before, limit))
+
+
+def _put(tx: LedgerTx, wanted: Iterable[Budget], *, is_declared: bool) -> None:
+    rows = [
+        {**_name(budget), "ceiling": budget.limit, "is_declared": is_declared}
+        for budget in sorted(wanted, key=lambda budget: (budget.scope, budget.of or ""))
+    ]
+    for row in rows:
+        tx.connection.execute(_PUT, row)
+
+
+def _name(budget: Budget) -> dict[str, Any]:
+    return {
+        "scope": budget.scope,
+        "value": budget.of or "",
+        "unit": budget.unit,
+        "per": budget.window,
+    }
+
+
+def _drop(tx: LedgerTx, budget: Budget) -> bool:
+    named = [b[column] == value for column, value in _name(budget).items()]
+    return bool(tx.connection.execute(budgets.delete().where(*named)).rowcount)
+
+
+def _listed(connection: sa.Connection) -> list[Budget]:
+    query = sa.select(b.scope, b.unit, b.ceiling, b.per, b.value)
+    rows = connection.execute(query.order_by(b.scope, b.value, b.unit, b.per))
+    return [budget_of(*row[:4], row.value or None) for row in rows]
+
+
+def _accounts(tx: LedgerTx, viewer: Viewer, limit: int) -> list[BudgetState]:
+    wanted, now = _listed(tx.connection), tx.now()
+    rules, found = Rules(wanted), dict[Account, BudgetState]()
+    query = sa.select(
+        *(a.scope, a.unit, a.per, a.tenant, a.value, a.window_at),
+        *(a.held, a.settled, a.overdraft, a.ceiling),
+    ).where(sa.or_(_is_current(wanted, now), sa.text("accounts.held > 0")))
+    if viewer.owner is not None:
+        asked = Ask("", viewer.owner, 0, key=viewer.key)
+        for account, ceiling, _ in rules.charges(asked, now):
+            found[account] = BudgetState(account, ceiling, Balance())
+        query = query.where(sa.or_(*map(_is, found), _is_flow(viewer.owner)))
+    order = (a.scope, a.value, a.unit, a.per, a.window_at)
+    for row in tx.connection.execute(query.order_by(*order).limit(limit)):
+        account, ceiling = Account(*row[:6]), row.ceiling
+        ceiling = rules.limit(account, otherwise=ceiling)
+        found[account] = BudgetState(account, ceiling, Balance(*row[6:9]))
+    return _named_flows(tx, [*found.values()], viewer.owner)
+
+
+def _is_current(wanted: Sequence[Budget], now: Instant) -> sa.ColumnElement[bool]:
+    """Say that an account's window is under way, so that an index helps."""
+    longest = max((budget.window for budget in wanted), default=0)
+    return sa.and_(a.window_at > now - longest, a.window_at + a.per > now)
+
+
+def _is(account: Account) -> sa.ColumnElement[bool]:
+    scope, unit, per, tenant, value, _ = account
+    return sa.and_(
+        *(a.scope == scope, a.unit == unit, a.per == per),
+        *(a.tenant == tenant, a.value == value),
+    )
+
+
+def _is_flow(owner: Owner) -> sa.ColumnElement[bool]:
+    return sa.and_(a.scope == Scope.FLOW, a.tenant == owner.tenant)
+
+
+def _named_flows(
+    tx: LedgerTx, states: Sequence[BudgetState], owner: Owner | None
+) -> list[BudgetState]:
+    """Name flows by their ids; leave out those of others."""
+    seqs = [int(s.account.value) for s in states if s.account.scope == Scope.FLOW]
+    if not seqs:
+        return [*states]
+    query = sa.select(flows.c.seq, flows.c.id, flows.c.user).where(
+        flows.c.seq.in_(seqs)
+    )
+    known = {str(row.seq): row for row in tx.connection.execute(query)}
+    shown: list[BudgetState] = []
+    for state in states:
+        account = state.account
+        if account.scope != Scope.FLOW:
+            shown.append(state)
+            continue
+        flow = known.get(account.value)
+        if flow is not None and (owner is None or flow.user == owner.user):
+            shown.append(state._replace(account=account._replace(value=flow.id)))
+    return shown
+
+
+def _totals(tx: LedgerTx) -> list[tuple[str, str, Balance]]:
+    sums = [
+        sa.cast(sa.func.sum(column), sa.BigInteger)
+        for column in (a.held, a.settled, a.overdraft)
+    ]
+    query = sa.select(a.scope, a.unit, *sums).group_by(a.scope, a.unit)
+    current = _is_current(_listed(tx.connection), tx.now())
+    rows = tx.connection.execute(query.where(current))
+    return [(scope, unit, Balance(*balance)) for scope, unit, *balance in rows]
+
+
+def _reserve(tx: LedgerTx, ask: Ask) -> Reservation:
+    known = _found(tx, ask.id)
+    if known is not None:
+        return known
+    charges = rules_of(tx).charges(ask, tx.now())
+    ledger.reserve(tx, [Holder(charges, id=ask.id, expires_at=ask.expires_at)])
+    return _found(tx, ask.id) or Reservation(ask.id, ask.tokens or 0, None)
+
+
+def _found(tx: LedgerTx, hold_id: str) -> Reservation | None:
+    query = sa.select(h.amount, a.unit, a.window_at, a.per).join(
+        accounts, a.seq == h.account
+    )
+    with kept():
+        rows = tx.connection.execute(query.where(h.id == hold_id)).all()
+    if not rows:
+        return None
+    tokens = [row.amount for row in rows if row.unit == Unit.TOKENS]
+    first = min(rows, key=lambda row: (row.window_at + row.per, row.per))
+    return Reservation(hold_id, max(tokens, default=0), first.window_at)
+
+
+def _settle(tx: LedgerTx, hold_id: str, tokens: int | None, money: int | None) -> bool:
+    query = sa.select(h.seq, h.account, h.amount, h.is_open, a.unit).join(
+        accounts, a.seq == h.account
+    )
+    query = query.where(h.id == hold_id, h.used.is_(None)).order_by(h.seq)
+    with kept():
+        rows = tx.connection.execute(query.with_for_update(of=holds)).all()
+        for seq, account, amount, is_open, unit in rows:
+            told = tokens if unit == Unit.TOKENS else money
+            used = amount if told is None else told
+            held = amount if is_open else 0
+            ledger.settle_one(tx, seq, account, held, used, is_estimated=told is None)
+    return bool(rows)
+
+
+def _release(tx: LedgerTx, *which: sa.ColumnElement[bool]) -> int:
+    query = sa.select(h.seq, h.account, h.amount).where(*which, h.is_open)
+    with kept():
+        rows = tx.connection.execute(query.order_by(h.seq).with_for_update()).all()
+        for seq, account, amount in rows:
+            ledger.settle_one(tx, seq, account, amount, None, is_estimated=False)
+    return len(rows)
+
+
+def _has_terms(connection: sa.Connection) -> bool:
+    """Say whether anything is held that frees itself."""
+    query = sa.select(h.seq).where(sa.text("is_open"), h.expires_at.is_not(None))
+    with kept():
+        return connection.execute(query.limit(1)).first() is not None
+
+
+def _free(tx: LedgerTx, limit: int) -> int:
+    due = sa.select(h.seq).where(h.is_open, h.expires_at <= tx.now())
+    return _release(tx, h.seq.in_(due.order_by(h.expires_at).limit(limit)))
+
+
+def _forget(tx: LedgerTx, before: Instant, limit: int) -> int:
+    old = (
+        sa.select(a.seq)
+        .where(a.window_at < before, a.window_at + a.per < tx.now(), a.held == 0)
+        .where(~sa.exists().where(h.account == a.seq, h.is_open))
+        .order_by(a.window_at)
+        .limit(limit)
+    )
+    run = tx.connection.execute
+    gone = run(old.with_for_update(skip_locked=True)).scalars().all()
+    if gone:
+        run(entries.delete().where(entries.c.account.in_(gone)))
+        run(holds.delete().where(h.account.in_(gone)))
+        run(accounts.delete().where(a.seq.in_(gone)))
+    return len(gone)

@@ -1,0 +1,20 @@
+-- A call that is there already is not booked again. With a token, it is late unless
+-- its run still holds the job: nobody may end it meanwhile without having seen this.
+INSERT INTO usages (job, generation, epoch, n, at, tenant, "user", capability, tags,
+                    model, provider, input_tokens, output_tokens, cached_tokens, cost,
+                    price_version, late)
+SELECT jobs.seq, coalesce(s.generation, jobs.generation), s.epoch, s.n, s.at,
+       jobs.tenant, jobs."user", jobs.capability, jobs.tags, s.model, s.provider,
+       s.input_tokens, s.output_tokens, s.cached_tokens, s.cost, s.price_version,
+       s.token IS NOT NULL AND jobs.token IS DISTINCT FROM s.token
+  FROM unnest(
+         $1::bigint[], $2::text[], $3::int[], $4::int[], $5::int[], $6::bigint[],
+         $7::text[], $8::text[], $9::bigint[], $10::bigint[], $11::bigint[],
+         $12::bigint[], $13::text[]
+       ) AS s (job, token, generation, epoch, n, at, model, provider, input_tokens,
+               output_tokens, cached_tokens, cost, price_version)
+  JOIN jobs ON jobs.seq = s.job
+ ORDER BY s.job, s.epoch, s.n
+   FOR SHARE OF jobs
+ON CONFLICT (job, epoch, n) DO NOTHING
+RETURNING job, late

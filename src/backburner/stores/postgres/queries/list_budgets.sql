@@ -1,0 +1,1 @@
+SELECT scope, unit, ceiling, per, nullif(value, '') FROM budgets

@@ -1,0 +1,10 @@
+-- What a transaction must know to rank new jobs: where their line is served, and what
+-- their share has asked for so far. Locks nothing: what is taken is paid afterwards.
+SELECT a.queue, a.priority, a.tenant, a.name, coalesce(f.front, 0), s.finish, q.weights,
+       q.waiting
+  FROM unnest($1::text[], $2::int[], $3::text[], $4::text[])
+       AS a (queue, priority, tenant, name)
+  LEFT JOIN fronts AS f ON f.queue = a.queue AND f.priority = a.priority
+  LEFT JOIN shares AS s ON s.queue = a.queue AND s.priority = a.priority
+                       AND s.tenant = a.tenant AND s.name = a.name
+  LEFT JOIN queues AS q ON q.name = a.queue

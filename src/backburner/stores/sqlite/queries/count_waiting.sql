@@ -1,0 +1,8 @@
+-- The literal states let the partial index jobs_waiting serve; never more than ?4 are
+-- counted.
+SELECT count(*) FROM (
+  SELECT 1 FROM jobs
+   WHERE queue = ?1 AND tenant = ?2 AND share = ?3 AND share IS NOT NULL
+     AND state IN ('blocked','scheduled','queued')
+   LIMIT ?4
+)

@@ -1,0 +1,96 @@
+"""
+The auditor's view of budgets.
+
+It follows each account entry by entry, in the order in which they were written: an
+account is locked while that happens, so this is the order of commits.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from backburner.domain.budget import Balance, Kind, Unit, post
+from backburner.testing.records import AccountBook, Books, Breach
+
+NAME: Final = "budget"
+PAID: Final = frozenset({Kind.SETTLED, Kind.OVERDRAWN})
+
+
+def breaches(books: Books) -> Iterator[Breach]:
+    """Yield every way in which the ledger of a store at rest is wrong."""
+    for book in books.accounts:
+        for told in (*_course(book), *_rest(book), *_holds(book)):
+            yield Breach(NAME, book.name, told)
+        if book.unit == Unit.TOKENS:
+            for told in _use(book, books.used):
+                yield Breach(NAME, book.name, told)
+    yield from _jobs(books)
+
+
+def _course(book: AccountBook) -> Iterator[str]:
+    """Check that nobody was admitted beyond the limit, and that it adds up."""
+    balance = Balance()
+    for entry in book.entries:
+        balance = post(balance, entry.posting)
+        if min(balance) < 0:
+            yield f"fell below nothing: {balance}"
+        if entry.posting.kind is Kind.RESERVED:
+            yield from _admission(balance, entry.posting.amount, entry.limit)
+    if balance != book.balance:
+        yield f"is {book.balance}, its entries lead to {balance}"
+
+
+def _admission(balance: Balance, amount: int, limit: int | None) -> Iterator[str]:
+    if limit is None:
+        yield "somebody was admitted without a limit"
+    elif amount and balance.settled + balance.held > limit:
+        yield f"admitted {amount} over {limit}: {balance}"
+
+
+def _rest(book: AccountBook) -> Iterator[str]:
+    if book.balance.held:
+        yield f"holds {book.balance.held} at rest"
+    if any(hold.is_open for hold in book.holds):
+        yield "has open holds at rest"
+
+
+def _holds(book: AccountBook) -> Iterator[str]:
+    """Check that each hold was made once and is accounted for to the last token."""
+    sums: Counter[tuple[int, Kind]] = Counter()
+    made: Counter[int] = Counter()
+    for entry in book.entries:
+        sums[entry.hold, entry.posting.kind] += entry.posting.amount
+        made[entry.hold] += entry.posting.kind is Kind.RESERVED
+    for hold in book.holds:
+        given = sums[hold.seq, Kind.SETTLED] + sums[hold.seq, Kind.RELEASED]
+        if made[hold.seq] != 1 or sums[hold.seq, Kind.RESERVED] != hold.amount:
+            yield f"hold {hold.seq} of {hold.amount} was not made once"
+        if not hold.is_open and given != hold.amount:
+            yield f"hold {hold.seq} of {hold.amount} was closed with {given}"
+
+
+def _use(book: AccountBook, used: Mapping[tuple[int, int], int]) -> Iterator[str]:
+    """Check that jobs paid for what they told of; for nothing told, an estimate."""
+    paid: Counter[int] = Counter()
+    for entry in book.entries:
+        if entry.posting.kind in PAID:
+            paid[entry.hold] += entry.posting.amount
+    for hold in book.holds:
+        if hold.job is None or hold.is_open:
+            continue
+        told = used.get((hold.job, hold.generation))
+        fair = {0, hold.amount} if told is None else {told, max(told, hold.amount)}
+        if paid[hold.seq] not in fair:
+            yield f"hold {hold.seq} paid {paid[hold.seq]}, its job used {told}"
+
+
+def _jobs(books: Books) -> Iterator[Breach]:
+    """Check that each job held in its last generation as often as its row says."""
+    held: Counter[tuple[int | None, int]] = Counter(
+        (hold.job, hold.generation) for book in books.accounts for hold in book.holds
+    )
+    for record in books.jobs.values():
+        row = record.row
+        if held[row.seq, row.generation] != row.holds:
+            told = f"has {held[row.seq, row.generation]} holds, not {row.holds}"
+            yield Breach(NAME, row.id, told)

@@ -1,0 +1,59 @@
+"""Quotes of a real house, held against what its jobs then took."""
+
+import asyncio
+import math
+import random
+
+from backburner import Context, capability
+from backburner.engine.submission import Options
+
+JOBS, KNOWN, SLOTS = 120, 30, 4
+BURST = 20
+SEEDS = range(7, 12)
+
+
+@capability("work", queue="work", max_attempts=1)
+async def work(_ctx: Context, seconds: float) -> None:
+    """Take so long, as a model would."""
+    over = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, over.set)
+    await over.wait()
+
+
+async def recorded(house, seed):
+    """Submit in bursts, each job with its quote; return the quotes and the ends."""
+    dice = random.Random(seed)
+    quoting, told = house.engine.quoting, []
+    for number in range(JOBS):
+        seconds = min(1.0, dice.lognormvariate(math.log(0.06), 0.8))
+        job = house.engine.prepare(work, seconds, Options())
+        quote = None
+        if number >= KNOWN:
+            quote = (await quoting.quote(job)).forecast
+        at = house.engine.now()
+        ticket = await house.submit(work, seconds)
+        told.append((ticket, at, quote))
+        if number % BURST == BURST - 1:
+            await told[-BURST // 2][0].wait(timeout=30)
+    ends = []
+    for ticket, at, quote in told:
+        job = await ticket.wait(timeout=30)
+        if quote is not None:
+            ends.append((job.finished_at - at, quote))
+    return ends
+
+
+async def test_nine_in_ten_jobs_of_a_real_run_end_under_their_quoted_p90(
+    working, record_property
+):
+    house = await working(work, slots=SLOTS)
+
+    ends = [end for seed in SEEDS for end in await recorded(house, seed)]
+    under = sum(took <= quote.end.p90 for took, quote in ends) / len(ends)
+    alone = sum(took <= quote.end.p90 - quote.start.p90 for took, quote in ends) / len(
+        ends
+    )
+    record_property("told", f"quotes of a real run: {under:.1%} under p90")
+
+    assert under >= 0.9, f"{under:.1%} of the jobs ended under their p90"
+    assert alone < 0.7, f"{alone:.1%} would do so without a look at the queue"

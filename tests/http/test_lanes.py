@@ -1,0 +1,60 @@
+"""Lanes over HTTP and in the stream of all events."""
+
+from datetime import timedelta
+
+from backburner.domain.hint import Hint
+from backburner.domain.lane import Lane
+from backburner.domain.permit import Ask
+from backburner.ports.store import WorkerInfo
+
+WORKER = WorkerInfo("w_1", "here", 1, 8, ("demo",), 0)
+
+
+async def refused(store, lane):
+    """Have a call refused for half a minute."""
+    await store.enlist(WORKER)
+    permit = await store.take_permit(lane, WORKER.id, Ask("p_1"))
+    told = Hint(is_refused=True, wait=30_000)
+    await store.give_permit(lane, permit, told, Ask("p_1"))
+
+
+async def test_a_lane_tells_what_it_allows_and_has_learnt(serve):
+    server = await serve(works=False)
+    store = server.house.engine.store
+    limits = Lane("p/m", 60, 9000, at_once=4, spacing=timedelta(seconds=0.5))
+    await store.declare_lanes([limits])
+    [fresh] = (await server.client.get("/v1/lanes")).json()["items"]
+    await refused(store, "p/m")
+
+    [lane] = (await server.client.get("/v1/lanes")).json()["items"]
+
+    assert {
+        "name": "p/m",
+        "state": "open",
+        "pace": 60.0,
+        "ceiling": None,
+        "requests": 60,
+        "tokens": 9000,
+        "at_once": 4,
+        "spacing_seconds": 0.5,
+        "in_use": 0,
+        "last_minute": 0,
+        "parked_until": None,
+        "parkings": 0,
+    } == fresh
+    assert ("parked", 1, 1) == (lane["state"], lane["last_minute"], lane["parkings"])
+    assert lane["parked_until"] is not None
+    assert lane["ceiling"] < 60
+
+
+async def test_a_parked_lane_is_told_to_whoever_reads_queues(serve):
+    server = await serve(works=False)
+    await refused(server.house.engine.store, "p/m")
+
+    async with server.client.stream("GET", "/v1/events?after=0") as events:
+        async for line in events.aiter_lines():
+            if line.startswith("data: "):
+                break
+
+    assert '"lane":"p/m"' in line
+    assert '"type":"lane.throttled"' in line

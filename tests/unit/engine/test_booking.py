@@ -1,0 +1,167 @@
+"""Calls reach the store while a run goes on, once, and whatever becomes of it."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from backburner.domain.errors import StoreUnavailable
+from backburner.domain.usage import Price, Usage
+from backburner.engine.booking import PATIENCE_MS, Booker, Tab
+from backburner.testing.doubles import FakeContext, FrozenClock
+from backburner.testing.samples import NOON, a_claim
+
+CALL = Usage("m", 10, 2)
+PATIENCE = timedelta(milliseconds=PATIENCE_MS)
+
+
+class Ledger:
+    """Usages that keep every booking; they fail when told to."""
+
+    def __init__(self):
+        self.bookings = []
+        self.faults = []
+        self.told = asyncio.Event()
+
+    async def book(self, bookings):
+        if self.faults:
+            raise self.faults.pop(0)
+        self.bookings += bookings
+        self.told.set()
+
+    @property
+    def calls(self):
+        return [len(booking.calls) for booking in self.bookings]
+
+
+class Prices:
+    """A price for everything, once it is loaded."""
+
+    def __init__(self):
+        self.is_loaded = False
+
+    async def load(self):
+        self.is_loaded = True
+
+    def price(self, call):
+        return Price(call.tokens, "v") if self.is_loaded else Price()
+
+
+class BrokenPrices(Prices):
+    async def load(self):
+        raise ImportError
+
+
+@pytest.fixture
+def clock():
+    return FrozenClock()
+
+
+@pytest.fixture
+def ledger():
+    return Ledger()
+
+
+@pytest.fixture
+async def booker(ledger, clock):
+    booker = Booker(ledger, Prices(), clock)
+    booker.start()
+    yield booker
+    await booker.stop()
+
+
+async def until_told(ledger):
+    async with asyncio.timeout(5):
+        await ledger.told.wait()
+    ledger.told.clear()
+
+
+async def test_a_call_of_a_long_run_is_told_at_once(booker, ledger, clock):
+    tab = Tab(a_claim(), booker)
+    clock.advance(PATIENCE)
+    tab.add(CALL)
+    await until_told(ledger)
+
+    [booking] = ledger.bookings
+    now = NOON + PATIENCE_MS
+    assert (1, "t" * 16, 0, 2) == booking[:4]
+    assert (CALL._replace(at=now, cost=12, price_version="v"),) == booking.calls
+
+
+async def test_a_run_that_is_over_at_once_tells_nothing_before_its_end(
+    booker, ledger, clock
+):
+    tab = Tab(a_claim(), booker)
+    tab.add(CALL)
+    await booker.ready()
+
+    settled = booker.settle(tab)
+    clock.advance(PATIENCE)
+    other = Tab(a_claim(seq=2), booker)
+    other.add(CALL)
+    await until_told(ledger)
+
+    assert [12] == [call.cost for call in settled]
+    assert [2] == [booking.seq for booking in ledger.bookings]
+
+
+async def test_all_calls_of_a_run_are_told_each_time_in_order(booker, ledger, clock):
+    tab = Tab(a_claim(), booker)
+    clock.advance(PATIENCE)
+    tab.add(CALL)
+    await until_told(ledger)
+    tab.add(CALL._replace(model="n"))
+    await until_told(ledger)
+
+    assert [1, 2] == ledger.calls
+    assert ["m", "n"] == [call.model for call in ledger.bookings[-1].calls]
+
+
+async def test_a_run_that_lost_its_job_is_booked_without_patience(booker, ledger):
+    tab = Tab(a_claim(), booker)
+    tab.add(CALL)
+    booker.lose(tab)
+    await until_told(ledger)
+
+    assert [1] == ledger.calls
+
+
+async def test_what_a_store_refuses_for_now_is_told_again(booker, ledger, clock):
+    ledger.faults.append(StoreUnavailable("not now"))
+    tab = Tab(a_claim(), booker)
+    clock.advance(PATIENCE)
+    tab.add(CALL)
+    await until_told(ledger)
+
+    assert [1] == ledger.calls
+    assert not tab.is_open
+
+
+async def test_what_is_left_is_told_when_the_worker_stops(booker, ledger):
+    Tab(a_claim(), booker).add(CALL)
+
+    await booker.stop()
+
+    assert [1] == ledger.calls
+
+
+async def test_calls_are_booked_without_prices_if_there_are_none(ledger, clock):
+    booker = Booker(ledger, BrokenPrices(), clock)
+    booker.start()
+    tab = Tab(a_claim(), booker)
+    clock.advance(PATIENCE)
+    tab.add(CALL)
+    await until_told(ledger)
+    await booker.stop()
+
+    assert [None] == [call.cost for call in ledger.bookings[0].calls]
+
+
+def test_a_context_of_a_test_keeps_what_its_handler_used():
+    ctx = FakeContext()
+
+    ctx.used("m", input_tokens=10, output_tokens=2)
+
+    assert (CALL,) == ctx.usage
+    with pytest.raises(ValueError, match="tokens"):
+        ctx.used("m", input_tokens=-1, output_tokens=2)
