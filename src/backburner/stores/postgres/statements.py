@@ -398,6 +398,7 @@ class Transaction:
         self.owed: Counter[Share] = Counter()
         """What is to be paid after the commit, so that no share is locked until it."""
         self._finishes: dict[Share, int] = {}
+        self._now: Instant | None = None
         self._faults = faults
 
     def hit(self, moment: str) -> None:
@@ -418,8 +419,10 @@ class Transaction:
         return _columns(rows)
 
     def now(self) -> Instant:
-        """Return the server's time."""
-        return int(self.rows(self.queries.read_clock)[0][0])
+        """Return the server's time, the same throughout the transaction."""
+        if self._now is None:
+            self._now = int(self.rows(self.queries.read_clock)[0][0])
+        return self._now
 
     def release(
         self, done: Collection[int], failed: Collection[int], at: Instant
