@@ -328,6 +328,17 @@ class FairnessConformance(WithWorkers):
         claimed = await self.claim(store, 8)
         assert ["a", "b", "a", "b"] == [*users(claimed)[:4]]
 
+    async def test_a_share_of_which_nothing_waits_is_not_forgotten_yet(
+        self, store: Store
+    ) -> None:
+        await store.submit(some(1))
+        await self.claim(store, 1)
+        await store.prune(keep=NO_RETENTION, now=NOON, limit=9)
+        await store.submit(some(1))
+        await store.submit(some(1, owner=BOB))
+
+        assert ["b", "a"] == [*users(await self.claim(store, 2))]
+
     async def _one_claimed(self, store: Store, **fields: Any) -> Sequence[Claim]:
         """Have a job of Ann's claimed, and one of Bob's that costs the same."""
         await store.submit([*some(1, **fields), *some(1, owner=BOB, **fields)])
