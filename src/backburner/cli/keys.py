@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -17,6 +16,7 @@ from backburner.domain.errors import (
     KeyNotFound,
     StoreUnavailable,
 )
+from backburner.domain.job import rfc3339
 from backburner.domain.key import DEFAULT_SCOPES, ID_LENGTH, PREFIX, SCOPES, ApiKey
 from backburner.settings import read
 
@@ -26,7 +26,6 @@ app = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys.")
 
 HEADINGS = ("ID", "NAME", "TENANT", "USER", "SCOPES", "STATE", "LAST USED")
 ALL = "all"
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 TenantOption = Annotated[
     str, typer.Option(help="Whose jobs it may see.", metavar="NAME")
@@ -183,7 +182,4 @@ def _state(key: ApiKey) -> str:
 
 
 def _time(instant: int | None) -> str | None:
-    if instant is None:
-        return None
-    moment = EPOCH + timedelta(milliseconds=instant)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if instant is None else rfc3339(instant)

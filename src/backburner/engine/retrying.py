@@ -32,8 +32,3 @@ def retry_moves(
         Move(job.seq, job.state, job.generation, change, job.link)
         for job, change in zip(jobs, changes, strict=True)
     ]
-
-
-def is_grouped(job: Job) -> bool:
-    """Say whether somebody else goes on with the job."""
-    return job.flow is not None or job.batch is not None

@@ -10,13 +10,13 @@ from backburner.ports.clock import Clock
 from backburner.ports.finding import Finding, Status
 from backburner.ports.store import Store
 from backburner.stores import schema
-from backburner.stores.postgres.database import POOL, Database
+from backburner.stores.postgres.database import PIPES, POOL, Database
 
 OLDEST = 130_000
 """The first version with the transaction functions that the event log reads by."""
 OLD_TRANSACTION_SECONDS = 300.0
 SKEW_SECONDS = 1.0
-PER_PROCESS = POOL + 6
+PER_PROCESS = POOL + PIPES + 2
 """What one process may open: its pool, its pipes, its bell and its heart."""
 
 # Read from the session itself: a role or a database may have its own values.

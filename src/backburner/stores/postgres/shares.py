@@ -6,17 +6,17 @@ leaves a gap in a share's virtual time, or has a little more of it than its due.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from backburner.domain.fairness import Place, Share, by_share, costs, ranks
 from backburner.domain.job import NewJob
-from backburner.ports.store import Move, Settlement
+from backburner.ports.store import Move
 from backburner.stores.postgres.database import as_ours
 from backburner.stores.postgres.pipe import Pipe
 from backburner.stores.postgres.queries import Queries
-from backburner.stores.sharing import corrections, ended_waiting, unused, used_tokens
+from backburner.stores.sharing import ended_waiting, unused
 
 
 @asynccontextmanager
@@ -59,16 +59,6 @@ class Shares:
             total.update(owed)
         await self.pay(pipe, total)
         return [None] * len(asks)
-
-    async def correct(
-        self, pipe: Pipe, settlements: Sequence[Settlement], settled: Iterable[int]
-    ) -> None:
-        """Have shares pay for what attempts used, in place of the estimates."""
-        if used := used_tokens(settlements, {*settled}):
-            over = {s.seq for s in settlements if s.change.to.is_final}
-            async with _afterwards():
-                rows = await pipe.rows(self._queries.list_estimates, [*used])
-                await self.pay(pipe, corrections(rows, used, over))
 
     async def forgo(
         self, pipe: Pipe, moves: Sequence[Move], moved: Collection[int]

@@ -237,7 +237,6 @@ class Statements:
             settled = await self._finish(pipe, plain) | await self._put(pipe, plain)
             for seq in settled:
                 answers[turn[seq]] = asks[turn[seq]].change
-            await self.shares.correct(pipe, plain, settled)
         return as_given(batches, answers)
 
     async def settle_linked(
