@@ -25,6 +25,8 @@ class Settings(BaseSettings):
 
     store: str = "sqlite:///backburner.db"
     """Where the jobs are: `sqlite:///file`, or four slashes for an absolute path."""
+    transport: str = "database"
+    """What tells workers of work: `database`, or a broker's URL (amqp, redis, sqs)."""
     url: str = "http://127.0.0.1:8765"
     """Which server the command line talks to."""
     api_key: SecretStr = SecretStr("")

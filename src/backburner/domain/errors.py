@@ -22,6 +22,7 @@ BackburnerError               code, retryable
 │   └── PermanentError        would fail the same way again
 ├── StoreUnavailable          the database misbehaves                           → 503
 │   └── StoreFull             it has no room left                               → 507
+├── BrokerUnavailable         the message broker cannot be had; work goes on
 └── ConfigurationError        said at start-up, with the setting's name
 
 A class answers two questions: who must act (its branch), and would another try help
@@ -261,6 +262,13 @@ class StoreFull(StoreUnavailable):
     """The database has no room left."""
 
     code = "STORE_FULL"
+
+
+class BrokerUnavailable(BackburnerError):
+    """The message broker cannot be had just now; the store is the truth meanwhile."""
+
+    code = "BROKER_UNAVAILABLE"
+    retryable = True
 
 
 class ConfigurationError(BackburnerError):

@@ -1,0 +1,1 @@
+"""Message brokers, by the scheme of their URL."""
