@@ -21,6 +21,7 @@ import psutil
 import uvloop
 
 from backburner import Backburner, BatchTicket, Settings, Transaction
+from backburner.cli.running import spare_collector
 from backburner.domain.batch import BatchState
 from backburner.engine import telemetry
 from backburner.engine.flow import written
@@ -381,6 +382,7 @@ def main() -> None:
     """Run one row and print its figures."""
     telemetry.configure(level="error", pretty=False)
     name, folder = sys.argv[1:]
+    spare_collector()  # as every process of the command line does
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         print(json.dumps(runner.run(ROWS[name](Path(folder)))))  # type: ignore[arg-type]
 

@@ -7,8 +7,9 @@ often it is decided.
 """
 
 import hashlib
-import json
 from typing import Final, NamedTuple
+
+import orjson
 
 from backburner.domain.job import Instant, NewJob, Owner, uuid7
 
@@ -36,7 +37,7 @@ def delivery(ended: Ended, at: Instant) -> NewJob:
     """Return the job that tells of an end."""
     kind = ended.id.partition("_")[0]
     told = {
-        "callback": json.loads(ended.callback or "null"),
+        "callback": orjson.Fragment(ended.callback or "null"),
         "subject": ended.id,
         "generation": ended.generation,
         "type": f"{kind}.{ended.state}",
@@ -49,7 +50,7 @@ def delivery(ended: Ended, at: Instant) -> NewJob:
         owner=Owner(ended.tenant, ended.user),
         capability=CAPABILITY,
         queue=QUEUE,
-        input=json.dumps(told),
+        input=orjson.dumps(told).decode(),
         created_at=at,
         max_attempts=MAX_ATTEMPTS,
         priority=PRIORITY,

@@ -81,7 +81,7 @@ class Tab:
         """Write the prices beside the calls that have none yet."""
         for n in range(self._priced, len(self._calls)):
             cost, version = prices.price(self._calls[n])
-            self._calls[n] = self._calls[n]._replace(cost=cost, price_version=version)
+            self._calls[n] = Usage(*self._calls[n][:-2], cost, version)
         self._priced = len(self._calls)
 
     def booking(self) -> Booking:

@@ -7,7 +7,7 @@ comes second sees what the first was admitted. What cannot be written is refused
 """
 
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -160,16 +160,32 @@ def rules_of(tx: LedgerTx) -> Rules:
     return book.take(read_rules(tx.connection)) if book.is_stale else book.rules
 
 
-def charge(tx: LedgerTx, new: Sequence[NewJob]) -> list[list[Charge]] | None:
+def charge(tx: LedgerTx, new: Sequence[NewJob]) -> list[Sequence[Charge]] | None:
     """Note on new jobs how many budgets hold for them; return what, or `None`."""
     rules = rules_of(tx)
     if not rules:
         return None
-    now = tx.now()
-    charges = [rules.charges(job, now) for job in new]
+    charges = _charges(rules, new, tx.now())
     for job, found in zip(new, charges, strict=True):
         job.holds = len(found)
     return charges if any(charges) else None
+
+
+def _charges(
+    rules: Rules, new: Sequence[NewJob], now: Instant
+) -> list[Sequence[Charge]]:
+    """Say what each is charged; those who come together are mostly alike."""
+    known: dict[tuple[Any, ...], Sequence[Charge]] = {}
+    found = []
+    for job in new:
+        alike = (
+            *(job.owner, job.key, job.capability),
+            *(job.model, job.flow, job.tokens, job.money),
+        )
+        if alike not in known:
+            known[alike] = rules.charges(job, now)
+        found.append(known[alike])
+    return found
 
 
 def reserve(tx: LedgerTx, holders: Sequence[Holder]) -> None:
@@ -213,7 +229,7 @@ def _judge(
         return refusals
     now = tx.now()
     wanted = {
-        place: [charge for job in jobs for charge in rules.charges(job, now)]
+        place: [*chain.from_iterable(_charges(rules, jobs, now))]
         for place, jobs in enumerate(batches)
         if all(job.idempotency_key is None for job in jobs)
     }
@@ -276,9 +292,12 @@ def _post(tx: LedgerTx, found: Sequence[_Entry], now: Instant) -> None:
     """Write entries, and what they do to their accounts."""
     if not found:
         return
+    sums: Counter[tuple[int, Kind]] = Counter()
+    for account, _, (kind, amount), _ in found:
+        sums[account, kind] += amount
     changes: defaultdict[int, Balance] = defaultdict(Balance)
-    for entry in found:
-        changes[entry.account] = post(changes[entry.account], entry.posting)
+    for (account, kind), amount in sums.items():
+        changes[account] = post(changes[account], Posting(kind, amount))
     changed = [(seq, *change) for seq, change in sorted(changes.items())]
     tx.rows(tx.queries.post_accounts, *tx.columns(changed))
     rows = [

@@ -413,7 +413,7 @@ class Transaction:
         """Write keys as statements take them."""
         return [*keys]
 
-    def columns(self, rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    def columns(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
         """Write rows as statements take them."""
         return _columns(rows)
 
@@ -584,7 +584,7 @@ def as_known(job: NewJob, job_id: str, state: str, body_hash: str | None) -> Sub
     return Submitted(job_id, JobState(state), replayed=True)
 
 
-def columns(jobs: Sequence[NewJob], ranks: Sequence[int]) -> list[list[Any]]:
+def columns(jobs: Sequence[NewJob], ranks: Sequence[int]) -> list[Any]:
     """Write new jobs, at least one, as one array per column."""
     rows = [
         (
@@ -701,8 +701,12 @@ def _is_plain(settlement: Settlement) -> bool:
     return not (settlement.body or settlement.link or settlement.usage)
 
 
-def _columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]
+def _columns(rows: Iterable[Sequence[Any]]) -> list[Any]:
+    """Turn rows into arrays for `unnest`, which fills up what is not there by NULL."""
+    return [
+        None if column[0] is None and column.count(None) == len(column) else column
+        for column in zip(*rows, strict=True)
+    ]
 
 
 def _by_seq(numbered: Any) -> list[Any]:
