@@ -164,18 +164,25 @@ def depths(
     connection: sa.Connection,
 ) -> list[tuple[str, JobState, int, Instant | None]]:
     """Count live jobs by queue and state: one partial index each, no history."""
-    counted: list[tuple[str, JobState, int, Instant | None]] = []
-    for state in (*sorted(WAITING), JobState.RUNNING):
-        query = (
-            sa.select(c.queue, sa.func.count(), sa.func.min(c.seq))
+    counted = sa.union_all(
+        *(
+            sa.select(
+                sa.literal(state.value), c.queue, sa.func.count(), sa.func.min(c.seq)
+            )
             .where(sa.text(f"state = '{state}'"))
             .group_by(c.queue)
+            for state in (*sorted(WAITING), JobState.RUNNING)
         )
-        for queue, count, first in connection.execute(query).all():
-            is_queued = state is JobState.QUEUED
-            oldest = _ready_at(connection, first) if is_queued else None
-            counted.append((queue, state, count, oldest))
-    return counted
+    )
+    return [
+        (
+            queue,
+            JobState(state),
+            count,
+            _ready_at(connection, first) if state == JobState.QUEUED else None,
+        )
+        for state, queue, count, first in connection.execute(counted).all()
+    ]
 
 
 def _ready_at(connection: sa.Connection, seq: int) -> Instant | None:
