@@ -14,6 +14,7 @@ import httpcore2
 
 from backburner.domain.address import Reach, plain
 from backburner.egress.resolver import Resolve
+from backburner.egress.wire import connect
 
 MOST: Final = 64 * 1024
 """The most bytes of an answer that are read, its headers included."""
@@ -33,7 +34,6 @@ class Guard(httpcore2.AsyncNetworkBackend):
     def __init__(self, reach: Reach, resolve: Resolve) -> None:
         self._reach = reach
         self._resolve = resolve
-        self._network = httpcore2.AnyIOBackend()
 
     async def connect_tcp(
         self,
@@ -64,7 +64,7 @@ class Guard(httpcore2.AsyncNetworkBackend):
         share = seconds if seconds is None or len(addresses) == 1 else seconds / 2
         for address in addresses:
             try:
-                return await self._network.connect_tcp(address, port, timeout=share)
+                return await connect(address, port, share)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
                 continue
         return None

@@ -12,6 +12,9 @@ from backburner.ports.clock import Clock
 from backburner.ports.endpoints import EndpointStore
 
 ON_REQUEST: Final = "disabled on request"
+BELIEVED_MS: Final = 1_000
+"""For how long an endpoint is taken to be as it was found by a delivery."""
+MOST_BELIEVED: Final = 1_000
 
 
 class Endpoints:
@@ -29,6 +32,7 @@ class Endpoints:
         self._clock = clock
         self._submission = submission
         self._master = master
+        self._believed: dict[tuple[Owner, str], tuple[int, Endpoint]] = {}
 
     async def create(self, url: str, owner: Owner = LOCAL) -> Endpoint:
         """Return the owner's endpoint for a URL, new or not."""
@@ -61,6 +65,7 @@ class Endpoints:
         rotated = webhook.rotate(found, now=self._clock.now())
         if not await self._store.rotate_endpoint(rotated):
             raise IllegalTransition("its secret was rotated by somebody else just now")
+        self._believed.clear()
         return rotated
 
     async def disable(self, endpoint_id: str, owner: Owner = LOCAL) -> Endpoint:
@@ -73,27 +78,40 @@ class Endpoints:
         """Have webhooks sent again; asking twice is no error."""
         await self.find(endpoint_id, owner)
         await self._store.enable_endpoint(endpoint_id)
+        self._believed.clear()
         return await self.find(endpoint_id, owner)
 
     async def delete(self, endpoint_id: str, owner: Owner = LOCAL) -> None:
         """Forget an endpoint; its URL gets another, with other secrets, if asked."""
         await self.find(endpoint_id, owner)
         await self._store.delete_endpoint(endpoint_id)
+        self._believed.clear()
 
     async def give_up(self, endpoint: Endpoint, reason: str) -> None:
         """Send nothing to an endpoint any more."""
         await self._store.disable_endpoint(
             endpoint.id, reason=reason, now=self._clock.now()
         )
+        self._believed.clear()
 
     async def called(
         self, callback: Mapping[str, str], owner: Owner
     ) -> Endpoint | None:
         """Return whom a callback means; a bare URL gets its endpoint here."""
         if "url" in callback:
-            return await self._at(callback["url"], owner)
+            return await self._lately_at(callback["url"], owner)
         found = await self._store.find_endpoint(callback["endpoint"])
         return found if found is not None and found.owner == owner else None
+
+    async def _lately_at(self, url: str, owner: Owner) -> Endpoint:
+        now = self._clock.monotonic()
+        seen_at, found = self._believed.get((owner, url), (now - BELIEVED_MS, None))
+        if found is None or now - seen_at >= BELIEVED_MS:
+            found = await self._at(url, owner)
+            if len(self._believed) >= MOST_BELIEVED:
+                self._believed.clear()
+            self._believed[owner, url] = now, found
+        return found
 
     async def _at(self, url: str, owner: Owner) -> Endpoint:
         now = self._clock.now()
