@@ -9,7 +9,7 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick check bench chaos services docs lock clean setup-run setup-test setup-dev
+.PHONY: help run test test-quick check bench chaos matrix services docs lock clean setup-run setup-test setup-dev
 
 help:
 	@echo "make <target> [ARGS=...]"
@@ -19,7 +19,8 @@ run: setup-run ## start the house with sample jobs: API and worker over one SQLi
 	@$(BIN)/backburner demo $(ARGS)
 
 test: setup-test ## the whole suite on real servers; line coverage at least 90 %
-	@$(BIN)/python tools/services run -- $(BIN)/pytest -m "not chaos" $(or $(ARGS),-n 2 --cov)
+	@BACKBURNER_TEST_HOME=$${BACKBURNER_TEST_HOME:-sqlite,postgres+rabbitmq} \
+	  $(BIN)/python tools/services run -- $(BIN)/pytest -m "not chaos" $(or $(ARGS),-n 2 --cov)
 
 test-quick: setup-dev ## unit, house and conformance tests: no servers, seconds
 	@$(BIN)/pytest -m "not chaos" $(wildcard tests/unit tests/house tests/conformance) $(ARGS)
@@ -39,10 +40,13 @@ else
 	@$(BIN)/python -m bench $(ARGS)
 endif
 
-chaos: setup-test ## the tests that break things for minutes
-	@$(BIN)/python tools/services run -- $(BIN)/pytest -m chaos $(ARGS)
+chaos: setup-test ## experiments that break things for minutes; a line of JSON per invariant
+	@$(BIN)/python tools/services run -- $(BIN)/pytest -m "chaos or experiment" --chaos-report - $(ARGS)
 
-services: setup-test ## start PostgreSQL, Redis and RabbitMQ, print their URLs, stop at Ctrl-C
+matrix: setup-test ## engine, application and chaos on every store and broker; writes docs/matrix.md
+	@$(BIN)/python tools/services run -- $(BIN)/python tools/matrix --write $(ARGS)
+
+services: setup-test ## start PostgreSQL, Redis, RabbitMQ and moto, print their URLs, stop at Ctrl-C
 	@$(BIN)/python tools/services up $(ARGS)
 
 docs: setup-dev ## check that the documents are true

@@ -2,6 +2,7 @@
 Run the table: every row in fresh processes, several times, the peers in between.
 
     make bench ARGS="--reps 3 --only drain,http --stores postgres --peers none"
+    make bench ARGS="--only drain --stores none --brokers redis"
     make bench ARGS="--readme"      puts the last run's table into README.md
 """
 
@@ -10,6 +11,7 @@ import contextlib
 import json
 import os
 import platform
+import secrets
 import sqlite3
 import subprocess
 import sys
@@ -18,12 +20,26 @@ from pathlib import Path
 from typing import Any
 
 from bench import table
-from bench.peers.roster import PEERS, POSTGRES, PROJECT, NotDoneError, Peer, measure
-from bench.servers import ask, fresh_database
+from bench.peers.roster import (
+    PEERS,
+    POSTGRES,
+    PROJECT,
+    RABBITMQ,
+    REDIS,
+    NotDoneError,
+    Peer,
+    measure,
+)
+from bench.servers import ask, forget_queue, fresh_database, version_of
 
 LAST = PROJECT / ".bench/last.json"
+SQS = "BACKBURNER_TEST_SQS_URL"
+BROKERS = {table.RABBITMQ: RABBITMQ, table.REDIS: REDIS, table.SQS: SQS}
+"""Who has a broker's URL."""
+PLAYED = 100
+"""How many jobs are enough where the broker is only played: moto is slow."""
 Run = tuple[str, str] | Peer
-"""A store and a row, or a peer."""
+"""A store or a broker and a row, or a peer."""
 
 
 def main() -> None:
@@ -50,6 +66,7 @@ def _options() -> argparse.Namespace:
     asked.add_argument("--reps", type=int, default=3, help="fresh processes per row")
     asked.add_argument("--only", default="", help="names of rows, by comma")
     asked.add_argument("--stores", default="", help="sqlite, postgres; all unless said")
+    asked.add_argument("--brokers", default="", help="rabbitmq, redis, sqs, or none")
     asked.add_argument("--peers", default="", help="names by comma, or none")
     asked.add_argument("--jobs", type=int, default=20_000, help="jobs in a row")
     asked.add_argument("--out", type=Path, default=LAST, help="the figures as JSON")
@@ -79,8 +96,22 @@ def _runs(rows: list[table.Row], options: argparse.Namespace) -> list[Run]:
         for name in dict.fromkeys(row.name for row in rows)
         for store in stores
     ]
+    runs += _brokered(_words(options.only), _words(options.brokers))
     if any(row.peer_figure for row in rows):
         runs += _peers(_words(options.peers))
+    return runs
+
+
+def _brokered(only: set[str], names: set[str]) -> list[Run]:
+    rows = table.named(only, table.BROKER_ROWS)
+    brokers = [broker for broker in BROKERS if not names or broker in names]
+    runs: list[Run] = []
+    for broker in brokers:
+        lacking = [n for n in (BROKERS[broker], POSTGRES) if n not in os.environ]
+        if lacking and rows:
+            say(f"no rows on {table.BROKERS[broker]}: {lacking[0]} is not set")
+        else:
+            runs += [(broker, name) for name in dict.fromkeys(r.name for r in rows)]
     return runs
 
 
@@ -129,6 +160,9 @@ def _versions() -> dict[str, str]:
     versions = {"Python": platform.python_version(), "SQLite": sqlite3.sqlite_version}
     if server := os.environ.get(POSTGRES):
         versions["PostgreSQL"] = (ask(server, "SHOW server_version") or "").split()[0]
+    for broker in (table.RABBITMQ, table.REDIS):
+        if server := os.environ.get(BROKERS[broker]):
+            versions[table.BROKERS[broker]] = version_of(server)
     return versions
 
 
@@ -141,21 +175,29 @@ def _measure(run: Run, jobs: int) -> dict[str, Any]:
             if run.store == table.POSTGRES:
                 url = stack.enter_context(fresh_database(url))
             return measure(run, folder, url, min(run.jobs, jobs))
-        store, row = run
-        url = f"sqlite:///{folder}/bench.db"
-        if store == table.POSTGRES:
-            url = stack.enter_context(fresh_database(os.environ[POSTGRES]))
-        return _row(row, folder, url)
+        place, row = run
+        if place == table.SQLITE:
+            return _row(row, folder, {"BENCH_STORE": f"sqlite:///{folder}/bench.db"})
+        url = stack.enter_context(fresh_database(os.environ[POSTGRES]))
+        if place == table.POSTGRES:
+            return _row(row, folder, {"BENCH_STORE": url})
+        queue = f"bench-{secrets.token_hex(4)}"
+        broker = os.environ[BROKERS[place]]
+        stack.callback(forget_queue, broker, queue)
+        env = {"BENCH_STORE": url, "BENCH_TRANSPORT": broker, "BENCH_QUEUE": queue}
+        if place == table.SQS:
+            env["BENCH_JOBS"] = str(min(PLAYED, jobs))
+        return _row(row, folder, env)
 
 
-def _row(name: str, folder: Path, url: str) -> dict[str, Any]:
+def _row(name: str, folder: Path, env: dict[str, str]) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "bench.rows", name, str(folder)],
         capture_output=True,
         text=True,
         check=False,
         cwd=PROJECT,
-        env=os.environ | {"BENCH_STORE": url},
+        env=os.environ | env,
     )
     if done.returncode:
         raise NotDoneError(done.stderr.strip()[-400:])

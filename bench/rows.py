@@ -2,6 +2,7 @@
 The rows of the table. Each runs in a fresh process and prints one JSON object.
 
     BENCH_STORE=postgresql://… python -m bench.rows drain /some/folder
+    BENCH_TRANSPORT=redis://… BENCH_QUEUE=bench-1 …     has a broker tell of work
 """
 
 import asyncio
@@ -25,17 +26,21 @@ from backburner.cli.running import spare_collector
 from backburner.domain.batch import BatchState
 from backburner.engine import telemetry
 from backburner.engine.flow import written
+from backburner.wiring import find_broker
 from bench import work
 from bench.loaded import compare
 from bench.meter import Expected, Meter, NotTrueError, check, rss_mb
 from bench.servers import ask
 
 JOBS = int(os.environ.get("BENCH_JOBS", "20000"))
+TRANSPORT = os.environ.get("BENCH_TRANSPORT", "database")
 FILES = JOBS // 2
 CALLERS = 100
 BULK = 500
 NAPS = 1_000
-PROBES = 300
+PROBES = min(300, JOBS)
+GAP_MS = (100, 200) if TRANSPORT.startswith("sqs") else (4, 10)
+"""How far probes are apart; what plays SQS here is not idle any sooner."""
 WARM = 5
 """Probes that open the connections and are not counted."""
 FINISHED = 1_000_000
@@ -47,7 +52,7 @@ Figures = dict[str, Any]
 
 def house(folder: Path, **options: Any) -> Backburner:
     """Open a house over the store that is measured."""
-    settings = Settings(store=url_of(folder), **options)
+    settings = Settings(store=url_of(folder), transport=TRANSPORT, **options)
     return Backburner(settings, apps=[work.app])
 
 
@@ -60,6 +65,7 @@ async def drain(folder: Path) -> Figures:
     """Run no-op jobs that are all there when the worker starts."""
     async with house(folder) as bb:
         await fill(bb, JOBS)
+        await until_told(JOBS)
         meter = await drained(bb, JOBS)
         await check(bb, Expected(JOBS, JOBS, 3 * JOBS))
         return meter.figures(JOBS) | {"rss_mb": rss_mb()}
@@ -268,6 +274,17 @@ async def fill(bb: Backburner, count: int) -> None:
         await bb.submit_many(work.noop, work.payloads(size, first))
 
 
+async def until_told(count: int) -> None:
+    """Wait until the broker, if there is one, has a message for each job."""
+    broker = find_broker(TRANSPORT)
+    if broker is None:
+        return
+    await broker.open()
+    while (await broker.depths([work.QUEUE]))[work.QUEUE] < count:
+        await asyncio.sleep(0.05)
+    await broker.close()
+
+
 async def drained(bb: Backburner, count: int) -> Meter:
     """Work until so many handlers have run and no job is live any more."""
     with Meter() as meter:
@@ -280,7 +297,7 @@ async def drained(bb: Backburner, count: int) -> Meter:
 
 
 async def probe(bb: Backburner, started_at: Callable[[int], int | None]) -> list[float]:
-    """Submit one job at a time, a few milliseconds apart; return submit → start."""
+    """Submit one job at a time, a little apart; return submit → start."""
     await bb.submit_many(work.noop, work.payloads(WARM, PROBES))
     await _until_quiet(bb)
     begun: dict[int, int] = {}
@@ -288,7 +305,7 @@ async def probe(bb: Backburner, started_at: Callable[[int], int | None]) -> list
     for i, value in enumerate(work.payloads(PROBES)):
         begun[i] = time.monotonic_ns()
         await bb.submit(work.noop, value)
-        await asyncio.sleep(dice.uniform(0.004, 0.010))
+        await asyncio.sleep(dice.uniform(*GAP_MS) / 1000)
     await _until_quiet(bb)
     return [((started_at(i) or 0) - at) / 1e9 for i, at in begun.items()]
 
@@ -304,8 +321,8 @@ HISTORY = (
     INSERT INTO jobs (seq, id, tenant, "user", capability, queue, state,
       priority, rank, attempt, max_attempts, events, created_at, ready_at,
       started_at, finished_at, input, output)
-    SELECT i, 'job_' || i, 'default', '1', 'bench.noop', 'bench', 'succeeded', 0, i,
-      1, 3, 3, {FAR}, {FAR}, {FAR}, {FAR}, '{"x" * 200}', '{{"i":1}}'
+    SELECT i, 'job_' || i, 'default', '1', 'bench.noop', '{work.QUEUE}', 'succeeded',
+      0, i, 1, 3, 3, {FAR}, {FAR}, {FAR}, {FAR}, '{"x" * 200}', '{{"i":1}}'
     FROM ({{numbers}}) AS n
     """,
     f"""

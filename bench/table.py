@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Runs = Mapping[str, Sequence[Mapping[str, Any]]]
-"""Figures of every repetition, by `"<store> <row>"` or `"peer <name>"`."""
+"""Figures of every repetition, by `"<place> <row>"` or `"peer <name>"`."""
 
 SQLITE, POSTGRES = "sqlite", "postgres"
+RABBITMQ, REDIS, SQS = "rabbitmq", "redis", "sqs"
 THOUSAND = 1_000
 STORES = {SQLITE: "SQLite", POSTGRES: "PostgreSQL"}
+BROKERS = {RABBITMQ: "RabbitMQ", REDIS: "Redis", SQS: "SQS, played by moto"}
+"""Who tells workers of work, where it is not the store; the store is PostgreSQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +141,50 @@ ROWS = (
 )
 
 
-def named(names: set[str]) -> list[Row]:
+BROKER_ROWS = (
+    Row(
+        "drain",
+        "drain no-op jobs, one process, jobs/s",
+        "per_second",
+        {RABBITMQ: 4_000, REDIS: 6_000},
+        peer_figure="per_second",
+    ),
+    Row(
+        "drain",
+        "… worker CPU a job, µs",
+        "cpu_us",
+        {},
+        is_higher_better=False,
+        peer_figure="cpu_us",
+    ),
+    Row(
+        "latency_there",
+        "idle submit → start, another process, p50 ms",
+        "p50_ms",
+        {RABBITMQ: 3.0, REDIS: 3.0},
+        is_higher_better=False,
+        record={
+            "Celery on RabbitMQ": 3.4,
+            "Dramatiq on RabbitMQ": 1.6,
+            "Taskiq on RabbitMQ": 2.9,
+            "SAQ on Redis": 1.7,
+        },
+    ),
+    Row("latency_there", "… its p99, ms", "p99_ms", {}, is_higher_better=False),
+    Row(
+        "latency_there",
+        "… its worker's idle CPU, %",
+        "idle_cpu_percent",
+        {},
+        is_higher_better=False,
+    ),
+)
+"""What is measured with a broker before the store; the store's own rows are above."""
+
+
+def named(names: set[str], rows: Sequence[Row] = ROWS) -> list[Row]:
     """Return the rows with these names, all of them if none is named."""
-    return [row for row in ROWS if not names or row.name in names]
+    return [row for row in rows if not names or row.name in names]
 
 
 def add_shares(runs: dict[str, list[dict[str, Any]]]) -> None:
@@ -155,16 +199,34 @@ def add_shares(runs: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def render(rows: Sequence[Row], report: Mapping[str, Any]) -> str:
-    """Write the table and how it came about, in Markdown."""
-    runs, peers = report["runs"], report["peers"]
-    stores = [store for store in STORES if any(key.startswith(store) for key in runs)]
-    heads = ["", *(f"{STORES[store]} (goal)" for store in stores), "peers"]
+    """Write the tables and how they came about, in Markdown."""
+    names = {row.name for row in rows}
+    brokered = [row for row in BROKER_ROWS if row.name in names]
+    told = "With a broker that tells workers of work, on PostgreSQL:"
+    by_broker = _table(brokered, BROKERS, report)
+    parts = ["", _origin(report), "", *_table(rows, STORES, report), ""]
+    return "\n".join([*parts, *([told, "", *by_broker, ""] if by_broker else [])])
+
+
+def _table(
+    rows: Sequence[Row], places: Mapping[str, str], report: Mapping[str, Any]
+) -> list[str]:
+    """Write one table; nothing if nothing of it was measured."""
+    runs = report["runs"]
+    found = [place for place in places if any(k.startswith(f"{place} ") for k in runs)]
+    peers = {
+        name: peer
+        for name, peer in report["peers"].items()
+        if places is STORES or peer["store"] in places
+    }
+    heads = ["", *(f"{places[place]} (goal)" for place in found), "peers"]
     lines = [_line(heads), _line(["---"] * len(heads))]
     for row in rows:
-        cells = [_cell(row, store, runs) for store in stores]
+        cells = [_cell(row, place, runs) for place in found]
         if any(cells):
-            lines.append(_line([row.title, *cells, _beside(row, runs, peers)]))
-    return "\n".join(["", _origin(report), "", *lines, ""])
+            beside = _beside(row, places, runs, peers)
+            lines.append(_line([row.title, *cells, beside]))
+    return lines if found or places is STORES else []
 
 
 def _origin(report: Mapping[str, Any]) -> str:
@@ -174,8 +236,8 @@ def _origin(report: Mapping[str, Any]) -> str:
         f"One run on {machine['cores']} cores{servers}; "
         f"median [lowest–highest] of {report['reps']}. "
         "Peers were measured in the same run but for those *on record*. × says how "
-        "many times better ours is on the same store; for peers on Redis and RabbitMQ "
-        "ours is that on PostgreSQL."
+        "many times better ours is on the same server; in the first table ours is that "
+        "on PostgreSQL for peers on Redis and RabbitMQ."
     )
 
 
@@ -187,6 +249,8 @@ def _cell(row: Row, store: str, runs: Runs) -> str:
     values = values_of(row, store, runs)
     if not values:
         return ""
+    if store not in row.goals:
+        return _spread(values)
     middle, goal = statistics.median(values), row.goals[store]
     is_met = middle >= goal if row.is_higher_better else middle <= goal
     sign = "≥" if row.is_higher_better else "≤"
@@ -208,7 +272,9 @@ def _short(value: float) -> str:
     return f"{round(value):,}" if value >= THOUSAND else f"{value:g}"
 
 
-def _beside(row: Row, runs: Runs, peers: Mapping[str, Mapping[str, str]]) -> str:
+def _beside(
+    row: Row, places: Mapping[str, str], runs: Runs, peers: Mapping[str, Any]
+) -> str:
     told = []
     for name, peer in peers.items():
         theirs = [
@@ -216,21 +282,22 @@ def _beside(row: Row, runs: Runs, peers: Mapping[str, Mapping[str, str]]) -> str
         ]
         if theirs:
             middle = statistics.median(theirs)
-            ratio = _ratio(row, peer["store"], runs, middle)
+            ratio = _ratio(row, ours_beside(peer["store"], places), runs, middle)
             told.append(f"{peer['title']} {_short(middle)}{ratio}")
     for title, figure in row.record.items():
-        ratio = _ratio(row, store_named_in(title), runs, figure)
+        ratio = _ratio(row, ours_beside(title, places), runs, figure)
         told.append(f"*on record:* {title} {_short(figure)}{ratio}")
     return "<br>".join(told)
 
 
-def store_named_in(title: str) -> str:
-    """Say on which of our stores a peer is to be compared."""
-    return SQLITE if "SQLite" in title else POSTGRES
+def ours_beside(told: str, places: Mapping[str, str]) -> str:
+    """Say which of our places a peer is compared with; `told` says where it runs."""
+    named = [place for place in places if place in told.lower()]
+    return named[0] if named else POSTGRES
 
 
-def _ratio(row: Row, store: str, runs: Runs, theirs: float) -> str:
-    ours = values_of(row, SQLITE if store == SQLITE else POSTGRES, runs)
+def _ratio(row: Row, place: str, runs: Runs, theirs: float) -> str:
+    ours = values_of(row, place, runs)
     if not ours:
         return ""
     middle = statistics.median(ours)

@@ -10,16 +10,21 @@ import secrets
 
 import asyncpg
 import pytest
+import redis
 from xdist.scheduler import LoadScopeScheduling
 
-from backburner.ports.faults import NoFaults
-from backburner.stores.postgres.store import PostgresStore
+from tests import homes
+from tests.databases import Migrated
 
 WHOLE = (
-    "tests/faults/",  # a file may have a server of its own
+    "tests/chaos/",  # a file may have a server of its own
+    "tests/faults/",
     "tests/simulation/test_simulation.py",  # all look at one run of the seeds
 )
 SERVER = "BACKBURNER_TEST_POSTGRES_URL"
+RABBITMQ = "BACKBURNER_TEST_RABBITMQ_URL"
+REDIS = "BACKBURNER_TEST_REDIS_URL"
+SQS = "BACKBURNER_TEST_SQS_URL"
 EMPTY = """
 SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
  WHERE datname = current_database() AND pid <> pg_backend_pid();
@@ -40,21 +45,86 @@ def pytest_xdist_make_scheduler(config, log):
     return Schedule(config, log)
 
 
+def pytest_addoption(parser):
+    options = parser.getgroup("chaos")
+    options.addoption("--chaos-report", default="", help="a file, or - for stdout")
+    options.addoption("--chaos-seed", type=int, default=1)
+
+
 def pytest_terminal_summary(terminalreporter):
     """Show what tests have to tell in every run, whichever process ran them."""
-    for report in terminalreporter.getreports("passed"):
-        for name, text in report.user_properties:
-            if name == "told":
-                terminalreporter.write_line(text)
+    reports = terminalreporter.getreports
+    told = [
+        text
+        for report in [*reports("passed"), *reports("failed")]
+        for name, text in report.user_properties
+        if name == "told"
+    ]
+    for text in told:
+        terminalreporter.write_line(text)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out what is made for a store that this run is not about."""
+    away = [item for item in items if not homes.is_at_home(item)]
+    items[:] = [item for item in items if homes.is_at_home(item)]
+    config.hook.pytest_deselected(items=away)
+
+
+@pytest.fixture(autouse=True)
+def _transport(request, monkeypatch):
+    """Have every house over PostgreSQL told of work as this run wants it."""
+    if homes.BROKER and homes.is_on_postgres(request.node):
+        monkeypatch.setenv("BACKBURNER_TRANSPORT", homes.transport())
+
+
+@pytest.fixture
+def home_url(request):
+    """A database of the kind that this run is about first, for a test of any kind."""
+    if homes.STORES[0] == "postgres":
+        return request.getfixturevalue("migrated_url")
+    return f"sqlite:///{request.getfixturevalue('path')}"
 
 
 @pytest.fixture(scope="session")
 def postgres_server():
     """The server that `tools/services` found."""
+    return found(SERVER)
 
-    server = os.environ.get(SERVER)
+
+@pytest.fixture(scope="session")
+def rabbitmq_url():
+    """The RabbitMQ server that `tools/services` found."""
+    return found(RABBITMQ)
+
+
+@pytest.fixture(scope="session")
+def redis_url():
+    """The Redis server that `tools/services` found."""
+    return found(REDIS)
+
+
+@pytest.fixture
+def redis_database(redis_url):
+    """A numbered database of that server, empty: no other process of tests has it."""
+    mine = 1 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    url = f"{redis_url.rpartition('/')[0]}/{mine}"
+    with redis.Redis.from_url(url) as server:
+        server.flushdb()
+        yield url
+        server.flushdb()
+
+
+@pytest.fixture(scope="session")
+def sqs_url():
+    """The server that speaks like SQS, as `tools/services` found it."""
+    return found(SQS)
+
+
+def found(variable):
+    server = os.environ.get(variable)
     if not server:
-        missing = f"{SERVER} is not set: run the tests by `make test`"
+        missing = f"{variable} is not set: run the tests by `make test`"
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
@@ -77,13 +147,20 @@ async def postgres_url(_database):
     return _database
 
 
+@pytest.fixture(scope="session")
+def _migrated(postgres_server):
+    """A second database of this process, which keeps its schema."""
+    name = f"test_{secrets.token_hex(6)}"
+    asyncio.run(_execute(postgres_server, f'CREATE DATABASE "{name}"'))
+    yield Migrated(postgres_server.rsplit("/", 1)[0] + f"/{name}")
+    asyncio.run(_execute(postgres_server, f'DROP DATABASE "{name}" WITH (FORCE)'))
+
+
 @pytest.fixture
-async def migrated_url(postgres_url):
+async def migrated_url(_migrated):
     """A database with the schema in it and nothing else."""
-    store = PostgresStore(postgres_url, faults=NoFaults())
-    await store.migrate()
-    await store.close()
-    return postgres_url
+    await _migrated.clean()
+    return _migrated.url
 
 
 async def _execute(url, statements):

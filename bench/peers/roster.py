@@ -83,6 +83,22 @@ PEERS = (
         (RABBITMQ, REDIS),
     ),
     Peer(
+        "dramatiq-rabbitmq",
+        "Dramatiq on RabbitMQ",
+        "rabbitmq",
+        (_python("dramatiq"), "-m", "bench.peers.dramatiq_queue"),
+        3_000,
+        (RABBITMQ, REDIS),
+    ),
+    Peer(
+        "taskiq-rabbitmq",
+        "Taskiq on RabbitMQ",
+        "rabbitmq",
+        (_python("taskiq"), "-m", "bench.peers.taskiq_queue"),
+        3_000,
+        (RABBITMQ, REDIS),
+    ),
+    Peer(
         "bullmq-redis",
         "BullMQ on Redis (Node)",
         "redis",

@@ -7,28 +7,36 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
 
 from backburner.app import App
+from backburner.blobs.copying import copy
 from backburner.clock import SystemClock, SystemDice
 from backburner.domain.budget import Budget
-from backburner.domain.errors import ConfigurationError
+from backburner.domain.errors import BrokerUnavailable, ConfigurationError
 from backburner.domain.job import Job
 from backburner.domain.lane import Lane
 from backburner.domain.queue import Queue
 from backburner.domain.retry import RetryPolicy
 from backburner.domain.transitions import Limits
 from backburner.engine.budgets import Budgets
+from backburner.engine.burial import Burial
+from backburner.engine.contact import Contact
 from backburner.engine.deliveries import delivering
 from backburner.engine.delivery import SCHEDULE, Deliver, Sender
 from backburner.engine.engine import Engine
 from backburner.engine.flow import NOTHING, Chain, Flow, written
+from backburner.engine.foreign import Strangers
 from backburner.engine.heartbeat import Pulse, ThreadHeartbeat
+from backburner.engine.house import House
+from backburner.engine.intake import Intake
 from backburner.engine.keys import Keys
 from backburner.engine.lag import LagMeter
 from backburner.engine.messages import Messages
 from backburner.engine.payloads import Payloads, Sweeper
 from backburner.engine.receivers import Receivers
 from backburner.engine.registry import Capability, Registry
+from backburner.engine.relay import Relay
 from backburner.engine.schedule import Schedule
 from backburner.engine.scheduler import Scheduler
 from backburner.engine.submission import Callbacks, GroupOptions, Options, Submission
@@ -36,17 +44,23 @@ from backburner.engine.ticket import BatchTicket, FlowTicket, Ticket, gather
 from backburner.engine.transaction import Transaction
 from backburner.engine.upkeep import Upkeep, UpkeepOptions
 from backburner.engine.watch import Watch
-from backburner.engine.worker import House, Worker, WorkerOptions
+from backburner.engine.worker import Worker, WorkerOptions
+from backburner.ports.bell import Bell
 from backburner.ports.blobs import BlobStore
+from backburner.ports.broker import Broker
 from backburner.ports.faults import Faults, NoFaults
 from backburner.ports.keys import KeyStore
-from backburner.ports.store import Retention
+from backburner.ports.store import Retention, Store
 from backburner.prices import ListPrices, read_overrides
 from backburner.settings import Settings, read
 
 T = TypeVar("T")
 
 FOLDER = ".backburner-blobs"
+LOOK_POLLS = 3
+"""With a broker, how many polls apart it is compared with the store …"""
+SWEEP_POLLS = 15
+"""… and how many apart workers look for what no message told of."""
 
 
 class Backburner:
@@ -69,8 +83,13 @@ class Backburner:
         lanes: Iterable[Lane] = (),
         faults: Faults | None = None,
         deliveries: RetryPolicy = SCHEDULE,
+        broker: Broker | None = None,
     ) -> None:
-        """Take what to run and, for `deliveries`, when to repeat a failed webhook."""
+        """
+        Take what to run and, for `deliveries`, when to repeat a failed webhook.
+
+        A `broker` takes the place of the one that the settings name.
+        """
         self.settings = settings or read(store=store)
         self.registry = Registry(capabilities)
         self._schedules = [*schedules]
@@ -93,6 +112,9 @@ class Backburner:
         self._dice = SystemDice()
         self._faults = faults or NoFaults()
         self._deliveries = deliveries
+        self._given_broker = broker
+        self._broker: tuple[Broker, Contact] | None = None
+        self._burial: Burial | None = None
         self._stack = AsyncExitStack()
         self._worker: Worker | None = None
         self._engine: Engine | None = None
@@ -158,6 +180,8 @@ class Backburner:
                 plan=self.engine.flows.plan,
                 touch=self.engine.batches.touch,
                 prices=self._prices,
+                mourn=self._mourn,
+                intake=self._make_intake(),
             ),
             WorkerOptions(
                 slots=settings.slots,
@@ -247,9 +271,11 @@ class Backburner:
         store = find_store(settings.store, self._clock, self._faults)
         await store.open()
         self._stack.push_async_callback(store.close)
-        self._bell = store.bell()
-        self._bell.open()
-        self._stack.callback(self._bell.close)
+        bell = store.bell()
+        bell.open()
+        self._stack.callback(bell.close)
+        relay = await self._start_relay(store, bell)
+        self._bell = relay or bell
         watch = Watch(store, self._bell, poll=settings.poll_seconds)
         payloads = Payloads(find_blobs(settings, self._dice, self._faults), store)
         submission = Submission(
@@ -272,8 +298,15 @@ class Backburner:
             faults=self._faults,
             webhook_key=_webhook_key(settings),
             prices=self._prices,
+            relay=relay,
         )
         await engine.budgets.declare(self._budgets)
+        await self._start_burial(store)
+        self._start(engine, submission, watch)
+
+    def _start(self, engine: Engine, submission: Submission, watch: Watch) -> None:
+        """Begin whatever goes on by itself."""
+        settings, store, payloads = self.settings, engine.store, engine.payloads
         engine.batches.start()
         self._stack.push_async_callback(engine.batches.stop)
         upkeep = Upkeep(
@@ -306,6 +339,53 @@ class Backburner:
         sweeper = Sweeper(store, payloads, self._clock)
         sweeper.start()
         self._stack.push_async_callback(sweeper.stop)
+
+    async def _start_relay(self, store: Store, bell: Bell) -> Relay | None:
+        """Connect to the broker, if there is one; without it nothing starts."""
+        url = self.settings.transport
+        broker = self._given_broker or find_broker(url)
+        if broker is None:
+            return None
+        try:
+            await broker.open()
+        except BrokerUnavailable as error:
+            raise _unreachable(url, error) from None
+        self._stack.push_async_callback(broker.close)
+        contact = Contact(url.partition(":")[0])
+        self._broker = broker, contact
+        relay = Relay(
+            store,
+            broker,
+            bell,
+            self._clock,
+            self._faults,
+            contact,
+            look=LOOK_POLLS * self.settings.poll_seconds,
+        )
+        relay.start()
+        self._stack.push_async_callback(relay.stop)
+        return relay
+
+    def _make_intake(self) -> Intake | None:
+        if self._broker is None:
+            return None
+        broker, contact = self._broker
+        strangers = Strangers(self.engine, broker, limit=self.settings.body_limit)
+        sweep = SWEEP_POLLS * self.settings.poll_seconds
+        return Intake(broker, contact, self._clock, strangers, sweep=sweep)
+
+    def _mourn(self) -> None:
+        if self._burial is not None:
+            self._burial.poke()
+
+    async def _start_burial(self, store: Store) -> None:
+        """Have the broker show what fails, if there is one."""
+        if self._broker is None:
+            return
+        digger = f"house_{self._dice.uuid(self._clock.now())}"
+        self._burial = Burial(store, *self._broker, self._clock, self._faults, digger)
+        await self._burial.start()
+        self._stack.push_async_callback(self._burial.stop)
 
     def _deliver(self) -> None:
         """Have this worker send webhooks, if it can sign them."""
@@ -355,9 +435,50 @@ def find_store(url: str, clock: SystemClock, faults: Faults) -> Any:
     return found[scheme].load().from_url(url, clock, faults)
 
 
+def find_broker(url: str) -> Broker | None:
+    """Return the broker for a URL, as `find_store` does; `database` means none."""
+    scheme = url.partition(":")[0]
+    if url == "database":
+        return None
+    found = entry_points(group="backburner.brokers")
+    if scheme not in found.names:
+        known = ", ".join(sorted({"database", *found.names}))
+        raise ConfigurationError(
+            f"BACKBURNER_TRANSPORT: no broker for {scheme!r} URLs; there is: {known}"
+        )
+    broker: Broker = found[scheme].load().from_url(url)
+    return broker
+
+
+@asynccontextmanager
+async def open_broker(url: str) -> AsyncIterator[Broker | None]:
+    """Open the broker for a URL; nothing runs beside."""
+    broker = find_broker(url)
+    if broker is None:
+        yield None
+        return
+    try:
+        await broker.open()
+        yield broker
+    except BrokerUnavailable as error:
+        raise _unreachable(url, error) from error
+    finally:
+        await broker.close()
+
+
+def _unreachable(url: str, error: BrokerUnavailable) -> ConfigurationError:
+    """Say where no broker answers and why, without what proves who asks."""
+    parts = urlsplit(url)
+    place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    why = str(error).replace(parts.netloc.rpartition("@")[0] or "@", "…")
+    return ConfigurationError(
+        f"BACKBURNER_TRANSPORT: no broker answers at {place}: {why}"
+    )
+
+
 def find_blobs(settings: Settings, dice: SystemDice, faults: Faults) -> BlobStore:
     """Return the blob store for a URL: its scheme is the name of an entry point."""
-    url = settings.blobs or _beside(settings.store)
+    url = blobs_url(settings)
     scheme = url.partition(":")[0]
     found = entry_points(group="backburner.blobs")
     if scheme not in found.names:
@@ -367,6 +488,18 @@ def find_blobs(settings: Settings, dice: SystemDice, faults: Faults) -> BlobStor
         )
     blobs: BlobStore = found[scheme].load().from_url(url, dice, faults)
     return blobs
+
+
+def blobs_url(settings: Settings) -> str:
+    """Say where large contents are, whether anybody named it or not."""
+    return settings.blobs or _beside(settings.store)
+
+
+def carry_blobs(ours: Settings, theirs: Settings) -> int:
+    """Copy large contents that are not there yet; return how many there are."""
+    dice, faults = SystemDice(), NoFaults()
+    source, target = find_blobs(ours, dice, faults), find_blobs(theirs, dice, faults)
+    return copy(source, target, now=SystemClock().now())
 
 
 def _beside(store: str) -> str:

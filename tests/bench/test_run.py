@@ -43,6 +43,23 @@ def test_both_stores_and_a_peer_are_measured_in_one_run(postgres_url, tmp_path):
     assert "Huey" in said.stdout
 
 
+def test_a_broker_is_measured_with_the_store_behind_it(
+    postgres_url, redis_url, tmp_path
+):
+    out = tmp_path / "figures.json"
+
+    said = bench(
+        *("--stores", "none", "--brokers", "redis", "--peers", "none", "--out", out),
+        BACKBURNER_TEST_POSTGRES_URL=postgres_url,
+        BACKBURNER_TEST_REDIS_URL=redis_url,
+    )
+
+    runs = json.loads(out.read_text())["runs"]
+    assert ["redis drain"] == list(runs)
+    assert runs["redis drain"][0]["per_second"] > 0
+    assert "| Redis (goal) |" in said.stdout
+
+
 def test_a_missing_server_drops_its_rows_with_a_line(tmp_path):
     out = tmp_path / "figures.json"
 
@@ -50,6 +67,7 @@ def test_a_missing_server_drops_its_rows_with_a_line(tmp_path):
 
     assert ["sqlite drain"] == list(json.loads(out.read_text())["runs"])
     assert "no rows on PostgreSQL" in said.stderr
+    assert "no rows on RabbitMQ" in said.stderr
 
 
 def test_a_peer_without_its_server_says_what_it_lacks(monkeypatch):

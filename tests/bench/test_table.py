@@ -55,6 +55,33 @@ def test_a_peer_on_another_server_is_compared_with_ours_on_postgresql():
     assert "| SAQ 1 on Redis 1,000: 10.0 × |" in written
 
 
+def test_a_peer_on_a_broker_is_also_compared_with_ours_on_that_broker():
+    runs = {
+        "postgres drain": [{"per_second": 10_000}],
+        "redis drain": [{"per_second": 6_000}],
+        "rabbitmq drain": [{"per_second": 4_000}],
+        "peer saq": [{"per_second": 1_000}],
+        "peer huey": [{"per_second": 500}],
+    }
+
+    *_, last = the_table(DRAIN, runs, SAQ | HUEY).strip().splitlines()
+
+    assert "| **4,000** [4,000–4,000] (≥ 4,000) | **6,000** [6,000–6,000]" in last
+    assert last.endswith("| SAQ 1 on Redis 1,000: 6.0 × |")
+
+
+def test_a_figure_without_a_goal_stands_alone():
+    written = the_table(DRAIN, {"sqs drain": [{"per_second": 19}]})
+
+    assert "| **19** [19–19] |" in written
+
+
+def test_without_a_broker_there_is_one_table():
+    written = the_table(DRAIN, {"sqlite drain": [{"per_second": 19}]})
+
+    assert "With a broker" not in written
+
+
 def test_less_is_better_where_less_is_wanted():
     runs = {"postgres drain": [{"cpu_us": 40}], "peer saq": [{"cpu_us": 400}]}
 

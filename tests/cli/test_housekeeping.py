@@ -212,3 +212,37 @@ def test_a_promise_that_a_server_does_not_make_is_named(name, settings):
 
     assert [] == [f for f in examination.judged(sound) if f.fix]
     assert [name] == [finding.name for finding in bad]
+
+
+@pytest.mark.parametrize("server", ["rabbitmq_url", "redis_url"])
+def test_doctor_asks_the_broker(run, request, server):
+    url = request.getfixturevalue(server)
+    ended = run("doctor", "--json", BACKBURNER_TRANSPORT=url)
+
+    assert "pass" == the_findings_of(ended)[server.removesuffix("_url")]["status"]
+
+
+def test_doctor_says_that_a_broker_is_away_or_unknown(run):
+    away = run("doctor", "--json", BACKBURNER_TRANSPORT="amqp://me:geheim@127.0.0.1:1/")
+    unknown = run("doctor", "--json", BACKBURNER_TRANSPORT="mqtt://127.0.0.1/")
+    none = run("doctor", "--json")
+
+    assert [9, 9, 0] == [ended.returncode for ended in (away, unknown, none)]
+    assert "127.0.0.1:1" in the_findings_of(away)["broker"]["message"]
+    assert "BACKBURNER_TRANSPORT" in the_findings_of(away)["broker"]["fix"]
+    assert "geheim" not in away.stdout + away.stderr
+    assert "no broker for 'mqtt'" in the_findings_of(unknown)["broker"]["message"]
+    assert "pass" == the_findings_of(none)["broker"]["status"]
+
+
+async def test_doctor_warns_of_contents_that_processes_do_not_share(run, postgres_url):
+    asked = ("doctor", "--json", "--store", postgres_url)
+    apart = the_findings_of(run(*asked))
+    shared = the_findings_of(run(*asked, BACKBURNER_BLOBS="file:///tmp/blobs"))
+
+    assert "warn" == apart["blob folder"]["status"]
+    assert (
+        "set it to one folder that all processes share" == apart["blob folder"]["fix"]
+    )
+    assert "blob folder" not in shared
+    assert "pass" == shared["blobs"]["status"]

@@ -29,6 +29,21 @@ NO_APP = "app = 'a string'\n"
         ),
         (["worker", "--dev", "--store", "sqlite:///text.db"], {}, "BACKBURNER_STORE"),
         (["worker", "--dev"], {"BACKBURNER_FAULT": ":x"}, "BACKBURNER_FAULT"),
+        (
+            ["worker", "--dev"],
+            {"BACKBURNER_TRANSPORT": "amqp://me:secret@127.0.0.1:1/"},
+            "BACKBURNER_TRANSPORT: no broker answers at amqp://127.0.0.1:1",
+        ),
+        (
+            ["serve", "--dev", "--port", "0"],
+            {"BACKBURNER_TRANSPORT": "redis://:secret@127.0.0.1:1/0"},
+            "BACKBURNER_TRANSPORT: no broker answers at redis://127.0.0.1:1",
+        ),
+        (
+            ["worker", "--dev"],
+            {"BACKBURNER_TRANSPORT": "kafka://here"},
+            "BACKBURNER_TRANSPORT: no broker for 'kafka' URLs",
+        ),
         (["worker"], {}, "give --app or --dev"),
         (["worker", "--app", "none:app"], {}, "No module named 'none'"),
         (["worker", "--app", "raises:app"], {}, "raises.py, line 1"),
@@ -46,6 +61,7 @@ def test_a_bad_start_is_one_line_and_code_2(run, tmp_path, arguments, env, reaso
 
     assert 2 == ended.returncode
     assert reason in ended.stderr
+    assert "secret" not in ended.stderr
     assert 1 == len(ended.stderr.splitlines())
 
 

@@ -1,3 +1,4 @@
 import pytest
 
 pytest.register_assert_rewrite("backburner.testing.store")
+pytest.register_assert_rewrite("backburner.testing.broker")

@@ -35,14 +35,12 @@ def path(tmp_path, template):
 
 
 @pytest.fixture
-def house(path):
-    """Build houses over the test's file; each is opened by `async with`."""
+def house(home_url):
+    """Build houses over the test's database; each is opened by `async with`."""
 
     def build(*capabilities, **settings):
         given = {"grace_seconds": 0, "poll_seconds": 0.2, **settings}
-        return Backburner(
-            Settings(store=f"sqlite:///{path}", **given), capabilities=capabilities
-        )
+        return Backburner(Settings(store=home_url, **given), capabilities=capabilities)
 
     return build
 

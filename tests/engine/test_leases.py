@@ -75,6 +75,7 @@ async def test_a_write_longer_than_the_lease_buries_no_healthy_worker(store, clo
     assert [] == later
 
 
+@pytest.mark.usefixtures("path")  # breaks into the store of a file
 async def test_a_heart_survives_whatever_a_beat_raises(
     working, ended, until, monkeypatch
 ):
@@ -114,6 +115,7 @@ async def test_a_stop_that_is_cancelled_midway_is_still_a_stop(
     assert (JobState.QUEUED, 0, 0) == (job.state, job.attempt, job.crashes)
 
 
+@pytest.mark.usefixtures("path")  # breaks into the store of a file
 async def test_a_worker_that_cannot_start_leaves_a_house_that_closes(
     house, threads, monkeypatch
 ):

@@ -31,7 +31,7 @@ LARGE = 1_000_000
 @pytest.fixture(params=["sqlite", "postgres"])
 def store_url(request):
     if request.param == "postgres":
-        return request.getfixturevalue("postgres_url")
+        return request.getfixturevalue("migrated_url")
     return f"sqlite:///{request.getfixturevalue('path')}"
 
 

@@ -23,6 +23,7 @@ import sqlalchemy as sa
 from breakable import app, effects
 
 from backburner.clock import SystemClock, SystemDice
+from backburner.domain.job import JobState
 from backburner.domain.transitions import Limits
 from backburner.engine.engine import Engine
 from backburner.engine.registry import Registry
@@ -42,6 +43,7 @@ SETTINGS = {
 }
 DROPPED = ("BACKBURNER_", "COVERAGE_")
 """Who is killed writes down no coverage; measuring it would only make it slow."""
+TRANSPORT = "BACKBURNER_TRANSPORT"
 PATIENCE = 60.0
 APPS = Path(__file__).parent / "apps"
 SERVICES = Path(__file__).parents[2] / "tools" / "services"
@@ -54,7 +56,11 @@ class Process:
 
     def __init__(self, fleet, arguments, settings):
         self._log = fleet.folder / f"{len(fleet.processes)}.log"
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(DROPPED)}
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            if key == TRANSPORT or not key.startswith(DROPPED)
+        }
         with self._log.open("wb") as log:
             self._popen = subprocess.Popen(
                 [sys.executable, "-m", "backburner", *arguments],
@@ -251,6 +257,20 @@ class Caller:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def all_is_well(self, client):
+        """Let the load end, look at what became of it; return how much it was."""
+        await self.pause()
+        ended = await client.ended(client.ledger.acknowledged)
+
+        async def is_at_rest():
+            return not await client.store.depths()
+
+        await eventually(is_at_rest)  # the last answers came too late for the ledger
+        assert {202} == {status for status, _ in self.answers}
+        assert {JobState.SUCCEEDED} == {job.state for job in ended}
+        assert [] == await client.audit()
+        return len(ended)
+
     async def close(self):
         await self.pause()
         if self._reading is not None:
@@ -299,6 +319,78 @@ class OwnPostgres:
         self._services.wait_until_ready(self._run, self._process, answers, self._port)
 
 
+class OwnRedis:
+    """A Redis server that nobody else uses, to be stopped without warning."""
+
+    def __init__(self, services, folder):
+        self._services = services
+        folder.chmod(0o711)
+        self._run = services.Run(folder, folder / "record.json")
+        try:
+            self._process, self._port = services.start_redis(self._run)
+        except services.Unavailable as error:
+            cannot(str(error))
+        self._wait()
+        self.url = f"redis://127.0.0.1:{self._port}/0"
+
+    def kill(self):
+        """Be gone at once."""
+        self._process.popen.kill()
+        self._process.popen.wait(PATIENCE)
+        self._run.processes.remove(self._process)
+
+    def start(self):
+        """Be back with what was on the disk."""
+        words, folder = self._process.popen.args, self._run.data / "redis"
+        self._process = self._run.spawn("redis", words, folder)
+        self._wait()
+
+    def end(self):
+        self._run.stop()
+
+    def _wait(self):
+        answers = self._services.redis_answers
+        self._services.wait_until_ready(self._run, self._process, answers, self._port)
+
+
+class OwnRabbit:
+    """A RabbitMQ server that nobody else uses, and its own tool."""
+
+    def __init__(self, services, folder):
+        folder.chmod(0o711)
+        self._run = services.Run(folder, folder / "record.json")
+        self._folder = folder / "rabbitmq"
+        try:
+            self._process, port = services.start_rabbitmq(self._run)
+            self._tool = services.program(
+                "rabbitmqctl", kept_in=[Path("/usr/lib/rabbitmq/bin")]
+            )
+            answers = services.rabbitmq_answers
+            services.wait_until_ready(self._run, self._process, answers, port)
+        except services.Unavailable as error:
+            self._run.stop()
+            cannot(str(error))
+        self.url = f"amqp://guest:guest@127.0.0.1:{port}/"
+
+    async def control(self, *words, tool="rabbitmqctl"):
+        """Have the server's tool do something; return what it said."""
+        said = self._run.data / "rabbitmqctl.log"
+        said.unlink(missing_ok=True)
+        words = [self._tool.with_name(tool), "-q", *words]
+        tool = self._run.spawn("rabbitmqctl", words, self._folder, env=self._env)
+        code = await asyncio.to_thread(tool.popen.wait, PATIENCE)
+        self._run.processes.remove(tool)
+        assert code == 0, said.read_text()
+        return said.read_text()
+
+    def end(self):
+        self._run.stop()
+
+    @property
+    def _env(self):
+        return self._process.env
+
+
 async def eventually(is_so):
     """Wait for something that only another process knows."""
     async with asyncio.timeout(PATIENCE):
@@ -316,14 +408,35 @@ def _ticks():
     return ticks
 
 
-@pytest.fixture(scope="module")
-def own_postgres():
-    """A PostgreSQL server for the tests of one file."""
+def a_server_of_its_own(kind):
+    """Start a server by `tools/services`, in a folder that goes with it."""
     loader = SourceFileLoader("services", str(SERVICES))
     services = module_from_spec(spec_from_loader("services", loader))
     sys.modules["services"] = services
     loader.exec_module(services)
-    server = OwnPostgres(services, Path(tempfile.mkdtemp(prefix="backburner-")))
+    return kind(services, Path(tempfile.mkdtemp(prefix="backburner-")))
+
+
+@pytest.fixture(scope="module")
+def own_postgres():
+    """A PostgreSQL server for the tests of one file."""
+    server = a_server_of_its_own(OwnPostgres)
+    yield server
+    server.end()
+
+
+@pytest.fixture(scope="module")
+def own_redis():
+    """A Redis server for the tests of one file."""
+    server = a_server_of_its_own(OwnRedis)
+    yield server
+    server.end()
+
+
+@pytest.fixture(scope="module")
+def own_rabbit():
+    """A RabbitMQ server for the tests of one file."""
+    server = a_server_of_its_own(OwnRabbit)
     yield server
     server.end()
 
@@ -345,7 +458,7 @@ async def caller_of(client):
 def store_url(request, tmp_path):
     """One database of each kind; what holds on one must hold on the other."""
     if request.param == "postgres":
-        return request.getfixturevalue("postgres_url")
+        return request.getfixturevalue("migrated_url")
     return f"sqlite:///{tmp_path / 'jobs.db'}"
 
 

@@ -12,6 +12,8 @@ from backburner.domain.job import JobState
 from backburner.domain.transitions import Limits
 
 MANY = {"BACKBURNER_CRASH_LIMIT": "1000"}
+BY_BELL = {"BACKBURNER_TRANSPORT": "database"}
+SELDOM = {"BACKBURNER_POLL_SECONDS": "60"}
 OTHERS = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
  WHERE datname = $1 AND pid <> pg_backend_pid()
@@ -49,21 +51,21 @@ async def caller(fleet, caller_of):
 
 
 async def test_a_worker_that_hears_no_bell_finds_work_by_polling(fleet, client):
-    await fleet.worker("deaf").ready()
+    await fleet.worker("deaf", **BY_BELL).ready()
     [ended] = await client.ended(await client.submit("work", {}))
 
     assert JobState.SUCCEEDED is ended.state
 
 
 async def test_without_polling_it_does_not(fleet, client):
-    await fleet.worker("deaf", BACKBURNER_POLL_SECONDS="60").ready()
+    await fleet.worker("deaf", **BY_BELL, **SELDOM).ready()
     [left] = await client.ended(await client.submit("work", {}), within=1.5)
 
     assert JobState.QUEUED is left.state
 
 
 async def test_a_listener_that_was_cut_off_hears_again(fleet, client, store_url, ticks):
-    await fleet.worker(BACKBURNER_POLL_SECONDS="60").ready()
+    await fleet.worker(**BY_BELL, **SELDOM).ready()
     await terminate_all(store_url, ticks(0, 1))
     [ended] = await client.ended(await submitted(client), within=30)
 

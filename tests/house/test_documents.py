@@ -64,3 +64,24 @@ def test_every_setting_has_its_heading_in_the_operators_guide():
 
 def _written(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def test_the_list_of_experiments_names_where_each_is():
+    rows = [
+        line.split("|")[1:4]
+        for line in (ROOT / "docs" / "chaos.md").read_text().splitlines()
+        if re.match(r"\| [\d, ]+ \|", line)
+    ]
+    listed = {
+        (int(number), file)
+        for numbers, _, files in rows
+        for number in numbers.split(",")
+        for file in re.findall(r"tests/chaos/\w+\.py", files)
+    }
+    marked = {
+        (int(number), str(file.relative_to(ROOT)))
+        for file in (ROOT / "tests" / "chaos").glob("test_*.py")
+        for number in re.findall(r"experiment\((\d+)\)", file.read_text())
+    }
+
+    assert marked == listed

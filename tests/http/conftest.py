@@ -29,6 +29,7 @@ from backburner.http.auth import by_key
 from backburner.ports.faults import NoFaults
 from backburner.settings import Settings
 from backburner.wiring import find_store
+from tests import homes
 
 PEPPER = "a pepper that only the tests know"
 
@@ -120,7 +121,7 @@ def template(tmp_path_factory):
 @pytest.fixture
 def store_url(request, tmp_path, template):
     """A file, or where a test asks for it a database on a server."""
-    if getattr(request, "param", "sqlite") == "postgres":
+    if getattr(request, "param", homes.STORES[0]) == "postgres":
         return request.getfixturevalue("migrated_url")
     shutil.copy(template, tmp_path)
     return f"sqlite:///{tmp_path}/jobs.db"

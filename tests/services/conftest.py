@@ -28,3 +28,8 @@ def redis_url() -> str:
 @pytest.fixture(scope="session")
 def rabbitmq_url() -> str:
     return the_server_at("BACKBURNER_TEST_RABBITMQ_URL")
+
+
+@pytest.fixture(scope="session")
+def sqs_url() -> str:
+    return the_server_at("BACKBURNER_TEST_SQS_URL")

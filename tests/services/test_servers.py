@@ -2,7 +2,7 @@
 
 import socket
 import struct
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 
 def the_answer_of(url, default_port, question):
@@ -35,3 +35,10 @@ def test_rabbitmq_opens_the_handshake(rabbitmq_url):
     frame, channel, _size, kind, method = struct.unpack("!BHIHH", answer[:11])
 
     assert (1, 0, 10, 10) == (frame, channel, kind, method)  # Connection.Start
+
+
+def test_what_plays_sqs_answers_in_http(sqs_url):
+    [endpoint] = parse_qs(urlsplit(sqs_url).query)["endpoint"]
+    asked = b"GET /moto-api/ HTTP/1.0\r\n\r\n"
+
+    assert the_answer_of(endpoint, 80, asked).startswith(b"HTTP/1.")

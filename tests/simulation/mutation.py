@@ -1,6 +1,6 @@
 """Code with a protection left out, and the first seed that finds it out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -22,10 +22,12 @@ def changed(part: str, instead: str, *names: str) -> Variant:
     return Variant(queries=replace(queries, **after))
 
 
-def first_seed_to_break(promise: str, variant: Variant) -> int | None:
+def first_seed_to_break(
+    promise: str, variant: Variant, seeds: Iterable[int] = range(SEEDS)
+) -> int | None:
     """Run seeds until one breaks a promise; code that cannot run breaks none."""
     with unmeasured():
-        for seed in range(SEEDS):
+        for seed in seeds:
             breaches = simulate(seed, variant).breaches
             failed = [told.told for told in breaches if "TypeError" in told.told]
             assert [] == failed, f"the mutation does not run: {failed[0]}"

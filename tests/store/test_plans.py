@@ -6,7 +6,7 @@ import pytest
 
 from backburner.domain.job import JobState
 from backburner.ports.store import JobFilter
-from backburner.stores import batches, flows, listing
+from backburner.stores import batches, burials, flows, listing
 from backburner.stores.sqlite.database import driver
 from backburner.stores.sqlite.queries import Queries
 from backburner.testing.samples import ANN
@@ -161,6 +161,11 @@ def names_a_group(step):
             lambda c: batches.over(c, 9),
             {"batches_open", "flows_by_batch", "jobs_by_batch_live"},
         ),
+        (lambda c: burials.failures(c, 1, 9, 9), {"events_failed"}),
+        (
+            lambda c: c.execute(burials.NEWS).all(),
+            {"events_failed", "sqlite_autoindex_marks_1"},
+        ),
     ],
 )
 def test_a_list_of_a_few_is_found_by_its_index(connection, read, indexes):
@@ -169,6 +174,15 @@ def test_a_list_of_a_few_is_found_by_its_index(connection, read, indexes):
     steps = [step for step in steps if not names_a_group(step)]
 
     assert indexes == {step.partition("INDEX ")[2].split(" ")[0] for step in steps}
+
+
+def test_what_waits_is_counted_by_its_index(connection):
+    [statement] = the_statements(connection, lambda c: listing.waiting(c, 9))
+
+    plan = [step for step in the_plan(connection, statement) if " jobs " in step]
+
+    assert 3 == len(plan)
+    assert all("SEARCH jobs USING INDEX jobs_ready" in step for step in plan), plan
 
 
 def test_a_list_of_many_walks_back_from_the_newest(connection):

@@ -1,6 +1,7 @@
 """Numbers are drawn before they commit; no reader of all events may skip a late one."""
 
 import asyncio
+from datetime import timedelta
 
 import asyncpg
 import pytest
@@ -10,6 +11,14 @@ from backburner.stores.postgres.horizon import Horizon
 from backburner.stores.postgres.statements import columns
 from backburner.stores.postgres.store import PostgresStore
 from backburner.testing.samples import ANN, a_new_job
+
+FAIL = """
+WITH dead AS (
+  UPDATE jobs SET state = 'failed', finished_at = 1, events = 2 WHERE id = $1
+  RETURNING seq
+)
+INSERT INTO events (job, n, type, at) SELECT seq, 2, 'job.failed', 1 FROM dead
+"""
 
 
 class Writer:
@@ -26,6 +35,9 @@ class Writer:
 
     async def submit(self, job):
         await self._connection.fetch(self._statement, *columns([job], [1]))
+
+    async def fail(self, job):
+        await self._connection.execute(FAIL, job.id)
 
     async def commit(self):
         await self._transaction.commit()
@@ -148,3 +160,49 @@ def test_a_look_that_arrives_late_takes_nothing_back():
 
     assert 9 == horizon.safe
     assert (False, True) == (horizon.is_news(9), horizon.is_news(10))
+
+
+async def dig(store):
+    found = await store.unburied("d_1", span=timedelta(seconds=30), limit=9)
+    return None if found is None else [job.id for job in found.jobs]
+
+
+@pytest.fixture
+async def doomed(store):
+    """Two jobs that wait, in a house that tells a broker of what fails."""
+    jobs = [a_new_job(), a_new_job()]
+    await store.submit(jobs)
+    await store.begin_burials()
+    return jobs
+
+
+@pytest.mark.parametrize("slow", [0, 1], ids=["older", "younger"])
+async def test_a_failure_that_commits_late_is_waited_for(store, writers, doomed, slow):
+    late, quick = writers[slow], writers[1 - slow]
+    await late.fail(doomed[0])
+    await quick.fail(doomed[1])
+    await quick.commit()
+    early = [await dig(store) for _ in range(3)]
+    await late.commit()
+    async with asyncio.timeout(10):
+        while not (found := await dig(store)):
+            pass
+
+    assert [None] * 3 == early
+    assert [job.id for job in doomed] == found
+
+
+async def test_with_the_newest_event_as_the_horizon_a_failure_has_no_letter(
+    store, writers, doomed, monkeypatch
+):
+    monkeypatch.setattr(store, "latest", store._look)
+    late, quick = writers
+    await late.fail(doomed[0])
+    await quick.fail(doomed[1])
+    await quick.commit()
+    found = await store.unburied("d_1", span=timedelta(seconds=30), limit=9)
+    await store.bury("d_1", upto=found.upto)
+    await late.commit()
+
+    assert [doomed[1].id] == [job.id for job in found.jobs]
+    assert await dig(store) is None

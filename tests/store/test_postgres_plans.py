@@ -4,6 +4,7 @@ import asyncpg
 import pytest
 
 from backburner.ports.faults import NoFaults
+from backburner.stores import burials, listing
 from backburner.stores.postgres.store import PostgresStore
 from backburner.testing.samples import NOON
 
@@ -87,6 +88,34 @@ async def test_statements_find_their_rows_by_an_index(server):
         for name, plan in plans.items()
         if "Seq Scan on jobs" in plan or "Seq Scan on events" in plan
     ]
+
+
+async def test_what_waits_is_counted_by_its_index_alone(server):
+    connection, _ = server
+    statement = str(listing.COUNT_WAITING).replace(":cap", "10")
+    rows = await connection.fetch(f"EXPLAIN (COSTS OFF) {statement}")
+    plan = "\n".join(row[0] for row in rows)
+
+    assert "Index Only Scan using jobs_ready on jobs" in plan, plan
+    assert "Seq Scan" not in plan, plan
+
+
+async def test_what_failed_is_found_by_its_index(server):
+    connection, _ = server
+    await connection.execute(
+        "INSERT INTO events (job, n, type, at)"
+        " SELECT seq, 2, 'job.failed', 1 FROM jobs WHERE seq % 1000 = 0;"
+        "INSERT INTO marks (name, at, until) VALUES ('burials', 0, 0); ANALYZE"
+    )
+    asked = str(burials.FAILURES)
+    for name in (":after", ":upto", ":limit"):
+        asked = asked.replace(name, "100000")
+    for statement in (asked, str(burials.NEWS).replace(":name_1", "'burials'")):
+        rows = await connection.fetch(f"EXPLAIN (COSTS OFF) {statement}")
+        plan = "\n".join(row[0] for row in rows)
+
+        assert "using events_failed on events" in plan, plan
+        assert "Seq Scan on events" not in plan, plan
 
 
 async def test_what_is_claimed_in_order_is_not_sorted(server):

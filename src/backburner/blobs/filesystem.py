@@ -7,7 +7,9 @@ by its descriptor and never through a link, so no name leads out of the folder.
 
 import errno
 import os
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +26,7 @@ from backburner.domain.errors import (
 from backburner.domain.job import Instant
 from backburner.ports.clock import Dice
 from backburner.ports.faults import Faults
+from backburner.ports.finding import Finding, Status, room
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ELOOP, errno.ENOTDIR})
@@ -78,6 +81,14 @@ class FileBlobs:
             raise BlobMissing(f"blob {key.id} is no file")
         return found.st_size
 
+    def names(self, job: str) -> Sequence[str]:
+        with suppress(BlobMissing), _translated():
+            with self._folder(_checked(BlobKey(job, "all")).job) as folder:
+                found = os.listdir(folder)  # noqa: PTH208 - by its descriptor
+            # What is being written begins with a dot.
+            return sorted(name for name in found if not name.startswith("."))
+        return []
+
     def delete(self, jobs: Sequence[str]) -> None:
         for job in jobs:
             with suppress(BlobMissing), _translated():
@@ -93,6 +104,17 @@ class FileBlobs:
                 if len(found) >= limit:
                     break
         return found[:limit]
+
+    def examine(self) -> Sequence[Finding]:
+        places = (self.root, *self.root.parents)
+        folder = next(place for place in places if place.exists())
+        try:
+            with tempfile.TemporaryFile(dir=folder):
+                return [room("blobs", shutil.disk_usage(folder).free)]
+        except OSError as error:
+            message = f"{folder} cannot be written: {error.strerror}"
+            fix = "name another folder in BACKBURNER_BLOBS, or grant the right to write"
+            return [Finding(Status.FAIL, "blobs", message, fix)]
 
     def _old(self, shard: str, before: Instant, after: str | None) -> list[str]:
         old: list[str] = []

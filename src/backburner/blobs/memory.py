@@ -6,6 +6,7 @@ from backburner.domain.blob import BlobKey
 from backburner.domain.errors import BlobMissing
 from backburner.domain.job import Instant
 from backburner.ports.clock import Clock
+from backburner.ports.finding import Finding, Status
 
 
 class MemoryBlobs:
@@ -31,6 +32,9 @@ class MemoryBlobs:
     def size(self, key: BlobKey) -> int:
         return len(self.read(key))
 
+    def names(self, job: str) -> Sequence[str]:
+        return sorted(self._kept.get(job, {}))
+
     def delete(self, jobs: Sequence[str]) -> None:
         for job in jobs:
             self._kept.pop(job, None)
@@ -39,3 +43,6 @@ class MemoryBlobs:
     def jobs(self, *, before: Instant, after: str | None, limit: int) -> Sequence[str]:
         old = sorted(job for job, at in self._put_at.items() if at < before)
         return [job for job in old if after is None or job > after][:limit]
+
+    def examine(self) -> Sequence[Finding]:
+        return [Finding(Status.PASS, "blobs", "in this process, gone with it")]

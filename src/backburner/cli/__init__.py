@@ -2,8 +2,8 @@
 The command line: it parses and prints, and decides nothing.
 
 Exit codes: 0 ok, 1 job failed, 2 usage, 3 not found, 4 auth, 5 conflict, 6 limit,
-7 unavailable, 8 wait timed out (the job goes on), 9 doctor or migrate --check found
-problems, 130 interrupted.
+7 unavailable, 8 wait timed out (the job goes on), 9 doctor, migrate --check or move
+found problems, 130 interrupted.
 """
 
 import sys
@@ -25,6 +25,7 @@ from backburner.cli import (
     keys,
     lanes,
     migrate,
+    move,
     printing,
     queues,
     schedules,
@@ -74,6 +75,7 @@ COMMANDS: Final[Mapping[str, Sequence[Callable[..., None]]]] = {
         lanes.lanes,
         schedules.schedules,
         migrate.migrate,
+        move.move,
         doctor.doctor,
         version,
     ),

@@ -1,9 +1,9 @@
-"""`doctor`: looks at this machine and the store, and says what to do."""
+"""`doctor`: looks at this machine, the store and the broker; says what to do."""
 
 import asyncio
 import platform
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import typer
 from rich.text import Text
@@ -13,19 +13,19 @@ from backburner.cli.asking import JsonOption, connect
 from backburner.cli.exits import Exit
 from backburner.cli.serving import StoreOption
 from backburner.client import ClientError
-from backburner.clock import SystemClock
+from backburner.clock import SystemClock, SystemDice
 from backburner.domain.errors import BackburnerError
 from backburner.ports.faults import NoFaults
 from backburner.ports.finding import Finding, Status
 from backburner.settings import Settings, read
-from backburner.wiring import find_store
+from backburner.wiring import find_blobs, find_store, open_broker
 
 OLDEST_PYTHON = (3, 11)
 COLOURS = {Status.PASS: "green", Status.WARN: "yellow", Status.FAIL: "red"}
 
 
 def doctor(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Check this machine and the store; exit 9 if something must be mended."""
+    """Check machine, store and broker; exit 9 if something must be mended."""
     if asyncio.run(_report(store, as_json=as_json)):
         raise typer.Exit(Exit.PROBLEMS)
 
@@ -62,8 +62,44 @@ async def _examine(url: str | None) -> AsyncIterator[Finding]:
     yield Finding(Status.PASS, "settings", "understood")
     async for finding in store.examine(clock):
         yield finding
+    for finding in _blobs(settings):
+        yield finding
+    async for finding in _broker(settings.transport):
+        yield finding
     if "url" in settings.model_fields_set:
         yield await asyncio.to_thread(_server, settings)
+
+
+def _blobs(settings: Settings) -> Iterator[Finding]:
+    try:
+        blobs = find_blobs(settings, SystemDice(), NoFaults())
+    except BackburnerError as error:
+        fix = "correct BACKBURNER_BLOBS"
+        yield Finding(Status.FAIL, "blobs", str(error), fix)
+        return
+    yield from blobs.examine()
+    if not settings.blobs and not settings.store.startswith("sqlite:"):
+        yield Finding(
+            Status.WARN,
+            "blob folder",
+            "BACKBURNER_BLOBS is not set: large contents go to a folder of each "
+            "process's own current folder",
+            "set it to one folder that all processes share",
+        )
+
+
+async def _broker(url: str) -> AsyncIterator[Finding]:
+    try:
+        async with open_broker(url) as broker:
+            if broker is None:
+                told = "none: the database tells workers of work"
+                yield Finding(Status.PASS, "broker", told)
+                return
+            async for finding in broker.examine():
+                yield finding
+    except BackburnerError as error:
+        fix = "start it, or correct BACKBURNER_TRANSPORT"
+        yield Finding(Status.FAIL, "broker", str(error), fix)
 
 
 def _python() -> Finding:

@@ -1,4 +1,305 @@
-"""What lies on a broker's queue."""
+"""
+What lies on a broker's queue, and what it means.
+
+A hint is ours. A dead letter that somebody moved back asks for a retry. Anything else
+was put there by another program: a request for a job, or nothing that can be taken. A
+refused message that comes back in its wrapping is read as it was before.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from backburner.domain.address import LONGEST_URL
+from backburner.domain.blob import reference
+from backburner.domain.flow import FROM_NEEDS
+from backburner.domain.job import Instant, Job, rfc3339
+from backburner.domain.plain import odd
 
 HINT = b'{"backburner":"work"}'
 """Says that the queue has one more job, whichever that is."""
+
+MARK: Final = "backburner"
+"""The field by which our own messages are known."""
+WORK: Final = "work"
+DEAD_LETTER: Final = "dead-letter"
+REFUSED: Final = "refused"
+
+LIMIT: Final = 11 * 1024 * 1024
+LONGEST_BODY: Final = 96 * 1024
+"""How much of a refused body is kept: written as text or Base64 it fits any broker."""
+MAX_NAME: Final = 200
+MAX_REQUEST_ID: Final = 255
+MAX_ID: Final = 100
+MAX_SHOWN: Final = 60
+MAX_TOKENS: Final = 1_000_000_000
+MAX_WINDOW: Final = 64
+MAX_WHOLE: Final = 2**53
+
+MALFORMED: Final = "MALFORMED_BODY"
+TOO_LARGE: Final = "BODY_TOO_LARGE"
+INVALID: Final = "INVALID_INPUT"
+
+
+class Hint(NamedTuple):
+    """The queue has one more."""
+
+
+class Returned(NamedTuple):
+    """A dead letter that is to be retried, if it is still one."""
+
+    job: str
+    generation: int
+
+
+class Original(NamedTuple):
+    """A message as its producer sent it."""
+
+    id: str
+    body: bytes
+    is_cut: bool = False
+
+
+class Request(NamedTuple):
+    """A job that another program asks for."""
+
+    original: Original
+    capability: str
+    input: bytes
+    """JSON."""
+    request_id: str | None = None
+    user: str | None = None
+    callback: str | None = None
+    tokens: int | None = None
+    window: str | None = None
+    """The start of the window in which those tokens are held, as it was written."""
+
+
+class Refused(NamedTuple):
+    """Something that cannot be taken, and why."""
+
+    original: Original
+    code: str
+    reason: str
+
+
+class _Odd(Exception):
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+def read(
+    body: bytes, message_id: str = "", *, limit: int = LIMIT
+) -> Hint | Returned | Request | Refused:
+    """Say what a message means; whatever it holds, this raises nothing."""
+    found = Original(message_id, body)
+    try:
+        value = _object(found, limit)
+        while value.get(MARK) == REFUSED:
+            found = _unwrapped(value)
+            value = _object(found, limit)
+        return _meaning(value, found)
+    except _Odd as why:
+        return Refused(found, why.code, str(why))
+
+
+def dead_letter(job: Job) -> bytes:
+    """Write a job that failed, as it is seen from the broker."""
+    told = {
+        MARK: DEAD_LETTER,
+        "job": job.id,
+        "generation": job.generation,
+        "queue": job.queue,
+        "capability": job.capability,
+        "error": {
+            "code": "" if job.error is None else job.error.code,
+            "message": "" if job.error is None else job.error.message,
+        },
+        "attempts": job.attempt,
+        "failedAt": rfc3339(job.finished_at or 0),
+    }
+    named, text = reference(job.input), job.input
+    if named is not None:
+        told["inputBytes"] = named.size
+    if named is not None or text == FROM_NEEDS:
+        text = "null"
+    # As it is stored: whatever it holds, there is a letter.
+    return _written(told, "replace")[:-1] + b',"input":' + text.encode() + b"}"
+
+
+def refusal(refused: Refused, queue: str, at: Instant) -> bytes:
+    """Write a message that cannot be taken, and why; moved back, it is read again."""
+    original = refused.original
+    kept = original.body[:LONGEST_BODY]
+    told = {
+        MARK: REFUSED,
+        "code": refused.code,
+        "reason": refused.reason,
+        "queue": queue,
+        "at": rfc3339(at),
+        "id": original.id,
+        **_body(kept),
+    }
+    if original.is_cut or len(kept) < len(original.body):
+        told["cut"] = True
+    return _written(told, "replace")
+
+
+def _object(found: Original, limit: int) -> Mapping[str, Any]:
+    if found.is_cut:
+        raise _Odd(TOO_LARGE, "of its body only the beginning is left: send it again")
+    if len(found.body) > limit:
+        raise _Odd(TOO_LARGE, f"the body may have {limit} bytes")
+    try:
+        value = json.loads(found.body.decode(), parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise _Odd(MALFORMED, "the body is not valid JSON") from None
+    if not isinstance(value, dict):
+        raise _Odd(INVALID, "the body must be a JSON object")
+    return value
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(word)
+
+
+def _unwrapped(value: Mapping[str, Any]) -> Original:
+    """Return what was refused; an edited body counts as it is now."""
+    name, code = value.get("id"), value.get("base64")
+    text: Any = value.get("body")
+    try:
+        if isinstance(code, str):
+            body = base64.b64decode(code, validate=True)
+        else:
+            body = text.encode()
+    except (AttributeError, ValueError):
+        raise _Odd(INVALID, "body: the refused message has none to be read") from None
+    known = name if isinstance(name, str) else ""
+    return Original(known, body, is_cut=value.get("cut") is True)
+
+
+def _meaning(
+    value: Mapping[str, Any], found: Original
+) -> Hint | Returned | Request | Refused:
+    if (why := odd(value)) is not None:
+        raise _Odd(MALFORMED, f"the body {why}")
+    match value.get(MARK):
+        case None if MARK not in value:
+            return _request(value, found)
+        case str(kind) if kind == WORK:
+            return Hint()
+        case str(kind) if kind == DEAD_LETTER:
+            job = _text(value, "job", MAX_ID, is_needed=True)
+            return Returned(job or "", _whole(value, "generation", MAX_WHOLE))
+        case _:
+            raise _Odd(INVALID, f"{MARK}: only Backburner writes this field")
+
+
+_FIELDS: Final = frozenset(
+    {
+        "capability",
+        "input",
+        "requestId",
+        "userId",
+        "callbackUrl",
+        "tokenReservation",
+    }
+)
+_RESERVATION: Final = frozenset({"tokensReserved", "windowStartTimestamp"})
+
+
+def _request(value: Mapping[str, Any], found: Original) -> Request:
+    _known(value, _FIELDS, "")
+    if "input" not in value:
+        raise _Odd(INVALID, "input: is missing")
+    try:
+        asked = _written(value["input"])
+    except ValueError:  # a lone surrogate, or a number that is none
+        raise _Odd(MALFORMED, "the body has a text or number that is none") from None
+    tokens, window = _reservation(value.get("tokenReservation"))
+    return Request(
+        original=found,
+        capability=_text(value, "capability", MAX_NAME, is_needed=True) or "",
+        input=asked,
+        request_id=_request_id(value),
+        user=_text(value, "userId", MAX_NAME),
+        callback=_text(value, "callbackUrl", LONGEST_URL),
+        tokens=tokens,
+        window=window,
+    )
+
+
+def _request_id(value: Mapping[str, Any]) -> str | None:
+    found = _text(value, "requestId", MAX_REQUEST_ID)
+    if found is not None and not found.isascii():
+        raise _Odd(INVALID, "requestId: must be ASCII")
+    return found
+
+
+def _reservation(value: Any) -> tuple[int | None, str | None]:
+    if value is None:
+        return None, None
+    path = "tokenReservation"
+    if not isinstance(value, dict):
+        raise _Odd(INVALID, f"{path}: must be an object")
+    _known(value, _RESERVATION, f"{path}.")
+    tokens = _whole(value, "tokensReserved", MAX_TOKENS, f"{path}.")
+    name = "windowStartTimestamp"
+    if isinstance(value.get(name), str):
+        window = _text(value, name, MAX_WINDOW, f"{path}.")
+    else:
+        window = str(_whole(value, name, MAX_WHOLE, f"{path}."))
+    return tokens, window
+
+
+def _known(value: Mapping[str, Any], fields: frozenset[str], path: str) -> None:
+    for name in value:
+        if name not in fields:
+            raise _Odd(INVALID, f"{path}{name[:MAX_SHOWN]!a}: is not a field here")
+
+
+def _text(
+    value: Mapping[str, Any],
+    name: str,
+    longest: int,
+    path: str = "",
+    *,
+    is_needed: bool = False,
+) -> str | None:
+    text = value.get(name)
+    if text is None and not is_needed:
+        return None
+    if not isinstance(text, str) or not 0 < len(text) <= longest:
+        raise _Odd(INVALID, f"{path}{name}: must be a text of 1 to {longest}")
+    if not text.isprintable():
+        raise _Odd(INVALID, f"{path}{name}: must be printable")
+    return text
+
+
+def _whole(value: Mapping[str, Any], name: str, most: int, path: str = "") -> int:
+    number: Any = value.get(name)
+    if type(number) is not int or not 0 <= number <= most:  # True is an int, too
+        raise _Odd(INVALID, f"{path}{name}: must be a whole number from 0 to {most}")
+    return number
+
+
+def _body(kept: bytes) -> dict[str, Any]:
+    try:
+        text = kept.decode()
+    except ValueError:
+        return _coded(kept)
+    # Control characters take six bytes each, and a broker's messages have an end.
+    is_text = len(_written(text)) <= 2 * len(kept) + 2
+    return {"body": text} if is_text else _coded(kept)
+
+
+def _coded(kept: bytes) -> dict[str, Any]:
+    return {"base64": base64.b64encode(kept).decode()}
+
+
+def _written(value: Any, errors: str = "strict") -> bytes:
+    return json.dumps(
+        value, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    ).encode(errors=errors)

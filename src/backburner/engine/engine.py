@@ -1,7 +1,8 @@
 """The engine's verbs, for doors and rooms. It decides nothing: it asks and tells."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import orjson
@@ -34,6 +35,7 @@ from backburner.engine.flows import Flows
 from backburner.engine.payloads import Payloads
 from backburner.engine.quoting import Quoting
 from backburner.engine.registry import Capability, Registry
+from backburner.engine.relay import Relay
 from backburner.engine.retrying import retry_moves
 from backburner.engine.submission import LOCAL, Options, Submission
 from backburner.engine.transaction import Transaction
@@ -77,6 +79,7 @@ class Engine:
         faults: Faults | None = None,
         webhook_key: bytes = b"",
         prices: Prices | None = None,
+        relay: Relay | None = None,
     ) -> None:
         self.store = store
         self.registry = registry
@@ -85,6 +88,7 @@ class Engine:
         self._clock = clock
         self._submission = submission
         self._watch = watch
+        self._relay = relay
         self.flows = Flows(
             store=store,
             bell=bell,
@@ -112,6 +116,11 @@ class Engine:
     def now(self) -> Instant:
         """Return the time as the engine reads it."""
         return self._clock.now()
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether work goes on without the broker that should tell of it."""
+        return self._relay is not None and not self._relay.is_up
 
     def draw(self, kind: str) -> str:
         """Draw an id."""
@@ -152,7 +161,7 @@ class Engine:
             is_queued = answer.state == JobState.QUEUED
             rings |= Ring.WORK if is_queued else Ring.SCHEDULE
             telemetry.jobs_submitted.labels(job.capability).inc()
-        self._bell.ring(rings)
+        self._tell(_queued(jobs, submitted), rings)
         if stowed is not jobs:
             await self.payloads.drop(_replayed(stowed, submitted))
         return submitted
@@ -230,7 +239,7 @@ class Engine:
         if not moved[0]:
             raise IllegalTransition(f"job {job_id} was retried by somebody else")
         telemetry.redrive_jobs.inc()
-        self._bell.ring(Ring.WORK | Ring.EVENTS)
+        self._tell({job.queue: 1}, Ring.WORK | Ring.EVENTS)
         return await self.find(job_id, owner)
 
     async def retry_all(
@@ -284,12 +293,28 @@ class Engine:
             pass
         return await self.find(job_id, owner)
 
+    def _tell(self, counts: Mapping[str, int], rings: Ring) -> None:
+        if self._relay is None:
+            self._bell.ring(rings)
+        else:
+            self._relay.tell(counts, rings)
+
     async def _apply(self, job: Job, change: Change) -> bool:
         if job.state is JobState.RUNNING:
             settlement = Settlement(job.seq, job.token or "", change, link=job.link)
             return (await self.store.settle([settlement]))[0] is not None
         move = Move(job.seq, job.state, job.generation, change, job.link)
         return (await self.store.move([move]))[0]
+
+
+def _queued(jobs: Sequence[NewJob], answers: Sequence[Submitted]) -> Mapping[str, int]:
+    """Count the jobs that may start, by queue."""
+    told = zip(jobs, answers, strict=True)
+    return Counter(
+        job.queue
+        for job, answer in told
+        if answer.state == JobState.QUEUED and not answer.replayed
+    )
 
 
 def _refused(stowed: Sequence[NewJob]) -> list[str]:

@@ -145,6 +145,30 @@ budget_amount = Gauge(
     ["scope", "unit", "kind"],
     registry=registry,
 )
+broker_up = Gauge(
+    "backburner_broker_up",
+    "Whether the message broker can be had: 1, or 0 while work goes on without it.",
+    ["transport"],
+    registry=registry,
+)
+hints_published = Counter(
+    "backburner_hints_published_total",
+    "Messages put on the broker: told by a submit, or found missing.",
+    ["cause"],
+    registry=registry,
+)
+foreign_messages = Counter(
+    "backburner_foreign_messages_total",
+    "Messages of other programs: submitted, retried, stale or refused.",
+    ["queue", "outcome"],
+    registry=registry,
+)
+letters_buried = Counter(
+    "backburner_letters_buried_total",
+    "Dead letters written to the message broker.",
+    ["queue"],
+    registry=registry,
+)
 dead_jobs = Gauge("backburner_dead_jobs", "Dead letters kept.", registry=registry)
 build_info = Gauge(
     "backburner_build_info", "The release.", ["version"], registry=registry
@@ -235,6 +259,15 @@ def lane_answered(
     if is_parked:
         _labelled(lane_throttled, _lane(lane)).inc()
         log.warning("lane.throttled", lane=lane, delay=wait)
+
+
+def broker_changed(transport: str, *, is_up: bool, code: str | None = None) -> None:
+    """Tell that the broker was lost, or is back."""
+    broker_up.labels(transport).set(int(is_up))
+    if is_up:
+        log.info("broker back", state="ok")
+    else:
+        log.warning("broker lost", state="degraded", code=code)
 
 
 def metrics() -> bytes:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from backburner.domain.errors import InvalidInput
+from backburner.domain.plain import MAX_DEPTH, odd
 from backburner.http.problems import (
     BodyTooLarge,
     MalformedBody,
@@ -19,7 +20,6 @@ from backburner.http.problems import (
 
 M = TypeVar("M", bound=BaseModel)
 
-MAX_DEPTH = 64
 JSON = "application/json"
 LARGE = 1024 * 1024
 MAX_LARGE = 32
@@ -71,8 +71,8 @@ def parse(body: bytes | str) -> Any:
     except orjson.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise MalformedBody(f"the body is not valid JSON: {place}") from None
-    if _may_be_odd(body):
-        _refuse_odd(value)
+    if _may_be_odd(body) and (why := odd(value)) is not None:
+        raise MalformedBody(f"the body {why}")
     return value
 
 
@@ -98,20 +98,3 @@ def _may_be_odd(body: bytes | str) -> bool:
     if b"\\u0000" in body:
         return True
     return body.count(b"[") + body.count(b"{") > MAX_DEPTH
-
-
-def _refuse_odd(value: Any) -> None:
-    level, depth = [value], 0
-    while level:
-        if any(isinstance(item, str) and "\x00" in item for item in level):
-            raise MalformedBody("the body has a NUL character in a text")
-        level = [inner for item in level for inner in _inside(item)]
-        depth += 1
-        if depth >= MAX_DEPTH and any(isinstance(i, (dict, list)) for i in level):
-            raise MalformedBody(f"the body is nested deeper than {MAX_DEPTH} levels")
-
-
-def _inside(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return [*value.keys(), *value.values()]
-    return value if isinstance(value, list) else []

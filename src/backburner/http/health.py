@@ -44,7 +44,12 @@ async def livez() -> Response:
     dependencies=[require(PUBLIC)],
 )
 async def readyz(request: Request) -> Response:
-    """Answer 200 if the store can be written and the server is not stopping."""
+    """
+    Answer 200 if the store can be written and the server is not stopping.
+
+    `degraded` while the message broker cannot be had: jobs are taken and run without
+    it, a little later.
+    """
     door = door_of(request)
     if door.streams.stopping.is_set():
         raise StoreUnavailable("the server stops")
@@ -53,7 +58,7 @@ async def readyz(request: Request) -> Response:
             await door.engine.store.ping()
     except TimeoutError:
         raise StoreUnavailable("the store does not answer") from None
-    return wire.answer({"status": "ok"})
+    return wire.answer({"status": "degraded" if door.engine.is_degraded else "ok"})
 
 
 @router.get(

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from backburner.domain.blob import BlobKey
 from backburner.domain.job import Instant
+from backburner.ports.finding import Finding
 
 
 class BlobStore(Protocol):
@@ -38,6 +39,10 @@ class BlobStore(Protocol):
         """Return how many bytes a content has; raises `BlobMissing` as above."""
         ...
 
+    def names(self, job: str) -> Sequence[str]:
+        """Return the names of a job's contents, sorted; none is no error."""
+        ...
+
     def delete(self, jobs: Sequence[str]) -> None:
         """Forget everything of these jobs; that there is nothing is no error."""
         ...
@@ -48,4 +53,8 @@ class BlobStore(Protocol):
 
         `after` is the last of the page before. What is put meanwhile may be missing.
         """
+        ...
+
+    def examine(self) -> Sequence[Finding]:
+        """Look at where contents are kept, and change nothing."""
         ...

@@ -1,7 +1,7 @@
 """What an examination of the installation comes to."""
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Status(StrEnum):
@@ -19,3 +19,16 @@ class Finding(NamedTuple):
     name: str
     message: str
     fix: str = ""
+
+
+FEW_BYTES: Final = 1024**3
+TOO_FEW_BYTES: Final = 100 * 1024**2
+
+
+def room(name: str, free: int) -> Finding:
+    """Say whether so many bytes are enough for what grows."""
+    message = f"{free / 1024**3:.1f} GiB free"
+    if free >= FEW_BYTES:
+        return Finding(Status.PASS, name, message)
+    status = Status.FAIL if free < TOO_FEW_BYTES else Status.WARN
+    return Finding(status, name, message, "make room, or keep jobs for fewer days")

@@ -33,6 +33,7 @@ from backburner.domain.schedule import ScheduleState
 from backburner.domain.transitions import Change
 from backburner.domain.usage import Booking, Spent, Usage
 from backburner.ports.budgets import BudgetStore
+from backburner.ports.burials import BurialStore
 from backburner.ports.clock import Clock
 from backburner.ports.endpoints import EndpointStore
 from backburner.ports.finding import Finding
@@ -504,6 +505,10 @@ class Keeper(Protocol):
         """Count jobs per queue and live state, and say since when the oldest waits."""
         ...
 
+    async def waiting(self, cap: int) -> Mapping[str, int]:
+        """Count queued jobs by queue, up to `cap` each; queues without are left out."""
+        ...
+
     async def dead_letters(self) -> int:
         """Return how many dead letters there are, of all owners."""
         ...
@@ -632,6 +637,7 @@ class Store(
     Prospects,
     BudgetStore,
     LaneStore,
+    BurialStore,
     Protocol,
 ):
     """All of it, and its doors."""

@@ -185,6 +185,31 @@ def depths(
     ]
 
 
+# From one queue's name to the next, so that no queue is counted beyond the cap. The
+# literal state lets the partial index jobs_ready serve.
+COUNT_WAITING = sa.text("""
+WITH RECURSIVE names (queue) AS (
+  SELECT min(queue) FROM jobs WHERE state = 'queued'
+  UNION ALL
+  SELECT (SELECT min(jobs.queue) FROM jobs
+           WHERE jobs.state = 'queued' AND jobs.queue > names.queue)
+    FROM names WHERE names.queue IS NOT NULL
+)
+SELECT names.queue,
+       (SELECT count(*) FROM (
+          SELECT 1 FROM jobs
+           WHERE jobs.state = 'queued' AND jobs.queue = names.queue LIMIT :cap
+        ) AS queued)
+  FROM names WHERE names.queue IS NOT NULL
+""")
+
+
+def waiting(connection: sa.Connection, cap: int) -> dict[str, int]:
+    """Count queued jobs by queue, up to a cap each."""
+    rows = connection.execute(COUNT_WAITING, {"cap": cap}).all()
+    return {str(queue): int(count) for queue, count in rows}
+
+
 def _ready_at(connection: sa.Connection, seq: int) -> Instant | None:
     query = sa.select(c.ready_at).where(sa.text("state = 'queued'"), c.seq == seq)
     return connection.execute(query).scalar()

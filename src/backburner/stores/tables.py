@@ -321,6 +321,15 @@ lanes = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
 )
 
+marks = sa.Table(
+    "marks",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("holder", sa.Text),
+    sa.Column("until", sa.BigInteger, nullable=False),
+)
+
 permits = sa.Table(
     "permits",
     metadata,

@@ -14,6 +14,7 @@ from backburner.domain.blob import BlobKey
 from backburner.domain.errors import BlobMissing
 from backburner.domain.job import Instant
 from backburner.ports.blobs import BlobStore
+from backburner.ports.finding import Status
 
 FIRST = BlobKey("job_1", "input")
 SECOND = BlobKey("job_1", "output-a")
@@ -38,6 +39,12 @@ class BlobConformance:
         assert [b"one", b"two", b"three"] == [
             blobs.read(key) for key in (FIRST, SECOND, OTHER)
         ]
+
+    def test_the_names_of_a_job_are_listed(self, blobs: BlobStore) -> None:
+        blobs.put([(SECOND, b"two"), (FIRST, b"one"), (OTHER, b"three")])
+
+        assert ["input", "output-a"] == list(blobs.names("job_1"))
+        assert [] == list(blobs.names("job_9"))
 
     @pytest.mark.parametrize(
         ("offset", "size", "expected"),
@@ -118,3 +125,9 @@ class BlobConformance:
             read = list(pool.map(blobs.read, keys))
 
         assert [key.id.encode() for key in keys] == read
+
+    def test_a_sound_store_says_so(self, blobs: BlobStore) -> None:
+        found = blobs.examine()
+
+        assert ["blobs"] == [finding.name for finding in found]
+        assert {Status.FAIL}.isdisjoint({finding.status for finding in found})

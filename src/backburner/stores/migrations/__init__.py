@@ -7,7 +7,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 
-HEAD = "0009"
+HEAD = "0010"
 VERSION_TABLE = "backburner_version"
 
 

@@ -10,6 +10,7 @@ from backburner.ports.clock import Clock
 from backburner.ports.finding import Finding, Status
 from backburner.ports.store import Store
 from backburner.stores import schema
+from backburner.stores.postgres import health
 from backburner.stores.postgres.database import PIPES, POOL, Database
 
 OLDEST = 130_000
@@ -25,11 +26,19 @@ SELECT current_setting('server_version'), current_setting('server_version_num'):
        current_setting('synchronous_commit'), current_setting('fsync'),
        current_setting('full_page_writes'), current_setting('autovacuum')
 """)
+# The server, the database and the role may each have a limit; -1 is none.
 CONNECTIONS = sa.text("""
-SELECT current_setting('max_connections')::int
-     - current_setting('superuser_reserved_connections')::int
-     - (SELECT count(*) FROM pg_stat_activity
-        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())
+WITH clients AS (
+  SELECT datname, usename FROM pg_stat_activity
+   WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())
+SELECT least(
+  current_setting('max_connections')::int
+    - current_setting('superuser_reserved_connections')::int
+    - (SELECT count(*) FROM clients),
+  (SELECT nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database())
+    - (SELECT count(*) FROM clients WHERE datname = current_database()),
+  (SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user)
+    - (SELECT count(*) FROM clients WHERE usename = current_user))
 """)
 # A held snapshot keeps dead rows from being cleared away, whoever holds it.
 OLDEST_TRANSACTION = sa.text("""
@@ -97,6 +106,7 @@ def _look(connection: sa.Connection, clock: Clock) -> Iterator[Finding]:
     yield connections(left)
     oldest = connection.execute(OLDEST_TRANSACTION).first()
     yield transaction(None if oldest is None else Transaction(*oldest))
+    yield from health.look(connection)
 
 
 def _row(connection: sa.Connection, statement: sa.TextClause) -> tuple[Any, ...]:
@@ -170,7 +180,8 @@ def connections(left: int) -> Finding:
             Status.WARN if left > 0 else Status.FAIL,
             "connections",
             f"{left} left, a process takes up to {PER_PROCESS}",
-            "raise max_connections, or stop what holds them",
+            "raise max_connections, or the limit of the database or role, "
+            "or stop what holds them",
         ),
     )
 

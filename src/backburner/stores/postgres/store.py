@@ -1,7 +1,7 @@
 """The store for many machines: a `Store` for `postgresql://` URLs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Self, TypeVar
@@ -45,8 +45,17 @@ from backburner.ports.store import (
 )
 from backburner.stores import batches as batching
 from backburner.stores import flows as flowing
-from backburner.stores import keys, listing, migrations, queueing, sharing, timetable
+from backburner.stores import (
+    keys,
+    listing,
+    migrations,
+    notice,
+    queueing,
+    sharing,
+    timetable,
+)
 from backburner.stores.budgeted import Budgeted
+from backburner.stores.burials import Burials
 from backburner.stores.endpoints import Endpoints
 from backburner.stores.grouped import Grouped
 from backburner.stores.lanes import Act, Lanes
@@ -64,6 +73,7 @@ from backburner.stores.postgres.heart import PostgresHeart
 from backburner.stores.postgres.horizon import Horizon
 from backburner.stores.postgres.pipe import Pipe
 from backburner.stores.postgres.queries import Queries
+from backburner.stores.postgres.side import PostgresSide
 from backburner.stores.postgres.statements import Statements, Transaction
 from backburner.stores.prospects import Prospects
 from backburner.stores.rows import as_events
@@ -81,7 +91,7 @@ class _BodyFailed(Exception):
         self.cause = cause
 
 
-class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes):
+class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Burials):
     """Jobs in a PostgreSQL database, shared by any number of processes."""
 
     def __init__(
@@ -118,6 +128,10 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes):
         """Return the bell of the processes that share this database."""
         return NotifyBell(self._plain_dsn())
 
+    def side(self) -> PostgresSide:
+        """Return what a move reads and writes by, whether the store is open or not."""
+        return PostgresSide(self._database, self._dsn, self.queries.bury_workers)
+
     async def open(self) -> None:
         shown = self._dsn.render_as_string(hide_password=True)
         try:
@@ -133,6 +147,9 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes):
                 f"BACKBURNER_STORE: {shown} is at schema {version}, this release needs "
                 f"{migrations.HEAD}: run `backburner migrate`"
             )
+        told = await self.read(notice.why_closed)
+        if told is not None:
+            raise ConfigurationError(f"BACKBURNER_STORE: {shown} {told}")
 
     async def close(self) -> None:
         self._database.is_closed = True
@@ -330,6 +347,9 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes):
 
     async def depths(self) -> Sequence[tuple[str, JobState, int, Instant | None]]:
         return await self.read(listing.depths)
+
+    async def waiting(self, cap: int) -> Mapping[str, int]:
+        return await self.read(lambda c: listing.waiting(c, cap))
 
     async def dead_letters(self) -> int:
         return await self.read(listing.dead_letters)

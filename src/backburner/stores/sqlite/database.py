@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool, StaticPool
 
 from backburner.domain.errors import ConfigurationError, StoreFull, StoreUnavailable
+from backburner.stores.notice import FENCED
 
 OLDEST = (3, 38, 0)
 """The first version with `->>`."""
@@ -147,8 +148,10 @@ def as_ours(error: Exception) -> StoreUnavailable | None:
         return None
     if code & 0xFF == sqlite3.SQLITE_FULL:
         return StoreFull("the database has no room left")
-    if code & 0xFF in _UNAVAILABLE:
-        return StoreUnavailable(f"the database cannot be used: {_name(error)}")
+    is_fenced = FENCED in str(error)
+    if code & 0xFF in _UNAVAILABLE or is_fenced:
+        told = f"the database cannot be used: {_name(error)}"
+        return StoreUnavailable(FENCED if is_fenced else told)
     return None
 
 

@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from backburner.domain.errors import BackburnerError
-from backburner.ports.finding import Finding, Status
+from backburner.ports.finding import Finding, Status, room
 from backburner.ports.store import Store
 from backburner.stores import schema
-from backburner.stores.sqlite.database import Database, driver
+from backburner.stores.sqlite.database import WAL_LIMIT_BYTES, Database, driver
 
 WAL_RESET_FIXED = (3, 51, 3)
-MANY_WAL_BYTES = 256 * 1024 * 1024
-FEW_BYTES = 1024**3
-TOO_FEW_BYTES = 100 * 1024**2
+MANY_WAL_BYTES = 2 * WAL_LIMIT_BYTES
+MANY_FREE_BYTES = 64 * 1024 * 1024
+MANY_FREE_SHARE = 0.5
 FULL = 2
 """What `PRAGMA synchronous` answers for FULL."""
 
@@ -72,12 +72,7 @@ def _folder(folder: Path) -> Finding:
         message = f"{folder} cannot be written: {error.strerror}"
         fix = "name another file in BACKBURNER_STORE, or grant the right to write"
         return Finding(Status.FAIL, "folder", message, fix)
-    message = f"{free / 1024**3:.1f} GiB free"
-    if free < FEW_BYTES:
-        status = Status.FAIL if free < TOO_FEW_BYTES else Status.WARN
-        fix = "make room, or keep jobs for fewer days"
-        return Finding(status, "disk", message, fix)
-    return Finding(Status.PASS, "disk", message)
+    return room("disk", free)
 
 
 def _pragmas(database: Database) -> Iterator[Finding]:
@@ -86,6 +81,9 @@ def _pragmas(database: Database) -> Iterator[Finding]:
         raw = driver(connection)
         (mode,) = raw.execute("PRAGMA journal_mode").fetchone()
         (level,) = raw.execute("PRAGMA synchronous").fetchone()
+        (size,) = raw.execute("PRAGMA page_size").fetchone()
+        (pages,) = raw.execute("PRAGMA page_count").fetchone()
+        (free,) = raw.execute("PRAGMA freelist_count").fetchone()
     fix = "put the file on a local disk: network folders cannot hold it"
     status = Status.PASS if mode == "wal" else Status.FAIL
     yield Finding(status, "journal", mode, "" if mode == "wal" else fix)
@@ -93,6 +91,16 @@ def _pragmas(database: Database) -> Iterator[Finding]:
     message = "FULL" if level >= FULL else f"{level}, less than FULL"
     fix = "" if level >= FULL else "this SQLite forbids it: use another build"
     yield Finding(status, "synchronous", message, fix)
+    yield bloat(pages * size, free * size)
+
+
+def bloat(size: int, free: int) -> Finding:
+    """Say how much of the file is room that nobody uses."""
+    message = f"{free / 1024**2:.1f} of {size / 1024**2:.1f} MiB are unused"
+    if free < MANY_FREE_BYTES or free < size * MANY_FREE_SHARE:
+        return Finding(Status.PASS, "bloat", message)
+    fix = "it is used again as jobs come; or stop all processes and run VACUUM"
+    return Finding(Status.WARN, "bloat", message, fix)
 
 
 def _wal(path: Path) -> Finding:

@@ -1,7 +1,7 @@
 """The embedded store: a `Store` for `sqlite:///` URLs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -45,8 +45,17 @@ from backburner.ports.store import (
 )
 from backburner.stores import batches as batching
 from backburner.stores import flows as flowing
-from backburner.stores import keys, listing, migrations, queueing, sharing, timetable
+from backburner.stores import (
+    keys,
+    listing,
+    migrations,
+    notice,
+    queueing,
+    sharing,
+    timetable,
+)
 from backburner.stores.budgeted import Budgeted
+from backburner.stores.burials import Burials
 from backburner.stores.endpoints import Endpoints
 from backburner.stores.grouped import Grouped
 from backburner.stores.lanes import Act, Lanes
@@ -65,6 +74,7 @@ from backburner.stores.sqlite.database import (
 from backburner.stores.sqlite.heart import SqliteHeart
 from backburner.stores.sqlite.queries import Queries
 from backburner.stores.sqlite.reader import Reader, ThreadReader
+from backburner.stores.sqlite.side import SqliteSide
 from backburner.stores.sqlite.transaction import Transaction
 from backburner.stores.sqlite.writer import ThreadWriter, Writer
 from backburner.stores.usages import Usages
@@ -74,7 +84,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes):
+class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Burials):
     """Jobs in one SQLite file, shared by the processes of one machine."""
 
     def __init__(
@@ -110,6 +120,10 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes):
         path = self.database.path
         assert path is not None  # noqa: S101 - a store from a URL has a file
         return SocketBell(path.with_name(path.name + "-wake"))
+
+    def side(self) -> SqliteSide:
+        """Return what a move reads and writes by, whether the store is open or not."""
+        return SqliteSide(self.database, self._clock, self.queries.bury_workers)
 
     def begin(self, connection: sa.Connection) -> Transaction:
         """Wrap a connection that is in a transaction."""
@@ -274,6 +288,9 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes):
     async def depths(self) -> Sequence[tuple[str, JobState, int, Instant | None]]:
         return await self.read(listing.depths)
 
+    async def waiting(self, cap: int) -> Mapping[str, int]:
+        return await self.read(lambda c: listing.waiting(c, cap))
+
     async def dead_letters(self) -> int:
         return await self.read(listing.dead_letters)
 
@@ -352,6 +369,8 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes):
             return migrations.current(connection)
 
     def _migrate(self) -> tuple[str | None, str | None]:
+        if self.database.path is not None:
+            self.database.path.parent.mkdir(parents=True, exist_ok=True)
         with (
             translated(),
             self.database.lock(),
@@ -366,7 +385,6 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes):
         path = self.database.path
         assert path is not None  # noqa: S101 - opened stores have a file
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             version = self._version()
             if version is None:
                 _, version = self._migrate()
@@ -379,6 +397,10 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes):
                 f"BACKBURNER_STORE: {path} is at schema {version}, this release needs "
                 f"{migrations.HEAD}: run `backburner migrate`"
             )
+        with translated(), self.database.connect_reader() as connection:
+            told = notice.why_closed(connection)
+        if told is not None:
+            raise ConfigurationError(f"BACKBURNER_STORE: {path} {told}")
 
 
 def _touch(tx: Transaction, asks: Sequence[None]) -> Sequence[None]:

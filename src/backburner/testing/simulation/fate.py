@@ -29,6 +29,7 @@ FAILPOINTS: Final = (
     "batch.finishing",
     "ledger.closed",
     "ledger.reserved",
+    "relay.publish",
     "upkeep.buried",
     "upkeep.promoted",
     "worker.claimed",
@@ -36,6 +37,7 @@ FAILPOINTS: Final = (
     "worker.settling",
 )
 """Every named place where a process can end."""
+WITHOUT_BROKER: Final = tuple(n for n in FAILPOINTS if n != "relay.publish")
 
 
 SELDOM: Final = tuple(
@@ -85,9 +87,28 @@ class Fate:
             if process is not None:
                 self._world.random.choice(self._kinds)(process)
 
+    async def strike_post(self, seconds: float) -> None:
+        """Be unkind to the broker for so long."""
+        post, end = self._world.post, self._world.loop.time() + seconds
+        while self._world.loop.time() < end:
+            await self._world.sleep(post.lots.expovariate(1 / self._pause))
+            lot = post.lots.random()
+            if lot < 0.3:
+                self._world.note("the broker forgets")
+                post.server.flush()
+            elif lot < 0.6:
+                self._world.note("the broker's connections are cut")
+                post.server.cut()
+            else:
+                span = post.lots.random() * LEASE
+                self._world.note("the broker is down:", f"{span:.3f}")
+                post.server.stop()
+                self._world.later(span, post.server.start)
+
     def relent(self) -> None:
         """Take back what has not happened yet."""
         self._world.note("fate relents")
+        self._world.post.relent()
         self._world.is_out = False
         self._world.doom = None
         for unit in self._units:
@@ -96,7 +117,8 @@ class Fate:
 
     def _draw(self) -> Doom:
         lots = self._world.random
-        chosen = lots.choice(RARE if self._world.happens(0.35) else FAILPOINTS)
+        places = FAILPOINTS if self._world.post.is_used else WITHOUT_BROKER
+        chosen = lots.choice(RARE if self._world.happens(0.35) else places)
         return chosen, 0 if chosen in SELDOM else lots.choice((0, 0, 1, 3))
 
     def _doom(self, process: Process) -> None:

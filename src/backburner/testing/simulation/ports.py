@@ -2,7 +2,7 @@
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
@@ -10,9 +10,12 @@ import sqlalchemy as sa
 from backburner.domain.job import Instant
 from backburner.engine.heartbeat import Pulse
 from backburner.ports.bell import Ring
+from backburner.ports.broker import Letter, Message
+from backburner.ports.finding import Finding
 from backburner.ports.store import Heart
 from backburner.stores.sqlite.reader import Reader
 from backburner.stores.sqlite.writer import Many, Writer
+from backburner.testing.broker.memory import MemoryBroker
 from backburner.testing.samples import NOON
 from backburner.testing.simulation.world import BEAT, World
 
@@ -113,6 +116,55 @@ class SlowReader:
 
     def close(self) -> None:
         self._inner.close()
+
+
+class SlowBroker:
+    """A broker that takes its time and sometimes does not say that it has done it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._inner = MemoryBroker(world.post.server)
+
+    def cut(self) -> None:
+        """Be gone, as the process is."""
+        self._world.post.server.cut(self._inner)
+
+    async def open(self) -> None:
+        await self._inner.open()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def ping(self) -> None:
+        await self._inner.ping()
+
+    async def publish(self, counts: Mapping[str, int]) -> None:
+        await self._world.dawdle()
+        await self._inner.publish(counts)
+        self._world.post.trouble()
+
+    async def bury(self, queue: str, letters: Sequence[Letter]) -> None:
+        await self._inner.bury(queue, letters)
+
+    async def receive(self, queue: str, limit: int) -> Sequence[Message]:
+        return await self._inner.receive(queue, limit)
+
+    async def acknowledge(self, queue: str, messages: Sequence[Message]) -> None:
+        await self._world.dawdle()
+        await self._inner.acknowledge(queue, messages)
+        self._world.post.trouble()
+
+    async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
+        await self._world.dawdle()
+        await self._inner.give_back(queue, messages)
+
+    async def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
+        depths = await self._inner.depths(queues)
+        await self._world.dawdle()
+        return depths
+
+    def examine(self) -> AsyncIterator[Finding]:
+        return self._inner.examine()
 
 
 class FailingHeart:

@@ -6,14 +6,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final, NoReturn, TypeVar
 
-from backburner.domain.errors import StoreUnavailable
+from backburner.domain.errors import BrokerUnavailable, StoreUnavailable
 from backburner.domain.job import Submitted
+from backburner.engine.contact import Contact
 from backburner.engine.engine import Engine
 from backburner.engine.heartbeat import Heartbeat, Pulse
+from backburner.engine.house import House
+from backburner.engine.intake import Intake
+from backburner.engine.relay import Relay
 from backburner.engine.submission import Options, Submission
 from backburner.engine.upkeep import Upkeep, UpkeepOptions
 from backburner.engine.watch import Watch
-from backburner.engine.worker import House, Worker, WorkerOptions
+from backburner.engine.worker import Worker, WorkerOptions
+from backburner.ports.broker import Message
 from backburner.ports.store import Retention
 from backburner.stores.sqlite.reader import InlineReader
 from backburner.stores.sqlite.store import SqliteStore
@@ -25,6 +30,7 @@ from backburner.testing.simulation.ports import (
     LaneHeartbeat,
     LossyBell,
     SkewedClock,
+    SlowBroker,
     SlowReader,
     SlowWriter,
 )
@@ -84,16 +90,21 @@ class Process:
         self.heart_context = self._enter(self._heart_lane)
         self.bell = LossyBell(self.world, self._hearers)
         self._store = self._make_store()
+        self._broker = SlowBroker(self.world)
+        self._contact = Contact("memory")
+        self._relay = self._make_relay() if self.world.post.is_used else None
+        self._ringer = self._relay or self.bell
         self._dice = SeededDice(self.world.random.getrandbits(64))
-        self._watch = Watch(self._store, self.bell, poll=self.world.variant.poll)
+        self._watch = Watch(self._store, self._ringer, poll=self.world.variant.poll)
         self.engine = Engine(
             store=self._store,
-            bell=self.bell,
+            bell=self._ringer,
             clock=unit.clock,
             registry=self.world.registry,
             submission=Submission(self.world.registry, unit.clock, self._dice),
             watch=self._watch,
             faults=self,
+            relay=self._relay,
         )
         self._worker: Worker | None = None
         self.world.note(unit.name, "starts")
@@ -109,10 +120,17 @@ class Process:
 
     async def run(self) -> None:
         """Work and serve until the end."""
+        if self._relay is not None:
+            try:
+                await self._broker.open()
+            except BrokerUnavailable:
+                self.die("start")
+                return
+            self._relay.start()
         batches = self.engine.batches
         Upkeep(
             self._store,
-            self.bell,
+            self._ringer,
             self.unit.clock,
             self,
             self._upkeep_options(),
@@ -164,6 +182,7 @@ class Process:
         self.world.note(self.unit.name, "ends:", why)
         self._lane.kill()
         self._heart_lane.kill()
+        self._broker.cut()
         self.unit.process = None
         for answer in tuple(self.calls):
             if not answer.done():
@@ -207,11 +226,34 @@ class Process:
         store.attach(SlowWriter(writer, world), SlowReader(reader, world))
         return store
 
+    def _make_relay(self) -> Relay:
+        return Relay(
+            self._store,
+            self._broker,
+            self.bell,
+            self.unit.clock,
+            self,
+            self._contact,
+            look=self.world.variant.look,
+        )
+
+    def _make_intake(self) -> Intake:
+        return Intake(
+            self._broker,
+            self._contact,
+            self.unit.clock,
+            self._refuse,
+            sweep=self.world.variant.sweep,
+        )
+
+    async def _refuse(self, queue: str, messages: Sequence[Message]) -> None:
+        self.world.protest(f"{len(messages)} on {queue} are not ours")
+
     def _make_worker(self) -> Worker:
         variant = self.world.variant
         house = House(
             store=self._store,
-            bell=self.bell,
+            bell=self._ringer,
             clock=self.unit.clock,
             dice=self._dice,
             faults=self,
@@ -220,6 +262,7 @@ class Process:
             wrap=self.engine.wrap,
             plan=self.engine.flows.plan,
             touch=self.engine.batches.touch,
+            intake=self._make_intake() if self.world.post.is_used else None,
         )
         options = WorkerOptions(
             slots=self.unit.slots, poll=variant.poll, beat=BEAT, limits=LIMITS

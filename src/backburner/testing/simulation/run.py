@@ -115,6 +115,8 @@ async def _life(world: World) -> None:
     world.spawn(_look_on(world))
     busy = [world.spawn(fate.strike(TROUBLED_SECONDS))]
     busy += [world.spawn(client.ask(ASKING_SECONDS)) for client in clients]
+    if world.post.is_used:
+        busy.append(world.spawn(fate.strike_post(TROUBLED_SECONDS)))
     if world.purse.is_limited:
         busy.append(world.spawn(hold(world, line, ASKING_SECONDS)))
     await asyncio.wait(busy)

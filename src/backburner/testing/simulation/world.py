@@ -9,7 +9,7 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from backburner.domain.errors import StoreUnavailable
+from backburner.domain.errors import BrokerUnavailable, StoreUnavailable
 from backburner.domain.transitions import Limits
 from backburner.engine.registry import Registry
 from backburner.engine.worker import Worker
@@ -17,6 +17,7 @@ from backburner.ports.store import Heart
 from backburner.stores.sqlite.queries import Queries
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.auditor import Ledger
+from backburner.testing.broker.memory import MemoryServer, Mischief
 from backburner.testing.records import Breach
 from backburner.testing.simulation.disk import Disk
 from backburner.testing.simulation.loop import Lane, SeededLoop
@@ -26,6 +27,8 @@ LEASE: Final = 2.0
 POLL: Final = 1.0
 LIMITS: Final = Limits(throttled=timedelta(seconds=2))
 
+BROKERED: Final = 0.3
+"""How many worlds have a message broker."""
 LIMITED: Final = 0.4
 """How many worlds have budgets."""
 BUDGETS: Final[Sequence[str]] = (
@@ -49,6 +52,10 @@ class Variant:
     store: type[SqliteStore] = SqliteStore
     poll: float = POLL
     rescue_every: float = POLL
+    look: float = 3 * POLL
+    """How often the broker is compared with the store."""
+    sweep: float = 15 * POLL
+    """How often a worker claims what no message told of."""
 
 
 class Nature(NamedTuple):
@@ -84,6 +91,36 @@ class Purse:
         return self.lots.choice((None, 0, 5, 30)) if self.is_limited else None
 
 
+class Post:
+    """The broker of a world, if it has one, drawn apart from everything else."""
+
+    def __init__(self, seed: int) -> None:
+        self.lots = random.Random(f"hints {seed}")
+        self.is_used = self.lots.random() < BROKERED
+        """Whether there is a broker in this world."""
+        self.doubt = self.lots.choice((0.0, 0.02))
+        """How often it does what it is asked and does not say so."""
+        self.server = MemoryServer(
+            Mischief(
+                copies=self.lots.choice((1, 1, 3)),
+                loss=self.lots.choice((0.0, 0.1, 0.5)),
+                is_shuffled=self.lots.choice((False, True)),
+                lots=self.lots,
+            )
+        )
+
+    def trouble(self) -> None:
+        """Raise, every now and then, though what was asked for is done."""
+        if self.lots.random() < self.doubt:
+            raise BrokerUnavailable("no answer, on purpose")
+
+    def relent(self) -> None:
+        """Be a broker as one should be."""
+        self.doubt = 0.0
+        self.server.start()
+        self.server.mischief.loss = 0.0
+
+
 class Trace:
     """All that happens, in order, and its hash."""
 
@@ -117,10 +154,10 @@ class World:
         self.registry = registry
         self.random = random.Random(seed)
         self.purse = Purse(seed)
+        self.post = Post(seed)
         self.loop = SeededLoop(self.random)
         self.disk = Disk(self.now_ms, (*variant.schema, *self.purse.budgets))
         self.trace = Trace(self.loop.time, keeps=tracing)
-        self.note = self.trace.note
         self.context = self.loop.add(Lane("world"))
         """Where everything runs that is not of a process: clients, and fate."""
         self.ledger = Ledger()
@@ -147,6 +184,10 @@ class World:
             loss=self.random.choice((0.0, 0.1, 0.5)),
             keep=timedelta(seconds=self.random.choice((1, 600))),
         )
+
+    def note(self, *words: object) -> None:
+        """Put down what happens."""
+        self.trace.note(*words)
 
     def now_ms(self) -> int:
         """Return the machine's monotonic time."""

@@ -7,6 +7,7 @@ however that is done. A store is done when its subclass passes.
 
 from backburner.testing.store.batches import BatchConformance
 from backburner.testing.store.budgets import BudgetConformance
+from backburner.testing.store.burials import BurialConformance
 from backburner.testing.store.callbacks import CallbackConformance
 from backburner.testing.store.claims import ClaimConformance
 from backburner.testing.store.endpoints import EndpointConformance
@@ -57,5 +58,6 @@ class StoreConformance(
     EndpointConformance,
     UsageConformance,
     LaneConformance,
+    BurialConformance,
 ):
     """Everything that `ports/store.py` promises."""

@@ -140,6 +140,22 @@ class KeeperConformance(WithWorkers):
         } == {(queue, state, count) for queue, state, count, _ in depths}
         assert [NOON - 1] == [d[3] for d in depths if d[1] is JobState.QUEUED]
 
+    async def test_what_waits_is_counted_by_queue_up_to_a_cap(
+        self, store: Store
+    ) -> None:
+        await self.claimed(store)
+        for queue, count in (("alto", 1), ("bass", 4), ("tenor", 3)):
+            for _ in range(count):
+                await submit(store, queue=queue)
+        await submit(store, queue="later", run_at=NOON + 9)
+
+        assert {"alto": 1, "bass": 3, "tenor": 3} == await store.waiting(3)
+
+    async def test_where_nothing_waits_nothing_is_counted(self, store: Store) -> None:
+        await self.claimed(store)
+
+        assert {} == await store.waiting(3)
+
     async def test_dead_letters_are_counted(self, store: Store) -> None:
         await self.claimed(store)
         await self.failed(store)

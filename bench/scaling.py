@@ -1,0 +1,100 @@
+"""
+How long jobs wait, by arithmetic that is too long for paper: a queue, simulated.
+
+    python -m bench.scaling
+
+Jobs arrive at random and take one of so many slots for as long as a model's call does;
+before that the store has to take, hand out and settle them, one batch at a time. The
+store's figures are those of the README's table; docs/scaling.md reads this table.
+"""
+
+import heapq
+import random
+from collections.abc import Iterator
+from typing import NamedTuple
+
+STORE_JOBS = 6_700.0
+"""What one PostgreSQL on two cores takes and hands out, jobs/s (docs/scaling.md)."""
+CALL_SECONDS = 5.0
+SPREAD = 1.0
+"""The standard deviation of a call's logarithm: one in twenty takes over 16 s."""
+JOBS = 200_000
+SEED = 1
+
+
+class House(NamedTuple):
+    """What is simulated: a load and what there is for it."""
+
+    jobs: float
+    """How many arrive in a second."""
+    slots: int
+    store: float = STORE_JOBS
+    call: float = CALL_SECONDS
+    spread: float = SPREAD
+
+
+class Waits(NamedTuple):
+    """How long jobs waited from submit to start, in seconds."""
+
+    p50: float
+    p95: float
+    p99: float
+    busy: float
+    """Which part of the slots was in use."""
+
+
+def simulate(house: House, count: int = JOBS, seed: int = SEED) -> Waits:
+    """Let so many jobs through; the first third only warms up."""
+    dice = random.Random(seed)
+    free = [0.0] * house.slots
+    waits, worked, end = [], 0.0, 0.0
+    for number, (arrives, ready) in enumerate(_admitted(house, count, dice)):
+        start = max(ready, free[0])
+        takes = _call(house, dice)
+        heapq.heapreplace(free, start + takes)
+        end = max(end, start)
+        worked += takes
+        if number >= count // 3:
+            waits.append(start - arrives)
+    waits.sort()
+    return Waits(
+        *(waits[int(len(waits) * part)] for part in (0.5, 0.95, 0.99)),
+        busy=min(1.0, worked / (house.slots * max(end, house.call))),
+    )
+
+
+def _admitted(
+    house: House, count: int, dice: random.Random
+) -> Iterator[tuple[float, float]]:
+    """Yield when each job arrives, and when the store has seen to it."""
+    arrives = ready = 0.0
+    for _ in range(count):
+        arrives += dice.expovariate(house.jobs)
+        ready = max(ready, arrives) + dice.expovariate(house.store)
+        yield arrives, ready
+
+
+def _call(house: House, dice: random.Random) -> float:
+    if not house.spread:
+        return dice.expovariate(1 / house.call)
+    median = house.call / 2.718281828459045 ** (house.spread**2 / 2)
+    return dice.lognormvariate(0, house.spread) * median
+
+
+def main() -> None:
+    """Print how waits grow as slots and store are used up."""
+    print("| jobs/s | slots | slots in use | store in use | p50 s | p95 s | p99 s |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for jobs in (30.0, 300.0, 3_000.0):
+        for use in (0.7, 0.9, 0.97):
+            slots = round(jobs * CALL_SECONDS / use)
+            count = JOBS if jobs < STORE_JOBS else 2 * JOBS
+            found = simulate(House(jobs, slots), max(count, int(jobs * 100)))
+            print(
+                f"| {jobs:,.0f} | {slots:,} | {use:.0%} | {jobs / STORE_JOBS:.0%} "
+                f"| {found.p50:.3f} | {found.p95:.3f} | {found.p99:.3f} |"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""
+What a queue brings to this process, on a channel of its own.
+
+The server pushes as many as `receive` asked for, and a few more where it asks for many.
+What nobody fetches for a second goes back, and the consumer with it, so a busy process
+keeps nothing from an idle one and no consumer timeout ever strikes.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any
+
+from aiormq.abc import AbstractChannel
+from aiormq.exceptions import ChannelNotFoundEntity, ChannelPreconditionFailed
+
+from backburner.brokers.amqp.wire import (
+    ACK,
+    MULTIPLE,
+    NACK,
+    REQUEUE,
+    Wire,
+    settle,
+)
+from backburner.domain.errors import BrokerUnavailable
+from backburner.ports.broker import Message
+
+LOOK_SECONDS = 0.45
+"""A message that is there at two looks, one after the other, has waited too long."""
+VAIN_LOOKS = 22
+"""
+After how many looks without a message a consumer is made anew: ten seconds.
+
+RabbitMQ 3.10 may not tell a consumer that its queue was deleted. Of a new queue by that
+name it gets nothing, or what it gets is kept from everybody.
+"""
+FEW = 16
+MOST = 4_000
+
+
+class Consumer:
+    """Hands out the messages of a queue, and settles them."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        channel: AbstractChannel,
+        queue: str,
+        answered: Callable[[], AbstractAsyncContextManager[None]],
+    ) -> None:
+        self._wire = wire
+        self._channel = channel
+        self._queue = queue
+        self._answered = answered
+        self._loop = asyncio.get_running_loop()
+        self._turning = asyncio.Lock()
+        self._turns: set[asyncio.Task[None]] = set()
+        self._waiting: deque[Message] = deque()
+        self._held: dict[int, None] = {}
+        self._fetcher: asyncio.Future[None] | None = None
+        self._tag = ""
+        self._prefetch = 0
+        self._asked = False
+        self._seen = 0
+        self._last = 0
+        self._looks = 0
+        self._look: asyncio.TimerHandle | None = None
+        self.is_over = False
+        """Whether nothing comes on it any more."""
+        wire.receive_on(channel.number, self)
+
+    @property
+    def count(self) -> int:
+        """Say how many messages this process has of the queue."""
+        return len(self._waiting) + len(self._held)
+
+    async def fetch(self, limit: int) -> list[Message]:
+        """Wait for messages; none if the server ended the consumer."""
+        self._asked = True
+        needed = min(limit + len(self._held), MOST)
+        if needed > self._prefetch or not self._tag:
+            # It went since it was declared, or the server closed the channel.
+            with suppress(ChannelNotFoundEntity, ChannelPreconditionFailed):
+                await asyncio.shield(self._turn(self._begin(needed)))
+        if not self._waiting and not self.is_over:
+            self._fetcher = self._loop.create_future()
+            try:
+                await self._fetcher
+            finally:
+                self._fetcher = None
+                self._asked = True
+        if self._wire.lost:
+            raise BrokerUnavailable(f"RabbitMQ: {self._wire.lost}")
+        return self._pop(limit)
+
+    def acknowledge(self, tags: Sequence[int]) -> None:
+        """Have messages forgotten, all by one frame if none before them is held."""
+        held, channel = self._held, self._channel.number
+        known = [tag for tag in tags if held.pop(tag, tag) is None]
+        if not known:
+            return
+        highest = max(known)
+        if next(iter(held), highest + 1) > highest:
+            self._wire.send(settle(channel, highest, ACK, MULTIPLE))
+        else:
+            self._wire.send(b"".join(settle(channel, tag, ACK, 0) for tag in known))
+
+    def give_back(self, tags: Sequence[int]) -> None:
+        """Let others have messages."""
+        known = [tag for tag in tags if self._held.pop(tag, tag) is None]
+        self._return(known)
+
+    async def close(self) -> None:
+        """Let others have all that came on it."""
+        self.ended("closed")
+        self.stop()
+        async with self._answered():
+            await self._channel.close()
+
+    def stop(self) -> None:
+        """Look after nothing any more."""
+        self.is_over = True
+        if self._look is not None:
+            self._look.cancel()
+        for turn in self._turns:
+            turn.cancel()
+
+    def delivered(self, tag: int, name: str, body: bytes) -> None:
+        if self.is_over:
+            return  # the channel is about to be closed, and it comes again
+        self._last = tag
+        self._waiting.append(Message(body, (self, tag), name))
+        if self._fetcher is not None and not self._fetcher.done():
+            self._fetcher.set_result(None)
+
+    def ended(self, reason: str) -> None:  # noqa: ARG002 - the wire knows it
+        self.is_over = True
+        # They come again. Who names one on a closed channel loses the connection.
+        self._waiting.clear()
+        self._held.clear()
+        if self._fetcher is not None and not self._fetcher.done():
+            self._fetcher.set_result(None)
+
+    def _pop(self, limit: int) -> list[Message]:
+        waiting = self._waiting
+        popped = [waiting.popleft() for _ in range(min(limit, len(waiting)))]
+        self._held.update(dict.fromkeys(message.handle[1] for message in popped))
+        return popped
+
+    def _return(self, tags: Sequence[int]) -> None:
+        channel = self._channel.number
+        self._wire.send(b"".join(settle(channel, tag, NACK, REQUEUE) for tag in tags))
+
+    async def _begin(self, needed: int) -> None:
+        """Consume, with room for so many; the consumer before it ends."""
+        async with self._turning, self._answered():
+            if self._tag and needed <= self._prefetch:
+                return
+            before = self._tag
+            self._prefetch = needed if needed < FEW else 2 * needed
+            await self._channel.basic_qos(prefetch_count=self._prefetch)
+            begun = await self._channel.basic_consume(self._queue, _never)
+            self._tag = begun.consumer_tag or ""
+            if before:
+                await self._channel.basic_cancel(before)
+            self._seen, self._looks, self._asked = 0, 0, True
+            self._look_later()
+
+    async def _rest(self) -> None:
+        """Consume no more, and let others have what nobody fetched."""
+        async with self._turning, self._answered():
+            tag, self._tag = self._tag, ""
+            if tag:
+                await self._channel.basic_cancel(tag)
+            self._return([message.handle[1] for message in self._waiting])
+            self._waiting.clear()
+
+    def _look_later(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
+        self._look = self._loop.call_later(LOOK_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        if self.is_over or not self._tag:
+            return
+        stale = bool(self._waiting) and self._waiting[0].handle[1] <= self._seen
+        idle = self._fetcher is None and not self._asked
+        if stale or idle:
+            self._turn(self._rest())
+        else:
+            self._looks = 0 if self._seen < self._last else self._looks + 1
+            self._seen, self._asked = self._last, False
+            self._look_later()
+            if self._looks >= VAIN_LOOKS and not self._held:
+                self.ended("nothing came")
+
+    def _turn(self, change: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Carry out a change to its end, whoever waits for it or gives up."""
+        task = self._loop.create_task(change)
+        self._turns.add(task)
+        task.add_done_callback(self._turned)
+        return task
+
+    def _turned(self, task: asyncio.Task[None]) -> None:
+        self._turns.discard(task)
+        if not task.cancelled():
+            task.exception()  # the wire is lost then, and whoever fetches is told
+
+
+async def _never(_: object) -> None:
+    """Stand where aiormq wants somebody to give messages to: the wire has them."""

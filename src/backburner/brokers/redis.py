@@ -1,0 +1,341 @@
+"""
+Redis Streams: a `Broker` for `redis://` and `rediss://` URLs.
+
+A queue is a stream of its own name with one consumer group; an entry has the fields
+`body` and, if its producer gave it a name, `id`. What was acknowledged is deleted, so
+a stream is as long as what waits.
+"""
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Self
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as Lost
+from redis.exceptions import RedisError, ResponseError
+
+from backburner.brokers import redis_examination
+from backburner.brokers.reading import Reading
+from backburner.domain.errors import BrokerUnavailable, ConfigurationError
+from backburner.domain.message import HINT
+from backburner.ports.broker import DEAD, DEAD_DAYS, Letter, Message
+from backburner.ports.finding import Finding
+
+GROUP = "backburner"
+CONNECT_SECONDS = 3.0
+ANSWER_SECONDS = 5.0
+"""How long an answer may take."""
+BLOCK_MS = 1_000
+"""How long the server waits for messages before it answers that there are none."""
+POOL = 8
+READERS = 500
+"""Connections that wait for messages: one for each queue that is received from."""
+LOST_MS = 10_000
+"""After so long without a word, what a consumer was given goes to others."""
+RECLAIM_SECONDS = 5.0
+START = b"0-0"
+GONE_MS = 3_600_000
+"""After so long a consumer that holds nothing is forgotten."""
+TIDY_SECONDS = 600.0
+DEAD_MS = DEAD_DAYS * 86_400_000
+AT_ONCE = 500
+"""How many messages one command is about, while all others wait."""
+
+# Many at once, and few bytes for the driver to read and write: it is what takes the
+# time.
+PUBLISH = """
+for _ = 1, ARGV[1] do redis.call('XADD', KEYS[1], '*', 'body', ARGV[2]) end
+"""
+READ = """
+local found = redis.pcall('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', ARGV[3],
+                          'STREAMS', KEYS[1], '>')
+if not found then return {'', {}} end
+if found.err then return found end
+local hints, others = {}, {}
+for _, entry in ipairs(found[1][2]) do
+  if #entry[2] == 2 and entry[2][2] == ARGV[4] then
+    hints[#hints + 1] = entry[1]
+  else
+    others[#others + 1] = entry
+  end
+end
+return {table.concat(hints, ' '), others}
+"""
+# One without the other would leave what is counted and never handed out.
+FORGET = """
+redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, 2))
+redis.call('XDEL', KEYS[1], unpack(ARGV, 2))
+"""
+MANY = 8
+"""After so many messages there may well be as many more."""
+# Deleting a consumer deletes what it holds from the group's books: look and delete
+# must be one.
+TIDY = """
+local gone = 0
+local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])
+if consumers.err then return 0 end
+for _, told in ipairs(consumers) do
+  local c = {}
+  for i = 1, #told, 2 do c[told[i]] = told[i + 1] end
+  if c.pending == 0 and (c.idle > tonumber(ARGV[2]) or c.name == ARGV[3]) then
+    redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], c.name)
+    gone = gone + 1
+  end
+end
+return gone
+"""
+
+
+class RedisBroker:
+    """Messages in the streams of one Redis server."""
+
+    def __init__(self, url: str) -> None:
+        self._redis = _client(url, POOL)
+        self._readers = _client(url, READERS)
+        self._consumer = ""
+        self._readings: dict[str, Reading] = {}
+        self._busy: set[str] = set()
+        self._cursors: dict[str, bytes] = {}
+        self._reclaimed: dict[str, float] = {}
+        self._tidied: dict[str, float] = {}
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """Take any URL of redis-py's; `rediss` is with TLS."""
+        try:
+            return cls(url)
+        except (ValueError, TypeError) as error:
+            raise ConfigurationError(
+                "BACKBURNER_TRANSPORT: a Redis URL is redis://host:port/number, "
+                f"with options that redis-py knows: {type(error).__name__}"
+            ) from None
+
+    async def open(self) -> None:
+        async with translated():
+            number = await self._redis.execute_command("CLIENT", "ID")
+        self._consumer = f"{socket.gethostname()}-{os.getpid()}-{number}"
+
+    async def close(self) -> None:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                for queue, reading in self._readings.items():
+                    await reading.finish(0)
+                    await self._leave(queue)
+        except (TimeoutError, BrokerUnavailable):
+            pass  # what it holds goes to others when it was silent long enough
+        finally:
+            self._readings.clear()
+            await self._readers.aclose()
+            await self._redis.aclose()
+
+    async def ping(self) -> None:
+        async with translated():
+            await self._redis.execute_command("PING")
+
+    async def publish(self, counts: Mapping[str, int]) -> None:
+        async with translated():
+            for queue, count in counts.items():
+                for first in range(0, count, AT_ONCE):
+                    some = min(AT_ONCE, count - first)
+                    await self._redis.execute_command(
+                        "EVAL", PUBLISH, 1, queue, some, HINT
+                    )
+
+    async def bury(self, queue: str, letters: Sequence[Letter]) -> None:
+        name = queue + DEAD
+        async with translated():
+            oldest = await self._oldest_dead()
+            pipe = self._redis.pipeline(transaction=False)
+            for letter in letters:
+                fields = ("body", letter.body, "id", letter.id)
+                pipe.execute_command("XADD", name, "MINID", oldest, "*", *fields)
+            await pipe.execute()
+
+    async def receive(self, queue: str, limit: int) -> Sequence[Message]:
+        if queue not in self._readings:
+            self._readings[queue] = Reading(queue, self._read, self.give_back)
+        return await self._readings[queue].receive(limit)
+
+    async def acknowledge(self, queue: str, messages: Sequence[Message]) -> None:
+        ids = [message.handle for message in messages]
+        async with translated():
+            for first in range(0, len(ids), AT_ONCE):
+                some = ids[first : first + AT_ONCE]
+                await self._redis.execute_command(
+                    "EVAL", FORGET, 1, queue, GROUP, *some
+                )
+
+    async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
+        """Add them once more: a stream hands nothing out again on request."""
+        if not messages:
+            return
+        pipe = self._redis.pipeline()
+        for message in messages:
+            fields = ["body", message.body, *(("id", message.id) if message.id else ())]
+            pipe.execute_command("XADD", queue, "*", *fields)
+        ids = [message.handle for message in messages]
+        pipe.execute_command("XACK", queue, GROUP, *ids)
+        pipe.execute_command("XDEL", queue, *ids)
+        async with translated():
+            await pipe.execute()
+
+    async def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
+        pipe = self._redis.pipeline(transaction=False)
+        for queue in queues:
+            pipe.execute_command("XLEN", queue)
+        async with translated():
+            return dict(zip(queues, await pipe.execute(), strict=True))
+
+    def examine(self) -> AsyncIterator[Finding]:
+        return redis_examination.examine(self._redis)
+
+    async def _read(self, queue: str, limit: int) -> Sequence[Message]:
+        async with translated():
+            try:
+                found = await self._found(queue, limit)
+            except ResponseError as error:
+                if not _is_flushed(error):
+                    raise
+                await self._make(queue)
+                return []
+        note = self._busy.add if len(found) >= MANY else self._busy.discard
+        note(queue)
+        return found
+
+    async def _found(self, queue: str, limit: int) -> Sequence[Message]:
+        found = await self._taken_over(queue, limit)
+        if not found and queue in self._busy:
+            found = await self._taken(queue, limit)
+        return found or await self._waited_for(queue, limit)
+
+    async def _taken(self, queue: str, limit: int) -> Sequence[Message]:
+        hints, others = await self._redis.execute_command(
+            "EVAL", READ, 1, queue, GROUP, self._consumer, limit, HINT
+        )
+        pairs = ((number, iter(fields)) for number, fields in others)
+        entries = [(n, dict(zip(fs, fs, strict=True))) for n, fs in pairs]
+        taken = [Message(HINT, number) for number in hints.split()]
+        return [*taken, *_messages(entries)]
+
+    async def _waited_for(self, queue: str, limit: int) -> Sequence[Message]:
+        answer = await self._readers.execute_command(
+            *("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", limit),
+            *("BLOCK", BLOCK_MS, "STREAMS", queue, ">"),
+        )
+        return [m for _, entries in answer for m in _messages(entries)]
+
+    async def _taken_over(self, queue: str, limit: int) -> Sequence[Message]:
+        """Take what somebody was given who has not been heard of since."""
+        if not _is_due(self._reclaimed, queue, RECLAIM_SECONDS):
+            return []
+        begin = self._cursors.get(queue, START)
+        cursor, entries, *_ = await self._redis.execute_command(
+            *("XAUTOCLAIM", queue, GROUP, self._consumer, LOST_MS, begin),
+            *("COUNT", limit),
+        )
+        self._cursors[queue] = cursor
+        if cursor != START:
+            del self._reclaimed[queue]  # there may be more
+        if _is_due(self._tidied, queue, TIDY_SECONDS):
+            await self._tidy(queue)
+        return _messages(entries)
+
+    async def _make(self, queue: str) -> None:
+        """Make the group, and the stream if there is none; all in it is to be read."""
+        make = ("XGROUP", "CREATE", queue, GROUP, "0", "MKSTREAM")
+        try:
+            await self._redis.execute_command(*make)
+        except ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+
+    async def _tidy(self, queue: str) -> None:
+        oldest = await self._oldest_dead()
+        await self._redis.execute_command("XTRIM", queue + DEAD, "MINID", oldest)
+        await self._redis.execute_command("EVAL", TIDY, 1, queue, GROUP, GONE_MS, "")
+
+    async def _leave(self, queue: str) -> None:
+        """Give back what this consumer holds, and forget it."""
+        held = ("XREADGROUP", "GROUP", GROUP, self._consumer, "STREAMS", queue, "0")
+        async with translated():
+            with suppress(ResponseError):  # nobody has the stream any more
+                answer = await self._redis.execute_command(*held)
+                for _, entries in answer:
+                    await self.give_back(queue, _messages(entries))
+                tidy = ("EVAL", TIDY, 1, queue, GROUP, GONE_MS, self._consumer)
+                await self._redis.execute_command(*tidy)
+
+    async def _oldest_dead(self) -> int:
+        seconds, _ = await self._redis.execute_command("TIME")
+        return int(seconds) * 1000 - DEAD_MS
+
+
+@asynccontextmanager
+async def translated() -> AsyncIterator[None]:
+    """Turn the driver's errors into ours."""
+    try:
+        yield
+    except (RedisError, OSError, TimeoutError) as error:
+        # The driver's text may hold the body of a message, and that is for no log.
+        raise BrokerUnavailable(f"Redis cannot be used: {_told(error)}") from None
+
+
+def _told(error: Exception) -> str:
+    """Say what the server said in its first word."""
+    word = str(error).rpartition("caused error: ")[2].partition(" ")[0]
+    is_code = isinstance(error, ResponseError) and word.isupper()
+    return word if is_code else type(error).__name__
+
+
+def _client(url: str, connections: int) -> Any:
+    pool: BlockingConnectionPool = BlockingConnectionPool.from_url(
+        url,
+        max_connections=connections,
+        timeout=ANSWER_SECONDS,
+        socket_connect_timeout=CONNECT_SECONDS,
+        socket_timeout=ANSWER_SECONDS,
+        # Once more if it was closed meanwhile; what is added twice is only a hint.
+        retry=Retry(NoBackoff(), 1, supported_errors=(Lost,)),
+        protocol=2,
+        client_name="backburner",
+    )
+    pool.connection_class(**pool.connection_kwargs)  # or its options are refused late
+    return Redis.from_pool(pool)
+
+
+def _messages(entries: Sequence[Any]) -> list[Message]:
+    """Read entries; one that was deleted meanwhile has no fields."""
+    return [_message(*entry) for entry in entries if entry[1] is not None]
+
+
+def _message(number: bytes, fields: Mapping[bytes, bytes]) -> Message:
+    body = fields.get(b"body")
+    if body == HINT:
+        return Message(HINT, number)
+    if body is None:
+        body = json.dumps({_text(k): _text(v) for k, v in fields.items()}).encode()
+    name = _text(fields.get(b"id", b"")) or number.decode()
+    return Message(body, number, name)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _is_flushed(error: ResponseError) -> bool:
+    return str(error).startswith(("NOGROUP", "UNBLOCKED"))
+
+
+def _is_due(times: dict[str, float], queue: str, seconds: float) -> bool:
+    """Tell whether it is time again, and note that it was."""
+    now = asyncio.get_running_loop().time()
+    if now - times.get(queue, -seconds) < seconds:
+        return False
+    times[queue] = now
+    return True

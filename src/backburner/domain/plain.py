@@ -1,0 +1,24 @@
+"""Which plain data from outside can be taken."""
+
+from typing import Any, Final
+
+MAX_DEPTH: Final = 64
+
+
+def odd(value: Any) -> str | None:
+    """Say why a value that was read from JSON cannot be taken; `None` if it can."""
+    level, depth = [value], 0
+    while level:
+        if any(isinstance(item, str) and "\x00" in item for item in level):
+            return "has a NUL character in a text"
+        level = [inner for item in level for inner in _inside(item)]
+        depth += 1
+        if depth >= MAX_DEPTH and any(isinstance(i, (dict, list)) for i in level):
+            return f"is nested deeper than {MAX_DEPTH} levels"
+    return None
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    return value if isinstance(value, list) else []

@@ -1,0 +1,234 @@
+"""
+The messages that a worker has in hand: so many jobs it may claim.
+
+They are received while there is room for jobs, given up to a claim before it is made
+and acknowledged after it. Which jobs a claim brings, the store decides. A claim that
+finds fewer has shown that the other messages were stale; unless it is the queue's own
+limits that leave no more. Without a broker, and every now and then with one, the
+worker claims as if there were none.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+from backburner.domain.errors import BrokerUnavailable, StoreUnavailable
+from backburner.domain.job import Claim, Instant
+from backburner.domain.message import HINT
+from backburner.engine.contact import Contact
+from backburner.engine.loop import Loop
+from backburner.ports.broker import Broker, Message
+from backburner.ports.clock import Clock
+from backburner.ports.log import log
+from backburner.ports.store import Want
+
+KEEP_SECONDS: Final = 1.0
+"""How long messages are kept for which there is no room after all …"""
+LIMITED_SECONDS: Final = 15.0
+"""… and those of a queue whose limits leave no job."""
+TIDY_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 0.5
+PARTING_SECONDS: Final = 2.0
+
+Strangers: TypeAlias = Callable[[str, Sequence[Message]], Awaitable[None]]
+"""Takes messages of other programs, all that may be done with them included."""
+Grip: TypeAlias = Mapping[str, Sequence[Message]]
+"""The messages that a claim uses up, by queue."""
+
+
+class Intake:
+    """Receives from every queue of one worker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        contact: Contact,
+        clock: Clock,
+        strangers: Strangers,
+        *,
+        sweep: float,
+    ) -> None:
+        """Take, besides, how many seconds apart to claim without a message."""
+        self._broker = broker
+        self._contact = contact
+        self._clock = clock
+        self._strangers = strangers
+        self._sweep_ms = int(sweep * 1000)
+        self._swept_at = clock.monotonic()
+        self._hands: dict[str, list[Message]] = {}
+        self._since: dict[str, Instant] = {}
+        """When a queue's messages in hand were received last."""
+        self._done: dict[str, list[Message]] = {}
+        self._unused: dict[str, list[Message]] = {}
+        self._is_resting = False
+        self._changed = asyncio.Event()
+        self._room: Callable[[str], int] = lambda _queue: 0
+        self._is_limited: Callable[[str], bool] = lambda _queue: False
+        self._wake: Callable[[], None] = lambda: None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._tidying = Loop("intake", self._tidy, every=TIDY_SECONDS)
+        self._deafen: Callable[[], None] | None = None
+
+    def start(
+        self,
+        queues: Sequence[str],
+        room: Callable[[str], int],
+        is_limited: Callable[[str], bool],
+        wake: Callable[[], None],
+    ) -> None:
+        """Begin; take what tells how many jobs of a queue there is room for."""
+        self._room, self._is_limited, self._wake = room, is_limited, wake
+        self._hands = {queue: [] for queue in queues}
+        self._deafen = self._contact.on_loss(wake)
+        self._tasks = [
+            asyncio.create_task(self._receive_on(queue), name="intake-receive")
+            for queue in queues
+        ]
+        self._tidying.start()
+
+    async def stop(self) -> None:
+        """Receive no more and give back what is in hand; asking twice is no error."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        if self._deafen is not None:
+            self._deafen()
+            self._deafen = None
+        await self._tidying.stop()
+        for queue in self._hands:
+            self._let_go(queue)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PARTING_SECONDS):
+                await self._tell()
+
+    def bound(self, queue: str) -> int | None:
+        """Return how many jobs of a queue may be asked for; `None`: any number."""
+        if self._is_limited(queue) or not self._contact.is_up or self._is_sweep_due():
+            return None
+        return len(self._hands[queue])
+
+    def look(self) -> None:
+        """Be told that there may be room."""
+        self._changed.set()
+
+    def grip(self, wants: Sequence[Want]) -> Grip:
+        """Take in hand what a claim will use up; it must be made now."""
+        gripped = {}
+        for queue, limit in wants:
+            hand = self._hands[queue]
+            gripped[queue], self._hands[queue] = hand[:limit], hand[limit:]
+        return gripped
+
+    def use(self, grip: Grip, claims: Sequence[Claim]) -> None:
+        """Have messages acknowledged for which a claim was made."""
+        if self._is_sweep_due():
+            self._swept_at = self._clock.monotonic()
+        counts = Counter(claim.queue for claim in claims)
+        for queue, messages in grip.items():
+            used = counts[queue] if self._is_limited(queue) else len(messages)
+            self._done.setdefault(queue, []).extend(messages[:used])
+            self._hands[queue][:0] = messages[used:]
+        self._tidying.poke()
+        self._changed.set()
+
+    def spare(self, grip: Grip) -> None:
+        """Let others have what no claim was made for, and receive no more for now."""
+        self._is_resting = True
+        for queue, messages in grip.items():
+            self._hands[queue][:0] = messages
+        for queue in self._hands:
+            self._let_go(queue)
+        self._tidying.poke()
+
+    def resume(self) -> None:
+        """Receive again: claims can be made."""
+        if self._is_resting:
+            self._is_resting = False
+            self._changed.set()
+
+    def _is_sweep_due(self) -> bool:
+        return self._clock.monotonic() - self._swept_at >= self._sweep_ms
+
+    def _left(self, queue: str) -> int:
+        """Return how many more messages of a queue there is room for."""
+        if self._is_resting:
+            return 0
+        return max(0, self._room(queue) - len(self._hands[queue]))
+
+    async def _receive_on(self, queue: str) -> None:
+        while True:
+            while not self._left(queue):
+                self._changed.clear()
+                await self._changed.wait()
+            try:
+                messages = await self._broker.receive(queue, self._left(queue))
+                await self._accept(queue, messages)
+            except BrokerUnavailable as error:
+                self._contact.lose(error)
+            except StoreUnavailable:
+                pass
+            except Exception as error:  # noqa: BLE001 - a dead loop is a silent fault
+                kind = type(error).__name__
+                log.error("intake failed", queue=queue, error_type=kind)
+            else:
+                continue
+            await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - back-off
+            await self._contact.regained()
+
+    async def _accept(self, queue: str, messages: Sequence[Message]) -> None:
+        hints = [message for message in messages if message.body == HINT]
+        others = [message for message in messages if message.body != HINT]
+        left = self._left(queue)  # less than was asked for, if nothing came for long
+        if hints[left:]:
+            self._unused.setdefault(queue, []).extend(hints[left:])
+            self._tidying.poke()
+        if hints[:left]:
+            self._since[queue] = self._clock.monotonic()
+            self._hands[queue] += hints[:left]
+            self._wake()
+        if not others:
+            return
+        try:
+            await self._strangers(queue, others)
+        except BaseException:
+            self._unused.setdefault(queue, []).extend(others)
+            self._tidying.poke()
+            raise
+        self._done.setdefault(queue, []).extend(others)
+        self._tidying.poke()
+
+    def _let_go(self, queue: str) -> None:
+        self._unused.setdefault(queue, []).extend(self._hands[queue])
+        self._hands[queue] = []
+
+    async def _tidy(self) -> float | None:
+        """Part with what is kept for nothing, and tell the broker."""
+        now = self._clock.monotonic()
+        for queue, hand in self._hands.items():
+            kept = (now - self._since.get(queue, now)) / 1000
+            if hand and not self._room(queue) and kept >= KEEP_SECONDS:
+                self._let_go(queue)
+            elif hand and self._is_limited(queue) and kept >= LIMITED_SECONDS:
+                # True or stale, nobody can tell; a true one will be missed.
+                self._done.setdefault(queue, []).extend(hand)
+                self._hands[queue] = []
+                self._changed.set()
+        await self._tell()
+        return None
+
+    async def _tell(self) -> None:
+        done, self._done = self._done, {}
+        unused, self._unused = self._unused, {}
+        try:
+            for queue, messages in done.items():
+                if messages:
+                    await self._broker.acknowledge(queue, messages)
+            for queue, messages in unused.items():
+                if messages:
+                    await self._broker.give_back(queue, messages)
+        except BrokerUnavailable as error:
+            # They come again by themselves: the connection that brought them is gone.
+            self._contact.lose(error)

@@ -1,0 +1,188 @@
+"""
+Has the broker say what the store says: a message for each queued job.
+
+The state `queued` is the outbox. What a submit of this process stored is told at once;
+everything else, what other processes could not tell and what the broker forgot with
+it, is found by comparing both. A message too many finds nothing and does no harm.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from backburner.domain.errors import BrokerUnavailable, StoreUnavailable
+from backburner.engine import telemetry
+from backburner.engine.contact import Contact
+from backburner.engine.loop import Loop
+from backburner.ports.bell import Bell, Ring
+from backburner.ports.broker import Broker
+from backburner.ports.clock import Clock
+from backburner.ports.faults import Faults
+from backburner.ports.store import Store
+
+GAP_SECONDS: Final = 0.05
+"""The least between two looks, however often one is asked for."""
+CAP: Final = 5_000
+"""How many jobs of a queue are counted, at most."""
+TOP_UP_SECONDS: Final = 0.25
+"""When to look again at a queue with more jobs than that and no more messages."""
+CHUNK: Final = 500
+FIRST_RETRY_SECONDS: Final = 0.2
+PARTING_SECONDS: Final = 2.0
+
+
+class Relay:
+    """A `Bell` that also has the broker told; one in every process of the house."""
+
+    def __init__(  # noqa: PLR0913 - what it needs of the world
+        self,
+        store: Store,
+        broker: Broker,
+        bell: Bell,
+        clock: Clock,
+        faults: Faults,
+        contact: Contact,
+        *,
+        look: float,
+    ) -> None:
+        """Take, besides, how many seconds apart to look."""
+        self._store = store
+        self._broker = broker
+        self._bell = bell
+        self._clock = clock
+        self._faults = faults
+        self._contact = contact
+        self._look_ms = int(look * 1000)
+        self._told: dict[str, int] = {}
+        """What submits stored and the broker was not told yet."""
+        self._missed: dict[str, int] = {}
+        """What was missing at the last look."""
+        self._looked_at = self._look_at = clock.monotonic()
+        self._is_asked = False
+        self._retry = FIRST_RETRY_SECONDS
+        self._loop = Loop("relay", self.work, every=look)
+        contact.on_loss(self._loop.poke)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the broker can be had."""
+        return self._contact.is_up
+
+    def start(self) -> None:
+        """Begin; what the last process left untold is found at once."""
+        self._is_asked = True
+        self._loop.start()
+
+    async def stop(self) -> None:
+        """End; what is known to be untold is told first, if that is quick."""
+        await self._loop.stop()
+        with suppress(BrokerUnavailable, TimeoutError):
+            async with asyncio.timeout(PARTING_SECONDS):
+                await self._tell_all()
+
+    def ring(self, what: Ring) -> None:
+        if what & Ring.WORK:
+            self._is_asked = True
+            self._poke()
+        self._bell.ring(what)
+
+    def listen(self, callback: Callable[[Ring], None]) -> Callable[[], None]:
+        return self._bell.listen(callback)
+
+    def tell(self, counts: Mapping[str, int], what: Ring) -> None:
+        """Ring, and have the broker told of so many new jobs in each queue."""
+        # While it is down nothing is remembered: a look will find it.
+        if counts and self._contact.is_up:
+            for queue, count in counts.items():
+                self._told[queue] = self._told.get(queue, 0) + count
+            self._poke()
+        self._bell.ring(what)
+
+    async def work(self) -> float | None:
+        """Tell what is known, look for what is not; say when to come again."""
+        try:
+            if not self._contact.is_up:
+                await self._broker.ping()
+                self._contact.regain()
+                self._is_asked = True
+            await self._tell_all()
+            wish = await self._look_in_time()
+        except BrokerUnavailable as error:
+            self._contact.lose(error)
+            self._told.clear()
+            wish, self._retry = self._retry, 2 * self._retry
+            return wish
+        except StoreUnavailable:
+            return None
+        self._retry = FIRST_RETRY_SECONDS
+        return wish
+
+    def _poke(self) -> None:
+        if self._contact.is_up:  # or it would be tried at every ring
+            self._loop.poke()
+
+    async def _tell_all(self) -> None:
+        while self._told:
+            await self._publish(self._next_chunk(), "submit")
+
+    def _next_chunk(self) -> dict[str, int]:
+        chunk: dict[str, int] = {}
+        room = CHUNK
+        for queue in tuple(self._told):
+            count = min(room, self._told[queue])
+            chunk[queue], room = count, room - count
+            self._told[queue] -= count
+            if not self._told[queue]:
+                del self._told[queue]
+            if not room:
+                break
+        return chunk
+
+    async def _publish(self, counts: Mapping[str, int], cause: str) -> None:
+        self._faults.hit("relay.publish")
+        await self._broker.publish(counts)
+        telemetry.hints_published.labels(cause).inc(sum(counts.values()))
+
+    async def _look_in_time(self) -> float | None:
+        """Look if it is time or somebody asked; say when to look next."""
+        now = self._clock.monotonic()
+        gap = self._looked_at + int(GAP_SECONDS * 1000) - now
+        if self._is_asked and gap > 0:
+            return gap / 1000
+        if not self._is_asked and now < self._look_at:
+            return (self._look_at - now) / 1000
+        is_asked, self._is_asked = self._is_asked, False
+        self._looked_at = now
+        wish = await self._look(is_asked=is_asked)
+        self._look_at = self._clock.monotonic() + int(wish * 1000)
+        return wish
+
+    async def _look(self, *, is_asked: bool) -> float:
+        """
+        Publish what is missing.
+
+        Messages that are on their way, and jobs that others are about to tell of, look
+        like missing ones; by itself it waits whether they still are at the next look.
+        """
+        waiting = await self._store.waiting(CAP)
+        if not waiting:
+            self._missed = {}
+            await self._broker.ping()
+            return self._look_ms / 1000
+        depths = await self._broker.depths(sorted(waiting))
+        lacks = {queue: n - depths.get(queue, 0) for queue, n in waiting.items()}
+        missing = {queue: n for queue, n in lacks.items() if n > 0}
+        found = missing if is_asked else _both(missing, self._missed)
+        self._missed = {q: n - found.get(q, 0) for q, n in missing.items()}
+        for queue, count in found.items():
+            for first in range(0, count, CHUNK):
+                await self._publish({queue: min(CHUNK, count - first)}, "look")
+        is_short = any(n >= CAP and n >= depths.get(q, 0) for q, n in waiting.items())
+        return TOP_UP_SECONDS if is_short else self._look_ms / 1000
+
+
+def _both(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    """Return what was missing both times."""
+    least = {queue: min(n, before.get(queue, 0)) for queue, n in now.items()}
+    return {queue: n for queue, n in least.items() if n > 0}

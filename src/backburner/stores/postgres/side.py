@@ -1,0 +1,91 @@
+"""A PostgreSQL database as one side of a move."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import asyncpg
+import sqlalchemy as sa
+
+from backburner.domain.errors import ConfigurationError
+from backburner.ports.store import WorkerInfo
+from backburner.stores import contents, listing
+from backburner.stores.contents import Row
+from backburner.stores.postgres.database import Database, driver
+
+T = TypeVar("T")
+
+LARGEST = 2**31
+"""What an `integer` here stays below; SQLite's have twice the bits."""
+
+
+class PostgresSide:
+    """A `Side` over one database."""
+
+    def __init__(self, database: Database, url: sa.URL, bury: str) -> None:
+        """Take the statement that buries silent workers."""
+        self._database = database
+        self._url = url
+        self._bury = bury
+
+    @property
+    def place(self) -> str:
+        host, port = self._url.host or "localhost", self._url.port or 5432
+        return f"postgresql://{host}:{port}/{self._url.database or ''}"
+
+    async def read(self, body: Callable[[sa.Connection], T]) -> T:
+        async with self._database.connection() as connection:
+            return await connection.run_sync(body)
+
+    async def transact(self, body: Callable[[sa.Connection], T]) -> T:
+        async with self._database.connection() as connection, connection.begin():
+            return await connection.run_sync(body)
+
+    async def fill(
+        self,
+        table: sa.Table,
+        rows: Sequence[Row],
+        note: Callable[[sa.Connection], None],
+    ) -> None:
+        async with self._database.connection() as connection, connection.begin():
+            # First: the transaction begins with SQLAlchemy's first statement.
+            await connection.run_sync(note)
+            raw = await driver(connection)
+            try:
+                await raw.copy_records_to_table(
+                    table.name,
+                    records=rows,
+                    columns=[column.name for column in table.columns],
+                )
+            except asyncpg.DataError as error:
+                raise ConfigurationError(_misfit(table, rows)) from error
+
+    async def alive(self, lease: timedelta) -> Sequence[WorkerInfo]:
+        span = lease // timedelta(milliseconds=1)
+
+        def bury(connection: sa.Connection) -> Sequence[WorkerInfo]:
+            connection.exec_driver_sql(self._bury, (span,))
+            return listing.workers(connection)
+
+        return await self.transact(bury)
+
+    async def close(self) -> None:
+        """Leave the connections to the store, which lends them."""
+
+
+def _misfit(table: sa.Table, rows: Sequence[Row]) -> str:
+    """Name the first row that SQLite takes and PostgreSQL does not."""
+    for row in rows:
+        for column, value in zip(table.columns, row, strict=True):
+            if not _fits(column, value):
+                known = contents.key(table, row)
+                return f"{table.name}: row {known} does not fit: {column.name}"
+    return f"{table.name}: a row does not fit"
+
+
+def _fits(column: sa.Column[Any], value: Any) -> bool:
+    if isinstance(value, str):
+        return "\x00" not in value
+    if isinstance(value, int) and not isinstance(column.type, sa.BigInteger):
+        return -LARGEST <= value < LARGEST
+    return True

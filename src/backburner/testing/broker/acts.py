@@ -1,0 +1,108 @@
+"""What the tests of a broker do again and again."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+import pytest
+
+from backburner.domain.errors import BrokerUnavailable
+from backburner.ports.broker import Broker, Message
+from backburner.testing.broker.hooks import Server
+
+PATIENCE = 30.0
+SECONDS = 10.0
+"""What "within seconds" means to whoever calls."""
+A_WHILE = 0.3
+
+Connect = Callable[[], Awaitable[Broker]]
+NameQueue = Callable[[str], str]
+
+
+class WithBrokers:
+    """Supplies open brokers, and closes them."""
+
+    @pytest.fixture
+    async def connect(self, server: Server) -> AsyncIterator[Connect]:
+        """Open one more client, as another process would."""
+        opened: list[Broker] = []
+
+        async def connect() -> Broker:
+            broker = server.broker()
+            opened.append(broker)
+            await broker.open()
+            return broker
+
+        yield connect
+        for broker in opened:
+            await broker.close()
+
+    @pytest.fixture
+    async def broker(self, connect: Connect) -> Broker:
+        return await connect()
+
+    @pytest.fixture
+    def queue(self, a_queue: NameQueue) -> str:
+        return a_queue("jobs")
+
+
+async def take(broker: Broker, queue: str, count: int) -> list[Message]:
+    """Receive so many messages."""
+    taken: list[Message] = []
+    async with asyncio.timeout(PATIENCE):
+        while len(taken) < count:
+            taken += await broker.receive(queue, count - len(taken))
+    return taken
+
+
+async def finish(broker: Broker, queue: str, count: int) -> list[Message]:
+    """Receive so many messages and have them forgotten."""
+    taken = await take(broker, queue, count)
+    await broker.acknowledge(queue, taken)
+    return taken
+
+
+async def nothing_comes(broker: Broker, queue: str) -> bool:
+    """Tell whether nobody hands out a message for a while."""
+    try:
+        async with asyncio.timeout(A_WHILE):
+            await broker.receive(queue, 100)
+    except TimeoutError:
+        return True
+    return False
+
+
+async def has_depths(broker: Broker, depths: Mapping[str, int]) -> bool:
+    """Wait until queues have these depths; some brokers count a little late."""
+    return await comes_true(lambda: _are(broker, depths))
+
+
+async def _are(broker: Broker, depths: Mapping[str, int]) -> bool:
+    return dict(await broker.depths(list(depths))) == dict(depths)
+
+
+async def comes_true(is_so: Callable[[], Awaitable[bool]]) -> bool:
+    """Ask again and again until something that only the broker knows is so."""
+    try:
+        async with asyncio.timeout(SECONDS):
+            while not await is_so():
+                await pause()
+    except TimeoutError:
+        return False
+    return True
+
+
+async def pause(seconds: float = 0.02) -> None:
+    """Let a moment pass: nobody here can say when the broker is done."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await asyncio.Event().wait()
+
+
+async def recovered(act: Callable[[], Awaitable[None]]) -> None:
+    """Repeat a call that may find the broker gone until it does not."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await act()
+            except BrokerUnavailable:
+                await pause()

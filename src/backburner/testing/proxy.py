@@ -1,0 +1,159 @@
+"""A network that can be made to fail: a proxy for TCP, to put before a server."""
+
+import asyncio
+import random
+import socket
+import struct
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+PIECE = 65_536
+AT_ONCE = struct.pack("ii", 1, 0)
+"""Lingers for no time: who closes such a socket resets it."""
+
+
+class Link:
+    """One client's connection, with the one that was made for it."""
+
+    def __init__(self, *ends: asyncio.StreamWriter) -> None:
+        self._ends = ends
+        self.is_orphaned = False
+
+    def close(self) -> None:
+        """Part in good order."""
+        for end in self._ends:
+            end.close()
+
+    def reset(self) -> None:
+        """Break off at both ends, and say so."""
+        for end in self._ends:
+            found = end.get_extra_info("socket")
+            with suppress(OSError):
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+            end.transport.abort()
+
+
+class Proxy:
+    """
+    Passes bytes on to a server, late, not at all or not to the end.
+
+    Faults may be set at any time and hold for all connections; `heal` takes them away.
+    The same seed draws the same lots, though who draws first is up to the network.
+    """
+
+    def __init__(self, host: str, port: int, *, seed: int = 0) -> None:
+        self._target = (host, port)
+        self._dice = random.Random(seed)
+        self._links: set[Link] = set()
+        self._pumps: set[asyncio.Task[None]] = set()
+        self._passing = asyncio.Event()
+        self._passing.set()
+        self._server: asyncio.Server | None = None
+        self.delays = (0.0, 0.0)
+        """Between how many seconds each piece is late."""
+        self.resets = 0.0
+        """How often a reply is cut somewhere in the middle and the connection reset."""
+        self.cuts = 0
+        """How many connections were reset so far."""
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.break_all()
+        for pump in self._pumps:
+            pump.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+
+    @property
+    def port(self) -> int:
+        """Where it listens, on loopback."""
+        assert self._server is not None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    def break_all(self) -> None:
+        """Reset every connection there is now."""
+        self.cuts += len(self._links)
+        for link in self._links:
+            link.reset()
+        self._links.clear()
+
+    def freeze(self) -> None:
+        """Let nothing pass and tell nobody; new connections are taken, and wait."""
+        self._passing.clear()
+
+    def orphan_all(self) -> None:
+        """Have the other end of every connection vanish without a word, for good."""
+        for link in self._links:
+            link.is_orphaned = True
+
+    def heal(self) -> None:
+        """Let everything pass; what was held back goes on, as it does with TCP."""
+        self.delays = (0.0, 0.0)
+        self.resets = 0.0
+        self._passing.set()
+
+    async def _connect(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        try:
+            replies, requests = await asyncio.open_connection(*self._target)
+        except OSError:
+            Link(writer).reset()
+            return
+        link = Link(writer, requests)
+        self._links.add(link)
+        for pump in (
+            self._pump(link, reader, requests, is_reply=False),
+            self._pump(link, replies, writer, is_reply=True),
+        ):
+            task = asyncio.create_task(pump)
+            self._pumps.add(task)
+            task.add_done_callback(self._pumps.discard)
+
+    async def _pump(
+        self,
+        link: Link,
+        source: asyncio.StreamReader,
+        target: asyncio.StreamWriter,
+        *,
+        is_reply: bool,
+    ) -> None:
+        try:
+            while piece := await source.read(PIECE):
+                await self._hold_up()
+                if link.is_orphaned:
+                    continue
+                if is_reply and self._dice.random() < self.resets:
+                    target.write(piece[: self._dice.randrange(len(piece))])
+                    self._forget(link)
+                    return
+                target.write(piece)
+                await target.drain()
+        except OSError:
+            link.reset()
+        await self._passing.wait()
+        if not link.is_orphaned:
+            link.close()
+            self._links.discard(link)
+
+    async def _hold_up(self) -> None:
+        await self._passing.wait()
+        if self.delays[1]:
+            late = self._dice.uniform(*self.delays)
+            await asyncio.sleep(late)  # noqa: TID251 - this is the fault
+
+    def _forget(self, link: Link) -> None:
+        self.cuts += 1
+        self._links.discard(link)
+        link.reset()

@@ -1,0 +1,184 @@
+"""What a worker may claim by the messages it has in hand."""
+
+from datetime import timedelta
+
+import pytest
+
+from backburner.domain.errors import BrokerUnavailable
+from backburner.domain.message import HINT
+from backburner.engine.contact import Contact
+from backburner.engine.intake import (
+    KEEP_SECONDS,
+    LIMITED_SECONDS,
+    Intake,
+)
+from backburner.ports.store import Want
+from backburner.testing.broker.memory import MemoryBroker, MemoryServer
+from backburner.testing.doubles import FrozenClock
+from backburner.testing.samples import a_claim
+
+SWEEP = 15.0
+
+
+class World:
+    """An intake, and what stands around it."""
+
+    def __init__(self):
+        self.server = MemoryServer()
+        self.clock = FrozenClock()
+        self.contact = Contact("memory")
+        self.free = 10
+        self.limited = set()
+        self.strange = []
+        self.intake = Intake(
+            MemoryBroker(self.server),
+            self.contact,
+            self.clock,
+            self._take,
+            sweep=SWEEP,
+        )
+
+    def start(self):
+        self.intake.start(
+            ["a", "b"], lambda _: self.free, self.limited.__contains__, lambda: None
+        )
+
+    async def _take(self, _queue, messages):
+        self.strange += [message.body for message in messages]
+
+    def pass_by(self, seconds):
+        self.clock.advance(timedelta(seconds=seconds))
+
+    def bounds(self):
+        return self.intake.bound("a"), self.intake.bound("b")
+
+
+@pytest.fixture
+async def world():
+    world = World()
+    world.start()
+    yield world
+    await world.intake.stop()
+
+
+async def test_no_more_may_be_claimed_than_messages_are_in_hand(world, until):
+    world.server.put("a", HINT, HINT)
+    await until(lambda: world.server.delivered == 2)
+
+    assert (2, 0) == world.bounds()
+
+
+async def test_no_more_are_received_than_there_is_room_for(world, until):
+    world.free = 3
+    world.server.put("a", *[HINT] * 5)
+    await until(lambda: world.server.handed("a") == 3)
+
+    assert (3, 0) == world.bounds()
+    assert 5 == world.server.depth("a")
+
+
+async def test_a_claim_that_finds_fewer_uses_all_its_messages_up(world, until):
+    world.server.put("a", *[HINT] * 5)
+    await until(lambda: world.server.delivered == 5)
+    grip = world.intake.grip([Want("a", 4)])
+    world.intake.use(grip, [a_claim(queue="a")])
+
+    assert (1, 0) == world.bounds()
+    await until(lambda: world.server.depth("a") == 1)
+
+
+async def test_a_claim_of_a_limited_queue_uses_up_what_it_found(world, until):
+    world.limited.add("a")
+    world.server.put("a", *[HINT] * 5)
+    await until(lambda: world.server.delivered == 5)
+    unbound = world.intake.bound("a")
+    grip = world.intake.grip([Want("a", 10)])
+    world.intake.use(grip, [a_claim(queue="a")])
+
+    assert unbound is None
+    await until(lambda: world.server.depth("a") == 4)
+    assert 4 == world.server.handed("a"), "the others wait for the limit here"
+
+
+async def test_messages_that_a_limit_keeps_for_long_are_done_with(world, until):
+    world.limited.add("a")
+    world.server.put("a", HINT, HINT)
+    await until(lambda: world.server.delivered == 2)
+    world.pass_by(LIMITED_SECONDS)
+    await world.intake._tidy()
+
+    assert 0 == world.server.depth("a")
+
+
+async def test_a_claim_that_fails_gives_back_everything(world, until):
+    world.server.put("a", HINT, HINT)
+    await until(lambda: world.server.delivered == 2)
+    world.intake.spare(world.intake.grip([Want("a", 1)]))
+    await until(lambda: world.server.handed("a") == 0)
+    at_rest = world.bounds()
+    world.intake.resume()
+    await until(lambda: world.server.handed("a") == 2)
+
+    assert (0, 0) == at_rest
+    assert (2, 0) == world.bounds()
+
+
+async def test_messages_without_room_are_kept_for_a_moment_only(world, until):
+    world.server.put("a", HINT, HINT)
+    await until(lambda: world.server.delivered == 2)
+    world.free = 0
+    await world.intake._tidy()
+    kept = world.server.handed("a")
+    world.pass_by(KEEP_SECONDS)
+    await world.intake._tidy()
+
+    assert (2, 0) == (kept, world.server.handed("a"))
+
+
+async def test_claims_are_not_bound_while_the_broker_is_down(world):
+    world.contact.lose(BrokerUnavailable("gone"))
+    down = world.bounds()
+    world.contact.regain()
+
+    assert (None, None) == down
+    assert (0, 0) == world.bounds()
+
+
+async def test_every_now_and_then_one_claim_is_not_bound(world):
+    before = world.bounds()
+    world.pass_by(SWEEP)
+    due = world.bounds()
+    world.intake.use({}, [])
+
+    assert ((0, 0), (None, None), (0, 0)) == (before, due, world.bounds())
+
+
+async def test_what_is_no_hint_is_handed_on_and_done_with(world, until):
+    world.server.put("a", b"hello", HINT)
+    await until(lambda: world.server.depth("a") == 1)
+
+    assert [b"hello"] == world.strange
+    assert (1, 0) == world.bounds()
+
+
+async def test_what_cannot_be_handed_on_is_given_back(world, until, monkeypatch):
+    async def fail(_queue, _messages):
+        raise BrokerUnavailable("gone")
+
+    monkeypatch.setattr(world.intake, "_strangers", fail)
+    world.server.put("a", b"hello")
+    await until(lambda: not world.contact.is_up)
+    await until(lambda: world.server.handed("a") == 0)
+
+    assert 1 == world.server.depth("a")
+
+
+async def test_a_worker_that_stops_keeps_nothing(world, until):
+    world.server.put("a", HINT)
+    world.server.put("b", HINT)
+    await until(lambda: world.server.delivered == 2)
+    await world.intake.stop()
+    await world.intake.stop()
+
+    assert (0, 0) == (world.server.handed("a"), world.server.handed("b"))
+    assert (1, 1) == (world.server.depth("a"), world.server.depth("b"))

@@ -1,0 +1,122 @@
+"""A Redis server that fails its clients, and a load that must not notice."""
+
+import asyncio
+
+import pytest
+from redis.asyncio import Redis
+
+from backburner.domain.job import JobState
+
+QUEUE = "default"
+MANY = 2_000
+
+
+@pytest.fixture
+def store_url(postgres_url):
+    return postgres_url
+
+
+@pytest.fixture
+async def redis(own_redis):
+    """The server's own tool; what the last test left is gone."""
+    async with Redis.from_url(own_redis.url) as redis:
+        await redis.flushall()
+        yield redis
+
+
+@pytest.fixture
+async def told(redis, own_redis):
+    """The settings of a process that the broker tells of work."""
+    await redis.ping()
+    return {"BACKBURNER_TRANSPORT": own_redis.url}
+
+
+@pytest.fixture
+async def caller(fleet, caller_of, told):
+    """A caller that submits without pause to a fleet of three processes."""
+    server = await fleet.serve("breakable", "--no-worker", **told).ready()
+    for _ in range(2):
+        await fleet.worker("unswept", **told).ready()
+    caller = caller_of(server)
+    caller.begin()
+    return caller
+
+
+@pytest.fixture
+def flushed(fleet, caller_of, redis, told, eventually):
+    """Have a broker told of jobs, and flushed when many of them have run."""
+
+    async def flush(module, count):
+        server = await fleet.serve(module, "--no-worker", **told).ready()
+        caller = caller_of(server)
+        for _ in range(count // 50):
+            await asyncio.gather(*[caller.submit() for _ in range(50)])
+
+        async def has_all():
+            return count == await redis.xlen(QUEUE)
+
+        async def has_run_many():
+            return await redis.xlen(QUEUE) < count * 0.8
+
+        await eventually(has_all)
+        for _ in range(2):
+            fleet.worker(module, **told)
+        await eventually(has_run_many)
+        left = await redis.xlen(QUEUE)
+        await redis.flushall()
+        return caller, left
+
+    return flush
+
+
+async def test_a_flush_in_the_middle_of_2_000_jobs_loses_none(flushed, client):
+    caller, left = await flushed("unswept", MANY)
+
+    assert MANY / 2 < left < MANY, "it was flushed in the middle"
+    assert MANY == await caller.all_is_well(client)
+
+
+async def test_without_looking_a_flush_strands_them(flushed, client):
+    _, left = await flushed("forgetful", 400)
+    ended = await client.ended(client.ledger.acknowledged[-40:], within=3)
+
+    assert left > 0
+    assert JobState.QUEUED in {job.state for job in ended}
+
+
+async def test_a_server_that_is_killed_and_comes_back_loses_nothing(
+    caller, client, own_redis, ticks
+):
+    async for _ in ticks(1, 2):
+        await asyncio.to_thread(own_redis.kill)
+        before = len(caller.answers)
+        async for _ in ticks(1, 1):
+            assert len(caller.answers) > before, "no submit is answered without it"
+        await asyncio.to_thread(own_redis.start)
+    async for _ in ticks(1, 1):
+        pass
+
+    assert await caller.all_is_well(client) > 50
+
+
+UNKIND = [
+    ("CLIENT", "PAUSE", 3_000, "ALL"),
+    *[("CLIENT", "KILL", "TYPE", "normal")] * 4,
+    ("CONFIG", "SET", "maxmemory", "1"),
+    ("CONFIG", "SET", "maxmemory", "0"),
+    ("REPLICAOF", "127.0.0.1", "9"),
+    ("REPLICAOF", "NO", "ONE"),
+]
+"""It answers nobody, closes every connection, is out of memory, takes no writes."""
+
+
+async def test_whatever_a_server_does_to_its_clients_nothing_is_lost(
+    caller, client, redis, ticks
+):
+    for unkind in UNKIND:
+        await redis.execute_command(*unkind)
+        before = len(caller.answers)
+        async for _ in ticks(1, 1):
+            assert len(caller.answers) > before, "no submit is answered meanwhile"
+
+    assert await caller.all_is_well(client) > 50

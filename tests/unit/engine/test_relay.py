@@ -1,0 +1,204 @@
+"""What a relay publishes, and when."""
+
+from datetime import timedelta
+
+import pytest
+
+from backburner.domain.errors import BrokerUnavailable, StoreUnavailable
+from backburner.engine.contact import Contact
+from backburner.engine.relay import CAP, CHUNK, Relay
+from backburner.ports.bell import Ring
+from backburner.ports.faults import NoFaults
+from backburner.testing.broker.memory import MemoryBroker, MemoryServer
+from backburner.testing.doubles import FrozenClock, SilentBell
+
+LOOK = 3.0
+
+
+class Waiting:
+    """A store of which only the number of queued jobs is known."""
+
+    def __init__(self):
+        self.jobs = {}
+        self.is_out = False
+
+    async def waiting(self, cap):
+        if self.is_out:
+            raise StoreUnavailable("out")
+        return {queue: min(n, cap) for queue, n in self.jobs.items() if n}
+
+
+class Noting(MemoryBroker):
+    """A broker that keeps what it was asked to publish."""
+
+    def __init__(self):
+        super().__init__(MemoryServer())
+        self.asked = []
+
+    async def publish(self, counts):
+        await super().publish(counts)
+        self.asked.append(dict(counts))
+
+
+@pytest.fixture
+def store():
+    return Waiting()
+
+
+@pytest.fixture
+def broker():
+    return Noting()
+
+
+@pytest.fixture
+def clock():
+    return FrozenClock()
+
+
+@pytest.fixture
+async def relay(store, broker, clock):
+    contact = Contact("memory")
+    return Relay(store, broker, SilentBell(), clock, NoFaults(), contact, look=LOOK)
+
+
+@pytest.fixture
+def looked(relay, clock):
+    """Let the time of a look come."""
+
+    async def looked():
+        clock.advance(timedelta(seconds=LOOK))
+        return await relay.work()
+
+    return looked
+
+
+async def test_what_a_submit_tells_is_published_and_rung(relay, broker):
+    relay.tell({"a": 2, "b": 1}, Ring.WORK | Ring.EVENTS)
+    relay.tell({"a": 1}, Ring.WORK)
+    await relay.work()
+
+    assert [{"a": 3, "b": 1}] == broker.asked
+    assert Ring.WORK | Ring.EVENTS == relay._bell.rung
+
+
+async def test_many_are_published_in_portions(relay, broker):
+    relay.tell({"a": CHUNK + 1, "b": 2}, Ring.WORK)
+    await relay.work()
+
+    assert [{"a": CHUNK}, {"a": 1, "b": 2}] == broker.asked
+
+
+async def test_what_is_missing_once_may_be_on_its_way(broker, store, looked):
+    store.jobs = {"a": 5}
+    await looked()
+    first = [*broker.asked]
+    store.jobs = {"a": 3}
+    await looked()
+
+    assert [] == first
+    assert [{"a": 3}] == broker.asked, "what was missing both times"
+
+
+async def test_what_was_missing_and_came_is_not_published(broker, store, looked):
+    store.jobs = {"a": 2}
+    await looked()
+    broker.server.put("a", b"one", b"two")
+    await looked()
+    await looked()
+
+    assert [] == broker.asked
+
+
+async def test_after_a_ring_of_ones_own_what_is_missing_is_published_at_once(
+    relay, broker, store
+):
+    await relay.work()
+    store.jobs = {"a": 2}
+    relay.ring(Ring.EVENTS)
+    wish = await relay.work()
+    quiet = [*broker.asked]
+    relay.ring(Ring.WORK | Ring.EVENTS)
+    relay._looked_at -= 1_000
+    await relay.work()
+
+    assert [] == quiet, "a ring about something else asks for nothing"
+    assert wish > 0
+    assert [{"a": 2}] == broker.asked
+
+
+async def test_rings_in_quick_succession_are_one_look(relay, broker, store, clock):
+    store.jobs = {"a": 1}
+    relay.ring(Ring.WORK)
+    clock.advance(timedelta(seconds=1))
+    await relay.work()
+    store.jobs = {"a": 2}
+    relay.ring(Ring.WORK)
+    wish = await relay.work()
+    at_once = [*broker.asked]
+    clock.advance(timedelta(seconds=wish))
+    await relay.work()
+
+    assert [{"a": 1}] == at_once
+    assert [{"a": 1}, {"a": 1}] == broker.asked
+
+
+async def test_a_backlog_over_the_cap_is_topped_up_soon(relay, broker, store):
+    store.jobs = {"a": 10 * CAP}
+    relay.ring(Ring.WORK)
+    relay._looked_at -= 1_000
+    wish = await relay.work()
+
+    assert CAP == sum(counts["a"] for counts in broker.asked)
+    assert wish < LOOK
+
+
+async def test_a_lost_broker_is_tried_again_and_then_told_everything(
+    relay, broker, store
+):
+    broker.server.stop()
+    relay.tell({"a": 4}, Ring.WORK)
+    first = await relay.work()
+    second = await relay.work()
+    lost = relay.is_up
+    store.jobs = {"a": 4}
+    broker.server.start()
+    relay._looked_at -= 1_000
+    await relay.work()
+
+    assert not lost
+    assert 0 < first < second
+    assert relay.is_up
+    assert [{"a": 4}] == broker.asked, "by a look, and not twice"
+
+
+async def test_a_broker_that_is_lost_while_nothing_waits_is_noticed(
+    relay, broker, looked
+):
+    broker.server.stop()
+    await looked()
+
+    assert not relay.is_up
+
+
+async def test_a_store_that_is_out_does_not_make_the_broker_lost(relay, store, looked):
+    store.is_out = True
+    await looked()
+
+    assert relay.is_up
+
+
+async def test_what_is_untold_is_told_before_the_end(relay, broker):
+    relay.tell({"a": 1}, Ring.WORK)
+    await relay.stop()
+
+    assert [{"a": 1}] == broker.asked
+
+
+async def test_the_end_does_not_wait_for_a_broker_that_is_down(relay, broker):
+    relay.tell({"a": 1}, Ring.WORK)
+    broker.server.stop()
+    await relay.stop()
+
+    with pytest.raises(BrokerUnavailable):
+        await broker.ping()
+    assert [] == broker.asked
