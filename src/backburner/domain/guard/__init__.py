@@ -1,6 +1,6 @@
 """Prompt injection: what it looks like, and how much a text looks like it."""
 
-from backburner.domain.guard.judge import (
+from backburner.domain.guard.verdict import (
     BLOCKED_FROM,
     FLAGGED_FROM,
     MOST_READ,

@@ -26,9 +26,10 @@ _BOUNDS: Final = (
     r"regulation)\w{0,6}"
 )
 _ANSWERS: Final = r"(?:answer|respon|repl|output|advice|message|paragraph)\w{0,6}"
-_MARK_OUT: Final = (
-    "ignore ignoring disregard forget neglect override overwrite erase remove drop "
-    "delete"
+_MARK_OUT: Final = "ignore ignoring disregard forget neglect"
+_REMOVE: Final = "override overwrite erase remove drop delete"
+_REMINDERS: Final = (
+    "not dont never cannot cant didnt wont shouldnt mustnt doesnt without"
 )
 _NOT_FOLLOW: Final = (
     r"(?:not |longer |following |no |attention |aside |to ){0,3}"
@@ -36,7 +37,7 @@ _NOT_FOLLOW: Final = (
 )
 _OLD: Final = (
     rf"{gap(4)}{_BEFORE} {gap(4)}{_TOLD}|{gap(4)}{_TOLD} {gap(4)}{_BEFORE}|"
-    rf"{gap(2)}(?:everything|all|anything|what|whatever) {gap(3)}{_BEFORE}"
+    rf"{gap(2)}(?:everything|anything|what|whatever) {gap(3)}{_BEFORE}"
 )
 _ALL: Final = (
     rf"{gap(2)}(?:all|any|every|your|these|those|openais?) {gap(3)}"
@@ -46,9 +47,10 @@ _ALL: Final = (
 
 ENGLISH: Final = (
     # Instruction override
-    Said("override.previous", _MARK_OUT, _OLD),
+    Said("override.previous", _MARK_OUT, _OLD, _REMINDERS),
+    Said("override.remove", _REMOVE, f"{_OLD}|{_ALL}"),
     Said("override.previous", "do dont no stop pay set", rf"{_NOT_FOLLOW} (?:{_OLD})"),
-    Said("override.all", _MARK_OUT, _ALL),
+    Said("override.all", _MARK_OUT, _ALL, _REMINDERS),
     Said("override.all", "do dont no stop pay set", rf"{_NOT_FOLLOW} (?:{_ALL})"),
     # Role and persona
     Said("persona.known", "do", r"anything now\b"),

@@ -7,10 +7,17 @@ from backburner.domain.guard.wording import Said, Shape, gap
 FOREIGN: Final = (
     Said(
         "override.german",
-        "vergiss vergesst vergessen ignoriere ignorieren ignorier missachte beachte "
-        "streiche losche",
-        rf"{gap(5)}(?:anweisung|aufgabe|auftra|vorherig|bisherig|davor|zuvor|vorher|"
-        r"obig|alles|regeln|befehl|instruktion|angaben|kontext|informationen|prompt)",
+        "vergiss vergesst vergessen ignoriere ignorieren ignorier missachte",
+        rf"(?!{gap(6)}nicht\b){gap(5)}(?:anweisung|aufgabe|auftra|vorherig|bisherig|davor|"
+        r"zuvor|vorher|obig|alles|regeln|befehl|instruktion|angaben|kontext|"
+        r"informationen|prompt)",
+        unless="nicht",
+    ),
+    Said(
+        "override.german",
+        "beachte beachten",
+        rf"{gap(6)}(?:anweisung|auftra|vorherig|bisherig|regeln|befehl)\w{{0,4}} "
+        r"(?:\w{1,24} ){0,2}nicht\b",
     ),
     Said(
         "override.german",
@@ -30,11 +37,18 @@ FOREIGN: Final = (
     Said("smuggle.german", "jetzt sofort nun", r"bist du\b"),
     Said(
         "override.romance",
-        "ignora ignore ignorez ignorar olvida olvide olvidate oublie oubliez dimentica "
+        "ignora ignorez ignorar olvida olvide olvidate oublie oubliez dimentica "
         "dimenticare esqueca desconsidere desobedece",
-        rf"{gap(4)}(?:instruccion|instrucao|instrucoes|consigne|istruzion|instrucion|"
-        r"anterior|precedent|previas?\b|regla|regra|regole|regle|todo\b|tudo\b|tutto\b|"
-        r"tout\b)",
+        rf"(?!pas\b){gap(4)}(?:instruccion|instrucao|instrucoes|consigne|istruzion|"
+        r"instrucion|instructions|anterior|precedent|previas?\b|regla|regra|regole|"
+        r"regle|todo\b|tudo\b|tutto\b|tout\b)",
+        unless="no non nao ne nunca mai jamais",
+    ),
+    Said(
+        "override.romance",
+        "ignore",  # French and Portuguese, and English, where a to-do is no `todo`
+        rf"{gap(4)}(?:instrucoes|consignes|instructions (?:\w{{1,24}} ){{0,1}}"
+        r"(?:precedentes|anterieures)|regras anteriores)",
     ),
     Said(
         "extract.foreign",
@@ -44,9 +58,10 @@ FOREIGN: Final = (
     ),
     Said(
         "override.slavic",
-        "игнорируй игнорируйте проигнорируй забудь забудьте отмени",
+        "игнорируй игнорируйте проигнорируй забудь забудьте",
         rf"{gap(4)}(?:инструкци|указани|команд|правил|"
         r"предыдущ|выше|сказано|ограничени|контекст|запрет)",
+        unless="не",
     ),
     Said(
         "override.slavic",
@@ -70,7 +85,7 @@ FOREIGN: Final = (
 UNSPACED: Final = (
     Shape(
         "override.chinese",
-        r"(?:忽略|无视|忘记|忘掉|不要理会|不要遵守|無視|忘れ)\w{0,12}"
+        r"(?:忽略|无视|(?<!别)(?<!不要)(?<!不)(?<!勿)(?:忘记|忘掉)|不要理会|不要遵守|無視|忘れ)\w{0,12}"
         r"(?:指令|指示|提示|规则|之前的|以上|上面的)",
     ),
     Shape(

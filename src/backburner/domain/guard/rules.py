@@ -22,6 +22,8 @@ class Phrase(NamedTuple):
 
     rule: str
     rest: re.Pattern[str]
+    unless: frozenset[str]
+    """Not if one of these stands before it, or before the word before it."""
 
 
 class Form(NamedTuple):
@@ -34,6 +36,7 @@ class Form(NamedTuple):
 WEIGHTS: Final[dict[str, int]] = {
     "override.previous": 4,
     "override.all": 3,
+    "override.remove": 2,
     "override.joined": 3,
     "override.german": 4,
     "override.romance": 4,
@@ -105,8 +108,9 @@ _SHAPES: Final = (
 
 def _by_first(said: Iterable[Said]) -> dict[str, tuple[Phrase, ...]]:
     found: dict[str, tuple[Phrase, ...]] = {}
-    for rule, firsts, rest in said:
-        phrase = Phrase(rule, re.compile(f"(?:{rest})"))
+    for rule, firsts, rest, unless in said:
+        words = frozenset(unless.split())
+        phrase = Phrase(rule, re.compile(f"(?:{rest})"), words)
         for first in firsts.split():
             found[first] = (*found.get(first, ()), phrase)
     return found

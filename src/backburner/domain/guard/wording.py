@@ -9,6 +9,8 @@ class Said(NamedTuple):
     rule: str
     firsts: str
     rest: str
+    unless: str = ""
+    """Words that make a reminder of it: "do not forget" is no order to forget."""
 
 
 class Shape(NamedTuple):
