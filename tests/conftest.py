@@ -14,7 +14,10 @@ import redis
 from xdist.scheduler import LoadScopeScheduling
 
 from tests import homes
+from tests.aimock import started
 from tests.databases import Migrated
+
+pytest.register_assert_rewrite("backburner.testing.broker", "backburner.testing.store")
 
 WHOLE = (
     "tests/chaos/",  # a file may have a server of its own
@@ -167,3 +170,17 @@ async def _execute(url, statements):
     connection = await asyncpg.connect(url)
     await connection.execute(statements)
     await connection.close()
+
+
+@pytest.fixture(scope="session")
+def _aimock(tmp_path_factory):
+    """A fake LLM server of this process."""
+    with started(tmp_path_factory.mktemp("aimock")) as mock:
+        yield mock
+
+
+@pytest.fixture
+def aimock(_aimock):
+    """A fake LLM server that has been told nothing yet."""
+    _aimock.reset()
+    return _aimock

@@ -12,6 +12,7 @@ from backburner.domain.errors import (
     InvalidInput,
     JobNotFound,
     PermanentError,
+    PromptRefused,
     StoreUnavailable,
     Throttled,
     TransientError,
@@ -25,17 +26,21 @@ from backburner.domain.outcome import Cancel, Failed, Snooze
 from backburner.domain.queue import Queue, Rate
 from backburner.domain.retry import RetryPolicy
 from backburner.domain.text import Piece
+from backburner.engine.asking import Asker
 from backburner.engine.context import Context
+from backburner.engine.estimates import estimate_of
 from backburner.engine.flow import Flow
 from backburner.engine.registry import Capability, capability
 from backburner.engine.schedule import Schedule
 from backburner.engine.ticket import BatchTicket, FlowTicket, JobFailed, Ticket
 from backburner.engine.transaction import Transaction
+from backburner.ports.ai import Message
 from backburner.settings import Settings
 from backburner.wiring import Backburner
 
 __all__ = [
     "App",
+    "Asker",
     "Backburner",
     "BackburnerError",
     "BatchTicket",
@@ -58,9 +63,11 @@ __all__ = [
     "JobNotFound",
     "JobState",
     "Lane",
+    "Message",
     "Owner",
     "PermanentError",
     "Piece",
+    "PromptRefused",
     "Queue",
     "Rate",
     "RetryPolicy",
@@ -75,4 +82,5 @@ __all__ = [
     "UnknownCapability",
     "WorkError",
     "capability",
+    "estimate_of",
 ]

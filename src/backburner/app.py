@@ -1,6 +1,7 @@
 """What one application brings to the house."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +11,18 @@ from backburner.domain.queue import Queue
 from backburner.engine.registry import Capability
 from backburner.engine.schedule import Schedule
 
+Serves = Callable[[Any], AbstractAsyncContextManager[Sequence[Any]]]
+"""Takes the open `Backburner` and gives routes, for as long as they are served."""
+
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A named set of capabilities, with their limits, lanes, schedules and budgets."""
+    """
+    A named set of capabilities, with their limits, lanes, schedules and budgets.
+
+    One with routes is a service: `backburner serve` has all of them, `backburner serve
+    NAME` that one.
+    """
 
     name: str
     capabilities: Sequence[Capability[Any, Any]] = ()
@@ -21,3 +30,4 @@ class App:
     schedules: Sequence[Schedule] = ()
     budgets: Sequence[Budget] = ()
     lanes: Sequence[Lane] = ()
+    serves: Serves | None = None

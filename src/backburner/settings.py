@@ -4,8 +4,16 @@ import difflib
 import os
 from datetime import timedelta
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    AliasChoices,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from backburner.domain.address import PORTS, Reach
@@ -19,13 +27,23 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
 class Settings(BaseSettings):
-    """How this process runs. Each is set by `BACKBURNER_` and its name in capitals."""
+    """
+    How this process runs.
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+    Each is set by `BACKBURNER_` and its name in capitals, or by the name that others
+    know it by, as `OPENAI_API_KEY`.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", populate_by_name=True
+    )
 
     store: str = "sqlite:///backburner.db"
     """Where the jobs are: `sqlite:///file`, or four slashes for an absolute path."""
-    transport: str = "database"
+    transport: str = Field(
+        "database",
+        validation_alias=AliasChoices("BACKBURNER_TRANSPORT", "RABBITMQ_URL"),
+    )
     """What tells workers of work: `database`, or a broker's URL (amqp, redis, sqs)."""
     url: str = "http://127.0.0.1:8765"
     """Which server the command line talks to."""
@@ -89,8 +107,43 @@ class Settings(BaseSettings):
     """How long is kept what jobs used of models; it outlives them."""
     prices: str = ""
     """Prices of models, before those that are installed: a JSON file, or JSON."""
+    ai: Annotated[tuple[str, ...], NoDecode] = ("mock",)
+    """Who is asked for answers, by comma, the next if one has none: mock, openai."""
+    ai_model: str = "gpt-5-mini"
+    """The model that answers; with another base URL, one of that server's."""
+    ai_embedding_model: str = "text-embedding-3-small"
+    """The model that makes vectors of texts."""
+    ai_transcription_model: str = "gpt-4o-mini-transcribe"
+    """The model that writes recordings down."""
+    ai_vision_model: str = ""
+    """The model that looks at pictures; empty: the one that answers."""
+    ai_seconds: Seconds = 60.0
+    """How long a model's answer may take in all, unless the question says."""
+    ai_requests: int = Field(0, ge=0, le=1_000_000)
+    """Calls a minute to each model, by all workers together; 0: it is learnt."""
+    ai_at_once: int = Field(0, ge=0, le=1_000_000)
+    """Calls at once to each model, by all workers together; 0: it is learnt."""
+    ai_spacing_ms: int = Field(0, ge=0, le=3_600_000)
+    """The least time between two calls to a model, by all workers together."""
+    openai_api_key: SecretStr = Field(SecretStr(""), validation_alias="OPENAI_API_KEY")
+    """The key of the provider `openai`, which does not start without."""
+    openai_base_url: str = Field("", validation_alias="OPENAI_BASE_URL")
+    """The address of a server that speaks as OpenAI does; empty: OpenAI's own."""
 
-    @field_validator("queues", "webhook_allow", "webhook_ports", mode="before")
+    tasks_service_base_url: str = Field("", validation_alias="TASKS_SERVICE_BASE_URL")
+    """Where the Tasks service is called back; empty: where this process serves."""
+    ai_service_base_url: str = Field("", validation_alias="AI_SERVICE_BASE_URL")
+    """Where the AI service is; empty: where this process serves."""
+    tasks_tokens: int = Field(0, ge=0, le=10**12)
+    """How many tokens a user may use in a window; 0: no budget of this service's."""
+    tasks_window_seconds: int = Field(86_400, ge=1, le=31_536_000)
+    """How long that window is."""
+    tasks_hold_seconds: Seconds = 900.0
+    """How long tokens are held for a request that is not called back."""
+    tasks_timezone: str = "UTC"
+    """What "tomorrow" is told by, such as Europe/Berlin."""
+
+    @field_validator("ai", "queues", "webhook_allow", "webhook_ports", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         if isinstance(value, str):
@@ -110,6 +163,29 @@ class Settings(BaseSettings):
         Reach.read(value)
         return value
 
+    @field_validator("ai")
+    @classmethod
+    def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise ValueError("must name a provider; mock needs no key")
+        return value
+
+    @field_validator("openai_base_url", "tasks_service_base_url", "ai_service_base_url")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        if value and not value.startswith(("http://", "https://")):
+            raise ValueError("must begin with http:// or https://")
+        return value.rstrip("/")
+
+    @field_validator("tasks_timezone")
+    @classmethod
+    def _zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (KeyError, OSError, ValueError):
+            raise ValueError(f"no time zone is called {value!r}") from None
+        return value
+
     @field_validator("key_pepper", "webhook_secret")
     @classmethod
     def _long(cls, value: SecretStr) -> SecretStr:
@@ -124,9 +200,10 @@ class Settings(BaseSettings):
 
     @property
     def reach(self) -> Reach:
-        """Where webhooks may go."""
+        """Where webhooks may go; the Tasks service is the operator's own."""
+        own = urlsplit(self.tasks_service_base_url).netloc.rpartition("@")[2]
         return Reach.read(
-            self.webhook_allow,
+            (*self.webhook_allow, own) if own else self.webhook_allow,
             ports=self.webhook_ports,
             is_plain_allowed=self.webhook_http,
         )
@@ -166,7 +243,7 @@ def _checked(settings: Settings) -> Settings:
 
 
 def _refuse_unknown() -> None:
-    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    known = {variable(name) for name in Settings.model_fields}
     for name in sorted(os.environ):
         if not name.startswith(PREFIX) or name.startswith(NOT_SETTINGS):
             continue
@@ -177,8 +254,20 @@ def _refuse_unknown() -> None:
 
 
 def _told(error: Any) -> str:
-    name = PREFIX + str(error["loc"][0]).upper()  # what follows is a place in a list
-    return f"{name}: {error['msg']}"
+    name = str(error["loc"][0])  # what follows is a place in a list
+    told = name if name in _BORROWED else variable(name)
+    return f"{told}: {error['msg']}"
+
+
+def variable(name: str) -> str:
+    """Return by which variable of the environment a setting is set."""
+    field = Settings.model_fields.get(name)
+    alias = None if field is None else field.validation_alias
+    return alias if isinstance(alias, str) else PREFIX + name.upper()
+
+
+_BORROWED = {variable(name) for name in Settings.model_fields}
+"""Names of others' making are told as they are."""
 
 
 def fault() -> str | None:

@@ -1,5 +1,6 @@
 """The composition root: settings and entry points become a running house."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -13,15 +14,23 @@ from backburner.app import App
 from backburner.blobs.copying import copy
 from backburner.clock import SystemClock, SystemDice
 from backburner.domain.budget import Budget
-from backburner.domain.errors import BrokerUnavailable, ConfigurationError
-from backburner.domain.job import Job
-from backburner.domain.lane import Lane
+from backburner.domain.errors import (
+    BrokerUnavailable,
+    ConfigurationError,
+    PermanentError,
+)
+from backburner.domain.job import Claim, Instant, Job, Owner
+from backburner.domain.lane import Lane, lane_name
+from backburner.domain.outcome import Cancel, Failed, Snooze
 from backburner.domain.queue import Queue
 from backburner.domain.retry import RetryPolicy
 from backburner.domain.transitions import Limits
+from backburner.engine.asking import Asker, Providers
 from backburner.engine.budgets import Budgets
 from backburner.engine.burial import Burial
 from backburner.engine.contact import Contact
+from backburner.engine.context import Context
+from backburner.engine.courier import Courier
 from backburner.engine.deliveries import delivering
 from backburner.engine.delivery import SCHEDULE, Deliver, Sender
 from backburner.engine.engine import Engine
@@ -39,12 +48,21 @@ from backburner.engine.registry import Capability, Registry
 from backburner.engine.relay import Relay
 from backburner.engine.schedule import Schedule
 from backburner.engine.scheduler import Scheduler
-from backburner.engine.submission import Callbacks, GroupOptions, Options, Submission
+from backburner.engine.submission import (
+    LOCAL,
+    Callbacks,
+    GroupOptions,
+    Options,
+    Submission,
+    input_text,
+)
+from backburner.engine.telling import Voice
 from backburner.engine.ticket import BatchTicket, FlowTicket, Ticket, gather
 from backburner.engine.transaction import Transaction
 from backburner.engine.upkeep import Upkeep, UpkeepOptions
 from backburner.engine.watch import Watch
 from backburner.engine.worker import Worker, WorkerOptions
+from backburner.ports.ai import Access, Models, Provider
 from backburner.ports.bell import Bell
 from backburner.ports.blobs import BlobStore
 from backburner.ports.broker import Broker
@@ -84,11 +102,13 @@ class Backburner:
         faults: Faults | None = None,
         deliveries: RetryPolicy = SCHEDULE,
         broker: Broker | None = None,
+        ai: Provider | Sequence[Provider] | None = None,
     ) -> None:
         """
         Take what to run and, for `deliveries`, when to repeat a failed webhook.
 
         A `broker` takes the place of the one that the settings name.
+        `ai` are providers of models of your own, in place of those that are set.
         """
         self.settings = settings or read(store=store)
         self.registry = Registry(capabilities)
@@ -115,6 +135,9 @@ class Backburner:
         self._given_broker = broker
         self._broker: tuple[Broker, Contact] | None = None
         self._burial: Burial | None = None
+        self._ai = ai
+        self._providers: Providers | None = None
+        self._courier: Courier | None = None
         self._stack = AsyncExitStack()
         self._worker: Worker | None = None
         self._engine: Engine | None = None
@@ -134,6 +157,49 @@ class Backburner:
         """The budgets, and holds without a job, while the house is open."""
         return self.engine.budgets
 
+    def asker(self) -> Asker:
+        """Return who asks models without a job: no lane, no ledger but `calls`."""
+        if self._providers is None:
+            raise ConfigurationError(
+                "the house is not open: use `async with Backburner(…)`"
+            )
+        return Asker(self._providers)
+
+    @property
+    def courier(self) -> Courier:
+        """Who signs what rooms tell others, and checks whom they may tell."""
+        settings = self.settings
+        return Courier(settings.reach, _webhook_key(settings), self._clock)
+
+    async def run(
+        self,
+        capability: Capability[Any, Any] | str,
+        value: Any,
+        *,
+        owner: Owner = LOCAL,
+        request_id: str | None = None,
+    ) -> Any:
+        """
+        Run a capability here and now, by the code of a job: return its result.
+
+        There is no job: no retry, no lane, no ledger. What goes wrong is raised.
+        """
+        submission, now = self._submission, self._clock.now()
+        found = submission.find(capability)
+        text = input_text(found, value)
+        submission.guard(found, text)
+        claim = _stand_in(found, submission.draw("call", now), text, now)._replace(
+            tenant=owner.tenant, user=owner.user, request_id=request_id
+        )
+        ctx = Context(claim, _Deaf(), self.submit, providers=self._providers)
+        async with asyncio.timeout(found.timeout.total_seconds()):
+            answer = await found.run(ctx, found.input.validate_json(text))
+        if isinstance(answer, Failed):
+            raise PermanentError(answer.message, code=answer.code)
+        if isinstance(answer, Snooze | Cancel):
+            raise PermanentError("it can only be done by a job")
+        return answer
+
     @property
     def keys(self) -> Keys:
         """The API keys, while the house is open."""
@@ -143,6 +209,7 @@ class Backburner:
 
     async def __aenter__(self) -> Self:
         try:
+            self._engage()
             await self._open()
         except BaseException:
             await self._stack.aclose()
@@ -158,7 +225,7 @@ class Backburner:
         if self._worker is not None:
             await self.stop_worker(grace=0.0)
         await self._stack.aclose()
-        self._engine = self._keys = None
+        self._engine = self._keys = self._providers = None
 
     async def start_worker(self) -> None:
         """Begin to run jobs in this process."""
@@ -182,6 +249,8 @@ class Backburner:
                 prices=self._prices,
                 mourn=self._mourn,
                 intake=self._make_intake(),
+                providers=self._providers,
+                courier=self._courier,
             ),
             WorkerOptions(
                 slots=settings.slots,
@@ -278,7 +347,7 @@ class Backburner:
         self._bell = relay or bell
         watch = Watch(store, self._bell, poll=settings.poll_seconds)
         payloads = Payloads(find_blobs(settings, self._dice, self._faults), store)
-        submission = Submission(
+        self._submission = submission = Submission(
             self.registry,
             self._clock,
             self._dice,
@@ -387,6 +456,19 @@ class Backburner:
         await self._burial.start()
         self._stack.push_async_callback(self._burial.stop)
 
+    def _engage(self) -> None:
+        """Have providers of models ready, and what is known of their limits told."""
+        settings, given = self.settings, self._ai
+        if given is None:
+            chain = find_providers(settings, self._clock)
+        else:
+            chain = given if isinstance(given, Sequence) else [given]
+        self._providers = Providers(chain, self._clock, settings.ai_seconds)
+        self._stack.push_async_callback(self._providers.close)
+        for lane in _lanes(settings, chain):
+            if lane.name not in self.registry.lanes:
+                self.registry.pace(lane)
+
     def _deliver(self) -> None:
         """Have this worker send webhooks, if it can sign them."""
         settings, engine = self.settings, self.engine
@@ -402,6 +484,7 @@ class Backburner:
             total_seconds=settings.webhook_seconds,
         )
         self._stack.push_async_callback(egress.close)
+        self._courier = Courier(settings.reach, key, self._clock, egress)
         deliver = Deliver(
             Sender(egress, key, self._clock),
             Receivers(self._clock, self._dice, slots=settings.slots),
@@ -421,6 +504,41 @@ class Backburner:
             lost=lost,
         )
         return ThreadHeartbeat(pulse, every=self.settings.beat_seconds)
+
+
+class _Deaf:
+    """The ear of a handler that nobody listens to."""
+
+    def hear(self, voice: Voice) -> None:
+        voice.heard()
+
+    def hurry(self) -> None: ...
+
+
+def _stand_in(found: Capability[Any, Any], call: str, text: str, now: Instant) -> Claim:
+    """Return what stands for a job where there is none."""
+    return Claim(
+        seq=0,
+        id=call,
+        token="",
+        tenant=LOCAL.tenant,
+        user=LOCAL.user,
+        capability=found.name,
+        queue=found.queue,
+        input=text,
+        priority=0,
+        rank=0,
+        generation=0,
+        attempt=1,
+        max_attempts=1,
+        crashes=0,
+        throttled=0,
+        deadline=None,
+        created_at=now,
+        ready_at=now,
+        started_at=now,
+        request_id=None,
+    )
 
 
 def find_store(url: str, clock: SystemClock, faults: Faults) -> Any:
@@ -500,6 +618,48 @@ def carry_blobs(ours: Settings, theirs: Settings) -> int:
     dice, faults = SystemDice(), NoFaults()
     source, target = find_blobs(ours, dice, faults), find_blobs(theirs, dice, faults)
     return copy(source, target, now=SystemClock().now())
+
+
+def find_providers(settings: Settings, clock: SystemClock) -> Sequence[Provider]:
+    """Return the providers of models that are chosen: each is an entry point."""
+    found = entry_points(group="backburner.ai")
+    access = Access(
+        Models(
+            settings.ai_model,
+            settings.ai_embedding_model,
+            settings.ai_transcription_model,
+            settings.ai_vision_model or settings.ai_model,
+        ),
+        settings.openai_api_key.get_secret_value(),
+        settings.openai_base_url,
+    )
+    unknown = [name for name in settings.ai if name not in found.names]
+    if unknown:
+        known = ", ".join(sorted(found.names))
+        raise ConfigurationError(
+            f"BACKBURNER_AI: no provider is called {unknown[0]!r}; there is: {known}"
+        )
+    try:
+        return [found[name].load().from_access(access, clock) for name in settings.ai]
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"BACKBURNER_AI: {error}; a provider is installed as 'backburner[NAME]'"
+        ) from None
+
+
+def _lanes(settings: Settings, chain: Sequence[Provider]) -> Sequence[Lane]:
+    """Return the lanes of the models that are set, if their limits are."""
+    requests, at_once = settings.ai_requests or None, settings.ai_at_once or None
+    spacing = timedelta(milliseconds=settings.ai_spacing_ms)
+    if requests is None and at_once is None and not spacing:
+        return []
+    names = {
+        lane_name(provider.name, model, provider.credential)
+        for provider in chain
+        if provider.is_paced
+        for model in provider.models
+    }
+    return [Lane(name, requests, None, at_once, spacing) for name in sorted(names)]
 
 
 def _beside(store: str) -> str:

@@ -29,7 +29,7 @@ def the_request_of(command):
 
 
 def test_the_printed_commands_submit_a_job_and_poll_its_result(words, run, tmp_path):
-    posting, polling = re.findall(r"^ *(curl .*)$", words, re.MULTILINE)
+    posting, polling, *_ = re.findall(r"^ *(curl .*)$", words, re.MULTILINE)
     command = re.search(r"backburner (submit .*)$", words, re.MULTILINE)[1]
     method, url, headers, body = the_request_of(posting)
 
@@ -45,6 +45,22 @@ def test_the_printed_commands_submit_a_job_and_poll_its_result(words, run, tmp_p
     )
     assert '{"slept": 3.0}\n' == by_command.stdout
     assert tmp_path.joinpath(".backburner", "demo.db").exists()
+
+
+def test_the_printed_commands_make_a_task_of_a_sentence_and_show_it(words):
+    *_, wishing, listing = re.findall(r"^ *(curl .*)$", words, re.MULTILINE)
+    method, url, headers, body = the_request_of(wishing)
+    base = url.removesuffix("/api/v1/tasks")
+
+    accepted = httpx2.request(method, url, headers=headers, content=body)
+    place = accepted.headers["location"]
+    while httpx2.get(f"{base}{place}").json()["status"] in {"queued", "running"}:
+        pass
+    [task] = httpx2.get(shlex.split(listing)[1]).json()["items"]
+
+    assert 202 == accepted.status_code
+    assert ("Pack", "urgent") == (task["title"], task["priority"])
+    assert ["Passport", "Charger", "Shoes"] == [s["title"] for s in task["subtasks"]]
 
 
 def test_the_printed_commands_list_flows_and_batches_that_move(words, run):

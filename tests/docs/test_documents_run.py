@@ -13,6 +13,7 @@ BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 FLOWS = (ROOT / "docs" / "flows.md").read_text()
+AI = (ROOT / "docs" / "ai.md").read_text()
 LANES = (ROOT / "docs" / "lanes.md").read_text()
 BUDGETS = (ROOT / "docs" / "budgets.md").read_text()
 USAGE = (ROOT / "docs" / "usage.md").read_text()
@@ -80,7 +81,7 @@ def test_a_block_of_the_client_guide_prints_what_it_says(url, block):
     assert [] == [line for line in promised if line not in told.stdout]
 
 
-@pytest.mark.parametrize("block", PYTHON.findall(FLOWS + LANES + BUDGETS + USAGE))
+@pytest.mark.parametrize("block", PYTHON.findall(FLOWS + LANES + BUDGETS + USAGE + AI))
 def test_a_program_of_a_guide_prints_what_it_says(tmp_path, block):
     promised = re.findall(r"print\(.*# (.*)$", block, re.MULTILINE)
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from backburner.domain.transitions import ALLOWED
-from backburner.settings import PREFIX, Settings
+from backburner.settings import Settings, variable
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,7 +44,7 @@ def test_the_sample_environment_has_every_setting_and_its_default():
     sample = dict(line.lstrip("# ").split("=", 1) for line in lines if "=" in line)
     defaults = Settings()
     expected = {
-        PREFIX + name.upper(): _written(getattr(defaults, name))
+        variable(name): _written(getattr(defaults, name))
         for name in Settings.model_fields
     }
 
@@ -54,9 +54,7 @@ def test_the_sample_environment_has_every_setting_and_its_default():
 def test_every_setting_has_its_heading_in_the_operators_guide():
     guide = (ROOT / "docs" / "operating.md").read_text()
     missing = [
-        name
-        for name in Settings.model_fields
-        if f"`{PREFIX}{name.upper()}`" not in guide
+        name for name in Settings.model_fields if f"`{variable(name)}`" not in guide
     ]
 
     assert [] == missing

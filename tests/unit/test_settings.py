@@ -119,6 +119,40 @@ def test_a_webhook_shorter_than_its_connect_is_refused(monkeypatch):
         read()
 
 
+def test_what_others_named_is_read_by_their_name(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://api.deepseek.com/v1/")
+    monkeypatch.setenv("BACKBURNER_AI", "openai, mock")
+    settings = read()
+
+    assert "sk-secret" == settings.openai_api_key.get_secret_value()
+    assert "sk-secret" not in repr(settings)
+    assert "https://api.deepseek.com/v1" == settings.openai_base_url
+    assert ("openai", "mock") == settings.ai
+
+
+def test_what_others_named_is_not_ours_to_rename(monkeypatch):
+    monkeypatch.setenv("BACKBURNER_OPENAI_API_KEY", "sk-secret")
+
+    with pytest.raises(ConfigurationError, match="OPENAI_API_KEY is not a setting"):
+        read()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OPENAI_BASE_URL", "here"),
+        ("BACKBURNER_AI", ","),
+        ("BACKBURNER_AI_SECONDS", "0"),
+    ],
+)
+def test_a_wrong_value_for_models_names_its_setting(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+
+    with pytest.raises(ConfigurationError, match=f"^{name}: "):
+        read()
+
+
 def test_settings_for_tests_are_not_mistaken_for_settings(monkeypatch):
     monkeypatch.setenv("BACKBURNER_TEST_POSTGRES_URL", "postgresql://x")
 

@@ -21,6 +21,7 @@ from backburner.cli import (
     doctor,
     exits,
     flows,
+    guard,
     jobs,
     keys,
     lanes,
@@ -90,6 +91,7 @@ app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel="Jobs")
 app.add_typer(queues.app, name="queues", rich_help_panel="Jobs")
 app.add_typer(budgets.app, name="budgets", rich_help_panel="Jobs")
 app.add_typer(webhooks.app, name="webhooks", rich_help_panel="Jobs")
+app.add_typer(guard.app, name="guard", rich_help_panel="House-keeping")
 app.add_typer(keys.app, name="keys", rich_help_panel="House-keeping")
 
 

@@ -16,6 +16,7 @@ from backburner.cli.serving import (
     LevelOption,
     StoreOption,
     address,
+    at_home,
     bind,
     in_development,
     load,
@@ -71,6 +72,12 @@ Both in one, with a progress bar:
 
   {command} submit demo.sleep '{{"seconds": 3}}' --wait{option}
 
+Make a task of a sentence, through two services and a webhook, and see it:
+
+  curl -i {url}/api/v1/tasks -H 'Content-Type: application/json' \\
+    -d '{{"naturalLanguage": "urgently pack tomorrow: passport, charger and shoes"}}'
+  curl {url}/api/v1/tasks
+
 Jobs that wait for jobs, and jobs that end together:
 
   {command} flows list{option}
@@ -106,6 +113,7 @@ def demo(
     )
     apps = load(app or (), dev=True)
     with _bind(settings) as listener:
+        settings = at_home(settings, address(listener))
 
         def ready(house: Backburner, stack: AsyncExitStack) -> None:
             samples = cycle(SAMPLES)

@@ -102,6 +102,7 @@ async def _serve(
         keys=house.keys,
         version=version("backburner"),
         authenticate=by_key(house.keys) if plan.is_keyed else as_developer,
+        rooms=await _routes(plan, house, stack),
     )
     server = _Server(_config(app, plan.settings))
     serving = asyncio.create_task(server.serve([listener]))
@@ -118,6 +119,16 @@ async def _serve(
     server.should_exit = True
     await serving
     return finished
+
+
+async def _routes(plan: Plan, house: Backburner, stack: AsyncExitStack) -> list[Any]:
+    """Return the routes of the apps that have some, for as long as is served."""
+    return [
+        route
+        for app in plan.apps
+        if app.serves is not None
+        for route in await stack.enter_async_context(app.serves(house))
+    ]
 
 
 def spare_collector() -> None:

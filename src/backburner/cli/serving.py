@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +17,7 @@ from pydantic import SecretStr
 from backburner.app import App
 from backburner.cli import printing
 from backburner.domain.errors import ConfigurationError
-from backburner.settings import Settings, read
+from backburner.settings import Settings, read, variable
 from backburner.wiring import Backburner, find_apps
 
 StoreOption = Annotated[
@@ -42,6 +43,10 @@ DEV_PEPPER = "development only, a secret to nobody"
 
 
 def serve(
+    service: Annotated[
+        str | None,
+        typer.Argument(help="One service only, such as tasks or ai; default: all."),
+    ] = None,
     *,
     host: Annotated[str | None, typer.Option(help="The address to serve on.")] = None,
     port: Annotated[
@@ -56,7 +61,7 @@ def serve(
     slots: SlotsOption = None,
     log_level: LevelOption = None,
 ) -> None:
-    """Serve the API and run jobs, in one process."""
+    """Serve the API and run jobs, in one process; one service only runs none."""
     settings = read(host=host, port=port, store=store, slots=slots, log_level=log_level)
     if dev:
         settings = in_development(settings)
@@ -68,7 +73,10 @@ def serve(
     from backburner.cli import running
 
     apps = load(app or (), dev=dev)
+    if service is not None:
+        apps, no_worker = alone(apps, service, settings), True
     with bind(settings, is_keyed=not dev) as listener:
+        settings = at_home(settings, address(listener))
 
         def ready(_house: Backburner, _stack: AsyncExitStack) -> None:
             printing.say(f"Backburner is ready at {address(listener)}")
@@ -109,6 +117,37 @@ def worker(
         printing.say(f"Backburner works on {names}")
 
     raise typer.Exit(running.run(running.Plan(settings, apps, ready)))
+
+
+def alone(apps: Sequence[App], service: str, settings: Settings) -> list[App]:
+    """Return the apps of a process with one service's routes; check its settings."""
+    services = {found.name for found in apps if found.serves is not None}
+    if service not in services:
+        known = ", ".join(sorted(services)) or "none"
+        raise ConfigurationError(f"no service is called {service!r}; there is: {known}")
+    for name in ("webhook_secret", *_NEEDED.get(service, ())):
+        value = getattr(settings, name)
+        if not (value.get_secret_value() if isinstance(value, SecretStr) else value):
+            raise ConfigurationError(
+                f"{variable(name)} is not set: `backburner serve {service}` needs it"
+            )
+    return [
+        found if found.name == service else replace(found, serves=None)
+        for found in apps
+    ]
+
+
+_NEEDED = {"tasks": ("tasks_service_base_url", "ai_service_base_url")}
+
+
+def at_home(settings: Settings, address: str) -> Settings:
+    """Have services that nobody says where they are be where this process serves."""
+    missing = {
+        name: address
+        for name in ("tasks_service_base_url", "ai_service_base_url")
+        if not getattr(settings, name)
+    }
+    return settings.model_copy(update=missing)
 
 
 def in_development(settings: Settings) -> Settings:

@@ -4,6 +4,7 @@ Every error of the house.
 BackburnerError               code, retryable
 ├── CallerError               the request cannot be honoured as sent            → 4xx
 │   ├── InvalidInput          it does not match the capability's model
+│   ├── PromptRefused         it looks like instructions to the model
 │   ├── UnknownCapability     nobody here knows that name
 │   ├── JobNotFound           no such job, or somebody else's
 │   ├── FlowNotFound          no such flow, or somebody else's
@@ -81,6 +82,20 @@ class InvalidInput(CallerError):
     def __init__(self, message: str, fields: Sequence[FieldError] = ()) -> None:
         super().__init__(message)
         self.fields = tuple(fields)
+
+
+class PromptRefused(CallerError):
+    """The input looks like instructions to the model that is to read it."""
+
+    code = "AI_PROMPT_INJECTION"
+
+    def __init__(self, score: int, rules: Sequence[str]) -> None:
+        super().__init__(
+            "the input looks like instructions to the model that is to read it: "
+            f"{', '.join(rules)}"
+        )
+        self.score = score
+        self.rules = tuple(rules)
 
 
 class UnknownCapability(CallerError):

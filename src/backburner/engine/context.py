@@ -2,19 +2,24 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, overload
 
-from backburner.domain.errors import PermanentError, readable
+from backburner.domain.errors import PermanentError, TransientError, readable
 from backburner.domain.job import Claim, Instant, Need, Owner
 from backburner.domain.lane import lane_name
 from backburner.domain.usage import Usage, usage
+from backburner.engine.asking import Asker, Providers, Vectors
 from backburner.engine.booking import Tab, Till
+from backburner.engine.courier import Courier, Letter
 from backburner.engine.flow import Flow, Planned
 from backburner.engine.lanes import Call, Road
 from backburner.engine.needs import Given, given
 from backburner.engine.payloads import JobBlobs, Payloads
 from backburner.engine.telling import MOST_UNTOLD, Ear, Voice
 from backburner.engine.transaction import Transaction
+from backburner.ports.ai import Message
+
+T = TypeVar("T")
 
 LARGEST_WHOLE = 2**53
 
@@ -59,15 +64,18 @@ class Context:
     """One attempt's way to the house. Nothing here outlives the attempt."""
 
     __slots__ = (
+        "_asker",
         "_blobs",
         "_bodies",
         "_claim",
+        "_courier",
         "_ear",
         "_flow",
         "_given",
         "_lanes",
         "_needs",
         "_payloads",
+        "_providers",
         "_submit",
         "_till",
         "is_over",
@@ -84,12 +92,17 @@ class Context:
         needs: Sequence[Need] = (),
         till: Till | None = None,
         lanes: Road | None = None,
+        providers: Providers | None = None,
+        courier: Courier | None = None,
     ) -> None:
         self._claim = claim
         self._ear = ear
         self._submit = submit
         self._payloads = payloads
         self._lanes = lanes
+        self._providers = providers
+        self._courier = courier
+        self._asker: Asker | None = None
         self.voice: Voice | None = None
         """What was said so far, if anything was."""
         self.is_over = False
@@ -207,6 +220,57 @@ class Context:
         return Call(
             self._lanes, name, tokens=expected or 0, waited=self._claim.throttled
         )
+
+    @property
+    def ai(self) -> Asker:
+        """Who asks models for this job: by lanes, booked, with `calls` to look at."""
+        if self._asker is None:
+            if self._providers is None:
+                raise PermanentError("no provider of models is set up here")
+            self._asker = Asker(
+                self._providers, lane=self.lane, book=self.used, emit=self.emit
+            )
+        return self._asker
+
+    @overload
+    async def ask(
+        self, prompt: str | Sequence[Message], *, into: type[T], **options: Any
+    ) -> T: ...
+
+    @overload
+    async def ask(
+        self, prompt: str | Sequence[Message], *, into: None = None, **options: Any
+    ) -> str: ...
+
+    async def ask(
+        self, prompt: str | Sequence[Message], *, into: Any = None, **options: Any
+    ) -> Any:
+        """Ask a model, if you like `into` a type; takes what `Asker.ask` takes."""
+        return await self.ai.ask(prompt, into=into, **options)
+
+    async def embed(self, texts: Sequence[str], **options: Any) -> Vectors:
+        """Return a vector for each text; takes what `Asker.embed` takes."""
+        return await self.ai.embed(texts, **options)
+
+    async def transcribe(self, audio: bytes, mime_type: str, **options: Any) -> str:
+        """Write down a recording; takes what `Asker.transcribe` takes."""
+        return await self.ai.transcribe(audio, mime_type, **options)
+
+    async def describe(self, image: bytes, mime_type: str, **options: Any) -> str:
+        """Say what is in a picture; takes what `Asker.describe` takes."""
+        return await self.ai.describe(image, mime_type, **options)
+
+    async def deliver(self, url: str, body: bytes, *, topic: str) -> None:
+        """
+        Post a signed body to an address that a caller gave; return if it is accepted.
+
+        It has this job's id at every attempt, and its request's id. What goes wrong
+        is raised as what it means: worth another attempt, later, or never.
+        """
+        if self._courier is None:
+            raise TransientError("nothing is delivered from here")
+        job = self._claim
+        await self._courier.send(Letter(job.id, url, body, topic, job.request_id))
 
     def at_settlement(self, body: Callable[[Transaction], None]) -> None:
         """

@@ -1,7 +1,32 @@
 """What a job will take, before it is submitted: said, and kept within reason."""
 
+from collections.abc import Callable
+from typing import Any
+
+from pydantic_core import to_json
+
+from backburner.domain.tokens import estimate
 from backburner.domain.usage import MICRO, Price
 from backburner.ports.prices import Prices
+
+FRAME = 9
+"""What the chat format adds to a system prompt and a question."""
+
+
+def estimate_of(*, system: str = "", output: int = 0) -> Callable[[Any], int]:
+    """
+    Say what a job is expected to cost, for `@capability(tokens=…)`.
+
+    It is the system prompt, the input as it is written into the question, and the
+    output that is expected, all in tokens.
+    """
+    always = FRAME + estimate(system) + output
+
+    def tokens(value: Any) -> int:
+        text = value if isinstance(value, str) else to_json(value).decode()
+        return always + estimate(text)
+
+    return tokens
 
 
 def clamped(prices: Prices, model: str | None, tokens: int | None) -> int | None:

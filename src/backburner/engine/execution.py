@@ -18,6 +18,7 @@ from backburner.domain.errors import (
     WorkError,
     readable,
 )
+from backburner.domain.flow import FROM_NEEDS
 from backburner.domain.job import Claim, Need
 from backburner.domain.outcome import (
     Cancel,
@@ -29,16 +30,21 @@ from backburner.domain.outcome import (
     Snooze,
 )
 from backburner.domain.transitions import TIMEOUT
+from backburner.engine import guarding
+from backburner.engine.asking import Providers
 from backburner.engine.booking import Tab, Till
 from backburner.engine.context import Context, Submit
+from backburner.engine.courier import Courier
 from backburner.engine.lanes import Road
 from backburner.engine.needs import input_of, is_apart, whole
 from backburner.engine.payloads import Payloads
 from backburner.engine.registry import Capability
+from backburner.engine.shapes import mistakes
 from backburner.engine.telling import Ear, Voice
 from backburner.ports.log import log
 
 LONGEST_WAIT = 365 * 86_400.0
+MOST_FAULTS = 5
 STOW_RETRY_SECONDS = 0.2
 SHORTEST_UNKNOWN = timedelta(seconds=5)
 HOUR = timedelta(hours=1)
@@ -97,13 +103,15 @@ class Attempt:
             if self.is_started and self.task is not None:
                 self.task.cancel()
 
-    async def run(
+    async def run(  # noqa: PLR0913, PLR0917 - each is a thing of its own
         self,
         ear: Ear,
         submit: Submit,
         payloads: Payloads | None = None,
         till: Till | None = None,
         lanes: Road | None = None,
+        providers: Providers | None = None,
+        courier: Courier | None = None,
     ) -> Outcome | None:
         """Run the handler; return what it came to, `None` if it does not matter."""
         self.is_started = True
@@ -121,12 +129,15 @@ class Attempt:
         try:
             value = self.capability.input.validate_json(text)
         except ValidationError as error:
-            return Failed("INVALID_INPUT", _titles(error), retryable=False)
+            message = readable(mistakes(error, MOST_FAULTS))
+            return Failed("INVALID_INPUT", message, retryable=False)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a validator may raise anything
             return classify(error)
-        self.context = Context(self.claim, ear, submit, payloads, needs, till, lanes)
+        self.context = Context(
+            self.claim, ear, submit, payloads, needs, till, lanes, providers, courier
+        )
         return await self._answer(self.capability, self.context, payloads, value)
 
     async def _fetched(self, payloads: Payloads) -> "_Brought | Outcome | None":
@@ -137,6 +148,8 @@ class Attempt:
             if any(is_apart(need.output) for need in found):
                 found = await whole(found, payloads)
             text = input_of(self.claim.input, found)
+            if self.claim.input == FROM_NEEDS and self.capability is not None:
+                guarding.check_fed(self.capability, text)
             return _Brought(
                 await payloads.text(text) if is_apart(text) else text, found
             )
@@ -292,10 +305,3 @@ def _dumped(capability: Capability[Any, Any], answer: Any) -> Outcome:
         message = readable(f"its result does not match its type: {error}")
         return Failed("INVALID_OUTPUT", message, retryable=False)
     return Done(text.decode())
-
-
-def _titles(error: ValidationError) -> str:
-    told = error.errors(include_url=False, include_input=False, include_context=False)
-    return readable(
-        "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in told[:5])
-    )

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 
 from backburner.domain.flow import NewStep
 from backburner.domain.job import Claim
+from backburner.engine.asking import Providers
 from backburner.engine.context import Submit
+from backburner.engine.courier import Courier
 from backburner.engine.flow import Planned
 from backburner.engine.intake import Intake
 from backburner.engine.payloads import Payloads
@@ -41,3 +43,7 @@ class House:
     """Be told that a job failed."""
     intake: Intake | None = None
     """Where messages of a broker say what may be claimed, if one is used."""
+    providers: Providers | None = None
+    """Of models, for handlers to ask."""
+    courier: Courier | None = None
+    """Who delivers what handlers tell others, if this worker can sign."""

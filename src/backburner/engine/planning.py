@@ -130,7 +130,8 @@ class Planning:
         try:
             found = self._submission.find(completion["capability"])
             if "input" in completion:
-                input_text(found, to_json(completion["input"], by_alias=True))
+                given = to_json(completion["input"], by_alias=True)
+                self._submission.guard(found, input_text(found, given))
                 return found
             wrong = misfit({"batch": _TOLD}, found.input)
         except (InvalidInput, UnknownCapability) as error:

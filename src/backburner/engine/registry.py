@@ -6,11 +6,21 @@ import types
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import TypeAdapter
 
 from backburner.domain.errors import ConfigurationError, UnknownCapability
+from backburner.domain.guard import Policy
 from backburner.domain.lane import Lane
 from backburner.domain.outcome import Cancel, Failed, Snooze
 from backburner.domain.queue import Queue
@@ -41,6 +51,10 @@ class Capability(Generic[In, Out]):
     """What a job is expected to cost, input and output together."""
     model: str | None
     """The model that it is expected to call."""
+    guard: Policy
+    """What is done about an input that looks like a prompt injection."""
+    patience: timedelta | None
+    """How long a job may be told to wait in all; `None`: as long as any."""
     input: TypeAdapter[In] = field(repr=False)
     output: TypeAdapter[Out] = field(repr=False)
 
@@ -62,6 +76,8 @@ def capability(  # noqa: PLR0913 - each is a policy of its own
     retry: RetryPolicy | None = None,
     tokens: int | Callable[[In], int] | None = None,
     model: str | None = None,
+    guard: Policy | Literal["off", "flag", "block"] = Policy.OFF,
+    patience: timedelta | None = None,
 ) -> Callable[[Handler[In, Out]], Capability[In, Out]]:
     """
     Make a capability of an async function of `(ctx, input)`.
@@ -69,7 +85,8 @@ def capability(  # noqa: PLR0913 - each is a policy of its own
     The input's and the result's types are read from the annotations. `retry` says
     more than `max_attempts` and takes its place. `tokens` says what a job is expected
     to cost, `model` what it is expected to call: budgets, fair shares and quotes go by
-    them.
+    them. `guard` says what is done about inputs that look like a prompt injection,
+    `patience` how long a job may be told to wait in all, at no cost of an attempt.
     """
 
     def decorate(handler: Handler[In, Out]) -> Capability[In, Out]:
@@ -83,11 +100,23 @@ def capability(  # noqa: PLR0913 - each is a policy of its own
             description=inspect.getdoc(handler) or "",
             tokens=tokens,
             model=model,
+            guard=_policy(name, guard),
+            patience=patience,
             input=TypeAdapter(takes),
             output=TypeAdapter(gives),
         )
 
     return decorate
+
+
+def _policy(name: str, said: str) -> Policy:
+    try:
+        return Policy(said)
+    except ValueError:
+        known = ", ".join(repr(str(policy)) for policy in Policy)
+        raise ConfigurationError(
+            f"capability {name!r}: `guard` must be one of {known}"
+        ) from None
 
 
 class Registry:

@@ -119,7 +119,7 @@ class Settler:
             plain = Settlement(
                 settlement.seq,
                 settlement.token,
-                self._decide(attempt, problem),
+                self.decide(attempt, problem),
                 link=settlement.link,
             )
             self.lose(attempt)
@@ -165,7 +165,7 @@ class Settler:
 
     def _settlement(self, attempt: Attempt, outcome: Outcome) -> Settlement:
         claim, context = attempt.claim, attempt.context
-        change = self._decide(attempt, outcome)
+        change = self.decide(attempt, outcome)
         bodies = context.settlement_bodies if context is not None else ()
         added = context.added_steps if context is not None else ()
         usage = () if attempt.tab is None else self._booker.settle(attempt.tab)
@@ -191,7 +191,7 @@ class Settler:
             message = readable(f"{type(error).__name__}: {error}")
             is_retryable = not isinstance(error, CallerError) or error.retryable
             failed = Failed(SETTLEMENT_FAILED, message, retryable=is_retryable)
-            return self._decide(attempt, failed)
+            return self.decide(attempt, failed)
 
         return Settlement(
             claim.seq,
@@ -204,7 +204,8 @@ class Settler:
             claim.events,
         )
 
-    def _decide(self, attempt: Attempt, outcome: Outcome) -> Change:
+    def decide(self, attempt: Attempt, outcome: Outcome) -> Change:
+        """Say what an outcome means for its job."""
         claim, capability = attempt.claim, attempt.capability
         backoff = timedelta()
         if isinstance(outcome, Failed):
@@ -215,8 +216,15 @@ class Settler:
             outcome,
             now=self._house.clock.now(),
             backoff=backoff,
-            limits=self._limits,
+            limits=self._limits_of(attempt),
         )
+
+    def _limits_of(self, attempt: Attempt) -> Limits:
+        """Return how much a job may be put back: its capability may say less."""
+        limits, capability = self._limits, attempt.capability
+        if capability is None or capability.patience is None:
+            return limits
+        return limits._replace(throttled=min(capability.patience, limits.throttled))
 
 
 _RINGS = {

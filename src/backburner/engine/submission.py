@@ -16,6 +16,7 @@ from backburner.domain.address import Reach, check_url
 from backburner.domain.errors import FieldError, InvalidInput
 from backburner.domain.flow import FROM_NEEDS
 from backburner.domain.job import PRIORITIES, Instant, NewJob, Owner
+from backburner.engine import guarding
 from backburner.engine.estimates import at_most, clamped
 from backburner.engine.flow import Named
 from backburner.engine.registry import Capability, Registry
@@ -170,6 +171,7 @@ class Submission:
         _check(options)
         now = self._clock.now()
         tokens = clamped(self._prices, found.model, _tokens(found, text, options))
+        marks = self.guard(found, text)
         return NewJob(
             id=self.draw("job", now),
             owner=options.owner,
@@ -182,7 +184,7 @@ class Submission:
             run_at=_run_at(options, now),
             start_by=instant(options.start_by),
             deadline=instant(options.deadline),
-            tags=options.tags,
+            tags=(*options.tags, *marks) if marks else options.tags,
             request_id=options.request_id,
             callback=self.callback(options.callback),
             traceparent=options.traceparent,
@@ -192,6 +194,10 @@ class Submission:
             share=options.share,
             key=options.key,
         )
+
+    def guard(self, found: Capability[Any, Any], text: str) -> Sequence[str]:
+        """Refuse an input that its capability is guarded from, or return its tags."""
+        return () if text == FROM_NEEDS else guarding.tags(found, text)
 
     def _queue(self, found: Capability[Any, Any], asked: str | None) -> str:
         """Choose a queue that is served: on another a job would wait for ever."""
@@ -316,7 +322,7 @@ def _said(job: NewJob, value: Any, options: Options) -> list[Any]:
         options.delay.total_seconds() if options.delay else None,
         job.start_by,
         job.deadline,
-        list(job.tags),
+        list(options.tags),
         options.max_attempts,
     ]
     if job.callback is not None:

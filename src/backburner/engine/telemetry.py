@@ -169,6 +169,12 @@ letters_buried = Counter(
     ["queue"],
     registry=registry,
 )
+guard_verdicts = Counter(
+    "backburner_guard_verdicts_total",
+    "Inputs that look like a prompt injection: flagged or blocked.",
+    ["capability", "verdict"],
+    registry=registry,
+)
 dead_jobs = Gauge("backburner_dead_jobs", "Dead letters kept.", registry=registry)
 build_info = Gauge(
     "backburner_build_info", "The release.", ["version"], registry=registry
@@ -268,6 +274,13 @@ def broker_changed(transport: str, *, is_up: bool, code: str | None = None) -> N
         log.info("broker back", state="ok")
     else:
         log.warning("broker lost", state="degraded", code=code)
+
+
+def guarded(capability: str, *, is_refused: bool) -> None:
+    """Count an input that looks like an injection, and log that there was one."""
+    verdict = "blocked" if is_refused else "flagged"
+    _labelled(guard_verdicts, capability, verdict).inc()
+    log.warning(f"guard.{verdict}", capability=capability)
 
 
 def metrics() -> bytes:

@@ -32,3 +32,11 @@ class Transaction:
         job = self._prepare(capability, value, {**self._defaults, **options})
         self.has_submitted = True
         return self._tx.submit([job])[0]
+
+    def settle(self, hold_id: str, tokens: int) -> bool:
+        """Book what was used against a reservation; say if it was not done before."""
+        return self._tx.settle_hold(hold_id, tokens)
+
+    def release(self, hold_id: str) -> bool:
+        """Free a reservation; say if anything was held."""
+        return self._tx.release_hold(hold_id)

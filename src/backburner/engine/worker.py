@@ -351,6 +351,8 @@ class Worker:
                 house.payloads,
                 self._booker,
                 self._lanes,
+                house.providers,
+                house.courier,
             )
             if attempt.tab is not None:
                 with suppress(asyncio.CancelledError):

@@ -277,7 +277,7 @@ async def _read_batch(request: Request, caller: Caller) -> tuple[NewBatch, Membe
     check_shares(caller, _shares(asked))
     origin, key = headers.origin(request, caller), headers.key_of(request)
     work = partial(_prepared, door.engine.batches, asked, origin, key)
-    return await groups.checked(work, _size(asked))
+    return await body.checked(request, work, many=_size(asked) > groups.AT_ONCE)
 
 
 async def _read_members(
@@ -290,7 +290,8 @@ async def _read_members(
     check_group(GroupOptions(idempotency_key=key))
     own_key = None if key is None else f"{batch.id} {key}"
     work = partial(_members, door.engine.batches, asked, origin, own_key)
-    return await groups.checked(work, _size(asked)), asked.seal
+    many = _size(asked) > groups.AT_ONCE
+    return await body.checked(request, work, many=many), asked.seal
 
 
 def _prepared(

@@ -1,6 +1,7 @@
 """Reads a request's JSON: counted by the bytes that arrive, refused if it is odd."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -19,8 +20,11 @@ from backburner.http.problems import (
 )
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 JSON = "application/json"
+AT_ONCE = 64 * 1024
+"""So much is checked while others wait; more, beside them."""
 LARGE = 1024 * 1024
 MAX_LARGE = 32
 """How many bodies over `LARGE` one process takes in at once."""
@@ -54,7 +58,7 @@ async def read(request: Request, model: type[M], *, limit: int) -> M:
     media_type = request.headers.get("content-type", "").partition(";")[0]
     if media_type.strip().lower() != JSON:
         raise UnsupportedMediaType(f"send the body with Content-Type: {JSON}")
-    value = parse(await _bytes(request, limit))
+    value = parse(await read_bytes(request, limit))
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -62,6 +66,13 @@ async def read(request: Request, model: type[M], *, limit: int) -> M:
             include_url=False, include_context=False, include_input=False
         )
         raise InvalidInput("the body is not valid", field_errors(told)) from None
+
+
+async def checked(request: Request, work: Callable[[], T], *, many: bool = False) -> T:
+    """Check what was read; if that may take long, beside what others ask for."""
+    length = request.headers.get("content-length", "")
+    is_short = length.isdecimal() and int(length) <= AT_ONCE
+    return work() if is_short and not many else await asyncio.to_thread(work)
 
 
 def parse(body: bytes | str) -> Any:
@@ -76,7 +87,8 @@ def parse(body: bytes | str) -> Any:
     return value
 
 
-async def _bytes(request: Request, limit: int) -> bytes:
+async def read_bytes(request: Request, limit: int) -> bytes:
+    """Return the body as it is, if it is not too large."""
     too_large = BodyTooLarge(f"the body may have {limit} bytes")
     announced = request.headers.get("content-length", "0")
     if announced.isdecimal() and int(announced) > limit:

@@ -77,7 +77,7 @@ async def _prepared(request: Request, caller: Caller) -> NewFlow:
     origin, key = headers.origin(request, caller), headers.key_of(request)
     flow, options = groups.flow_of(asked), groups.options_of(asked, origin, key)
     prepare = partial(door.engine.flows.prepare, flow, options)
-    return await groups.checked(prepare, len(flow.steps))
+    return await body.checked(request, prepare, many=len(flow.steps) > groups.AT_ONCE)
 
 
 async def _receipt(

@@ -1,9 +1,8 @@
 """What the routes of flows and batches have in common."""
 
-import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Final, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final
 
 import orjson
 from starlette.responses import Response
@@ -13,6 +12,7 @@ from backburner.domain.errors import (
     IdempotencyConflict,
     IllegalTransition,
     InvalidInput,
+    PromptRefused,
     StoreFull,
     StoreUnavailable,
     TooManyWaiting,
@@ -34,8 +34,6 @@ from backburner.http.problems import (
 )
 from backburner.http.schemas import told_to
 
-T = TypeVar("T")
-
 Reader = Annotated[Caller, require("jobs:read")]
 Writer = Annotated[Caller, require("jobs:write")]
 
@@ -44,6 +42,7 @@ AT_ONCE: Final = 100
 
 REFUSALS: Final = (
     MalformedBody,
+    PromptRefused,
     UnknownCapability,
     BodyTooLarge,
     UnsupportedMediaType,
@@ -58,11 +57,6 @@ REFUSALS: Final = (
 )
 RECEIPT: Final = {**headers.LOCATION, **headers.REPLAYED, **APPLIED}
 SHOWN: Final = {**headers.RETRY_AFTER, **headers.ETAG, **APPLIED}
-
-
-async def checked(work: Callable[[], T], size: int) -> T:
-    """Check a request; a large one in a thread, so that others are served."""
-    return await asyncio.to_thread(work) if size > AT_ONCE else work()
 
 
 def forget_inputs(stored: Iterable[NewJob]) -> None:

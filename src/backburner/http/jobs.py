@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 import orjson
@@ -19,6 +20,7 @@ from backburner.domain.errors import (
     IllegalTransition,
     InvalidInput,
     JobNotFound,
+    PromptRefused,
     StoreFull,
     StoreUnavailable,
     TooManyWaiting,
@@ -84,6 +86,7 @@ def json_body(model: str) -> dict[str, Any]:
         },
         **documented(
             MalformedBody,
+            PromptRefused,
             UnknownCapability,
             BodyTooLarge,
             UnsupportedMediaType,
@@ -115,10 +118,11 @@ async def submit(request: Request, caller: Writer) -> Response:
         origin = headers.origin(request, caller)
         options = options_of(asked, origin, headers.key_of(request))
         given = orjson.dumps(asked.input)
-        new = door.engine.prepare(asked.capability, given, options)
+        prepare = partial(door.engine.prepare, asked.capability, given, options)
+        new = await body.checked(request, prepare)
         submitted = (await door.engine.store_jobs([new]))[0]
         # It may be large, and the caller may wait: nobody needs it any more.
-        del asked, given
+        del asked, given, prepare
         new.input = ""
     told = {"Location": wire.location(submitted.id)}
     if submitted.replayed:

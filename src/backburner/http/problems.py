@@ -29,6 +29,7 @@ from backburner.domain.errors import (
     InvalidInput,
     JobNotFound,
     KeyNotFound,
+    PromptRefused,
     QueueNotFound,
     StoreFull,
     StoreUnavailable,
@@ -124,6 +125,27 @@ class TooManyRequests(BackburnerError):
         self.seconds = seconds
 
 
+class Refusal(BackburnerError):
+    """What a room answers by a contract of its own: status, code and words are its."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        title: str | None = None,
+        retry_after: int | None = None,
+        fields: Sequence[FieldError] = (),
+    ) -> None:
+        super().__init__(message)
+        self.code = code  # type: ignore[misc]
+        self.retryable = status in _PASSING  # type: ignore[misc]
+        self.row = Row(HTTPStatus(status), title or HTTPStatus(status).phrase)
+        self.retry_after = retry_after
+        self.fields = tuple(fields)
+
+
 class Row(NamedTuple):
     """How one kind of error looks from outside."""
 
@@ -134,6 +156,7 @@ class Row(NamedTuple):
 
 TABLE: Final[Mapping[type[BackburnerError], Row]] = {
     MalformedBody: Row(HTTPStatus.BAD_REQUEST, "The body cannot be read"),
+    PromptRefused: Row(HTTPStatus.BAD_REQUEST, "The input looks like an injection"),
     Unauthorized: Row(HTTPStatus.UNAUTHORIZED, "An API key is needed"),
     Forbidden: Row(HTTPStatus.FORBIDDEN, "Not allowed"),
     ForeignOrigin: Row(HTTPStatus.FORBIDDEN, "Sent from another origin"),
@@ -166,6 +189,16 @@ TABLE: Final[Mapping[type[BackburnerError], Row]] = {
     StoreFull: Row(HTTPStatus.INSUFFICIENT_STORAGE, "The store is full", 30),
     BackburnerError: Row(HTTPStatus.INTERNAL_SERVER_ERROR, "Something went wrong"),
 }
+
+
+_PASSING: Final = frozenset(
+    {
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
@@ -216,7 +249,7 @@ def unexpected(request_id: str) -> Response:
 
 def problem(error: BackburnerError, *, request_id: str) -> dict[str, Any]:
     """Write an error as a problem object."""
-    row = row_of(type(error))
+    row = error.row if isinstance(error, Refusal) else row_of(type(error))
     told: dict[str, Any] = {
         "type": _type(error.code),
         "title": row.title,
@@ -236,10 +269,14 @@ def problem(error: BackburnerError, *, request_id: str) -> dict[str, Any]:
             "left": amount(error.unit, error.left),
             "per_seconds": error.per,
         }
+    if isinstance(error, Refusal):
+        seconds = error.retry_after
     if seconds is not None:
         told["retry_after"] = seconds
-    if isinstance(error, InvalidInput | UnknownCapability) and error.fields:
+    if isinstance(error, InvalidInput | UnknownCapability | Refusal) and error.fields:
         told["errors"] = [{"path": f.path, "message": f.message} for f in error.fields]
+    if isinstance(error, PromptRefused):
+        told |= {"score": error.score, "rules": list(error.rules)}
     if isinstance(error, NoResult):
         told["error"] = error.job.error
     if isinstance(error, TooManyWaiting):

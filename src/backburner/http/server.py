@@ -1,6 +1,7 @@
 """The ASGI application: every route over one engine."""
 
 import secrets
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
@@ -10,6 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
 
 from backburner.domain.errors import BackburnerError
 from backburner.engine.engine import Engine
@@ -81,12 +83,13 @@ def build(
     keys: Keys,
     version: str | None = None,
     authenticate: Authenticate = as_developer,
+    rooms: Sequence[BaseRoute] = (),
 ) -> FastAPI:
     """
     Return the application over an engine that is open.
 
     Before the server is told to stop, call `stop(app)`: streams end then, and the
-    server need not wait for their readers.
+    server need not wait for their readers. `rooms` are routes of applications.
     """
     version = version or metadata.version("backburner")
     app = FastAPI(
@@ -109,6 +112,7 @@ def build(
     for router in ROUTERS:
         # Flat, so that a request is matched against one list.
         app.router.routes.extend(router.routes)
+    app.router.routes.extend(rooms)
     app.add_exception_handler(BackburnerError, problems.answer_error)
     app.add_exception_handler(RequestValidationError, problems.answer_invalid)
     app.add_exception_handler(HTTPException, problems.answer_plain)

@@ -1,6 +1,7 @@
 """What jobs would use and have used, over HTTP."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Literal
 
 import orjson
@@ -11,6 +12,7 @@ from starlette.responses import Response
 
 from backburner.domain.errors import (
     InvalidInput,
+    PromptRefused,
     StoreUnavailable,
     UnknownCapability,
 )
@@ -99,6 +101,7 @@ async def report(
     response_model=QuoteView,
     responses=documented(
         MalformedBody,
+        PromptRefused,
         UnknownCapability,
         BodyTooLarge,
         UnsupportedMediaType,
@@ -120,7 +123,8 @@ async def quote(request: Request, caller: Reader) -> Response:
         asked = await body.read(request, JobRequest, limit=door.settings.body_limit)
         options = jobs.options_of(asked, headers.origin(request, caller))
         given = orjson.dumps(asked.input)
-        job = door.engine.prepare(asked.capability, given, options)
+        prepare = partial(door.engine.prepare, asked.capability, given, options)
+        job = await body.checked(request, prepare)
         job.input = ""
-        del asked, given
+        del asked, given, prepare
     return wire.answer(usage_wire.quote(await door.engine.quoting.quote(job)))

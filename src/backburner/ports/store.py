@@ -67,6 +67,14 @@ class Tx(Protocol):
         """Add steps to the flow of the step that is being settled."""
         ...
 
+    def settle_hold(self, hold_id: str, tokens: int) -> bool:
+        """Book what was used against a hold; say if it was not done before."""
+        ...
+
+    def release_hold(self, hold_id: str) -> bool:
+        """Free a hold; say if anything was held."""
+        ...
+
 
 class Settlement(NamedTuple):
     """How one running job ends or is put back."""

@@ -77,10 +77,10 @@ class Budgeted(Protocol):
     async def settle_hold(
         self, hold_id: str, *, tokens: int | None = None, money: int | None = None
     ) -> bool:
-        return await self.link(lambda tx: _settle(tx, hold_id, tokens, money))
+        return await self.link(lambda tx: settle_hold(tx, hold_id, tokens, money))
 
     async def release_hold(self, hold_id: str) -> bool:
-        return await self.link(lambda tx: _release(tx, h.id == hold_id) > 0)
+        return await self.link(lambda tx: release_hold(tx, hold_id))
 
     async def free_holds(self, *, limit: int) -> int:
         if not await self.read(_has_terms):
@@ -214,7 +214,10 @@ def _found(tx: LedgerTx, hold_id: str) -> Reservation | None:
     return Reservation(hold_id, max(tokens, default=0), first.window_at)
 
 
-def _settle(tx: LedgerTx, hold_id: str, tokens: int | None, money: int | None) -> bool:
+def settle_hold(
+    tx: LedgerTx, hold_id: str, tokens: int | None, money: int | None = None
+) -> bool:
+    """Book what was used against a hold, and what is not said as what was held."""
     query = sa.select(h.seq, h.account, h.amount, h.is_open, a.unit).join(
         accounts, a.seq == h.account
     )
@@ -227,6 +230,11 @@ def _settle(tx: LedgerTx, hold_id: str, tokens: int | None, money: int | None) -
             held = amount if is_open else 0
             ledger.settle_one(tx, seq, account, held, used, is_estimated=told is None)
     return bool(rows)
+
+
+def release_hold(tx: LedgerTx, hold_id: str) -> bool:
+    """Free a hold; say if anything was held."""
+    return _release(tx, h.id == hold_id) > 0
 
 
 def _release(tx: LedgerTx, *which: sa.ColumnElement[bool]) -> int:

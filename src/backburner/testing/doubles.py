@@ -7,9 +7,11 @@ from typing import Any
 
 import orjson
 
+from backburner.ai.mock import Mock
 from backburner.blobs.memory import MemoryBlobs
 from backburner.domain.event import PROGRESS
 from backburner.domain.job import Instant, uuid7
+from backburner.engine.asking import Providers
 from backburner.engine.context import Context
 from backburner.engine.payloads import Payloads
 from backburner.engine.telling import Voice
@@ -82,6 +84,7 @@ class FakeContext(Context):
             self,
             self._keep,
             Payloads(MemoryBlobs(FrozenClock())),
+            providers=Providers([Mock(clock := FrozenClock())], clock),
         )
 
     def hear(self, voice: Voice) -> None:

@@ -226,7 +226,8 @@ async def test_a_broker_begins_with_what_fails_after_it_came(
     url, opened, server, fickle
 ):
     plain = Backburner(
-        Settings(store=url, grace_seconds=0), capabilities=[fickle.capability()]
+        Settings(store=url, transport="database", grace_seconds=0),
+        capabilities=[fickle.capability()],
     )
     async with plain:
         await plain.start_worker()

@@ -42,7 +42,7 @@ from backburner.ports.store import (
     Want,
     WorkerLost,
 )
-from backburner.stores import extending, flows, lanes, ledger, sharing
+from backburner.stores import budgeted, extending, flows, lanes, ledger, sharing
 from backburner.stores.linking import Telling, ends, settle_links
 from backburner.stores.postgres.database import TRIES, persist
 from backburner.stores.postgres.pipe import Pipe
@@ -408,6 +408,12 @@ class Transaction:
         """Run a statement and return its rows."""
         result = self.connection.exec_driver_sql(statement, parameters)
         return result.fetchall() if result.returns_rows else ()
+
+    def settle_hold(self, hold_id: str, tokens: int) -> bool:
+        return budgeted.settle_hold(self, hold_id, tokens)
+
+    def release_hold(self, hold_id: str) -> bool:
+        return budgeted.release_hold(self, hold_id)
 
     def array(self, keys: Collection[int]) -> list[int]:
         """Write keys as statements take them."""

@@ -20,7 +20,7 @@ from backburner.domain.job import (
 )
 from backburner.ports.faults import Faults
 from backburner.ports.store import Move
-from backburner.stores import extending, ledger, sharing
+from backburner.stores import budgeted, extending, ledger, sharing
 from backburner.stores.linking import Telling
 from backburner.stores.settling import (
     KEY_LIFETIME_MS,
@@ -155,6 +155,12 @@ class Transaction:
     def extend(self, flow: int, steps: Sequence[NewStep]) -> None:
         """Add steps to the flow of the step that is being settled."""
         extending.extend(self, flow, steps)
+
+    def settle_hold(self, hold_id: str, tokens: int) -> bool:
+        return budgeted.settle_hold(self, hold_id, tokens)
+
+    def release_hold(self, hold_id: str) -> bool:
+        return budgeted.release_hold(self, hold_id)
 
     def move(self, moves: Sequence[Move]) -> Collection[int]:
         """Move jobs that are not running; return the keys of those that were."""

@@ -1,0 +1,215 @@
+"""
+A provider without a model: the same answer to the same question, and no network.
+
+It is of use: a sentence about something to do becomes a task if that shape is asked
+for, any other shape is filled in, and texts that share words have vectors that are
+near. What it cannot do it says. It fails on demand: see `script.py`.
+"""
+
+import asyncio
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, Self
+from zoneinfo import ZoneInfo
+
+import orjson
+
+from backburner.ai.script import Mishap, Script, without_marks
+from backburner.ai.sentences import task_of
+from backburner.ai.shaping import is_task, sample, shaped
+from backburner.domain.ai import CORRECTION, Trouble, by_status
+from backburner.ports.ai import (
+    Access,
+    Chat,
+    Fault,
+    Hear,
+    Media,
+    Message,
+    Models,
+    Reply,
+    Tokens,
+    Vector,
+)
+from backburner.ports.clock import Clock
+
+NAME: Final = "mock"
+MODELS: Final = Models(NAME, NAME, NAME, NAME)
+DIMENSIONS: Final = 256
+CHARACTERS_A_TOKEN: Final = 4
+DRIP_SECONDS: Final = 0.05
+SHOWN: Final = 200
+MOST_ZONES: Final = 5
+NONSENSE: Final = "Certainly! I would rather talk about the weather {than this."
+
+_NOW = re.compile(
+    r"\b(?:now|today)\b[^\n]{0,40}?"
+    r"(\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?)",
+    re.IGNORECASE,
+)
+_ZONE = re.compile(r"\b[A-Z]\w+/[A-Z][\w/+-]+")
+_TAGGED = re.compile(r"<(\w+)>\s*(.*?)\s*</\1>", re.DOTALL)
+_WORD = re.compile(r"\w+")
+
+
+class Mock:
+    """A `Provider` that answers by rules."""
+
+    name = NAME
+    credential: str | None = None
+    is_paced = False
+
+    def __init__(
+        self, clock: Clock, models: Models = MODELS, script: Iterable[str] = ()
+    ) -> None:
+        """Take, if you like, how the first calls are to go wrong, one entry each."""
+        self.models = models
+        self._clock = clock
+        self._script = Script(script)
+
+    @classmethod
+    def from_access(cls, access: Access, clock: Clock) -> Self:
+        """Make one; it needs no key, and its models are its own."""
+        del access
+        return cls(clock)
+
+    async def chat(self, chat: Chat, hear: Hear | None = None) -> Reply[str]:
+        prompt, tries = _asked(chat.messages)
+        mishap = self._script.next(prompt)
+        read = _tokens("".join(message.text for message in chat.messages))
+        await _befall(mishap, chat.model, read)
+        is_nonsense = mishap.kind == "nonsense" or (
+            mishap.kind == "nonsense-once" and tries == 0
+        )
+        text = NONSENSE if is_nonsense else self._answer(chat, prompt)
+        await _say(text, hear, drips=mishap.kind == "drip")
+        return Reply(text, chat.model, Tokens(read, _tokens(text)))
+
+    async def embed(self, texts: Sequence[str], model: str) -> Reply[Sequence[Vector]]:
+        read = sum(map(_tokens, texts))
+        await _befall(self._script.next(texts[0] if texts else ""), model, read)
+        vectors = [_vector(without_marks(text)) for text in texts]
+        return Reply(vectors, model, Tokens(read))
+
+    async def transcribe(self, audio: Media, model: str) -> Reply[str]:
+        await _befall(self._script.next(""), model, 0)
+        text = _told("transcription", "recording", audio)
+        return Reply(text, model, Tokens(0, _tokens(text)))
+
+    async def describe(self, image: Media, prompt: str, model: str) -> Reply[str]:
+        read = _tokens(prompt)
+        await _befall(self._script.next(prompt), model, read)
+        text = _told("description", "picture", image)
+        return Reply(text, model, Tokens(read, _tokens(text)))
+
+    async def close(self) -> None:
+        """Have nothing to give up."""
+
+    def _answer(self, chat: Chat, prompt: str) -> str:
+        prompt = without_marks(prompt)
+        tagged = _TAGGED.findall(prompt)
+        text = tagged[-1][1] if tagged else prompt.strip()
+        if chat.schema is None:
+            return f"Mock answer to: {text}"
+        if is_task(chat.schema):
+            now = self._now(chat.messages)
+            value: Any = shaped(task_of(text, now), chat.schema, now)
+        else:
+            value = sample(chat.schema, text[:SHOWN])
+        return orjson.dumps(value).decode()
+
+    def _now(self, messages: Sequence[Message]) -> datetime:
+        """Return what the prompt says the time is, else the clock's."""
+        for message in messages:
+            found = _NOW.search(message.text)
+            if found is not None:
+                told = datetime.fromisoformat(found.group(1))
+                zone = _zone(message.text)
+                if told.tzinfo is None:
+                    return told.replace(tzinfo=zone or UTC)
+                return told if zone is None else told.astimezone(zone)
+        return datetime.fromtimestamp(self._clock.now() / 1000, tz=UTC)
+
+
+def _zone(text: str) -> ZoneInfo | None:
+    """Return the time zone that a text names: an offset alone knows no summer."""
+    for name in _ZONE.findall(text)[:MOST_ZONES]:
+        try:
+            return ZoneInfo(name)
+        except (ValueError, OSError, LookupError):
+            continue
+    return None
+
+
+def _asked(messages: Sequence[Message]) -> tuple[str, int]:
+    """Return the question, and how many answers to it were not good enough."""
+    turns = [message for message in messages if message.role != "system"]
+    tries = 0
+    while turns and turns[-1].text.startswith(CORRECTION):
+        turns, tries = turns[:-2], tries + 1
+    users = [message.text for message in turns if message.role == "user"]
+    return (users[-1] if users else ""), tries
+
+
+async def _befall(mishap: Mishap, model: str, read: int) -> None:
+    """Let happen what is to happen before there is an answer."""
+    status = mishap.status
+    if status is not None:
+        headers = (
+            {} if mishap.retry_after is None else {"retry-after": mishap.retry_after}
+        )
+        raise Fault(
+            by_status(status), f"it answered {status}", status=status, headers=headers
+        )
+    match mishap.kind:
+        case "hang":
+            await asyncio.Event().wait()
+        case "drop":
+            raise Fault(Trouble.UNAVAILABLE, "the connection broke")
+        case "broken":
+            raise Fault(Trouble.BAD_ANSWER, "its answer is no JSON")
+        case "too-long":
+            raise Fault(Trouble.TOO_LONG, "the prompt is too long for the model")
+        case "refuse":
+            said: Reply[str] = Reply("", model, Tokens(read, 0))
+            raise Fault(Trouble.REFUSED, "the model will not answer that", reply=said)
+        case _:
+            return
+
+
+async def _say(text: str, hear: Hear | None, *, drips: bool) -> None:
+    pieces = re.findall(r"\s*\S+\s*", text) if hear or drips else []
+    for piece in pieces:
+        if drips:
+            await asyncio.sleep(DRIP_SECONDS)  # noqa: TID251 - its purpose
+        if hear is not None:
+            await hear(piece)
+
+
+def _told(what: str, of: str, media: Media) -> str:
+    digest = hashlib.sha256(media.content).hexdigest()[:12]
+    return (
+        f"[mock {what}: nobody looked into this {of} of {len(media.content)} bytes, "
+        f"{media.mime_type}, {digest}]"
+    )
+
+
+def _tokens(text: str) -> int:
+    return math.ceil(len(text) / CHARACTERS_A_TOKEN)
+
+
+def _vector(text: str) -> Vector:
+    """Hash words and their triples of letters; what they share makes texts alike."""
+    vector = [0.0] * DIMENSIONS
+    for word in _WORD.findall(text.lower()):
+        padded = f" {word} "
+        grams = [padded, *(padded[n : n + 3] for n in range(len(padded) - 2))]
+        for gram in grams:
+            digest = hashlib.blake2b(gram.encode(), digest_size=4).digest()
+            number = int.from_bytes(digest, "big")
+            sign = 1.0 if number & 1 else -1.0
+            vector[(number >> 1) % DIMENSIONS] += sign
+    length = math.sqrt(sum(x * x for x in vector)) or 1.0
+    return [x / length for x in vector]

@@ -1,0 +1,130 @@
+"""What can go wrong with a model's answer, and where the JSON is in one."""
+
+import json
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from http import HTTPStatus
+from itertools import islice
+from typing import Final, NoReturn
+
+from backburner.domain.hint import REFUSED
+
+MOST_STARTS: Final = 200
+"""Of a text that looks like JSON all over, so many places are tried."""
+SERVER_ERROR: Final = 500
+CORRECTION: Final = "That answer cannot be used: "
+"""How a question begins that shows a model its mistakes."""
+
+_FENCE = re.compile(r"```[ \t]*(?:json)?[ \t]*\r?\n?", re.IGNORECASE)
+_START = re.compile(r"[{\[]")
+_BEFORE = re.compile(r"\s*(?=[{\[])")
+_TOO_LONG = re.compile(
+    r"context[ _]length|maximum context|too many tokens", re.IGNORECASE
+)
+
+
+class Trouble(StrEnum):
+    """Why there is no answer to use; each is the code of the error that is raised."""
+
+    RATE_LIMITED = "AI_RATE_LIMITED"
+    UNAVAILABLE = "AI_UNAVAILABLE"
+    """The provider has a fault, or cannot be reached."""
+    TIMEOUT = "AI_TIMEOUT"
+    BAD_ANSWER = "AI_BAD_ANSWER"
+    """It said that all is well and sent something else than it promised."""
+    REFUSED = "AI_REFUSED"
+    """The model will not answer that."""
+    REJECTED = "AI_REJECTED"
+    """The provider does not take such a request."""
+    UNAUTHORIZED = "AI_UNAUTHORIZED"
+    TOO_LONG = "AI_CONTEXT_TOO_LONG"
+    UNUSABLE_ANSWER = "AI_UNUSABLE_ANSWER"
+    """Even corrected, it does not have the shape that was asked for."""
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether another try, or another provider, may do better."""
+        return self in _PASSING
+
+
+_PASSING: Final = frozenset(
+    {
+        Trouble.RATE_LIMITED,
+        Trouble.UNAVAILABLE,
+        Trouble.TIMEOUT,
+        Trouble.BAD_ANSWER,
+    }
+)
+_WAIT: Final = frozenset(
+    {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY}
+)
+
+
+def by_status(status: int, said: str = "") -> Trouble:
+    """Say what a status means; `said` is the provider's own code and message."""
+    if status in REFUSED:
+        return Trouble.RATE_LIMITED
+    if status >= SERVER_ERROR or status in _WAIT:
+        return Trouble.UNAVAILABLE
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        return Trouble.UNAUTHORIZED
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or _TOO_LONG.search(said):
+        return Trouble.TOO_LONG
+    return Trouble.REJECTED
+
+
+def found_json(text: str) -> str:
+    """
+    Return the JSON in a model's answer: all of it, fenced, or amid prose.
+
+    What is fenced goes before what is not, then the longest object or list counts.
+    Raise `ValueError` if there is none.
+    """
+    whole = text.strip()
+    try:
+        _DECODER.decode(whole)
+    except (ValueError, RecursionError):
+        pass
+    else:
+        return whole
+    for fence in islice(_FENCE.finditer(whole), MOST_STARTS):
+        found = _value_at(whole, fence.end())
+        if found is not None:
+            return found
+    longest = max(_values(whole), key=len, default=None)
+    if longest is None:
+        raise ValueError("there is no JSON in it")
+    return longest
+
+
+def _values(text: str) -> Iterator[str]:
+    """Yield what can be read as an object or a list, none within another."""
+    at = 0
+    for _ in range(MOST_STARTS):
+        start = _START.search(text, at)
+        if start is None:
+            return
+        found = _value_at(text, start.start())
+        if found is not None:
+            yield found
+        at = start.start() + len(found or " ")
+
+
+def _value_at(text: str, at: int) -> str | None:
+    start = _BEFORE.match(text, at)
+    if start is None:
+        return None
+    at = start.end()
+    try:
+        _, end = _DECODER.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None
+    return text[at:end]
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse)

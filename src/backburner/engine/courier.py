@@ -1,0 +1,119 @@
+"""
+Takes a message of a room to an address that a caller gave: signed, guarded, once.
+
+Sender and receiver share the master key, and so the secret that follows from it and
+the name of what is told. The job that it is told in has the retries.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+from backburner.domain.address import Reach, check_url
+from backburner.domain.errors import (
+    ConfigurationError,
+    FieldError,
+    InvalidInput,
+    PermanentError,
+    Throttled,
+    TransientError,
+)
+from backburner.domain.hint import hint
+from backburner.domain.webhook import secret, sign
+from backburner.engine.delivery import CUT, REFUSED, STATUS, TIMEOUT, TLS
+from backburner.ports.clock import Clock
+from backburner.ports.egress import Answer, Egress, Silence
+from backburner.ports.log import log
+
+VERSION: Final = 1
+_CODES: Final[Mapping[Silence, tuple[str, str]]] = {
+    Silence.REFUSED: (REFUSED, "the address cannot be reached, or may not be"),
+    Silence.UNTRUSTED: (TLS, "the receiver's certificate or TLS is not good"),
+    Silence.TIMED_OUT: (TIMEOUT, "the receiver's answer was not whole in time"),
+    Silence.CUT: (CUT, "the connection ended before the receiver's answer"),
+}
+
+
+class Letter(NamedTuple):
+    """What is told, and to whom: the same id and body at every attempt."""
+
+    id: str
+    url: str
+    body: bytes
+    topic: str
+    """What it is about: receivers of another topic have another secret."""
+    request_id: str | None = None
+
+
+class Courier:
+    """Signs letters and posts them."""
+
+    def __init__(
+        self, reach: Reach, master: bytes, clock: Clock, egress: Egress | None = None
+    ) -> None:
+        """Without an `egress` it signs and checks, but sends nothing."""
+        self._reach = reach
+        self._master = master
+        self._clock = clock
+        self._egress = egress
+
+    def secret(self, topic: str) -> str:
+        """Return what letters of a topic are signed with, for their receiver."""
+        if not self._master:
+            raise ConfigurationError(
+                "BACKBURNER_WEBHOOK_SECRET is not set: nothing can be signed"
+            )
+        return secret(self._master, topic, VERSION)
+
+    def check(self, url: str, path: str) -> str:
+        """Return a URL in its usual form, or say at which field it is not good."""
+        if not self._master:
+            raise _refused(path, "BACKBURNER_WEBHOOK_SECRET is not set here")
+        try:
+            return str(check_url(url, self._reach))
+        except ValueError as error:
+            raise _refused(path, str(error)) from None
+
+    async def send(self, letter: Letter) -> None:
+        """
+        Post a letter; return once it is accepted.
+
+        No answer, 5xx and 429 are worth another attempt, any other answer is not. A
+        429 that says when costs none.
+        """
+        if self._egress is None:
+            raise TransientError("nothing is sent from this process")
+        timestamp = self._clock.now() // 1000
+        key = self.secret(letter.topic)
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "Backburner",
+            "webhook-id": letter.id,
+            "webhook-timestamp": str(timestamp),
+            "webhook-signature": sign([key], letter.id, timestamp, letter.body),
+        }
+        if letter.request_id:
+            headers["X-Request-ID"] = letter.request_id
+        said = await self._egress.post(letter.url, headers=headers, body=letter.body)
+        self._judge(said)
+        log.info("letter accepted", request_id=letter.request_id)
+
+    def _judge(self, said: Answer | Silence) -> None:
+        if isinstance(said, Silence):
+            code, message = _CODES[said]
+            raise TransientError(message, code=code)
+        status = said.status
+        if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+            return
+        message = f"the receiver answered {status}"
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
+            wait = hint(status, said.headers, None, now=self._clock.now()).wait
+            seconds = None if wait is None else wait / 1000
+            raise Throttled(message, retry_after=seconds, code=STATUS)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise TransientError(message, code=STATUS)
+        raise PermanentError(message, code=STATUS)
+
+
+def _refused(path: str, message: str) -> InvalidInput:
+    return InvalidInput(f"{path}: {message}", [FieldError(path, message)])

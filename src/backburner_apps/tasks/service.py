@@ -1,0 +1,302 @@
+"""The Tasks service over HTTP."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Annotated, Any, Final
+
+import orjson
+from fastapi import APIRouter
+from pydantic import TypeAdapter
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+from structlog.contextvars import bind_contextvars
+
+from backburner import Backburner, Budget, Owner, estimate_of
+from backburner.client import WebhookError, verify_webhook
+from backburner.web import (
+    Caller,
+    Refusal,
+    answer,
+    checked,
+    documented,
+    json_body,
+    read,
+    read_bytes,
+    request_id_of,
+    require,
+    time,
+)
+from backburner_apps.tasks import book, metrics, tables
+from backburner_apps.tasks.asking import AiService
+from backburner_apps.tasks.shapes import (
+    CALLBACK,
+    Change,
+    Failure,
+    Query,
+    Success,
+    Wish,
+)
+
+Writer = Annotated[Caller, require("jobs:write")]
+Reader = Annotated[Caller, require("jobs:read")]
+Anybody = Annotated[Caller, require("public")]
+
+TOPIC: Final = "ai-callback"
+"""What callbacks are signed for."""
+_QUERY: TypeAdapter[Query] = TypeAdapter(Query)
+expected: Final = estimate_of(output=700)
+"""What a sentence is held for: its own tokens, the prompt's and the answer's."""
+
+
+@asynccontextmanager
+async def opened(house: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
+    """Have tables, budget and connections ready while the routes are served."""
+    settings = house.settings
+    await house.transact(tables.create)
+    window = timedelta(seconds=settings.tasks_window_seconds)
+    if settings.tasks_tokens:
+        await house.budgets.declare(
+            [Budget("user", tokens=settings.tasks_tokens, per=window)]
+        )
+    ai = AiService(settings)
+    try:
+        yield _routes(Service(house, ai))
+    finally:
+        await ai.close()
+
+
+def _routes(service: "Service") -> Sequence[BaseRoute]:
+    router = APIRouter(tags=["tasks"])
+    add = router.add_api_route
+    one, asked = "/tasks/{task_id}", "/requests/{request_id}"
+    wish, change = TypeAdapter(Wish), TypeAdapter(Change)
+    handler: Callable[..., Any]
+    takes: TypeAdapter[Any] | None
+    for method, path, handler, summary, takes in (
+        ("POST", "/tasks", service.create, "Have a task made of a sentence", wish),
+        ("GET", "/tasks", service.listing, "List tasks, newest first", None),
+        ("GET", one, service.show, "Look at a task", None),
+        ("PATCH", one, service.change, "Change a task", change),
+        ("DELETE", one, service.drop, "Delete a task", None),
+        ("GET", asked, service.request, "See what became of a 202", None),
+        ("POST", "/webhooks", service.webhook, "Take a callback", None),
+    ):
+        add(
+            f"/api/v1{path}",
+            handler,
+            methods=[method],
+            summary=summary,
+            operation_id=f"tasks_{handler.__name__}",
+            responses=documented(),
+            openapi_extra=None if takes is None else json_body(takes),
+        )
+    return router.routes
+
+
+class Service:
+    """The routes' way to the house."""
+
+    def __init__(self, house: Backburner, ai: AiService) -> None:
+        self._house = house
+        self._ai = ai
+
+    async def create(self, request: Request, caller: Writer) -> Response:
+        """Hold tokens, ask the AI service, answer 202; the task comes later."""
+        with metrics.counted_if_refused(metrics.CREATE):
+            wish = await read(request, Wish)
+            request_id = self._house.engine.draw("req")
+            # From here on it has one name, in the logs of all who work on it.
+            bind_contextvars(request_id=request_id)
+            held = await self._hold(request_id, caller.owner, wish.natural_language)
+            await self._ask(request_id, caller.owner, wish.natural_language, held)
+        headers = await self._limits(caller)
+        headers["Location"] = f"/api/v1/requests/{request_id}"
+        return answer({"tasksServiceRequestId": request_id}, 202, headers)
+
+    async def listing(self, request: Request, caller: Reader) -> Response:
+        """List the caller's own tasks."""
+        with metrics.counted("list"):
+            query = checked(_QUERY, dict(request.query_params))
+            shown, cursor = await self._house.transact(
+                lambda tx: book.page(tx, caller.owner, query)
+            )
+        items = [_task(row) for row in shown]
+        return answer({"items": items, "nextCursor": cursor})
+
+    async def show(self, task_id: str, caller: Reader) -> Response:
+        """Return one of the caller's own tasks."""
+        with metrics.counted("show"):
+            found = await self._house.transact(
+                lambda tx: book.show(tx, task_id, caller.owner)
+            )
+            return answer(_task(_there(found)))
+
+    async def change(self, request: Request, task_id: str, caller: Writer) -> Response:
+        """Change the status of a task, or what else of it is named."""
+        with metrics.counted("change"):
+            wanted = await read(request, Change)
+            _refuse_nothing(wanted)
+            now = self._house.engine.now()
+            found = await self._house.transact(
+                lambda tx: book.change(tx, task_id, caller.owner, wanted, now)
+            )
+            return answer(_task(_there(found)))
+
+    async def drop(self, task_id: str, caller: Writer) -> Response:
+        """Delete a task and its steps."""
+        with metrics.counted("delete"):
+            was_there = await self._house.transact(
+                lambda tx: book.drop(tx, task_id, caller.owner)
+            )
+            if not was_there:
+                raise _missing("task")
+        return Response(status_code=204)
+
+    async def request(self, request_id: str, caller: Reader) -> Response:
+        """Say what became of a request: queued, running, created or failed."""
+        with metrics.counted("request"):
+            row, task = await self._house.transact(
+                lambda tx: book.of_request(tx, request_id, caller.owner)
+            )
+            if row is None:
+                raise _missing("request")
+            return answer(await self._became(row, task))
+
+    async def webhook(self, request: Request, _caller: Anybody) -> Response:
+        """Take what the AI service came to: the task and the tokens, or neither."""
+        told = await self._verified(request)
+        engine = self._house.engine
+        new, now = engine.draw("task"), engine.now()
+        known_as = request_id_of(request)
+        ended = await self._house.transact(
+            lambda tx: book.end(tx, told, known_as, new, now)
+        )
+        if ended is None:
+            raise _missing("request")
+        if ended.is_news:
+            took = (now - ended.began_at) / 1000
+            is_good = isinstance(told, Success)
+            metrics.count(metrics.CREATE, took, is_good=is_good)
+        body: dict[str, Any] = {"tasksServiceRequestId": ended.request}
+        if isinstance(told, Failure):
+            return answer({**body, "acknowledged": True}, 201)
+        task = None if ended.task is None else _task(ended.task)
+        return answer({**body, "task": task}, 201)
+
+    async def _hold(
+        self, request_id: str, owner: Owner, sentence: str
+    ) -> dict[str, int]:
+        """Hold what it is expected to cost, then write the request down."""
+        engine, settings = self._house.engine, self._house.settings
+        now = engine.now()
+        reserved = await self._house.budgets.reserve(
+            expected(sentence),
+            owner=owner,
+            id=request_id,
+            lasts=timedelta(seconds=settings.tasks_hold_seconds),
+        )
+        await self._house.transact(lambda tx: book.add(tx, request_id, owner, now))
+        window = settings.tasks_window_seconds * 1000
+        start = reserved.window_start
+        return {
+            "tokensReserved": reserved.tokens_reserved,
+            "windowStartTimestamp": now - now % window if start is None else start,
+        }
+
+    async def _ask(
+        self, request_id: str, owner: Owner, sentence: str, held: dict[str, int]
+    ) -> None:
+        try:
+            known_as = await self._ai.parse(request_id, owner, sentence, held)
+        except Refusal as refusal:
+            error = {"message": str(refusal), "type": refusal.code}
+            now = self._house.engine.now()
+            await self._house.transact(
+                lambda tx: book.refused(tx, request_id, error, now)
+            )
+            raise
+        await self._house.transact(lambda tx: book.accepted(tx, request_id, known_as))
+
+    async def _limits(self, caller: Caller) -> dict[str, str]:
+        """Say how much of the narrowest token budget is left."""
+        found = await self._house.budgets.accounts(caller.owner, caller.key)
+        states = [state for state in found if state.account.unit == "tokens"]
+        if not states:
+            return {}
+        state = min(states, key=lambda state: state.balance.left(state.limit))
+        window, per = state.account.window, state.account.per
+        seconds = max(1, -(-(window + per - self._house.engine.now()) // 1000))
+        return {
+            "RateLimit-Policy": f'"budget";q={state.limit};w={per // 1000}',
+            "RateLimit": f'"budget";r={state.balance.left(state.limit)};t={seconds}',
+        }
+
+    async def _became(self, row: Any, task: Mapping[str, Any] | None) -> dict[str, Any]:
+        told: dict[str, Any] = {
+            "tasksServiceRequestId": row.id,
+            "status": row.state,
+            "createdAt": time(row.created_at),
+        }
+        if row.state == book.CREATED:
+            return {**told, "task": None if task is None else _task(task)}
+        if row.state == book.FAILED:
+            return {**told, "error": row.error}
+        state = row.ai_request_id and await self._ai.state(row.ai_request_id)
+        if state == "lost":
+            why = {"message": "its callback did not arrive", "type": "CALLBACK_FAILED"}
+            return {**told, "status": book.FAILED, "error": why}
+        return {**told, "status": state or "queued"}
+
+    async def _verified(self, request: Request) -> Success | Failure:
+        body = await read_bytes(request)
+        secret = self._house.courier.secret(TOPIC)
+        now = self._house.engine.now() / 1000
+        try:
+            verify_webhook(body, request.headers, secret, now=now)
+        except WebhookError as error:
+            if error.code != "WEBHOOK_BODY":
+                raise Refusal(401, error.code, str(error)) from None
+            raise Refusal(400, error.code, str(error)) from None
+        return checked(CALLBACK, orjson.loads(body))
+
+
+def _there(found: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if found is None:
+        raise _missing("task")
+    return found
+
+
+def _missing(what: str) -> Refusal:
+    message = f"there is no such {what}, or it is somebody else's"
+    return Refusal(404, f"{what.upper()}_NOT_FOUND", message)
+
+
+def _refuse_nothing(wanted: Change) -> None:
+    for name in ("status", "title", "priority"):
+        if name in wanted.model_fields_set and getattr(wanted, name) is None:
+            raise Refusal(400, "INVALID_INPUT", f"{name} cannot be nothing")
+    if not wanted.model_fields_set:
+        raise Refusal(400, "INVALID_INPUT", "name what is to change")
+
+
+def _task(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a task for its owner."""
+    optional = {
+        "description": row["description"],
+        "dueDate": row["due_date"],
+        "category": row["category"],
+        "recurrence": row["recurrence"],
+    }
+    return {
+        "id": row["id"],
+        "title": row["title"],
+        "status": row["status"],
+        "priority": row["priority"],
+        **{name: value for name, value in optional.items() if value is not None},
+        "subtasks": row["subtasks"],
+        "naturalLanguage": row["natural_language"],
+        "createdAt": time(row["created_at"]),
+        "updatedAt": time(row["updated_at"]),
+    }

@@ -1,0 +1,61 @@
+"""The Tasks service's tables. They are its own: nobody else reads them."""
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from backburner import Transaction
+
+_LOCK: Final = 7_403_110_516
+"""Two processes that start at once must not make the same table."""
+
+metadata = sa.MetaData()
+
+requests = sa.Table(
+    "tasks_requests",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("user", sa.Text, nullable=False),
+    sa.Column("ai_request_id", sa.Text, unique=True),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("error", sa.JSON(none_as_null=True)),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("ended_at", sa.BigInteger),
+)
+
+tasks = sa.Table(
+    "tasks_tasks",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("user", sa.Text, nullable=False),
+    sa.Column("request_id", sa.Text, nullable=False, unique=True),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("description", sa.Text),
+    sa.Column("due_date", sa.Text),
+    sa.Column("priority", sa.Text, nullable=False),
+    sa.Column("category", sa.Text),
+    sa.Column("recurrence", sa.Text),
+    sa.Column("natural_language", sa.Text, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("updated_at", sa.BigInteger, nullable=False),
+    sa.Index("ix_tasks_tasks_owner", "tenant", "user", "id"),
+)
+
+subtasks = sa.Table(
+    "tasks_subtasks",
+    metadata,
+    sa.Column("task", sa.Text, primary_key=True),
+    sa.Column("position", sa.Integer, primary_key=True),
+    sa.Column("title", sa.Text, nullable=False),
+)
+
+
+def create(tx: Transaction) -> None:
+    """Make the tables that are not there yet."""
+    connection: Any = tx.connection
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+    metadata.create_all(connection)

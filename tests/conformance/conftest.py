@@ -1,4 +1,0 @@
-import pytest
-
-pytest.register_assert_rewrite("backburner.testing.store")
-pytest.register_assert_rewrite("backburner.testing.broker")
