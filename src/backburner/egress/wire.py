@@ -56,6 +56,8 @@ class Wire(httpcore2.AsyncNetworkStream):
 
     async def aclose(self) -> None:
         self._line.abort()
+        # The loop closes it in its next turn, and may itself be closed after that.
+        await asyncio.sleep(0)  # noqa: TID251 - a turn, no wait
 
     async def start_tls(
         self,
