@@ -53,7 +53,7 @@ def flushed(fleet, caller_of, redis, told, eventually):
             await asyncio.gather(*[caller.submit() for _ in range(50)])
 
         async def has_all():
-            return count == await redis.xlen(QUEUE)
+            return count <= await redis.xlen(QUEUE)  # a look may add a few
 
         async def has_run_many():
             return await redis.xlen(QUEUE) < count * 0.8
