@@ -10,7 +10,7 @@ from backburner.domain.lane import lane_name
 from backburner.domain.usage import Usage, usage
 from backburner.engine.asking import Asker, Providers, Vectors
 from backburner.engine.booking import Tab, Till
-from backburner.engine.courier import Courier, Letter
+from backburner.engine.courier import Courier
 from backburner.engine.flow import Flow, Planned
 from backburner.engine.lanes import Call, Road
 from backburner.engine.needs import Given, given
@@ -269,8 +269,7 @@ class Context:
         """
         if self._courier is None:
             raise TransientError("nothing is delivered from here")
-        job = self._claim
-        await self._courier.send(Letter(job.id, url, body, topic, job.request_id))
+        await self._courier.send(self._claim, url, body, topic)
 
     def at_settlement(self, body: Callable[[Transaction], None]) -> None:
         """

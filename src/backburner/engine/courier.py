@@ -5,9 +5,8 @@ Sender and receiver share the master key, and so the secret that follows from it
 the name of what is told. The job that it is told in has the retries.
 """
 
-from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Final
 
 from backburner.domain.address import Reach, check_url
 from backburner.domain.errors import (
@@ -19,34 +18,18 @@ from backburner.domain.errors import (
     TransientError,
 )
 from backburner.domain.hint import hint
-from backburner.domain.webhook import secret, sign
-from backburner.engine.delivery import CUT, REFUSED, STATUS, TIMEOUT, TLS
+from backburner.domain.job import Claim
+from backburner.domain.webhook import secret
+from backburner.engine.delivery import SILENCES, STATUS, Message, signed
 from backburner.ports.clock import Clock
 from backburner.ports.egress import Answer, Egress, Silence
 from backburner.ports.log import log
 
 VERSION: Final = 1
-_CODES: Final[Mapping[Silence, tuple[str, str]]] = {
-    Silence.REFUSED: (REFUSED, "the address cannot be reached, or may not be"),
-    Silence.UNTRUSTED: (TLS, "the receiver's certificate or TLS is not good"),
-    Silence.TIMED_OUT: (TIMEOUT, "the receiver's answer was not whole in time"),
-    Silence.CUT: (CUT, "the connection ended before the receiver's answer"),
-}
-
-
-class Letter(NamedTuple):
-    """What is told, and to whom: the same id and body at every attempt."""
-
-    id: str
-    url: str
-    body: bytes
-    topic: str
-    """What it is about: receivers of another topic have another secret."""
-    request_id: str | None = None
 
 
 class Courier:
-    """Signs letters and posts them."""
+    """Signs messages and posts them."""
 
     def __init__(
         self, reach: Reach, master: bytes, clock: Clock, egress: Egress | None = None
@@ -58,7 +41,7 @@ class Courier:
         self._egress = egress
 
     def secret(self, topic: str) -> str:
-        """Return what letters of a topic are signed with, for their receiver."""
+        """Return what messages of a topic are signed with, for their receiver."""
         if not self._master:
             raise ConfigurationError(
                 "BACKBURNER_WEBHOOK_SECRET is not set: nothing can be signed"
@@ -74,34 +57,24 @@ class Courier:
         except ValueError as error:
             raise _refused(path, str(error)) from None
 
-    async def send(self, letter: Letter) -> None:
+    async def send(self, job: Claim, url: str, body: bytes, topic: str) -> None:
         """
-        Post a letter; return once it is accepted.
+        Post what a job tells, under the job's id; return once it is accepted.
 
-        No answer, 5xx and 429 are worth another attempt, any other answer is not. A
-        429 that says when costs none.
+        Receivers of another topic have another secret. No answer, 5xx and 429 are worth
+        another attempt, any other answer is not. A 429 that says when costs none.
         """
         if self._egress is None:
             raise TransientError("nothing is sent from this process")
-        timestamp = self._clock.now() // 1000
-        key = self.secret(letter.topic)
-        headers = {
-            "Content-Type": "application/json",
-            "User-Agent": "Backburner",
-            "webhook-id": letter.id,
-            "webhook-timestamp": str(timestamp),
-            "webhook-signature": sign([key], letter.id, timestamp, letter.body),
-        }
-        if letter.request_id:
-            headers["X-Request-ID"] = letter.request_id
-        said = await self._egress.post(letter.url, headers=headers, body=letter.body)
-        self._judge(said)
-        log.info("letter accepted", request_id=letter.request_id)
+        message = Message(job.id, body, job.request_id)
+        headers = signed(message, [self.secret(topic)], self._clock.now())
+        self._judge(await self._egress.post(url, headers=headers, body=body))
+        log.info("message accepted", request_id=job.request_id)
 
     def _judge(self, said: Answer | Silence) -> None:
         if isinstance(said, Silence):
-            code, message = _CODES[said]
-            raise TransientError(message, code=code)
+            failed = SILENCES[said]
+            raise TransientError(failed.message, code=failed.code)
         status = said.status
         if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
             return

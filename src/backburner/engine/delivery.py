@@ -5,7 +5,7 @@ It remembers nothing and tries once: the job it runs in has the retries, the his
 and the dead letter.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -43,7 +43,7 @@ SOONEST: Final = timedelta(seconds=5)
 LATEST: Final = timedelta(hours=24)
 """The bounds of what a receiver may ask for by `Retry-After`."""
 
-_SILENCES: Final[Mapping[Silence, Failed]] = {
+SILENCES: Final[Mapping[Silence, Failed]] = {
     Silence.REFUSED: Failed(REFUSED, "the address cannot be reached, or may not be"),
     Silence.UNTRUSTED: Failed(TLS, "the receiver's certificate or TLS is not good"),
     Silence.TIMED_OUT: Failed(TIMEOUT, "the receiver's answer was not whole in time"),
@@ -74,6 +74,25 @@ Delivery: TypeAlias = Delivered | Snooze | Failed
 """What a delivery comes to, as a handler may return it."""
 
 
+def signed(message: Message, secrets: Sequence[str], now: Instant) -> dict[str, str]:
+    """Return the headers that a message has if it is sent now."""
+    timestamp = now // 1000
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": "Backburner",
+        "webhook-id": message.id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": sign(secrets, message.id, timestamp, message.body),
+    }
+    for name, value in (
+        ("X-Request-ID", message.request_id),
+        ("traceparent", message.traceparent),
+    ):
+        if value and value.isascii() and value.isprintable():
+            headers[name] = value.strip()
+    return headers
+
+
 class Sender:
     """Signs messages and posts them."""
 
@@ -89,20 +108,7 @@ class Sender:
             secret(self._master, endpoint.id, version)
             for version in live_versions(endpoint, now)
         ]
-        timestamp = now // 1000
-        headers = {
-            "Content-Type": "application/json",
-            "User-Agent": "Backburner",
-            "webhook-id": message.id,
-            "webhook-timestamp": str(timestamp),
-            "webhook-signature": sign(secrets, message.id, timestamp, message.body),
-        }
-        for name, value in (
-            ("X-Request-ID", message.request_id),
-            ("traceparent", message.traceparent),
-        ):
-            if value and value.isascii() and value.isprintable():
-                headers[name] = value.strip()
+        headers = signed(message, secrets, now)
         return await self._egress.post(endpoint.url, headers=headers, body=message.body)
 
 
@@ -135,7 +141,7 @@ class Deliver:
 def decide(said: Answer | Silence, *, now: Instant, roll: float) -> Delivered | Failed:
     """Say what an answer, or that there was none, means for the delivery."""
     if isinstance(said, Silence):
-        return _SILENCES[said]
+        return SILENCES[said]
     status = said.status
     told = f"the receiver answered {status}"
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
