@@ -22,11 +22,11 @@ import psutil
 import uvloop
 
 from backburner import Backburner, BatchTicket, Settings, Transaction
+from backburner.adapters import find_broker
 from backburner.cli.running import spare_collector
 from backburner.domain.batch import BatchState
 from backburner.engine import telemetry
 from backburner.engine.flow import written
-from backburner.wiring import find_broker
 from bench import work
 from bench.loaded import compare
 from bench.meter import Expected, Meter, NotTrueError, check, rss_mb

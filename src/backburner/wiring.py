@@ -1,27 +1,28 @@
 """The composition root: settings and entry points become a running house."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from importlib.metadata import entry_points
-from pathlib import Path
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import urlsplit
 
+from backburner.adapters import (
+    find_blobs,
+    find_broker,
+    find_providers,
+    find_store,
+    unreachable,
+)
 from backburner.app import App
-from backburner.blobs.copying import copy
 from backburner.clock import SystemClock, SystemDice
 from backburner.domain.budget import Budget
 from backburner.domain.errors import (
     BrokerUnavailable,
     ConfigurationError,
-    PermanentError,
 )
-from backburner.domain.job import Claim, Instant, Job, Owner
+from backburner.domain.job import Job, Owner
 from backburner.domain.lane import Lane, lane_name
-from backburner.domain.outcome import Cancel, Failed, Snooze
 from backburner.domain.queue import Queue
 from backburner.domain.retry import RetryPolicy
 from backburner.domain.transitions import Limits
@@ -29,7 +30,6 @@ from backburner.engine.asking import Asker, Providers
 from backburner.engine.budgets import Budgets
 from backburner.engine.burial import Burial
 from backburner.engine.contact import Contact
-from backburner.engine.context import Context
 from backburner.engine.courier import Courier
 from backburner.engine.deliveries import delivering
 from backburner.engine.delivery import SCHEDULE, Deliver, Sender
@@ -37,6 +37,7 @@ from backburner.engine.engine import Engine
 from backburner.engine.flow import NOTHING, Chain, Flow, written
 from backburner.engine.foreign import Strangers
 from backburner.engine.heartbeat import Pulse, ThreadHeartbeat
+from backburner.engine.here import run_here, stand_in
 from backburner.engine.house import House
 from backburner.engine.intake import Intake
 from backburner.engine.keys import Keys
@@ -56,15 +57,13 @@ from backburner.engine.submission import (
     Submission,
     input_text,
 )
-from backburner.engine.telling import Voice
 from backburner.engine.ticket import BatchTicket, FlowTicket, Ticket, gather
 from backburner.engine.transaction import Transaction
 from backburner.engine.upkeep import Upkeep, UpkeepOptions
 from backburner.engine.watch import Watch
 from backburner.engine.worker import Worker, WorkerOptions
-from backburner.ports.ai import Access, Models, Provider
+from backburner.ports.ai import Provider
 from backburner.ports.bell import Bell
-from backburner.ports.blobs import BlobStore
 from backburner.ports.broker import Broker
 from backburner.ports.faults import Faults, NoFaults
 from backburner.ports.keys import KeyStore
@@ -74,7 +73,6 @@ from backburner.settings import Settings, read
 
 T = TypeVar("T")
 
-FOLDER = ".backburner-blobs"
 LOOK_POLLS = 3
 """With a broker, how many polls apart it is compared with the store …"""
 SWEEP_POLLS = 15
@@ -165,7 +163,7 @@ class Backburner:
             )
         return Asker(self._providers)
 
-    @property
+    @cached_property
     def courier(self) -> Courier:
         """Who signs what rooms tell others, and checks whom they may tell."""
         settings = self.settings
@@ -188,17 +186,10 @@ class Backburner:
         found = submission.find(capability)
         text = input_text(found, value)
         submission.guard(found, text)
-        claim = _stand_in(found, submission.draw("call", now), text, now)._replace(
+        claim = stand_in(found, submission.draw("call", now), text, now)._replace(
             tenant=owner.tenant, user=owner.user, request_id=request_id
         )
-        ctx = Context(claim, _Deaf(), self.submit, providers=self._providers)
-        async with asyncio.timeout(found.timeout.total_seconds()):
-            answer = await found.run(ctx, found.input.validate_json(text))
-        if isinstance(answer, Failed):
-            raise PermanentError(answer.message, code=answer.code)
-        if isinstance(answer, Snooze | Cancel):
-            raise PermanentError("it can only be done by a job")
-        return answer
+        return await run_here(found, claim, self.submit, self._providers)
 
     @property
     def keys(self) -> Keys:
@@ -418,7 +409,7 @@ class Backburner:
         try:
             await broker.open()
         except BrokerUnavailable as error:
-            raise _unreachable(url, error) from None
+            raise unreachable(url, error) from None
         self._stack.push_async_callback(broker.close)
         contact = Contact(url.partition(":")[0])
         self._broker = broker, contact
@@ -506,147 +497,6 @@ class Backburner:
         return ThreadHeartbeat(pulse, every=self.settings.beat_seconds)
 
 
-class _Deaf:
-    """The ear of a handler that nobody listens to."""
-
-    def hear(self, voice: Voice) -> None:
-        voice.heard()
-
-    def hurry(self) -> None: ...
-
-
-def _stand_in(found: Capability[Any, Any], call: str, text: str, now: Instant) -> Claim:
-    """Return what stands for a job where there is none."""
-    return Claim(
-        seq=0,
-        id=call,
-        token="",
-        tenant=LOCAL.tenant,
-        user=LOCAL.user,
-        capability=found.name,
-        queue=found.queue,
-        input=text,
-        priority=0,
-        rank=0,
-        generation=0,
-        attempt=1,
-        max_attempts=1,
-        crashes=0,
-        throttled=0,
-        deadline=None,
-        created_at=now,
-        ready_at=now,
-        started_at=now,
-        request_id=None,
-    )
-
-
-def find_store(url: str, clock: SystemClock, faults: Faults) -> Any:
-    """Return the store for a URL: its scheme is the name of an entry point."""
-    scheme = url.partition(":")[0]
-    found = entry_points(group="backburner.stores")
-    if scheme not in found.names:
-        known = ", ".join(sorted(found.names))
-        raise ConfigurationError(
-            f"BACKBURNER_STORE: no store for {scheme!r} URLs; there is: {known}"
-        )
-    return found[scheme].load().from_url(url, clock, faults)
-
-
-def find_broker(url: str) -> Broker | None:
-    """Return the broker for a URL, as `find_store` does; `database` means none."""
-    scheme = url.partition(":")[0]
-    if url == "database":
-        return None
-    found = entry_points(group="backburner.brokers")
-    if scheme not in found.names:
-        known = ", ".join(sorted({"database", *found.names}))
-        raise ConfigurationError(
-            f"BACKBURNER_TRANSPORT: no broker for {scheme!r} URLs; there is: {known}"
-        )
-    broker: Broker = found[scheme].load().from_url(url)
-    return broker
-
-
-@asynccontextmanager
-async def open_broker(url: str) -> AsyncIterator[Broker | None]:
-    """Open the broker for a URL; nothing runs beside."""
-    broker = find_broker(url)
-    if broker is None:
-        yield None
-        return
-    try:
-        await broker.open()
-        yield broker
-    except BrokerUnavailable as error:
-        raise _unreachable(url, error) from error
-    finally:
-        await broker.close()
-
-
-def _unreachable(url: str, error: BrokerUnavailable) -> ConfigurationError:
-    """Say where no broker answers and why, without what proves who asks."""
-    parts = urlsplit(url)
-    place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    why = str(error).replace(parts.netloc.rpartition("@")[0] or "@", "…")
-    return ConfigurationError(
-        f"BACKBURNER_TRANSPORT: no broker answers at {place}: {why}"
-    )
-
-
-def find_blobs(settings: Settings, dice: SystemDice, faults: Faults) -> BlobStore:
-    """Return the blob store for a URL: its scheme is the name of an entry point."""
-    url = blobs_url(settings)
-    scheme = url.partition(":")[0]
-    found = entry_points(group="backburner.blobs")
-    if scheme not in found.names:
-        known = ", ".join(sorted(found.names))
-        raise ConfigurationError(
-            f"BACKBURNER_BLOBS: no blob store for {scheme!r} URLs; there is: {known}"
-        )
-    blobs: BlobStore = found[scheme].load().from_url(url, dice, faults)
-    return blobs
-
-
-def blobs_url(settings: Settings) -> str:
-    """Say where large contents are, whether anybody named it or not."""
-    return settings.blobs or _beside(settings.store)
-
-
-def carry_blobs(ours: Settings, theirs: Settings) -> int:
-    """Copy large contents that are not there yet; return how many there are."""
-    dice, faults = SystemDice(), NoFaults()
-    source, target = find_blobs(ours, dice, faults), find_blobs(theirs, dice, faults)
-    return copy(source, target, now=SystemClock().now())
-
-
-def find_providers(settings: Settings, clock: SystemClock) -> Sequence[Provider]:
-    """Return the providers of models that are chosen: each is an entry point."""
-    found = entry_points(group="backburner.ai")
-    access = Access(
-        Models(
-            settings.ai_model,
-            settings.ai_embedding_model,
-            settings.ai_transcription_model,
-            settings.ai_vision_model or settings.ai_model,
-        ),
-        settings.openai_api_key.get_secret_value(),
-        settings.openai_base_url,
-    )
-    unknown = [name for name in settings.ai if name not in found.names]
-    if unknown:
-        known = ", ".join(sorted(found.names))
-        raise ConfigurationError(
-            f"BACKBURNER_AI: no provider is called {unknown[0]!r}; there is: {known}"
-        )
-    try:
-        return [found[name].load().from_access(access, clock) for name in settings.ai]
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"BACKBURNER_AI: {error}; a provider is installed as 'backburner[NAME]'"
-        ) from None
-
-
 def _lanes(settings: Settings, chain: Sequence[Provider]) -> Sequence[Lane]:
     """Return the lanes of the models that are set, if their limits are."""
     requests, at_once = settings.ai_requests or None, settings.ai_at_once or None
@@ -660,18 +510,6 @@ def _lanes(settings: Settings, chain: Sequence[Provider]) -> Sequence[Lane]:
         for model in provider.models
     }
     return [Lane(name, requests, None, at_once, spacing) for name in sorted(names)]
-
-
-def _beside(store: str) -> str:
-    """Name the folder for large contents if nobody does."""
-    scheme, _, rest = store.partition(":///")
-    name = f"{rest.partition('?')[0]}-blobs" if scheme == "sqlite" else FOLDER
-    return Path(name).absolute().as_uri()
-
-
-def find_apps() -> list[App]:
-    """Return the applications that installed packages offer."""
-    return [found.load() for found in entry_points(group="backburner.apps")]
 
 
 @asynccontextmanager

@@ -8,13 +8,13 @@ from contextlib import AsyncExitStack
 import pytest
 
 from backburner import Backburner
+from backburner.adapters import find_store
 from backburner.ai.openai import OpenAI
 from backburner.clock import SystemClock
 from backburner.engine.asking import Asker, Providers
 from backburner.ports.ai import Access, Models
 from backburner.ports.faults import NoFaults
 from backburner.settings import Settings
-from backburner.wiring import find_store
 
 KEY = "sk-very-secret-key"
 MODELS = Models("gpt-5-mini", "text-embedding-3-small", "whisper-1", "gpt-5-mini")

@@ -11,11 +11,11 @@ import pytest
 import sqlalchemy as sa
 from breakable import effects
 
+from backburner.adapters import find_store
 from backburner.clock import SystemClock
 from backburner.domain.job import JobState
 from backburner.ports.faults import NoFaults
 from backburner.testing.auditor import Ledger, audit
-from backburner.wiring import find_store
 from tests.chaos.conftest import MANY as LIMITS
 from tests.faults.conftest import cannot
 

@@ -9,12 +9,12 @@ from contextlib import AsyncExitStack, contextmanager
 import pytest
 
 from backburner import Backburner
+from backburner.adapters import find_store
 from backburner.clock import SystemClock
 from backburner.domain.job import JobState
 from backburner.engine import telemetry
 from backburner.ports.faults import NoFaults
 from backburner.settings import Settings
-from backburner.wiring import find_store
 
 PATIENCE = 10.0
 

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from backburner import Backburner, ConfigurationError, Context, Queue, capability
+from backburner.adapters import find_broker
 from backburner.domain.errors import StoreUnavailable
 from backburner.domain.job import JobState, Owner, Submitted
 from backburner.engine.relay import Relay
@@ -19,7 +20,6 @@ from backburner.settings import Settings
 from backburner.stores.sqlite.queries import Queries
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.broker.memory import MemoryBroker, MemoryServer, Mischief
-from backburner.wiring import find_broker
 
 PATIENCE = 20.0
 HERE = "http://127.0.0.1"

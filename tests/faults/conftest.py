@@ -22,6 +22,7 @@ import pytest
 import sqlalchemy as sa
 from breakable import app, effects
 
+from backburner.adapters import find_store
 from backburner.clock import SystemClock, SystemDice
 from backburner.domain.job import JobState
 from backburner.domain.transitions import Limits
@@ -31,7 +32,6 @@ from backburner.engine.submission import Options, Submission
 from backburner.engine.watch import Watch
 from backburner.ports.faults import NoFaults
 from backburner.testing.auditor import Ledger, audit
-from backburner.wiring import find_store
 
 LEASE = 1.5
 SETTINGS = {

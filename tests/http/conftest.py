@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from backburner import Backburner, Context, RetryPolicy, TransientError, capability
+from backburner.adapters import find_store
 from backburner.clock import SystemClock
 from backburner.demo import app as demo
 from backburner.domain.key import ACT, SCOPES
@@ -28,7 +29,6 @@ from backburner.http import server as http
 from backburner.http.auth import by_key
 from backburner.ports.faults import NoFaults
 from backburner.settings import Settings
-from backburner.wiring import find_store
 from tests import homes
 
 PEPPER = "a pepper that only the tests know"

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
+from backburner.adapters import find_store
 from backburner.clock import SystemClock
 from backburner.ports.faults import NoFaults
 from backburner.stores import contents
 from backburner.stores.moving import Mover, Options
-from backburner.wiring import find_store
 
 LEASE = timedelta(seconds=10)
 TEXTS = (

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import typer
 from rich.text import Text
 
+from backburner.adapters import find_blobs, find_store, open_broker
 from backburner.cli import printing
 from backburner.cli.asking import JsonOption, connect
 from backburner.cli.exits import Exit
@@ -18,7 +19,6 @@ from backburner.domain.errors import BackburnerError
 from backburner.ports.faults import NoFaults
 from backburner.ports.finding import Finding, Status
 from backburner.settings import Settings, read
-from backburner.wiring import find_blobs, find_store, open_broker
 
 OLDEST_PYTHON = (3, 11)
 COLOURS = {Status.PASS: "green", Status.WARN: "yellow", Status.FAIL: "red"}

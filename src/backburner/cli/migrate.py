@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from backburner.adapters import find_store
 from backburner.cli import printing
 from backburner.cli.asking import JsonOption
 from backburner.cli.exits import Exit, leave
@@ -14,7 +15,6 @@ from backburner.domain.errors import ConfigurationError, StoreUnavailable
 from backburner.ports.faults import NoFaults
 from backburner.ports.store import Store
 from backburner.settings import read
-from backburner.wiring import find_store
 
 
 def migrate(

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from backburner.adapters import blobs_url, carry_blobs, find_store
 from backburner.cli import faults, printing
 from backburner.cli.asking import JsonOption
 from backburner.cli.exits import Exit, leave, refuse
@@ -13,7 +14,6 @@ from backburner.clock import SystemClock, SystemDice
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
 from backburner.ports.faults import Faults
 from backburner.settings import Settings, fault, read
-from backburner.wiring import blobs_url, carry_blobs, find_store
 
 TOLD_ROWS = 50_000
 """After so many rows of a table its progress is told."""

@@ -14,11 +14,12 @@ from typing import Annotated, Any
 import typer
 from pydantic import SecretStr
 
+from backburner.adapters import find_apps
 from backburner.app import App
 from backburner.cli import printing
 from backburner.domain.errors import ConfigurationError
 from backburner.settings import Settings, read, variable
-from backburner.wiring import Backburner, find_apps
+from backburner.wiring import Backburner
 
 StoreOption = Annotated[
     str | None,

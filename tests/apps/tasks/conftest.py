@@ -14,6 +14,7 @@ import pytest
 import structlog
 
 from backburner import Backburner
+from backburner.adapters import find_store
 from backburner.clock import SystemClock
 from backburner.domain.webhook import sign
 from backburner.engine import telemetry
@@ -22,7 +23,6 @@ from backburner.http import server as http
 from backburner.http.auth import as_developer, by_key
 from backburner.ports.faults import NoFaults
 from backburner.settings import Settings
-from backburner.wiring import find_store
 from backburner_apps.ai import app as ai_app
 from backburner_apps.tasks import app as tasks_app
 from tests.http.conftest import _serving

@@ -7,9 +7,9 @@ A plug-in like anybody's: it is found by its entry point, beside this file.
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Self
 
+from backburner.adapters import find_broker
 from backburner.ports.broker import Broker, Letter, Message
 from backburner.ports.finding import Finding
-from backburner.wiring import find_broker
 
 
 class PrivateBroker:

@@ -3,9 +3,9 @@
 import pytest
 
 from backburner import ConfigurationError, Settings
+from backburner.adapters import find_blobs
 from backburner.clock import SystemDice
 from backburner.ports.faults import NoFaults
-from backburner.wiring import find_blobs
 
 
 def root_of(**settings):
