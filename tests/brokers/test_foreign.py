@@ -82,7 +82,7 @@ class RabbitTools(Tools):
 
     def is_ready(self):
         try:
-            for queue in (self.greetings, self.fickle):
+            for queue in self.queues:
                 self.depth(queue)
         except pika.exceptions.ChannelClosedByBroker:
             return False
