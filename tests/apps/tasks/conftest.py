@@ -25,6 +25,7 @@ from backburner.ports.faults import NoFaults
 from backburner.settings import Settings
 from backburner_apps.ai import app as ai_app
 from backburner_apps.tasks import app as tasks_app
+from tests import homes
 from tests.http.conftest import _serving
 
 SECRET = "a secret that the two services share"  # noqa: S105 - of the tests
@@ -98,8 +99,8 @@ def template(tmp_path_factory):
 
 @pytest.fixture
 def store_url(request, tmp_path, template):
-    """A file, or where a test asks for it a database on a server."""
-    if getattr(request, "param", "sqlite") == "postgres":
+    """A store of the kind that this run is about first, or that a test asks for."""
+    if getattr(request, "param", homes.STORES[0]) == "postgres":
         return request.getfixturevalue("migrated_url")
     shutil.copy(template, tmp_path)
     return f"sqlite:///{tmp_path}/jobs.db"

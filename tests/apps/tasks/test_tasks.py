@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+import sqlalchemy as sa
 
 from backburner import JobState
 from backburner.domain.budget import Balance
@@ -412,11 +413,9 @@ async def point_home(services, job):
     [whole] = await services.house.engine.store.find([job.id])
     away = services.house.settings.tasks_service_base_url
     text = whole.input.replace(away, services.url)
-    await services.house.transact(
-        lambda tx: tx.connection.exec_driver_sql(
-            "UPDATE jobs SET input = ? WHERE id = ?", (text, job.id)
-        )
-    )
+    pointing = sa.text("UPDATE jobs SET input = :text WHERE id = :id")
+    pointing = pointing.bindparams(text=text, id=job.id)
+    await services.house.transact(lambda tx: tx.connection.execute(pointing))
 
 
 @BOTH
