@@ -22,6 +22,8 @@ IDLE_SECONDS = 15.0
 """A reader that hears nothing for so long asks whether its job is still there."""
 SETTLE_SECONDS = 0.01
 """Rings in quick succession are answered by one look."""
+SLOWEST_SECONDS = 0.1
+"""The same for the ends of flows and batches that take long."""
 
 
 class _Reader:
@@ -60,19 +62,24 @@ class Watch:
         self._streams: dict[asyncio.Event, None] = {}
         self._awaited: dict[str, dict[asyncio.Event, None]] = {}
         """Who waits for the end of which flow or batch."""
+        self._pause = SETTLE_SECONDS
+        """How long after a look for ends the next may come."""
         self._poll = poll
         self._idle = idle
         self._loop = Loop("watch", self._look, every=poll)
+        self._ends = Loop("watch-ends", self._look_for_ends, every=poll)
         self._deafen: Callable[[], None] = bell.listen(self._hear)
 
     def start(self) -> None:
         """Begin to follow."""
         self._loop.start()
+        self._ends.start()
 
     async def stop(self) -> None:
         """Follow no more."""
         self._deafen()
         await self._loop.stop()
+        await self._ends.stop()
 
     async def job(self, job: Job, *, after: int = 0) -> AsyncGenerator[Event, None]:
         """Yield a job's events above `after`, past and future; end with its end."""
@@ -149,8 +156,9 @@ class Watch:
         ended = asyncio.Event()
         waiting = self._awaited.setdefault(group_id, {})
         waiting[ended] = None
+        self._pause = SETTLE_SECONDS
         try:
-            self._loop.poke()
+            self._ends.poke()
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await ended.wait()
@@ -208,23 +216,33 @@ class Watch:
 
     def _hear(self, what: Ring) -> None:
         if what & Ring.EVENTS:
-            if self._readers or self._awaited:
+            if self._readers:
                 self._loop.poke()
+            if self._awaited:
+                self._ends.poke()
             for rung in self._streams:
                 rung.set()
 
     async def _look(self) -> float | None:
-        if self._awaited:
-            await self._tell_ends()
-        is_behind = await self._tell_readers() if self._readers else False
-        if is_behind:
+        if not self._readers:
+            return None
+        if await self._tell_readers():
             return 0.0
-        if self._readers or self._awaited:
-            await asyncio.sleep(SETTLE_SECONDS)  # noqa: TID251 - the loop owns the time
+        await asyncio.sleep(SETTLE_SECONDS)  # noqa: TID251 - the loop owns the time
         return None
 
-    async def _tell_ends(self) -> None:
-        """Look once for all who wait for the end of a flow or batch."""
+    async def _look_for_ends(self) -> float | None:
+        if not self._awaited:
+            return None
+        # Whoever has waited for long can wait a little longer, and looks cost less.
+        self._pause = min(2 * self._pause, SLOWEST_SECONDS)
+        if await self._tell_ends():
+            self._pause = SETTLE_SECONDS
+        await asyncio.sleep(self._pause)  # noqa: TID251 - as above
+        return None
+
+    async def _tell_ends(self) -> bool:
+        """Look once for all who wait for a flow or batch; say whether one ended."""
         going_on: set[str] = set()
         asked = list(self._awaited)
         flows = [name for name in asked if name.startswith("flow_")]
@@ -235,10 +253,11 @@ class Watch:
         if batches:
             opened = await self._store.find_batches(batches)
             going_on |= {b.id for b in opened if b.state is BatchState.OPEN}
-        for name in asked:
-            if name not in going_on:
-                for ended in self._awaited.get(name, ()):
-                    ended.set()
+        over = [name for name in asked if name not in going_on]
+        for name in over:
+            for ended in self._awaited.get(name, ()):
+                ended.set()
+        return bool(over)
 
     async def _tell_readers(self) -> bool:
         """Look once for all readers of jobs; say whether there is more."""

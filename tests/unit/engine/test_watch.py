@@ -1,0 +1,62 @@
+"""How often those are looked for who wait for an end: by a loop that owns the time."""
+
+import asyncio
+import random
+from types import SimpleNamespace
+
+from backburner.domain.batch import BatchState
+from backburner.engine.watch import SETTLE_SECONDS, SLOWEST_SECONDS, Watch
+from backburner.ports.bell import Ring
+from backburner.testing.simulation.loop import SeededLoop
+
+SECONDS = 10.0
+
+
+class Bell:
+    """A bell that is rung by hand."""
+
+    def listen(self, hear):
+        self.hear = hear
+        return lambda: None
+
+
+class Batches:
+    """A store with one batch, which ends at its time."""
+
+    def __init__(self, loop):
+        self._loop = loop
+        self.looks = 0
+
+    async def find_batches(self, _ids):
+        self.looks += 1
+        is_over = self._loop.time() >= SECONDS
+        state = BatchState.FINISHED if is_over else BatchState.OPEN
+        return [SimpleNamespace(id="batch_1", state=state)]
+
+
+async def waited(loop, store):
+    """Wait for the batch in a house that is never quiet; return until when."""
+    bell = Bell()
+    watch = Watch(store, bell, poll=1.0)
+    watch.start()
+
+    async def ring():
+        while True:
+            bell.hear(Ring.EVENTS)
+            await asyncio.sleep(SETTLE_SECONDS / 5)  # noqa: TID251 - virtual
+
+    ringing = asyncio.create_task(ring())
+    await watch.end("batch_1", seconds=60.0)
+    ringing.cancel()
+    await watch.stop()
+    return loop.time()
+
+
+def test_a_long_wait_takes_few_looks_and_hears_of_its_end_soon():
+    loop = SeededLoop(random.Random(1))
+    store = Batches(loop)
+    ended = loop.run_until_complete(waited(loop, store))
+    loop.close()
+
+    assert ended - SECONDS <= SLOWEST_SECONDS
+    assert store.looks <= SECONDS / SLOWEST_SECONDS + 5
