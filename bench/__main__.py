@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import table
+from bench.brokers import forget_queue, version_of
 from bench.peers.roster import (
     PEERS,
     POSTGRES,
@@ -30,7 +31,7 @@ from bench.peers.roster import (
     Peer,
     measure,
 )
-from bench.servers import ask, forget_queue, fresh_database, version_of
+from bench.servers import ask, fresh_database
 
 LAST = PROJECT / ".bench/last.json"
 SQS = "BACKBURNER_TEST_SQS_URL"
