@@ -132,7 +132,6 @@ def test_the_flow_of_the_readme_runs(tmp_path):
 
 ASKING = """
 import asyncio
-from collections import namedtuple
 from datetime import timedelta
 from backburner import *
 from pydantic import BaseModel
@@ -140,17 +139,13 @@ from pydantic import BaseModel
 class Text(BaseModel):
     text: str
 
-async def ask(text):
-    Answer = namedtuple("Answer", "status headers read written text")
-    return Answer(200, {}, 300, 20, text.upper())
-
 """
 SPENDING = """
 async def main():
     async with Backburner(store="sqlite:///jobs.db", apps=[app]) as bb:
         await bb.start_worker()
         tickets = [await bb.submit(summarise, Text(text="it")) for _ in range(2)]
-        print([await ticket.result() for ticket in tickets])
+        print([(await ticket.result())["title"] for ticket in tickets])
         [(_, limit, balance)] = await bb.budgets.accounts()
         print(limit, balance.settled, balance.held)
 
@@ -170,7 +165,7 @@ def test_the_spending_of_the_readme_is_counted(tmp_path):
         check=True,
     )
 
-    assert "['IT', 'IT']\n100000 640 0\n" == told.stdout
+    assert "['it', 'it']\n100000 170 0\n" == told.stdout
 
 
 def test_the_first_capability_of_the_readme_runs_inside_a_program(tmp_path):
