@@ -13,6 +13,9 @@ import pytest
 import redis
 from xdist.scheduler import LoadScopeScheduling
 
+from backburner.adapters import find_store
+from backburner.clock import SystemClock
+from backburner.ports.faults import NoFaults
 from tests import homes
 from tests.aimock import started
 from tests.databases import Migrated
@@ -87,6 +90,16 @@ def home_url(request):
     if homes.STORES[0] == "postgres":
         return request.getfixturevalue("migrated_url")
     return f"sqlite:///{request.getfixturevalue('path')}"
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory):
+    """A migrated file, to be copied: migrations take longer than most tests."""
+    path = tmp_path_factory.mktemp("template") / "jobs.db"
+    store = find_store(f"sqlite:///{path}", SystemClock(), NoFaults())
+    asyncio.run(store.migrate())
+    store.database.dispose()
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -8,12 +8,10 @@ from contextlib import AsyncExitStack
 import pytest
 
 from backburner import Backburner
-from backburner.adapters import find_store
 from backburner.ai.openai import OpenAI
 from backburner.clock import SystemClock
 from backburner.engine.asking import Asker, Providers
 from backburner.ports.ai import Access, Models
-from backburner.ports.faults import NoFaults
 from backburner.settings import Settings
 
 KEY = "sk-very-secret-key"
@@ -100,15 +98,6 @@ def asker_at(openai_at):
         return Asker(Providers(chain, SystemClock(), seconds), **given)
 
     return build
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory):
-    path = tmp_path_factory.mktemp("template") / "jobs.db"
-    store = find_store(f"sqlite:///{path}", SystemClock(), NoFaults())
-    asyncio.run(store.migrate())
-    store.database.dispose()
-    return path
 
 
 @pytest.fixture

@@ -9,24 +9,11 @@ from contextlib import AsyncExitStack, contextmanager
 import pytest
 
 from backburner import Backburner
-from backburner.adapters import find_store
-from backburner.clock import SystemClock
 from backburner.domain.job import JobState
 from backburner.engine import telemetry
-from backburner.ports.faults import NoFaults
 from backburner.settings import Settings
 
 PATIENCE = 10.0
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory):
-    """A migrated file, to be copied: migrations take longer than most tests."""
-    path = tmp_path_factory.mktemp("template") / "jobs.db"
-    store = find_store(f"sqlite:///{path}", SystemClock(), NoFaults())
-    asyncio.run(store.migrate())
-    store.database.dispose()
-    return path
 
 
 @pytest.fixture

@@ -19,15 +19,12 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from backburner import Backburner, Context, RetryPolicy, TransientError, capability
-from backburner.adapters import find_store
-from backburner.clock import SystemClock
 from backburner.demo import app as demo
 from backburner.domain.key import ACT, SCOPES
 from backburner.engine import telemetry
 from backburner.engine.keys import Actor, Wanted
 from backburner.http import server as http
 from backburner.http.auth import by_key
-from backburner.ports.faults import NoFaults
 from backburner.settings import Settings
 from tests import homes
 
@@ -106,16 +103,6 @@ class Running(uvicorn.Server):
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
         self.ready.set()
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory):
-    """A migrated file, to be copied: migrations take longer than most tests."""
-    path = tmp_path_factory.mktemp("template") / "jobs.db"
-    store = find_store(f"sqlite:///{path}", SystemClock(), NoFaults())
-    asyncio.run(store.migrate())
-    store.database.dispose()
-    return path
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """A whole store moves to another database: equal, once, whatever happens meanwhile."""
 
-import asyncio
 import secrets
 import shutil
 from datetime import timedelta
@@ -52,14 +51,6 @@ async def store():
     yield make
     for one in made:
         await one.close()
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory):
-    """A migrated file, to be copied: migrations take longer than most tests."""
-    path = tmp_path_factory.mktemp("template") / "jobs.db"
-    asyncio.run(a_store(f"sqlite:///{path}").migrate())
-    return path
 
 
 @pytest.fixture

@@ -14,14 +14,11 @@ import pytest
 import structlog
 
 from backburner import Backburner
-from backburner.adapters import find_store
-from backburner.clock import SystemClock
 from backburner.domain.webhook import sign
 from backburner.engine import telemetry
 from backburner.engine.keys import Actor, Wanted
 from backburner.http import server as http
 from backburner.http.auth import as_developer, by_key
-from backburner.ports.faults import NoFaults
 from backburner.settings import Settings
 from backburner_apps.ai import app as ai_app
 from backburner_apps.tasks import app as tasks_app
@@ -85,16 +82,6 @@ class Services:
         wanted = Wanted(wanted.name, wanted.scopes, user=user)
         _, text = await self.house.keys.create(wanted, Actor("tests", "default"))
         return {"Authorization": f"Bearer {text}"}
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory):
-    """A migrated file, to be copied: migrations take longer than most tests."""
-    path = tmp_path_factory.mktemp("template") / "jobs.db"
-    store = find_store(f"sqlite:///{path}", SystemClock(), NoFaults())
-    asyncio.run(store.migrate())
-    store.database.dispose()
-    return path
 
 
 @pytest.fixture
