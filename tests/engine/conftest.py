@@ -12,6 +12,7 @@ from backburner import Backburner
 from backburner.domain.job import JobState
 from backburner.engine import telemetry
 from backburner.settings import Settings
+from backburner.testing.broker.memory import MemoryServer
 
 PATIENCE = 10.0
 
@@ -19,6 +20,20 @@ PATIENCE = 10.0
 @pytest.fixture
 def path(tmp_path, template):
     return shutil.copy(template, tmp_path / "jobs.db")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request):
+    """One database of each kind; a test may ask for one of them."""
+    if request.param == "postgres":
+        return request.getfixturevalue("migrated_url")
+    return f"sqlite:///{request.getfixturevalue('path')}"
+
+
+@pytest.fixture
+def server():
+    """What brokers of one test have in common."""
+    return MemoryServer()
 
 
 @pytest.fixture

@@ -47,14 +47,6 @@ async def follow(_ctx: Context, value: dict[str, object]) -> object:
     return value["done"]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store_url(request, path):
-    """A file, or a database on a server."""
-    if request.param == "postgres":
-        return request.getfixturevalue("migrated_url")
-    return f"sqlite:///{path}"
-
-
 @pytest.fixture
 async def house(store_url):
     """A house with a worker in it, on either database."""

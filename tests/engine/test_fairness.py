@@ -43,15 +43,8 @@ class Record:
         await self.released.wait()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request):
-    if request.param == "sqlite":
-        return f"sqlite:///{request.getfixturevalue('path')}"
-    return request.getfixturevalue("migrated_url")
-
-
 @pytest.fixture
-async def bench(url):
+async def bench(store_url):
     """A house with a few slots whose handler keeps a record."""
     record = Record()
 
@@ -63,7 +56,7 @@ async def bench(url):
     async def unknown(ctx: Context, value: Work) -> None:
         await record.note(ctx.job.owner.user, value.tokens or 1)
 
-    settings = Settings(store=url, slots=SLOTS, grace_seconds=0)
+    settings = Settings(store=store_url, slots=SLOTS, grace_seconds=0)
     async with Backburner(settings, capabilities=[work, unknown]) as house:
         yield house, record
 

@@ -76,14 +76,6 @@ async def fail_once(ctx: Context, value: int) -> int:
 ALL = (extract, split, shout, fan_out, collect, look_back, fail_once)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store_url(request, path):
-    """A file, or a database on a server."""
-    if request.param == "postgres":
-        return request.getfixturevalue("migrated_url")
-    return f"sqlite:///{path}"
-
-
 @pytest.fixture
 async def house(store_url):
     """A house with a worker in it, on either database."""

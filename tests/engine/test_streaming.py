@@ -28,13 +28,6 @@ AT_ONCE = RetryPolicy(max_attempts=3, base=timedelta(), jitter=timedelta())
 LARGE = 1_000_000
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store_url(request):
-    if request.param == "postgres":
-        return request.getfixturevalue("migrated_url")
-    return f"sqlite:///{request.getfixturevalue('path')}"
-
-
 @pytest.fixture
 async def opened(store_url, tmp_path):
     """Open houses over the test's store, with a worker each."""

@@ -19,33 +19,21 @@ from backburner.http.server import build
 from backburner.settings import Settings
 from backburner.stores.sqlite.queries import Queries
 from backburner.stores.sqlite.store import SqliteStore
-from backburner.testing.broker.memory import MemoryBroker, MemoryServer, Mischief
+from backburner.testing.broker.memory import MemoryBroker, Mischief
 
 PATIENCE = 20.0
 HERE = "http://127.0.0.1"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request):
-    if request.param == "sqlite":
-        return f"sqlite:///{request.getfixturevalue('path')}"
-    return request.getfixturevalue("migrated_url")
-
-
 @pytest.fixture
-def server():
-    return MemoryServer()
-
-
-@pytest.fixture
-async def opened(url, server):
+async def opened(store_url, server):
     """Open houses over one store and one broker."""
     async with AsyncExitStack() as stack:
 
         async def open_house(*capabilities, works=True, **settings):
             given = {"grace_seconds": 0, **settings}
             house = Backburner(
-                Settings(store=url, **given),
+                Settings(store=store_url, **given),
                 capabilities=capabilities,
                 broker=MemoryBroker(server),
             )
@@ -164,11 +152,11 @@ def any_broker(request, server):
     return find_broker(request.getfixturevalue(request.param))
 
 
-async def test_the_order_is_that_without_a_broker(url, any_broker):
+async def test_the_order_is_that_without_a_broker(store_url, any_broker):
     queue = f"order-{secrets.token_hex(4)}"
 
-    plain = await order_of_starts(url, "without", None)
-    brokered = await order_of_starts(url, queue, any_broker)
+    plain = await order_of_starts(store_url, "without", None)
+    brokered = await order_of_starts(store_url, queue, any_broker)
 
     assert plain == brokered
     assert ["ann 9 0", "bob 9 0", "cid 9 0", "ann 9 1"] == plain[:4], (
@@ -269,18 +257,18 @@ async def submitted_by_one_who_dies(house, url, server, count, until):
 
 
 async def test_what_one_committed_and_never_told_another_process_tells(
-    opened, url, server, counting, until
+    opened, store_url, server, counting, until
 ):
     count, _ = counting
     house = await opened(count, poll_seconds=0.1)
 
-    ticket = await submitted_by_one_who_dies(house, url, server, count, until)
+    ticket = await submitted_by_one_who_dies(house, store_url, server, count, until)
 
     assert [7] == await ended([ticket])
 
 
 async def test_what_nobody_told_waits_if_nobody_compares(
-    opened, url, server, counting, until, monkeypatch
+    opened, store_url, server, counting, until, monkeypatch
 ):
     """A control: it is the comparison on which the test above rests."""
 
@@ -296,7 +284,7 @@ async def test_what_nobody_told_waits_if_nobody_compares(
 
     house = await opened(count, other, poll_seconds=5)
 
-    ticket = await submitted_by_one_who_dies(house, url, server, count, until)
+    ticket = await submitted_by_one_who_dies(house, store_url, server, count, until)
     await ended([await house.submit(other, 8)])
 
     assert [] == started

@@ -6,31 +6,19 @@ import pytest
 
 from backburner import Backburner
 from backburner.settings import Settings
-from backburner.testing.broker.memory import MemoryBroker, MemoryServer
+from backburner.testing.broker.memory import MemoryBroker
 from tests.engine.foreign.acts import SAID, USUAL, Fickle, greet
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request):
-    if request.param == "sqlite":
-        return f"sqlite:///{request.getfixturevalue('path')}"
-    return request.getfixturevalue("migrated_url")
-
-
 @pytest.fixture
-def server():
-    return MemoryServer()
-
-
-@pytest.fixture
-async def opened(url, server):
+async def opened(store_url, server):
     """Open houses over one store and one broker."""
     async with AsyncExitStack() as stack:
 
         async def open_house(*capabilities, works=True, **fields):
             said = {name: fields.pop(name) for name in SAID & {*fields}}
             house = Backburner(
-                Settings(store=url, **USUAL | said),
+                Settings(store=store_url, **USUAL | said),
                 capabilities=[greet, *capabilities],
                 broker=MemoryBroker(server),
                 **fields,

@@ -223,10 +223,10 @@ async def test_of_several_houses_one_writes_each_letter(opened, server, fickle):
 
 
 async def test_a_broker_begins_with_what_fails_after_it_came(
-    url, opened, server, fickle
+    store_url, opened, server, fickle
 ):
     plain = Backburner(
-        Settings(store=url, transport="database", grace_seconds=0),
+        Settings(store=store_url, transport="database", grace_seconds=0),
         capabilities=[fickle.capability()],
     )
     async with plain:
