@@ -189,23 +189,13 @@ class TestRedisBroker(BrokerConformance):
         assert await comes_true(is_gone)
 
 
-class TlsRedis(RedisServer):
-    """The same, spoken to by TLS."""
-
-    async def start(self):
-        self.authority = trustme.CA()
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        self.authority.issue_cert("127.0.0.1").configure_cert(context)
-        listener = await asyncio.start_server(self._pass_on, "127.0.0.1", ssl=context)
-        self._flowing.set()
-        self._listener = listener
-        self.port = listener.sockets[0].getsockname()[1]
-
-
 async def test_a_server_is_spoken_to_by_tls_and_must_prove_itself(redis_url, tmp_path):
-    server = TlsRedis(redis_url)
-    await server.start()
-    server.authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    server = RedisServer(redis_url)
+    await server.start(ssl=context)
     url = f"rediss://127.0.0.1:{server.port}/0"
     known = RedisBroker.from_url(f"{url}?ssl_ca_certs={tmp_path / 'ca.pem'}")
     unknown = RedisBroker.from_url(url)

@@ -5,6 +5,7 @@ import random
 import socket
 import struct
 from contextlib import suppress
+from ssl import SSLContext
 from types import TracebackType
 from typing import Self
 
@@ -49,7 +50,9 @@ class Proxy:
         self._pumps: set[asyncio.Task[None]] = set()
         self._passing = asyncio.Event()
         self._passing.set()
-        self._server: asyncio.Server | None = None
+        self._listener: asyncio.Server | None = None
+        self.port = 0
+        """Where it listens, on loopback; set by `start`."""
         self.delays = (0.0, 0.0)
         """Between how many seconds each piece is late."""
         self.resets = 0.0
@@ -58,7 +61,7 @@ class Proxy:
         """How many connections were reset so far."""
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        await self.start()
         return self
 
     async def __aexit__(
@@ -67,19 +70,25 @@ class Proxy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._server is not None
-        self._server.close()
-        self.break_all()
+        self.stop()
         for pump in self._pumps:
             pump.cancel()
         await asyncio.gather(*self._pumps, return_exceptions=True)
 
-    @property
-    def port(self) -> int:
-        """Where it listens, on loopback."""
-        assert self._server is not None
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+    async def start(self, ssl: SSLContext | None = None) -> None:
+        """Listen, at the same port as before."""
+        if self._listener is None:
+            self._listener = await asyncio.start_server(
+                self._connect, "127.0.0.1", self.port, ssl=ssl
+            )
+            self.port = self._listener.sockets[0].getsockname()[1]
+
+    def stop(self) -> None:
+        """Be gone: connections are reset and none is taken."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        self.break_all()
 
     def break_all(self) -> None:
         """Reset every connection there is now."""

@@ -1,15 +1,12 @@
-"""What the tests do to a broker from outside, and a proxy that most of it needs."""
+"""What the tests do to a broker from outside, most of it by a proxy."""
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 from ssl import SSLContext
 from typing import Protocol
 
 from backburner.ports.broker import Broker, Letter
-
-CHUNK = 65_536
+from backburner.testing.proxy import Proxy
 
 
 class Server(Protocol):
@@ -53,61 +50,29 @@ class Server(Protocol):
 
 
 class Proxied:
-    """A TCP proxy before a server: the hooks that are the same for every broker."""
+    """A server behind a proxy: the hooks that are the same for every broker."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._upstream = (host, port)
-        self._listener: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._flowing = asyncio.Event()
-        self.port = 0
-        """Where it listens, on the loopback; set by `start`."""
+        self._proxy = Proxy(host, port)
+
+    @property
+    def port(self) -> int:
+        """Where it listens, on the loopback, once it was started."""
+        return self._proxy.port
 
     async def start(self, ssl: SSLContext | None = None) -> None:
-        """Listen, at the same port as before."""
-        self._flowing.set()
-        if self._listener is None:
-            self._listener = await asyncio.start_server(
-                self._pass_on, "127.0.0.1", self.port, ssl=ssl
-            )
-            self.port = self._listener.sockets[0].getsockname()[1]
+        """Listen, at the same port as before, and pass everything on."""
+        await self._proxy.start(ssl)
+        self._proxy.heal()
 
     async def stop(self) -> None:
         """Cut every connection and take none."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-        await self.cut()
+        self._proxy.stop()
 
     async def cut(self) -> None:
         """Cut every connection."""
-        for writer in self._writers:
-            writer.transport.abort()
-        self._writers.clear()
+        self._proxy.break_all()
 
     async def freeze(self) -> None:
         """Pass nothing on and close nothing."""
-        self._flowing.clear()
-
-    async def _pass_on(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        try:
-            there = await asyncio.open_connection(*self._upstream)
-        except OSError:
-            writer.transport.abort()
-            return
-        both = {writer, there[1]}
-        self._writers |= both
-        await asyncio.gather(self._pump(reader, there[1]), self._pump(there[0], writer))
-        self._writers -= both
-
-    async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        with suppress(OSError):
-            while chunk := await reader.read(CHUNK):
-                await self._flowing.wait()
-                writer.write(chunk)
-                await writer.drain()
-        writer.close()
+        self._proxy.freeze()
