@@ -4,9 +4,7 @@ Celery on RabbitMQ with results in Redis: two processes, its best on two cores.
     python -m bench.peers.celery_queue submit 5000|worker|stored|forget
 """
 
-import json
 import os
-import sys
 import time
 from importlib.metadata import version
 
@@ -56,6 +54,11 @@ def _keys() -> list[bytes]:
     return list(app.backend.client.scan_iter(f"{NAME}:*", 5_000))
 
 
+def stored() -> int:
+    """Count the results that are kept."""
+    return len(_keys())
+
+
 def forget() -> None:
     """Delete what this run left on the servers."""
     with app.connection_for_write() as connection:
@@ -64,20 +67,5 @@ def forget() -> None:
         app.backend.client.unlink(key)
 
 
-def main() -> None:
-    """Do what was asked and print its figures."""
-    match sys.argv[1:]:
-        case ["submit", count]:
-            print(json.dumps(submit(int(count))))
-        case ["worker"]:
-            worker()
-        case ["stored"]:
-            print(len(_keys()))
-        case ["forget"]:
-            forget()
-
-
 if __name__ == "__main__":
-    from bench.peers import celery_queue  # noqa: PLW0406 - tasks go by their module's name
-
-    celery_queue.main()
+    task.main(__spec__.name)

@@ -4,7 +4,6 @@ Dramatiq on RabbitMQ with results in Redis: one process, eight threads, its defa
     python -m bench.peers.dramatiq_queue submit 5000|worker|stored|forget
 """
 
-import json
 import os
 import runpy
 import sys
@@ -65,6 +64,11 @@ def _keys() -> list[bytes]:
     return list(client.scan_iter(f"{NAME}:*", 5_000))
 
 
+def stored() -> int:
+    """Count the results that are kept."""
+    return len(_keys())
+
+
 def forget() -> None:
     """Delete what this run left on the servers."""
     for queue in (NAME, f"{NAME}.DQ", f"{NAME}.XQ"):
@@ -73,20 +77,5 @@ def forget() -> None:
         client.unlink(key)
 
 
-def main() -> None:
-    """Do what was asked and print its figures."""
-    match sys.argv[1:]:
-        case ["submit", count]:
-            print(json.dumps(submit(int(count))))
-        case ["worker"]:
-            worker()
-        case ["stored"]:
-            print(len(_keys()))
-        case ["forget"]:
-            forget()
-
-
 if __name__ == "__main__":
-    from bench.peers import dramatiq_queue  # noqa: PLW0406 - tasks go by their module's name
-
-    dramatiq_queue.main()
+    task.main(__spec__.name)

@@ -5,10 +5,8 @@ SAQ on Redis or PostgreSQL, whichever the URL names; every job and result is kep
 """
 
 import asyncio
-import json
 import logging
 import os
-import sys
 import time
 from importlib.metadata import version
 from typing import Any
@@ -21,6 +19,7 @@ from bench.peers import task
 NAME, URL = os.environ["BENCH_NAME"], os.environ["BENCH_URL"]
 IS_POSTGRES = URL.startswith("postgres")
 CHUNK = 500
+asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 
 
 async def noop(_ctx: Any, *, value: dict[str, object]) -> object:
@@ -83,19 +82,5 @@ async def forget() -> None:
     await ours.disconnect()
 
 
-async def main() -> None:
-    """Do what was asked and print its figures."""
-    match sys.argv[1:]:
-        case ["submit", count]:
-            print(json.dumps(await submit(int(count))))
-        case ["worker"]:
-            await worker()
-        case ["stored"]:
-            print(await stored())
-        case ["forget"]:
-            await forget()
-
-
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
+    task.main(__spec__.name)

@@ -5,7 +5,6 @@ Taskiq on RabbitMQ with results in Redis: one process, 100 tasks at once.
 """
 
 import asyncio
-import json
 import os
 import runpy
 import sys
@@ -75,20 +74,5 @@ async def forget() -> None:
             await redis.unlink(key)
 
 
-def main() -> None:
-    """Do what was asked and print its figures."""
-    match sys.argv[1:]:
-        case ["submit", count]:
-            print(json.dumps(asyncio.run(submit(int(count)))))
-        case ["worker"]:
-            worker()
-        case ["stored"]:
-            print(asyncio.run(stored()))
-        case ["forget"]:
-            asyncio.run(forget())
-
-
 if __name__ == "__main__":
-    from bench.peers import taskiq_queue  # noqa: PLW0406 - tasks go by their module's name
-
-    taskiq_queue.main()
+    task.main(__spec__.name)
