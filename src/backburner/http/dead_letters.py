@@ -9,7 +9,6 @@ from starlette.responses import Response
 from backburner.domain.errors import (
     BudgetExhausted,
     FieldError,
-    IllegalTransition,
     InvalidInput,
     JobNotFound,
     StoreFull,
@@ -149,17 +148,7 @@ async def show(request: Request, caller: Reader, job_id: str) -> Response:
     summary="Retry a dead letter",
     status_code=202,
     response_model=JobView,
-    responses={
-        202: {"description": "It is queued again.", "headers": headers.LOCATION},
-        **documented(
-            JobNotFound,
-            IllegalTransition,
-            InvalidInput,
-            BudgetExhausted,
-            StoreUnavailable,
-            StoreFull,
-        ),
-    },
+    responses=jobs.RETRIED,
 )
 async def retry(request: Request, caller: Retrier, job_id: str) -> Response:
     """Queue a dead letter again, in its next generation, with fresh attempts."""

@@ -60,6 +60,18 @@ Writer = Annotated[Caller, require("jobs:write")]
 
 MAX_RETRY_AFTER = 60
 RECEIPT = {**headers.LOCATION, **headers.REPLAYED, **APPLIED}
+RETRIED: dict[int | str, dict[str, Any]] = {
+    202: {"description": "It is queued again.", "headers": headers.LOCATION},
+    **documented(
+        JobNotFound,
+        IllegalTransition,
+        InvalidInput,
+        BudgetExhausted,
+        StoreUnavailable,
+        StoreFull,
+    ),
+}
+"""What a retry answers, for whoever describes one."""
 
 
 def json_body(model: str) -> dict[str, Any]:
@@ -289,17 +301,7 @@ async def cancel(request: Request, caller: Writer, job_id: str) -> Response:
     summary="Retry a failed job",
     status_code=202,
     response_model=JobView,
-    responses={
-        202: {"description": "It is queued again.", "headers": headers.LOCATION},
-        **documented(
-            JobNotFound,
-            IllegalTransition,
-            InvalidInput,
-            BudgetExhausted,
-            StoreUnavailable,
-            StoreFull,
-        ),
-    },
+    responses=RETRIED,
 )
 async def retry(request: Request, caller: Writer, job_id: str) -> Response:
     """Queue a failed job again, in its next generation, with fresh attempts."""
