@@ -98,11 +98,13 @@ async def pause(seconds: float = 0.02) -> None:
             await asyncio.Event().wait()
 
 
-async def recovered(act: Callable[[], Awaitable[None]]) -> None:
+async def recovered(act: Callable[[], Awaitable[object]]) -> None:
     """Repeat a call that may find the broker gone until it does not."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
-                return await act()
+                await act()
             except BrokerUnavailable:
                 await pause()
+            else:
+                return

@@ -153,15 +153,7 @@ class RecoveryConformance(WithBrokers):
     ) -> None:
         await broker.publish({queue: 1})
         await server.stop()
-        with pytest.raises(BrokerUnavailable):
-            async with asyncio.timeout(SECONDS):
-                await CALLS[name](broker, queue)
-        await server.start()
-
-        async def call() -> None:
-            await CALLS[name](broker, queue)
-
-        await recovered(call)
+        await self._is_told(server, lambda: CALLS[name](broker, queue))
 
     @pytest.mark.parametrize("name", ASKED)
     async def test_a_broker_that_does_not_answer_is_gone_too(
@@ -169,14 +161,15 @@ class RecoveryConformance(WithBrokers):
     ) -> None:
         await broker.publish({queue: 1})
         await server.freeze()
+        await self._is_told(server, lambda: CALLS[name](broker, queue))
+
+    async def _is_told(
+        self, server: Server, call: Callable[[], Awaitable[object]]
+    ) -> None:
         with pytest.raises(BrokerUnavailable):
             async with asyncio.timeout(SECONDS):
-                await CALLS[name](broker, queue)
+                await call()
         await server.start()
-
-        async def call() -> None:
-            await CALLS[name](broker, queue)
-
         await recovered(call)
 
     async def test_who_waits_for_messages_is_told_that_the_broker_went(
