@@ -125,3 +125,16 @@ async def test_a_server_that_is_not_there_is_one_that_breaks_off():
     async with Proxy("127.0.0.1", 1) as proxy, a_caller(proxy) as (reader, _):
         with pytest.raises(ConnectionResetError):
             await reader.readexactly(1)
+
+
+async def test_one_that_was_stopped_listens_at_the_same_port_again(proxy):
+    async with a_caller(proxy) as old:
+        await ask(old)
+        proxy.stop()
+        with pytest.raises(ConnectionResetError):
+            await ask(old)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", proxy.port)
+    await proxy.start()
+    async with a_caller(proxy) as caller:
+        assert b"hello" == await ask(caller)
