@@ -7,21 +7,13 @@ import pytest
 
 from backburner.engine.intake import Grip, Intake
 from backburner.ports.store import Want
-from backburner.testing.simulation import Outcome, Variant, simulate
+from backburner.testing.simulation import Variant, simulate
 from backburner.testing.simulation.world import Post
-from tests.simulation.mutation import SEEDS, first_seed_to_break
+from tests.simulation.mutation import SEEDS, first_seed_to_break, unmeasured
 
 NEVER = timedelta(days=1).total_seconds()
 UNCOMPARED = Variant(look=NEVER, sweep=NEVER)
 BROKERED = [seed for seed in range(SEEDS) if Post(seed).is_used]
-
-
-def test_some_worlds_have_a_broker_and_most_have_none(outcomes: list[Outcome]) -> None:
-    brokered = [outcome for outcome in outcomes if Post(outcome.seed).is_used]
-
-    assert 0.2 < len(brokered) / len(outcomes) < 0.4
-    published = [outcome.passed["relay.publish"] for outcome in brokered]
-    assert published.count(0) < len(brokered) / 5, "hardly any went without messages"
 
 
 def test_a_job_waits_if_nobody_compares_the_broker_with_the_store() -> None:
@@ -32,7 +24,8 @@ def test_a_job_waits_if_nobody_compares_the_broker_with_the_store() -> None:
     "variant", [Variant(look=NEVER), Variant(sweep=NEVER)], ids=["looks", "sweeps"]
 )
 def test_either_of_looks_and_sweeps_is_enough(variant: Variant) -> None:
-    broken = {seed: simulate(seed, variant).breaches for seed in BROKERED[:30]}
+    with unmeasured():
+        broken = {seed: simulate(seed, variant).breaches for seed in BROKERED[:30]}
 
     assert {} == {seed: told for seed, told in broken.items() if told}
 

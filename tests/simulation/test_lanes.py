@@ -16,6 +16,7 @@ from backburner.engine.submission import Options
 from backburner.testing.simulation import process
 from backburner.testing.simulation.process import Unit
 from backburner.testing.simulation.world import Nature, Variant, World
+from tests.simulation.mutation import unmeasured
 from tests.unit.domain.providers import SETTLING, STEP, WARM_UP, Sliding, limit_at
 
 JOBS = 800
@@ -76,7 +77,8 @@ def outcome(monkeypatch):
     units = []
     units += [Unit(world, name, slots=10, peers=units) for name in ("one", "other")]
     try:
-        world.loop.run_until_complete(world.spawn(live(world, units)))
+        with unmeasured():
+            world.loop.run_until_complete(world.spawn(live(world, units)))
         rows = world.disk.reading.exec_driver_sql(
             "SELECT state, attempt, count(*) FROM jobs GROUP BY 1, 2"
         )

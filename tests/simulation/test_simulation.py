@@ -9,6 +9,7 @@ import pytest
 from backburner.testing.simulation import Outcome, simulate
 from backburner.testing.simulation.__main__ import main
 from backburner.testing.simulation.coverage import Coverage
+from backburner.testing.simulation.world import Post
 
 
 def test_every_promise_is_kept_in_every_seed(outcomes: list[Outcome]) -> None:
@@ -24,6 +25,14 @@ def test_every_failpoint_and_every_move_is_reached(
 
     record_property("told", "\n".join(coverage.report()))
     assert [] == coverage.gaps()
+
+
+def test_some_worlds_have_a_broker_and_most_have_none(outcomes: list[Outcome]) -> None:
+    brokered = [outcome for outcome in outcomes if Post(outcome.seed).is_used]
+
+    assert 0.2 < len(brokered) / len(outcomes) < 0.4
+    published = [outcome.passed["relay.publish"] for outcome in brokered]
+    assert published.count(0) < len(brokered) / 5, "hardly any went without messages"
 
 
 def test_a_seed_always_gives_the_same_run(outcomes: list[Outcome]) -> None:
