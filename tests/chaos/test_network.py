@@ -191,8 +191,8 @@ async def test_every_call_ends_though_the_network_says_nothing(
 async def test_connections_that_are_dead_in_silence_are_noticed_and_replaced(
     fleet, client, http, proxy, experiment
 ):
-    server = await fleet.serve("breakable", "--no-worker", **through(proxy)).ready()
-    worker = await fleet.worker(**through(proxy)).ready()
+    server = await fleet.serve("impatient", "--no-worker", **through(proxy)).ready()
+    worker = await fleet.worker("impatient", **through(proxy)).ready()
     caller = await http(server)
     await submit(caller, "before", client.ledger)
     await experiment.drain(client)
