@@ -4,12 +4,20 @@ import asyncio
 import json
 from collections import Counter
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from pydantic import BaseModel
 
-from backburner import Backburner, Context, Flow, PermanentError, capability
+from backburner import (
+    Backburner,
+    Context,
+    Flow,
+    PermanentError,
+    RetryPolicy,
+    TransientError,
+    capability,
+)
 from backburner.domain.errors import InvalidInput, UnknownCapability
 from backburner.settings import Settings
 
@@ -73,7 +81,17 @@ async def fail_once(ctx: Context, value: int) -> int:
     return value
 
 
-ALL = (extract, split, shout, fan_out, collect, look_back, fail_once)
+@capability("leave-word", retry=RetryPolicy.listed(timedelta(milliseconds=1)))
+async def leave_word(ctx: Context, how: str) -> str:
+    ctx.flow.add(look_back, None, after=[ctx.anyway], name=f"anyway {ctx.job.attempt}")
+    ctx.flow.add(shout, after=[ctx.job.step], name="if well")
+    ctx.flow.add(shout, "b", after=[ctx.anyway, "if well"], name="after that")
+    if how == "well":
+        return how
+    raise TransientError("no")
+
+
+ALL = (extract, split, shout, fan_out, collect, look_back, fail_once, leave_word)
 
 
 @pytest.fixture
@@ -128,6 +146,20 @@ async def test_a_failure_is_seen_by_who_goes_on_and_a_retry_by_the_rest(house):
     assert ("succeeded", 1) == (again.state, again.generation)
     assert (1, ["1"]) == (after["fail-once"], after["collect"])
     assert before["look-back"] == after["look-back"], "it is not run again"
+
+
+async def test_what_a_step_adds_to_follow_it_anyway_is_there_if_it_fails(house):
+    bad, good = Flow(), Flow()
+    bad.add(leave_word, "badly", name="word")
+    good.add(leave_word, "well", name="word")
+    failed, done = [await house.submit_flow(flow) for flow in (bad, good)]
+
+    ended = [(await ticket.wait(PATIENCE)).state for ticket in (failed, done)]
+
+    assert {"anyway 2": {"word": "TRANSIENT"}} == await failed.results()
+    assert {"word", "anyway 2"} == (await failed.steps()).keys(), "and nothing else"
+    assert {"word", "anyway 1", "if well", "after that"} == (await done.steps()).keys()
+    assert ["succeeded", "succeeded"] == ended, "a failure that somebody expects"
 
 
 async def test_the_job_of_a_step_that_is_fed_by_others_is_plain_json(house):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, overload
 
 from backburner.domain.errors import PermanentError, TransientError, readable
+from backburner.domain.flow import Edge
 from backburner.domain.job import Claim, Instant, Need, Owner
 from backburner.domain.lane import lane_name
 from backburner.domain.usage import Usage, usage
@@ -310,13 +311,19 @@ class Context:
         The flow that this job is a step of, to add steps to: `ctx.flow.add(…)`.
 
         They are stored together with this step's success, or not at all, and begin
-        after it. `before=["join"]` has a step wait for them that waits for this one.
+        after it; those `after=[ctx.anyway]` are stored also if it fails for good.
+        `before=["join"]` has a step wait for them that waits for this one.
         """
         if self._claim.flow is None:
             raise PermanentError("this job is no step of a flow")
         if self._flow is None:
             self._flow = Flow(prefix=f"{self._claim.step}/")
         return self._flow
+
+    @property
+    def anyway(self) -> Edge:
+        """The step as one that need not succeed: `ctx.flow.add(…, after=[…])`."""
+        return Edge(self._claim.step or "", continues=True)
 
     @property
     def added_steps(self) -> tuple[Planned, ...]:

@@ -129,6 +129,20 @@ class Flow:
         return made
 
 
+def anyway(added: Sequence[Planned], by: str) -> list[Planned]:
+    """Return those of the steps added by one that follow it whatever it comes to."""
+    left = {planned.name for planned in added}
+    found: list[Planned] = []
+    for planned in added:
+        # What waits for a step that is left out could never run.
+        if Edge(by, continues=True) in planned.needs and not any(
+            edge.step in left for edge in planned.needs
+        ):
+            left.discard(planned.name)
+            found.append(planned)
+    return found
+
+
 def written(asked: Flow | Chain | Sequence[Planned], value: Any = NOTHING) -> Flow:
     """Return what was written as a flow; a chain gets its input here."""
     if isinstance(asked, Flow):

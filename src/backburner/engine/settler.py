@@ -15,7 +15,9 @@ from backburner.domain.transitions import SETTLEMENT_FAILED, Change, Limits
 from backburner.engine import telemetry
 from backburner.engine.booking import Booker
 from backburner.engine.execution import Attempt
+from backburner.engine.flow import Planned, anyway
 from backburner.engine.house import House
+from backburner.engine.transaction import Transaction
 from backburner.ports.bell import Ring
 from backburner.ports.log import log
 from backburner.ports.store import Settlement, Tx
@@ -24,6 +26,8 @@ SETTLE_RETRY_SECONDS = 0.2
 DRAIN_SECONDS = 5.0
 
 Ended: TypeAlias = tuple[Attempt, Settlement]
+Body: TypeAlias = Callable[[Transaction], None]
+Steps: TypeAlias = Sequence[Planned]
 
 
 class Settler:
@@ -164,12 +168,11 @@ class Settler:
             self._house.mourn()
 
     def _settlement(self, attempt: Attempt, outcome: Outcome) -> Settlement:
-        claim, context = attempt.claim, attempt.context
+        claim = attempt.claim
         change = self.decide(attempt, outcome)
-        bodies = context.settlement_bodies if context is not None else ()
-        added = context.added_steps if context is not None else ()
+        bodies, added = _brought(attempt, change)
         usage = () if attempt.tab is None else self._booker.settle(attempt.tab)
-        if not (bodies or added) or change.to is not JobState.SUCCEEDED:
+        if not (bodies or added):
             return Settlement(
                 claim.seq,
                 claim.token,
@@ -188,6 +191,8 @@ class Settler:
             attempt.has_submitted = ours.has_submitted
 
         def otherwise(error: Exception) -> Change:
+            if change.to is not JobState.SUCCEEDED:
+                return change
             message = readable(f"{type(error).__name__}: {error}")
             is_retryable = not isinstance(error, CallerError) or error.retryable
             failed = Failed(SETTLEMENT_FAILED, message, retryable=is_retryable)
@@ -225,6 +230,18 @@ class Settler:
         if capability is None or capability.patience is None:
             return limits
         return limits._replace(throttled=min(capability.patience, limits.throttled))
+
+
+def _brought(attempt: Attempt, change: Change) -> tuple[Sequence[Body], Steps]:
+    """Return what is written with a job's end: what follows anyway, if it failed."""
+    context = attempt.context
+    if context is None:
+        return (), ()
+    if change.to is JobState.SUCCEEDED:
+        return context.settlement_bodies, context.added_steps
+    if change.to is JobState.FAILED:
+        return (), anyway(context.added_steps, attempt.claim.step or "")
+    return (), ()
 
 
 _RINGS = {

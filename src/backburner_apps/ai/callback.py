@@ -1,5 +1,6 @@
 """The second job of a request: tells whoever asked what the first came to."""
 
+from datetime import timedelta
 from typing import Annotated, Any, Final, Literal
 
 import orjson
@@ -7,13 +8,15 @@ from pydantic import ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import SkipJsonSchema
 
-from backburner import Context, PermanentError, capability
+from backburner import Context, PermanentError, Snooze, capability
 from backburner_apps.ai.answers import PATIENCE, QUEUE, RETRY, Wire
 
 TOPIC: Final = "ai-callback"
 """What callbacks are signed for: their receiver derives the same secret by it."""
 NAME: Final = "ai.callback"
 STEP: Final = "capability"
+RETRIED: Final = timedelta(seconds=2)
+"""How long to wait for a capability that is being retried."""
 
 UserId = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=400)]
 
@@ -53,27 +56,30 @@ class Told(Wire):
 
 
 @capability(NAME, queue=QUEUE, retry=RETRY, patience=PATIENCE, tokens=0)
-async def callback(ctx: Context, value: Return) -> Told:
+async def callback(ctx: Context, value: Return) -> Told | Snooze:
     """Post what a capability came to to whoever asked for it, signed."""
+    given = ctx.needs.get(STEP)
+    if given is None:
+        raise PermanentError("it is told of nothing: it is no step after a capability")
+    if not given.state.is_final:
+        return Snooze(RETRIED, "the capability is retried: it comes to something else")
     body = message(ctx, value)
     await ctx.deliver(value.callback_url, orjson.dumps(body), topic=TOPIC)
     return Told(status=body["status"])
 
 
 def tell_again(ctx: Context, asked: Asked, said: str = "") -> None:
-    """Have a retried capability's success told: its first end was told already."""
+    """Have a retried capability's end told, either way: its first was told already."""
     if asked.reply is None or ctx.job.generation == 0:
         return
     again = asked.reply.model_copy(update={"natural_language": said})
     name = f"callback-{ctx.job.generation + 1}"
-    ctx.flow.add(NAME, again.model_dump(by_alias=True), after=[STEP], name=name)
+    ctx.flow.add(NAME, again.model_dump(by_alias=True), after=[ctx.anyway], name=name)
 
 
 def message(ctx: Context, value: Return) -> dict[str, Any]:
     """Write the body: a union on `status`."""
-    given = ctx.needs.get(STEP)
-    if given is None:
-        raise PermanentError("it is told of nothing: it is no step after a capability")
+    given = ctx.needs[STEP]
     told: dict[str, Any] = {
         "aiServiceRequestId": value.ai_service_request_id,
         "userId": value.user_id,

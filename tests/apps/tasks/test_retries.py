@@ -204,3 +204,12 @@ async def test_a_callback_tells_either_end(state, status):
 
     assert JobState.SUCCEEDED is change.to
     assert status in body
+
+
+async def test_a_callback_waits_for_a_capability_that_is_retried_meanwhile():
+    post, running = told(Answer(201, {}), state=JobState.QUEUED)
+    changes = await running
+
+    assert {2000} == {*delays(changes)}
+    assert (JobState.FAILED, "EXPIRED") == (changes[-1].to, changes[-1].error.code)
+    assert [] == post.sent, "what it will come to is not known yet"

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import orjson
 import pytest
 import sqlalchemy as sa
 
@@ -435,6 +436,41 @@ async def test_a_dead_capability_fails_the_request_and_a_retry_makes_the_task(st
     assert (0, 0) == released
     assert ("created", 1) == (after["status"], len(await tasks_of(services)))
     assert Balance().held == (await services.balance())[0]
+
+
+@BOTH
+async def test_a_retried_capability_calls_back_again_however_it_ends(start):
+    services = await start(tasks_tokens=10_000)
+    accepted = await services.wish("[[mock: 400 times=2]] buy milk")
+    await services.ended(accepted)
+    [flow] = await services.house.engine.flows.list(EVERY)
+    ended = [await flow_ended(services, flow.id, 0)]
+    for generation in (1, 2):
+        dead = await failed_job(services, "parse-task")
+        await services.house.retry(dead.id)
+        ended.append(await flow_ended(services, flow.id, generation))
+    told = (await services.client.get(accepted.headers["location"])).json()
+
+    assert [
+        ["failure"],
+        ["failure", "failure"],
+        ["failure", "failure", "success"],
+    ] == ended
+    assert ("created", 1) == (told["status"], len(await tasks_of(services)))
+    assert 0 == (await services.balance())[0]
+
+
+async def flow_ended(services, flow_id, generation):
+    """Return what a flow's callbacks told when it has ended in a generation."""
+    flows, store = services.house.engine.flows, services.house.engine.store
+    async with asyncio.timeout(30):
+        while (flow := await flows.find(flow_id)).generation < generation:
+            await asyncio.to_thread(lambda: None)
+        flow = await flows.wait(flow_id, timeout=30)
+    assert "succeeded" == flow.state, "its callback was accepted"
+    ids = [step.job.id for step in await flows.steps(flow) if "call" in step.job.step]
+    found = sorted(await store.find(ids), key=lambda job: job.seq)
+    return [orjson.loads(job.output)["status"] for job in found]
 
 
 async def test_the_sync_path_runs_the_same_code_and_queues_nothing(start):
