@@ -37,7 +37,7 @@ from backburner.engine.engine import Engine
 from backburner.engine.flow import NOTHING, Chain, Flow, written
 from backburner.engine.foreign import Strangers
 from backburner.engine.heartbeat import Pulse, ThreadHeartbeat
-from backburner.engine.here import run_here, stand_in
+from backburner.engine.here import Here
 from backburner.engine.house import House
 from backburner.engine.intake import Intake
 from backburner.engine.keys import Keys
@@ -55,7 +55,6 @@ from backburner.engine.submission import (
     GroupOptions,
     Options,
     Submission,
-    input_text,
 )
 from backburner.engine.ticket import BatchTicket, FlowTicket, Ticket, gather
 from backburner.engine.transaction import Transaction
@@ -175,21 +174,22 @@ class Backburner:
         value: Any,
         *,
         owner: Owner = LOCAL,
+        key: str | None = None,
         request_id: str | None = None,
     ) -> Any:
         """
         Run a capability here and now, by the code of a job: return its result.
 
-        There is no job: no retry, no lane, no ledger. What goes wrong is raised.
+        There is no job: no retry, no lane. Budgets hold what it may cost and are
+        settled with what it used. What goes wrong is raised.
         """
-        submission, now = self._submission, self._clock.now()
+        submission = self._submission
         found = submission.find(capability)
-        text = input_text(found, value)
-        submission.guard(found, text)
-        claim = stand_in(found, submission.draw("call", now), text, now)._replace(
-            tenant=owner.tenant, user=owner.user, request_id=request_id
-        )
-        return await run_here(found, claim, self.submit, self._providers)
+        options = Options(owner=owner, key=key, request_id=request_id)
+        job = submission.prepare(found, value, options)
+        job.id = submission.draw("call", job.created_at)
+        here = Here(self.submit, self._providers, self.budgets, self._prices)
+        return await here.run(found, job)
 
     @property
     def keys(self) -> Keys:

@@ -1,5 +1,6 @@
 """What budgets mean to a house: prices, ceilings, children, schedules and batches."""
 
+from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 
@@ -10,6 +11,7 @@ from backburner import (
     BudgetExhausted,
     Context,
     JobState,
+    PermanentError,
     Schedule,
     capability,
 )
@@ -41,6 +43,20 @@ async def plain(_ctx: Context, _value: None) -> None:
 @capability("parent", tokens=1, max_attempts=1)
 async def parent(ctx: Context, _value: None) -> None:
     await ctx.submit("ask", None)
+
+
+@capability("try", tokens=300, max_attempts=1)
+async def attempt(ctx: Context, used: int) -> int:
+    if used:
+        ctx.used("m", input_tokens=used, output_tokens=0)
+    if used > 100:
+        raise PermanentError("too much")
+    return used
+
+
+@capability("broken", tokens=1_000, model="m", max_attempts=1)
+async def broken(_ctx: Context, _value: None) -> None:
+    raise PermanentError("before it asked anybody")
 
 
 async def balance(house):
@@ -79,6 +95,35 @@ async def test_a_handler_is_told_that_its_child_is_over_budget(working):
 
     assert JobState.FAILED is ended.state
     assert Balance() == await balance(bb), "a job that used nothing pays nothing"
+
+
+async def test_what_runs_without_a_job_is_held_and_paid_for_as_a_job_is(house):
+    async with house(ask, attempt, prices=PRICES) as bb:
+        await bb.budgets.put(Budget("user", tokens=1_000))
+        spent = [await balance_after(bb, used) for used in (90, 110, 0)]
+        with pytest.raises(BudgetExhausted):
+            await bb.run(ask, None)
+
+        assert [90, 200, 500] == spent, "a failure's use, and an estimate for none told"
+        assert Balance(settled=500) == await balance(bb), "nothing is left held"
+
+
+async def balance_after(bb, used):
+    """Run it without a job; return what is settled then."""
+    with suppress(PermanentError):
+        await bb.run(attempt, used)
+    return (await balance(bb)).settled
+
+
+async def test_what_runs_without_a_job_pays_money_and_gives_back_what_failed(house):
+    async with house(ask, broken, prices=PRICES) as bb:
+        await bb.budgets.put(MONEY)
+        with pytest.raises(PermanentError):
+            await bb.run(broken, None)
+        freed = await balance(bb)
+        await bb.run(ask, None)
+
+        assert (Balance(), Balance(settled=700)) == (freed, await balance(bb))
 
 
 async def test_a_batch_ends_when_there_is_room_for_what_follows_it(working):

@@ -92,6 +92,14 @@ class Tab:
         )
 
 
+async def loaded(prices: Prices) -> None:
+    """Return when prices can be told; without them, costs are not known."""
+    try:
+        await prices.load()
+    except Exception as error:  # noqa: BLE001 - work is not lost for want of a price
+        log.error("prices not loaded", error_type=type(error).__name__)
+
+
 class Booker:
     """Tells the store, for every run of this process, what was used."""
 
@@ -124,11 +132,8 @@ class Booker:
         self._loop.poke()
 
     async def ready(self) -> None:
-        """Return when prices can be told; without them, costs are not known."""
-        try:
-            await self._prices.load()
-        except Exception as error:  # noqa: BLE001 - work is not lost for want of a price
-            log.error("prices not loaded", error_type=type(error).__name__)
+        """Return when prices can be told."""
+        await loaded(self._prices)
 
     def settle(self, tab: Tab) -> Sequence[Usage]:
         """Return the calls of a run that is over: its settlement books them."""

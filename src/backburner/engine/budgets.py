@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from backburner.domain.budget import MOST, Budget, BudgetState, Reservation
 from backburner.domain.errors import BudgetExhausted
-from backburner.domain.job import Owner
+from backburner.domain.job import NewJob, Owner
 from backburner.domain.usage import MICRO
 from backburner.engine import telemetry
 from backburner.engine.submission import LOCAL, Submission, refused_field
@@ -93,6 +93,21 @@ class Budgets:
             capability=capability,
             model=model,
             key=key,
+        )
+        with counted():
+            return await self._store.reserve(ask)
+
+    async def hold(self, job: NewJob, *, lasts: timedelta) -> Reservation:
+        """Hold what a job may cost that is run but not stored, under its id."""
+        ask = Ask(
+            id=job.id,
+            owner=job.owner,
+            expires_at=self._clock.now() + lasts // timedelta(milliseconds=1),
+            tokens=job.tokens,
+            money=job.money,
+            capability=job.capability,
+            model=job.model,
+            key=job.key,
         )
         with counted():
             return await self._store.reserve(ask)

@@ -1,28 +1,80 @@
-"""A capability run where it is asked for, without a job: for answers at once."""
+"""
+A capability run where it is asked for, without a job: for answers at once.
+
+What it may cost is held before it runs and settled with what it used, as a job's is.
+"""
 
 import asyncio
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, Final
 
-from backburner.domain.errors import PermanentError
-from backburner.domain.job import Claim, Instant
+from backburner.domain.errors import PermanentError, StoreUnavailable
+from backburner.domain.job import Claim, NewJob
 from backburner.domain.outcome import Cancel, Failed, Snooze
+from backburner.domain.usage import MICRO, Usage
 from backburner.engine.asking import Providers
+from backburner.engine.booking import loaded
+from backburner.engine.budgets import Budgets
 from backburner.engine.context import Context, Submit
 from backburner.engine.registry import Capability
-from backburner.engine.submission import LOCAL
 from backburner.engine.telling import Voice
+from backburner.ports.log import log
+from backburner.ports.prices import Prices
+
+SPARE: Final = timedelta(minutes=1)
+"""How much longer than it may take it holds what it may cost."""
 
 
-async def run_here(
-    found: Capability[Any, Any],
-    claim: Claim,
-    submit: Submit,
-    providers: Providers | None,
-) -> Any:
-    """Run a capability by the code of a job; raise what goes wrong."""
-    ctx = Context(claim, _Deaf(), submit, providers=providers)
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What stands around a run without a job."""
+
+    submit: Submit
+    providers: Providers | None
+    budgets: Budgets
+    prices: Prices
+
+    async def run(self, found: Capability[Any, Any], job: NewJob) -> Any:
+        """Run a capability by the code of a job; raise what goes wrong."""
+        ctx = Context(_stand_in(job), _Deaf(), self.submit, providers=self.providers)
+        held = await self.budgets.hold(job, lasts=found.timeout + SPARE)
+        has_succeeded = False
+        try:
+            answer = await _answer(found, ctx, job.input)
+            has_succeeded = True
+            return answer
+        finally:
+            if held.window_start is not None:
+                await self._pay(held.id, ctx.usage, has_succeeded=has_succeeded)
+
+    async def _pay(
+        self, hold_id: str, calls: Sequence[Usage], *, has_succeeded: bool
+    ) -> None:
+        try:
+            if not calls and not has_succeeded:
+                await self.budgets.release(hold_id)
+                return
+            tokens = sum(call.tokens for call in calls) if calls else None
+            money = await self._cost(calls)
+            await self.budgets.settle(hold_id, tokens, money=money)
+        except StoreUnavailable as error:
+            # Its answer is there, and what is held frees itself.
+            log.warning("booking failed", code=error.code, count=len(calls))
+
+    async def _cost(self, calls: Sequence[Usage]) -> Decimal | None:
+        await loaded(self.prices)
+        costs = [self.prices.price(call).cost for call in calls]
+        known = [cost for cost in costs if cost is not None]
+        is_known = bool(calls) and len(known) == len(calls)
+        return Decimal(sum(known)) / MICRO if is_known else None
+
+
+async def _answer(found: Capability[Any, Any], ctx: Context, text: str) -> Any:
     async with asyncio.timeout(found.timeout.total_seconds()):
-        answer = await found.run(ctx, found.input.validate_json(claim.input))
+        answer = await found.run(ctx, found.input.validate_json(text))
     if isinstance(answer, Failed):
         raise PermanentError(answer.message, code=answer.code)
     if isinstance(answer, Snooze | Cancel):
@@ -30,17 +82,18 @@ async def run_here(
     return answer
 
 
-def stand_in(found: Capability[Any, Any], call: str, text: str, now: Instant) -> Claim:
-    """Return what stands for a job where there is none."""
+def _stand_in(job: NewJob) -> Claim:
+    """Return what stands for the claim of a job that is not stored."""
+    now = job.created_at
     return Claim(
         seq=0,
-        id=call,
+        id=job.id,
         token="",
-        tenant=LOCAL.tenant,
-        user=LOCAL.user,
-        capability=found.name,
-        queue=found.queue,
-        input=text,
+        tenant=job.owner.tenant,
+        user=job.owner.user,
+        capability=job.capability,
+        queue=job.queue,
+        input=job.input,
         priority=0,
         rank=0,
         generation=0,
@@ -52,7 +105,7 @@ def stand_in(found: Capability[Any, Any], call: str, text: str, now: Instant) ->
         created_at=now,
         ready_at=now,
         started_at=now,
-        request_id=None,
+        request_id=job.request_id,
     )
 
 

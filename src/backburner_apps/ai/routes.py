@@ -158,7 +158,11 @@ class Service:
         request_id = request_id_of(request)
         try:
             result = await self._house.run(
-                found, value, owner=caller.owner, request_id=request_id
+                found,
+                value,
+                owner=caller.owner,
+                key=caller.key,
+                request_id=request_id,
             )
         except TimeoutError:
             raise Refusal(504, "AI_TIMEOUT", "the model took too long") from None

@@ -150,6 +150,28 @@ async def test_sync_says_what_became_of_the_model(start, mishap, status):
         assert "7" == answer.headers["retry-after"]
 
 
+async def test_sync_is_held_for_and_paid_by_the_caller(start):
+    services = await start(works=False, tasks_tokens=10_000)
+    told = await ask(services, {"naturalLanguage": "buy milk"}, "sync")
+    paid = await services.balance()
+    await ask(services, {"naturalLanguage": "buy milk [[mock: 500]]"}, "sync")
+
+    [step] = told.json()["openaiMetadata"].values()
+    assert (0, step["inputTokens"] + step["outputTokens"]) == paid
+    assert paid == await services.balance(), "a call without an answer costs nothing"
+
+
+async def test_sync_over_budget_is_429_and_asks_no_model(start):
+    services = await start(works=False, tasks_tokens=100)
+    refused = await ask(services, {"naturalLanguage": "buy milk"}, "sync")
+
+    assert (429, "BUDGET_EXHAUSTED") == (refused.status_code, refused.json()["code"])
+    assert int(refused.headers["retry-after"]) > 0
+    assert '"budget";q=100;w=86400' == refused.headers["ratelimit-policy"]
+    assert refused.headers["ratelimit"].startswith('"budget";r=100;t=')
+    assert [] == await services.house.budgets.accounts()
+
+
 async def test_an_answer_that_was_corrected_counts_both_calls(start):
     services = await start(works=False)
     sentence = "buy milk [[mock: nonsense-once]]"
