@@ -26,6 +26,7 @@ from backburner.domain.outcome import Cancel, Failed, Snooze
 from backburner.domain.queue import Queue, Rate
 from backburner.domain.retry import RetryPolicy
 from backburner.domain.text import Piece
+from backburner.domain.usage import Spent
 from backburner.engine.asking import Asker
 from backburner.engine.context import Context
 from backburner.engine.estimates import estimate_of
@@ -74,6 +75,7 @@ __all__ = [
     "Schedule",
     "Settings",
     "Snooze",
+    "Spent",
     "StoreUnavailable",
     "Throttled",
     "Ticket",

@@ -14,13 +14,15 @@ from typing import Final, Protocol
 
 from backburner.domain.errors import StoreUnavailable
 from backburner.domain.job import Claim, Instant
-from backburner.domain.usage import Booking, Usage
+from backburner.domain.usage import NOTHING, Booking, Spent, Usage
 from backburner.engine.loop import Loop
 from backburner.ports.clock import Clock
 from backburner.ports.log import log
 from backburner.ports.prices import Prices
 from backburner.ports.store import Usages
 
+FIRST_RUN: Final = 2
+"""The number of a job's `job.started` that can have none before it."""
 PATIENCE_MS: Final = 250
 """A run that is over by then needs no booking before its end."""
 RETRY_SECONDS: Final = 0.5
@@ -37,6 +39,10 @@ class Till(Protocol):
 
     def ring_up(self, tab: "Tab") -> None:
         """Be told that there is a new call on the tab."""
+        ...
+
+    async def spent_before(self, claim: Claim) -> Spent:
+        """Return what earlier runs of a claim's generation used."""
         ...
 
 
@@ -130,6 +136,14 @@ class Booker:
     def ring_up(self, tab: Tab) -> None:
         self._tabs[tab] = None
         self._loop.poke()
+
+    async def spent_before(self, claim: Claim) -> Spent:
+        """Return what earlier runs of a claim's generation used."""
+        if claim.events <= FIRST_RUN:
+            return NOTHING
+        return await self._store.spent_before(
+            claim.seq, generation=claim.generation, epoch=claim.events
+        )
 
     async def ready(self) -> None:
         """Return when prices can be told."""

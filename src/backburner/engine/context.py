@@ -8,7 +8,7 @@ from backburner.domain.errors import PermanentError, TransientError, readable
 from backburner.domain.flow import Edge
 from backburner.domain.job import Claim, Instant, Need, Owner
 from backburner.domain.lane import lane_name
-from backburner.domain.usage import Usage, usage
+from backburner.domain.usage import NOTHING, Spent, Usage, usage
 from backburner.engine.asking import Asker, Providers, Vectors
 from backburner.engine.booking import Tab, Till
 from backburner.engine.courier import Courier
@@ -198,6 +198,11 @@ class Context:
     def usage(self) -> tuple[Usage, ...]:
         """What `used` was told, in order."""
         return () if self.tab is None else self.tab.calls
+
+    async def used_before(self) -> Spent:
+        """Add up what earlier attempts used of models, since it was last retried."""
+        till = self._till
+        return NOTHING if till is None else await till.spent_before(self._claim)
 
     def lane(
         self,

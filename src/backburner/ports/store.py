@@ -568,6 +568,10 @@ class Usages(Protocol):
         """Add up what jobs used; those that used nothing are left out."""
         ...
 
+    async def spent_before(self, job: int, *, generation: int, epoch: int) -> Spent:
+        """Add up what a job used in a generation, by runs before that of the epoch."""
+        ...
+
     async def sums(
         self, where: UsageFilter, by: str, *, limit: int
     ) -> tuple[Spent, Sequence[tuple[str, Spent]]]:

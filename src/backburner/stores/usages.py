@@ -118,7 +118,13 @@ class Usages(Protocol):
     ) -> Mapping[int, Spent]:
         if not seqs:
             return {}
-        return await self.read(lambda c: spent(c, seqs, with_late=with_late))
+        only = () if with_late else (sa.not_(c.late),)
+        return await self.read(lambda r: spent(r, seqs, *only))
+
+    async def spent_before(self, job: int, *, generation: int, epoch: int) -> Spent:
+        earlier = (c.generation == generation, c.epoch < epoch)
+        found = await self.read(lambda r: spent(r, [job], *earlier))
+        return found.get(job, NOTHING)
 
     async def sums(
         self, where: UsageFilter, by: str, *, limit: int
@@ -146,14 +152,13 @@ _SUMS: Sequence[sa.ColumnElement[Any]] = (
 
 
 def spent(
-    connection: sa.Connection, seqs: Sequence[int], *, with_late: bool
+    connection: sa.Connection, seqs: Sequence[int], *only: sa.ColumnElement[bool]
 ) -> dict[int, Spent]:
-    """Add up what jobs used."""
+    """Add up what jobs used, by calls that are `only` such."""
     found: dict[int, Spent] = {}
-    wanted = [c.job.in_(seqs)] if with_late else [c.job.in_(seqs), sa.not_(c.late)]
     query = (
         sa.select(c.job, c.model, c.price_version, *_SUMS)
-        .where(*wanted)
+        .where(c.job.in_(seqs), *only)
         .group_by(c.job, c.model, c.price_version)
     )
     for job, model, version, *sums in connection.execute(query):

@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from backburner import Asker, RetryPolicy
+from backburner import Context, RetryPolicy, Spent
 
 QUEUE: Final = "ai-capability-jobs"
 """Whatever runs on it, the AI service offers; but for callbacks."""
@@ -41,14 +41,26 @@ class Answer(Wire, Generic[T]):
     openai_metadata: Mapping[str, Step]
 
 
-def steps(asker: Asker, first: str) -> dict[str, Step]:
-    """Name the calls that were made: the first as told, those after it by number."""
-    return {
+def steps(ctx: Context, first: str, before: Spent) -> dict[str, Step]:
+    """
+    Name the calls that were made: the first as told, those after it by number.
+
+    What attempts `before` this one used is one step more: it was paid for as well.
+    """
+    told = {
         first if n == 1 else f"{first}-{n}": Step(
             model=call.model,
             input_tokens=call.input_tokens,
             output_tokens=call.output_tokens,
             duration_ms=call.duration_ms,
         )
-        for n, call in enumerate(asker.calls, start=1)
+        for n, call in enumerate(ctx.ai.calls, start=1)
     }
+    if before.calls:
+        told[f"{first}-earlier"] = Step(
+            model=", ".join(before.models),
+            input_tokens=before.input_tokens,
+            output_tokens=before.output_tokens,
+            duration_ms=0,
+        )
+    return told

@@ -106,6 +106,7 @@ def expected(value: Input) -> int:
 async def parse_task(ctx: Context, value: Input) -> Answer[Parsed]:
     """Make a task of a sentence: title, date, priority, category, steps."""
     tell_again(ctx, value, value.natural_language)
+    before = await ctx.used_before()
     zone = ZoneInfo(value.config.timezone)
     # When it was said, not when it is its turn: "tomorrow" is the sender's.
     said = datetime.fromtimestamp(ctx.job.created_at / 1000, UTC).astimezone(zone)
@@ -117,4 +118,4 @@ async def parse_task(ctx: Context, value: Input) -> Answer[Parsed]:
     due = parsed.due_date
     if due is not None and due.tzinfo is None:
         parsed = parsed.model_copy(update={"due_date": due.replace(tzinfo=zone)})
-    return Answer[Parsed](result=parsed, openai_metadata=steps(ctx.ai, "parse"))
+    return Answer[Parsed](result=parsed, openai_metadata=steps(ctx, "parse", before))

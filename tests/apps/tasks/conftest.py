@@ -105,7 +105,7 @@ async def start(store_url):
 
 
 @asynccontextmanager
-async def services(store, *, works=True, keyed=False, **settings):
+async def services(store, *, works=True, keyed=False, provider=None, **settings):
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -120,7 +120,7 @@ async def services(store, *, works=True, keyed=False, **settings):
     log = io.StringIO()
     telemetry.configure(level="info", pretty=False, stream=log)
     async with AsyncExitStack() as stack:
-        house = Backburner(chosen, apps=[ai_app, tasks_app])
+        house = Backburner(chosen, apps=[ai_app, tasks_app], ai=provider)
         await stack.enter_async_context(house)
         if works:
             await house.start_worker()

@@ -7,6 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from backburner import JobState
+from backburner.ai.mock import Mock
+from backburner.clock import SystemClock
 from backburner.domain.budget import Balance
 from backburner.engine.submission import LOCAL as OWNER
 from backburner.ports.store import GroupFilter, JobFilter
@@ -436,6 +438,27 @@ async def test_a_dead_capability_fails_the_request_and_a_retry_makes_the_task(st
     assert (0, 0) == released
     assert ("created", 1) == (after["status"], len(await tasks_of(services)))
     assert Balance().held == (await services.balance())[0]
+
+
+async def test_what_earlier_attempts_used_is_booked_with_the_task(start):
+    mock = Mock(SystemClock(), script=["nonsense", "503", "ok"])
+    services = await start(tasks_tokens=10_000, provider=mock)
+    told = await services.ended(await services.wish())
+    callback = orjson.loads((await job_of(services, "parse-task")).output)
+    steps = callback["openaiMetadata"]
+
+    assert ("created", ["parse", "parse-earlier"]) == (told["status"], [*steps])
+    assert 2 == await used(services), "the call before the 503, and the last one"
+    paid = [step["inputTokens"] + step["outputTokens"] for step in steps.values()]
+    assert (0, sum(paid)) == await services.balance()
+    assert all(paid)
+
+
+async def job_of(services, name):
+    """Return the one job of a capability, with its output."""
+    store = services.house.engine.store
+    [job] = await store.jobs(JobFilter(OWNER, capability=name), before=None, limit=9)
+    return (await store.find([job.id]))[0]
 
 
 @BOTH

@@ -149,6 +149,26 @@ class UsageConformance(WithWorkers):
         assert used is not None
         assert (3, 1) == (used.calls, used.late)
 
+    async def test_earlier_runs_of_a_generation_are_added_up_for_the_next(
+        self, store: Store
+    ) -> None:
+        async def before(claim: Claim) -> int:
+            run = {"generation": claim.generation, "epoch": claim.events}
+            return (await store.spent_before(claim.seq, **run)).calls
+
+        first = await self.claimed(store)
+        await store.settle([settled(first, HandedBack(), CALL, MORE)])
+        second = (await self.claim(store, token="t2"))[0]
+        await store.book([booking(second, CALL)])
+        found = [await before(first), await before(second)]
+        outcome = Failed("BAD", "no", retryable=False)
+        await store.settle([settled(second, outcome, CALL)])
+        await store.move([retry((await store.find([first.id]))[0])])
+        again = (await self.claim(store, token="t3"))[0]
+
+        assert [0, 2] == found, "not what the run itself has used"
+        assert 0 == await before(again), "nor what was used before the retry by hand"
+
     async def test_the_calls_of_a_run_with_a_body_commit_with_it(
         self, store: Store
     ) -> None:
