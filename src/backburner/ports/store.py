@@ -68,11 +68,16 @@ class Tx(Protocol):
         ...
 
     def settle_hold(self, hold_id: str, tokens: int) -> bool:
-        """Book what was used against a hold; say if it was not done before."""
+        """
+        Book what was used against a hold, once; say if it was not done before.
+
+        What was released or freed itself by then is booked as overdraft, in the window
+        of the hold. `False`, too, if there is none.
+        """
         ...
 
     def release_hold(self, hold_id: str) -> bool:
-        """Free a hold; say if anything was held."""
+        """Free a hold that is not settled; say if anything was held."""
         ...
 
 

@@ -17,6 +17,7 @@ from backburner.testing.store.fairness import CapConformance, FairnessConformanc
 from backburner.testing.store.flow_submission import FlowSubmitConformance
 from backburner.testing.store.flows import FlowConformance
 from backburner.testing.store.forgetting import ForgetConformance
+from backburner.testing.store.holds import HoldConformance
 from backburner.testing.store.keeper import KeeperConformance
 from backburner.testing.store.keys import KeyConformance
 from backburner.testing.store.lanes import LaneConformance
@@ -49,6 +50,7 @@ class StoreConformance(
     ReopenConformance,
     BatchConformance,
     BudgetConformance,
+    HoldConformance,
     CallbackConformance,
     EventLogConformance,
     TopicConformance,
