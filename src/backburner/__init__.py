@@ -34,7 +34,7 @@ from backburner.engine.flow import Flow
 from backburner.engine.registry import Capability, capability
 from backburner.engine.schedule import Schedule
 from backburner.engine.ticket import BatchTicket, FlowTicket, JobFailed, Ticket
-from backburner.engine.transaction import Transaction
+from backburner.engine.transaction import Transaction, View
 from backburner.ports.ai import Message
 from backburner.settings import Settings
 from backburner.wiring import Backburner
@@ -82,6 +82,7 @@ __all__ = [
     "Transaction",
     "TransientError",
     "UnknownCapability",
+    "View",
     "WorkError",
     "capability",
     "estimate_of",

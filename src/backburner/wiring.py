@@ -57,7 +57,7 @@ from backburner.engine.submission import (
     Submission,
 )
 from backburner.engine.ticket import BatchTicket, FlowTicket, Ticket, gather
-from backburner.engine.transaction import Transaction
+from backburner.engine.transaction import Transaction, View
 from backburner.engine.upkeep import Upkeep, UpkeepOptions
 from backburner.engine.watch import Watch
 from backburner.engine.worker import Worker, WorkerOptions
@@ -317,6 +317,10 @@ class Backburner:
     async def transact(self, body: Callable[[Transaction], T]) -> T:
         """Run a plain function in one transaction, jobs it submits included."""
         return await self.engine.transact(body)
+
+    async def read(self, body: Callable[[View], T]) -> T:
+        """Run a plain function over what is committed now; nobody waits for it."""
+        return await self.engine.read(body)
 
     async def cancel(self, job_id: str) -> Job:
         """End a job now; asking twice is no error."""

@@ -38,7 +38,7 @@ from backburner.engine.registry import Capability, Registry
 from backburner.engine.relay import Relay
 from backburner.engine.retrying import retry_moves
 from backburner.engine.submission import LOCAL, Options, Submission
-from backburner.engine.transaction import Transaction
+from backburner.engine.transaction import Transaction, View
 from backburner.engine.watch import Watch
 from backburner.ports.bell import Bell, Ring
 from backburner.ports.clock import Clock
@@ -178,6 +178,10 @@ class Engine:
         if wrapped[0].has_submitted:
             self._bell.ring(Ring.WORK | Ring.SCHEDULE | Ring.EVENTS)
         return result
+
+    async def read(self, body: Callable[[View], T]) -> T:
+        """Run a plain function over what is committed now; it cannot write."""
+        return await self.store.snapshot(lambda connection: body(View(connection)))
 
     def wrap(self, tx: Tx, parent: Claim | None = None) -> Transaction:
         """Give a store's transaction the shape that bodies get."""

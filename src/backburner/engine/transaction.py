@@ -9,7 +9,21 @@ from backburner.ports.store import Connection, Tx
 Prepare = Callable[[Any, Any, Mapping[str, Any]], NewJob]
 
 
-class Transaction:
+class View:
+    """What a body that only reads gets: the database as it was at one instant."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def connection(self) -> Connection:
+        """The `sqlalchemy.Connection`, for a room's own tables."""
+        return self._connection
+
+
+class Transaction(View):
     """A body's view of the transaction under way."""
 
     __slots__ = ("_defaults", "_prepare", "_tx", "has_submitted")
@@ -17,15 +31,11 @@ class Transaction:
     def __init__(
         self, tx: Tx, prepare: Prepare, defaults: Mapping[str, Any] | None = None
     ) -> None:
+        super().__init__(tx.connection)
         self._tx = tx
         self._prepare = prepare
         self._defaults = defaults or {}
         self.has_submitted = False
-
-    @property
-    def connection(self) -> Connection:
-        """The `sqlalchemy.Connection`, for a room's own tables."""
-        return self._tx.connection
 
     def submit(self, capability: Any, value: Any, **options: Any) -> Submitted:
         """Submit a job that exists if, and only if, this transaction commits."""

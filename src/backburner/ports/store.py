@@ -166,6 +166,15 @@ class JobStore(Protocol):
         """Run `body` in a transaction of its own and return what it returns."""
         ...
 
+    async def snapshot(self, body: Callable[[Connection], T]) -> T:
+        """
+        Run `body` over what is committed now and return what it returns.
+
+        All its statements see the same; one that writes is refused. It keeps no writer
+        waiting.
+        """
+        ...
+
 
 class WorkerLost(Exception):
     """The worker was declared dead; its jobs are others' now."""

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from backburner import Owner, Transaction
+from backburner import Owner, Transaction, View
 from backburner_apps.tasks.shapes import Change, Failure, Query, Success, plain
 from backburner_apps.tasks.tables import requests, subtasks, tasks
 
@@ -139,35 +139,35 @@ def _create(tx: Transaction, row: Any, told: Success, new: str, now: int) -> End
     return Ended(row.id, _of_request(tx, row.id), is_news=True, began_at=row.created_at)
 
 
-def request(tx: Transaction, request_id: str, owner: Owner) -> Any:
+def request(view: View, request_id: str, owner: Owner) -> Any:
     """Return an owner's request, or `None`."""
     mine = sa.and_(r.id == request_id, r.tenant == owner.tenant, r.user == owner.user)
-    return tx.connection.execute(sa.select(requests).where(mine)).first()
+    return view.connection.execute(sa.select(requests).where(mine)).first()
 
 
-def _of_request(tx: Transaction, request_id: str) -> Mapping[str, Any] | None:
-    row = tx.connection.execute(
+def _of_request(view: View, request_id: str) -> Mapping[str, Any] | None:
+    row = view.connection.execute(
         sa.select(tasks).where(t.request_id == request_id)
     ).first()
-    return None if row is None else _whole(tx, [row])[0]
+    return None if row is None else _whole(view, [row])[0]
 
 
 def of_request(
-    tx: Transaction, request_id: str, owner: Owner
+    view: View, request_id: str, owner: Owner
 ) -> tuple[Any, Mapping[str, Any] | None]:
     """Return a request and the task that it became."""
-    row = request(tx, request_id, owner)
-    return row, None if row is None else _of_request(tx, row.id)
+    row = request(view, request_id, owner)
+    return row, None if row is None else _of_request(view, row.id)
 
 
-def show(tx: Transaction, task_id: str, owner: Owner) -> Mapping[str, Any] | None:
+def show(view: View, task_id: str, owner: Owner) -> Mapping[str, Any] | None:
     """Return an owner's task, or `None`."""
-    row = tx.connection.execute(sa.select(tasks).where(_is(task_id, owner))).first()
-    return None if row is None else _whole(tx, [row])[0]
+    row = view.connection.execute(sa.select(tasks).where(_is(task_id, owner))).first()
+    return None if row is None else _whole(view, [row])[0]
 
 
 def page(
-    tx: Transaction, owner: Owner, query: Query
+    view: View, owner: Owner, query: Query
 ) -> tuple[Sequence[Mapping[str, Any]], str | None]:
     """Return some of an owner's tasks, newest first, and where to go on."""
     wanted = [t.tenant == owner.tenant, t.user == owner.user]
@@ -181,8 +181,8 @@ def page(
     if query.cursor is not None:
         wanted.append(t.id < query.cursor)
     chosen = sa.select(tasks).where(*wanted).order_by(t.id.desc())
-    rows = tx.connection.execute(chosen.limit(query.limit + 1)).all()
-    shown = _whole(tx, rows[: query.limit])
+    rows = view.connection.execute(chosen.limit(query.limit + 1)).all()
+    shown = _whole(view, rows[: query.limit])
     return shown, shown[-1]["id"] if len(rows) > query.limit else None
 
 
@@ -210,12 +210,12 @@ def _is(task_id: str, owner: Owner) -> sa.ColumnElement[bool]:
     return sa.and_(t.id == task_id, mine)
 
 
-def _whole(tx: Transaction, rows: Sequence[Any]) -> list[Mapping[str, Any]]:
+def _whole(view: View, rows: Sequence[Any]) -> list[Mapping[str, Any]]:
     """Write tasks with their steps."""
     ids = [row.id for row in rows]
     found = sa.select(subtasks).where(s.task.in_(ids)).order_by(s.task, s.position)
     steps: dict[str, list[dict[str, Any]]] = {}
-    for step in tx.connection.execute(found) if ids else ():
+    for step in view.connection.execute(found) if ids else ():
         steps.setdefault(step.task, []).append({"title": step.title})
     names = tasks.columns.keys()
     return [

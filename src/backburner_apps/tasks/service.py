@@ -119,8 +119,8 @@ class Service:
         """List the caller's own tasks."""
         with metrics.counted("list"):
             query = checked(_QUERY, dict(request.query_params))
-            shown, cursor = await self._house.transact(
-                lambda tx: book.page(tx, caller.owner, query)
+            shown, cursor = await self._house.read(
+                lambda view: book.page(view, caller.owner, query)
             )
         items = [_task(row) for row in shown]
         return answer({"items": items, "nextCursor": cursor})
@@ -128,8 +128,8 @@ class Service:
     async def show(self, task_id: str, caller: Reader) -> Response:
         """Return one of the caller's own tasks."""
         with metrics.counted("show"):
-            found = await self._house.transact(
-                lambda tx: book.show(tx, task_id, caller.owner)
+            found = await self._house.read(
+                lambda view: book.show(view, task_id, caller.owner)
             )
             return answer(_task(_there(found)))
 
@@ -157,8 +157,8 @@ class Service:
     async def request(self, request_id: str, caller: Reader) -> Response:
         """Say what became of a request: queued, running, created or failed."""
         with metrics.counted("request"):
-            row, task = await self._house.transact(
-                lambda tx: book.of_request(tx, request_id, caller.owner)
+            row, task = await self._house.read(
+                lambda view: book.of_request(view, request_id, caller.owner)
             )
             if row is None:
                 raise _missing("request")

@@ -228,6 +228,13 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
     async def transact(self, body: Callable[[Tx], T]) -> T:
         return await self._transact(body)
 
+    async def snapshot(self, body: Callable[[sa.Connection], T]) -> T:
+        async with self._database.connection() as connection:
+            await connection.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+            return await connection.run_sync(body)
+
     async def _transact(self, body: Callable[[Transaction], T]) -> T:
         return await self._commit("transact", body)
 

@@ -189,6 +189,9 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Burial
     async def transact(self, body: Callable[[Tx], T]) -> T:
         return await self._transact(body)
 
+    async def snapshot(self, body: Callable[[sa.Connection], T]) -> T:
+        return await self.read(lambda connection: _at_once(connection, body))
+
     async def _transact(self, body: Callable[[Transaction], T]) -> T:
         def transact(tx: Transaction, _: Sequence[None]) -> Sequence[T]:
             return [body(tx)]
@@ -401,6 +404,17 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Burial
             told = notice.why_closed(connection)
         if told is not None:
             raise ConfigurationError(f"BACKBURNER_STORE: {path} {told}")
+
+
+def _at_once(connection: sa.Connection, body: Callable[[sa.Connection], T]) -> T:
+    """Read within one transaction: the connection's usual way is none at all."""
+    raw = driver(connection)
+    raw.execute("BEGIN")
+    try:
+        return body(connection)
+    finally:
+        if raw.in_transaction:
+            raw.execute("ROLLBACK")
 
 
 def _touch(tx: Transaction, asks: Sequence[None]) -> Sequence[None]:

@@ -1,17 +1,19 @@
 """Settling jobs: by the token, once, with what belongs to it."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
 
 from backburner.domain import event, transitions
-from backburner.domain.errors import Problem
+from backburner.domain.errors import Problem, StoreUnavailable
 from backburner.domain.job import JobState, Submitted
 from backburner.domain.outcome import Cancel, Done, Failed, HandedBack, Outcome, Snooze
 from backburner.domain.transitions import Change
 from backburner.ports.store import (
+    Connection,
     Store,
     Tx,
 )
@@ -289,3 +291,29 @@ class SettleConformance(WithWorkers):
         assert isinstance(answers[1], Refused)
         assert {"before", "after"} == set(await written(store))
         assert [] == list(await store.find([job.id]))
+
+    async def test_a_snapshot_has_what_is_committed_and_cannot_write(
+        self, store: Store
+    ) -> None:
+        def read(connection: Connection) -> Sequence[str]:
+            return sorted(connection.execute(sa.select(notes.c.text)).scalars())
+
+        def refuse(connection: Connection) -> None:
+            del connection
+            raise Refused
+
+        before = await store.snapshot(read)
+        await store.transact(write("a"))
+        with pytest.raises(StoreUnavailable):
+            await store.snapshot(
+                lambda connection: connection.execute(notes.insert(), {"text": "b"})
+            )
+        with pytest.raises(Refused):
+            await store.snapshot(refuse)
+        between = await store.snapshot(read)
+        await store.transact(write("c"))
+        many = await asyncio.gather(*(store.snapshot(read) for _ in range(5)))
+
+        assert ([], ["a"]) == (before, between)
+        assert [["a", "c"]] * 5 == many, "a read does not keep an old state"
+        assert ["a", "c"] == sorted(await written(store))
