@@ -140,6 +140,8 @@ class Settings(BaseSettings):
     """How long that window is."""
     tasks_hold_seconds: Seconds = 900.0
     """How long tokens are held for a request that is not called back."""
+    tasks_keep_days: float = Field(90.0, gt=0, le=3650)
+    """How long a request for a task is known; longer than its dead letter is kept."""
     tasks_timezone: str = "UTC"
     """What "tomorrow" is told by, such as Europe/Berlin."""
 

@@ -17,6 +17,7 @@ from backburner_apps.tasks.tables import requests, subtasks, tasks
 OPEN: Final = "open"
 CREATED: Final = "created"
 FAILED: Final = "failed"
+FEW: Final = 5
 
 r, s, t = requests.c, subtasks.c, tasks.c
 
@@ -35,6 +36,18 @@ def add(tx: Transaction, request_id: str, owner: Owner, now: int) -> None:
     """Write down a request before anybody is asked to do it."""
     row = {"id": request_id, "tenant": owner.tenant, "user": owner.user}
     tx.connection.execute(requests.insert().values(**row, state=OPEN, created_at=now))
+
+
+def forget(tx: Transaction, before: int) -> None:
+    """
+    Take out a few of the oldest requests, of those that are from before a time.
+
+    Done with each new one, so there is no more to do than was ever added. Their tasks
+    stay; who calls back for one of them is told that there is none.
+    """
+    oldest = sa.select(r.id).order_by(r.id).limit(FEW).subquery()
+    is_old = sa.and_(r.id.in_(sa.select(oldest.c.id)), r.created_at < before)
+    tx.connection.execute(requests.delete().where(is_old))
 
 
 def accepted(tx: Transaction, request_id: str, ai_request_id: str) -> None:
@@ -94,15 +107,14 @@ def _found(tx: Transaction, told: Success | Failure, known_as: str) -> Any:
 
 
 def _fail(tx: Transaction, row: Any, told: Failure, now: int) -> Ended:
-    is_news = row.state == OPEN
-    if is_news:
-        tx.connection.execute(
-            requests.update()
-            .where(r.id == row.id)
-            .values(state=FAILED, error=plain(told.error), ended_at=now)
-        )
+    # If it was retried in vain, the last reason counts.
+    tx.connection.execute(
+        requests.update()
+        .where(r.id == row.id)
+        .values(state=FAILED, error=plain(told.error), ended_at=now)
+    )
     tx.release(row.id)
-    return Ended(row.id, None, is_news, row.created_at)
+    return Ended(row.id, None, row.state == OPEN, row.created_at)
 
 
 def _create(tx: Transaction, row: Any, told: Success, new: str, now: int) -> Ended:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from structlog.contextvars import bind_contextvars
 
-from backburner import Backburner, Budget, Owner, estimate_of
+from backburner import Backburner, Budget, Owner, Transaction, estimate_of
 from backburner.client import WebhookError, verify_webhook
 from backburner.web import (
     Caller,
@@ -197,7 +197,13 @@ class Service:
             id=request_id,
             lasts=timedelta(seconds=settings.tasks_hold_seconds),
         )
-        await self._house.transact(lambda tx: book.add(tx, request_id, owner, now))
+        keep = timedelta(days=settings.tasks_keep_days) // timedelta(milliseconds=1)
+
+        def write(tx: Transaction) -> None:
+            book.forget(tx, now - keep)
+            book.add(tx, request_id, owner, now)
+
+        await self._house.transact(write)
         window = settings.tasks_window_seconds * 1000
         start = reserved.window_start
         return {

@@ -276,6 +276,47 @@ async def test_a_hold_lapses_by_itself_and_a_late_success_still_counts(start):
 
 
 @BOTH
+async def test_old_requests_are_forgotten_with_new_ones_and_their_tasks_stay(start):
+    services = await start(works=False, tasks_tokens=100_000, tasks_keep_days=30)
+    old, ai_id = await waiting(services)
+    await services.call_back(success(ai_id), request_id=old)
+    await grow_older(services, days=29)
+    kept = (await services.wish()).json()["tasksServiceRequestId"]
+    before = await known(services, old, kept)
+    await grow_older(services, days=2)
+    new = (await services.wish()).json()["tasksServiceRequestId"]
+    again = await services.call_back(success(ai_id), request_id=old)
+
+    assert [200, 200] == before
+    assert [404, 200, 200] == await known(services, old, kept, new)
+    assert (404, 1) == (again.status_code, len(await tasks_of(services)))
+
+
+@BOTH
+async def test_a_success_within_the_time_that_a_request_is_known_makes_its_task(start):
+    services = await start(works=False, tasks_tokens=100_000, tasks_keep_days=30)
+    request_id, ai_id = await waiting(services)
+    await services.call_back(failure(ai_id), request_id=request_id)
+    await grow_older(services, days=29)
+    await services.wish()
+    made = await services.call_back(success(ai_id), request_id=request_id)
+
+    assert (201, 1) == (made.status_code, len(await tasks_of(services)))
+
+
+async def grow_older(services, *, days):
+    """Have all requests asked for that much earlier."""
+    older = sa.text("UPDATE tasks_requests SET created_at = created_at - :span")
+    span = {"span": days * 86_400_000}
+    await services.house.transact(lambda tx: tx.connection.execute(older, span))
+
+
+async def known(services, *request_ids):
+    places = [f"/api/v1/requests/{request_id}" for request_id in request_ids]
+    return [(await services.client.get(place)).status_code for place in places]
+
+
+@BOTH
 async def test_tasks_are_read_filtered_paged_changed_and_deleted(start):
     services = await start()
     for sentence in ("buy milk, urgent", "call mum", "pay the rent"):
