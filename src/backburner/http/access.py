@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from backburner.http import limits
-from backburner.http.problems import unexpected
+from backburner.http.problems import unexpected, unreadable
 from backburner.ports.log import log
 
 _WELL_FORMED = re.compile(rb"[A-Za-z0-9_-]{1,64}")
@@ -24,6 +24,7 @@ _REQUESTS = itertools.count(1)
 CLIENT_LEFT: Final = 499
 SWITCHED: Final = 101
 INTERNAL_ERROR: Final = 1011
+REPLACED: Final = "\ufffd"
 
 
 class Access:
@@ -41,13 +42,26 @@ class Access:
         clear_contextvars()
         bind_contextvars(request_id=visit.request_id)
         try:
-            await self._app(scope, receive, visit.send)
+            await (_refused(scope) or self._app)(scope, receive, visit.send)
         except ClientDisconnect:
             visit.status = CLIENT_LEFT
         except Exception as error:  # noqa: BLE001 - its text may be the user's
             log.error("request failed", error_type=type(error).__name__)
             await visit.excuse(receive)
         visit.tell()
+
+
+def _refused(scope: Scope) -> ASGIApp | None:
+    """
+    Keep NUL characters out: not every database takes one in a text.
+
+    No id has one, so what is asked for by such an id is not found; a query is refused.
+    """
+    if "\0" in scope["path"]:
+        scope["path"] = scope["path"].replace("\0", REPLACED)
+    if scope["type"] == "http" and b"%00" in scope["query_string"]:
+        return unreadable(scope["state"]["request_id"])
+    return None
 
 
 class _Visit:

@@ -18,7 +18,13 @@ STEP: Final = "capability"
 RETRIED: Final = timedelta(seconds=2)
 """How long to wait for a capability that is being retried."""
 
-UserId = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=400)]
+UserId = Annotated[
+    str,
+    StringConstraints(
+        strict=True, max_length=400, pattern=r"^\P{C}*[^\p{C}\p{Z}]\P{C}*$"
+    ),
+]
+"""Printable, with something to be seen in it."""
 
 
 class TokenReservation(Wire):
@@ -42,7 +48,7 @@ class Asked(Wire):
     """What any capability of the service may be asked with."""
 
     model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid"
+        alias_generator=to_camel, populate_by_name=False, extra="forbid"
     )
 
     reply: SkipJsonSchema[Return | None] = None

@@ -13,13 +13,17 @@ from backburner_apps.ai.answers import PATIENCE, QUEUE, RETRY, Answer, Wire, ste
 from backburner_apps.ai.callback import Asked, tell_again
 
 LONGEST: Final = 10_000
-"""The most characters that a sentence may have."""
+"""The most characters that a sentence may have; one of them is to be seen."""
 MOST_SUBTASKS: Final = 20
 
 Sentence = Annotated[
     str,
     StringConstraints(
-        strict=True, strip_whitespace=True, min_length=1, max_length=LONGEST
+        strict=True,
+        strip_whitespace=True,
+        min_length=1,
+        max_length=LONGEST,
+        pattern=r"[^\p{Cc}\p{Cf}\p{Z}]",
     ),
 ]
 Line = Annotated[
@@ -43,7 +47,7 @@ class Config(Wire):
     """How a sentence is to be understood."""
 
     model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid"
+        alias_generator=to_camel, populate_by_name=False, extra="forbid"
     )
 
     timezone: str = "UTC"

@@ -4,18 +4,39 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+)
 from pydantic.alias_generators import to_camel
 
 LONGEST: Final = 10_000
 """The most characters that a sentence may have."""
+SEEN: Final = r"[^\p{Cc}\p{Cf}\p{Z}]"
+"""A character that is no control, format or space, so that there is one to read."""
 PAGE: Final = 50
 MOST: Final = 200
+
+
+def _is_text(value: Any) -> Any:
+    if value is not None and not isinstance(value, str):
+        raise ValueError("must be a text, as ISO 8601 writes times")
+    return value
+
 
 Sentence = Annotated[
     str,
     StringConstraints(
-        strict=True, strip_whitespace=True, min_length=1, max_length=LONGEST
+        strict=True,
+        strip_whitespace=True,
+        min_length=1,
+        max_length=LONGEST,
+        pattern=SEEN,
     ),
 ]
 Line = Annotated[
@@ -33,27 +54,23 @@ class Wire(BaseModel):
     )
 
 
-class Wish(Wire):
+class Wish(BaseModel):
     """What somebody wants to do, in their words."""
 
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid"
-    )
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid")
 
     natural_language: Sentence
 
 
-class Change(Wire):
+class Change(BaseModel):
     """What of a task is to be another; what is not named stays."""
 
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid"
-    )
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid")
 
     status: Status | None = None
     title: Line | None = None
     description: str | None = Field(None, max_length=LONGEST)
-    due_date: datetime | None = None
+    due_date: Annotated[AwareDatetime | None, BeforeValidator(_is_text)] = None
     priority: Priority | None = None
     category: str | None = Field(None, max_length=100)
 

@@ -1,0 +1,180 @@
+"""What a hostile or clumsy user of either service sends, and what they get."""
+
+import asyncio
+
+import pytest
+
+from tests.apps.tasks.conftest import PARSE
+from tests.apps.tasks.test_tasks import BOTH, tasks_of
+
+JSON = {"Content-Type": "application/json"}
+ODD = ["%00", "a%00b", "%ff", "%F0%9F%92%A9", "' OR 1=1--", "x" * 3000]
+
+
+@BOTH
+@pytest.mark.parametrize("odd", ODD)
+async def test_ids_that_nobody_ever_drew_are_404(start, odd):
+    services = await start(works=False)
+    client = services.client
+    task, request = f"/api/v1/tasks/{odd}", f"/api/v1/requests/{odd}"
+    answers = [
+        await client.get(task),
+        await client.patch(task, json={"status": "done"}),
+        await client.delete(task),
+        await client.get(request),
+        await client.get(f"/v1/jobs/{odd}"),
+        await client.get(f"/v1/flows/{odd}"),
+        await client.post(f"/api/v1/capabilities/{odd}", json={}),
+    ]
+
+    assert {404} == {answer.status_code for answer in answers}
+
+
+@BOTH
+async def test_filters_that_nothing_can_match_are_400_or_find_nothing(start):
+    services = await start()
+    await services.ended(await services.wish())
+    client, place = services.client, "/api/v1/tasks"
+    wrong = ["cursor=%00", "category=%00", "limit=0", "limit=x", "status=x"]
+    none = ["cursor=a", "category=%F0%9F%92%A9", "category='--", "priority=urgent"]
+    refused = [await client.get(f"{place}?{query}") for query in wrong]
+    found = [await client.get(f"{place}?{query}") for query in none]
+
+    assert {400} == {answer.status_code for answer in refused}
+    assert {200} == {answer.status_code for answer in found}
+    assert [[]] * len(none) == [answer.json()["items"] for answer in found]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b'{"natural_language": "buy milk"}',
+        b'{"naturalLanguage": "buy milk", "more": {}}',
+        b'{"naturalLanguage": "\\u200b\\u2060"}',
+        b'{"naturalLanguage": "\\u00a0\\u2003"}',
+        b'{"naturalLanguage": "buy \\u0000 milk"}',
+        b'{"naturalLanguage": "buy \\ud800 milk"}',
+        b'{"naturalLanguage": "buy \xff milk"}',
+        b'{"naturalLanguage": ' + b"[" * 9_999 + b"]" * 9_999 + b"}",
+    ],
+    ids=lambda body: str(body[:40]),
+)
+@pytest.mark.parametrize("place", ["/api/v1/tasks", PARSE])
+async def test_what_is_no_wish_is_400_and_nothing_is_held(start, place, body):
+    services = await start(works=False, tasks_tokens=10_000)
+    refused = await services.client.post(place, content=body, headers=JSON)
+
+    assert 400 == refused.status_code, refused.text
+    assert "application/problem+json" == refused.headers["content-type"]
+    assert [] == await services.house.budgets.accounts()
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "👩‍👩‍👧‍👦 call family tomorrow at 5pm 🎉",
+        "\u202ebuy milk\u202c שלום",
+        "z" + "\u0301" * 900,
+        "buy milk\n\r\n\tand <b>bread</b> & {butter} %s",
+        "🎉",
+    ],
+)
+async def test_odd_letters_come_back_as_they_were_sent(start, sentence):
+    services = await start()
+    told = await services.ended(await services.wish(sentence))
+
+    assert ("created", sentence) == (told["status"], told["task"]["naturalLanguage"])
+    assert sentence not in services.log.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"dueDate": 5}, 400),
+        ({"dueDate": "2026-01-01T00:00:00"}, 400),
+        ({"dueDate": "2026-02-30T00:00:00Z"}, 400),
+        ({"dueDate": "tomorrow"}, 400),
+        ({"due_date": "2026-01-01T00:00:00Z"}, 400),
+        ({"title": "x" * 501}, 400),
+        ({"priority": "HIGH"}, 400),
+        ({"subtasks": []}, 400),
+        ({"naturalLanguage": "x"}, 400),
+        ({"dueDate": "2026-01-01T00:00:00+02:00"}, 200),
+        ({"dueDate": None, "category": None, "description": None}, 200),
+    ],
+    ids=str,
+)
+async def test_a_task_is_changed_by_its_names_or_not_at_all(start, change, status):
+    services = await start()
+    task = (await services.ended(await services.wish("buy milk")))["task"]
+    place = f"/api/v1/tasks/{task['id']}"
+    answer = await services.client.patch(place, json=change)
+    after = (await services.client.get(place)).json()
+
+    assert status == answer.status_code, answer.text
+    if status == 400:
+        assert task == after
+
+
+@pytest.mark.parametrize("user", ["   ", "a\nb", "\u200b", "x" * 401])
+async def test_a_user_that_cannot_be_seen_is_malformed(start, user):
+    services = await start(works=False)
+    body = {
+        "naturalLanguage": "buy milk",
+        "callbackUrl": f"{services.url}/api/v1/webhooks",
+        "userId": user,
+    }
+    place = f"{PARSE}?pattern=async"
+    refused = await services.client.post(place, json=body)
+    good = await services.client.post(place, json={**body, "userId": "default/Jo Doe"})
+
+    assert [400, 202] == [refused.status_code, good.status_code]
+
+
+@pytest.mark.parametrize(
+    ("place", "allowed"),
+    [
+        ("/api/v1/tasks", "GET, POST"),
+        ("/api/v1/tasks/task_x", "DELETE, GET, PATCH"),
+        ("/api/v1/requests/req_x", "GET"),
+        ("/api/v1/webhooks", "POST"),
+        ("/api/v1/capabilities", "GET"),
+        ("/api/v1/capabilities/parse-task", "POST"),
+    ],
+)
+async def test_other_methods_are_405_and_say_which_are_not(start, place, allowed):
+    services = await start(works=False)
+    answers = [
+        await services.client.request(method, place)
+        for method in ("PUT", "OPTIONS", "TRACE")
+    ]
+
+    assert {(405, allowed)} == {(a.status_code, a.headers["allow"]) for a in answers}
+
+
+async def test_large_bodies_are_413_wherever_they_go(start):
+    services = await start(works=False, body_limit=20_000)
+    body = b'{"naturalLanguage": "' + b"x" * 20_000 + b'"}'
+    places = ["/api/v1/tasks", "/api/v1/webhooks", PARSE, f"{PARSE}?pattern=async"]
+    answers = [
+        await services.client.post(place, content=body, headers=JSON)
+        for place in places
+    ]
+
+    assert [413] * 4 == [answer.status_code for answer in answers]
+
+
+@BOTH
+async def test_a_flood_is_answered_by_202_or_429_and_ends(start):
+    services = await start(tasks_tokens=20_000)
+    answers = await asyncio.gather(*(services.wish(f"buy {n}") for n in range(60)))
+    taken = [answer for answer in answers if answer.status_code == 202]
+    ends = await asyncio.gather(*(services.ended(answer) for answer in taken))
+
+    assert {202, 429} == {answer.status_code for answer in answers}
+    assert {"created"} == {told["status"] for told in ends}
+    assert len(taken) == len(await tasks_of(services, params={"limit": 200}))
+    assert 0 == (await services.balance())[0], "nothing is left held"
