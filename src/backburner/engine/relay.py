@@ -75,11 +75,18 @@ class Relay:
         self._loop.start()
 
     async def stop(self) -> None:
-        """End; what is known to be untold is told first, if that is quick."""
+        """
+        End; what is known to be untold is told first, if that is quick.
+
+        So is what somebody asked to look for: jobs that a stopping worker handed back
+        would otherwise wait until others had looked twice.
+        """
         await self._loop.stop()
-        with suppress(BrokerUnavailable, TimeoutError):
+        with suppress(BrokerUnavailable, StoreUnavailable, TimeoutError):
             async with asyncio.timeout(PARTING_SECONDS):
                 await self._tell_all()
+                if self._is_asked and self._contact.is_up:
+                    await self._look(is_asked=True)
 
     def ring(self, what: Ring) -> None:
         if what & Ring.WORK:
@@ -154,7 +161,11 @@ class Relay:
             return (self._look_at - now) / 1000
         is_asked, self._is_asked = self._is_asked, False
         self._looked_at = now
-        wish = await self._look(is_asked=is_asked)
+        try:
+            wish = await self._look(is_asked=is_asked)
+        except BaseException:
+            self._is_asked |= is_asked  # it was cut short: nobody has looked
+            raise
         self._look_at = self._clock.monotonic() + int(wish * 1000)
         return wish
 

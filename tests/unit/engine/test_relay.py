@@ -1,5 +1,6 @@
 """What a relay publishes, and when."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -192,6 +193,45 @@ async def test_what_is_untold_is_told_before_the_end(relay, broker):
     await relay.stop()
 
     assert [{"a": 1}] == broker.asked
+
+
+async def test_what_was_rung_for_is_looked_for_before_the_end(relay, broker, store):
+    await relay.work()
+    store.jobs = {"a": 2}
+    relay.ring(Ring.WORK)
+    await relay.stop()
+
+    assert [{"a": 2}] == broker.asked
+
+
+async def test_without_a_ring_the_end_looks_for_nothing(relay, broker, store):
+    # Control: others may be about to tell of it.
+    await relay.work()
+    store.jobs = {"a": 2}
+    await relay.stop()
+
+    assert [] == broker.asked
+
+
+async def test_a_look_that_the_end_cuts_short_is_made_once_more(
+    relay, broker, store, monkeypatch
+):
+    store.jobs = {"a": 2}
+    begun, depths = asyncio.Event(), broker.depths
+
+    async def hang(_queues):
+        begun.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(broker, "depths", hang)
+    relay._looked_at -= 1_000
+    relay.start()
+    async with asyncio.timeout(10):
+        await begun.wait()
+    monkeypatch.setattr(broker, "depths", depths)
+    await relay.stop()
+
+    assert [{"a": 2}] == broker.asked
 
 
 async def test_the_end_does_not_wait_for_a_broker_that_is_down(relay, broker):
