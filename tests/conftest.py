@@ -27,6 +27,11 @@ WHOLE = (
     "tests/faults/",
     "tests/simulation/test_simulation.py",  # all look at one run of the seeds
 )
+ONE_BROKER = (
+    "tests/apps/tasks/test_chaos.py",  # they have the queues that the services have
+    "tests/apps/tasks/test_processes.py",
+    "tests/apps/tasks/test_stopping.py",
+)
 SERVER = "BACKBURNER_TEST_POSTGRES_URL"
 RABBITMQ = "BACKBURNER_TEST_RABBITMQ_URL"
 REDIS = "BACKBURNER_TEST_REDIS_URL"
@@ -44,6 +49,8 @@ class Schedule(LoadScopeScheduling):
 
     def _split_scope(self, nodeid):
         file = nodeid.partition("::")[0]
+        if file in ONE_BROKER:
+            return ONE_BROKER[0]
         return file if file.startswith(WHOLE) else nodeid
 
 

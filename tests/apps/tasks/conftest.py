@@ -1,4 +1,4 @@
-"""Both services in one process, over a real file or a real database."""
+"""Both services in one process or in several, over real databases."""
 
 import asyncio
 import io
@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 import orjson
+import pika
 import pytest
 import structlog
 
@@ -17,42 +18,31 @@ from backburner import Backburner
 from backburner.domain.webhook import sign
 from backburner.engine import telemetry
 from backburner.engine.keys import Actor, Wanted
+from backburner.engine.submission import LOCAL
 from backburner.http import server as http
 from backburner.http.auth import as_developer, by_key
+from backburner.ports.store import GroupFilter
 from backburner.settings import Settings
 from backburner_apps.ai import app as ai_app
 from backburner_apps.tasks import app as tasks_app
 from tests import homes
+from tests.apps.tasks.deployment import QUEUE, Llm, Processes, Wishes
 from tests.http.conftest import _serving
 
 SECRET = "a secret that the two services share"  # noqa: S105 - of the tests
 TOPIC = "ai-callback"
 PARSE = "/api/v1/capabilities/parse-task"
+EVERY = GroupFilter(LOCAL, None, None)
+CALLED_BACK = {"userId": "default/1", "naturalLanguage": "buy milk"}
 
 
 @dataclass
-class Services:
+class Services(Wishes):
     """A running process with both services, and a client of it."""
 
     url: str
     house: Backburner
-    client: httpx2.AsyncClient
     log: io.StringIO
-
-    async def wish(self, sentence: Any = "buy milk tomorrow", **more: Any):
-        """Ask for a task."""
-        body = {"naturalLanguage": sentence}
-        return await self.client.post("/api/v1/tasks", json=body, **more)
-
-    async def ended(self, accepted: Any, **more: Any) -> dict[str, Any]:
-        """Return what became of a request once something did."""
-        place = f"/api/v1/requests/{accepted.json()['tasksServiceRequestId']}"
-        async with asyncio.timeout(60):
-            while True:
-                told = (await self.client.get(place, **more)).json()
-                if told["status"] in {"created", "failed"}:
-                    return told
-                await asyncio.to_thread(lambda: None)
 
     async def call_back(self, body: Any, *, request_id: str = "r", **changes: Any):
         """Post a callback as the worker does; `changes` spoil it."""
@@ -82,6 +72,30 @@ class Services:
         wanted = Wanted(wanted.name, wanted.scopes, user=user)
         _, text = await self.house.keys.create(wanted, Actor("tests", "default"))
         return {"Authorization": f"Bearer {text}"}
+
+
+def success(ai_id, *, tokens=7, **more):
+    step = {"model": "m", "inputTokens": tokens, "outputTokens": 0, "durationMs": 1}
+    return {
+        "status": "success",
+        "aiServiceRequestId": ai_id,
+        **CALLED_BACK,
+        "result": {
+            "title": "Buy milk",
+            "priority": "low",
+            "subtasks": [{"title": "a"}],
+        },
+        "openaiMetadata": {"parse": step},
+        **more,
+    }
+
+
+async def waiting(services):
+    """Have a request wait for its callback; return its id and the AI service's."""
+    accepted = await services.wish()
+    assert 202 == accepted.status_code, accepted.text
+    [flow] = await services.house.engine.flows.list(EVERY)
+    return accepted.json()["tasksServiceRequestId"], flow.id
 
 
 @pytest.fixture
@@ -139,7 +153,7 @@ async def services(store, *, works=True, keyed=False, provider=None, **settings)
         await stack.enter_async_context(_serving(app, listener))
         client = httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False)
         await stack.enter_async_context(client)
-        yield Services(url, house, client, log)
+        yield Services(client, url, house, log)
     structlog.reset_defaults()
 
 
@@ -150,8 +164,7 @@ async def answering():
 
         async def begin(answer):
             if answer is None:
-                with socket.create_server(("127.0.0.1", 0)) as free:
-                    return f"http://127.0.0.1:{free.getsockname()[1]}"
+                return f"http://127.0.0.1:{_free_port()}"
             status, body = answer
 
             async def reply(reader, writer):
@@ -187,3 +200,55 @@ async def serve_ai(tmp_path):
             return other.url, shown["Authorization"].removeprefix("Bearer ")
 
         yield begin
+
+
+@pytest.fixture
+async def llm():
+    """A server that speaks as OpenAI does and answers when it is told to."""
+    found = Llm()
+    server = await asyncio.start_server(found.reply, "127.0.0.1", 0)
+    found.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    yield found
+    found.may_answer.set()
+    server.close()
+
+
+@pytest.fixture
+def broker(rabbitmq_url):
+    """The broker, without what earlier runs left on our queues."""
+
+    def clear():
+        with pika.BlockingConnection(pika.URLParameters(rabbitmq_url)) as connection:
+            channel = connection.channel()
+            for queue in (QUEUE, f"{QUEUE}-dlq"):
+                channel.queue_delete(queue)
+
+    clear()
+    yield rabbitmq_url
+    clear()
+
+
+@pytest.fixture
+async def deployment(tmp_path, migrated_url, broker, llm):
+    """Both services' addresses, and the processes that are to be there."""
+    tasks, ai = (_free_port() for _ in range(2))
+    settings = {
+        "BACKBURNER_STORE": migrated_url,
+        "BACKBURNER_POLL_SECONDS": "0.3",
+        "BACKBURNER_LOG_FORMAT": "json",
+        "BACKBURNER_AI": "openai",
+        "BACKBURNER_TASKS_TOKENS": "10000",
+        "RABBITMQ_URL": broker,
+        "OPENAI_API_KEY": "sk-nothing",
+        "OPENAI_BASE_URL": llm.url,
+        "TASKS_SERVICE_BASE_URL": f"http://127.0.0.1:{tasks}",
+        "AI_SERVICE_BASE_URL": f"http://127.0.0.1:{ai}",
+    }
+    found = Processes(tmp_path, settings, tasks=tasks, ai=ai)
+    yield found
+    found.kill()
+
+
+def _free_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
