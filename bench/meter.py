@@ -41,6 +41,15 @@ def rss_mb() -> float:
     return round(psutil.Process().memory_info().rss / 1e6, 1)
 
 
+def quantiles(waits: list[float]) -> dict[str, float]:
+    """Return the median and the tail, in milliseconds."""
+    waits.sort()
+    return {
+        "p50_ms": round(waits[len(waits) // 2] * 1000, 2),
+        "p99_ms": round(waits[int(len(waits) * 0.99)] * 1000, 2),
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What the store must hold after a row."""

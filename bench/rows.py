@@ -29,8 +29,9 @@ from backburner.engine import telemetry
 from backburner.engine.flow import written
 from bench import work
 from bench.loaded import compare
-from bench.meter import Expected, Meter, NotTrueError, check, rss_mb
+from bench.meter import Expected, Meter, NotTrueError, check, quantiles, rss_mb
 from bench.servers import ask
+from bench.wire import post
 
 JOBS = int(os.environ.get("BENCH_JOBS", "20000"))
 TRANSPORT = os.environ.get("BENCH_TRANSPORT", "database")
@@ -229,31 +230,26 @@ async def http(folder: Path) -> Figures:
     }
 
 
+async def sentences(folder: Path) -> Figures:
+    """Have sentences become tasks: two services, a worker and a model's server."""
+    # What it brings must not weigh on the rows that tell their memory.
+    from bench.sentences import FEWEST, tasked  # noqa: PLC0415
+
+    count = max(FEWEST, JOBS // 20)
+    return await tasked(url_of(folder), TRANSPORT, folder, count)
+
+
 async def _post_all(port: int) -> list[float]:
     waits: list[float] = []
 
     async def caller(first: int) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        streams = await asyncio.open_connection("127.0.0.1", port)
         for value in work.payloads(JOBS // 2 // CALLERS, first):
             said = json.dumps({"capability": "bench.noop", "input": value.model_dump()})
-            head = (
-                "POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-                "Content-Type: application/json\r\n"
-                f"Content-Length: {len(said)}\r\n\r\n"
-            )
             begun = time.perf_counter()
-            writer.write((head + said).encode())
-            answer = await reader.readuntil(b"\r\n\r\n")
-            if not answer.startswith(b"HTTP/1.1 202"):
-                raise RuntimeError(answer.decode())
-            length = next(
-                int(line.split(b":")[1])
-                for line in answer.lower().split(b"\r\n")
-                if line.startswith(b"content-length")
-            )
-            await reader.readexactly(length)
+            await post(streams, "/v1/jobs", said)
             waits.append(time.perf_counter() - begun)
-        writer.close()
+        streams[1].close()
 
     each = JOBS // 2 // CALLERS
     await asyncio.gather(*(caller(n * each) for n in range(CALLERS)))
@@ -356,15 +352,6 @@ def come_to_rest(url: str) -> None:
         ask(url, "CHECKPOINT")
 
 
-def quantiles(waits: list[float]) -> Figures:
-    """Return the median and the tail, in milliseconds."""
-    waits.sort()
-    return {
-        "p50_ms": round(waits[len(waits) // 2] * 1000, 2),
-        "p99_ms": round(waits[int(len(waits) * 0.99)] * 1000, 2),
-    }
-
-
 def _started_at(folder: Path, i: int) -> int | None:
     with contextlib.closing(sqlite3.connect(folder / "times.db")) as db:
         found = db.execute("SELECT at FROM started WHERE i = ?", (i,)).fetchone()
@@ -390,6 +377,7 @@ ROWS: dict[str, Callable[[Path], Awaitable[Figures]]] = {
         loaded,
         naps,
         http,
+        sentences,
         worker,
     )
 }

@@ -35,6 +35,51 @@ def _both(goal: float) -> dict[str, float]:
     return dict.fromkeys(STORES, goal)
 
 
+SENTENCES = (
+    Row(
+        "sentences",
+        "sentences that become tasks over two services and a worker, tasks/s",
+        "per_second",
+        {},
+    ),
+    Row(
+        "sentences",
+        "… submit → task there, 20 under way, p99 ms",
+        "p99_ms",
+        {},
+        is_higher_better=False,
+    ),
+    Row(
+        "sentences",
+        "… one after the other, mean ms",
+        "singly_ms",
+        {},
+        is_higher_better=False,
+    ),
+    Row(
+        "sentences",
+        "… the share of that time that is ours, not the model's call's",
+        "ours_of_time",
+        {},
+        is_higher_better=False,
+    ),
+    Row(
+        "sentences",
+        "… CPU a sentence of the three processes, µs",
+        "cpu_us",
+        {},
+        is_higher_better=False,
+    ),
+    Row(
+        "sentences",
+        "… the share of that CPU that is ours, not the SDK's",
+        "ours_of_cpu",
+        {},
+        is_higher_better=False,
+    ),
+)
+
+
 ROWS = (
     Row(
         "drain",
@@ -138,6 +183,7 @@ ROWS = (
         is_higher_better=False,
         record={"SAQ on Redis": 58},
     ),
+    *SENTENCES,
 )
 
 
@@ -178,6 +224,7 @@ BROKER_ROWS = (
         {},
         is_higher_better=False,
     ),
+    *SENTENCES,
 )
 """What is measured with a broker before the store; the store's own rows are above."""
 

@@ -21,10 +21,11 @@ FIRST = '{"fixtures": [{"match": {"model": "none"}, "response": {"content": "-"}
 class AiMock:
     """The server; what it answers and how it fails is told to it over HTTP."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, pid: int) -> None:
         self.root = f"http://127.0.0.1:{port}"
         self.url = f"{self.root}/v1"
         """What `OPENAI_BASE_URL` is to be."""
+        self.pid = pid
         self._client = httpx2.Client(base_url=self.root, trust_env=False)
 
     def reset(self) -> None:
@@ -80,7 +81,7 @@ def started(folder: Path) -> Iterator[AiMock]:
     port = _free_port()
     command = [node, program, "-p", str(port), "-f", fixtures, "--log-level", "silent"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
-        mock = AiMock(port)
+        mock = AiMock(port, process.pid)
         try:
             asyncio.run(_up(mock, process))
             yield mock

@@ -1,20 +1,26 @@
 """The benchmark runs: real stores, a real peer, figures that were checked."""
 
+import asyncio
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from backburner import Backburner
 from bench import work
 from bench.__main__ import put_in_readme
 from bench.meter import Expected, NotTrueError, check
 from bench.peers import roster
+from bench.sentences import FEWEST, WARM, check_tasks
 
 PROJECT = Path(__file__).parents[2]
 QUICK = ("--jobs", "500", "--reps", "1", "--only", "drain")
+ONE_TASK_LESS = sa.text(
+    "DELETE FROM tasks_tasks WHERE id IN (SELECT max(id) FROM tasks_tasks)"
+)
 
 
 def bench(*words, **env):
@@ -90,6 +96,36 @@ def test_a_peer_that_does_not_store_its_results_has_no_figures(tmp_path):
 
     with pytest.raises(roster.NotDoneError, match="2 of 3 results were stored"):
         roster.measure(peer, tmp_path, "", 3)
+
+
+@pytest.mark.usefixtures("aimock")
+async def test_sentences_become_tasks_over_real_processes(
+    migrated_url, rabbitmq_url, tmp_path
+):
+    said = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "bench.rows", "sentences", tmp_path],
+        stdout=subprocess.PIPE,
+        check=True,
+        cwd=PROJECT,
+        env={
+            "BENCH_JOBS": "20",
+            "BENCH_STORE": migrated_url,
+            "BENCH_TRANSPORT": rabbitmq_url,
+        },
+        timeout=200,
+    )
+
+    figures = json.loads(said.stdout)
+    assert figures["per_second"] > 0
+    assert 0 < figures["ours_of_cpu"] < 1
+    assert 0 < figures["ours_of_time"] < 1
+    all_of_them = WARM + 2 * FEWEST
+    async with Backburner(store=migrated_url) as bb:
+        await check_tasks(bb, all_of_them)
+        await bb.transact(lambda tx: tx.connection.execute(ONE_TASK_LESS))
+        with pytest.raises(NotTrueError):
+            await check_tasks(bb, all_of_them)
 
 
 async def test_a_row_that_the_store_does_not_bear_out_has_no_figures(tmp_path):

@@ -1,0 +1,316 @@
+"""
+Sentences that become tasks: a client, `serve tasks`, `serve ai`, `worker` and a model.
+
+Each is a process of its own; npm's aimock plays the model and answers at once. How much
+of it is ours is told twice. Of the three processes' CPU it is what as many calls by the
+provider's adapter alone, with the SDK under it, do not cost. Of the time from submit to
+task, one sentence after the other, it is what `openaiMetadata` does not tell of.
+"""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+import sqlalchemy as sa
+
+from backburner import Backburner, Settings, Transaction
+from backburner.adapters import find_providers
+from backburner.clock import SystemClock
+from backburner.ports.ai import Chat, Message
+from backburner_apps.ai.answers import QUEUE
+from backburner_apps.tasks.book import CREATED, OPEN
+from backburner_apps.tasks.tables import requests
+from bench.meter import Expected, Meter, NotTrueError, check, quantiles
+from bench.servers import forget_queue
+from bench.wire import post
+from tests.aimock import AiMock, started
+
+AT_ONCE = 20
+"""How many sentences are under way; each of so many users has one."""
+WARM = 50
+"""Sentences that open the connections and are not counted."""
+SINGLY = 50
+"""How many go one after the other …"""
+FEWEST = 20
+"""… and of any kind at least."""
+LOOK_SECONDS = 0.002, 0.02
+"""How far looks for new tasks are apart: with one under way, and with many."""
+SENTENCE = "urgently pack for Lisbon by Friday 9 am: passport, charger and shoes"
+TASK = {
+    "title": "Pack for Lisbon",
+    "dueDate": "2026-11-20T09:00:00+00:00",
+    "priority": "urgent",
+    "category": "travel",
+    "subtasks": [{"title": "passport"}, {"title": "charger"}, {"title": "shoes"}],
+}
+KEY = "sk-nothing"
+MODEL = "model"
+PATIENCE = 600.0
+"""Seconds after which sentences that do not become tasks are given up."""
+EVENTS = 9
+"""Of a flow of two steps that nothing goes wrong with."""
+COUNTS = """
+    SELECT (SELECT count(*) FROM tasks_tasks),
+           (SELECT count(DISTINCT request_id) FROM tasks_tasks),
+           (SELECT count(*) FROM tasks_subtasks),
+           (SELECT count(*) FROM tasks_requests WHERE state = 'created'),
+           (SELECT count(*) FROM tasks_requests),
+           (SELECT count(*) FROM usages),
+           (SELECT sum(held) FROM accounts), (SELECT sum(settled) FROM accounts),
+           (SELECT sum(input_tokens + output_tokens) FROM usages)
+"""
+ANSWERS = "SELECT output FROM jobs WHERE capability = 'parse-task' ORDER BY seq"
+
+Figures = dict[str, Any]
+
+
+class Deployment(NamedTuple):
+    """What runs, and where it is asked."""
+
+    processes: Mapping[str, psutil.Process]
+    """The three that are ours, by name."""
+    port: int
+
+
+async def tasked(url: str, transport: str, folder: Path, count: int) -> Figures:
+    """Send sentences one after the other, then many at once; check what came of it."""
+    singly = min(SINGLY, count)
+    await asyncio.to_thread(forget_queue, transport, QUEUE)
+    async with AsyncExitStack() as stack:
+        bb = await stack.enter_async_context(Backburner(Settings(store=url)))
+        model = await asyncio.to_thread(stack.enter_context, started(folder))
+        await asyncio.to_thread(model.answers, json.dumps(TASK))
+        env = _settings(url, transport, model)
+        deployed = await stack.enter_async_context(_deployed(folder, env))
+        client = Client(bb, deployed.port)
+        await client.send(WARM, AT_ONCE)
+        waits = await client.send(singly, 1)
+        processes = {**deployed.processes, MODEL: psutil.Process(model.pid)}
+        figures = await _loaded(bb, client, processes, count)
+        await check_tasks(bb, WARM + singly + count)
+        figures |= await _of_time(bb, waits)
+        sdk = await _called(model, count)
+    await asyncio.to_thread(forget_queue, transport, QUEUE)
+    return figures | {
+        "sdk_cpu_us": sdk["cpu_us"],
+        "calls_per_second": sdk["per_second"],
+        "ours_of_cpu": round(1 - sdk["cpu_us"] / figures["cpu_us"], 2),
+    }
+
+
+def _settings(url: str, transport: str, model: AiMock) -> dict[str, str]:
+    tasks, ai = _free_ports()
+    return {
+        "BACKBURNER_STORE": url,
+        "BACKBURNER_TRANSPORT": transport,
+        "BACKBURNER_LOG_LEVEL": "error",
+        "BACKBURNER_WEBHOOK_SECRET": "what all three of them know and nobody else",
+        "BACKBURNER_TASKS_TOKENS": str(10**12),
+        "BACKBURNER_AI": "openai",
+        # The provider's limit is known and far away; its lane is taken all the same.
+        "BACKBURNER_AI_REQUESTS": "1000000",
+        "OPENAI_API_KEY": KEY,
+        "OPENAI_BASE_URL": model.url,
+        "TASKS_SERVICE_BASE_URL": f"http://127.0.0.1:{tasks}",
+        "AI_SERVICE_BASE_URL": f"http://127.0.0.1:{ai}",
+    }
+
+
+@asynccontextmanager
+async def _deployed(folder: Path, env: dict[str, str]) -> AsyncIterator[Deployment]:
+    """Run both services and a worker, as a deployment does."""
+    ports = {
+        name: env[f"{name.upper()}_SERVICE_BASE_URL"].rpartition(":")[2]
+        for name in ("tasks", "ai")
+    }
+    commands = {
+        name: ("serve", name, "--dev", "--port", port) for name, port in ports.items()
+    } | {"worker": ("worker",)}
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for name, words in commands.items():
+            with (folder / f"{name}.log").open("wb") as log:
+                running[name] = subprocess.Popen(  # noqa: ASYNC220 - before it is measured
+                    [sys.executable, "-m", "backburner", *words],
+                    env=os.environ | env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                )
+        for name, process in running.items():
+            await asyncio.to_thread(_ready, process, folder / f"{name}.log")
+        found = {name: psutil.Process(p.pid) for name, p in running.items()}
+        yield Deployment(found, int(ports["tasks"]))
+    finally:
+        for process in running.values():
+            process.terminate()
+        for process in running.values():
+            await asyncio.to_thread(process.wait)
+
+
+def _ready(process: "subprocess.Popen[bytes]", log: Path) -> None:
+    while "Backburner " not in log.read_text():
+        if process.poll() is not None:
+            raise NotTrueError(f"a process has ended: {log.read_text()[-300:]}")
+        time.sleep(0.05)
+
+
+def _free_ports() -> tuple[int, int]:
+    """Return two: either service must know the other's before it is there."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
+        return one.getsockname()[1], other.getsockname()[1]
+
+
+class Client:
+    """Sends sentences, and looks into the store for their tasks."""
+
+    def __init__(self, bb: Backburner, port: int) -> None:
+        self._store: Any = bb.engine.store
+        self._port = port
+        self._open: dict[str, asyncio.Future[float]] = {}
+
+    async def send(self, count: int, at_once: int) -> list[float]:
+        """Keep so many under way until all have their tasks; return submit → task."""
+        numbers, waits = iter(range(count)), list[float]()
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            looking = group.create_task(self._look(LOOK_SECONDS[at_once > 1]))
+            sending = [
+                group.create_task(self._send(user, numbers, waits))
+                for user in range(at_once)
+            ]
+            await asyncio.wait(sending)
+            looking.cancel()
+        return waits
+
+    async def _send(
+        self, user: int, numbers: Iterator[int], waits: list[float]
+    ) -> None:
+        streams = await asyncio.open_connection("127.0.0.1", self._port)
+        said = json.dumps({"naturalLanguage": SENTENCE})
+        for _ in numbers:
+            begun = time.perf_counter()
+            told = await post(
+                streams, "/api/v1/tasks", said, f"X-User-Id: u-{user}\r\n"
+            )
+            there = asyncio.get_running_loop().create_future()
+            self._open[json.loads(told)["tasksServiceRequestId"]] = there
+            waits.append(await there - begun)
+        streams[1].close()
+
+    async def _look(self, pause: float) -> None:
+        while True:
+            for request, state in await self._store.read(self._ended):
+                if state != CREATED:
+                    raise NotTrueError(f"a request has {state}")
+                self._open.pop(request).set_result(time.perf_counter())
+            await asyncio.sleep(pause)
+
+    def _ended(self, connection: sa.Connection) -> Sequence[Any]:
+        ids, c = list(self._open), requests.c
+        if not ids:
+            return ()
+        query = sa.select(c.id, c.state).where(c.id.in_(ids), c.state != OPEN)
+        return connection.execute(query).all()
+
+
+async def _loaded(
+    bb: Backburner, client: Client, processes: Mapping[str, psutil.Process], count: int
+) -> Figures:
+    """Keep many under way; say how quick it was and which process worked how much."""
+    before = {name: _cpu(process) for name, process in processes.items()}
+    begun = time.perf_counter()
+    waits = await client.send(count, AT_ONCE)
+    wall = time.perf_counter() - begun
+    await _until_over(bb)
+    used = {
+        name: (_cpu(process) - before[name]) / count * 1e6
+        for name, process in processes.items()
+    }
+    return {
+        "per_second": round(count / wall, 1),
+        **quantiles(waits),
+        "cpu_us": round(sum(us for name, us in used.items() if name != MODEL), 1),
+        **{f"{name}_cpu_us": round(us, 1) for name, us in used.items()},
+    }
+
+
+async def _until_over(bb: Backburner) -> None:
+    """Wait for the ends of callbacks: a task is there before its own is settled."""
+    while await bb.engine.store.depths():
+        await asyncio.sleep(0.01)
+
+
+def _cpu(process: psutil.Process) -> float:
+    used = process.cpu_times()
+    return float(used.user + used.system)
+
+
+async def check_tasks(bb: Backburner, count: int) -> None:
+    """Find every sentence's task once, what it used booked, and nothing held."""
+    await check(bb, Expected(2 * count, 2 * count, EVENTS * count))
+    *counted, held, settled, used = await bb.transact(_counted)
+    steps = count * len(TASK["subtasks"])
+    if counted != [count, count, steps, count, count, count]:
+        raise NotTrueError(f"{counted} were counted, of {count}")
+    if held or not used or settled != used:
+        raise NotTrueError(f"{held} held, {settled} settled, {used} used")
+
+
+def _counted(tx: Transaction) -> Sequence[int]:
+    return [int(n) for n in tx.connection.execute(sa.text(COUNTS)).one()]
+
+
+async def _of_time(bb: Backburner, waits: Sequence[float]) -> Figures:
+    """Say which part of the time was not the model's, one sentence after the other."""
+    outputs = await bb.transact(
+        lambda tx: tx.connection.execute(sa.text(ANSWERS)).scalars().all()
+    )
+    answers = map(json.loads, outputs[WARM : WARM + len(waits)])
+    calls = [
+        step["durationMs"]
+        for answer in answers
+        for step in answer["openaiMetadata"].values()
+    ]
+    whole = sum(waits) * 1000
+    return {
+        "singly_ms": round(whole / len(waits), 1),
+        "call_ms": round(sum(calls) / len(waits), 1),
+        "ours_of_time": round(1 - sum(calls) / whole, 2),
+    }
+
+
+async def _called(model: AiMock, count: int) -> dict[str, float]:
+    """Make as many calls by the adapter alone: what the worker asked, and no more."""
+    asked = (await asyncio.to_thread(model.requests))[-1]["body"]
+    messages = [Message(m["role"], m["content"]) for m in asked["messages"]]
+    chat = Chat(messages, asked["model"], schema={})
+    settings = Settings(ai=("openai",), openai_api_key=KEY, openai_base_url=model.url)
+    [provider] = find_providers(settings, SystemClock())
+
+    async def caller(numbers: Iterator[int]) -> None:
+        for _ in numbers:
+            await provider.chat(chat)
+
+    async def call(count: int) -> None:
+        numbers = iter(range(count))
+        await asyncio.gather(*(caller(numbers) for _ in range(AT_ONCE)))
+
+    try:
+        await call(WARM)
+        with Meter() as meter:
+            await call(count)
+    finally:
+        await provider.close()
+    return meter.figures(count)
