@@ -10,6 +10,8 @@ from backburner.web import Refusal
 SECONDS: Final = 10.0
 LATER: Final = 5
 """When to ask again, in seconds, if the AI service does not say."""
+IDLE: Final = httpx2.Limits(max_keepalive_connections=100, keepalive_expiry=2.0)
+"""Connections are let go sooner than servers close them, usually after 5 s."""
 CAPABILITY: Final = "parse-task"
 CODE: Final = "AI_SERVICE_UNAVAILABLE"
 
@@ -24,6 +26,7 @@ class AiService:
             base_url=settings.ai_service_base_url,
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=SECONDS,
+            limits=IDLE,
             trust_env=False,
         )
 

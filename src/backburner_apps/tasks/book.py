@@ -21,6 +21,25 @@ FEW: Final = 5
 
 r, s, t = requests.c, subtasks.c, tasks.c
 
+_MINE = r.id == sa.bindparam("request")
+_ACCEPT = requests.update().where(_MINE, r.ai_request_id.is_(None))
+"""Built once, as is every statement that each sentence needs."""
+_CREATE = requests.update().where(_MINE)
+_FIND = (
+    sa.select(requests)
+    .where(
+        # It may come before the answer that told us the other id.
+        sa.or_(
+            r.ai_request_id == sa.bindparam("ai_request"),
+            sa.and_(_MINE, r.ai_request_id.is_(None)),
+        ),
+        r.tenant == sa.bindparam("tenant"),
+        r.user == sa.bindparam("user"),
+    )
+    .with_for_update()
+)
+_ADD, _ADD_TASK, _ADD_STEPS = requests.insert(), tasks.insert(), subtasks.insert()
+
 
 class Ended(NamedTuple):
     """What a callback came to."""
@@ -35,7 +54,7 @@ class Ended(NamedTuple):
 def add(tx: Transaction, request_id: str, owner: Owner, now: int) -> None:
     """Write down a request before anybody is asked to do it."""
     row = {"id": request_id, "tenant": owner.tenant, "user": owner.user}
-    tx.connection.execute(requests.insert().values(**row, state=OPEN, created_at=now))
+    tx.connection.execute(_ADD, {**row, "state": OPEN, "created_at": now})
 
 
 def forget(tx: Transaction, before: int) -> None:
@@ -52,10 +71,8 @@ def forget(tx: Transaction, before: int) -> None:
 
 def accepted(tx: Transaction, request_id: str, ai_request_id: str) -> None:
     """Note by which id the AI service knows a request."""
-    mine = sa.and_(r.id == request_id, r.ai_request_id.is_(None))
-    tx.connection.execute(
-        requests.update().where(mine).values(ai_request_id=ai_request_id)
-    )
+    told = {"request": request_id, "ai_request_id": ai_request_id}
+    tx.connection.execute(_ACCEPT, told)
 
 
 def refused(
@@ -97,13 +114,13 @@ def end(
 def _found(tx: Transaction, told: Success | Failure, known_as: str) -> Any:
     """Find a callback's request, and have others wait who bring the same."""
     tenant, _, user = told.user_id.partition("/")
-    # It may come before the answer that told us the other id.
-    is_it = sa.or_(
-        r.ai_request_id == told.ai_service_request_id,
-        sa.and_(r.id == known_as, r.ai_request_id.is_(None)),
-    )
-    query = sa.select(requests).where(is_it, r.tenant == tenant, r.user == user)
-    return tx.connection.execute(query.with_for_update()).first()
+    asked = {
+        "ai_request": told.ai_service_request_id,
+        "request": known_as,
+        "tenant": tenant,
+        "user": user,
+    }
+    return tx.connection.execute(_FIND, asked).first()
 
 
 def _fail(tx: Transaction, row: Any, told: Failure, now: int) -> Ended:
@@ -135,20 +152,16 @@ def _create(tx: Transaction, row: Any, told: Success, new: str, now: int) -> End
         "created_at": now,
         "updated_at": now,
     }
-    tx.connection.execute(tasks.insert().values(**task))
-    steps = [
-        {"task": new, "position": n, "title": step.title}
-        for n, step in enumerate(found.subtasks)
-    ]
+    tx.connection.execute(_ADD_TASK, task)
+    steps = [{"title": step.title} for step in found.subtasks]
     if steps:
-        tx.connection.execute(subtasks.insert(), steps)
-    tx.connection.execute(
-        requests.update()
-        .where(r.id == row.id)
-        .values(state=CREATED, error=None, ended_at=now)
-    )
+        rows = [{"task": new, "position": n, **step} for n, step in enumerate(steps)]
+        tx.connection.execute(_ADD_STEPS, rows)
+    created = {"request": row.id, "state": CREATED, "error": None, "ended_at": now}
+    tx.connection.execute(_CREATE, created)
     tx.settle(row.id, told.tokens)
-    return Ended(row.id, _of_request(tx, row.id), is_news=True, began_at=row.created_at)
+    whole = {**task, "subtasks": steps}
+    return Ended(row.id, whole, is_news=True, began_at=row.created_at)
 
 
 def request(view: View, request_id: str, owner: Owner) -> Any:
