@@ -36,6 +36,21 @@ ON CONFLICT (scope, value, unit, per) DO UPDATE
 """)
 
 
+_HELD = (
+    sa.select(h.amount, a.unit, a.per, a.window_at)
+    .join(accounts, a.seq == h.account)
+    .where(h.id == sa.bindparam("hold"))
+)
+"""Built once, as is what each reservation and settlement needs."""
+_UNSETTLED = (
+    sa.select(h.seq, h.account, h.amount, h.is_open, a.unit)
+    .join(accounts, a.seq == h.account)
+    .where(h.id == sa.bindparam("hold"), h.used.is_(None))
+    .order_by(h.seq)
+    .with_for_update(of=holds)
+)
+
+
 class Budgeted(Protocol):
     """The verbs of `BudgetStore`, which both databases do alike."""
 
@@ -47,6 +62,10 @@ class Budgeted(Protocol):
 
     async def link(self, body: Callable[[LinkTx], T]) -> T:
         """Run a body in a transaction of its own, durable."""
+        ...
+
+    async def lane_time(self) -> Instant:
+        """Return the store's time."""
         ...
 
     async def put_budgets(
@@ -64,7 +83,8 @@ class Budgeted(Protocol):
         return await self.read(_listed)
 
     async def accounts(self, viewer: Viewer, *, limit: int) -> Sequence[BudgetState]:
-        return await self.link(lambda tx: _accounts(tx, viewer, limit))
+        now = await self.lane_time()
+        return await self.read(lambda c: _accounts(c, now, viewer, limit))
 
     async def ledger_totals(self) -> Sequence[tuple[str, str, Balance]]:
         if not await self.read(_listed):
@@ -120,8 +140,10 @@ def _listed(connection: sa.Connection) -> list[Budget]:
     return [budget_of(*row[:4], row.value or None) for row in rows]
 
 
-def _accounts(tx: LedgerTx, viewer: Viewer, limit: int) -> list[BudgetState]:
-    wanted, now = _listed(tx.connection), tx.now()
+def _accounts(
+    connection: sa.Connection, now: Instant, viewer: Viewer, limit: int
+) -> list[BudgetState]:
+    wanted = _listed(connection)
     rules, found = Rules(wanted), dict[Account, BudgetState]()
     query = sa.select(
         *(a.scope, a.unit, a.per, a.tenant, a.value, a.window_at),
@@ -133,11 +155,11 @@ def _accounts(tx: LedgerTx, viewer: Viewer, limit: int) -> list[BudgetState]:
             found[account] = BudgetState(account, ceiling, Balance())
         query = query.where(sa.or_(*map(_is, found), _is_flow(viewer.owner)))
     order = (a.scope, a.value, a.unit, a.per, a.window_at)
-    for row in tx.connection.execute(query.order_by(*order).limit(limit)):
+    for row in connection.execute(query.order_by(*order).limit(limit)):
         account, ceiling = Account(*row[:6]), row.ceiling
         ceiling = rules.limit(account, otherwise=ceiling)
         found[account] = BudgetState(account, ceiling, Balance(*row[6:9]))
-    return _named_flows(tx, [*found.values()], viewer.owner)
+    return _named_flows(connection, [*found.values()], viewer.owner)
 
 
 def _is_current(wanted: Sequence[Budget], now: Instant) -> sa.ColumnElement[bool]:
@@ -159,7 +181,7 @@ def _is_flow(owner: Owner) -> sa.ColumnElement[bool]:
 
 
 def _named_flows(
-    tx: LedgerTx, states: Sequence[BudgetState], owner: Owner | None
+    connection: sa.Connection, states: Sequence[BudgetState], owner: Owner | None
 ) -> list[BudgetState]:
     """Name flows by their ids; leave out those of others."""
     seqs = [int(s.account.value) for s in states if s.account.scope == Scope.FLOW]
@@ -168,7 +190,7 @@ def _named_flows(
     query = sa.select(flows.c.seq, flows.c.id, flows.c.user).where(
         flows.c.seq.in_(seqs)
     )
-    known = {str(row.seq): row for row in tx.connection.execute(query)}
+    known = {str(row.seq): row for row in connection.execute(query)}
     shown: list[BudgetState] = []
     for state in states:
         account = state.account
@@ -198,32 +220,31 @@ def _reserve(tx: LedgerTx, ask: Ask) -> Reservation:
         return known
     charges = rules_of(tx).charges(ask, tx.now())
     ledger.reserve(tx, [Holder(charges, id=ask.id, expires_at=ask.expires_at)])
-    return _found(tx, ask.id) or Reservation(ask.id, ask.tokens or 0, None)
+    held = [(c.amount or 0, *c.account[1:3], c.account.window) for c in charges]
+    return _reserved(ask.id, held) or Reservation(ask.id, ask.tokens or 0, None)
 
 
 def _found(tx: LedgerTx, hold_id: str) -> Reservation | None:
-    query = sa.select(h.amount, a.unit, a.window_at, a.per).join(
-        accounts, a.seq == h.account
-    )
     with kept():
-        rows = tx.connection.execute(query.where(h.id == hold_id)).all()
-    if not rows:
+        rows = tx.connection.execute(_HELD, {"hold": hold_id}).all()
+    return _reserved(hold_id, rows)
+
+
+def _reserved(hold_id: str, held: Sequence[Sequence[Any]]) -> Reservation | None:
+    """Sum up what is held: the amount, its unit, and its window's length and start."""
+    if not held:
         return None
-    tokens = [row.amount for row in rows if row.unit == Unit.TOKENS]
-    first = min(rows, key=lambda row: (row.window_at + row.per, row.per))
-    return Reservation(hold_id, max(tokens, default=0), first.window_at)
+    tokens = [amount for amount, unit, _, _ in held if unit == Unit.TOKENS]
+    starts = [(start + per, per, start) for _, _, per, start in held]
+    return Reservation(hold_id, max(tokens, default=0), min(starts)[2])
 
 
 def settle_hold(
     tx: LedgerTx, hold_id: str, tokens: int | None, money: int | None = None
 ) -> bool:
     """Book what was used against a hold, and what is not said as what was held."""
-    query = sa.select(h.seq, h.account, h.amount, h.is_open, a.unit).join(
-        accounts, a.seq == h.account
-    )
-    query = query.where(h.id == hold_id, h.used.is_(None)).order_by(h.seq)
     with kept():
-        rows = tx.connection.execute(query.with_for_update(of=holds)).all()
+        rows = tx.connection.execute(_UNSETTLED, {"hold": hold_id}).all()
         for seq, account, amount, is_open, unit in rows:
             told = tokens if unit == Unit.TOKENS else money
             used = amount if told is None else told

@@ -1,7 +1,8 @@
 """What flows and batches have in common on either database."""
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -51,20 +52,46 @@ def insert(
     return answers
 
 
+class _Keyed(NamedTuple):
+    """The statements for groups with a key, built once for each table."""
+
+    insert: Any
+    free: sa.Update
+    find: sa.Select[Any]
+
+
+@cache
+def _keyed(table: sa.Table, dialect: str) -> _Keyed:
+    c = table.c
+    is_same = (
+        c.tenant == sa.bindparam("of_tenant"),
+        c.user == sa.bindparam("of_user"),
+        c.idempotency_key == sa.bindparam("of_key"),
+    )
+    known = {"sqlite": sqlite, "postgresql": postgresql}[dialect]
+    is_old = c.created_at < sa.bindparam("horizon")
+    return _Keyed(
+        known.insert(table).on_conflict_do_nothing(),
+        table.update().where(*is_same, is_old).values(idempotency_key=None),
+        sa.select(c.id, c.state, c.body_hash).where(*is_same),
+    )
+
+
 def _inserted(
     tx: LinkTx, table: sa.Table, row: dict[str, Any]
 ) -> tuple[Submitted, int]:
-    if row["idempotency_key"] is None:
+    key = row["idempotency_key"]
+    if key is None:
         return Submitted(row["id"], row["state"]), row["seq"]
-    dialect = {"sqlite": sqlite, "postgresql": postgresql}
-    insertion = dialect[tx.connection.dialect.name].insert(table)
+    run, keyed = tx.connection.execute, _keyed(table, tx.connection.dialect.name)
+    same = {"of_tenant": row["tenant"], "of_user": row["user"], "of_key": key}
+    horizon = row["created_at"] - KEY_LIFETIME_MS
     for _ in range(TRIES):
-        _free_key(tx, table, row)
-        stored = tx.connection.execute(insertion.on_conflict_do_nothing(), row)
-        if stored.rowcount:
+        if run(keyed.insert, row).rowcount:
             return Submitted(row["id"], row["state"]), row["seq"]
-        query = sa.select(table.c.id, table.c.state, table.c.body_hash)
-        known = tx.connection.execute(query.where(*_same_key(table, row))).first()
+        if run(keyed.free, {**same, "horizon": horizon}).rowcount:
+            continue
+        known = run(keyed.find, same).first()
         if known is not None:
             if known.body_hash != row["body_hash"]:
                 raise IdempotencyConflict(
@@ -72,19 +99,6 @@ def _inserted(
                 )
             return Submitted(known.id, known.state, replayed=True), 0
     raise StoreUnavailable("the idempotency key is in use; ask again")
-
-
-def _free_key(tx: LinkTx, table: sa.Table, row: dict[str, Any]) -> None:
-    horizon = row["created_at"] - KEY_LIFETIME_MS
-    old = table.update().where(*_same_key(table, row), table.c.created_at < horizon)
-    tx.connection.execute(old.values(idempotency_key=None))
-
-
-def _same_key(
-    table: sa.Table, row: dict[str, Any]
-) -> tuple[sa.ColumnElement[bool], ...]:
-    names = ("tenant", "user", "idempotency_key")
-    return tuple(table.c[name] == row[name] for name in names)
 
 
 def _row(group: NewFlow | NewBatch) -> dict[str, Any]:
