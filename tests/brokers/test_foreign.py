@@ -19,6 +19,7 @@ from backburner import Backburner, Context, PermanentError, capability
 from backburner.domain.job import JobState, Owner
 from backburner.ports.store import JobFilter
 from backburner.settings import Settings
+from backburner.testing.broker.acts import pause
 
 PRODUCERS = Path(__file__).parents[2] / "examples" / "producers"
 PATIENCE = 30.0
@@ -195,7 +196,7 @@ async def until(condition):
     """Wait until something holds, asked in a thread: pika blocks."""
     async with asyncio.timeout(PATIENCE):
         while not (found := await asyncio.to_thread(condition)):
-            pass
+            await pause()
     return found
 
 
@@ -207,7 +208,7 @@ async def ended(house, count=1, owner=None):
             jobs = await house.engine.store.jobs(where, before=None, limit=99)
             if len(jobs) >= count and all(job.state.is_final for job in jobs):
                 return await house.engine.store.find([job.id for job in jobs])
-            await asyncio.to_thread(lambda: None)
+            await pause()
 
 
 async def letters(tools, queue, count=1):
@@ -281,7 +282,7 @@ async def test_a_job_that_failed_is_moved_back_and_succeeds(house, tools):
 async def until_succeeded(ticket):
     async with asyncio.timeout(PATIENCE):
         while (job := await ticket.job()).state is not JobState.SUCCEEDED:
-            await asyncio.to_thread(lambda: None)
+            await pause()
     return job
 
 

@@ -12,6 +12,7 @@ from backburner.brokers.sqs_address import Address
 from backburner.domain.job import JobState
 from backburner.ports.store import JobFilter
 from backburner.settings import Settings
+from backburner.testing.broker.acts import pause
 
 PATIENCE = 30.0
 
@@ -66,7 +67,7 @@ async def jobs_of(house, state):
             jobs = await house.engine.store.jobs(JobFilter(), before=None, limit=9)
             if any(job.state is state for job in jobs):
                 return jobs
-            await asyncio.to_thread(lambda: None)
+            await pause()
 
 
 async def test_a_message_becomes_a_job_fails_and_is_moved_back(

@@ -12,6 +12,7 @@ from backburner import Backburner
 from backburner.domain.job import JobState
 from backburner.engine import telemetry
 from backburner.settings import Settings
+from backburner.testing.broker.acts import pause
 from backburner.testing.broker.memory import MemoryServer
 
 PATIENCE = 10.0
@@ -118,7 +119,7 @@ def until():
     async def until(predicate):
         async with asyncio.timeout(PATIENCE):
             while not predicate():
-                await asyncio.to_thread(lambda: None)
+                await pause()
 
     return until
 

@@ -20,6 +20,7 @@ from backburner import (
 )
 from backburner.domain.errors import InvalidInput, UnknownCapability
 from backburner.settings import Settings
+from backburner.testing.broker.acts import pause
 
 PATIENCE = 20.0
 
@@ -195,7 +196,7 @@ async def test_many_wait_for_one_end_and_leave_nothing_behind(house):
     waiting = [asyncio.create_task(ticket.wait(PATIENCE)) for _ in range(20)]
     waiting += [asyncio.create_task(batch.wait(PATIENCE)) for _ in range(20)]
     while len(house.engine._watch._awaited) < 2:
-        await asyncio.to_thread(lambda: None)
+        await pause()
     waiting[0].cancel()
     await ticket.cancel()
     await batch.cancel()

@@ -12,6 +12,7 @@ from backburner.engine import telemetry
 from backburner.engine.submission import LOCAL
 from backburner.ports.store import Topic
 from backburner.settings import Settings
+from backburner.testing.broker.acts import pause
 from backburner.testing.doubles import FakeContext
 
 SOON = {"Retry-After-Ms": "300"}
@@ -64,7 +65,7 @@ async def lanes(house):
 async def none_in_use(house, name):
     async with asyncio.timeout(10):
         while (await lanes(house))[name].in_use:
-            await asyncio.to_thread(lambda: None)
+            await pause()
 
 
 async def test_a_refused_call_costs_no_attempt(working, ended, told, ask, provider):

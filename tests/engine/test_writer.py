@@ -16,6 +16,7 @@ from backburner.ports.store import JobFilter
 from backburner.stores.sqlite import writer
 from backburner.stores.sqlite.database import Database
 from backburner.stores.sqlite.store import SqliteStore
+from backburner.testing.broker.acts import pause
 from backburner.testing.samples import a_new_job
 
 HOLD = """
@@ -113,4 +114,4 @@ async def accepted(store, job):
         try:
             return await store.submit([job])
         except StoreUnavailable:
-            await asyncio.to_thread(lambda: None)
+            await pause()

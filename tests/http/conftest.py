@@ -26,6 +26,7 @@ from backburner.engine.keys import Actor, Wanted
 from backburner.http import server as http
 from backburner.http.auth import by_key
 from backburner.settings import Settings
+from backburner.testing.broker.acts import pause
 from tests import homes
 
 PEPPER = "a pepper that only the tests know"
@@ -86,7 +87,7 @@ class Server:
         """Wait until something is so."""
         async with asyncio.timeout(10):
             while not predicate():
-                await asyncio.to_thread(lambda: None)
+                await pause()
 
 
 class Running(uvicorn.Server):

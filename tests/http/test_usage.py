@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from backburner import Context, capability
 from backburner.domain.budget import Budget
 from backburner.domain.key import ACT
+from backburner.testing.broker.acts import pause
 from tests.http.provider import a_provider
 
 PRICES = """{"version": "house-7", "models": {
@@ -425,3 +426,4 @@ async def _until_told(server, job, *, calls):
             seen = (await server.client.get(job["links"]["self"])).json()
             if seen.get("usage", {}).get("calls") == calls:
                 return seen
+            await pause()

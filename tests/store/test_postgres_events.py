@@ -10,6 +10,7 @@ from backburner.ports.faults import NoFaults
 from backburner.stores.postgres.horizon import Horizon
 from backburner.stores.postgres.statements import columns
 from backburner.stores.postgres.store import PostgresStore
+from backburner.testing.broker.acts import pause
 from backburner.testing.samples import ANN, a_new_job
 
 FAIL = """
@@ -71,7 +72,7 @@ async def read_in_time(store, after=0):
     """Read until there is something: autovacuum may be in a transaction."""
     async with asyncio.timeout(10):
         while not (seen := await read(store, after)):
-            pass
+            await pause()
     return seen
 
 
@@ -186,7 +187,7 @@ async def test_a_failure_that_commits_late_is_waited_for(store, writers, doomed,
     await late.commit()
     async with asyncio.timeout(10):
         while not (found := await dig(store)):
-            pass
+            await pause()
 
     assert [None] * 3 == early
     assert [job.id for job in doomed] == found

@@ -24,6 +24,7 @@ from backburner.stores.postgres import database
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.store import PostgresStore
 from backburner.stores.reopening import reopen
+from backburner.testing.broker.acts import pause
 from backburner.testing.samples import (
     NOON,
     a_new_batch,
@@ -134,7 +135,7 @@ def at_once(held, watcher):
             await held.arrived()
             second = asyncio.ensure_future(second)
             while not second.done() and not await watcher.fetchval(HELD_UP):
-                pass
+                await pause()
             was_done = second.done()
             held.go()
             answers = await asyncio.gather(first, second)

@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from backburner.testing.broker.acts import pause
+
 TASK = {"title": "Buy milk", "priority": "low", "subtasks": []}
 WISHES = 20
 MODES = {
@@ -32,7 +34,7 @@ async def test_a_rate_limit_with_retry_after_delays_and_fails_nobody(start, aimo
     accepted = [await services.wish(f"buy milk {n}") for n in range(3)]
     async with asyncio.timeout(30):
         while not aimock.requests():
-            await asyncio.to_thread(lambda: None)
+            await pause()
     aimock.chaos(rateLimitRate=0)
     ends = [await services.ended(wish) for wish in accepted]
 

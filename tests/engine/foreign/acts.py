@@ -10,6 +10,7 @@ from backburner import Context, PermanentError, capability
 from backburner.domain.job import JobState
 from backburner.ports.store import JobFilter
 from backburner.settings import Settings
+from backburner.testing.broker.acts import pause
 
 PATIENCE = 20.0
 ANY_STORE = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
@@ -63,7 +64,7 @@ async def until(condition):
     """Wait until something holds; each look lets others go on."""
     async with asyncio.timeout(PATIENCE):
         while not (found := await condition()):
-            await asyncio.to_thread(lambda: None)
+            await pause()
     return found
 
 
