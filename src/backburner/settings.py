@@ -177,6 +177,8 @@ class Settings(BaseSettings):
     def _address(cls, value: str) -> str:
         if value and not value.startswith(("http://", "https://")):
             raise ValueError("must begin with http:// or https://")
+        if value and not _has_place(value):
+            raise ValueError("must be a host, if you like with port and path")
         return value.rstrip("/")
 
     @field_validator("tasks_timezone")
@@ -214,6 +216,15 @@ class Settings(BaseSettings):
     def lease(self) -> timedelta:
         """The lease as a span of time."""
         return timedelta(seconds=self.lease_seconds)
+
+
+def _has_place(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        is_odd = parts.port == 0 or bool(parts.query or parts.fragment)
+    except ValueError:
+        return False
+    return bool(parts.hostname) and url.isprintable() and " " not in url and not is_odd
 
 
 def _secrets(value: SecretStr) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from backburner.http.problems import (
     request_id_of,
 )
 from backburner.http.wire import answer, time
+from backburner.ports.log import log
 
 __all__ = [
     "Caller",
@@ -32,6 +33,7 @@ __all__ = [
     "documented",
     "invalid",
     "json_body",
+    "log",
     "read",
     "read_bytes",
     "registry",

@@ -73,6 +73,12 @@ def test_an_unknown_setting_is_refused_with_a_near_one(monkeypatch, name, hint):
         ("BACKBURNER_WEBHOOK_ALLOW", "http://inside.example"),
         ("BACKBURNER_WEBHOOK_HTTP", "perhaps"),
         ("BACKBURNER_WEBHOOK_PORTS", "443,https"),
+        ("TASKS_SERVICE_BASE_URL", "tasks:8443"),
+        ("TASKS_SERVICE_BASE_URL", "https://"),
+        ("AI_SERVICE_BASE_URL", "http://ai:99999"),
+        ("AI_SERVICE_BASE_URL", "http://a i/"),
+        ("OPENAI_BASE_URL", "https:///v1"),
+        ("OPENAI_BASE_URL", "https://api.example/v1?key=1"),
     ],
 )
 def test_a_wrong_value_names_its_setting(monkeypatch, name, value):

@@ -33,8 +33,6 @@ _FIND = (
             r.ai_request_id == sa.bindparam("ai_request"),
             sa.and_(_MINE, r.ai_request_id.is_(None)),
         ),
-        r.tenant == sa.bindparam("tenant"),
-        r.user == sa.bindparam("user"),
     )
     .with_for_update()
 )
@@ -113,14 +111,11 @@ def end(
 
 def _found(tx: Transaction, told: Success | Failure, known_as: str) -> Any:
     """Find a callback's request, and have others wait who bring the same."""
-    tenant, _, user = told.user_id.partition("/")
-    asked = {
-        "ai_request": told.ai_service_request_id,
-        "request": known_as,
-        "tenant": tenant,
-        "user": user,
-    }
-    return tx.connection.execute(_FIND, asked).first()
+    asked = {"ai_request": told.ai_service_request_id, "request": known_as}
+    row = tx.connection.execute(_FIND, asked).first()
+    # Either name may have a slash in it, so they are compared as they were sent.
+    is_theirs = row is not None and f"{row.tenant}/{row.user}" == told.user_id
+    return row if is_theirs else None
 
 
 def _fail(tx: Transaction, row: Any, told: Failure, now: int) -> Ended:

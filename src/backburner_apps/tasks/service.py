@@ -22,6 +22,7 @@ from backburner.web import (
     checked,
     documented,
     json_body,
+    log,
     read,
     read_bytes,
     request_id_of,
@@ -181,6 +182,7 @@ class Service:
             metrics.count(metrics.CREATE, took, is_good=is_good)
         body: dict[str, Any] = {"tasksServiceRequestId": ended.request}
         if isinstance(told, Failure):
+            log.warning("task not made", code=told.error.type)
             return answer({**body, "acknowledged": True}, 201)
         task = None if ended.task is None else _task(ended.task)
         return answer({**body, "task": task}, 201)

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from backburner.engine.keys import Actor, Wanted
 from tests.apps.tasks.conftest import PARSE
-from tests.apps.tasks.test_tasks import BOTH, tasks_of
+from tests.apps.tasks.test_tasks import BOTH, failure, tasks_of, waiting
 
 JSON = {"Content-Type": "application/json"}
 ODD = ["%00", "a%00b", "%ff", "%F0%9F%92%A9", "' OR 1=1--", "x" * 3000]
@@ -178,3 +179,28 @@ async def test_a_flood_is_answered_by_202_or_429_and_ends(start):
     assert {"created"} == {told["status"] for told in ends}
     assert len(taken) == len(await tasks_of(services, params={"limit": 200}))
     assert 0 == (await services.balance())[0], "nothing is left held"
+
+
+async def test_a_tenant_with_a_slash_in_its_name_gets_its_task(start, serve_ai):
+    ai_url, ai_key = await serve_ai()
+    services = await start(keyed=True, ai_service_base_url=ai_url, api_key=ai_key)
+    scopes = frozenset({"jobs:read", "jobs:write"})
+    wanted, actor = Wanted("a key", scopes, user="ann/1"), Actor("tests", "a/b")
+    _, text = await services.house.keys.create(wanted, actor)
+    ann = {"Authorization": f"Bearer {text}"}
+    told = await services.ended(await services.wish(headers=ann), headers=ann)
+
+    assert "created" == told["status"], told
+
+
+async def test_a_failure_is_logged_by_its_code_and_without_its_words(start):
+    services = await start(works=False)
+    request_id, ai_id = await waiting(services)
+    await services.call_back(failure(ai_id), request_id=request_id)
+    [line] = [
+        line for line in services.log.getvalue().splitlines() if "task not made" in line
+    ]
+
+    assert f'"request_id":"{request_id}"' in line.replace(": ", ":")
+    assert "AI_UNAVAILABLE" in line
+    assert "no answer" not in line
