@@ -31,3 +31,5 @@ class App:
     budgets: Sequence[Budget] = ()
     lanes: Sequence[Lane] = ()
     serves: Serves | None = None
+    own: Sequence[Capability[Any, Any]] = ()
+    """Capabilities that its code asks for and nobody else can, by whatever door."""

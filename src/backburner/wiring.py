@@ -118,6 +118,8 @@ class Backburner:
         for app in apps:
             for found in app.capabilities:
                 self.registry.add(found)
+            for found in app.own:
+                self.registry.own(found)
             for queue in app.queues:
                 self.registry.limit(queue)
             for lane in app.lanes:

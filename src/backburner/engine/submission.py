@@ -141,9 +141,15 @@ class Submission:
         return self._clock.now()
 
     def find(self, capability: Named | str) -> Capability[Any, Any]:
-        """Return a capability, or say which name may have been meant."""
+        """
+        Return a capability, or say which name may have been meant.
+
+        One that is the house's or an application's own is found by itself only: no
+        caller can name it.
+        """
         name = capability if isinstance(capability, str) else capability.name
-        return self._registry.find(name)
+        known = self._registry.get(name)
+        return known if known is capability else self._registry.find(name)
 
     def callback(self, asked: Mapping[str, Any] | str | None) -> str | None:
         """Check whom to tell, and write it as it is stored."""

@@ -22,4 +22,4 @@ async def _serves(house: Backburner) -> AsyncIterator[Sequence[Any]]:
     yield routes(house)
 
 
-app = App("ai", capabilities=[parse_task, callback], serves=_serves)
+app = App("ai", capabilities=[parse_task], own=[callback], serves=_serves)

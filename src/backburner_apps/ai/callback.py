@@ -80,7 +80,8 @@ def tell_again(ctx: Context, asked: Asked, said: str = "") -> None:
         return
     again = asked.reply.model_copy(update={"natural_language": said})
     name = f"callback-{ctx.job.generation + 1}"
-    ctx.flow.add(NAME, again.model_dump(by_alias=True), after=[ctx.anyway], name=name)
+    told = again.model_dump(by_alias=True)
+    ctx.flow.add(callback, told, after=[ctx.anyway], name=name)
 
 
 def message(ctx: Context, value: Return) -> dict[str, Any]:

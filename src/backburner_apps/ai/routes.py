@@ -41,6 +41,7 @@ from backburner_apps.ai.callback import (
     Return,
     TokenReservation,
     UserId,
+    callback,
 )
 
 Writer = Annotated[Caller, require("jobs:write")]
@@ -192,7 +193,7 @@ class Service:
         # Whoever holds tokens for it elsewhere is not to be charged twice.
         work = flow.add(found.name, value, name=STEP, **held)
         told = reply.model_dump(by_alias=True)
-        flow.add(NAME, told, after=[work.anyway], name="callback")
+        flow.add(callback, told, after=[work.anyway], name="callback")
         new = self._house.engine.flows.prepare(
             flow,
             GroupOptions(

@@ -181,6 +181,30 @@ async def test_a_flood_is_answered_by_202_or_429_and_ends(start):
     assert 0 == (await services.balance())[0], "nothing is left held"
 
 
+async def test_nobody_but_the_service_can_have_a_callback_signed(start):
+    services = await start()
+    url = f"{services.url}/api/v1/webhooks"
+    forged = {"callbackUrl": url, "userId": "default/2", "aiServiceRequestId": "x"}
+    asked = {"naturalLanguage": "buy milk"}
+    later = {"step": "capability", "otherwise": "continue"}
+    steps = [
+        {"name": "capability", "capability": "parse-task", "input": asked},
+        {"name": "b", "capability": "ai.callback", "input": forged, "needs": [later]},
+    ]
+    job = {"capability": "ai.callback", "input": forged}
+    post = services.client.post
+    refused = [
+        await post("/v1/flows", json={"steps": steps}),
+        await post("/v1/jobs", json=job),
+        await post("/v1/batches", json={"jobs": [job]}),
+    ]
+    listed = (await services.client.get("/v1/capabilities")).json()["items"]
+
+    assert {"UNKNOWN_CAPABILITY"} == {answer.json()["code"] for answer in refused}
+    assert "parse-task" in {found["name"] for found in listed}, "the other is there"
+    assert "ai.callback" not in {found["name"] for found in listed}
+
+
 async def test_a_tenant_with_a_slash_in_its_name_gets_its_task(start, serve_ai):
     ai_url, ai_key = await serve_ai()
     services = await start(keyed=True, ai_service_base_url=ai_url, api_key=ai_key)
