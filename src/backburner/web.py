@@ -15,6 +15,7 @@ from backburner.engine.submission import GroupOptions
 from backburner.engine.telemetry import registry
 from backburner.http import body
 from backburner.http.auth import Caller, require
+from backburner.http.body import parse
 from backburner.http.problems import (
     Refusal,
     documented,
@@ -34,6 +35,7 @@ __all__ = [
     "invalid",
     "json_body",
     "log",
+    "parse",
     "read",
     "read_bytes",
     "registry",

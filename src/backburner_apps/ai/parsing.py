@@ -1,11 +1,17 @@
 """`parse-task`: from a sentence to a thing to do."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from zoneinfo import ZoneInfo
 
 import orjson
-from pydantic import ConfigDict, Field, StringConstraints, field_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from backburner import Context, capability, estimate_of
@@ -26,8 +32,16 @@ Sentence = Annotated[
         pattern=r"[^\p{Cc}\p{Cf}\p{Z}]",
     ),
 ]
+
+
+def _storable(said: Any) -> Any:
+    """Leave out of a model's words what not every database takes."""
+    return said.replace("\0", "") if isinstance(said, str) else said
+
+
+Words = Annotated[str, BeforeValidator(_storable)]
 Line = Annotated[
-    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)
+    Words, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)
 ]
 
 SYSTEM: Final = """\
@@ -79,11 +93,11 @@ class Parsed(Wire):
     """A thing to do."""
 
     title: Line
-    description: str | None = Field(None, max_length=10_000)
+    description: Words | None = Field(None, max_length=10_000)
     due_date: datetime | None = None
     priority: Literal["low", "medium", "high", "urgent"] = "medium"
-    category: str | None = Field(None, max_length=100)
-    recurrence: str | None = Field(None, max_length=500)
+    category: Words | None = Field(None, max_length=100)
+    recurrence: Words | None = Field(None, max_length=500)
     subtasks: list[Subtask] = Field(default_factory=list, max_length=MOST_SUBTASKS)
 
 

@@ -66,6 +66,8 @@ class AiService:
         except Refusal:
             return None
         told = _read(answer)
+        if answer.status_code == 404:  # noqa: PLR2004
+            return "lost"
         if answer.status_code != 200:  # noqa: PLR2004
             return None
         if told.get("state") not in {"running", None}:

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Annotated, Any, Final
 
-import orjson
 from fastapi import APIRouter
 from pydantic import TypeAdapter
 from starlette.requests import Request
@@ -23,6 +22,7 @@ from backburner.web import (
     documented,
     json_body,
     log,
+    parse,
     read,
     read_bytes,
     request_id_of,
@@ -267,7 +267,7 @@ class Service:
             if error.code != "WEBHOOK_BODY":
                 raise Refusal(401, error.code, str(error)) from None
             raise Refusal(400, error.code, str(error)) from None
-        return checked(CALLBACK, orjson.loads(body))
+        return checked(CALLBACK, parse(body))
 
 
 def _there(found: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -3,10 +3,13 @@
 import asyncio
 
 import pytest
+import sqlalchemy as sa
+from pydantic import ValidationError
 
 from backburner.engine.keys import Actor, Wanted
+from backburner_apps.ai.parsing import Parsed
 from tests.apps.tasks.conftest import PARSE
-from tests.apps.tasks.test_tasks import BOTH, failure, tasks_of, waiting
+from tests.apps.tasks.test_tasks import BOTH, failure, success, tasks_of, waiting
 
 JSON = {"Content-Type": "application/json"}
 ODD = ["%00", "a%00b", "%ff", "%F0%9F%92%A9", "' OR 1=1--", "x" * 3000]
@@ -228,3 +231,41 @@ async def test_a_failure_is_logged_by_its_code_and_without_its_words(start):
     assert f'"request_id":"{request_id}"' in line.replace(": ", ":")
     assert "AI_UNAVAILABLE" in line
     assert "no answer" not in line
+
+
+@BOTH
+async def test_a_callback_with_what_no_database_holds_is_400(start):
+    services = await start(works=False)
+    request_id, ai_id = await waiting(services)
+    odd = success(ai_id, result={"title": "buy\0milk"})
+    refused = await services.call_back(odd, request_id=request_id)
+    good = await services.call_back(success(ai_id), request_id=request_id)
+
+    assert [400, 201] == [refused.status_code, good.status_code]
+
+
+def test_what_no_database_holds_is_left_out_of_a_model_s_words():
+    step = {"title": "\0 bread"}
+    odd = {"title": "buy\0 milk", "category": "\0", "subtasks": [step]}
+    found = Parsed.model_validate(odd)
+
+    assert ("buy milk", "", "bread") == (
+        found.title,
+        found.category,
+        found.subtasks[0].title,
+    )
+    with pytest.raises(ValidationError):
+        Parsed.model_validate({"title": "\0"})
+
+
+async def test_a_request_that_the_ai_service_knows_no_more_has_failed(start):
+    services = await start(works=False)
+    accepted = await services.wish()
+    place = accepted.headers["location"]
+    before = (await services.client.get(place)).json()
+    gone = sa.text("UPDATE tasks_requests SET ai_request_id = 'flow_gone'")
+    await services.house.transact(lambda tx: tx.connection.execute(gone))
+    after = (await services.client.get(place)).json()
+
+    assert ("queued", "failed") == (before["status"], after["status"])
+    assert "CALLBACK_FAILED" == after["error"]["type"]
