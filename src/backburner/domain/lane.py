@@ -97,6 +97,22 @@ class LaneState:
     """How many in a row; with any, one call at a time tries."""
     lowest: float = 1.0
     """What this spell of refusals leaves of the ceiling at least."""
+    shut_at: Instant = 0
+    """When this spell of refusals began …"""
+    ran: int = 0
+    """… how many calls were served since the one before …"""
+    ran_for: int = 0
+    """… and in how many milliseconds."""
+    filled: int = 0
+    """How many the last minute held when it began."""
+    spared: float = 0.0
+    """The ceiling to go on with if they came by chance and not for the pace."""
+    is_doubted: bool = False
+    """Whether that is being tried."""
+    trials: int = 0
+    """How often it was in vain, less what was served …"""
+    tried_at: Instant = 0
+    """… and when last."""
     parked_until: Instant = 0
     probe: str | None = None
     """The permit of the call that tries."""
@@ -155,6 +171,8 @@ def present(state: LaneState, now: Instant) -> LaneState:
         due_at=min(state.due_at, longest if state.spacing else now + 2 * MINUTE),
         started_at=min(state.started_at, now),
         refused_at=min(state.refused_at, now),
+        shut_at=min(state.shut_at, now),
+        tried_at=min(state.tried_at, now),
         lined_at=min(state.lined_at, now),
         awaited_at=min(state.awaited_at, longest),
         told_at=min(state.told_at, now),

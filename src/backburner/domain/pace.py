@@ -42,6 +42,14 @@ PATIENT_AFTER: Final = 12
 """… and after how many refusals in a row it doubles on, up to a minute."""
 BETWEEN: Final = 0.33
 """Where the ceiling lies between what is served now and what was refused last."""
+FASTEST_TRIAL: Final = 240.0
+"""At how many calls a minute is tried whether refusals come by chance, at most …"""
+SOME: Final = 3
+"""… and how many calls must be served to show it."""
+TRIALS: Final = 6
+"""How often that is tried in vain before it is let be …"""
+TRIED_FOR: Final = MINUTE
+"""… for so long."""
 NEARLY: Final = 0.99
 LONGEST_FREED: Final = 15_000
 """How long the first try waits for a place of a minute's count, at most."""
@@ -70,7 +78,7 @@ def _climb(state: LaneState) -> float:
         return state.ceiling * _doubled(state.used / FIRST_DOUBLING)
     if is_level(state):
         missing = (1 - state.used / _plateau(state)) ** 3
-        return state.ceiling * (1 - (1 - FALL) * missing)
+        return max(state.ceiling, state.spared) * (1 - (1 - FALL) * missing)
     if state.proven is None:
         return state.ceiling * TRY
     return state.ceiling * TRY * _doubled((state.used - state.proven) / DOUBLING)
@@ -145,6 +153,13 @@ def backoff(state: LaneState, now: Instant) -> float:
     return min(max(freed, steps * max(SECOND, gap / 2)), max(MINUTE, gap))
 
 
+def spared(state: LaneState, now: Instant) -> float:
+    """Return the ceiling that is left to a lane whose refusals may be by chance."""
+    if not state.is_learnt or now - state.refused_at >= MOMENT * _plateau(state):
+        return 0.0
+    return min(state.ceiling, FASTEST_TRIAL)
+
+
 def opened(state: LaneState, now: Instant) -> LaneState:
     """Go on after a call that tried was served."""
     ceiling = state.ceiling
@@ -152,8 +167,33 @@ def opened(state: LaneState, now: Instant) -> LaneState:
     if state.refusals > many:
         served = state.served + 1.0
         ceiling = max(state.lowest, min(ceiling, served + (ceiling - served) * BETWEEN))
-    state = replace(state, ceiling=ceiling, refusals=0)
+    state = _doubted(replace(state, ceiling=ceiling, refusals=0), now)
+    state = replace(state, spared=0.0, ran=1)
     return replace(state, due_at=round(now + MINUTE / pace(state, now)))
+
+
+def _doubted(state: LaneState, now: Instant) -> LaneState:
+    """
+    Try whether the pace is what a provider refuses calls for.
+
+    Some refuse by chance, say when to come again, and serve whoever does. Going slower
+    helps nobody there, so the ceiling stays and a few calls go at once. One who counts
+    over the minute serves no more than were over when it refused. A bucket is empty at
+    each refusal: what was served in between is its rate, and of those few next to none.
+    """
+    is_odd = state.is_doubted or state.served > state.filled
+    if not state.spared or not is_odd:
+        return replace(state, is_doubted=False)
+    trials = state.trials if now - state.tried_at < TRIED_FOR else 0
+    if state.is_doubted:
+        trials = max(0, trials + 2 - state.ran)
+    is_doubted = trials < TRIALS
+    if state.ran >= SOME:
+        rate = state.ran * MINUTE / max(SECOND, state.ran_for)
+        state = replace(state, ceiling=max(state.ceiling, rate))
+    elif is_doubted:
+        state = replace(state, ceiling=max(state.ceiling, state.spared))
+    return replace(state, is_doubted=is_doubted, trials=trials, tried_at=now)
 
 
 def heard(state: LaneState, hint: Hint, now: Instant) -> LaneState:

@@ -23,7 +23,9 @@ from backburner.domain.lane import (
 from backburner.domain.pace import pace
 
 FIRST_BURST: Final = 10
-"""How many may go at once by a lane that nobody knows."""
+"""How many may go at once by a lane that nobody knows …"""
+BURST: Final = 4
+"""… and by one whose ceiling is doubted, to see how many are served."""
 SLACK: Final = 1_000
 """How far behind its pace a lane may catch up."""
 HEAD: Final = 3
@@ -134,7 +136,7 @@ def _wait(state: LaneState, ask: Ask, held: Held, gap: float, now: Instant) -> f
         waits.append(state.due_at - _slack(state, gap, now) - now)
     if state.requests is not None:
         waits.append(until_room(state, lambda s: s.calls, state.requests - 1, now))
-    if pacing.is_level(state) and not state.refusals:
+    if pacing.is_level(state) and not state.is_doubted and not state.refusals:
         most = max(1, math.floor(state.ceiling))
         waits.append(until_room(state, lambda s: s.served, most - 1, now))
     tokens = pacing.least(state.tokens, pacing.told_tokens(state, now))
@@ -147,7 +149,9 @@ def _wait(state: LaneState, ask: Ask, held: Held, gap: float, now: Instant) -> f
 def _slack(state: LaneState, gap: float, now: Instant) -> float:
     """Return how far a lane may run ahead: one that nobody knows, a few calls."""
     is_known = state.is_learnt or state.requests or pacing.told_requests(state, now)
-    return max(gap, SLACK) if is_known else FIRST_BURST * gap
+    if not is_known:
+        return FIRST_BURST * gap
+    return max(BURST * gap if state.is_doubted else gap, SLACK)
 
 
 def _let_go(
@@ -160,6 +164,7 @@ def _let_go(
     state = replace(
         state,
         used=used,
+        ran=state.ran + (not is_probe),
         started_at=now,
         due_at=round(max(state.due_at, now) + gap),
         starts=tuple(added(state.starts, Starts(now // SECOND, 1, 0, ask.tokens))),
@@ -204,6 +209,10 @@ def _refuse(
     state: LaneState, permit: Permit, hint: Hint, now: Instant, *, is_probe: bool
 ) -> LaneState:
     state = replace(state, starts=tuple(_refused(state.starts, permit)))
+    if not is_probe:
+        # It was counted as served until now.
+        ran, filled = max(0, state.ran - 1), max(0, state.filled - 1)
+        state = replace(state, ran=ran, filled=filled)
     if is_probe:
         ceiling = max(state.lowest, min(state.ceiling, state.served))
         refusals = state.refusals + 1
@@ -213,7 +222,10 @@ def _refuse(
     else:
         ceiling, refusals = pacing.fallen(state, now), 1
         lowest = min(ceiling, pacing.lowest(state, now))
-        state = replace(state, lowest=lowest, used=0.0, proven=None)
+        spared = 0.0 if hint.wait is None else pacing.spared(state, now)
+        state = replace(state, lowest=lowest, used=0.0, proven=None, spared=spared)
+        span = now - state.shut_at
+        state = replace(state, shut_at=now, ran_for=span, filled=state.served)
     state = replace(
         state,
         ceiling=ceiling,

@@ -70,6 +70,22 @@ class Bucket:
         return _headers(limit, int(self.held), full, wait)
 
 
+class Fickle:
+    """Refuses by lot, whatever the pace, and says to come again in a second."""
+
+    def __init__(self, share, seed):
+        self.share, self.dice = share, random.Random(-seed)
+        self.served = 0
+
+    def serves(self, _now, _limit):
+        is_served = self.dice.random() >= self.share
+        self.served += is_served
+        return is_served
+
+    def headers(self, _now, _limit):
+        return {"retry-after": "1"}
+
+
 def _headers(limit, left, full, wait):
     return {
         "x-ratelimit-limit-requests": str(limit),

@@ -5,12 +5,23 @@ Every two minutes; the 30 s after each step are not counted. `make test ARGS=…
 what came of it.
 """
 
+import heapq
+import math
 from dataclasses import replace
+from statistics import median
 
 import pytest
 
 from backburner.domain import pace, permit
-from tests.unit.domain.providers import LIMITS, Bucket, Sliding, simulate
+from backburner.domain.lane import Lane, declared
+from tests.unit.domain.providers import (
+    LIMITS,
+    Bucket,
+    Fickle,
+    Sliding,
+    World,
+    simulate,
+)
 
 SEEDS = 4
 PROVIDERS = pytest.mark.parametrize("provider", [Sliding, Bucket])
@@ -100,3 +111,56 @@ def test_a_lane_that_does_not_park_is_refused_far_more_often(provider):
     steps, _ = run(provider, seeds=1, take=take)
 
     assert refused(steps) > 0.02
+
+
+def seconds(share, seed, calls=20):
+    """Return how long calls take of a provider that refuses a share of them by lot."""
+    provider = Fickle(share, seed)
+    world = World(provider, seed=seed, jobs=20, with_hints=True)
+    world.state = declared(world.state, Lane("p/m", requests=60_000))
+    now = 0.0
+    while provider.served < calls:
+        now, _, act, value = heapq.heappop(world.due)
+        act(now, value)
+    return now
+
+
+def test_refusals_by_chance_that_tell_when_to_come_again_slow_a_lane_little(
+    record_property,
+):
+    few = [seconds(0.3, seed) for seed in range(20)]
+    many = [seconds(0.3, seed, calls=200) for seed in range(5)]
+
+    record_property(
+        "told",
+        "lane, 30 % refused by chance, a second each: 20 calls in "
+        f"{median(few):.0f} s, at most {max(few):.0f} s, 200 in {median(many):.0f} s",
+    )
+    assert median(few) < 25
+    assert max(few) < 60
+    assert median(many) < 400
+
+
+def test_a_lane_that_never_doubts_its_pace_crawls(monkeypatch):
+    # Control: every refusal is believed to be for the pace.
+    monkeypatch.setattr(pace, "spared", lambda _state, _now: 0.0)
+
+    assert median(seconds(0.3, seed) for seed in range(20)) > 120
+
+
+class Terse(Bucket):
+    """Tells nothing but when to come again, in whole seconds as most do."""
+
+    def headers(self, now, limit):
+        wait = float(super().headers(now, limit)["retry-after-ms"]) / 1000
+        return {"retry-after": str(math.ceil(wait))}
+
+
+def test_a_provider_that_has_a_limit_is_not_taken_for_one_that_refuses_by_chance(
+    record_property,
+):
+    steps, outcomes = run(Terse, with_hints=True)
+
+    record_property("told", told(Terse, steps, outcomes, "a time only"))
+    assert refused(steps) < 0.04
+    assert min(throughput(steps, limit) for limit in LIMITS) > 0.9
