@@ -14,6 +14,8 @@ IDLE: Final = httpx2.Limits(max_keepalive_connections=100, keepalive_expiry=2.0)
 """Connections are let go sooner than servers close them, usually after 5 s."""
 CAPABILITY: Final = "parse-task"
 CODE: Final = "AI_SERVICE_UNAVAILABLE"
+HUNG_UP: Final = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
+"""What a connection ends with that was kept open until its server closed it."""
 
 
 class AiService:
@@ -79,7 +81,11 @@ class AiService:
 
     async def _call(self, method: str, path: str, **more: Any) -> httpx2.Response:
         try:
-            return await self._http.request(method, path, **more)
+            try:
+                return await self._http.request(method, path, **more)
+            except HUNG_UP:
+                # Asking again is safe: by its id it is the same request.
+                return await self._http.request(method, path, **more)
         except httpx2.HTTPError:
             raise Refusal(
                 503, CODE, "the AI service does not answer", retry_after=LATER

@@ -190,6 +190,33 @@ async def test_an_injected_sentence_is_passed_on_as_400_and_released(start):
     assert [] == await services.house.engine.flows.list(EVERY)
 
 
+async def test_a_connection_that_the_ai_service_closed_costs_no_request(start):
+    seen = []
+
+    async def reply(reader, writer):
+        # One answer; whoever asks again on the same connection finds it closed.
+        for is_first in (True, False):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            length = int(head.partition("content-length:")[2].split()[0])
+            await reader.readexactly(length)
+            seen.append(head.partition("x-request-id:")[2].split()[0])
+            if is_first:
+                body = b'{"aiServiceRequestId": "flow_%d"}' % len(seen)
+                told = b"HTTP/1.1 202 X\r\nContent-Length: %d\r\n\r\n" % len(body)
+                writer.write(told + body)
+                await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(reply, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        services = await start(ai_service_base_url=f"http://127.0.0.1:{port}")
+        answers = [await services.wish() for _ in range(2)]
+
+    assert [202, 202] == [answer.status_code for answer in answers]
+    asked = [answer.json()["tasksServiceRequestId"] for answer in answers]
+    assert [asked[0], asked[1], asked[1]] == seen, "again, under the same id"
+
+
 @BOTH
 async def test_over_budget_is_429_with_retry_after_and_nothing_queued(start):
     services = await start(works=False, tasks_tokens=1000)
