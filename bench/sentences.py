@@ -29,8 +29,8 @@ from backburner.ports.ai import Chat, Message
 from backburner_apps.ai.answers import QUEUE
 from backburner_apps.tasks.book import CREATED, OPEN
 from backburner_apps.tasks.tables import requests
+from bench.brokers import forget_queue
 from bench.meter import Expected, Meter, NotTrueError, check, quantiles
-from bench.servers import forget_queue
 from bench.wire import post
 from tests.aimock import AiMock, started
 
