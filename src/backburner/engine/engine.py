@@ -174,7 +174,8 @@ class Engine:
             wrapped[:] = [self.wrap(tx)]
             return body(wrapped[0])
 
-        result = await self.store.transact(run)
+        with counted():
+            result = await self.store.transact(run)
         if wrapped[0].has_submitted:
             self._bell.ring(Ring.WORK | Ring.SCHEDULE | Ring.EVENTS)
         return result

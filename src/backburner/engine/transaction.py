@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from backburner.domain.job import NewJob, Submitted
+from backburner.domain.budget import Reservation
+from backburner.domain.job import Instant, NewJob, Owner, Submitted
+from backburner.ports.budgets import Ask
 from backburner.ports.store import Connection, Tx
 
 Prepare = Callable[[Any, Any, Mapping[str, Any]], NewJob]
@@ -42,6 +44,17 @@ class Transaction(View):
         job = self._prepare(capability, value, {**self._defaults, **options})
         self.has_submitted = True
         return self._tx.submit([job])[0]
+
+    def reserve(
+        self, hold_id: str, tokens: int, owner: Owner, *, until: Instant
+    ) -> Reservation:
+        """
+        Hold tokens that free themselves at a time; once for an id.
+
+        Raises `BudgetExhausted`. Do it last: others wait for the owner's account until
+        this transaction commits.
+        """
+        return self._tx.reserve_hold(Ask(hold_id, owner, until, tokens))
 
     def settle(self, hold_id: str, tokens: int) -> bool:
         """Book what was used against a reservation; say if it was not done before."""

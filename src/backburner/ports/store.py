@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from backburner.domain.batch import Batch, Counts, Members, NewBatch
-from backburner.domain.budget import Balance, Charge
+from backburner.domain.budget import Balance, Charge, Reservation
 from backburner.domain.event import Event
 from backburner.domain.flow import Edge, Flow, NewFlow, NewStep
 from backburner.domain.job import (
@@ -32,7 +32,7 @@ from backburner.domain.quote import Past
 from backburner.domain.schedule import ScheduleState
 from backburner.domain.transitions import Change
 from backburner.domain.usage import Booking, Spent, Usage
-from backburner.ports.budgets import BudgetStore
+from backburner.ports.budgets import Ask, BudgetStore
 from backburner.ports.burials import BurialStore
 from backburner.ports.clock import Clock
 from backburner.ports.endpoints import EndpointStore
@@ -65,6 +65,10 @@ class Tx(Protocol):
 
     def extend(self, flow: int, steps: Sequence[NewStep]) -> None:
         """Add steps to the flow of the step that is being settled."""
+        ...
+
+    def reserve_hold(self, ask: Ask) -> Reservation:
+        """Hold without a job, once for an id, or raise `BudgetExhausted`."""
         ...
 
     def settle_hold(self, hold_id: str, tokens: int) -> bool:

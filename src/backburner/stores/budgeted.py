@@ -92,7 +92,7 @@ class Budgeted(Protocol):
         return await self.link(_totals)
 
     async def reserve(self, ask: Ask) -> Reservation:
-        return await self.link(lambda tx: _reserve(tx, ask))
+        return await self.link(lambda tx: reserve_hold(tx, ask))
 
     async def settle_hold(
         self, hold_id: str, *, tokens: int | None = None, money: int | None = None
@@ -214,7 +214,8 @@ def _totals(tx: LedgerTx) -> list[tuple[str, str, Balance]]:
     return [(scope, unit, Balance(*balance)) for scope, unit, *balance in rows]
 
 
-def _reserve(tx: LedgerTx, ask: Ask) -> Reservation:
+def reserve_hold(tx: LedgerTx, ask: Ask) -> Reservation:
+    """Hold without a job, once for an id, or raise `BudgetExhausted`."""
     known = _found(tx, ask.id)
     if known is not None:
         return known

@@ -190,26 +190,22 @@ class Service:
     async def _hold(
         self, request_id: str, owner: Owner, sentence: str
     ) -> dict[str, int]:
-        """Hold what it is expected to cost, then write the request down."""
+        """Write the request down and hold what it is expected to cost, or neither."""
         engine, settings = self._house.engine, self._house.settings
-        now = engine.now()
-        reserved = await self._house.budgets.reserve(
-            expected(sentence),
-            owner=owner,
-            id=request_id,
-            lasts=timedelta(seconds=settings.tasks_hold_seconds),
-        )
+        now, tokens = engine.now(), expected(sentence)
+        until = now + int(settings.tasks_hold_seconds * 1000)
         keep = timedelta(days=settings.tasks_keep_days) // timedelta(milliseconds=1)
 
-        def write(tx: Transaction) -> None:
+        def hold(tx: Transaction) -> tuple[int, int | None]:
             book.forget(tx, now - keep)
             book.add(tx, request_id, owner, now)
+            reserved = tx.reserve(request_id, tokens, owner, until=until)
+            return reserved.tokens_reserved, reserved.window_start
 
-        await self._house.transact(write)
+        held, start = await self._house.transact(hold)
         window = settings.tasks_window_seconds * 1000
-        start = reserved.window_start
         return {
-            "tokensReserved": reserved.tokens_reserved,
+            "tokensReserved": held,
             "windowStartTimestamp": now - now % window if start is None else start,
         }
 

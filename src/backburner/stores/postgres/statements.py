@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import asyncpg
 import sqlalchemy as sa
 
-from backburner.domain.budget import Charge, Rules, budget_of
+from backburner.domain.budget import Charge, Reservation, Rules, budget_of
 from backburner.domain.errors import (
     BudgetExhausted,
     IdempotencyConflict,
@@ -33,6 +33,7 @@ from backburner.domain.job import (
 )
 from backburner.domain.queue import Gate, admit, count
 from backburner.domain.transitions import Change
+from backburner.ports.budgets import Ask
 from backburner.ports.faults import Faults
 from backburner.ports.store import (
     Move,
@@ -408,6 +409,9 @@ class Transaction:
         """Run a statement and return its rows."""
         result = self.connection.exec_driver_sql(statement, parameters)
         return result.fetchall() if result.returns_rows else ()
+
+    def reserve_hold(self, ask: Ask) -> Reservation:
+        return budgeted.reserve_hold(self, ask)
 
     def settle_hold(self, hold_id: str, tokens: int) -> bool:
         return budgeted.settle_hold(self, hold_id, tokens)

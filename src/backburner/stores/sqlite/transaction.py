@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from backburner.domain.budget import Reservation
 from backburner.domain.errors import IdempotencyConflict
 from backburner.domain.fairness import Share
 from backburner.domain.flow import NewStep
@@ -18,6 +19,7 @@ from backburner.domain.job import (
     first_state,
     waits,
 )
+from backburner.ports.budgets import Ask
 from backburner.ports.faults import Faults
 from backburner.ports.store import Move
 from backburner.stores import budgeted, extending, ledger, sharing
@@ -155,6 +157,9 @@ class Transaction:
     def extend(self, flow: int, steps: Sequence[NewStep]) -> None:
         """Add steps to the flow of the step that is being settled."""
         extending.extend(self, flow, steps)
+
+    def reserve_hold(self, ask: Ask) -> Reservation:
+        return budgeted.reserve_hold(self, ask)
 
     def settle_hold(self, hold_id: str, tokens: int) -> bool:
         return budgeted.settle_hold(self, hold_id, tokens)

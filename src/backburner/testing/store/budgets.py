@@ -439,6 +439,29 @@ class BudgetConformance(WithWorkers):
         assert (True, False) == (first, second)
         assert Balance(settled=80, overdraft=10) == await ann(store)
 
+    async def test_what_is_held_in_a_transaction_goes_with_it(
+        self, store: Store
+    ) -> None:
+        await store.put_budgets([HUNDRED])
+        ask = Ask("hold_1", ANN, NOON + SECOND, tokens=70)
+
+        def body(tx: Tx) -> None:
+            tx.reserve_hold(ask)
+            raise Refused
+
+        with pytest.raises(Refused):
+            await store.transact(body)
+        before = await balances(store)
+        reservation = await store.transact(lambda tx: tx.reserve_hold(ask))
+        again = await store.reserve(ask)
+        with pytest.raises(BudgetExhausted):
+            await store.transact(lambda tx: tx.reserve_hold(ask._replace(id="hold_2")))
+
+        assert {} == before
+        assert ("hold_1", 70) == reservation[:2]
+        assert reservation == again
+        assert Balance(held=70) == await ann(store)
+
     async def test_what_is_released_is_free_and_what_comes_after_is_overdraft(
         self, store: Store
     ) -> None:
