@@ -19,6 +19,7 @@ from backburner.http.server import build
 from backburner.settings import Settings
 from backburner.stores.sqlite.queries import Queries
 from backburner.stores.sqlite.store import SqliteStore
+from backburner.testing.broker.acts import pause
 from backburner.testing.broker.memory import MemoryBroker, Mischief
 
 PATIENCE = 20.0
@@ -328,7 +329,7 @@ async def test_a_limited_queue_is_served_to_its_end(path, server, limit):
         nonlocal most, running
         running += 1
         most = max(most, running)
-        await asyncio.to_thread(lambda: None)
+        await pause()
         running -= 1
         return value
 

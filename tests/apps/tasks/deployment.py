@@ -13,6 +13,8 @@ import asyncpg
 import httpx2
 import orjson
 
+from backburner.testing.broker.acts import pause
+
 DROPPED = ("BACKBURNER_", "COVERAGE_", "OPENAI_", "RABBITMQ_")
 QUEUE = "ai-capability-jobs"
 TASK = {"title": "Call mum", "priority": "high", "subtasks": [{"title": "Find number"}]}
@@ -144,7 +146,7 @@ class Processes:
                 code = self.running[name].poll()
                 if code is not None:
                     return code
-                await asyncio.to_thread(lambda: None)
+                await pause()
         return None
 
     @asynccontextmanager

@@ -12,6 +12,7 @@ from backburner.clock import SystemClock
 from backburner.domain.budget import Balance
 from backburner.engine.submission import LOCAL as OWNER
 from backburner.ports.store import JobFilter
+from backburner.testing.broker.acts import pause
 from tests.apps.tasks.conftest import CALLED_BACK, EVERY, PARSE, success, waiting
 
 BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
@@ -443,7 +444,7 @@ async def failed_job(services, name):
             found = await store.jobs(where, before=None, limit=1)
             if found:
                 return found[0]
-            await asyncio.to_thread(lambda: None)
+            await pause()
 
 
 async def used(services):
@@ -473,7 +474,7 @@ async def test_a_dead_capability_fails_the_request_and_a_retry_makes_the_task(st
     await services.house.retry(dead.id)
     async with asyncio.timeout(30):
         while not await tasks_of(services):
-            await asyncio.to_thread(lambda: None)
+            await pause()
     after = (await services.client.get(accepted.headers["location"])).json()
 
     assert ("failed", "AI_REJECTED") == (told["status"], told["error"]["type"])
@@ -530,7 +531,7 @@ async def flow_ended(services, flow_id, generation):
     flows, store = services.house.engine.flows, services.house.engine.store
     async with asyncio.timeout(30):
         while (flow := await flows.find(flow_id)).generation < generation:
-            await asyncio.to_thread(lambda: None)
+            await pause()
         flow = await flows.wait(flow_id, timeout=30)
     assert "succeeded" == flow.state, "its callback was accepted"
     ids = [step.job.id for step in await flows.steps(flow) if "call" in step.job.step]
