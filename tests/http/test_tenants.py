@@ -69,6 +69,8 @@ async def groups_of(server, word):
     batch = await server.client.post("/v1/batches", json=asked)
     (step,) = flow.json()["steps"]
     added = batch.json()["added"]
+    for job in added["jobs"]:
+        await server.ended({"links": {"self": f"/v1/jobs/{job}"}})
     ids = [flow.json()["id"], batch.json()["id"]]
     return ids, [step["id"], *added["jobs"], *added["flows"]]
 
