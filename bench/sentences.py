@@ -35,7 +35,7 @@ from bench.wire import post
 from tests.aimock import AiMock, started
 
 AT_ONCE = 20
-"""How many sentences are under way; each of so many users has one."""
+"""How many are under way, a quarter of few; each of so many users has one."""
 WARM = 50
 """Sentences that open the connections and are not counted."""
 SINGLY = 50
@@ -83,7 +83,7 @@ class Deployment(NamedTuple):
 
 async def tasked(url: str, transport: str, folder: Path, count: int) -> Figures:
     """Send sentences one after the other, then many at once; check what came of it."""
-    singly = min(SINGLY, count)
+    singly, at_once = min(SINGLY, count), min(AT_ONCE, count // 4)
     await asyncio.to_thread(forget_queue, transport, QUEUE)
     async with AsyncExitStack() as stack:
         bb = await stack.enter_async_context(Backburner(Settings(store=url)))
@@ -92,13 +92,13 @@ async def tasked(url: str, transport: str, folder: Path, count: int) -> Figures:
         env = _settings(url, transport, model)
         deployed = await stack.enter_async_context(_deployed(folder, env))
         client = Client(bb, deployed.port)
-        await client.send(WARM, AT_ONCE)
+        await client.send(WARM, at_once)
         waits = await client.send(singly, 1)
         processes = {**deployed.processes, MODEL: psutil.Process(model.pid)}
-        figures = await _loaded(bb, client, processes, count)
+        figures = await _loaded(bb, client, processes, count, at_once)
         await check_tasks(bb, WARM + singly + count)
         figures |= await _of_time(bb, waits)
-        sdk = await _called(model, count)
+        sdk = await _called(model, count, at_once)
     await asyncio.to_thread(forget_queue, transport, QUEUE)
     return figures | {
         "sdk_cpu_us": sdk["cpu_us"],
@@ -226,12 +226,16 @@ class Client:
 
 
 async def _loaded(
-    bb: Backburner, client: Client, processes: Mapping[str, psutil.Process], count: int
+    bb: Backburner,
+    client: Client,
+    processes: Mapping[str, psutil.Process],
+    count: int,
+    at_once: int,
 ) -> Figures:
     """Keep many under way; say how quick it was and which process worked how much."""
     before = {name: _cpu(process) for name, process in processes.items()}
     begun = time.perf_counter()
-    waits = await client.send(count, AT_ONCE)
+    waits = await client.send(count, at_once)
     wall = time.perf_counter() - begun
     await _until_over(bb)
     used = {
@@ -291,7 +295,7 @@ async def _of_time(bb: Backburner, waits: Sequence[float]) -> Figures:
     }
 
 
-async def _called(model: AiMock, count: int) -> dict[str, float]:
+async def _called(model: AiMock, count: int, at_once: int) -> dict[str, float]:
     """Make as many calls by the adapter alone: what the worker asked, and no more."""
     asked = (await asyncio.to_thread(model.requests))[-1]["body"]
     messages = [Message(m["role"], m["content"]) for m in asked["messages"]]
@@ -305,7 +309,7 @@ async def _called(model: AiMock, count: int) -> dict[str, float]:
 
     async def call(count: int) -> None:
         numbers = iter(range(count))
-        await asyncio.gather(*(caller(numbers) for _ in range(AT_ONCE)))
+        await asyncio.gather(*(caller(numbers) for _ in range(at_once)))
 
     try:
         await call(WARM)
