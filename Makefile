@@ -2,7 +2,7 @@
 #
 # ARGS goes to the program behind a target: make test ARGS="-k budget"; make bench ARGS=--help
 # A part of the suite cannot cover the whole, so with ARGS `make test` measures no coverage;
-# it then runs in one process instead of four. Bytecode is written, whatever the environment
+# it then runs in one process instead of three. Bytecode is written, whatever the environment
 # says: the tests start hundreds of processes.
 
 SHELL := /bin/sh
@@ -22,7 +22,7 @@ run: setup-run ## start the house with sample jobs: API and worker over one SQLi
 test: setup-test ## the whole suite on real servers; line coverage at least 90 %
 	@PYTHONDONTWRITEBYTECODE= \
 	  BACKBURNER_TEST_HOME=$${BACKBURNER_TEST_HOME:-sqlite,postgres+rabbitmq} \
-	  $(BIN)/python tools/services run -- $(BIN)/pytest -m "not chaos" $(or $(ARGS),-n 4 --cov)
+	  $(BIN)/python tools/services run -- $(BIN)/pytest -m "not chaos" $(or $(ARGS),-n 3 --cov)
 
 test-quick: setup-dev ## unit, house and conformance tests: no servers, seconds
 	@$(BIN)/pytest -m "not chaos" $(wildcard tests/unit tests/house tests/conformance) $(ARGS)
