@@ -35,6 +35,8 @@ LINGER_SECONDS = 0.5
 """How long a server whose jobs are done lets its readers read on."""
 CLOSE_SECONDS = 2
 """How long a connection may then take to end."""
+KEPT_SECONDS = 75
+"""For how long an idle connection is kept: longer than clients' pools keep theirs."""
 LATE_SECONDS = 10.0
 """How long after the grace a process may still be there, blocked as it may be."""
 
@@ -251,6 +253,7 @@ def _config(app: Any, settings: Settings) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        timeout_keep_alive=KEPT_SECONDS,
         timeout_graceful_shutdown=CLOSE_SECONDS,
     )
 

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from backburner.http import limits
-from backburner.http.problems import unexpected, unreadable
+from backburner.http.problems import unexpected
 from backburner.ports.log import log
 
 _WELL_FORMED = re.compile(rb"[A-Za-z0-9_-]{1,64}")
@@ -25,6 +25,7 @@ CLIENT_LEFT: Final = 499
 SWITCHED: Final = 101
 INTERNAL_ERROR: Final = 1011
 REPLACED: Final = "\ufffd"
+QUOTED: Final = b"%EF%BF%BD"
 
 
 class Access:
@@ -42,7 +43,8 @@ class Access:
         clear_contextvars()
         bind_contextvars(request_id=visit.request_id)
         try:
-            await (_refused(scope) or self._app)(scope, receive, visit.send)
+            _keep_out_nul(scope)
+            await self._app(scope, receive, visit.send)
         except ClientDisconnect:
             visit.status = CLIENT_LEFT
         except Exception as error:  # noqa: BLE001 - its text may be the user's
@@ -51,17 +53,14 @@ class Access:
         visit.tell()
 
 
-def _refused(scope: Scope) -> ASGIApp | None:
+def _keep_out_nul(scope: Scope) -> None:
     """
-    Keep NUL characters out: not every database takes one in a text.
+    Put another character for each NUL that is asked by: not every database takes one.
 
-    No id has one, so what is asked for by such an id is not found; a query is refused.
+    Nothing that is stored has one, so nothing is found by it, with or without.
     """
-    if "\0" in scope["path"]:
-        scope["path"] = scope["path"].replace("\0", REPLACED)
-    if scope["type"] == "http" and b"%00" in scope["query_string"]:
-        return unreadable(scope["state"]["request_id"])
-    return None
+    scope["path"] = scope["path"].replace("\0", REPLACED)
+    scope["query_string"] = scope["query_string"].replace(b"%00", QUOTED)
 
 
 class _Visit:

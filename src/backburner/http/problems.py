@@ -247,12 +247,6 @@ def unexpected(request_id: str) -> Response:
     return answer({**problem(told, request_id=request_id), "code": "INTERNAL"})
 
 
-def unreadable(request_id: str) -> Response:
-    """Answer to a query that no store can be asked."""
-    told = Refusal(400, InvalidInput.code, "the query has a NUL character")
-    return answer(problem(told, request_id=request_id))
-
-
 def problem(error: BackburnerError, *, request_id: str) -> dict[str, Any]:
     """Write an error as a problem object."""
     row = error.row if isinstance(error, Refusal) else row_of(type(error))
