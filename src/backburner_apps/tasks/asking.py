@@ -14,6 +14,8 @@ IDLE: Final = httpx2.Limits(max_keepalive_connections=100, keepalive_expiry=2.0)
 """Connections are let go sooner than servers close them, usually after 5 s."""
 CAPABILITY: Final = "parse-task"
 CODE: Final = "AI_SERVICE_UNAVAILABLE"
+LOST: Final = "lost"
+"""The state of a request that the AI service is done with."""
 HUNG_UP: Final = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
 """What a connection ends with that was kept open until its server closed it."""
 
@@ -69,11 +71,11 @@ class AiService:
             return None
         told = _read(answer)
         if answer.status_code == 404:  # noqa: PLR2004
-            return "lost"
+            return LOST
         if answer.status_code != 200:  # noqa: PLR2004
             return None
         if told.get("state") not in {"running", None}:
-            return "lost"
+            return LOST
         steps = told.get("steps", [])
         states = {step.get("name"): step.get("state") for step in steps}
         has_begun = states.get("capability") not in {"queued", "scheduled"}

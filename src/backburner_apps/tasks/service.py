@@ -30,7 +30,7 @@ from backburner.web import (
     time,
 )
 from backburner_apps.tasks import book, metrics, tables
-from backburner_apps.tasks.asking import AiService
+from backburner_apps.tasks.asking import LOST, AiService
 from backburner_apps.tasks.shapes import (
     CALLBACK,
     Change,
@@ -158,12 +158,24 @@ class Service:
     async def request(self, request_id: str, caller: Reader) -> Response:
         """Say what became of a request: queued, running, created or failed."""
         with metrics.counted("request"):
-            row, task = await self._house.read(
-                lambda view: book.of_request(view, request_id, caller.owner)
-            )
-            if row is None:
-                raise _missing("request")
-            return answer(await self._became(row, task))
+            row, task = await self._of_request(request_id, caller.owner)
+            state = None
+            if row.state == book.OPEN and row.ai_request_id:
+                state = await self._ai.state(row.ai_request_id)
+            if state == LOST:
+                # It may have been called back while the AI service was asked.
+                row, task = await self._of_request(request_id, caller.owner)
+            return answer(_became(row, task, state))
+
+    async def _of_request(
+        self, request_id: str, owner: Owner
+    ) -> tuple[Any, Mapping[str, Any] | None]:
+        row, task = await self._house.read(
+            lambda view: book.of_request(view, request_id, owner)
+        )
+        if row is None:
+            raise _missing("request")
+        return row, task
 
     async def webhook(self, request: Request, _caller: Anybody) -> Response:
         """Take what the AI service came to: the task and the tokens, or neither."""
@@ -237,22 +249,6 @@ class Service:
             "RateLimit": f'"budget";r={state.balance.left(state.limit)};t={seconds}',
         }
 
-    async def _became(self, row: Any, task: Mapping[str, Any] | None) -> dict[str, Any]:
-        told: dict[str, Any] = {
-            "tasksServiceRequestId": row.id,
-            "status": row.state,
-            "createdAt": time(row.created_at),
-        }
-        if row.state == book.CREATED:
-            return {**told, "task": None if task is None else _task(task)}
-        if row.state == book.FAILED:
-            return {**told, "error": row.error}
-        state = row.ai_request_id and await self._ai.state(row.ai_request_id)
-        if state == "lost":
-            why = {"message": "its callback did not arrive", "type": "CALLBACK_FAILED"}
-            return {**told, "status": book.FAILED, "error": why}
-        return {**told, "status": state or "queued"}
-
     async def _verified(self, request: Request) -> Success | Failure:
         body = await read_bytes(request)
         secret = self._house.courier.secret(TOPIC)
@@ -270,6 +266,25 @@ def _there(found: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if found is None:
         raise _missing("task")
     return found
+
+
+def _became(
+    row: Any, task: Mapping[str, Any] | None, state: str | None
+) -> dict[str, Any]:
+    """Say what became of a request; `state` is the AI service's of an open one."""
+    told: dict[str, Any] = {
+        "tasksServiceRequestId": row.id,
+        "status": row.state,
+        "createdAt": time(row.created_at),
+    }
+    if row.state == book.CREATED:
+        return {**told, "task": None if task is None else _task(task)}
+    if row.state == book.FAILED:
+        return {**told, "error": row.error}
+    if state == LOST:
+        why = {"message": "its callback did not arrive", "type": "CALLBACK_FAILED"}
+        return {**told, "status": book.FAILED, "error": why}
+    return {**told, "status": state or "queued"}
 
 
 def _missing(what: str) -> Refusal:
