@@ -33,6 +33,7 @@ async def good(_ctx: Context, value: int) -> int:
     return value
 
 
+@pytest.mark.usefixtures("path")
 async def test_a_body_that_raises_an_error_of_the_system_fails_alone(submitting):
     house = await submitting(good)
     loop = asyncio.get_running_loop()
