@@ -24,6 +24,7 @@ from breakable import app, effects
 
 from backburner.adapters import find_store
 from backburner.clock import SystemClock, SystemDice
+from backburner.domain.errors import StoreUnavailable
 from backburner.domain.job import JobState
 from backburner.domain.transitions import Limits
 from backburner.engine.engine import Engine
@@ -170,8 +171,11 @@ class Client:
         few = asyncio.Semaphore(50)  # thousands at once would wait for connections
 
         async def end(job_id):
-            async with few:
-                return await self.engine.wait(job_id, timeout=within)
+            async with few, asyncio.timeout(2 * within):
+                while True:
+                    # A store that was broken a moment ago may not answer yet.
+                    with suppress(StoreUnavailable):
+                        return await self.engine.wait(job_id, timeout=within)
 
         return await asyncio.gather(*map(end, ids))
 

@@ -9,6 +9,7 @@ from backburner.domain.errors import StoreUnavailable
 from backburner.stores.postgres import database
 from backburner.stores.sqlite.database import driver
 
+ON_A_FILE = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 BIG = {"capability": "demo.echo", "input": {"text": "x" * 50_000}}
 
 
@@ -37,6 +38,7 @@ def check(server):
     return told, count
 
 
+@ON_A_FILE
 async def test_a_full_disk_is_said_nothing_breaks_and_it_recovers(serve):
     server = await serve(works=False)
     before = await submitted(server, 3)
@@ -60,6 +62,7 @@ async def test_a_full_disk_is_said_nothing_breaks_and_it_recovers(serve):
     assert ("ok", len(kept) + 2) == check(server)
 
 
+@ON_A_FILE
 async def test_a_store_that_cannot_be_written_is_said_and_nothing_is_promised(serve):
     server = await serve(works=False)
     await server.submit()

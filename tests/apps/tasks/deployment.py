@@ -35,7 +35,7 @@ class Wishes:
     async def ended(self, accepted: Any, **more: Any) -> dict[str, Any]:
         """Return what became of a request once something did."""
         place = f"/api/v1/requests/{accepted.json()['tasksServiceRequestId']}"
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             while True:
                 told = (await self.client.get(place, **more)).json()
                 if told["status"] in {"created", "failed"}:
