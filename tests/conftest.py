@@ -7,6 +7,7 @@ A missing server skips at home and fails in CI.
 import asyncio
 import os
 import secrets
+import shutil
 
 import asyncpg
 import pytest
@@ -107,6 +108,15 @@ def template(tmp_path_factory):
     asyncio.run(store.migrate())
     store.database.dispose()
     return path
+
+
+@pytest.fixture
+def store_url(request, tmp_path, template):
+    """A store of the kind that this run is about first, or that a test asks for."""
+    if getattr(request, "param", homes.STORES[0]) == "postgres":
+        return request.getfixturevalue("migrated_url")
+    shutil.copy(template, tmp_path)
+    return f"sqlite:///{tmp_path}/jobs.db"
 
 
 @pytest.fixture(scope="session")

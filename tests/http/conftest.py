@@ -27,7 +27,6 @@ from backburner.http import server as http
 from backburner.http.auth import by_key
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
-from tests import homes
 
 PEPPER = "a pepper that only the tests know"
 
@@ -104,15 +103,6 @@ class Running(uvicorn.Server):
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
         self.ready.set()
-
-
-@pytest.fixture
-def store_url(request, tmp_path, template):
-    """A file, or where a test asks for it a database on a server."""
-    if getattr(request, "param", homes.STORES[0]) == "postgres":
-        return request.getfixturevalue("migrated_url")
-    shutil.copy(template, tmp_path)
-    return f"sqlite:///{tmp_path}/jobs.db"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ SECONDS: Final = 10.0
 LATER: Final = 5
 """When to ask again, in seconds, if the AI service does not say."""
 IDLE: Final = httpx2.Limits(max_keepalive_connections=100, keepalive_expiry=2.0)
-"""Connections are let go sooner than servers close them, usually after 5 s."""
+"""Connections are let go sooner than most servers and proxies close them."""
 CAPABILITY: Final = "parse-task"
 CODE: Final = "AI_SERVICE_UNAVAILABLE"
 LOST: Final = "lost"

@@ -36,6 +36,10 @@ _FIND = (
     )
     .with_for_update()
 )
+_OLDEST = sa.select(r.id).order_by(r.id).limit(FEW).subquery()
+_FORGET = requests.delete().where(
+    r.id.in_(sa.select(_OLDEST.c.id)), r.created_at < sa.bindparam("before")
+)
 _ADD, _ADD_TASK, _ADD_STEPS = requests.insert(), tasks.insert(), subtasks.insert()
 
 
@@ -62,9 +66,7 @@ def forget(tx: Transaction, before: int) -> None:
     Done with each new one, so there is no more to do than was ever added. Their tasks
     stay; who calls back for one of them is told that there is none.
     """
-    oldest = sa.select(r.id).order_by(r.id).limit(FEW).subquery()
-    is_old = sa.and_(r.id.in_(sa.select(oldest.c.id)), r.created_at < before)
-    tx.connection.execute(requests.delete().where(is_old))
+    tx.connection.execute(_FORGET, {"before": before})
 
 
 def accepted(tx: Transaction, request_id: str, ai_request_id: str) -> None:

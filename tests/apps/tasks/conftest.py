@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import shutil
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from backburner.ports.store import GroupFilter
 from backburner.settings import Settings
 from backburner_apps.ai import app as ai_app
 from backburner_apps.tasks import app as tasks_app
-from tests import homes
 from tests.apps.tasks.deployment import QUEUE, Llm, Processes, Wishes
 from tests.http.conftest import _serving
 
@@ -96,15 +94,6 @@ async def waiting(services):
     assert 202 == accepted.status_code, accepted.text
     [flow] = await services.house.engine.flows.list(EVERY)
     return accepted.json()["tasksServiceRequestId"], flow.id
-
-
-@pytest.fixture
-def store_url(request, tmp_path, template):
-    """A store of the kind that this run is about first, or that a test asks for."""
-    if getattr(request, "param", homes.STORES[0]) == "postgres":
-        return request.getfixturevalue("migrated_url")
-    shutil.copy(template, tmp_path)
-    return f"sqlite:///{tmp_path}/jobs.db"
 
 
 @pytest.fixture
