@@ -62,7 +62,7 @@ class Intake:
         """When a queue's messages in hand were received last."""
         self._done: dict[str, list[Message]] = {}
         self._unused: dict[str, list[Message]] = {}
-        self._is_resting = False
+        self._is_resting = self._is_stopping = False
         self._changed = asyncio.Event()
         self._room: Callable[[str], int] = lambda _queue: 0
         self._is_limited: Callable[[str], bool] = lambda _queue: False
@@ -79,6 +79,7 @@ class Intake:
         wake: Callable[[], None],
     ) -> None:
         """Begin; take what tells how many jobs of a queue there is room for."""
+        self._is_stopping = False
         self._room, self._is_limited, self._wake = room, is_limited, wake
         self._hands = {queue: [] for queue in queues}
         self._deafen = self._contact.on_loss(wake)
@@ -90,6 +91,7 @@ class Intake:
 
     async def stop(self) -> None:
         """Receive no more and give back what is in hand; asking twice is no error."""
+        self._is_stopping = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -159,7 +161,7 @@ class Intake:
         return max(0, self._room(queue) - len(self._hands[queue]))
 
     async def _receive_on(self, queue: str) -> None:
-        while True:
+        while not self._is_stopping:  # see Loop.stop
             while not self._left(queue):
                 self._changed.clear()
                 await self._changed.wait()

@@ -23,9 +23,11 @@ class Loop:
         self._every = every
         self._poked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._is_stopping = False
 
     def start(self) -> None:
         """Begin; the first call comes at once."""
+        self._is_stopping = False
         self._task = asyncio.create_task(self._run(), name=self._name)
 
     def poke(self) -> None:
@@ -33,17 +35,26 @@ class Loop:
         self._poked.set()
 
     async def stop(self) -> None:
-        """End, in the middle of the action if need be."""
+        """
+        End, in the middle of the action if need be.
+
+        The action may keep its cancellation to itself: `asyncio.wait_for` of Python
+        3.11 does, if what it waits for is done at that moment.
+        """
         if self._task is not None:
+            self._is_stopping = True
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+            await asyncio.wait({self._task})
+            task, self._task = self._task, None
+            if not task.cancelled():
+                task.result()
 
     async def _run(self) -> None:
         while True:
             self._poked.clear()
             pause = await self._once()
+            if self._is_stopping:
+                return
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._poked.wait()
