@@ -41,9 +41,8 @@ class SplitStore(SqliteStore):
 def settle_silently(
     tx: Transaction, batches: Sequence[Sequence[Settlement]]
 ) -> Sequence[Sequence[Change | None]]:
-    nothing = "SELECT ?1"
     tx.queries = replace(
-        tx.queries, insert_events=nothing, insert_finish_events=nothing
+        tx.queries, insert_events="SELECT ?1", insert_state_events="SELECT ?1, ?2"
     )
     return statements.settle(tx, batches)
 

@@ -52,7 +52,7 @@ def the_statements(connection, read):
         ("report_notes", f"SEARCH {BY_NUMBER} (rowid=?)"),
         ("insert_events", f"SEARCH {BY_NUMBER} (rowid=?)"),
         ("insert_start_events", f"SEARCH {BY_NUMBER} (rowid=?)"),
-        ("insert_finish_events", f"SEARCH {BY_NUMBER} (rowid=?)"),
+        ("insert_state_events", f"SEARCH {BY_NUMBER} (rowid=?)"),
         ("insert_submit_events", f"SEARCH {BY_NUMBER} (rowid>? AND rowid<?)"),
         ("promote_jobs", "SEARCH jobs USING INDEX jobs_due (run_at<?)"),
         ("next_due", "SEARCH jobs USING INDEX jobs_due"),

@@ -42,10 +42,10 @@ def input_of(text: str, needs: Sequence[Need]) -> str:
     """Return the input of a step: its own, or what it needs."""
     if text != FROM_NEEDS:
         return text
+    if len(needs) == 1 and needs[0].output is not None:
+        return needs[0].output
     if not needs or any(need.output is None for need in needs):
         raise PermanentError("what it takes as its input is not there")
-    if len(needs) == 1:
-        return needs[0].output or ""
     outputs = {need.step: orjson.Fragment(need.output or "") for need in needs}
     return orjson.dumps(outputs).decode()
 

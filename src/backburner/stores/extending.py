@@ -10,7 +10,7 @@ from backburner.domain.flow import Edge, FlowState, NewStep, in_order, refused
 from backburner.domain.job import FINAL, JobState
 from backburner.stores.flows import add_active, needs_of, steps
 from backburner.stores.ledger import close
-from backburner.stores.linking import LinkTx, callers_of, deliver, give_up, release
+from backburner.stores.linking import LinkTx, callers_of, deliver, give_up
 from backburner.stores.tables import edges, flows
 from backburner.stores.tables import jobs as job_table
 
@@ -139,6 +139,6 @@ def _give_up(tx: LinkTx, flow: int, new: Sequence[NewStep], there: There) -> Non
     while unmet:
         unmet = [*give_up(tx, unmet, at)]
         if unmet:
-            add_active(tx, flow, release(tx, [], unmet, at)[flow])
+            add_active(tx, flow, len(tx.release([], unmet, at)))
             deliver(tx, callers_of(tx, unmet), at)
             close(tx, dict.fromkeys(unmet, False))

@@ -6,9 +6,9 @@ whoever is to be told gets a delivery. Both databases run this; what differs bet
 them is in their statements.
 """
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections import defaultdict
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from typing import Any, Protocol
 
 from backburner.domain import transitions
 from backburner.domain.delivery import Ended, delivery
@@ -23,14 +23,8 @@ Telling = tuple[int, str, Instant, str | None]
 """A job's key, and the type, time and data of its event."""
 
 
-class End(NamedTuple):
-    """A linked job that ended in this transaction."""
-
-    seq: int
-    link: Link
-    change: Change
-    was_active: bool
-    """Whether it waited for no other step."""
+End = tuple[int, Link, Change, bool]
+"""A linked job that ended in this transaction, and whether it waited for no other."""
 
 
 class LinkTx(LedgerTx, SharingTx, Protocol):
@@ -86,75 +80,72 @@ def ends(
 ) -> list[End]:
     """Return the linked jobs among those asked for that ended."""
     return [
-        End(ask.seq, ask.link, ask.change, _was_active(ask))
+        (
+            ask.seq,
+            ask.link,
+            ask.change,
+            isinstance(ask, Settlement) or ask.state is not JobState.BLOCKED,
+        )
         for ask in asks
         if ask.link is not None and ask.seq in applied and ask.change.to.is_final
     ]
 
 
-def _was_active(ask: Settlement | Move) -> bool:
-    return isinstance(ask, Settlement) or ask.state is not JobState.BLOCKED
-
-
 def settle_links(tx: LinkTx, ends: Sequence[End]) -> None:
-    """Do what the ends of jobs mean to others."""
+    """
+    Do what the ends of jobs mean to others.
+
+    A flow of which as many steps begin to be active as cease to is not written.
+    """
     if not ends:
         return
-    at = max(end.change.at for end in ends)
-    calling = [end.seq for end in ends if end.link.calls_back]
-    steps = [end for end in ends if end.link.flow is not None]
-    held = {e.seq: _is_done(e) for e in ends if e.link.holds}
-    left: Counter[int] = Counter()
-    if steps:
-        given_up = _advance(tx, steps, left, at)
+    at = max(change.at for _, _, change, _ in ends)
+    calling: list[int] = []
+    held: dict[int, bool] = {}
+    done: list[int] = []
+    failed: list[int] = []
+    left: defaultdict[int, int] = defaultdict(int)
+    troubled: set[int] = set()
+    for seq, (flow, calls_back, holds), change, was_active in ends:
+        is_done = change.to is JobState.SUCCEEDED
+        if calls_back:
+            calling.append(seq)
+        if holds:
+            held[seq] = is_done
+        if flow is not None:
+            left[flow] += was_active
+            (done if is_done else failed).append(seq)
+            if not is_done:
+                troubled.add(flow)
+    if done or failed:
+        given_up = _advance(tx, done, failed, left, at)
         calling += given_up
         held |= dict.fromkeys(given_up, False)
         tx.hit("advance.released")
-    troubled = {
-        end.link.flow
-        for end in steps
-        if end.link.flow is not None and end.change.to is not JobState.SUCCEEDED
-    }
     deliver(tx, callers_of(tx, calling) + conclude(tx, left, troubled, at), at)
     tx.hit("advance.told")
     close(tx, held)
 
 
-def _is_done(end: End) -> bool:
-    return end.change.to is JobState.SUCCEEDED
-
-
 def _advance(
-    tx: LinkTx, ends: Sequence[End], left: Counter[int], at: Instant
+    tx: LinkTx,
+    done: Sequence[int],
+    failed: Sequence[int],
+    left: MutableMapping[int, int],
+    at: Instant,
 ) -> list[int]:
     """
     Release whoever waited for these steps; return those that were given up.
 
-    `left` takes how many fewer steps of each flow are active. A flow of which as many
-    begin as end is not written.
+    `left` takes how many fewer steps of each flow are active.
     """
-    left.update(e.link.flow for e in ends if e.was_active and e.link.flow is not None)
-    done = [e.seq for e in ends if _is_done(e)]
-    failed = [e.seq for e in ends if not _is_done(e)]
-    left.subtract(release(tx, done, failed, at))
     given_up: list[int] = []
-    while failed:
-        failed = give_up(tx, failed, at)
+    while done or failed:
+        for flow in tx.release(done, failed, at):
+            left[flow] -= 1
+        done, failed = (), give_up(tx, failed, at) if failed else ()
         given_up += failed
-        if failed:
-            left.subtract(release(tx, [], failed, at))
     return given_up
-
-
-def release(
-    tx: LinkTx, done: Collection[int], failed: Collection[int], at: Instant
-) -> Counter[int]:
-    """
-    Count down what the dependents of steps wait for; the last one queues them.
-
-    Return how many were, by flow.
-    """
-    return Counter(tx.release(done, failed, at))
 
 
 def give_up(tx: LinkTx, failed: Sequence[int], at: Instant) -> list[int]:

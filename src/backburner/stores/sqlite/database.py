@@ -23,7 +23,7 @@ from backburner.stores.notice import FENCED
 OLDEST = (3, 38, 0)
 """The first version with `->>`."""
 BUSY_TIMEOUT_MS = 10_000
-CHECKPOINT_PAGES = 2_000
+CHECKPOINT_PAGES = 4_000
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 
 

@@ -30,12 +30,12 @@ class Queries:
     insert_edges: str
     insert_entries: str
     insert_events: str
-    insert_finish_events: str
     insert_flow_ends: str
     insert_holds: str
     insert_job: str
     insert_jobs: str
     insert_start_events: str
+    insert_state_events: str
     insert_submit_events: str
     insert_usages: str
     last_key: str

@@ -170,7 +170,7 @@ def _finish(tx: Transaction, settlements: Sequence[Settlement]) -> set[int]:
     at = max(s.change.at for s in settlements)
     rows = as_json([(s.seq, s.token, s.change.output) for s in settlements])
     seqs = [row[0] for row in tx.rows(tx.queries.finish_jobs, rows, at)]
-    tx.driver.execute(tx.queries.insert_finish_events, (as_json(seqs),))
+    tx.tell_states(seqs, at)
     return set(seqs)
 
 
@@ -234,8 +234,7 @@ def promote(tx: Transaction, asks: Sequence[tuple[Instant, int]]) -> Sequence[in
 
 def _promote(tx: Transaction, now: Instant, limit: int) -> int:
     seqs = [row[0] for row in tx.rows(tx.queries.promote_jobs, now, limit)]
-    events = [(seq, "job.queued", now, None) for seq in seqs]
-    tx.driver.execute(tx.queries.insert_events, (as_json(events),))
+    tx.tell_states(seqs, now)
     return len(seqs)
 
 

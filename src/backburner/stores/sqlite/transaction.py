@@ -113,9 +113,9 @@ class Transaction:
         """Count down what waits for steps, and tell; return each one's flow."""
         asked = self.array(done), self.array(failed), at
         rows = self.rows(self.queries.release_jobs, *asked)
-        released = sorted(row for row in rows if row[1] != JobState.BLOCKED)
-        self.tell([(seq, f"job.{state}", at, None) for seq, state, _ in released])
-        return [flow for _, _, flow in released]
+        released = [row for row in rows if row[1] != JobState.BLOCKED]
+        self.tell_states(sorted(row[0] for row in released), at)
+        return [row[2] for row in released]
 
     def conclude(
         self, ended: Mapping[int, int], troubled: Collection[int], at: Instant
@@ -137,6 +137,11 @@ class Transaction:
         """Note events of jobs whose counters were raised."""
         if events:
             self.driver.execute(self.queries.insert_events, (as_json(events),))
+
+    def tell_states(self, seqs: Sequence[int], at: Instant) -> None:
+        """Note that jobs came to the states they are in."""
+        if seqs:
+            self.driver.execute(self.queries.insert_state_events, (as_json(seqs), at))
 
     def connect(self, edges: Sequence[tuple[int, int, bool]]) -> None:
         """Store edges: prerequisite, dependent, and whether it continues."""
