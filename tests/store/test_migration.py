@@ -1,5 +1,8 @@
 """A database of the release before goes on where it was, and back."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 import sqlalchemy as sa
 
@@ -158,3 +161,32 @@ async def test_it_can_be_done_again(database, old):
     await database.store.migrate()
 
     assert old == undone != new == await database.run(schema)
+
+
+def checks(connection):
+    """Return the texts of the tables that a SQLite file has checks in."""
+    rows = connection.exec_driver_sql(
+        "SELECT name, sql FROM sqlite_master WHERE sql LIKE '%CHECK%'"
+    )
+    return dict(rows.all())
+
+
+async def test_checks_hold_under_their_new_text_and_it_is_undone(path):
+    database = SqliteDatabase(path)
+    await database.run(lambda c: migrations.upgrade(c, "0010"))
+    await database.run(lambda c: c.execute(JOB, {"id": "job_old"}))
+    before = await database.run(checks)
+    with closing(sqlite3.connect(path, isolation_level=None)) as open_meanwhile:
+        open_meanwhile.execute("UPDATE jobs SET state = 'queued'")
+        await database.store.migrate()
+        after = await database.run(checks)
+        for state in ("lost", "running", "succeeded"):
+            with pytest.raises(sqlite3.IntegrityError):
+                open_meanwhile.execute("UPDATE jobs SET state = ?", (state,))
+        said = open_meanwhile.execute("PRAGMA integrity_check").fetchone()
+    await database.run(lambda c: migrations.downgrade(c, "0010"))
+
+    assert said == ("ok",)
+    assert {"jobs", "flows"} == {t for t in before if before[t] != after[t]}
+    assert before == await database.run(checks)
+    await database.store.close()

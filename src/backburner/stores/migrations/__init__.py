@@ -4,7 +4,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-HEAD = "0010"
+HEAD = "0011"
 VERSION_TABLE = "backburner_version"
 
 
