@@ -15,7 +15,7 @@ from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 from backburner.testing.broker.memory import MemoryServer
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from backburner.settings import Settings
 SLOTS = 8
 DUMPED = 20_000
 BULK = 1_000
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Work(BaseModel):

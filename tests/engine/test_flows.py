@@ -22,7 +22,7 @@ from backburner.domain.errors import InvalidInput, UnknownCapability
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 
 
 class Url(BaseModel):
