@@ -412,11 +412,11 @@ class Backburner:
         broker = self._given_broker or find_broker(url)
         if broker is None:
             return None
+        self._stack.push_async_callback(broker.close)
         try:
             await broker.open()
         except BrokerUnavailable as error:
             raise unreachable(url, error) from None
-        self._stack.push_async_callback(broker.close)
         contact = Contact(url.partition(":")[0])
         self._broker = broker, contact
         relay = Relay(

@@ -10,9 +10,13 @@ from pydantic import BaseModel
 from backburner import Backburner, Context, capability
 from backburner.domain.job import Owner
 from backburner.settings import Settings
+from tests import homes
 
 SLOTS = 8
-DUMPED = 20_000
+IS_SLOW = homes.BROKER in homes.SLOW
+"""Whether the broker could not hold all of that: there are fewer then."""
+DUMPED = 2_000 if IS_SLOW else 20_000
+SMALL, SERVED = (800, 400) if IS_SLOW else (4_000, 2_000)
 BULK = 1_000
 PATIENCE = 60.0
 
@@ -91,7 +95,7 @@ async def of_b(house, record, **fields):
     return Counter(user for user, _ in await served(record, 40))["b"]
 
 
-async def test_who_comes_after_twenty_thousand_jobs_is_served_in_turn(bench):
+async def test_who_comes_after_thousands_of_jobs_is_served_in_turn(bench):
     assert 20 == await of_b(*bench), "all of B's are among the next forty"
 
 
@@ -109,9 +113,9 @@ def jain(claimed):
 
 async def evenness(house, record, name):
     await dump(house, "a", 40, tokens=100_000, name=name)
-    await dump(house, "b", 4_000, tokens=1_000, name=name)
+    await dump(house, "b", SMALL, tokens=1_000, name=name)
     await in_flight_first(house, record)
-    return jain([*record.started, *await served(record, 2_000)])
+    return jain([*record.started, *await served(record, SERVED)])
 
 
 async def test_small_and_large_jobs_share_evenly_by_tokens(bench):

@@ -165,19 +165,32 @@ async def test_the_order_is_that_without_a_broker(store_url, any_broker):
     )
 
 
+class PartingBroker(MemoryBroker):
+    """Knows that it was asked to part."""
+
+    has_parted = False
+
+    async def close(self):
+        self.has_parted = True
+        await super().close()
+
+
 async def test_a_broker_that_is_down_at_the_start_fails_the_start(path, server):
     server.stop()
     settings = Settings(
         store=f"sqlite:///{path}", transport="amqp://me:secret@nowhere:5672/vhost"
     )
 
+    broker = PartingBroker(server)
+
     with pytest.raises(ConfigurationError) as caught:
-        async with Backburner(settings, broker=MemoryBroker(server)):
+        async with Backburner(settings, broker=broker):
             pytest.fail("it opened")
 
     told = str(caught.value)
     assert "BACKBURNER_TRANSPORT: no broker answers at amqp://nowhere:5672" in told
     assert "secret" not in told
+    assert broker.has_parted, "half-open connections stay open otherwise"
 
 
 async def test_a_transport_that_nobody_offers_is_refused(path):

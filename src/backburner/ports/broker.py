@@ -47,7 +47,11 @@ class Broker(Protocol):
         ...
 
     async def close(self) -> None:
-        """Part; what was received and not acknowledged goes to others."""
+        """
+        Part; what was received and not acknowledged goes to others.
+
+        It is also asked to if it could not be opened.
+        """
         ...
 
     async def ping(self) -> None:
