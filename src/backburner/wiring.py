@@ -215,10 +215,12 @@ class Backburner:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._worker is not None:
-            await self.stop_worker(grace=0.0)
-        await self._stack.aclose()
-        self._engine = self._keys = self._providers = None
+        try:
+            if self._worker is not None:
+                await self.stop_worker(grace=0.0)
+        finally:
+            await self._stack.aclose()
+            self._engine = self._keys = self._providers = None
 
     async def start_worker(self) -> None:
         """Begin to run jobs in this process."""

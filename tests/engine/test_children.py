@@ -33,7 +33,7 @@ def _next(tx, value):
 async def ends(stream, count):
     """Return the first jobs that succeed, in order."""
     seen = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         async for event in stream:
             seen += [event.subject] if event.type == "job.succeeded" else []
             if len(seen) == count:

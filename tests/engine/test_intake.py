@@ -87,6 +87,17 @@ async def test_a_claim_that_finds_fewer_uses_all_its_messages_up(world, until):
     await until(lambda: world.server.depth("a") == 1)
 
 
+async def test_what_is_used_up_is_known_until_the_broker_was_told(world, until):
+    world.server.put("a", *[HINT] * 3)
+    await until(lambda: world.server.delivered == 3)
+    world.intake.use(world.intake.grip([Want("a", 2)]), [a_claim(queue="a")])
+    at_once = world.contact.spent["a"]
+    await until(lambda: world.server.depth("a") == 1)
+
+    assert 2 == at_once
+    await until(lambda: world.contact.spent["a"] == 0)
+
+
 async def test_a_claim_of_a_limited_queue_uses_up_what_it_found(world, until):
     world.limited.add("a")
     world.server.put("a", *[HINT] * 5)

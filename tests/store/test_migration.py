@@ -11,7 +11,7 @@ from backburner.ports.faults import NoFaults
 from backburner.ports.store import Want, WorkerInfo
 from backburner.stores import migrations, tables
 from backburner.stores.postgres.store import PostgresStore
-from backburner.stores.sqlite.database import Database
+from backburner.stores.sqlite.database import Database, driver
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.doubles import FrozenClock
 from backburner.testing.samples import ANN, BOB, NOON, a_new_flow, a_new_job, a_new_step
@@ -189,4 +189,24 @@ async def test_checks_hold_under_their_new_text_and_it_is_undone(path):
     assert said == ("ok",)
     assert {"jobs", "flows"} == {t for t in before if before[t] != after[t]}
     assert before == await database.run(checks)
+    await database.store.close()
+
+
+async def test_a_defensive_library_keeps_the_old_text(path):
+    database = SqliteDatabase(path)
+    await database.run(lambda c: migrations.upgrade(c, "0010"))
+    before = await database.run(checks)
+
+    def upgrade(connection):
+        def defend(action, name, value, *_):
+            asked = action == sqlite3.SQLITE_PRAGMA and name == "writable_schema"
+            return sqlite3.SQLITE_IGNORE if asked and value else sqlite3.SQLITE_OK
+
+        driver(connection).set_authorizer(defend)
+        migrations.upgrade(connection)
+
+    await database.run(upgrade)
+
+    assert before == await database.run(checks)
+    assert await database.run(migrations.current) == migrations.HEAD
     await database.store.close()

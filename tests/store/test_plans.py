@@ -170,7 +170,7 @@ def names_a_group(step):
             {"jobs_by_batch", "flows_by_batch", "jobs_by_step"},
         ),
         (
-            lambda c: batches.over(c, 9),
+            lambda c: batches.over(c, 0, 9),
             {"batches_open", "flows_by_batch", "jobs_by_batch_live"},
         ),
         (lambda c: burials.failures(c, 1, 9, 9), {"events_failed"}),

@@ -366,6 +366,32 @@ async def test_what_is_added_while_a_flow_is_reopened_is_seen(one, other, at_onc
     assert FlowState.SUCCEEDED is (await course.flow()).state
 
 
+async def test_what_is_added_while_a_flow_is_reopened_is_held_until_then(
+    one, other, at_once, watcher
+):
+    course, hands = await begin(other, a_new_step("bad"), a_new_step("a"))
+    await course.fail("bad")
+    [ended] = await settlements(course, hands, {"a": GOOD})
+    seq = (await course.flow()).seq
+    move = again((await course.jobs())["bad"])
+    locked = []
+
+    def look(tx):
+        reopen(tx, [move])
+        step = "SELECT 1 FROM jobs WHERE step = 'new' FOR UPDATE NOWAIT"
+        try:
+            await_only(watcher.fetchval(step))
+        except asyncpg.LockNotAvailableError:
+            locked.append("new")
+
+    await at_once(
+        one.settle([ended._replace(body=adding(seq, a_new_step("new")))]),
+        other.link(look),
+    )
+
+    assert ["new"] == locked, "it could end before it is counted"
+
+
 @pytest.mark.parametrize("seal", [True, False])
 async def test_a_batch_is_filled_while_somebody_would_end_it(
     one, other, held, at_once, seal

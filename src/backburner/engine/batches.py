@@ -23,6 +23,7 @@ from backburner.domain.errors import (
     BatchNotFound,
     BudgetExhausted,
     InvalidInput,
+    StoreUnavailable,
     UnknownCapability,
     within,
 )
@@ -75,6 +76,8 @@ class Batches:
         self._payloads = payloads
         self._touched: dict[int, None] = {}
         self._told: dict[int, Instant] = {}
+        self._seen = 0
+        """The last batch of the last page."""
         """When each was told of here."""
         self._loop = Loop("batches", self.look, every=NET_SECONDS)
 
@@ -255,7 +258,9 @@ class Batches:
 
     async def look(self) -> float | None:
         """End what is over; tell of the progress of what something ended in."""
-        over = await self._store.batches_over(limit=PAGE)
+        over = await self._store.batches_over(after=self._seen, limit=PAGE)
+        # What cannot end yet must not stand before the others.
+        self._seen = over[-1] if len(over) == PAGE else 0
         for batch in over:
             self._touched.pop(batch, None)
             await self._finish(batch)
@@ -283,6 +288,11 @@ class Batches:
         except BudgetExhausted:
             # What follows it has no room yet: it is looked at again.
             log.warning("batch waits for a budget")
+            return
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - the others can end
+            log.error("batch not ended", error_type=type(error).__name__)
             return
         self._faults.hit("batch.finished")
         if finished:

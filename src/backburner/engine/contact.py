@@ -1,6 +1,7 @@
 """Whether the message broker can be had, as this process found it last."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 from backburner.domain.errors import BrokerUnavailable
@@ -16,6 +17,8 @@ class Contact:
         self._up = asyncio.Event()
         self._up.set()
         self._on_loss: list[Callable[[], None]] = []
+        self.spent: Counter[str] = Counter()
+        """Messages of queues that were used up here and may still be counted there."""
         telemetry.broker_up.labels(transport).set(1)
 
     @property

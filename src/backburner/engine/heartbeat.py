@@ -15,6 +15,9 @@ from backburner.ports.clock import Clock
 from backburner.ports.log import log
 from backburner.ports.store import Heart
 
+LAST_SECONDS = 5.0
+"""How long the last beat is waited for."""
+
 
 class Heartbeat(Protocol):
     """Renews a lease until it is stopped."""
@@ -96,5 +99,7 @@ class ThreadHeartbeat:
 
     def _end(self) -> None:
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(LAST_SECONDS)
+            if self._thread.is_alive():
+                return  # it hangs in a beat, and goes with the process
         self._pulse.close()

@@ -131,7 +131,7 @@ class Intake:
         counts = Counter(claim.queue for claim in claims)
         for queue, messages in grip.items():
             used = counts[queue] if self._is_limited(queue) else len(messages)
-            self._done.setdefault(queue, []).extend(messages[:used])
+            self._spend(queue, messages[:used])
             self._hands[queue][:0] = messages[used:]
         self._tidying.poke()
         self._changed.set()
@@ -177,6 +177,8 @@ class Intake:
                 log.error("intake failed", queue=queue, error_type=kind)
             else:
                 continue
+            if self._is_stopping:
+                return
             await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - back-off
             await self._contact.regained()
 
@@ -199,8 +201,12 @@ class Intake:
             self._unused.setdefault(queue, []).extend(others)
             self._tidying.poke()
             raise
-        self._done.setdefault(queue, []).extend(others)
+        self._spend(queue, others)
         self._tidying.poke()
+
+    def _spend(self, queue: str, messages: Sequence[Message]) -> None:
+        self._done.setdefault(queue, []).extend(messages)
+        self._contact.spent[queue] += len(messages)
 
     def _let_go(self, queue: str) -> None:
         self._unused.setdefault(queue, []).extend(self._hands[queue])
@@ -215,7 +221,7 @@ class Intake:
                 self._let_go(queue)
             elif hand and self._is_limited(queue) and kept >= LIMITED_SECONDS:
                 # True or stale, nobody can tell; a true one will be missed.
-                self._done.setdefault(queue, []).extend(hand)
+                self._spend(queue, hand)
                 self._hands[queue] = []
                 self._changed.set()
         await self._tell()
@@ -234,3 +240,6 @@ class Intake:
         except BrokerUnavailable as error:
             # They come again by themselves: the connection that brought them is gone.
             self._contact.lose(error)
+        finally:
+            for queue, messages in done.items():
+                self._contact.spent[queue] -= len(messages)

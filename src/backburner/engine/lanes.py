@@ -77,6 +77,7 @@ class Lanes:
         self._worker = worker
         self.patience = patience
         self._giving: set[asyncio.Task[Given]] = set()
+        self._is_closed = False
 
     def now(self) -> Instant:
         return self._clock.now()
@@ -133,6 +134,7 @@ class Lanes:
             _, left = await asyncio.wait(self._giving, timeout=PARTING_SECONDS)
             for giving in left:
                 giving.cancel()
+        self._is_closed = True
 
     async def _give(
         self,
@@ -149,6 +151,8 @@ class Lanes:
                     lane, permit, said, ask, is_over=is_over
                 )
             except StoreUnavailable as error:
+                if self._is_closed:
+                    raise
                 # Again: a permit that is lost is lost for the worker's life.
                 log.warning("permit not given back", lane=lane, code=error.code)
                 await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - nothing tells when

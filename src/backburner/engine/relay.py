@@ -101,10 +101,13 @@ class Relay:
         """Ring, and have the broker told of so many new jobs in each queue."""
         # While it is down nothing is remembered: a look will find it.
         if counts and self._contact.is_up:
-            for queue, count in counts.items():
-                self._told[queue] = self._told.get(queue, 0) + count
+            self._remember(counts)
             self._poke()
         self._bell.ring(what)
+
+    def _remember(self, counts: Mapping[str, int]) -> None:
+        for queue, count in counts.items():
+            self._told[queue] = self._told.get(queue, 0) + count
 
     async def work(self) -> float | None:
         """Tell what is known, look for what is not; say when to come again."""
@@ -131,7 +134,12 @@ class Relay:
 
     async def _tell_all(self) -> None:
         while self._told:
-            await self._publish(self._next_chunk(), "submit")
+            chunk = self._next_chunk()
+            try:
+                await self._publish(chunk, "submit")
+            except asyncio.CancelledError:
+                self._remember(chunk)  # it was cut short: `stop` tells it, or again
+                raise
 
     def _next_chunk(self) -> dict[str, int]:
         chunk: dict[str, int] = {}
@@ -175,13 +183,17 @@ class Relay:
 
         Messages that are on their way, and jobs that others are about to tell of, look
         like missing ones; by itself it waits whether they still are at the next look.
+        A message that was used up here stands for no job, whether the broker knows or
+        not: or what a job leaves behind would wait for the next look.
         """
         waiting = await self._store.waiting(CAP)
         if not waiting:
             self._missed = {}
             await self._broker.ping()
             return self._look_ms / 1000
-        depths = await self._broker.depths(sorted(waiting))
+        spent = self._contact.spent.copy()  # now: it may be told while that is counted
+        counted = await self._broker.depths(sorted(waiting))
+        depths = {q: max(0, n - spent[q]) for q, n in counted.items()}
         lacks = {queue: n - depths.get(queue, 0) for queue, n in waiting.items()}
         missing = {queue: n for queue, n in lacks.items() if n > 0}
         found = missing if is_asked else _both(missing, self._missed)

@@ -13,14 +13,16 @@ PAGE: Final = 500
 async def retry_failed(
     store: Store, *, now: Instant, flow: int | None = None, batch: int | None = None
 ) -> int:
-    """Retry the failed jobs of a flow or batch; return how many."""
+    """Retry the failed jobs of a flow or batch, the oldest first; return how many."""
     where = JobFilter(state=JobState.FAILED, flow=flow, batch=batch)
     before: int | None = None
-    retried = 0
+    moves: list[Move] = []
     while page := await store.jobs(where, before=before, limit=PAGE):
-        retried += sum(await store.reopen(retry_moves(page, now)))
+        moves += retry_moves(page, now)
         before = page[-1].seq
-    return retried
+    moves.reverse()  # or a step would be refused for what comes on the next page
+    pages = [moves[first : first + PAGE] for first in range(0, len(moves), PAGE)]
+    return sum([sum(await store.reopen(page)) for page in pages])
 
 
 def retry_moves(

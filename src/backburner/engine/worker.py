@@ -444,16 +444,18 @@ class Worker:
             attempt.interrupt(Interruption.LOST)
 
     async def _leave(self) -> None:
-        await self._checking.stop()
-        await self._teller.stop()
-        await self._booker.stop()
-        await self._lanes.close()
-        await self._watching.stop()
-        if self._intake is not None:
-            await self._intake.stop()
-        await self._heartbeat.stop()
-        if self._deafen is not None:
-            self._deafen()
+        try:
+            await self._checking.stop()
+            await self._teller.stop()
+            await self._booker.stop()
+            await self._lanes.close()
+            await self._watching.stop()
+            if self._intake is not None:
+                await self._intake.stop()
+        finally:  # or what it still holds would be its own for ever
+            if self._deafen is not None:
+                self._deafen()
+            await self._heartbeat.stop()
         with suppress(StoreUnavailable):
             await self._house.store.dismiss(self.id)
         self._house.bell.ring(Ring.WORK | Ring.EVENTS)

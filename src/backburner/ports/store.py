@@ -375,8 +375,12 @@ class Batches(Protocol):
         """End whatever of a batch is not over, and take no more; return how many."""
         ...
 
-    async def batches_over(self, *, limit: int) -> Sequence[int]:
-        """Return open batches that take no more and have nothing left to do."""
+    async def batches_over(self, *, after: int = 0, limit: int) -> Sequence[int]:
+        """
+        Return open batches that take no more and have nothing left to do.
+
+        They come by their keys, from the first one after `after`.
+        """
         ...
 
     async def tell_batch(self, batch: int, *, now: Instant) -> bool:

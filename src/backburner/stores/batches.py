@@ -41,17 +41,18 @@ SELECT jobs.state, count(*) FROM flows JOIN jobs ON jobs.flow = flows.seq
  WHERE flows.batch = :batch AND flows.batch IS NOT NULL AND jobs.flow IS NOT NULL
  GROUP BY jobs.state
 """)
-# Literals, so that partial indexes serve; a flow ends with its last step.
+# Literals, so that partial indexes serve, and a sign, so that the primary key does not;
+# a flow ends with its last step.
 OVER = sa.text("""
 SELECT seq FROM batches
- WHERE state = 'open' AND sealed
+ WHERE state = 'open' AND sealed AND +seq > :after
    AND NOT EXISTS (SELECT 1 FROM flows
                     WHERE flows.batch = batches.seq AND flows.state = 'running')
    AND NOT EXISTS (SELECT 1 FROM jobs
                     WHERE jobs.batch = batches.seq AND jobs.batch IS NOT NULL
                       AND jobs.flow IS NULL
                       AND jobs.state IN ('blocked','scheduled','queued','running'))
- LIMIT :limit
+ ORDER BY +seq LIMIT :limit
 """)
 Finish = Callable[[Batch, Counts], Sequence[NewJob]]
 
@@ -151,9 +152,9 @@ def count_members(connection: sa.Connection, batch: int) -> Counts:
     return Counts(dict(members), jobs)
 
 
-def over(connection: sa.Connection, limit: int) -> list[int]:
+def over(connection: sa.Connection, after: int, limit: int) -> list[int]:
     """Return open batches that take no more and have nothing left to do."""
-    return list(connection.execute(OVER, {"limit": limit}).scalars())
+    return list(connection.execute(OVER, {"after": after, "limit": limit}).scalars())
 
 
 def tell(batch: int, counted: Counts, now: Instant) -> Callable[[LinkTx], bool]:

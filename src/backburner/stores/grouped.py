@@ -71,8 +71,8 @@ class Grouped(Protocol):
     async def cancel_batch(self, batch: int, change: Change) -> int:
         return await self.link(flowing.cancel(change, batch=batch))
 
-    async def batches_over(self, *, limit: int) -> Sequence[int]:
-        return await self.read(lambda c: batching.over(c, limit))
+    async def batches_over(self, *, after: int = 0, limit: int) -> Sequence[int]:
+        return await self.read(lambda c: batching.over(c, after, limit))
 
     async def last_of(self, topic: Topic) -> int:
         return await self.read(lambda c: listing.last_of(c, topic))

@@ -75,8 +75,10 @@ def _prepare(wanted: dict[int, Move], opened: Reopening) -> None:
 
 def _standings(tx: LinkTx, flow: int) -> list[Standing]:
     steps = sa.select(c.seq).where(c.flow == flow).order_by(c.seq)
-    tx.connection.execute(steps.with_for_update())
-    # Read after that: whoever held a step may have added others.
+    locked: Sequence[int] | None = None
+    # Until there are no more: whoever held a step may have added others.
+    while locked != (found := tx.connection.scalars(steps.with_for_update()).all()):
+        locked = found
     query = sa.select(c.seq, c.state, c.error_code, c.generation).where(c.flow == flow)
     rows = tx.connection.execute(query.order_by(c.seq)).all()
     joined = sa.select(e.dependent, e.prerequisite, e.continues).join(

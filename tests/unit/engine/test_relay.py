@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from backburner.domain.errors import BrokerUnavailable, StoreUnavailable
+from backburner.domain.message import HINT
 from backburner.engine.contact import Contact
 from backburner.engine.relay import CAP, CHUNK, Relay
 from backburner.ports.bell import Ring
@@ -57,8 +58,12 @@ def clock():
 
 
 @pytest.fixture
-async def relay(store, broker, clock):
-    contact = Contact("memory")
+async def contact():
+    return Contact("memory")
+
+
+@pytest.fixture
+async def relay(store, broker, clock, contact):
     return Relay(store, broker, SilentBell(), clock, NoFaults(), contact, look=LOOK)
 
 
@@ -242,3 +247,34 @@ async def test_the_end_does_not_wait_for_a_broker_that_is_down(relay, broker):
     with pytest.raises(BrokerUnavailable):
         await broker.ping()
     assert [] == broker.asked
+
+
+async def test_a_message_that_was_used_up_here_stands_for_no_job(
+    relay, store, broker, clock, contact
+):
+    store.jobs = {"a": 1}
+    broker.server.put("a", HINT)
+    contact.spent["a"] = 1
+    relay.ring(Ring.WORK)
+    clock.advance(timedelta(seconds=1))
+    await relay.work()
+
+    assert [{"a": 1}] == broker.asked, "the broker counts it, but it is as good as gone"
+
+
+async def test_what_was_being_published_at_the_end_is_told_all_the_same(relay, broker):
+    publish, begun = broker.publish, asyncio.Event()
+
+    async def slowly(_counts):
+        begun.set()
+        await asyncio.Event().wait()
+
+    broker.publish = slowly
+    relay.start()
+    relay.tell({"a": 2}, Ring.WORK)
+    await begun.wait()
+    stopping = asyncio.create_task(relay.stop())
+    broker.publish = publish
+    await stopping
+
+    assert 2 == broker.server.depth("a")

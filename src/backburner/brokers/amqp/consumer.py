@@ -82,8 +82,12 @@ class Consumer:
         if needed > self._prefetch or not self._tag:
             # It went since it was declared, or the server closed the channel.
             with suppress(ChannelNotFoundEntity, ChannelPreconditionFailed):
-                await asyncio.shield(self._turn(self._begin(needed)))
-        if not self._waiting and not self.is_over:
+                turn = self._turn(self._begin(needed))
+                await asyncio.wait({turn})
+                if turn.cancelled():
+                    raise BrokerUnavailable("RabbitMQ: the connection was given up")
+                turn.result()
+        if self._tag and not self._waiting and not self.is_over:
             self._fetcher = self._loop.create_future()
             try:
                 await self._fetcher
@@ -175,6 +179,8 @@ class Consumer:
                 await self._channel.basic_cancel(tag)
             self._return([message.handle[1] for message in self._waiting])
             self._waiting.clear()
+            if self._fetcher is not None and not self._fetcher.done():
+                self._fetcher.set_result(None)  # it asks again, and begins anew
 
     def _look_later(self) -> None:
         if self._look is not None:

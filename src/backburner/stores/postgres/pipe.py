@@ -61,7 +61,7 @@ class Pipe:
     async def close(self) -> None:
         """Finish what waits, then let go of the connection."""
         while self._task is not None:
-            await self._task
+            await asyncio.wait({self._task})
         await self._drop()
 
     async def rows(self, statement: str, *parameters: Any) -> list[Any]:

@@ -82,7 +82,7 @@ class ThreadWriter:
         if not self._closed:
             self._closed = True
             self._calls.put(None)
-            self._thread.join()
+            self._thread.join(LONGEST_WAIT)
             self._closing.set()
             self._patrol.join()
 

@@ -55,12 +55,16 @@ def _rewrite(old: Wording, new: Wording) -> None:
         return
     version = bind.exec_driver_sql("PRAGMA schema_version").scalar_one()
     bind.exec_driver_sql("PRAGMA writable_schema = ON")
-    for table, lists in CHECKED.items():
-        for states in lists:
-            bind.exec_driver_sql(
-                "UPDATE sqlite_master SET sql = replace(sql, ?, ?)"
-                " WHERE type = 'table' AND name = ?",
-                (old(states), new(states), table),
-            )
-    bind.exec_driver_sql(f"PRAGMA schema_version = {version + 1}")
-    bind.exec_driver_sql("PRAGMA writable_schema = OFF")
+    if not bind.exec_driver_sql("PRAGMA writable_schema").scalar_one():
+        return  # a defensive SQLite, as Apple's is: it goes on with the old text
+    try:
+        for table, lists in CHECKED.items():
+            for states in lists:
+                bind.exec_driver_sql(
+                    "UPDATE sqlite_master SET sql = replace(sql, ?, ?)"
+                    " WHERE type = 'table' AND name = ?",
+                    (old(states), new(states), table),
+                )
+        bind.exec_driver_sql(f"PRAGMA schema_version = {version + 1}")
+    finally:
+        bind.exec_driver_sql("PRAGMA writable_schema = OFF")

@@ -1,0 +1,28 @@
+from backburner.domain.job import JobState
+from backburner.engine import retrying
+from backburner.testing.doubles import NOON
+from backburner.testing.samples import a_job
+
+
+class Failed:
+    """A store of failed jobs that notes in which order they are reopened."""
+
+    def __init__(self, count):
+        self.all = [a_job(seq=n, state=JobState.FAILED) for n in range(1, count + 1)]
+        self.reopened = []
+
+    async def jobs(self, _where, *, before, limit):
+        older = [job for job in self.all if before is None or job.seq < before]
+        return older[::-1][:limit]
+
+    async def reopen(self, moves):
+        self.reopened.append([move.seq for move in moves])
+        return [True] * len(moves)
+
+
+async def test_the_oldest_are_retried_first_over_all_pages(monkeypatch):
+    monkeypatch.setattr(retrying, "PAGE", 2)
+    store = Failed(5)
+
+    assert 5 == await retrying.retry_failed(store, now=NOON, batch=1)
+    assert [[1, 2], [3, 4], [5]] == store.reopened
