@@ -195,7 +195,7 @@ def _put_off(
     span = min(wait + spread, LONGEST_WAIT)
     turn = max(wait, state.awaited_at + gap - now)
     if turn <= wait + max(HEAD * gap, SLACK):
-        span = turn
+        span = min(turn, LONGEST_WAIT)
         state = replace(state, awaited_at=math.ceil(now + turn))
     return replace(state, line=line, lined_at=now), Wait(math.ceil(span))
 

@@ -167,7 +167,7 @@ def _logs_of(world: World) -> Iterator[None]:
             world.protest(str(line))
         raise structlog.DropEvent
 
-    before = structlog.get_config()
+    was_configured, before = structlog.is_configured(), structlog.get_config()
     structlog.configure(
         processors=[keep],
         wrapper_class=structlog.make_filtering_bound_logger(0),
@@ -176,4 +176,7 @@ def _logs_of(world: World) -> Iterator[None]:
     try:
         yield
     finally:
-        structlog.configure(**before)
+        if was_configured:
+            structlog.configure(**before)
+        else:
+            structlog.reset_defaults()
