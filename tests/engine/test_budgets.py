@@ -17,6 +17,7 @@ from backburner import (
 )
 from backburner.clock import SystemDice
 from backburner.domain.budget import Balance
+from backburner.engine import batches
 from backburner.engine.registry import Registry
 from backburner.engine.scheduler import Scheduler
 from backburner.engine.submission import Submission
@@ -139,6 +140,20 @@ async def test_a_batch_ends_when_there_is_room_for_what_follows_it(working):
     assert ("open", "finished") == (str(waiting.state), str(finished.state))
     follows = JobFilter(capability="plain")
     assert 1 == len(await bb.engine.jobs(follows)), "what follows it was lost"
+
+
+async def test_a_batch_that_cannot_end_keeps_no_other_from_it(working, monkeypatch):
+    monkeypatch.setattr(batches, "PAGE", 1)
+    bb = await working(ask, plain)
+    await bb.budgets.put(Budget("capability", tokens=0, of="plain"))
+    follows = {"capability": "plain", "input": None}
+    stuck = await bb.open_batch([(ask, None)], completion=follows)
+    await bb.engine.batches.wait(stuck.id, timeout=0.5)
+    free = await bb.open_batch([(ask, None)])
+    ended = await bb.engine.batches.wait(free.id, timeout=20)
+    waiting = await bb.engine.batches.find(stuck.id)
+
+    assert ("open", "finished") == (str(waiting.state), str(ended.state))
 
 
 async def test_a_tick_that_has_no_room_is_missed_and_the_next_one_comes(tmp_path):

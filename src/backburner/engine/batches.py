@@ -76,9 +76,9 @@ class Batches:
         self._payloads = payloads
         self._touched: dict[int, None] = {}
         self._told: dict[int, Instant] = {}
-        self._seen = 0
-        """The last batch of the last page."""
         """When each was told of here."""
+        self._seen = 0
+        """Up to which batch it was looked for those that are over."""
         self._loop = Loop("batches", self.look, every=NET_SECONDS)
 
     def start(self) -> None:
