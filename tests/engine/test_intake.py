@@ -1,5 +1,6 @@
 """What a worker may claim by the messages it has in hand."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -193,3 +194,27 @@ async def test_a_worker_that_stops_keeps_nothing(world, until):
 
     assert (0, 0) == (world.server.handed("a"), world.server.handed("b"))
     assert (1, 1) == (world.server.depth("a"), world.server.depth("b"))
+
+
+class Stubborn(MemoryBroker):
+    """Keeps a cancellation to itself, once."""
+
+    async def receive(self, queue, limit):
+        try:
+            return await super().receive(queue, limit)
+        except asyncio.CancelledError:
+            return await super().receive(queue, limit)
+
+
+async def test_receivers_end_though_the_broker_swallowed_their_cancellation(
+    world, until
+):
+    await world.intake.stop()
+    world.intake._broker = Stubborn(world.server)
+    world.start()
+    world.server.put("a", HINT)
+    await until(lambda: world.server.handed("a") == 1)
+    stopping = asyncio.create_task(world.intake.stop())
+    done, _ = await asyncio.wait({stopping}, timeout=30)
+
+    assert {stopping} == done

@@ -31,6 +31,7 @@ LIMITED_SECONDS: Final = 15.0
 TIDY_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 0.5
 PARTING_SECONDS: Final = 2.0
+AGAIN_SECONDS: Final = 1.0
 
 Strangers: TypeAlias = Callable[[str, Sequence[Message]], Awaitable[None]]
 """Takes messages of other programs, all that may be done with them included."""
@@ -92,9 +93,11 @@ class Intake:
     async def stop(self) -> None:
         """Receive no more and give back what is in hand; asking twice is no error."""
         self._is_stopping = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        left = set(self._tasks)
+        while left:  # a broker's library may keep a cancellation to itself
+            for task in left:
+                task.cancel()
+            _, left = await asyncio.wait(left, timeout=AGAIN_SECONDS)
         self._tasks = []
         if self._deafen is not None:
             self._deafen()
