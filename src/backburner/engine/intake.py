@@ -63,7 +63,7 @@ class Intake:
         """When a queue's messages in hand were received last."""
         self._done: dict[str, list[Message]] = {}
         self._unused: dict[str, list[Message]] = {}
-        self._is_resting = self._is_stopping = False
+        self._is_resting = False
         self._changed = asyncio.Event()
         self._room: Callable[[str], int] = lambda _queue: 0
         self._is_limited: Callable[[str], bool] = lambda _queue: False
@@ -80,7 +80,6 @@ class Intake:
         wake: Callable[[], None],
     ) -> None:
         """Begin; take what tells how many jobs of a queue there is room for."""
-        self._is_stopping = False
         self._room, self._is_limited, self._wake = room, is_limited, wake
         self._hands = {queue: [] for queue in queues}
         self._deafen = self._contact.on_loss(wake)
@@ -92,9 +91,8 @@ class Intake:
 
     async def stop(self) -> None:
         """Receive no more and give back what is in hand; asking twice is no error."""
-        self._is_stopping = True
         left = set(self._tasks)
-        while left:  # a broker's library may keep a cancellation to itself
+        while left:  # a broker's library may keep a cancellation to itself: see Loop
             for task in left:
                 task.cancel()
             _, left = await asyncio.wait(left, timeout=AGAIN_SECONDS)
@@ -164,7 +162,7 @@ class Intake:
         return max(0, self._room(queue) - len(self._hands[queue]))
 
     async def _receive_on(self, queue: str) -> None:
-        while not self._is_stopping:  # see Loop.stop
+        while True:
             while not self._left(queue):
                 self._changed.clear()
                 await self._changed.wait()
@@ -180,8 +178,6 @@ class Intake:
                 log.error("intake failed", queue=queue, error_type=kind)
             else:
                 continue
-            if self._is_stopping:
-                return
             await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - back-off
             await self._contact.regained()
 
