@@ -114,6 +114,9 @@ class Link(NamedTuple):
     calls_back: bool = False
     holds: int = 0
     """How many budgets hold something for it."""
+    job_id: str = ""
+    step: str = ""
+    """What the steps that wait for it call it."""
 
 
 class Submitted(NamedTuple):
@@ -177,7 +180,7 @@ class Claim(NamedTuple):
     @property
     def link(self) -> Link | None:
         """What its end means to others; `None` if nothing."""
-        return link(self.flow, self.callback, self.holds)
+        return link(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +231,7 @@ class Job:
     @property
     def link(self) -> Link | None:
         """What its end means to others; `None` if nothing."""
-        return link(self.flow, self.callback, self.holds)
+        return link(self)
 
 
 def first_state(job: NewJob) -> JobState:
@@ -243,11 +246,12 @@ def waits(job: NewJob) -> bool:
     return job.run_at is not None and job.run_at > job.created_at
 
 
-def link(flow: int | None, callback: str | None, holds: int) -> Link | None:
+def link(job: Claim | Job) -> Link | None:
     """Say what a job's end means to others; `None` if nothing."""
-    if flow is None and callback is None and not holds:
+    if job.flow is None and job.callback is None and not job.holds:
         return None
-    return Link(flow, callback is not None, holds)
+    calls_back = job.callback is not None
+    return Link(job.flow, calls_back, job.holds, job.id, job.step or "")
 
 
 def uuid7(ordered: int, chance: int) -> str:

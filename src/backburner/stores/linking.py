@@ -23,6 +23,7 @@ Telling = tuple[int, str, Instant, str | None]
 """A job's key, and the type, time and data of its event."""
 
 
+CALLBACK = Ended._fields.index("callback")
 End = tuple[int, Link, Change, bool]
 """A linked job that ended in this transaction, and whether it waited for no other."""
 
@@ -106,7 +107,7 @@ def settle_links(tx: LinkTx, ends: Sequence[End]) -> None:
     failed: list[int] = []
     left: defaultdict[int, int] = defaultdict(int)
     troubled: set[int] = set()
-    for seq, (flow, calls_back, holds), change, was_active in ends:
+    for seq, (flow, calls_back, holds, _, _), change, was_active in ends:
         is_done = change.to is JobState.SUCCEEDED
         if calls_back:
             calling.append(seq)
@@ -190,5 +191,4 @@ def over(
 ) -> list[Ended]:
     """Do the same, also for flows that never had a step."""
     rows = tx.conclude(ended, troubled, at) if ended else ()
-    told = [Ended(*row) for row in rows]
-    return [flow for flow in told if flow.callback is not None]
+    return [Ended(*row) for row in rows if row[CALLBACK] is not None]

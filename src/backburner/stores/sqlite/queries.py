@@ -25,12 +25,15 @@ class Queries:
     enlist_worker: str
     find_by_key: str
     finish_jobs: str
+    first_queued: str
     free_idempotency_key: str
+    hand_on_jobs: str
     has_queued: str
     insert_edges: str
     insert_entries: str
     insert_events: str
     insert_flow_ends: str
+    insert_handed_events: str
     insert_holds: str
     insert_job: str
     insert_jobs: str
@@ -44,6 +47,7 @@ class Queries:
     list_callbacks: str
     list_gates: str
     list_changes: str
+    list_dependents: str
     list_estimates: str
     list_held: str
     list_history: str

@@ -7,6 +7,7 @@ answer for each, in order. `writer` calls them.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from itertools import chain, starmap
 from typing import Any
 
@@ -37,11 +38,9 @@ from backburner.stores.settling import (
     turns,
 )
 from backburner.stores.sharing import corrections, ended_waiting, forgo, used_tokens
+from backburner.stores.sqlite.handing import NEEDS, Claiming, Taker
 from backburner.stores.sqlite.transaction import Transaction, savepoint
 from backburner.stores.usages import book_settled
-
-Claiming = tuple[str, str, Sequence[Want], Instant]
-NEEDS = Claim._fields.index("needs")
 
 
 def submit(
@@ -53,25 +52,31 @@ def submit(
 
 def claim(tx: Transaction, asks: Sequence[Claiming]) -> Sequence[Sequence[Claim]]:
     """Hand queued jobs to every worker that asks."""
-    return [_claim(tx, *ask) for ask in asks]
+    taker, tx.taker = tx.taker, None
+    handed = taker.claims if taker is not None else ()
+    return [_claim(tx, *ask, handed) for ask in asks]
 
 
 def _claim(
-    tx: Transaction, worker: str, token: str, wants: Sequence[Want], now: Instant
+    tx: Transaction,
+    worker: str,
+    token: str,
+    wants: Sequence[Want],
+    now: Instant,
+    handed: Sequence[Claim],
 ) -> Sequence[Claim]:
-    found = tx.rows(tx.queries.list_gates, worker)
-    if not found:
+    """Take what a worker wants, besides what it was handed of that before."""
+    gated = tx.gates(worker)
+    if gated is None:
         raise WorkerLost
-    gated = found[0][0].split("\n") if found[0][0] else ()
     claims: list[Claim] = []
     for queue, limit in wants:
-        if queue in gated:
-            claims += _claim_gated(tx, worker, token, Want(queue, limit), now)
-        else:
-            claims += _take(tx, worker, token, Want(queue, limit), now)
+        before = [claim for claim in handed if claim.queue == queue]
+        want = Want(queue, limit - len(before))
+        take = _claim_gated if queue in gated else _take
+        taken = take(tx, worker, token, want, now) if want.limit else ()
+        claims += sorted((*before, *taken), key=_turn) if before else taken
     if claims:
-        seqs = as_json([claim.seq for claim in claims])
-        tx.driver.execute(tx.queries.insert_start_events, (seqs,))
         # Ranks of a line rise: what is left is the highest.
         lines = {(claim.queue, claim.priority): claim.rank for claim in claims}
         fronts = [(*line, front) for line, front in lines.items()]
@@ -87,8 +92,15 @@ def _take(
     if steps:
         needs = as_needs(tx.rows(tx.queries.list_needs, tx.array(steps)))
         rows = [(*row, needs.get(row[0], ())) for row in rows]
+    if rows:
+        seqs = as_json([row[0] for row in rows])
+        tx.driver.execute(tx.queries.insert_start_events, (seqs,))
     # RETURNING is in no order.
-    return sorted(starmap(Claim, rows), key=lambda c: (-c.priority, c.rank, c.seq))
+    return sorted(starmap(Claim, rows), key=_turn)
+
+
+def _turn(claim: Claim) -> tuple[int, int, int]:
+    return (-claim.priority, claim.rank, claim.seq)
 
 
 def _claim_gated(
@@ -116,14 +128,19 @@ def settle(
     tx: Transaction, batches: Sequence[Sequence[Settlement]]
 ) -> Sequence[Sequence[Change | None]]:
     """Settle every worker's jobs; of two settlements by one token the first wins."""
-    return _in_turns(tx, batches, _settle, otherwise=None)
+    total = sum(map(len, batches))
+    return _in_turns(tx, batches, partial(_settle, total=total), otherwise=None)
 
 
-def _settle(tx: Transaction, settlements: Sequence[Settlement]) -> dict[int, Change]:
+def _settle(
+    tx: Transaction, settlements: Sequence[Settlement], total: int
+) -> dict[int, Change]:
     applied: dict[int, Change] = {}
     plain = [s for s in settlements if s.body is None]
     _apply_plain(tx, plain, applied)
     book_settled(tx, plain, applied)
+    if len(plain) == total:  # or what comes after this would come after the claim
+        tx.taker = _taker(tx, plain)
     settle_links(tx, ends(plain, applied))
     for settlement in settlements:
         if settlement.body is not None:
@@ -133,6 +150,12 @@ def _settle(tx: Transaction, settlements: Sequence[Settlement]) -> dict[int, Cha
         rows = tx.rows(tx.queries.list_estimates, tx.array(used))
         tx.owe(corrections(rows, used, over))
     return applied
+
+
+def _taker(tx: Transaction, settlements: Sequence[Settlement]) -> Taker | None:
+    """Return whoever claims right after this, if it is one alone."""
+    then, asks = tx.then or (None, ())
+    return Taker(asks[0], settlements) if then is claim and len(asks) == 1 else None
 
 
 def _in_turns(

@@ -34,6 +34,7 @@ from backburner.stores.settling import (
 )
 from backburner.stores.sharing import Taken
 from backburner.stores.sqlite.database import driver
+from backburner.stores.sqlite.handing import Taker, hand_on
 from backburner.stores.sqlite.queries import Queries
 from backburner.stores.usages import Booked
 
@@ -75,6 +76,10 @@ class Transaction:
         self.now = now
         self.settling: int | None = None
         self.names: Sequence[str] = ()
+        self.then: tuple[Callable[..., Any], Sequence[Any]] | None = None
+        """What runs next in it, and what each caller of that asks for."""
+        self.taker: Taker | None = None
+        """Whoever takes released steps at once."""
         self._faults = faults
 
     @contextmanager
@@ -111,11 +116,24 @@ class Transaction:
         self, done: Collection[int], failed: Collection[int], at: Instant
     ) -> Sequence[int]:
         """Count down what waits for steps, and tell; return each one's flow."""
+        handed: Sequence[int] = ()
+        if self.taker is not None and not failed:
+            waiting = dict(self.rows(self.queries.list_dependents, self.array(done)))
+            handed = hand_on(self, self.taker, waiting, at)
+            if len(handed) == len(waiting):
+                return handed
         asked = self.array(done), self.array(failed), at
         rows = self.rows(self.queries.release_jobs, *asked)
         released = [row for row in rows if row[1] != JobState.BLOCKED]
         self.tell_states(sorted(row[0] for row in released), at)
-        return [row[2] for row in released]
+        return [*handed, *(row[2] for row in released)]
+
+    def gates(self, worker: str) -> Collection[str] | None:
+        """Return the queues that have a gate; `None` if the worker is not enlisted."""
+        found = self.rows(self.queries.list_gates, worker)
+        if not found:
+            return None
+        return found[0][0].split("\n") if found[0][0] else ()
 
     def conclude(
         self, ended: Mapping[int, int], troubled: Collection[int], at: Instant

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
@@ -239,8 +240,13 @@ def _perform(tx: Transaction, calls: Sequence[Call]) -> Sequence[Any]:
     for index, call in enumerate(calls):
         groups.setdefault(call.many, []).append(index)
     tx.names = [many.__name__ for many in groups]
-    for many, indexes in groups.items():
-        arguments = [calls[index].argument for index in indexes]
+    asked = [
+        (many, [calls[index].argument for index in indexes])
+        for many, indexes in groups.items()
+    ]
+    for (many, arguments), then in zip_longest(asked, asked[1:]):
+        tx.then = then
+        indexes = groups[many]
         for index, answer in zip(indexes, _run(tx, many, arguments), strict=True):
             answers[index] = answer
     return answers
@@ -251,6 +257,7 @@ def _run(tx: Transaction, many: Many, arguments: Sequence[Any]) -> Sequence[Any]
         with savepoint(tx.driver):
             return many(tx, arguments)
     except Exception as error:
+        tx.then = tx.taker = None  # nothing of what was handed on is kept
         if _ends_transaction(tx, error):
             raise
         if len(arguments) == 1:

@@ -1,0 +1,93 @@
+"""
+Steps that go straight from whoever releases them to whoever claims next.
+
+A worker settles what it did and claims anew in one transaction. Those of the steps that
+are released in it which that claim would take before all others are handed to it right
+away: it comes to the same as to queue and to claim them, for one write instead of two,
+and what they need is at hand.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from backburner.domain.job import Claim, Instant, JobState, Need
+from backburner.ports.store import Settlement, Want
+from backburner.stores.flows import as_needs
+from backburner.stores.linking import LinkTx
+
+Claiming = tuple[str, str, Sequence[Want], Instant]
+"""A claim: the worker, its token, what it wants, and when."""
+NEEDS = Claim._fields.index("needs")
+
+
+class HandingTx(LinkTx, Protocol):
+    """A transaction that knows who may claim."""
+
+    def gates(self, worker: str) -> Collection[str] | None:
+        """Return the queues that have a gate; `None` if the worker is not enlisted."""
+        ...
+
+
+@dataclass(slots=True)
+class Taker:
+    """The claim that runs next in a transaction."""
+
+    ask: Claiming
+    settled: Sequence[Settlement]
+    """What is settled before it."""
+    claims: list[Claim] = field(default_factory=list)
+    """What it was handed."""
+
+
+def hand_on(
+    tx: HandingTx, taker: Taker, waiting: Mapping[int, int], at: Instant
+) -> list[int]:
+    """
+    Claim those who wait, each for the step beside it, if they are next anyway.
+
+    Return each one's flow.
+    """
+    worker, token, wants, now = taker.ask
+    gated = tx.gates(worker) if waiting and at <= now else None
+    if gated is None:
+        return []
+    for queue, limit in wants:
+        if queue in gated or limit < len(waiting):
+            continue  # which of them may start is for the claim to say
+        first = tx.rows(tx.queries.first_queued, queue, now)
+        rows = tx.rows(
+            tx.queries.hand_on_jobs,
+            *(token, worker, now, queue, at, tx.array(waiting)),
+            *(first[0] if first else (None, None, None)),
+        )
+        taker.claims += _claims(tx, taker.settled, waiting, rows)
+        if len(taker.claims) == len(waiting):
+            break
+    if taker.claims:
+        seqs = tx.array([claim.seq for claim in taker.claims])
+        tx.rows(tx.queries.insert_handed_events, seqs)
+        tx.rows(tx.queries.insert_start_events, seqs)
+    return [claim.flow for claim in taker.claims if claim.flow is not None]
+
+
+def _claims(
+    tx: HandingTx,
+    settled: Sequence[Settlement],
+    waiting: Mapping[int, int],
+    rows: Sequence[Any],
+) -> list[Claim]:
+    """Make claims of rows; only who needs several has to have them read."""
+    several = [row[0] for row in rows if row[NEEDS] > 1]
+    needs = tx.rows(tx.queries.list_needs, tx.array(several)) if several else ()
+    given = as_needs(needs)
+    ended = {settlement.seq: settlement for settlement in settled}
+    for row in rows:
+        given.setdefault(row[0], [_need(ended[waiting[row[0]]])])
+    return [Claim(*(*row, given[row[0]])) for row in rows]
+
+
+def _need(ended: Settlement) -> Need:
+    assert ended.link is not None  # noqa: S101 - tells the type checker
+    _, _, _, job_id, step = ended.link
+    return Need(step, job_id, JobState.SUCCEEDED, ended.change.output, None)
