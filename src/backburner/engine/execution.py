@@ -36,7 +36,7 @@ from backburner.engine.booking import Tab, Till
 from backburner.engine.context import Context, Submit
 from backburner.engine.courier import Courier
 from backburner.engine.lanes import Road
-from backburner.engine.needs import input_of, is_apart, whole
+from backburner.engine.needs import any_apart, input_of, is_apart, whole
 from backburner.engine.payloads import Payloads
 from backburner.engine.registry import Capability
 from backburner.engine.shapes import mistakes
@@ -121,13 +121,14 @@ class Attempt:
             return _unknown(self.claim)
         payloads = payloads or _NO_BLOBS
         text, needs = self.claim.input, self.claim.given
-        if needs or is_apart(text):
+        if is_apart(text) or (needs and any_apart(needs)):
             fetched = await self._fetched(payloads)
             if not isinstance(fetched, _Brought):
                 return fetched
             text, needs = fetched.text, fetched.needs
         try:
-            value = self.capability.input.validate_json(text)
+            fed = _fed(self.capability, needs) if text == FROM_NEEDS else text
+            value = self.capability.input.validate_json(fed)
         except ValidationError as error:
             message = readable(mistakes(error, MOST_FAULTS))
             return Failed("INVALID_INPUT", message, retryable=False)
@@ -144,21 +145,15 @@ class Attempt:
         """Return what the row only names, or why it is not there."""
         outcome: Outcome
         try:
-            found = self.claim.given
-            if any(is_apart(need.output) for need in found):
-                found = await whole(found, payloads)
-            text = input_of(self.claim.input, found)
-            if self.claim.input == FROM_NEEDS and self.capability is not None:
-                guarding.check_fed(self.capability, text)
+            text = self.claim.input
             return _Brought(
-                await payloads.text(text) if is_apart(text) else text, found
+                await payloads.text(text) if is_apart(text) else text,
+                await whole(self.claim.given, payloads),
             )
         except asyncio.CancelledError:
             outcome = Failed("CANCELLED_INSIDE", "it was cancelled from inside")
         except BlobMissing:
             return Failed(BlobMissing.code, "its input is gone", retryable=False)
-        except PermanentError as error:
-            return classify(error)
         except StoreUnavailable as error:
             outcome = Failed(error.code, "its input cannot be read just now")
         if self.interruption is not None:
@@ -231,6 +226,13 @@ class Attempt:
 
 
 _NO_BLOBS = Payloads()
+
+
+def _fed(capability: Capability[Any, Any], needs: Sequence[Need]) -> str:
+    """Return what a step gets from others, if it may have it."""
+    text = input_of(needs)
+    guarding.check_fed(capability, text)
+    return text
 
 
 def classify(error: BaseException) -> Failed:

@@ -7,7 +7,6 @@ import orjson
 
 from backburner.domain.blob import MARK
 from backburner.domain.errors import PermanentError
-from backburner.domain.flow import FROM_NEEDS
 from backburner.domain.job import JobState, Need
 from backburner.engine.payloads import Payloads
 
@@ -38,10 +37,16 @@ def is_apart(text: str | None) -> bool:
     return text is not None and text.startswith(MARK)
 
 
-def input_of(text: str, needs: Sequence[Need]) -> str:
-    """Return the input of a step: its own, or what it needs."""
-    if text != FROM_NEEDS:
-        return text
+def any_apart(needs: Sequence[Need]) -> bool:
+    """Say whether a text of these is; asked of every step, so without a generator."""
+    for need in needs:  # noqa: SIM110 - see above
+        if is_apart(need.output):
+            return True
+    return False
+
+
+def input_of(needs: Sequence[Need]) -> str:
+    """Return the input of a step that has none of its own: what it needs."""
     if len(needs) == 1 and needs[0].output is not None:
         return needs[0].output
     if not needs or any(need.output is None for need in needs):
