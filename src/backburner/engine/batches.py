@@ -45,8 +45,10 @@ from backburner.ports.faults import Faults
 from backburner.ports.log import log
 from backburner.ports.store import GroupFilter, Store, Topic
 
-LOOK_SECONDS: Final = 0.05
-"""Ends in quick succession are answered by one look."""
+QUIET_SECONDS: Final = 0.01
+"""Ends in quick succession are answered by one look, when they pause …"""
+MOST_QUIETS: Final = 5
+"""… or after so many times that long."""
 NET_SECONDS: Final = 5.0
 """How often batches are looked at whose last end nobody told of."""
 PAGE: Final = 500
@@ -75,6 +77,7 @@ class Batches:
         self._watch = watch
         self._payloads = payloads
         self._touched: dict[int, None] = {}
+        self._touches = 0
         self._told: dict[int, Instant] = {}
         """When each was told of here."""
         self._seen = 0
@@ -254,6 +257,7 @@ class Batches:
         """Have batches looked at in which something ended."""
         for batch in batches:
             self._touched[batch] = None
+            self._touches += 1
             self._loop.poke()
 
     async def look(self) -> float | None:
@@ -271,10 +275,17 @@ class Batches:
             self._told[batch] = now
             if await self._store.tell_batch(batch, now=now):
                 self._bell.ring(Ring.EVENTS)
-        await asyncio.sleep(LOOK_SECONDS)  # noqa: TID251 - see watch
+        await self._calm_down()
         if len(over) == PAGE:
             return 0.0
         return PROGRESS_MS / 1000 if self._touched else None
+
+    async def _calm_down(self) -> None:
+        for _ in range(MOST_QUIETS):
+            heard = self._touches
+            await asyncio.sleep(QUIET_SECONDS)  # noqa: TID251 - see watch
+            if heard == self._touches:
+                return
 
     async def _finish(self, batch: int) -> None:
         now = self._clock.now()
@@ -296,7 +307,7 @@ class Batches:
             return
         self._faults.hit("batch.finished")
         if finished:
-            self._bell.ring(Ring.WORK | Ring.EVENTS)
+            self._bell.ring(Ring.WORK | Ring.EVENTS | Ring.ENDED)
 
     def _completion(self, batch: Batch, counts: Counts) -> Sequence[NewJob]:
         """Make the job that follows a batch; it is told the counts, if nothing else."""

@@ -63,7 +63,9 @@ class Watch:
         self._awaited: dict[str, dict[asyncio.Event, None]] = {}
         """Who waits for the end of which flow or batch."""
         self._pause = SETTLE_SECONDS
-        """How long after a look for ends the next may come."""
+        """How long after a look for ends the next may come …"""
+        self._over = asyncio.Event()
+        """… unless one is known to have come."""
         self._poll = poll
         self._idle = idle
         self._loop = Loop("watch", self._look, every=poll)
@@ -215,6 +217,8 @@ class Watch:
             del self._ids[job.id]
 
     def _hear(self, what: Ring) -> None:
+        if what & Ring.ENDED:
+            self._over.set()
         if what & Ring.EVENTS:
             if self._readers:
                 self._loop.poke()
@@ -236,9 +240,12 @@ class Watch:
             return None
         # Whoever has waited for long can wait a little longer, and looks cost less.
         self._pause = min(2 * self._pause, SLOWEST_SECONDS)
+        self._over.clear()
         if await self._tell_ends():
             self._pause = SETTLE_SECONDS
-        await asyncio.sleep(self._pause)  # noqa: TID251 - as above
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._pause):
+                await self._over.wait()
         return None
 
     async def _tell_ends(self) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from enum import IntFlag
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Ring(IntFlag):
@@ -16,6 +16,11 @@ class Ring(IntFlag):
     """A running job may have been taken from its worker."""
     SCHEDULE = 8
     """A job may be due earlier than was known."""
+    ENDED = 16
+    """A batch has ended: whoever waits for that need not wait any longer."""
+
+
+ALL: Final = ~Ring(0)
 
 
 class Bell(Protocol):

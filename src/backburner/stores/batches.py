@@ -36,9 +36,16 @@ SELECT 'job', state, count(*) FROM jobs
 SELECT 'flow', state, count(*) FROM flows
  WHERE batch = :batch AND batch IS NOT NULL GROUP BY state
 """)
+# Of a flow without trouble that succeeded, every step did: there is none to look at.
 COUNT_STEPS = sa.text("""
+SELECT flows.state, count(*) FROM flows JOIN jobs ON jobs.flow = flows.seq
+ WHERE flows.batch = :batch AND flows.batch IS NOT NULL AND jobs.flow IS NOT NULL
+   AND flows.state = 'succeeded' AND NOT troubled
+ GROUP BY flows.state
+ UNION ALL
 SELECT jobs.state, count(*) FROM flows JOIN jobs ON jobs.flow = flows.seq
  WHERE flows.batch = :batch AND flows.batch IS NOT NULL AND jobs.flow IS NOT NULL
+   AND (flows.state <> 'succeeded' OR troubled)
  GROUP BY jobs.state
 """)
 # Literals, so that partial indexes serve, and a sign, so that the primary key does not;

@@ -34,7 +34,7 @@ class Batches:
         return [SimpleNamespace(id="batch_1", state=state)]
 
 
-async def waited(loop, store):
+async def waited(loop, store, *, is_told=False):
     """Wait for the batch in a house that is never quiet; return until when."""
     bell = Bell()
     watch = Watch(store, bell, poll=1.0)
@@ -46,6 +46,8 @@ async def waited(loop, store):
             await asyncio.sleep(SETTLE_SECONDS / 5)  # noqa: TID251 - virtual
 
     ringing = asyncio.create_task(ring())
+    if is_told:
+        loop.call_at(SECONDS, bell.hear, Ring.ENDED)
     await watch.end("batch_1", seconds=60.0)
     ringing.cancel()
     await watch.stop()
@@ -60,3 +62,14 @@ def test_a_long_wait_takes_few_looks_and_hears_of_its_end_soon():
 
     assert ended - SECONDS <= SLOWEST_SECONDS
     assert store.looks <= SECONDS / SLOWEST_SECONDS + 5
+
+
+def test_whoever_is_told_of_the_end_waits_no_longer():
+    loop = SeededLoop(random.Random(1))
+    ended = loop.run_until_complete(waited(loop, Batches(loop), is_told=True))
+    untold = SeededLoop(random.Random(1))
+    later = untold.run_until_complete(waited(untold, Batches(untold)))
+    loop.close()
+    untold.close()
+
+    assert ended == SECONDS < later

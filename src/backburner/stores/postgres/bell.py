@@ -11,7 +11,7 @@ from typing import Any
 
 import asyncpg
 
-from backburner.ports.bell import Ring
+from backburner.ports.bell import ALL, Ring
 from backburner.ports.log import log
 from backburner.stores.postgres.database import CONNECT_SECONDS
 
@@ -24,7 +24,6 @@ _LOST = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
 )
-ALL = Ring.WORK | Ring.EVENTS | Ring.CANCELLED | Ring.SCHEDULE
 
 
 class NotifyBell:

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from backburner.ports.bell import Ring
+from backburner.ports.bell import ALL, Ring
 
 _LONGEST = 100
 """A socket's address has room for some 107 bytes."""
@@ -99,7 +99,7 @@ class SocketBell:
         with contextlib.suppress(BlockingIOError):
             while True:
                 heard |= self._socket.recv(1)[0]
-        self._call(Ring(heard & 0x0F))
+        self._call(Ring(heard & int(ALL)))
 
     def _address(self, name: str) -> str:
         path = str(self._folder / name)

@@ -49,7 +49,7 @@ RARE: Final = (
     *(
         name
         for name in FAILPOINTS
-        if name.startswith(("_dismiss", "advance", "ledger", "move"))
+        if name.startswith(("_dismiss", "advance", "ledger", "move", "promote"))
     ),
 )
 """A place that is seldom passed is drawn more often."""
