@@ -237,8 +237,9 @@ class Session:
 def _perform(tx: Transaction, calls: Sequence[Call]) -> Sequence[Any]:
     answers: list[Any] = [None] * len(calls)
     groups: dict[Many, list[int]] = {}
-    for index, call in enumerate(calls):
-        groups.setdefault(call.many, []).append(index)
+    # What need not last comes last: a claim finds what the others leave.
+    for index in sorted(range(len(calls)), key=lambda n: not calls[n].durable):
+        groups.setdefault(calls[index].many, []).append(index)
     tx.names = [many.__name__ for many in groups]
     asked = [
         (many, [calls[index].argument for index in indexes])
