@@ -4,6 +4,7 @@ import asyncio
 import random
 import sqlite3
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 
@@ -55,6 +56,7 @@ class World:
         self.seen: list[Sequence[Claim]] = []
         """All that the worker got of each queue, in order."""
         self._in_one = in_one
+        self._reading = ExitStack()
         self._database = Database(path)
         self.store = SqliteStore(
             self._database, FrozenClock(), queries=queries, faults=self.places
@@ -63,13 +65,16 @@ class World:
     async def open(self) -> None:
         await self.store.open()
         await self.store.close()
-        writing, reading = self._database.connect(), self._database.connect()
         self.store.attach(
-            InlineWriter(self._database, self.store.begin, writing),
-            InlineReader(reading),
+            InlineWriter(self._database, self.store.begin),
+            InlineReader(self._reading.enter_context(self._database.connect())),
         )
         await self.store.declare([Queue("gated", concurrency=2)])
         await self.store.enlist(WorkerInfo("w_1", "here", 1, 99, tuple(QUEUES), NOON))
+
+    async def close(self) -> None:
+        self._reading.close()
+        await self.store.close()
 
     async def play(self, seed: int) -> None:
         """Play some flows to their end, as the dice have it."""
@@ -171,8 +176,9 @@ def handed(monkeypatch):
 
 
 @pytest.fixture
-def worlds(tmp_path):
+async def worlds(tmp_path):
     """Open a world that does both at once and one that does not."""
+    opened: list[World] = []
 
     async def worlds(queries: Queries | None = None) -> list[World]:
         pair = [
@@ -181,9 +187,12 @@ def worlds(tmp_path):
         ]
         for world in pair:
             await world.open()
+            opened.append(world)
         return pair
 
-    return worlds
+    yield worlds
+    for world in opened:
+        await world.close()
 
 
 async def compare(one: World, two: World) -> None:

@@ -36,7 +36,7 @@ from backburner.engine.booking import Tab, Till
 from backburner.engine.context import Context, Submit
 from backburner.engine.courier import Courier
 from backburner.engine.lanes import Road
-from backburner.engine.needs import any_apart, input_of, is_apart, whole
+from backburner.engine.needs import input_of, is_apart, whole
 from backburner.engine.payloads import Payloads
 from backburner.engine.registry import Capability
 from backburner.engine.shapes import mistakes
@@ -121,7 +121,7 @@ class Attempt:
             return _unknown(self.claim)
         payloads = payloads or _NO_BLOBS
         text, needs = self.claim.input, self.claim.given
-        if is_apart(text) or (needs and any_apart(needs)):
+        if is_apart(text) or (needs and any(is_apart(n.output) for n in needs)):
             fetched = await self._fetched(payloads)
             if not isinstance(fetched, _Brought):
                 return fetched

@@ -37,14 +37,6 @@ def is_apart(text: str | None) -> bool:
     return text is not None and text.startswith(MARK)
 
 
-def any_apart(needs: Sequence[Need]) -> bool:
-    """Say whether a text of these is; asked of every step, so without a generator."""
-    for need in needs:  # noqa: SIM110 - see above
-        if is_apart(need.output):
-            return True
-    return False
-
-
 def input_of(needs: Sequence[Need]) -> str:
     """Return the input of a step that has none of its own: what it needs."""
     if len(needs) == 1 and needs[0].output is not None:

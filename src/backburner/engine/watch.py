@@ -23,7 +23,7 @@ IDLE_SECONDS = 15.0
 SETTLE_SECONDS = 0.01
 """Rings in quick succession are answered by one look."""
 SLOWEST_SECONDS = 0.1
-"""The same for the ends of flows and batches that take long."""
+"""The same for the ends of flows and batches that take long, if nobody tells."""
 
 
 class _Reader:

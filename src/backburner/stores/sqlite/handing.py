@@ -52,6 +52,7 @@ def hand_on(
     gated = tx.gates(worker) if waiting and at <= now else None
     if gated is None:
         return []
+    ended = {settlement.seq: settlement for settlement in taker.settled}
     for queue, limit in wants:
         if queue in gated or limit < len(waiting):
             continue  # which of them may start is for the claim to say
@@ -61,7 +62,7 @@ def hand_on(
             *(token, worker, now, queue, at, tx.array(waiting)),
             *(first[0] if first else (None, None, None)),
         )
-        taker.claims += _claims(tx, taker.settled, waiting, rows)
+        taker.claims += _claims(tx, ended, waiting, rows)
         if len(taker.claims) == len(waiting):
             break
     if taker.claims:
@@ -73,17 +74,17 @@ def hand_on(
 
 def _claims(
     tx: HandingTx,
-    settled: Sequence[Settlement],
+    ended: Mapping[int, Settlement],
     waiting: Mapping[int, int],
     rows: Sequence[Any],
 ) -> list[Claim]:
     """Make claims of rows; only who needs several has to have them read."""
     several = [row[0] for row in rows if row[NEEDS] > 1]
-    needs = tx.rows(tx.queries.list_needs, tx.array(several)) if several else ()
-    given = as_needs(needs)
-    ended = {settlement.seq: settlement for settlement in settled}
+    read = tx.rows(tx.queries.list_needs, tx.array(several)) if several else ()
+    given = as_needs(read)
     for row in rows:
-        given.setdefault(row[0], [_need(ended[waiting[row[0]]])])
+        if row[NEEDS] == 1:
+            given[row[0]] = [_need(ended[waiting[row[0]]])]
     return [Claim(*(*row, given[row[0]])) for row in rows]
 
 

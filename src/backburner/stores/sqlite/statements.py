@@ -139,7 +139,7 @@ def _settle(
     plain = [s for s in settlements if s.body is None]
     _apply_plain(tx, plain, applied)
     book_settled(tx, plain, applied)
-    if len(plain) == total:  # or what comes after this would come after the claim
+    if len(plain) == total:  # else more is released later, which may come first
         tx.taker = _taker(tx, plain)
     settle_links(tx, ends(plain, applied))
     for settlement in settlements:
