@@ -10,6 +10,7 @@ import pytest
 
 from backburner.domain.errors import IdempotencyConflict, StoreUnavailable
 from backburner.domain.job import JobState
+from backburner.domain.outcome import Done
 from backburner.domain.transitions import Change
 from backburner.engine.heartbeat import Pulse
 from backburner.ports.bell import Ring
@@ -22,7 +23,8 @@ from backburner.stores.postgres.heart import PostgresHeart
 from backburner.stores.postgres.pipe import Pipe
 from backburner.stores.postgres.store import PostgresStore
 from backburner.testing.doubles import FrozenClock
-from backburner.testing.samples import NOON, a_new_job
+from backburner.testing.samples import NOON, a_claim, a_new_job
+from backburner.testing.store.acts import settlement
 
 TERMINATE = """
 SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity
@@ -121,7 +123,7 @@ async def test_with_every_connection_lent_reads_end_and_writes_go_on(
 async def test_submits_wait_for_the_disk_and_claims_do_not(store):
     await store.submit([a_new_job()])
     await store.promote(now=NOON, limit=1)
-    await store.settle([])
+    await store.settle([settlement(a_claim(), Done("1"))])
     shown = [
         await pipe.driver.fetchval("SHOW synchronous_commit")
         for pipe in (store._submitting, store._settling, store._claiming)

@@ -21,6 +21,7 @@ from backburner.ports.store import WorkerInfo
 from backburner.stores import batches, groups
 from backburner.stores.flows import cancel
 from backburner.stores.postgres import database
+from backburner.stores.postgres import store as store_module
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.store import PostgresStore
 from backburner.stores.reopening import reopen
@@ -85,8 +86,11 @@ class Held:
         self._go.set()
 
 
-@pytest.fixture
-async def open_store(migrated_url):
+@pytest.fixture(params=[True, False], ids=["at_once", "one_by_one"])
+async def open_store(migrated_url, monkeypatch, request):
+    """Open stores that settle steps by a function, or by a statement each."""
+    if not request.param:
+        monkeypatch.setattr(store_module, "advance_flows", lambda _: None)
     async with AsyncExitStack() as stack:
 
         async def open_one(**options):

@@ -1,7 +1,7 @@
 """Flows on either database: stored, cancelled, forgotten, listed."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from itertools import accumulate
 from typing import Any
@@ -10,6 +10,7 @@ import orjson
 import sqlalchemy as sa
 
 from backburner.domain import event
+from backburner.domain.delivery import Ended
 from backburner.domain.flow import (
     Edge,
     Flow,
@@ -88,6 +89,15 @@ def add_active(tx: LinkTx, flow: int, more: int) -> None:
     if more:
         counting = flows.update().where(f.seq == flow)
         tx.connection.execute(counting.values(active=f.active + more))
+
+
+def calling(tx: LinkTx, seqs: Collection[int]) -> list[Ended]:
+    """Return what there is to tell of flows that are over."""
+    if not seqs:
+        return []
+    told = [f[name] for name in Ended._fields]
+    query = sa.select(*told).where(f.seq.in_(seqs)).order_by(f.seq)
+    return [Ended(*row) for row in tx.connection.execute(query)]
 
 
 def cancel(

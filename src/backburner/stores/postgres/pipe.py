@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+import asyncpg
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -23,6 +24,9 @@ from backburner.stores.postgres.database import (
     persist,
     renew_plans,
 )
+
+_MAY_NOT = (asyncpg.InsufficientPrivilegeError, asyncpg.UndefinedObjectError)
+"""Nothing temporary may be made, or there is no PL/pgSQL."""
 
 T = TypeVar("T")
 Many = Callable[["Pipe", Sequence[Any]], Awaitable[Sequence[Any]]]
@@ -40,11 +44,19 @@ class Pipe:
     """One connection that is never shared by two tasks."""
 
     def __init__(
-        self, database: Database, faults: Faults, *, is_durable: bool = True
+        self,
+        database: Database,
+        faults: Faults,
+        *,
+        is_durable: bool = True,
+        function: str | None = None,
     ) -> None:
+        """Take a statement that makes a function of the session."""
         self._database = database
         self.faults = faults
         self._is_durable = is_durable
+        self._function = function
+        self.has_function = False
         self._calls: list[Call] = []
         self._task: asyncio.Task[None] | None = None
         self.connection: AsyncConnection
@@ -137,10 +149,21 @@ class Pipe:
             )
             if not self._is_durable:
                 await raw.execute("SET synchronous_commit = off")
+            self.has_function = await self._make_function(raw)
         except BaseException:
             await self._discard()
             raise
         self.driver = raw
+
+    async def _make_function(self, raw: Any) -> bool:
+        """Make the function; a role that may not has to do without."""
+        if self._function is None:
+            return False
+        try:
+            await raw.execute(self._function)
+        except _MAY_NOT:
+            return False
+        return True
 
     async def _drop(self) -> None:
         if self.driver is not None:

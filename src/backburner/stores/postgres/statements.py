@@ -6,8 +6,9 @@ Batches are sorted by key, so that two of them never wait for each other in a ci
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -44,7 +45,8 @@ from backburner.ports.store import (
     WorkerLost,
 )
 from backburner.stores import budgeted, extending, flows, lanes, ledger, sharing
-from backburner.stores.linking import Telling, ends, settle_links
+from backburner.stores.linking import Telling, deliver, ends, settle_links
+from backburner.stores.postgres.advancing import ADVANCE
 from backburner.stores.postgres.database import TRIES, persist
 from backburner.stores.postgres.pipe import Pipe
 from backburner.stores.postgres.queries import Queries
@@ -70,6 +72,10 @@ from backburner.stores.usages import Booked, book_settled
 
 T = TypeVar("T")
 Claiming = tuple[str, str, Sequence[Want], Instant]
+Settling = Callable[
+    [Pipe, Sequence[Sequence[Settlement]]],
+    Awaitable[Sequence[Sequence[Change | None]]],
+]
 NEEDS = Claim._fields.index("needs")
 _UNUSABLE = (asyncpg.UndefinedTableError, asyncpg.InsufficientPrivilegeError)
 
@@ -227,14 +233,28 @@ class Statements:
                 await pipe.driver.execute(self._queries.mark_gate, queue, *after[4:])
         return taken
 
+    def way(self, settlement: Settlement) -> Settling | None:
+        """Return what settles this, along with others; `None` if it brings a body."""
+        link = settlement.link
+        if settlement.body is not None:
+            return None
+        if settlement.usage:
+            return self.settle_linked
+        if link is None:
+            return self.settle
+        is_done = settlement.change.to is JobState.SUCCEEDED
+        if not is_done or link.flow is None or link.calls_back or link.holds:
+            return self.settle_linked
+        return self.settle_steps
+
     async def settle(
         self, pipe: Pipe, batches: Sequence[Sequence[Settlement]]
     ) -> Sequence[Sequence[Change | None]]:
-        """Settle every worker's jobs that bring no body with them."""
+        """Settle every worker's jobs whose ends mean nothing to others."""
         asks = list(chain.from_iterable(batches))
         answers: list[Change | None] = [None] * len(asks)
         for turn in turns(asks):
-            plain = [asks[i] for i in turn.values() if _is_plain(asks[i])]
+            plain = [asks[i] for i in turn.values()]
             settled = await self._finish(pipe, plain) | await self._put(pipe, plain)
             for seq in settled:
                 answers[turn[seq]] = asks[turn[seq]].change
@@ -258,6 +278,20 @@ class Statements:
             return answers
 
         return as_given(batches, await self.transact(pipe, body))
+
+    async def settle_steps(
+        self, pipe: Pipe, batches: Sequence[Sequence[Settlement]]
+    ) -> Sequence[Sequence[Change | None]]:
+        """Settle steps that succeeded, and that nobody but their flow waits for."""
+        if not pipe.has_function:
+            return await self.settle_linked(pipe, batches)
+        asks = list(chain.from_iterable(batches))
+        answers: list[Change | None] = [None] * len(asks)
+        for turn in turns(asks):
+            done = _by_seq(asks[i] for i in turn.values())
+            for seq in await self.transact(pipe, partial(_advance, done)):
+                answers[turn[seq]] = asks[turn[seq]].change
+        return as_given(batches, answers)
 
     async def _finish(self, pipe: Pipe, settlements: Sequence[Settlement]) -> set[int]:
         done = _by_seq(s for s in settlements if s.change.to is JobState.SUCCEEDED)
@@ -564,7 +598,7 @@ class Transaction:
             rows += self.rows(self.queries.finish_jobs, *finish_columns(done))
         if other:
             rows += self.rows(self.queries.settle_jobs, *settle_columns(other))
-        settled = {seq for (seq,) in rows}
+        settled = {row[0] for row in rows}
         if used := used_tokens(ordered, settled):
             over = {s.seq for s in ordered if s.change.to.is_final}
             estimates = self.rows(self.queries.list_estimates, [*used])
@@ -583,6 +617,16 @@ class Transaction:
                 stored.update(inserted)
                 return _submitted(job)
         raise _elusive()
+
+
+def _advance(steps: Sequence[Settlement], tx: Transaction) -> list[int]:
+    """End steps, release those who wait for them, end flows, and tell of it."""
+    *columns, at = finish_columns(steps)
+    [(settled, calling)] = tx.rows(ADVANCE, *columns, at)
+    tx.hit("advance.released")
+    deliver(tx, flows.calling(tx, calling), at)
+    tx.hit("advance.told")
+    return list(settled)
 
 
 def as_known(job: NewJob, job_id: str, state: str, body_hash: str | None) -> Submitted:
@@ -705,10 +749,6 @@ def _elusive() -> StoreUnavailable:
 
 def _submitted(job: NewJob) -> Submitted:
     return Submitted(job.id, first_state(job))
-
-
-def _is_plain(settlement: Settlement) -> bool:
-    return not (settlement.body or settlement.link or settlement.usage)
 
 
 def _columns(rows: Iterable[Sequence[Any]]) -> list[Any]:

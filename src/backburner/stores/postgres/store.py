@@ -62,6 +62,7 @@ from backburner.stores.lanes import Act, Lanes
 from backburner.stores.ledger import Rulebook, is_charged
 from backburner.stores.linking import LinkTx, ends, settle_links
 from backburner.stores.postgres import examination
+from backburner.stores.postgres.advancing import advance_flows
 from backburner.stores.postgres.bell import NotifyBell
 from backburner.stores.postgres.database import (
     Database,
@@ -74,7 +75,11 @@ from backburner.stores.postgres.horizon import Horizon
 from backburner.stores.postgres.pipe import Pipe
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.side import PostgresSide
-from backburner.stores.postgres.statements import Statements, Transaction
+from backburner.stores.postgres.statements import (
+    Settling,
+    Statements,
+    Transaction,
+)
 from backburner.stores.prospects import Prospects
 from backburner.stores.rows import as_events
 from backburner.stores.usages import Usages, book_settled
@@ -106,7 +111,8 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
         self._shares = self._statements.shares
         self._submitting = Pipe(self._database, faults)
         self._claiming = Pipe(self._database, faults, is_durable=False)
-        self._settling = Pipe(self._database, faults)
+        advance = advance_flows(self.queries)
+        self._settling = Pipe(self._database, faults, function=advance)
         self._keeping = Pipe(self._database, faults)
         self._pacing = Pipe(self._database, faults, is_durable=False)
         self._kept = (
@@ -197,21 +203,19 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
     async def settle(
         self, settlements: Sequence[Settlement]
     ) -> Sequence[Change | None]:
-        pipe, statements = self._settling, self._statements
-        applied = list(await self._write(pipe, statements.settle, settlements))
-        linked = [
-            i
-            for i, s in enumerate(settlements)
-            if (s.link or s.usage) and s.body is None
-        ]
-        if linked:
-            asks = [settlements[i] for i in linked]
-            answers = await self._write(pipe, statements.settle_linked, asks)
-            for index, answer in zip(linked, answers, strict=True):
-                applied[index] = answer
+        by_way: dict[Settling | None, list[int]] = {}
         for index, settlement in enumerate(settlements):
-            if settlement.body is not None:
-                applied[index] = await self._settle_with_body(settlement)
+            by_way.setdefault(self._statements.way(settlement), []).append(index)
+        applied: list[Change | None] = [None] * len(settlements)
+        for way, indexes in by_way.items():
+            asks = [settlements[index] for index in indexes]
+            answers = (
+                [await self._settle_with_body(ask) for ask in asks]
+                if way is None
+                else await self._write(self._settling, way, asks)
+            )
+            for index, answer in zip(indexes, answers, strict=True):
+                applied[index] = answer
         return applied
 
     async def move(self, moves: Sequence[Move]) -> Sequence[bool]:

@@ -7,9 +7,9 @@ WITH s AS (
      SET state = 'succeeded', token = NULL, worker = NULL, output = s.output,
          error = NULL, error_code = NULL, finished_at = $4, events = events + 1
     FROM s WHERE jobs.seq = s.seq AND jobs.token = s.token
-  RETURNING jobs.seq, jobs.events
+  RETURNING jobs.seq, jobs.flow, jobs.events
 ), told AS (
   INSERT INTO events (job, n, type, at)
   SELECT seq, events, 'job.succeeded', $4 FROM settled
 )
-SELECT seq FROM settled
+SELECT seq, flow FROM settled
