@@ -87,7 +87,7 @@ async def hold(store_url):
     @asynccontextmanager
     async def hold(count):
         jobs = [a_new_job(owner=LOCAL) for _ in range(count)]
-        async with database.connection() as connection, connection.begin():
+        async with database.transaction() as connection:
             await connection.run_sync(
                 lambda c: Transaction(c, queries, NoFaults(), book).submit(jobs)
             )

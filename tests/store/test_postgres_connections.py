@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import asyncpg
 import pytest
+import sqlalchemy as sa
 
 from backburner.domain.errors import IdempotencyConflict, StoreUnavailable
 from backburner.domain.job import JobState
@@ -118,6 +119,19 @@ async def test_with_every_connection_lent_reads_end_and_writes_go_on(
         [submitted] = await store.submit([a_new_job()])
 
     assert submitted.id == (await store.find([submitted.id]))[0].id
+
+
+def look_twice(connection):
+    """Return when the transaction of two statements began, as each has it."""
+    return [connection.execute(sa.text("SELECT now()")).scalar() for _ in range(2)]
+
+
+async def test_a_read_begins_no_transaction(store):
+    first, second = await store.read(look_twice)
+    one, same = await store.transact(lambda tx: look_twice(tx.connection))
+
+    assert first != second
+    assert one == same
 
 
 async def test_submits_wait_for_the_disk_and_claims_do_not(store):

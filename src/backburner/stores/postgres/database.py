@@ -32,8 +32,13 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.is_closed = False
+        # A read that begins a transaction waits for the server three times.
         self._pool = _engine(
-            url, pool_size=POOL, max_overflow=0, pool_timeout=CONNECT_SECONDS
+            url,
+            isolation_level="AUTOCOMMIT",
+            pool_size=POOL,
+            max_overflow=0,
+            pool_timeout=CONNECT_SECONDS,
         )
         sa.event.listen(self._pool.sync_engine, "checkout", _refuse_a_closed_one)
         # Readers that hold every connection of the pool must not stop a pipe.
@@ -46,6 +51,14 @@ class Database:
         async with translated(), self._pool.connect() as connection:
             await renew_plans(connection)
             yield connection
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """Lend a connection in a transaction, which commits if nothing is raised."""
+        async with self.connection() as connection:
+            await connection.execution_options(isolation_level="READ COMMITTED")
+            async with connection.begin():
+                yield connection
 
     async def connect(self) -> AsyncConnection:
         """Open a connection outside the pool; the caller closes it."""

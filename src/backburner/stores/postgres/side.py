@@ -38,7 +38,7 @@ class PostgresSide:
             return await connection.run_sync(body)
 
     async def transact(self, body: Callable[[sa.Connection], T]) -> T:
-        async with self._database.connection() as connection, connection.begin():
+        async with self._database.transaction() as connection:
             return await connection.run_sync(body)
 
     async def fill(
@@ -47,7 +47,7 @@ class PostgresSide:
         rows: Sequence[Row],
         note: Callable[[sa.Connection], None],
     ) -> None:
-        async with self._database.connection() as connection, connection.begin():
+        async with self._database.transaction() as connection:
             # First: the transaction begins with SQLAlchemy's first statement.
             await connection.run_sync(note)
             raw = await driver(connection)

@@ -170,7 +170,7 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
         return await self.read(migrations.current)
 
     async def migrate(self) -> tuple[str | None, str | None]:
-        async with self._database.connection() as connection, connection.begin():
+        async with self._database.transaction() as connection:
             return await connection.run_sync(_migrate)
 
     def examine(self, clock: Clock) -> AsyncIterator[Finding]:
@@ -457,7 +457,7 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
             return body(begun[0])
 
         async def once() -> T:
-            async with self._database.connection() as connection, connection.begin():
+            async with self._database.transaction() as connection:
                 answer = await connection.run_sync(run)
                 self._faults.hit(f"{verb}.before_commit")
             return answer
