@@ -23,6 +23,11 @@ INSERT INTO jobs (id, tenant, "user", capability, queue, state, priority, rank,
                   max_attempts, created_at, ready_at, input)
 VALUES (:id, 'acme', 'ann', 'greet', 'default', 'queued', 0, 1, 3, 0, 0, '{}')
 """)
+FLOW = sa.text("""
+INSERT INTO flows (id, tenant, "user", state, created_at, active, troubled)
+VALUES (:id, 'acme', 'ann', 'running', 0, 1, false)
+""")
+PLACE = sa.text("UPDATE jobs SET flow = :flow, step = :step WHERE id = :id")
 EVENT = sa.text("""
 INSERT INTO events (job, n, type, at)
 SELECT seq, :n, 'job.queued', 0 FROM jobs WHERE id = :id
@@ -43,7 +48,7 @@ class PostgresDatabase:
         self.store = PostgresStore(url, faults=NoFaults())
 
     async def run(self, act):
-        async with self.store._database.connection() as connection, connection.begin():
+        async with self.store._database.transaction() as connection:
             return await connection.run_sync(act)
 
 
@@ -163,6 +168,24 @@ async def test_it_can_be_done_again(database, old):
     assert old == undone != new == await database.run(schema)
 
 
+async def test_steps_of_flows_that_were_there_are_counted(database):
+    def fill_flows(connection):
+        for seq, steps in enumerate([2, 0, 3], start=1):
+            connection.execute(FLOW, {"id": f"flow_{seq}"})
+            for n in range(steps):
+                connection.execute(JOB, {"id": f"job_{seq}_{n}"})
+                placed = {"id": f"job_{seq}_{n}", "flow": seq, "step": f"s{n}"}
+                connection.execute(PLACE, placed)
+
+    await database.run(lambda c: migrations.upgrade(c, "0011"))
+    await database.run(fill_flows)
+    await database.run(lambda c: c.execute(JOB, {"id": "job_alone"}))
+    await database.store.migrate()
+    counted = sa.text("SELECT steps FROM flows ORDER BY seq")
+
+    assert [2, 0, 3] == await database.run(lambda c: [*c.execute(counted).scalars()])
+
+
 def checks(connection):
     """Return the texts of the tables that a SQLite file has checks in."""
     rows = connection.exec_driver_sql(
@@ -203,10 +226,10 @@ async def test_a_defensive_library_keeps_the_old_text(path):
             return sqlite3.SQLITE_IGNORE if asked and value else sqlite3.SQLITE_OK
 
         driver(connection).set_authorizer(defend)
-        migrations.upgrade(connection)
+        migrations.upgrade(connection, "0011")
 
     await database.run(upgrade)
 
     assert before == await database.run(checks)
-    assert await database.run(migrations.current) == migrations.HEAD
+    assert "0011" == await database.run(migrations.current)
     await database.store.close()

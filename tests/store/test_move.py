@@ -17,7 +17,9 @@ from backburner.testing.samples import NOON, a_new_job
 from tests.store.moving import a_store, everything, fill, moved, read, write
 
 WORKER = WorkerInfo("w_1", "here", 4711, 1, ("default",), started_at=NOON)
-CHANGE = sa.text("UPDATE jobs SET priority = priority + 1 WHERE seq = 6")
+CHANGE = sa.text(
+    "UPDATE jobs SET priority = CASE priority WHEN 0 THEN 1 ELSE 0 END WHERE seq = 6"
+)
 LOSS = sa.text("DELETE FROM events WHERE seq = 6")
 LAST_LOSS = sa.text("DELETE FROM usages WHERE seq = (SELECT max(seq) FROM usages)")
 SURPLUS = sa.text("INSERT INTO fronts (queue, priority, front) VALUES ('new', 0, 1)")

@@ -38,10 +38,9 @@ SELECT 'flow', state, count(*) FROM flows
 """)
 # Of a flow without trouble that succeeded, every step did: there is none to look at.
 COUNT_STEPS = sa.text("""
-SELECT flows.state, count(*) FROM flows JOIN jobs ON jobs.flow = flows.seq
- WHERE flows.batch = :batch AND flows.batch IS NOT NULL AND jobs.flow IS NOT NULL
-   AND flows.state = 'succeeded' AND NOT troubled
- GROUP BY flows.state
+SELECT state, sum(steps) FROM flows
+ WHERE batch = :batch AND batch IS NOT NULL AND state = 'succeeded' AND NOT troubled
+ GROUP BY state
  UNION ALL
 SELECT jobs.state, count(*) FROM flows JOIN jobs ON jobs.flow = flows.seq
  WHERE flows.batch = :batch AND flows.batch IS NOT NULL AND jobs.flow IS NOT NULL

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from backburner.domain.errors import IllegalTransition
 from backburner.domain.flow import Edge, FlowState, NewStep, in_order, refused
 from backburner.domain.job import FINAL, JobState
-from backburner.stores.flows import add_active, needs_of, steps
+from backburner.stores.flows import add_active, add_steps, needs_of, steps
 from backburner.stores.ledger import close
 from backburner.stores.linking import LinkTx, callers_of, deliver, give_up
 from backburner.stores.tables import edges, flows
@@ -41,6 +41,7 @@ def extend(tx: LinkTx, flow: int, new: Sequence[NewStep]) -> None:
     _store(tx, new, there)
     add_active(tx, flow, sum(not step.job.open for step in new))
     _give_up(tx, flow, new, there)
+    add_steps(tx, flow, len(new))
 
 
 def _batch_of(tx: LinkTx, flow: int) -> int | None:

@@ -87,8 +87,16 @@ def needs_of(step: NewStep) -> list[Edge]:
 def add_active(tx: LinkTx, flow: int, more: int) -> None:
     """Count steps that wait for no other any more, and are not over."""
     if more:
-        counting = flows.update().where(f.seq == flow)
-        tx.connection.execute(counting.values(active=f.active + more))
+        _count(tx, flow, active=f.active + more)
+
+
+def add_steps(tx: LinkTx, flow: int, more: int) -> None:
+    """Count steps that a flow got later."""
+    _count(tx, flow, steps=f.steps + more)
+
+
+def _count(tx: LinkTx, flow: int, **counts: sa.ColumnElement[int]) -> None:
+    tx.connection.execute(flows.update().where(f.seq == flow).values(**counts))
 
 
 def calling(tx: LinkTx, seqs: Collection[int]) -> list[Ended]:
@@ -250,6 +258,7 @@ def _flow_row(flow: NewFlow) -> dict[str, Any]:
         "deadline": flow.deadline,
         "active": sum(not step.needs for step in flow.steps),
         "troubled": False,
+        "steps": len(flow.steps),
     }
 
 

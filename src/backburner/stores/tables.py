@@ -87,6 +87,7 @@ flows = sa.Table(
     sa.Column("deadline", sa.BigInteger),
     sa.Column("active", sa.Integer, nullable=False),
     sa.Column("troubled", sa.Boolean, nullable=False),
+    sa.Column("steps", sa.Integer, nullable=False),
 )
 
 batches = sa.Table(

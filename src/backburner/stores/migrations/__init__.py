@@ -4,7 +4,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-HEAD = "0011"
+HEAD = "0012"
 VERSION_TABLE = "backburner_version"
 
 

@@ -42,11 +42,12 @@ SELECT id FROM jobs AS waiting
 """
 MISJUDGED: Final = """
 SELECT id FROM (
-  SELECT id, state, active, (
+  SELECT id, state, active, steps, (
     SELECT count(*) FROM jobs WHERE flow = flows.seq
-       AND jobs.state IN ('scheduled', 'queued', 'running')) AS n
+       AND jobs.state IN ('scheduled', 'queued', 'running')) AS n, (
+    SELECT count(*) FROM jobs WHERE flow = flows.seq) AS whole
     FROM flows)
- WHERE active <> n OR (state = 'running') <> (n > 0)
+ WHERE active <> n OR (state = 'running') <> (n > 0) OR steps <> whole
 """
 
 

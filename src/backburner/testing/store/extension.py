@@ -257,3 +257,17 @@ class ExtendConformance(WithFlows):
         assert not is_over
         assert 2 == ended
         assert FlowState.CANCELLED is (await course.flow()).state
+
+    async def test_steps_that_were_added_are_counted_when_the_flow_is_over(
+        self, hands: Hands
+    ) -> None:
+        flow = a_new_flow(a_new_step("a"))
+        batch = await self.open(hands, Members(flows=[flow]))
+        course = Course(hands, flow.id)
+        await add(course, "a", a_new_step("b", "a"), a_new_step("c", "b"))
+        await course.end("b")
+        await course.end("c")
+        counted = await batch.counts()
+
+        assert {"succeeded": 3} == dict(counted.jobs)
+        assert {"succeeded": 1} == dict(counted.members)
