@@ -42,6 +42,8 @@ class World:
         self._url = url
         self.store = PostgresStore(url, faults=NoFaults())
         self._held = []
+        self.given = []
+        """What the worker was given with each step, in turn."""
 
     async def open(self):
         await self.store.open()
@@ -56,6 +58,7 @@ class World:
             wants = [Want("default", dice.randint(1, 5))]
             found = await self.store.claim("w_1", token, wants, now=NOON + 9)
             self._held += sorted(found, key=lambda claim: claim.seq)
+            self.given += [(claim.seq, list(claim.given)) for claim in found]
             if not self._held:
                 return
             size = dice.randint(1, len(self._held))
@@ -116,7 +119,7 @@ async def played(_migrated, monkeypatch):
                 await world.play(seed)
         finally:
             await world.store.close()
-        return await world.rows()
+        return [world.given, *await world.rows()]
 
     return played
 
@@ -129,9 +132,9 @@ def test_the_statements_are_those_that_a_transaction_sends():
 
 async def test_it_comes_to_the_same_as_a_transaction(played):
     function = advance_flows(store_module.Queries.load())
-    jobs, flows, events, told = await played(function)
+    given, jobs, flows, events, told = await played(function)
 
-    assert [jobs, flows, events, told] == await played(None)
+    assert [given, jobs, flows, events, told] == await played(None)
     assert {"succeeded", "failed"} <= {flow["state"] for flow in flows}
     assert told
 
@@ -144,6 +147,7 @@ async def test_it_comes_to_the_same_as_a_transaction(played):
         ("IF one.callback IS NOT NULL THEN", "IF false THEN"),
         ("ended := ended || one.flow;", ""),
         ("done := done || one.seq;", ""),
+        ("sources := sources || one.source", "sources := sources || done[1]"),
     ],
 )
 async def test_and_would_not_if_something_were_left_out(played, right, wrong):

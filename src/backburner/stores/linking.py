@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from backburner.domain import transitions
 from backburner.domain.delivery import Ended, delivery
-from backburner.domain.job import Instant, JobState, Link, NewJob, Submitted
+from backburner.domain.job import Instant, JobState, Link, Need, NewJob, Submitted
 from backburner.domain.transitions import Change
 from backburner.ports.store import Move, Settlement
 from backburner.stores.ledger import LedgerTx, close
@@ -90,6 +90,13 @@ def ends(
         for ask in asks
         if ask.link is not None and ask.seq in applied and ask.change.to.is_final
     ]
+
+
+def need_of(ended: Settlement) -> Need:
+    """Return what a step that succeeded gives to those that wait for it."""
+    assert ended.link is not None  # noqa: S101 - tells the type checker
+    _, _, _, job_id, step = ended.link
+    return Need(step, job_id, JobState.SUCCEEDED, ended.change.output, None)
 
 
 def settle_links(tx: LinkTx, ends: Sequence[End]) -> None:

@@ -6,11 +6,23 @@ after the other. Each of them sees what others committed before it, as it would 
 """
 
 import re
+from collections.abc import Iterable
+from typing import Final
 
+from backburner.domain.job import Need
 from backburner.stores.postgres.queries import Queries
 
-ADVANCE = "SELECT done, calling FROM pg_temp.advance_flows($1, $2, $3, $4)"
-"""Ends steps, as `finish_jobs` does; tells of those, and of flows with a callback."""
+ADVANCE = """
+SELECT done, calling, heirs, sources FROM pg_temp.advance_flows($1, $2, $3, $4)
+"""
+"""
+Ends steps, as `finish_jobs` does.
+
+Returns those that it ended, the flows that ended and have somebody to tell, and who was
+released by which step alone.
+"""
+MOST: Final = 4096
+LONGEST: Final = 4096
 
 
 def advance_flows(queries: Queries) -> str:
@@ -21,7 +33,8 @@ def advance_flows(queries: Queries) -> str:
     tell = _given(queries.insert_flow_ends, "doubtful")
     return f"""
 CREATE FUNCTION pg_temp.advance_flows(
-  bigint[], text[], text[], bigint, OUT done bigint[], OUT calling bigint[]
+  bigint[], text[], text[], bigint,
+  OUT done bigint[], OUT calling bigint[], OUT heirs bigint[], OUT sources bigint[]
 ) LANGUAGE plpgsql AS $body$
 DECLARE
   ended bigint[] := '{{}}';
@@ -34,12 +47,18 @@ DECLARE
 BEGIN
   done := '{{}}';
   calling := '{{}}';
+  heirs := '{{}}';
+  sources := '{{}}';
   FOR one IN {queries.finish_jobs} LOOP
     done := done || one.seq;
     ended := ended || one.flow;
   END LOOP;
   FOR one IN {release} LOOP
     freed := freed || one.flow;
+    IF one.source IS NOT NULL THEN
+      heirs := heirs || one.seq;
+      sources := sources || one.source;
+    END IF;
   END LOOP;
   SELECT array_agg(flow), array_agg(n), array_agg(false) INTO counting, fewer, calm
     FROM (SELECT flow, sum(n)::int AS n
@@ -68,3 +87,26 @@ $body$
 def _given(statement: str, *values: str) -> str:
     """Put what a statement is given where it asks for it."""
     return re.sub(r"\$(\d+)", lambda found: values[int(found[1]) - 1], statement)
+
+
+class Heirlooms:
+    """
+    What steps get from their only prerequisite, which ended here a moment ago.
+
+    It succeeded, so that it stays what it is: nobody has to read it again.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[int, Need] = {}
+
+    def keep(self, given: Iterable[tuple[int, Need]]) -> None:
+        """Remember what a few steps will be given; forget what nobody came for."""
+        for heir, need in given:
+            if len(need.output or "") <= LONGEST:
+                self._given[heir] = need
+        while len(self._given) > MOST:
+            del self._given[next(iter(self._given))]
+
+    def take(self, heir: int) -> Need | None:
+        """Return what a step is given, once; `None` if that is not known here."""
+        return self._given.pop(heir, None)

@@ -27,6 +27,7 @@ from backburner.domain.job import (
     Claim,
     Instant,
     JobState,
+    Need,
     NewJob,
     Submitted,
     first_state,
@@ -45,8 +46,14 @@ from backburner.ports.store import (
     WorkerLost,
 )
 from backburner.stores import budgeted, extending, flows, lanes, ledger, sharing
-from backburner.stores.linking import Telling, deliver, ends, settle_links
-from backburner.stores.postgres.advancing import ADVANCE
+from backburner.stores.linking import (
+    Telling,
+    deliver,
+    ends,
+    need_of,
+    settle_links,
+)
+from backburner.stores.postgres.advancing import ADVANCE, Heirlooms
 from backburner.stores.postgres.database import TRIES, persist
 from backburner.stores.postgres.pipe import Pipe
 from backburner.stores.postgres.queries import Queries
@@ -87,6 +94,7 @@ class Statements:
         self._queries = queries
         self._rulebook = rulebook
         self.shares = Shares(queries)
+        self._heirlooms = Heirlooms()
 
     async def submit(
         self, pipe: Pipe, batches: Sequence[Sequence[NewJob]]
@@ -207,12 +215,26 @@ class Statements:
         rows = await pipe.rows(self._queries.claim_jobs, token, worker, now, *want)
         steps = [row[0] for row in rows if row[NEEDS]]
         if steps:
-            needs = flows.as_needs(await pipe.rows(self._queries.list_needs, steps))
-            rows = [(*row, needs.get(row[0], ())) for row in rows]
+            given = await self._given(pipe, rows, steps)
+            rows = [(*row, given.get(row[0], ())) for row in rows]
         # RETURNING is in no order.
         return sorted(
             (Claim(*row) for row in rows), key=lambda c: (-c.priority, c.rank, c.seq)
         )
+
+    async def _given(
+        self, pipe: Pipe, rows: Sequence[Any], steps: Collection[int]
+    ) -> Mapping[int, Sequence[Need]]:
+        """Return what steps get from their prerequisites; read what is not known."""
+        given = {
+            row[0]: [need]
+            for row in rows
+            if row[NEEDS] == 1 and (need := self._heirlooms.take(row[0]))
+        }
+        if unknown := [seq for seq in steps if seq not in given]:
+            read = await pipe.rows(self._queries.list_needs, unknown)
+            given |= flows.as_needs(read)
+        return given
 
     async def _claim_gated(
         self, pipe: Pipe, worker: str, token: str, want: Want, now: Instant
@@ -289,8 +311,12 @@ class Statements:
         answers: list[Change | None] = [None] * len(asks)
         for turn in turns(asks):
             done = _by_seq(asks[i] for i in turn.values())
-            for seq in await self.transact(pipe, partial(_advance, done)):
+            settled, heirs = await self.transact(pipe, partial(_advance, done))
+            for seq in settled:
                 answers[turn[seq]] = asks[turn[seq]].change
+            self._heirlooms.keep(
+                (heir, need_of(asks[turn[source]])) for heir, source in heirs
+            )
         return as_given(batches, answers)
 
     async def _finish(self, pipe: Pipe, settlements: Sequence[Settlement]) -> set[int]:
@@ -472,7 +498,7 @@ class Transaction:
     ) -> Sequence[int]:
         """Count down what waits for steps, and tell; return each one's flow."""
         rows = self.rows(self.queries.release_jobs, [*done], [*failed], at)
-        return [flow for (flow,) in rows]
+        return [row[0] for row in rows]
 
     def conclude(
         self, ended: Mapping[int, int], troubled: Collection[int], at: Instant
@@ -619,14 +645,20 @@ class Transaction:
         raise _elusive()
 
 
-def _advance(steps: Sequence[Settlement], tx: Transaction) -> list[int]:
-    """End steps, release those who wait for them, end flows, and tell of it."""
+def _advance(
+    steps: Sequence[Settlement], tx: Transaction
+) -> tuple[Sequence[int], Sequence[tuple[int, int]]]:
+    """
+    End steps, release those who wait for them, end flows, and tell of it.
+
+    Return those that ended, and who was released by which of them alone.
+    """
     *columns, at = finish_columns(steps)
-    [(settled, calling)] = tx.rows(ADVANCE, *columns, at)
+    [(settled, calling, heirs, sources)] = tx.rows(ADVANCE, *columns, at)
     tx.hit("advance.released")
     deliver(tx, flows.calling(tx, calling), at)
     tx.hit("advance.told")
-    return list(settled)
+    return settled, [*zip(heirs, sources, strict=True)]
 
 
 def as_known(job: NewJob, job_id: str, state: str, body_hash: str | None) -> Submitted:

@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from backburner.domain.job import Claim, Instant, JobState, Need
+from backburner.domain.job import Claim, Instant
 from backburner.ports.store import Settlement, Want
 from backburner.stores.flows import as_needs
-from backburner.stores.linking import LinkTx
+from backburner.stores.linking import LinkTx, need_of
 
 Claiming = tuple[str, str, Sequence[Want], Instant]
 """A claim: the worker, its token, what it wants, and when."""
@@ -84,11 +84,5 @@ def _claims(
     given = as_needs(read)
     for row in rows:
         if row[NEEDS] == 1:
-            given[row[0]] = [_need(ended[waiting[row[0]]])]
+            given[row[0]] = [need_of(ended[waiting[row[0]]])]
     return [Claim(*(*row, given[row[0]])) for row in rows]
-
-
-def _need(ended: Settlement) -> Need:
-    assert ended.link is not None  # noqa: S101 - tells the type checker
-    _, _, _, job_id, step = ended.link
-    return Need(step, job_id, JobState.SUCCEEDED, ended.change.output, None)

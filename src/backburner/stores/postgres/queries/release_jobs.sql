@@ -2,16 +2,18 @@
 -- it if its time is yet to come. $1 are steps that succeeded; of $2, which did not,
 -- only those edges open that continue. Locked by key: two that settle at once never
 -- wait for each other in a circle. Only what is blocked has open prerequisites; naming
--- the state would have the planner walk through everything that is.
+-- the state would have the planner walk through everything that is. `source` is what a
+-- step waited for that needs nothing else.
 WITH d AS MATERIALIZED (
-  SELECT dependent AS seq, count(*) AS n
-    FROM (SELECT dependent FROM edges WHERE prerequisite = ANY ($1::bigint[])
+  SELECT dependent AS seq, count(*) AS n, min(prerequisite) AS source
+    FROM (SELECT dependent, prerequisite FROM edges
+           WHERE prerequisite = ANY ($1::bigint[])
            UNION ALL
-          SELECT dependent FROM edges
+          SELECT dependent, prerequisite FROM edges
            WHERE prerequisite = ANY ($2::bigint[]) AND continues) AS opened
    GROUP BY dependent
 ), waiting AS MATERIALIZED (
-  SELECT jobs.seq, d.n FROM d JOIN jobs ON jobs.seq = d.seq
+  SELECT jobs.seq, d.n, d.source FROM d JOIN jobs ON jobs.seq = d.seq
    WHERE jobs.open > 0 ORDER BY jobs.seq FOR UPDATE OF jobs
 ), released AS (
   UPDATE jobs
@@ -21,10 +23,11 @@ WITH d AS MATERIALIZED (
          ready_at = greatest(jobs.run_at, $3::bigint),
          events = jobs.events + CASE WHEN jobs.open > waiting.n THEN 0 ELSE 1 END
     FROM waiting WHERE jobs.seq = waiting.seq
-  RETURNING jobs.seq, jobs.state, jobs.flow, jobs.events
+  RETURNING jobs.seq, jobs.state, jobs.flow, jobs.events,
+            CASE jobs.needs WHEN 1 THEN waiting.source END AS source
 ), told AS (
   INSERT INTO events (job, n, type, at)
   SELECT seq, events, 'job.' || state, $3 FROM released
    WHERE state <> 'blocked' ORDER BY seq
 )
-SELECT flow FROM released WHERE state <> 'blocked'
+SELECT flow, seq, source FROM released WHERE state <> 'blocked'
