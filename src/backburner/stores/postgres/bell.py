@@ -7,6 +7,7 @@ one: a side connection does it afterwards, at most every few milliseconds.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import asyncpg
@@ -81,7 +82,9 @@ class NotifyBell:
         ended = asyncio.Event()
         connection.add_termination_listener(lambda _: self._end(ended))
         try:
-            await connection.add_listener(CHANNEL, self._hear)
+            # Asked now: a word may come after the connection was closed.
+            own = connection.get_server_pid()
+            await connection.add_listener(CHANNEL, partial(self._hear, own))
             self._call(ALL)
             while not ended.is_set():
                 if not self._pending:
@@ -107,7 +110,7 @@ class NotifyBell:
         ended.set()
         self._rung.set()
 
-    def _hear(self, connection: Any, pid: int, _channel: str, payload: str) -> None:
+    def _hear(self, own: int, _: Any, pid: int, _channel: str, payload: str) -> None:
         # Anyone may notify: what is no number of ours says nothing.
-        if pid != connection.get_server_pid() and payload.isdecimal():
+        if pid != own and payload.isdecimal():
             self._call(Ring(int(payload) & int(ALL)))
