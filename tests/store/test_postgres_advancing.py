@@ -10,12 +10,18 @@ import sqlalchemy as sa
 
 from backburner.domain import transitions
 from backburner.domain.flow import Edge
+from backburner.domain.job import JobState, Need
 from backburner.domain.outcome import Done, Failed, HandedBack
 from backburner.domain.transitions import Limits
 from backburner.ports.faults import NoFaults
 from backburner.ports.store import Settlement, Want, WorkerInfo
 from backburner.stores.postgres import store as store_module
-from backburner.stores.postgres.advancing import advance_flows
+from backburner.stores.postgres.advancing import (
+    LONGEST,
+    MOST,
+    Heirlooms,
+    advance_flows,
+)
 from backburner.stores.postgres.store import PostgresStore
 from backburner.testing.samples import NOON, a_new_flow, a_new_step
 from backburner.testing.store.linked import CALLBACK, Course, Hands
@@ -195,3 +201,29 @@ async def test_a_role_that_may_make_no_function_does_without(poor_url):
 
     assert {"a": "succeeded", "b": "succeeded"} == states
     assert not made
+
+
+def test_what_was_kept_is_given_once_and_forgotten_with_the_session():
+    kept = Heirlooms()
+    one, other = object(), object()
+    need = Need("a", "job_1", JobState.SUCCEEDED, "1", None)
+    long = need._replace(output="1" * (LONGEST + 1))
+    kept.serve(one)
+    kept.keep([("b", need), ("c", need), ("d", need), ("e", long)])
+    first = [kept.take(heir) for heir in ("b", "b", "e")]
+    kept.serve(one)
+    second = kept.take("c")
+    kept.serve(other)
+
+    assert [need, None, None] == first
+    assert need == second
+    assert kept.take("d") is None
+
+
+def test_the_oldest_is_forgotten_if_nobody_comes_for_it():
+    kept = Heirlooms()
+    need = Need("a", "job_1", JobState.SUCCEEDED, "1", None)
+    kept.keep((f"job_{n}", need) for n in range(MOST + 1))
+
+    assert kept.take("job_0") is None
+    assert need == kept.take("job_1")

@@ -15,8 +15,8 @@ from backburner.testing.samples import NOON, a_new_flow, a_new_step
 from backburner.testing.store.linked import BAD, CALLBACK, Course, Hands
 
 FILL = """
-INSERT INTO flows (id, tenant, "user", state, created_at, active, troubled)
-SELECT 'xf' || n, 'acme', 'ann', 'running', n, 1, n % 9 = 0
+INSERT INTO flows (id, tenant, "user", state, created_at, active, troubled, steps)
+SELECT 'xf' || n, 'acme', 'ann', 'running', n, 1, n % 9 = 0, 5
   FROM generate_series(1, {flows}) AS n;
 INSERT INTO jobs (id, tenant, "user", capability, queue, state, priority, rank,
                   max_attempts, created_at, ready_at, finished_at, input, output,

@@ -40,6 +40,7 @@ SELECT 'flow', state, count(*) FROM flows
 COUNT_STEPS = sa.text("""
 SELECT state, sum(steps) FROM flows
  WHERE batch = :batch AND batch IS NOT NULL AND state = 'succeeded' AND NOT troubled
+   AND steps > 0
  GROUP BY state
  UNION ALL
 SELECT jobs.state, count(*) FROM flows JOIN jobs ON jobs.flow = flows.seq

@@ -57,7 +57,7 @@ class Budgeted(Protocol):
     rulebook: Rulebook
 
     async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read in a transaction that writes nothing."""
+        """Read; each statement sees what was committed before it."""
         ...
 
     async def link(self, body: Callable[[LinkTx], T]) -> T:

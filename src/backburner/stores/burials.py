@@ -42,7 +42,7 @@ class Burials(Protocol):
     """The verbs of `BurialStore`, for any store that can read and transact."""
 
     async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read in a transaction that writes nothing."""
+        """Read; each statement sees what was committed before it."""
         ...
 
     async def transact(self, body: Callable[[Tx], T]) -> T:

@@ -36,7 +36,7 @@ class Endpoints(Protocol):
     """The verbs of `EndpointStore`, for any store that can read and transact."""
 
     async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read in a transaction that writes nothing."""
+        """Read; each statement sees what was committed before it."""
         ...
 
     async def transact(self, body: Callable[[Tx], T]) -> T:

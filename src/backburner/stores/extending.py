@@ -41,7 +41,7 @@ def extend(tx: LinkTx, flow: int, new: Sequence[NewStep]) -> None:
     _store(tx, new, there)
     add_active(tx, flow, sum(not step.job.open for step in new))
     _give_up(tx, flow, new, there)
-    add_steps(tx, flow, len(new))
+    add_steps(tx, flow, len(new))  # last: whoever has a flow waits for no step
 
 
 def _batch_of(tx: LinkTx, flow: int) -> int | None:

@@ -22,7 +22,7 @@ class Grouped(Protocol):
     """The verbs of `Flows` and `Batches` that both databases do alike."""
 
     async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read in a transaction that writes nothing."""
+        """Read; each statement sees what was committed before it."""
         ...
 
     async def link(self, body: Callable[[LinkTx], T]) -> T:

@@ -90,7 +90,7 @@ class Lanes(Protocol):
     """The verbs of `LaneStore`, for any store that can read, transact and pace."""
 
     async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read in a transaction that writes nothing."""
+        """Read; each statement sees what was committed before it."""
         ...
 
     async def transact(self, body: Callable[[Tx], T]) -> T:

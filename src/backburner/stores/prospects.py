@@ -38,7 +38,7 @@ class Prospects(Protocol):
     """The verbs of `Prospects`, for any store that can read."""
 
     async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read in a transaction that writes nothing."""
+        """Read; each statement sees what was committed before it."""
         ...
 
     async def outlook(

@@ -99,7 +99,7 @@ class Usages(Protocol):
     """The verbs of `Usages`, for any store that can read and transact."""
 
     async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read in a transaction that writes nothing."""
+        """Read; each statement sees what was committed before it."""
         ...
 
     async def link(self, body: Callable[[Any], T]) -> T:

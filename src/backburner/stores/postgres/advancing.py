@@ -32,9 +32,9 @@ def advance_flows(queries: Queries) -> str:
     conclude = _given(queries.conclude_flows, "doubtful", "$4")
     tell = _given(queries.insert_flow_ends, "doubtful")
     return f"""
-CREATE FUNCTION pg_temp.advance_flows(
+CREATE OR REPLACE FUNCTION pg_temp.advance_flows(
   bigint[], text[], text[], bigint,
-  OUT done bigint[], OUT calling bigint[], OUT heirs bigint[], OUT sources bigint[]
+  OUT done bigint[], OUT calling bigint[], OUT heirs text[], OUT sources bigint[]
 ) LANGUAGE plpgsql AS $body$
 DECLARE
   ended bigint[] := '{{}}';
@@ -56,7 +56,7 @@ BEGIN
   FOR one IN {release} LOOP
     freed := freed || one.flow;
     IF one.source IS NOT NULL THEN
-      heirs := heirs || one.seq;
+      heirs := heirs || one.id;
       sources := sources || one.source;
     END IF;
   END LOOP;
@@ -93,13 +93,21 @@ class Heirlooms:
     """
     What steps get from their only prerequisite, which ended here a moment ago.
 
-    It succeeded, so that it stays what it is: nobody has to read it again.
+    It succeeded, so that it stays what it is: nobody has to read it again. Steps are
+    named by their ids, which no other ever gets.
     """
 
     def __init__(self) -> None:
-        self._given: dict[int, Need] = {}
+        self._given: dict[str, Need] = {}
+        self._session: object = None
 
-    def keep(self, given: Iterable[tuple[int, Need]]) -> None:
+    def serve(self, session: object) -> None:
+        """Forget all if the session is new: the server may have lost what it said."""
+        if session is not self._session:
+            self._given.clear()
+            self._session = session
+
+    def keep(self, given: Iterable[tuple[str, Need]]) -> None:
         """Remember what a few steps will be given; forget what nobody came for."""
         for heir, need in given:
             if len(need.output or "") <= LONGEST:
@@ -107,6 +115,6 @@ class Heirlooms:
         while len(self._given) > MOST:
             del self._given[next(iter(self._given))]
 
-    def take(self, heir: int) -> Need | None:
+    def take(self, heir: str) -> Need | None:
         """Return what a step is given, once; `None` if that is not known here."""
         return self._given.pop(heir, None)

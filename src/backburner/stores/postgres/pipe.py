@@ -25,9 +25,6 @@ from backburner.stores.postgres.database import (
     renew_plans,
 )
 
-_MAY_NOT = (asyncpg.InsufficientPrivilegeError, asyncpg.UndefinedObjectError)
-"""Nothing temporary may be made, or there is no PL/pgSQL."""
-
 T = TypeVar("T")
 Many = Callable[["Pipe", Sequence[Any]], Awaitable[Sequence[Any]]]
 
@@ -156,12 +153,16 @@ class Pipe:
         self.driver = raw
 
     async def _make_function(self, raw: Any) -> bool:
-        """Make the function; a role that may not has to do without."""
+        """Make the function; where that is refused, do without."""
         if self._function is None:
             return False
         try:
             await raw.execute(self._function)
-        except _MAY_NOT:
+        except asyncpg.InsufficientPrivilegeError:
+            return False
+        except asyncpg.PostgresError as error:
+            if as_ours(error) is not None:
+                raise
             return False
         return True
 

@@ -226,10 +226,11 @@ class Statements:
         self, pipe: Pipe, rows: Sequence[Any], steps: Collection[int]
     ) -> Mapping[int, Sequence[Need]]:
         """Return what steps get from their prerequisites; read what is not known."""
+        self._heirlooms.serve(pipe.driver)
         given = {
             row[0]: [need]
             for row in rows
-            if row[NEEDS] == 1 and (need := self._heirlooms.take(row[0]))
+            if row[NEEDS] == 1 and (need := self._heirlooms.take(row[1]))
         }
         if unknown := [seq for seq in steps if seq not in given]:
             read = await pipe.rows(self._queries.list_needs, unknown)
@@ -647,7 +648,7 @@ class Transaction:
 
 def _advance(
     steps: Sequence[Settlement], tx: Transaction
-) -> tuple[Sequence[int], Sequence[tuple[int, int]]]:
+) -> tuple[Sequence[int], Sequence[tuple[str, int]]]:
     """
     End steps, release those who wait for them, end flows, and tell of it.
 
