@@ -99,10 +99,10 @@ async def test_commits_whose_answer_was_cut_are_neither_lost_nor_doubled(
 async def test_without_keys_what_was_cut_is_doubled(fleet, client, http, proxy):
     server = await fleet.serve("breakable", "--no-worker", **through(proxy)).ready()
     proxy.resets = 0.2
-    await submit_all(await http(server), 60, client, keyed=False)
+    await submit_all(await http(server), 200, client, keyed=False)
     proxy.heal()
 
-    assert len(await stored(client)) > 60
+    assert len(await stored(client)) > 200
 
 
 @pytest.fixture

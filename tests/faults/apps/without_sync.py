@@ -17,10 +17,9 @@ def never_durable(session: writer.Session, durable: bool) -> None:
     driver(session._connection).execute("PRAGMA synchronous = NORMAL")
 
 
-def never_durable_pipe(pipe: Pipe, *given: Any, is_durable: bool = True) -> None:
+def never_durable_pipe(pipe: Pipe, *given: Any, **options: Any) -> None:
     """Promise as before, and write when there is time."""
-    del is_durable
-    make(pipe, *given, is_durable=False)
+    make(pipe, *given, **{**options, "is_durable": False})
 
 
 make = Pipe.__init__
