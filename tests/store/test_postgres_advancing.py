@@ -130,12 +130,6 @@ async def played(_migrated, monkeypatch):
     return played
 
 
-def test_the_statements_are_those_that_a_transaction_sends():
-    queries = store_module.Queries.load()
-
-    assert queries.finish_jobs in advance_flows(queries)
-
-
 async def test_it_comes_to_the_same_as_a_transaction(played):
     function = advance_flows(store_module.Queries.load())
     given, jobs, flows, events, told = await played(function)

@@ -6,7 +6,7 @@ Batches are sorted by key, so that two of them never wait for each other in a ci
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import chain
@@ -55,7 +55,7 @@ from backburner.stores.linking import (
 )
 from backburner.stores.postgres.advancing import ADVANCE, Heirlooms
 from backburner.stores.postgres.database import TRIES, persist
-from backburner.stores.postgres.pipe import Pipe
+from backburner.stores.postgres.pipe import Many, Pipe
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.shares import Shares
 from backburner.stores.settling import (
@@ -79,10 +79,6 @@ from backburner.stores.usages import Booked, book_settled
 
 T = TypeVar("T")
 Claiming = tuple[str, str, Sequence[Want], Instant]
-Settling = Callable[
-    [Pipe, Sequence[Sequence[Settlement]]],
-    Awaitable[Sequence[Sequence[Change | None]]],
-]
 NEEDS = Claim._fields.index("needs")
 _UNUSABLE = (asyncpg.UndefinedTableError, asyncpg.InsufficientPrivilegeError)
 
@@ -256,7 +252,7 @@ class Statements:
                 await pipe.driver.execute(self._queries.mark_gate, queue, *after[4:])
         return taken
 
-    def way(self, settlement: Settlement) -> Settling | None:
+    def way(self, settlement: Settlement) -> Many | None:
         """Return what settles this, along with others; `None` if it brings a body."""
         link = settlement.link
         if settlement.body is not None:

@@ -72,14 +72,10 @@ from backburner.stores.postgres.database import (
 )
 from backburner.stores.postgres.heart import PostgresHeart
 from backburner.stores.postgres.horizon import Horizon
-from backburner.stores.postgres.pipe import Pipe
+from backburner.stores.postgres.pipe import Many, Pipe
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.side import PostgresSide
-from backburner.stores.postgres.statements import (
-    Settling,
-    Statements,
-    Transaction,
-)
+from backburner.stores.postgres.statements import Statements, Transaction
 from backburner.stores.prospects import Prospects
 from backburner.stores.rows import as_events
 from backburner.stores.usages import Usages, book_settled
@@ -203,7 +199,7 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
     async def settle(
         self, settlements: Sequence[Settlement]
     ) -> Sequence[Change | None]:
-        by_way: dict[Settling | None, list[int]] = {}
+        by_way: dict[Many | None, list[int]] = {}
         for index, settlement in enumerate(settlements):
             by_way.setdefault(self._statements.way(settlement), []).append(index)
         applied: list[Change | None] = [None] * len(settlements)

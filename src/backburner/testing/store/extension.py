@@ -15,6 +15,7 @@ from backburner.testing.samples import NOON, a_new_flow, a_new_step
 from backburner.testing.store.acts import DAY, Refused
 from backburner.testing.store.linked import (
     GOOD,
+    Collection,
     Course,
     Hands,
     WithFlows,
@@ -241,13 +242,18 @@ class ExtendConformance(WithFlows):
 
         assert ["a"] == list(await course.jobs())
 
-    async def test_steps_that_are_added_belong_to_the_flows_batch(
-        self, hands: Hands
-    ) -> None:
+    async def extended(self, hands: Hands) -> tuple[Collection, Course]:
+        """Open a batch of one flow, whose first step ended and added two."""
         flow = a_new_flow(a_new_step("a"))
         batch = await self.open(hands, Members(flows=[flow]))
         course = Course(hands, flow.id)
         await add(course, "a", a_new_step("b", "a"), a_new_step("c", "b"))
+        return batch, course
+
+    async def test_steps_that_are_added_belong_to_the_flows_batch(
+        self, hands: Hands
+    ) -> None:
+        batch, course = await self.extended(hands)
         counted = await batch.counts()
         is_over = await batch.is_over()
         ended = await batch.cancel()
@@ -261,10 +267,7 @@ class ExtendConformance(WithFlows):
     async def test_steps_that_were_added_are_counted_when_the_flow_is_over(
         self, hands: Hands
     ) -> None:
-        flow = a_new_flow(a_new_step("a"))
-        batch = await self.open(hands, Members(flows=[flow]))
-        course = Course(hands, flow.id)
-        await add(course, "a", a_new_step("b", "a"), a_new_step("c", "b"))
+        batch, course = await self.extended(hands)
         await course.end("b")
         await course.end("c")
         counted = await batch.counts()
