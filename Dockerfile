@@ -11,10 +11,10 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1
 WORKDIR /build
 COPY requirements-image.lock requirements-build.lock ./
 RUN python -m venv /build/tools \
-    && /build/tools/bin/pip install --require-hashes --requirement requirements-build.lock \
+    && /build/tools/bin/pip install --no-deps --require-hashes --requirement requirements-build.lock \
     && python -m venv --without-pip /opt/backburner \
     && /build/tools/bin/pip --python /opt/backburner/bin/python install \
-        --require-hashes --only-binary :all: --requirement requirements-image.lock
+        --no-deps --require-hashes --only-binary :all: --requirement requirements-image.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 # Built by the locked tools, installed without a look at any index.

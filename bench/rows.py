@@ -19,14 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import sqlalchemy as sa
 import uvloop
 
-from backburner import Backburner, BatchTicket, Settings, Transaction
+from backburner import Backburner, BatchTicket, Settings
 from backburner.adapters import find_broker
 from backburner.cli.running import spare_collector
 from backburner.domain.batch import BatchState
+from backburner.domain.job import JobState
 from backburner.engine import telemetry
 from backburner.engine.flow import written
+from backburner.ports.store import JobFilter, Tx
+from bench import blobs as streaming
+from bench import owners as among_owners
 from bench import work
 from bench.loaded import compare
 from bench.meter import Expected, Meter, NotTrueError, check, quantiles, rss_mb
@@ -36,6 +41,10 @@ from bench.wire import post
 JOBS = int(os.environ.get("BENCH_JOBS", "20000"))
 TRANSPORT = os.environ.get("BENCH_TRANSPORT", "database")
 FILES = JOBS // 2
+BODIES = JOBS // 2
+BLOB_MB = min(1024, JOBS // 16)
+FEW_SLOTS = 20
+KEPT_ROWS = sa.text("SELECT count(*) FROM bench_kept")
 CALLERS = 100
 BULK = 500
 NAPS = 1_000
@@ -75,7 +84,7 @@ async def drain(folder: Path) -> Figures:
 async def drain_over_history(folder: Path) -> Figures:
     """Do the same on top of a million finished jobs and their events."""
     async with house(folder) as bb:
-        await bb.transact(fill_history)
+        await bb.engine.store.transact(fill_history)
     await asyncio.to_thread(come_to_rest, url_of(folder))
     async with house(folder) as bb:
         await fill(bb, JOBS)
@@ -113,6 +122,45 @@ async def filed(bb: Backburner) -> BatchTicket:
             flows=[written(chain, value) for value in work.payloads(size, first)]
         )
     return batch
+
+
+async def settled_with_bodies(folder: Path) -> Figures:
+    """Run jobs that each write a row at settlement, on a worker with 20 slots."""
+    async with house(folder, slots=FEW_SLOTS) as bb:
+        await bb.transact(lambda tx: work.KEPT.create(tx.connection))
+        for first in range(0, BODIES, BULK):
+            size = min(BULK, BODIES - first)
+            await bb.submit_many(work.keep, work.payloads(size, first))
+        with Meter() as meter:
+            await bb.start_worker()
+            most = await _most_running(bb)
+        kept = await bb.read(lambda v: v.connection.execute(KEPT_ROWS).scalar_one())
+        if (kept, most <= FEW_SLOTS) != (BODIES, True):
+            raise NotTrueError(f"{kept} rows were written, {most} jobs ran at once")
+        await check(bb, Expected(BODIES, BODIES, 3 * BODIES))
+        return meter.figures(BODIES) | {"most_running": most}
+
+
+async def blobs(folder: Path) -> Figures:
+    """Stream a blob of 1 GiB into a folder and out of it again."""
+    figures = await streaming.measure(
+        url_of(folder), (folder / "blobs").as_uri(), BLOB_MB
+    )
+    if not figures["is_same"]:
+        raise NotTrueError("what was read is not what was written")
+    return figures
+
+
+async def _most_running(bb: Backburner) -> int:
+    """Wait until no job is live; return the most that were seen running at once."""
+    most, running = 0, JobFilter(state=JobState.RUNNING)
+    while len(work.finished) < BODIES:
+        jobs = await bb.engine.store.jobs(running, before=None, limit=BODIES)
+        most = max(most, len(jobs))
+        await asyncio.sleep(0.05)
+    while await bb.engine.store.depths():
+        await asyncio.sleep(0.001)
+    return most
 
 
 async def submit_bulk(folder: Path) -> Figures:
@@ -230,6 +278,20 @@ async def http(folder: Path) -> Figures:
     }
 
 
+async def owners(folder: Path) -> Figures:
+    """List a small owner's jobs, failures and events: alone, then among a million."""
+    measured = []
+    for alone in (True, False):
+        if not alone:
+            await asyncio.to_thread(forget, folder)
+        async with house(folder) as bb:
+            await bb.engine.store.transact(among_owners.fill(alone=alone))
+        await asyncio.to_thread(come_to_rest, url_of(folder))
+        async with house(folder) as bb:
+            measured.append(await among_owners.measure(bb))
+    return among_owners.compared(*measured)
+
+
 async def sentences(folder: Path) -> Figures:
     """Have sentences become tasks: two services, a worker and a model's server."""
     # What it brings must not weigh on the rows that tell their memory.
@@ -322,8 +384,8 @@ HISTORY = (
     FROM ({{numbers}}) AS n
     """,
     f"""
-    INSERT INTO events (job, n, type, at)
-    SELECT seq, k.column1, k.column2, {FAR} FROM jobs,
+    INSERT INTO events (job, n, type, at, tenant, "user")
+    SELECT seq, k.column1, k.column2, {FAR}, tenant, "user" FROM jobs,
       (VALUES (1, 'job.queued'), (2, 'job.started'), (3, 'job.succeeded')) AS k
     """,
 )
@@ -334,7 +396,7 @@ SQLITE_NUMBERS = f"""
 POSTGRES_NUMBERS = f"SELECT generate_series(1, {FINISHED}) AS i"
 
 
-def fill_history(tx: Transaction) -> None:
+def fill_history(tx: Tx) -> None:
     """Insert finished jobs and their events, as a long-lived store holds them."""
     connection: Any = tx.connection
     is_sqlite = connection.dialect.name == "sqlite"
@@ -343,6 +405,16 @@ def fill_history(tx: Transaction) -> None:
         connection.exec_driver_sql(statement.replace("{numbers}", numbers))
     if not is_sqlite:
         connection.exec_driver_sql("SELECT setval('jobs_seq_seq', max(seq)) FROM jobs")
+
+
+def forget(folder: Path) -> None:
+    """Empty the tables that were filled by SQL."""
+    url = url_of(folder)
+    if url.startswith("postgres"):
+        ask(url, "TRUNCATE jobs, events")
+    else:
+        for name in ("bench.db", "bench.db-wal", "bench.db-shm"):
+            (folder / name).unlink(missing_ok=True)
 
 
 def come_to_rest(url: str) -> None:
@@ -370,6 +442,8 @@ ROWS: dict[str, Callable[[Path], Awaitable[Figures]]] = {
         drain,
         drain_over_history,
         flows,
+        settled_with_bodies,
+        blobs,
         submit_bulk,
         submit_singly,
         latency_here,
@@ -377,6 +451,7 @@ ROWS: dict[str, Callable[[Path], Awaitable[Figures]]] = {
         loaded,
         naps,
         http,
+        owners,
         sentences,
         worker,
     )

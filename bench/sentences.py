@@ -133,8 +133,9 @@ async def _deployed(folder: Path, env: dict[str, str]) -> AsyncIterator[Deployme
         for name in ("tasks", "ai")
     }
     commands = {
-        name: ("serve", name, "--dev", "--port", port) for name, port in ports.items()
-    } | {"worker": ("worker",)}
+        name: ("serve", name, "--dev", "--no-worker", "--port", port)
+        for name, port in ports.items()
+    } | {"worker": ("worker", "--app", "ai")}
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name, words in commands.items():
@@ -301,7 +302,7 @@ async def _called(model: AiMock, count: int, at_once: int) -> dict[str, float]:
     messages = [Message(m["role"], m["content"]) for m in asked["messages"]]
     chat = Chat(messages, asked["model"], schema={})
     settings = Settings(ai=("openai",), openai_api_key=KEY, openai_base_url=model.url)
-    [provider] = find_providers(settings, SystemClock())
+    [provider] = find_providers(settings, SystemClock())["chat"]
 
     async def caller(numbers: Iterator[int]) -> None:
         for _ in numbers:

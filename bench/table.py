@@ -111,6 +111,33 @@ ROWS = (
     ),
     Row("flows", "… as a share of the plain drain", "share", _both(0.8)),
     Row(
+        "settled_with_bodies",
+        "drain jobs that write a row by `ctx.at_settlement`, 20 slots, jobs/s",
+        "per_second",
+        {SQLITE: 2_000, POSTGRES: 2_000},
+    ),
+    Row(
+        "settled_with_bodies",
+        "… worker CPU a job, µs",
+        "cpu_us",
+        {},
+        is_higher_better=False,
+    ),
+    Row(
+        "blobs",
+        "stream a blob of 1 GiB into a folder, hashed and fsynced, MiB/s",
+        "write_mb",
+        {},
+    ),
+    Row("blobs", "… out of it, MiB/s", "read_mb", {}),
+    Row(
+        "blobs",
+        "… growth of the process's memory, MiB",
+        "growth_mb",
+        _both(64),
+        is_higher_better=False,
+    ),
+    Row(
         "loaded",
         "CPU of a job with budget, webhook and events on, as a multiple of a plain one",
         "multiple",
@@ -167,6 +194,17 @@ ROWS = (
         _both(0.5),
         is_higher_better=False,
     ),
+    Row(
+        "owners",
+        "first pages (jobs, failures, events) of one owner among 10,000 with 1,000,000 "
+        "jobs, the slowest as a multiple of an otherwise empty table",
+        "worst_ratio",
+        _both(2.0),
+        is_higher_better=False,
+    ),
+    Row("owners", "… its jobs, ms", "jobs_ms", {}, is_higher_better=False),
+    Row("owners", "… its failures, ms", "failures_ms", {}, is_higher_better=False),
+    Row("owners", "… its events, ms", "events_ms", {}, is_higher_better=False),
     Row(
         "naps",
         "1,000 jobs of 1 s at once, wall s",

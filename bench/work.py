@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import sqlalchemy as sa
 from pydantic import BaseModel
 
-from backburner import App, Context, capability
+from backburner import App, Context, Transaction, capability
 
 QUEUE = os.environ.get("BENCH_QUEUE", "bench")
 """Where they wait; another one for every run where a broker remembers them."""
@@ -79,7 +80,23 @@ async def embed(_ctx: Context, value: Index) -> Index:
     return value
 
 
-app = App("bench", capabilities=[noop, spend, nap, extract, chunk, embed])
+KEPT = sa.Table("bench_kept", sa.MetaData(), sa.Column("i", sa.BigInteger))
+"""Where jobs with a settlement transaction of their own write."""
+
+
+@capability("bench.keep", queue=QUEUE)
+async def keep(ctx: Context, value: Payload) -> Index:
+    """Write a row with the job's success, and give the index back."""
+    ctx.at_settlement(lambda tx: _keep(tx, value.i))
+    finished.append(value.i)
+    return Index(i=value.i)
+
+
+def _keep(tx: Transaction, i: int) -> None:
+    tx.connection.execute(sa.insert(KEPT).values(i=i))
+
+
+app = App("bench", capabilities=[noop, spend, nap, extract, chunk, embed, keep])
 
 
 def payloads(count: int, first: int = 0) -> list[Any]:

@@ -27,7 +27,7 @@ async def main() -> None:
     async with Backburner(store="sqlite:///greetings.db", capabilities=[greet]) as bb:
         await bb.start_worker()
         ticket = await bb.submit(greet, Person(name="Ada"), tags=["example"])
-        print(await ticket.result(timeout=10))
+        print((await ticket.result(timeout=10)).text)
         async for event in ticket.events():
             print(event.n, event.type)
 

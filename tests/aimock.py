@@ -2,15 +2,16 @@
 
 import asyncio
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+
+from tests.ports import held_port
 
 HOME = Path(__file__).parents[1] / "tools" / "aimock" / "node_modules"
 STARTED_SECONDS = 30.0
@@ -78,9 +79,12 @@ def started(folder: Path) -> Iterator[AiMock]:
         pytest.skip(missing)
     fixtures = folder / "fixtures.json"
     fixtures.write_text(FIRST)
-    port = _free_port()
-    command = [node, program, "-p", str(port), "-f", fixtures, "--log-level", "silent"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
+    with ExitStack() as stack:
+        port = stack.enter_context(held_port())
+        words = ["-p", str(port), "-f", fixtures, "--log-level", "silent"]
+        process = stack.enter_context(
+            subprocess.Popen([node, program, *words], stdin=subprocess.DEVNULL)
+        )
         mock = AiMock(port, process.pid)
         try:
             asyncio.run(_up(mock, process))
@@ -101,10 +105,3 @@ async def _up(mock: AiMock, process: "subprocess.Popen[bytes]") -> None:
 def _pause(process: "subprocess.Popen[bytes]") -> None:
     with suppress(subprocess.TimeoutExpired):
         process.wait(0.05)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port

@@ -8,19 +8,23 @@ import asyncio
 import os
 import secrets
 import shutil
+from urllib.parse import urlencode
 
 import asyncpg
+import boto3
 import pytest
 import redis
 from xdist.scheduler import LoadScopeScheduling
 
 from backburner.adapters import find_store
+from backburner.brokers.sqs_address import Address
 from backburner.clock import SystemClock
 from backburner.ports.faults import NoFaults
-from tests import homes
+from tests import homes, warm
 from tests.aimock import started
 from tests.databases import Migrated
 
+pytest_plugins = ["tests.hanging"]
 pytest.register_assert_rewrite("backburner.testing.broker", "backburner.testing.store")
 
 WHOLE = (
@@ -63,6 +67,9 @@ def pytest_addoption(parser):
     options = parser.getgroup("chaos")
     options.addoption("--chaos-report", default="", help="a file, or - for stdout")
     options.addoption("--chaos-seed", type=int, default=1)
+    options.addoption(
+        "--chaos-seconds", type=float, default=600, help="how long a load is kept up"
+    )
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -89,7 +96,15 @@ def pytest_collection_modifyitems(config, items):
 def _transport(request, monkeypatch):
     """Have every house over PostgreSQL told of work as this run wants it."""
     if homes.BROKER and homes.is_on_postgres(request.node):
-        monkeypatch.setenv("BACKBURNER_TRANSPORT", homes.transport())
+        transport = homes.transport(request.node.nodeid)
+        monkeypatch.setenv("BACKBURNER_TRANSPORT", transport)
+
+
+@pytest.fixture(autouse=True)
+def _executed(request, monkeypatch):
+    """Start processes by a true `exec` in tests that are marked so."""
+    if request.node.get_closest_marker("executed"):
+        monkeypatch.setattr(warm.WARM, "is_off", True)
 
 
 @pytest.fixture
@@ -152,6 +167,31 @@ def redis_database(redis_url):
 def sqs_url():
     """The server that speaks like SQS, as `tools/services` found it."""
     return found(SQS)
+
+
+@pytest.fixture(scope="session")
+def _bucket(sqs_url):
+    """A bucket of this process on the server that speaks like SQS, and like S3."""
+    address = Address.read(sqs_url)
+    name = f"test-{secrets.token_hex(6)}"
+    client = boto3.client(
+        "s3",
+        region_name=address.region,
+        endpoint_url=address.endpoint,
+        aws_access_key_id=address.key,
+        aws_secret_access_key=address.secret,
+    )
+    client.create_bucket(Bucket=name)
+    client.close()
+    query = urlencode({"endpoint": address.endpoint, "region": address.region})
+    return f"s3://{address.key}:{address.secret}@{name}", query
+
+
+@pytest.fixture
+def s3_url(_bucket):
+    """A place for blobs with nothing in it, on a server that speaks like S3."""
+    bucket, query = _bucket
+    return f"{bucket}/{secrets.token_hex(6)}?{query}"
 
 
 def found(variable):

@@ -1,20 +1,27 @@
 """
 Where a run of the tests is at home: which stores, and who tells workers of work.
 
-`BACKBURNER_TEST_HOME` names one or two: `sqlite`, `postgres`, `postgres+rabbitmq`,
+`BACKBURNER_TEST_HOME` names some: `sqlite`, `postgres`, `postgres+rabbitmq`,
 `postgres+redis`, `postgres+sqs`. A test that is made for both stores runs on each that
 is named; one that is made for any runs on the first. With a broker, every house over
-PostgreSQL has it as its transport.
+PostgreSQL has it as its transport. Where PostgreSQL is named more than once, as in
+`sqlite,postgres,postgres+rabbitmq`, each test has one of those transports, always the
+same: they share the tests by the tests' names.
 """
 
 import os
 import secrets
+import zlib
 
 import pytest
 
 HOME = os.environ.get("BACKBURNER_TEST_HOME", "sqlite,postgres")
-STORES = [home.partition("+")[0] for home in HOME.split(",")]
-BROKER = next((h.partition("+")[2] for h in HOME.split(",") if "+" in h), "")
+STORES = list(dict.fromkeys(home.partition("+")[0] for home in HOME.split(",")))
+BROKERS = [
+    home.partition("+")[2] for home in HOME.split(",") if home.startswith("postgres")
+]
+"""By whom houses over PostgreSQL are told of work; empty: by PostgreSQL itself."""
+BROKER = next(filter(None, BROKERS), "")
 URLS = {
     "rabbitmq": "BACKBURNER_TEST_RABBITMQ_URL",
     "redis": "BACKBURNER_TEST_REDIS_URL",
@@ -32,7 +39,24 @@ BOUND = {
 
 
 def is_at_home(item):
-    """Say whether a test has a store that this run is about."""
+    """Say whether a test has a store that this run is about, and is its turn on it."""
+    return _has_its_store(item) and _is_its_turn(item)
+
+
+def _is_its_turn(item):
+    """Say whether a test that one store is enough for has that one."""
+    if len(STORES) < 2 or not item.get_closest_marker("one_store"):
+        return True
+    given = set(map(str, item.callspec.params.values())) if _is_dealt(item) else set()
+    return not given & {"sqlite", "postgres"} or one_of(item.path.name) in given
+
+
+def one_of(file):
+    """Return on which of this run's stores a file's tests are if one is enough."""
+    return STORES[zlib.crc32(file.encode()) % len(STORES)]
+
+
+def _has_its_store(item):
     given = set(map(str, item.callspec.params.values())) if _is_dealt(item) else set()
     foreign = {"sqlite", "postgres"} - set(STORES)
     bound = set().union(*(BOUND[store] for store in foreign))
@@ -46,18 +70,24 @@ def is_on_postgres(item):
     return STORES == ["postgres"] or bool(BOUND["postgres"] & set(item.fixturenames))
 
 
-def transport():
-    """Return the transport of houses over PostgreSQL."""
-    if not BROKER:
+def broker_of(test):
+    """Return by which broker the houses of a test are told; empty: by the database."""
+    return BROKERS[zlib.crc32(test.encode()) % len(BROKERS)] if BROKERS else ""
+
+
+def transport(test):
+    """Return the transport of a test's houses over PostgreSQL."""
+    broker = broker_of(test)
+    if not broker:
         return "database"
-    variable = URLS[BROKER]
+    variable = URLS[broker]
     url = os.environ.get(variable)
     if not url:
         missing = f"{variable} is not set: run the tests by `make test`"
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
-    prefix = f"test-{secrets.token_hex(4)}-" if BROKER in SLOW else PREFIX
+    prefix = f"test-{secrets.token_hex(4)}-" if broker in SLOW else PREFIX
     return f"private:{prefix}:{url}"
 
 

@@ -7,7 +7,13 @@ const amqp = require("amqplib");
 async function main(url, queue, capability, value) {
   const connection = await amqp.connect(url);
   const channel = await connection.createConfirmChannel();
-  await channel.checkQueue(queue); // a worker makes it, of the right kind
+  channel.on("error", () => {}); // the call below is rejected as well, with the reason
+  try {
+    await channel.checkQueue(queue); // a worker makes it, of the right kind
+  } catch (error) {
+    await connection.close();
+    throw new Error(`queue "${queue}" cannot be used, is a worker of it running? ${error.message}`);
+  }
 
   const requestId = randomUUID(); // keep it: sent again under this, it is the same job
   const message = { capability, input: JSON.parse(value), requestId, userId: "u-7" };

@@ -1,89 +1,141 @@
 """Durable asynchronous AI jobs: a ticket now, the result when it is ready."""
 
-from backburner.app import App
+from backburner.app import App, ModelUse, Need, Setup
+from backburner.domain.app_blob import AppBlob
 from backburner.domain.budget import Budget
 from backburner.domain.errors import (
+    AnswerTruncated,
     BackburnerError,
+    BlobMismatch,
+    BlobMissing,
+    BlobTooLarge,
     BudgetExhausted,
     CallerError,
+    ClaimLost,
     ConfigurationError,
     IdempotencyConflict,
     IllegalTransition,
     InvalidInput,
     JobNotFound,
+    OverBudget,
     PermanentError,
+    Problem,
     PromptRefused,
     StoreUnavailable,
     Throttled,
+    TransactionTooLong,
     TransientError,
     UnknownCapability,
     WorkError,
 )
 from backburner.domain.event import Event
-from backburner.domain.job import Job, JobState, Owner
+from backburner.domain.job import Job, JobState, Owner, Tenant
 from backburner.domain.lane import Lane
 from backburner.domain.outcome import Cancel, Failed, Snooze
-from backburner.domain.queue import Queue, Rate
+from backburner.domain.queue import Keep, Queue, Rate
 from backburner.domain.retry import RetryPolicy
 from backburner.domain.text import Piece
+from backburner.domain.translation import EngineEvent, Translation
 from backburner.domain.usage import Spent
-from backburner.engine.asking import Asker
+from backburner.engine.app_blobs import AppBlobs
+from backburner.engine.app_metrics import Counter, Gauge, Histogram
+from backburner.engine.asking import Asker, Correction
+from backburner.engine.blob_urls import SignedUrl
+from backburner.engine.completion import JobEnd
 from backburner.engine.context import Context
+from backburner.engine.erasure import erase_rows
 from backburner.engine.estimates import estimate_of
 from backburner.engine.flow import Flow
+from backburner.engine.group_tickets import BatchTicket, FlowTicket
+from backburner.engine.options import SubmitGroupOptions, SubmitOptions
+from backburner.engine.outbound import Http, HttpResponse
 from backburner.engine.registry import Capability, capability
 from backburner.engine.schedule import Schedule
-from backburner.engine.ticket import BatchTicket, FlowTicket, JobFailed, Ticket
+from backburner.engine.submission import GroupOptions
+from backburner.engine.ticket import JobFailed, ResultMismatch, Ticket
 from backburner.engine.transaction import Transaction, View
+from backburner.environment import ServiceUrl
 from backburner.ports.ai import Message
-from backburner.settings import Settings
+from backburner.settings import Settings, read_settings
 from backburner.wiring import Backburner
 
 __all__ = [
+    "AnswerTruncated",
     "App",
+    "AppBlob",
+    "AppBlobs",
     "Asker",
     "Backburner",
     "BackburnerError",
     "BatchTicket",
+    "BlobMismatch",
+    "BlobMissing",
+    "BlobTooLarge",
     "Budget",
     "BudgetExhausted",
     "CallerError",
     "Cancel",
     "Capability",
+    "ClaimLost",
     "ConfigurationError",
     "Context",
+    "Correction",
+    "Counter",
+    "EngineEvent",
     "Event",
     "Failed",
     "Flow",
     "FlowTicket",
+    "Gauge",
+    "GroupOptions",
+    "Histogram",
+    "Http",
+    "HttpResponse",
     "IdempotencyConflict",
     "IllegalTransition",
     "InvalidInput",
     "Job",
+    "JobEnd",
     "JobFailed",
     "JobNotFound",
     "JobState",
+    "Keep",
     "Lane",
     "Message",
+    "ModelUse",
+    "Need",
+    "OverBudget",
     "Owner",
     "PermanentError",
     "Piece",
+    "Problem",
     "PromptRefused",
     "Queue",
     "Rate",
+    "ResultMismatch",
     "RetryPolicy",
     "Schedule",
+    "ServiceUrl",
     "Settings",
+    "Setup",
+    "SignedUrl",
     "Snooze",
     "Spent",
     "StoreUnavailable",
+    "SubmitGroupOptions",
+    "SubmitOptions",
+    "Tenant",
     "Throttled",
     "Ticket",
     "Transaction",
+    "TransactionTooLong",
     "TransientError",
+    "Translation",
     "UnknownCapability",
     "View",
     "WorkError",
     "capability",
+    "erase_rows",
     "estimate_of",
+    "read_settings",
 ]

@@ -1,27 +1,33 @@
 """Finds what installed packages offer: adapters by a URL's scheme, and applications."""
 
-from collections.abc import AsyncIterator, Sequence
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from backburner.ai import presets
 from backburner.app import App
 from backburner.blobs.copying import copy
 from backburner.clock import SystemClock, SystemDice
+from backburner.domain.ai import Purpose
 from backburner.domain.errors import BrokerUnavailable, ConfigurationError
 from backburner.ports.ai import Access, Models, Provider
 from backburner.ports.blobs import BlobStore
 from backburner.ports.broker import Broker
+from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults, NoFaults
-from backburner.settings import Settings
+from backburner.ports.log import log
+from backburner.settings import Settings, variable
 
+_EXTRA = re.compile(r"(?P<name>[\w.-]+).*;.*\bextra *== *['\"](?P<extra>[\w.-]+)['\"]")
 FOLDER = ".backburner-blobs"
 NO_BROKER = "database"
 
 
-def find_store(url: str, clock: SystemClock, faults: Faults) -> Any:
+def find_store(url: str, clock: Clock, faults: Faults) -> Any:
     """Return the store for a URL."""
     return _by_scheme("store", url, "STORE").from_url(url, clock, faults)
 
@@ -57,7 +63,33 @@ def _by_scheme(kind: str, url: str, setting: str, *others: str) -> Any:
         raise ConfigurationError(
             f"BACKBURNER_{setting}: no {kind} for {scheme!r} URLs; there is: {known}"
         )
-    return found[scheme].load()
+    return _load(found[scheme], f"BACKBURNER_{setting}")
+
+
+def _load(entry: EntryPoint, setting: str) -> Any:
+    """Load what an entry point names; say what to install if that is missing."""
+    try:
+        return entry.load()
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        package = _package_with(missing, entry)
+        if package is None:
+            raise
+        raise ConfigurationError(
+            f"{setting}: {entry.name!r} needs the Python package {missing!r}, "
+            f'which is not installed: pip install "{package}"'
+        ) from None
+
+
+def _package_with(module: str, entry: EntryPoint) -> str | None:
+    """Return what to install: the extra of the entry point's package that has it."""
+    if entry.dist is None:
+        return None
+    for requirement in entry.dist.requires or ():
+        found = _EXTRA.match(requirement)
+        if found and found["name"].replace("-", "_") == module:
+            return f"{entry.dist.name}[{found['extra']}]"
+    return None
 
 
 @asynccontextmanager
@@ -102,36 +134,116 @@ def _beside(store: str) -> str:
     """Name the folder for large contents if nobody does."""
     scheme, _, rest = store.partition(":///")
     name = f"{rest.partition('?')[0]}-blobs" if scheme == "sqlite" else FOLDER
-    return Path(name).absolute().as_uri()
+    beside_link = Path(name).absolute()
+    if scheme != "sqlite" or beside_link.exists():
+        return beside_link.as_uri()
+    file = Path(rest.partition("?")[0]).resolve()
+    return file.with_name(f"{file.name}-blobs").as_uri()
 
 
-def find_providers(settings: Settings, clock: SystemClock) -> Sequence[Provider]:
-    """Return the providers of models that are chosen: each is an entry point."""
-    found = entry_points(group="backburner.ai")
-    access = Access(
-        Models(
-            settings.ai_model,
-            settings.ai_embedding_model,
-            settings.ai_transcription_model,
-            settings.ai_vision_model or settings.ai_model,
-        ),
-        settings.openai_api_key.get_secret_value(),
-        settings.openai_base_url,
-    )
-    unknown = [name for name in settings.ai if name not in found.names]
-    if unknown:
-        known = ", ".join(sorted(found.names))
+def find_providers(
+    settings: Settings, clock: Clock
+) -> Mapping[Purpose, Sequence[Provider]]:
+    """Return the chosen providers of models for each purpose, the first first."""
+    made: dict[tuple[str, Models], Provider] = {}
+    if any(":" in name for name in settings.ai):
         raise ConfigurationError(
-            f"BACKBURNER_AI: no provider is called {unknown[0]!r}; there is: {known}"
+            "BACKBURNER_AI: a model belongs to a purpose: name it in BACKBURNER_AI_TEXT"
         )
-    try:
-        return [found[name].load().from_access(access, clock) for name in settings.ai]
-    except ModuleNotFoundError as error:
+    return {
+        purpose: [
+            made.get(key)
+            or made.setdefault(key, _provider(settings, *key, setting, clock))
+            for key, setting in _chain(settings, purpose)
+        ]
+        for purpose in presets.PURPOSES
+    }
+
+
+def _chain(
+    settings: Settings, purpose: Purpose
+) -> Iterator[tuple[tuple[str, Models], str]]:
+    """Yield names and models of a purpose's providers, and who named them."""
+    special = getattr(settings, presets.SETTINGS[purpose])
+    setting = variable(presets.SETTINGS[purpose] if special else "ai")
+    nick = presets.SETTINGS[purpose].removeprefix("ai_")
+    chosen = presets.chain(special, settings.ai, purpose)
+    for place, choice in enumerate(chosen):
+        if not presets.serves(choice.name, purpose):
+            can = sorted(presets.PRESETS[choice.name].purposes)
+            names = ", ".join(presets.SETTINGS[p].removeprefix("ai_") for p in can)
+            raise ConfigurationError(
+                f"{setting}: {choice.name!r} has no models for {nick}, only for {names}"
+            )
+        if purpose != "chat" and not presets.is_usable(
+            choice.name, _of_openai(settings)
+        ):
+            # Only what uses it needs the key: `startup.py` knows who does.
+            log.warning("provider has no key", provider=choice.name)
+            continue
+        models = _models(settings, choice, purpose, is_first=place == 0)
+        if getattr(models, purpose):
+            yield (choice.name, models), setting
+        elif special or purpose == "chat":
+            raise ConfigurationError(
+                f"{setting}: {choice.name!r} has no model of its own for {nick}: "
+                f"write {choice.name}:MODEL in {variable(presets.SETTINGS[purpose])}"
+            )
+
+
+def _models(
+    settings: Settings, choice: presets.Choice, purpose: Purpose, *, is_first: bool
+) -> Models:
+    """Return a provider's models: as named, as set for the first, else its own."""
+    set_here = Models(
+        settings.ai_model,
+        settings.ai_embedding_model,
+        settings.ai_transcription_model,
+        settings.ai_vision_model or settings.ai_model,
+    )
+    preset = presets.PRESETS.get(choice.name)
+    models = set_here
+    if preset is not None and preset is not presets.OPENAI:
+        names = ("ai_model", "ai_embedding_model", "ai_transcription_model")
+        was_set = [is_first and name in settings.model_fields_set for name in names]
+        was_set.append(is_first and bool(settings.ai_vision_model))
+        triples = zip(was_set, set_here, preset.models, strict=True)
+        models = Models(*(ours if is_set else own for is_set, ours, own in triples))
+    return models._replace(**{purpose: choice.model}) if choice.model else models
+
+
+def _of_openai(settings: Settings) -> presets.Credentials:
+    key = settings.openai_api_key.get_secret_value()
+    return presets.Credentials(key, settings.openai_base_url)
+
+
+def _provider(
+    settings: Settings, name: str, models: Models, setting: str, clock: Clock
+) -> Provider:
+    """Make a provider: of a preset, or of an entry point."""
+    found = entry_points(group="backburner.ai")
+    preset = presets.PRESETS.get(name)
+    if preset is None and name not in found.names:
+        known = ", ".join(sorted({*found.names, *presets.PRESETS}))
         raise ConfigurationError(
-            f"BACKBURNER_AI: {error}; a provider is installed as 'backburner[NAME]'"
-        ) from None
+            f"{setting}: no provider is called {name!r}; there is: {known}"
+        )
+    provider: Provider
+    if preset is None:
+        access = Access(models, *_of_openai(settings))
+        provider = _load(found[name], setting).from_access(access, clock)
+    else:
+        access = Access(models, *presets.credentials(preset, _of_openai(settings)))
+        provider = _load(found["openai"], setting)(access, preset)
+    return provider
 
 
-def find_apps() -> list[App]:
-    """Return the applications that installed packages offer."""
-    return [found.load() for found in entry_points(group="backburner.apps")]
+def installed_apps() -> list[str]:
+    """Return the names of the applications that installed packages offer."""
+    return sorted(entry_points(group="backburner.apps").names)
+
+
+def load_app(name: str) -> App:
+    """Load an installed application by its name."""
+    found: App = entry_points(group="backburner.apps")[name].load()
+    return found

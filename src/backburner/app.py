@@ -1,18 +1,68 @@
-"""What one application brings to the house."""
+"""What one application brings, and what it needs from the process that runs it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from importlib.resources.abc import Traversable
+from typing import Any, Literal, NamedTuple
 
+from pydantic_settings import BaseSettings
+
+from backburner.domain.ai import NOT_CONFIGURED, Purpose
 from backburner.domain.budget import Budget
 from backburner.domain.lane import Lane
 from backburner.domain.queue import Queue
+from backburner.domain.translation import Translation
+from backburner.engine.app_metrics import AppMetric
+from backburner.engine.erasure import EraseRows
 from backburner.engine.registry import Capability
 from backburner.engine.schedule import Schedule
 
+WorkerPhase = Literal["starting", "failed", "stopping", "stopped"]
 Serves = Callable[[Any], AbstractAsyncContextManager[Sequence[Any]]]
 """Takes the open `Backburner` and gives routes, for as long as they are served."""
+ReadsMessage = Callable[[Any, Any], Any]
+"""
+Takes the open `Backburner` and a request that another program put on a queue.
+
+Returns a prepared flow with an idempotency key, or `None` if the request is not in the
+application's own form: then it is a job as any other.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a process was asked to run."""
+
+    served: frozenset[str] = frozenset()
+    """The names of the applications whose routes it serves."""
+    works: bool = True
+    """Whether it runs jobs."""
+    is_keyed: bool = False
+    """Whether its callers must show an API key."""
+
+
+class ModelUse(NamedTuple):
+    """A purpose that an application uses models for."""
+
+    purpose: Purpose
+    is_required: bool = True
+    """Whether a process refuses to start if no provider serves the purpose."""
+    code: str = NOT_CONFIGURED
+    """The error code of a call that no provider can serve."""
+
+
+class Need(NamedTuple):
+    """A setting without which a process must not start."""
+
+    settings: tuple[str, ...]
+    """
+    Field names of the application's settings or of `Settings`.
+
+    One of them must have a value.
+    """
+    why: str
+    """Ends the sentence "NAME is not set: application 'x' needs it …"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +70,8 @@ class App:
     """
     A named set of capabilities, with their limits, lanes, schedules and budgets.
 
-    One with routes is a service: `backburner serve` has all of them, `backburner serve
-    NAME` that one.
+    An application with routes is a service. `serve` and `worker` run the applications
+    that are named by `--app` or `BACKBURNER_APPS`; `serve NAME` serves that one.
     """
 
     name: str
@@ -33,3 +83,54 @@ class App:
     serves: Serves | None = None
     own: Sequence[Capability[Any, Any]] = ()
     """Capabilities that its code asks for and nobody else can, by whatever door."""
+    messages: Mapping[str, ReadsMessage] = field(default_factory=dict)
+    """By queue, who reads requests of other programs in a form of its own."""
+    models: Sequence[ModelUse] = ()
+    """What its handlers use models for."""
+    worker_log: Mapping[WorkerPhase, str] = field(default_factory=dict)
+    """The messages to log when a worker that runs it starts and stops."""
+    needs: Callable[[Setup], Iterable[Need]] | None = None
+    """Returns the settings that a process needs to run this application."""
+    settings: type[BaseSettings] | None = None
+    """
+    The model of its own settings: read from the environment and validated at start.
+
+    Handlers and routes get them by `settings_of(Model)`, commands by
+    `read_settings(Model)`.
+    """
+    reaches: Callable[[Any, str], Iterable[str]] | None = None
+    """
+    Takes its settings and the address at which this process serves it, if it does.
+
+    Returns URLs or hosts that callbacks may go to although they are not public.
+    """
+    migrations: str = ""
+    """
+    The package whose folder `versions` holds its Alembic revisions, for example
+    `shop.migrations`. They have a version table of their own.
+    """
+    tables: Callable[[], Iterable[Any]] | None = None
+    """Returns its SQLAlchemy tables, but for those that are derived from others."""
+    commands: Any = None
+    """A `typer.Typer`: its commands are `backburner NAME …`."""
+    pages: Traversable | None = None
+    """A folder of static files, such as `files("songs") / "pages"`: `/apps/NAME/`."""
+    translates: Translation | None = None
+    """Which events of its jobs and queues it turns into events of its own, and how."""
+    log_keys: Sequence[str] = ()
+    """Keys that its log lines may carry besides those of the platform."""
+    metrics: Sequence[AppMetric] = ()
+    """Its metrics, written by `/metrics` of every process that loads it."""
+    erase: EraseRows | None = None
+    """
+    Deletes rows of a user, for `backburner users erase`.
+
+    It takes the transaction, the user and a number of rows, deletes at most that many
+    and returns how many there were. It is called until it returns 0. `erase_rows` does
+    so for a table with the columns `tenant` and `user`.
+    """
+    rebuild: Callable[[Any], object] | None = None
+    """
+    Takes a connection and fills what is derived from the tables, for example a
+    full-text index, after `backburner move` has copied them. It may run again.
+    """

@@ -3,8 +3,10 @@
 import random
 import secrets
 import time
+from collections.abc import Awaitable, Callable
 
-from backburner.domain.job import uuid7
+from backburner.domain.job import Instant, uuid7
+from backburner.ports.clock import Clock
 
 
 class SystemClock:
@@ -15,6 +17,42 @@ class SystemClock:
 
     def monotonic(self) -> int:
         return time.monotonic_ns() // 1_000_000
+
+
+class StoreClock:
+    """
+    A `Clock` that shows the store's time, so that all processes of a store agree.
+
+    Between two readings of the store's clock it counts by the machine's monotonic
+    clock: a wall clock that is wrong, or is set, changes nothing. Before the first
+    reading it shows the machine's wall clock.
+    """
+
+    def __init__(self, machine: Clock) -> None:
+        self._machine = machine
+        self._offset: int | None = None
+
+    def now(self) -> int:
+        if self._offset is None:
+            return self._machine.now()
+        return self._machine.monotonic() + self._offset
+
+    def monotonic(self) -> int:
+        return self._machine.monotonic()
+
+    async def follow(self, read: Callable[[], Awaitable[Instant]]) -> Instant:
+        """
+        Read the store's clock by `read`, go by it from now on and return its time.
+
+        The store read it at some moment between question and answer. A known offset
+        that fits this is kept, so that a slow answer does not make the time jump.
+        """
+        asked_at = self.monotonic()
+        time_of_store = await read()
+        least, most = time_of_store - self.monotonic(), time_of_store - asked_at
+        offset = (least + most) // 2 if self._offset is None else self._offset
+        self._offset = min(max(offset, least), most)
+        return time_of_store
 
 
 class SystemDice:

@@ -1,26 +1,31 @@
 """One frozen tree of settings; the only reader of the environment."""
 
-import difflib
 import os
+import re
+from collections.abc import Iterable
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from importlib.metadata import entry_points
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo
 
-from pydantic import (
-    AliasChoices,
-    Field,
-    SecretStr,
-    ValidationError,
-    field_validator,
-)
+from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from backburner.domain.address import PORTS, Reach
 from backburner.domain.errors import ConfigurationError
+from backburner.environment import (
+    ServiceUrl,
+    alias,
+    prefix_of,
+    read_model,
+    refuse_unknown,
+    variables,
+)
+from backburner.environment import variable as variable_of
 
 PREFIX = "BACKBURNER_"
 SHORTEST_PEPPER = 32
+S = TypeVar("S", bound=BaseSettings)
 NOT_SETTINGS = ("BACKBURNER_TEST_", "BACKBURNER_FAULT")
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
@@ -38,6 +43,11 @@ class Settings(BaseSettings):
         env_prefix=PREFIX, frozen=True, extra="forbid", populate_by_name=True
     )
 
+    apps: Annotated[tuple[str, ...], NoDecode] = ()
+    """
+    The applications to run, separated by commas: names of installed ones such as
+    `tasks,ai`, or `module:app`. Default: none, the platform alone.
+    """
     store: str = "sqlite:///backburner.db"
     """Where the jobs are: `sqlite:///file`, or four slashes for an absolute path."""
     transport: str = Field(
@@ -49,14 +59,31 @@ class Settings(BaseSettings):
     """Which server the command line talks to."""
     api_key: SecretStr = SecretStr("")
     """The key that the command line and the client show to the server."""
+    public_url: ServiceUrl = ""
+    """
+    The address at which clients reach this server, put before the signed URLs of
+    blobs, such as https://api.example.com; empty: they are paths.
+    """
     host: str = "127.0.0.1"
     """The address to serve on. Other than loopback needs API keys."""
     port: int = Field(8765, ge=0, le=65_535)
     """The port to serve on; 0 takes a free one."""
+    metrics_host: str = "127.0.0.1"
+    """
+    The address at which a worker serves `/metrics`, `/livez` and `/readyz`, without
+    keys. Default: this machine only; for example `0.0.0.0` in a container.
+    """
+    metrics_port: int | None = Field(None, ge=0, le=65_535)
+    """The port of these; 0 takes a free one. Default: a worker serves none of them."""
     key_pepper: SecretStr = SecretStr("")
     """Mixed into what is kept of API keys; 32 characters or more, and kept secret."""
     blobs: str = ""
-    """Where large contents are: `file:///folder`; empty: beside the SQLite file."""
+    """
+    Where large contents are: `file:///folder`, `s3://bucket/prefix`, `gs://…` or
+    `az://…`; empty: beside the SQLite file.
+    """
+    blob_limit: int = Field(1024**3, ge=1, le=1024**4)
+    """The most bytes of one blob of an application. Default: 1 GiB."""
     link_secret: SecretStr = SecretStr("")
     """Signs links, 32 characters or more; by comma, the first signs, all hold."""
     webhook_secret: SecretStr = SecretStr("")
@@ -71,8 +98,29 @@ class Settings(BaseSettings):
     """How long a webhook's receiver may take to be connected to."""
     webhook_seconds: Seconds = 15.0
     """How long a webhook may take in all, its receiver's answer included."""
+    http_limit: int = Field(32 * 1024 * 1024, ge=1024, le=1024 * 1024 * 1024)
+    """Largest answer, in bytes, that a handler may ask of `ctx.http`."""
+    http_seconds: Seconds = 30.0
+    """Longest time, in seconds, that a request by `ctx.http` may take in all."""
     body_limit: int = Field(11 * 1024 * 1024, ge=1024, le=64 * 1024 * 1024)
     """The largest request body, in bytes."""
+    connections: int = Field(2_000, ge=1, le=1_000_000)
+    """Connections open at once per server process; more are answered with 503."""
+    header_limit: int = Field(32 * 1024, ge=1024, le=1024 * 1024)
+    """Bytes of a request's line and headers together; more are answered with 431."""
+    header_count: int = Field(100, ge=10, le=10_000)
+    """How many headers a request may have; more are answered with 431."""
+    header_seconds: Seconds = 10.0
+    """Seconds in which a request's headers must arrive, else 408."""
+    body_seconds: Seconds = 30.0
+    """Seconds in which a body must arrive, and 1 more for each 32 KiB, else 408."""
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
+    """
+    Origins of pages that may call this server from a browser, separated by commas, such
+    as `https://app.example.com`. Exact, without a wildcard. Default: only its own.
+    """
+    cookie_secure: bool = True
+    """Whether browsers send the session cookie by https only; off to test by http."""
     key_rate: float = Field(1000.0, ge=0, le=1_000_000)
     """How many requests a second one API key may make of one process; 0: any number."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -89,6 +137,10 @@ class Settings(BaseSettings):
     """How often a worker renews its lease."""
     lease_seconds: Seconds = 10.0
     """How long a silent worker keeps its jobs."""
+    blocked_seconds: Seconds = 180.0
+    """How long the event loop may be blocked before the worker's lease runs out."""
+    transaction_seconds: float = Field(5.0, gt=0, le=60)
+    """Longest time, in seconds, that a body of `transact` may take."""
     grace_seconds: float = Field(30.0, ge=0, le=3600)
     """How long a stopping worker lets its handlers finish."""
     crash_limit: int = Field(3, ge=1, le=1000)
@@ -97,6 +149,8 @@ class Settings(BaseSettings):
     """How long a job may be told to wait in all before it has failed."""
     lane_patience_seconds: float = Field(1.0, ge=0, le=60)
     """How long a handler may wait for a provider's lane before its job is put back."""
+    lane_paid_patience_seconds: float = Field(600.0, ge=0, le=86_400)
+    """Longest wait for a lane, in seconds, of a handler that has paid for a call."""
     keep_succeeded_days: float = Field(7.0, ge=0, le=3650)
     """How long a succeeded job is kept."""
     keep_failed_days: float = Field(14.0, ge=0, le=3650)
@@ -105,10 +159,26 @@ class Settings(BaseSettings):
     """How long a cancelled job is kept."""
     keep_usage_days: float = Field(400.0, ge=0, le=3650)
     """How long is kept what jobs used of models; it outlives them."""
+    keep_event_days: float = Field(7.0, ge=0, le=3650)
+    """How many days events that applications publish under a topic are kept."""
     prices: str = ""
     """Prices of models, before those that are installed: a JSON file, or JSON."""
-    ai: Annotated[tuple[str, ...], NoDecode] = ("mock",)
-    """Who is asked for answers, by comma, the next if one has none: mock, openai."""
+    ai: Annotated[tuple[str, ...], NoDecode] = ()
+    """
+    Model providers in order of preference, separated by commas, such as `openai`.
+    `mock` invents answers without a model. Default: none (with `--dev`: `mock`).
+    """
+    ai_text: Annotated[tuple[str, ...], NoDecode] = ()
+    """
+    Providers for text in place of `BACKBURNER_AI`, in order of preference: names, or
+    `name:model` for a certain model, such as `deepseek,openai:gpt-5-mini`.
+    """
+    ai_embedding: Annotated[tuple[str, ...], NoDecode] = ()
+    """The same for vectors of texts, such as `openai`; only the first is asked."""
+    ai_audio: Annotated[tuple[str, ...], NoDecode] = ()
+    """The same for recordings, such as `gemini` or `groq`."""
+    ai_vision: Annotated[tuple[str, ...], NoDecode] = ()
+    """The same for pictures, such as `anthropic`."""
     ai_model: str = "gpt-5-mini"
     """The model that answers; with another base URL, one of that server's."""
     ai_embedding_model: str = "text-embedding-3-small"
@@ -127,30 +197,37 @@ class Settings(BaseSettings):
     """The least time between two calls to a model, by all workers together."""
     openai_api_key: SecretStr = Field(SecretStr(""), validation_alias="OPENAI_API_KEY")
     """The key of the provider `openai`, which does not start without."""
-    openai_base_url: str = Field("", validation_alias="OPENAI_BASE_URL")
+    openai_base_url: ServiceUrl = Field("", validation_alias="OPENAI_BASE_URL")
     """The address of a server that speaks as OpenAI does; empty: OpenAI's own."""
 
-    tasks_service_base_url: str = Field("", validation_alias="TASKS_SERVICE_BASE_URL")
-    """Where the Tasks service is called back; empty: where this process serves."""
-    ai_service_base_url: str = Field("", validation_alias="AI_SERVICE_BASE_URL")
-    """Where the AI service is; empty: where this process serves."""
-    tasks_tokens: int = Field(0, ge=0, le=10**12)
-    """How many tokens a user may use in a window; 0: no budget of this service's."""
-    tasks_window_seconds: int = Field(86_400, ge=1, le=31_536_000)
-    """How long that window is."""
-    tasks_hold_seconds: Seconds = 900.0
-    """How long tokens are held for a request that is not called back."""
-    tasks_keep_days: float = Field(90.0, gt=0, le=3650)
-    """How long a request for a task is known; longer than its dead letter is kept."""
-    tasks_timezone: str = "UTC"
-    """What "tomorrow" is told by, such as Europe/Berlin."""
-
-    @field_validator("ai", "queues", "webhook_allow", "webhook_ports", mode="before")
+    @field_validator(
+        "ai",
+        "ai_audio",
+        "ai_embedding",
+        "ai_text",
+        "ai_vision",
+        "apps",
+        "cors_origins",
+        "queues",
+        "webhook_allow",
+        "webhook_ports",
+        mode="before",
+    )
     @classmethod
     def _split(cls, value: Any) -> Any:
         if isinstance(value, str):
             return tuple(name.strip() for name in value.split(",") if name.strip())
         return value
+
+    @field_validator("metrics_port", mode="before")
+    @classmethod
+    def _port(cls, value: Any) -> Any:
+        return None if value == "" else value
+
+    @field_validator("transport")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        return value or "database"
 
     @field_validator("link_secret")
     @classmethod
@@ -159,35 +236,21 @@ class Settings(BaseSettings):
             raise ValueError(f"must have {SHORTEST_PEPPER} characters or more each")
         return value
 
+    @field_validator("cors_origins")
+    @classmethod
+    def _exact(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in value:
+            if not _is_origin(origin):
+                raise ValueError(
+                    f"{origin!r} is no origin: write scheme://host[:port] in small "
+                    "letters, without a path; a wildcard is not possible"
+                )
+        return value
+
     @field_validator("webhook_allow")
     @classmethod
     def _readable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         Reach.read(value)
-        return value
-
-    @field_validator("ai")
-    @classmethod
-    def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not value:
-            raise ValueError("must name a provider; mock needs no key")
-        return value
-
-    @field_validator("openai_base_url", "tasks_service_base_url", "ai_service_base_url")
-    @classmethod
-    def _address(cls, value: str) -> str:
-        if value and not value.startswith(("http://", "https://")):
-            raise ValueError("must begin with http:// or https://")
-        if value and not _has_place(value):
-            raise ValueError("must be a host, if you like with port and path")
-        return value.rstrip("/")
-
-    @field_validator("tasks_timezone")
-    @classmethod
-    def _zone(cls, value: str) -> str:
-        try:
-            ZoneInfo(value)
-        except (KeyError, OSError, ValueError):
-            raise ValueError(f"no time zone is called {value!r}") from None
         return value
 
     @field_validator("key_pepper", "webhook_secret")
@@ -204,10 +267,14 @@ class Settings(BaseSettings):
 
     @property
     def reach(self) -> Reach:
-        """Where webhooks may go; the Tasks service is the operator's own."""
-        own = urlsplit(self.tasks_service_base_url).netloc.rpartition("@")[2]
+        """Where webhooks may go, by these settings alone."""
+        return self.reach_with(())
+
+    def reach_with(self, places: Iterable[str]) -> Reach:
+        """Return where webhooks may go if these URLs or hosts are allowed as well."""
+        hosts = tuple(urlsplit(place).netloc or place for place in places if place)
         return Reach.read(
-            (*self.webhook_allow, own) if own else self.webhook_allow,
+            (*self.webhook_allow, *(host.rpartition("@")[2] for host in hosts)),
             ports=self.webhook_ports,
             is_plain_allowed=self.webhook_http,
         )
@@ -218,13 +285,17 @@ class Settings(BaseSettings):
         return timedelta(seconds=self.lease_seconds)
 
 
-def _has_place(url: str) -> bool:
+def _is_origin(text: str) -> bool:
     try:
-        parts = urlsplit(url)
-        is_odd = parts.port == 0 or bool(parts.query or parts.fragment)
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
     except ValueError:
         return False
-    return bool(parts.hostname) and url.isprintable() and " " not in url and not is_odd
+    shown = f"[{host}]" if ":" in host else host
+    written = f"{parts.scheme}://{shown}" + (f":{port}" if port is not None else "")
+    is_default = (parts.scheme, port) in {("http", 80), ("https", 443)}
+    is_named = bool(host) and "*" not in host and host.isascii() and not is_default
+    return parts.scheme in {"http", "https"} and is_named and text == written
 
 
 def _secrets(value: SecretStr) -> tuple[str, ...]:
@@ -234,12 +305,29 @@ def _secrets(value: SecretStr) -> tuple[str, ...]:
 
 def read(**overrides: Any) -> Settings:
     """Read the environment; what is given here comes before it."""
-    _refuse_unknown()
+    refuse_unknown(PREFIX, variables(Settings), _reserved)
     given = {key: value for key, value in overrides.items() if value is not None}
-    try:
-        return _checked(Settings(**given))
-    except ValidationError as error:
-        raise ConfigurationError("; ".join(map(_told, error.errors()))) from None
+    return _checked(read_model(Settings, given))
+
+
+def read_settings(model: type[S], **overrides: Any) -> S:
+    """
+    Read an application's settings from the environment.
+
+    Raises `ConfigurationError` in one line that names each variable with a wrong value;
+    the values of secrets are never part of it.
+    """
+    given: Any = model  # what an application declares may be anything
+    if not (isinstance(given, type) and issubclass(given, BaseSettings)):
+        raise ConfigurationError(
+            f"settings must be a subclass of pydantic_settings.BaseSettings, not "
+            f"{given!r}"
+        )
+    prefix = prefix_of(model)
+    _check_names(model, prefix)
+    if prefix.startswith(PREFIX):
+        refuse_unknown(prefix, variables(model), lambda: NOT_SETTINGS)
+    return read_model(model, overrides)
 
 
 def _checked(settings: Settings) -> Settings:
@@ -255,32 +343,37 @@ def _checked(settings: Settings) -> Settings:
     return settings
 
 
-def _refuse_unknown() -> None:
-    known = {variable(name) for name in Settings.model_fields}
-    for name in sorted(os.environ):
-        if not name.startswith(PREFIX) or name.startswith(NOT_SETTINGS):
-            continue
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigurationError(f"{name} is not a setting{hint}")
+def _reserved() -> tuple[str, ...]:
+    """Return what belongs to others, as `BACKBURNER_NAME_` to an installed `NAME`."""
+    names = entry_points(group="backburner.apps").names
+    prefixes = (f"{PREFIX}{re.sub('[^A-Z0-9]', '_', app.upper())}_" for app in names)
+    return (*NOT_SETTINGS, *(prefix for prefix in prefixes if not _is_ours(prefix)))
 
 
-def _told(error: Any) -> str:
-    name = str(error["loc"][0])  # what follows is a place in a list
-    told = name if name in _BORROWED else variable(name)
-    return f"{told}: {error['msg']}"
+def _is_ours(prefix: str) -> bool:
+    return any(known.startswith(prefix) for known in variables(Settings))
+
+
+def _check_names(model: type[BaseSettings], prefix: str) -> None:
+    """Refuse a model whose variables would be those of the platform, or of anybody."""
+    if prefix.startswith(PREFIX) and _is_ours(prefix):
+        raise ConfigurationError(
+            f"{model.__name__}: the prefix {prefix!r} is the platform's own; choose "
+            "another `env_prefix`"
+        )
+    unnamed = [
+        name for name in model.model_fields if not prefix and not alias(model, name)
+    ]
+    if unnamed:
+        raise ConfigurationError(
+            f"{model.__name__}: the field {unnamed[0]!r} has neither an `env_prefix` "
+            "nor a `validation_alias`: say by which variable it is set"
+        )
 
 
 def variable(name: str) -> str:
-    """Return by which variable of the environment a setting is set."""
-    field = Settings.model_fields.get(name)
-    alias = None if field is None else field.validation_alias
-    return alias if isinstance(alias, str) else PREFIX + name.upper()
-
-
-_BORROWED = {variable(name) for name in Settings.model_fields}
-"""Names of others' making are told as they are."""
+    """Return by which variable of the environment a setting of ours is set."""
+    return variable_of(name, Settings)
 
 
 def fault() -> str | None:

@@ -1,12 +1,17 @@
 """The composition root: settings and entry points become a running house."""
 
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack, overload
 
+from pydantic_settings import BaseSettings
+
+from backburner import schemas
 from backburner.adapters import (
     find_blobs,
     find_broker,
@@ -14,19 +19,26 @@ from backburner.adapters import (
     find_store,
     unreachable,
 )
-from backburner.app import App
-from backburner.clock import SystemClock, SystemDice
+from backburner.ai.presets import PURPOSES
+from backburner.app import App, ReadsMessage
+from backburner.clock import StoreClock, SystemClock, SystemDice
+from backburner.domain.ai import Purpose
 from backburner.domain.budget import Budget
 from backburner.domain.errors import (
     BrokerUnavailable,
     ConfigurationError,
+    PermanentError,
 )
-from backburner.domain.job import Job, Owner
+from backburner.domain.job import Claim, Job, Owner, Submitted
 from backburner.domain.lane import Lane, lane_name
 from backburner.domain.queue import Queue
 from backburner.domain.retry import RetryPolicy
 from backburner.domain.transitions import Limits
+from backburner.domain.translation import Selection
+from backburner.engine.app_blobs import AppBlobs, BlobService
+from backburner.engine.app_metrics import register
 from backburner.engine.asking import Asker, Providers
+from backburner.engine.blob_urls import UrlSigner
 from backburner.engine.budgets import Budgets
 from backburner.engine.burial import Burial
 from backburner.engine.contact import Contact
@@ -36,13 +48,17 @@ from backburner.engine.delivery import SCHEDULE, Deliver, Sender
 from backburner.engine.engine import Engine
 from backburner.engine.flow import NOTHING, Chain, Flow, written
 from backburner.engine.foreign import Strangers
+from backburner.engine.group_tickets import BatchTicket, FlowTicket
 from backburner.engine.heartbeat import Pulse, ThreadHeartbeat
 from backburner.engine.here import Here
 from backburner.engine.house import House
 from backburner.engine.intake import Intake
 from backburner.engine.keys import Keys
 from backburner.engine.lag import LagMeter
+from backburner.engine.links import Links
 from backburner.engine.messages import Messages
+from backburner.engine.options import SubmitGroupOptions, SubmitOptions
+from backburner.engine.outbound import Http, HttpLimits
 from backburner.engine.payloads import Payloads, Sweeper
 from backburner.engine.receivers import Receivers
 from backburner.engine.registry import Capability, Registry
@@ -52,25 +68,32 @@ from backburner.engine.scheduler import Scheduler
 from backburner.engine.submission import (
     LOCAL,
     Callbacks,
-    GroupOptions,
-    Options,
     Submission,
+    group_options,
+    job_options,
 )
-from backburner.engine.ticket import BatchTicket, FlowTicket, Ticket, gather
+from backburner.engine.ticket import Ticket
 from backburner.engine.transaction import Transaction, View
+from backburner.engine.translating import Translator
 from backburner.engine.upkeep import Upkeep, UpkeepOptions
 from backburner.engine.watch import Watch
 from backburner.engine.worker import Worker, WorkerOptions
 from backburner.ports.ai import Provider
 from backburner.ports.bell import Bell
 from backburner.ports.broker import Broker
+from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults, NoFaults
 from backburner.ports.keys import KeyStore
+from backburner.ports.log import allow
 from backburner.ports.store import Retention, Store
 from backburner.prices import ListPrices, read_overrides
 from backburner.settings import Settings, read
+from backburner.startup import reach_of, read_apps
 
 T = TypeVar("T")
+S = TypeVar("S")
+In = TypeVar("In")
+Out = TypeVar("Out")
 
 LOOK_POLLS = 3
 """With a broker, how many polls apart it is compared with the store …"""
@@ -85,13 +108,18 @@ class Backburner:
     `async with Backburner(store="sqlite:///jobs.db", capabilities=[…]) as bb:`
     """
 
-    def __init__(  # noqa: PLR0913 - each is a thing of its own
+    _http: Http | None = None
+    """What sends the requests of handlers, once one has asked."""
+
+    def __init__(  # noqa: PLR0913, PLR0915 - each is a thing of its own
         self,
         settings: Settings | None = None,
         *,
         store: str | None = None,
         capabilities: Iterable[Capability[Any, Any]] = (),
         apps: Iterable[App] = (),
+        app_settings: Iterable[BaseSettings] = (),
+        address: str = "",
         queues: Iterable[Queue] = (),
         schedules: Iterable[Schedule] = (),
         budgets: Iterable[Budget] = (),
@@ -104,6 +132,9 @@ class Backburner:
         """
         Take what to run and, for `deliveries`, when to repeat a failed webhook.
 
+        `app_settings` take the place of what applications would read from the
+        environment. `address` is the URL at which this process serves, if it does.
+
         A `broker` takes the place of the one that the settings name.
         `ai` are providers of models of your own, in place of those that are set.
         """
@@ -115,19 +146,22 @@ class Backburner:
             self.registry.limit(queue)
         for lane in lanes:
             self.registry.pace(lane)
-        for app in apps:
-            for found in app.capabilities:
-                self.registry.add(found)
-            for found in app.own:
-                self.registry.own(found)
-            for queue in app.queues:
-                self.registry.limit(queue)
-            for lane in app.lanes:
-                self.registry.pace(lane)
-            self._schedules += app.schedules
-            self._budgets += app.budgets
+        self._codes: dict[tuple[str, Purpose], str] = {}
+        self._readers: dict[str, ReadsMessage] = {}
+        self._app_of: dict[str, str] = {}
+        """By capability, the application that has it."""
+        self._blobs: BlobService | None = None
+        self._apps = tuple(apps)
+        self._app_settings = read_apps(self._apps, app_settings)
+        self.address = address
+        self._reach = reach_of(self.settings, self._apps, self._app_settings, address)
+        self.unavailable: dict[str, str] = {}
+        """Applications whose tables are not as they need them, and why."""
+        for app in self._apps:
+            self._add(app)
         self._prices = ListPrices(read_overrides(self.settings.prices))
-        self._clock = SystemClock()
+        self._machine = SystemClock()
+        self._clock = StoreClock(self._machine)
         self._dice = SystemDice()
         self._faults = faults or NoFaults()
         self._deliveries = deliveries
@@ -142,6 +176,25 @@ class Backburner:
         self._engine: Engine | None = None
         self._keys: Keys | None = None
 
+    def _add(self, app: App) -> None:
+        allow(app.name, app.log_keys)
+        register(app.name, app.metrics)
+        for found in (*app.capabilities, *app.own):
+            self._app_of[found.name] = app.name
+        for found in app.capabilities:
+            self.registry.add(found)
+            for use in app.models:
+                self._codes[found.name, use.purpose] = use.code
+        for found in app.own:
+            self.registry.own(found)
+        for queue in app.queues:
+            self.registry.limit(queue)
+        for lane in app.lanes:
+            self.registry.pace(lane)
+        self._readers |= app.messages
+        self._schedules += app.schedules
+        self._budgets += app.budgets
+
     @property
     def engine(self) -> Engine:
         """The engine's verbs, while the house is open."""
@@ -150,6 +203,10 @@ class Backburner:
                 "the house is not open: use `async with Backburner(…)`"
             )
         return self._engine
+
+    def settings_of(self, model: type[S]) -> S:
+        """Return an application's settings, by their model."""
+        return self._app_settings.of(model)
 
     @property
     def budgets(self) -> Budgets:
@@ -168,7 +225,29 @@ class Backburner:
     def courier(self) -> Courier:
         """Who signs what rooms tell others, and checks whom they may tell."""
         settings = self.settings
-        return Courier(settings.reach, _webhook_key(settings), self._clock)
+        return Courier(self._reach, _webhook_key(settings), self._clock)
+
+    @overload
+    async def run(
+        self,
+        capability: Capability[In, Out],
+        value: In,
+        *,
+        owner: Owner = LOCAL,
+        key: str | None = None,
+        request_id: str | None = None,
+    ) -> Out: ...
+
+    @overload
+    async def run(
+        self,
+        capability: str,
+        value: Any,
+        *,
+        owner: Owner = LOCAL,
+        key: str | None = None,
+        request_id: str | None = None,
+    ) -> Any: ...
 
     async def run(
         self,
@@ -187,17 +266,25 @@ class Backburner:
         """
         submission = self._submission
         found = submission.find(capability)
-        options = Options(owner=owner, key=key, request_id=request_id)
+        options = job_options({"owner": owner, "key": key, "request_id": request_id})
         job = submission.prepare(found, value, options)
         job.id = submission.draw("call", job.created_at)
-        here = Here(self.submit, self._providers, self.budgets, self._prices)
+        here = Here(
+            self.submit,
+            self._providers,
+            self.budgets,
+            self._prices,
+            self._app_settings,
+            self._outbound,
+            self.engine,
+        )
         return await here.run(found, job)
 
     @property
     def keys(self) -> Keys:
         """The API keys, while the house is open."""
         if self._keys is None:
-            self._keys = _keys(self.engine.store, self.settings)
+            self._keys = _keys(self.engine.store, self.settings, self._clock)
         return self._keys
 
     async def __aenter__(self) -> Self:
@@ -220,14 +307,18 @@ class Backburner:
                 await self.stop_worker(grace=0.0)
         finally:
             await self._stack.aclose()
-            self._engine = self._keys = self._providers = None
+            self._engine = self._keys = self._providers = self._http = None
+            self._blobs = None
 
     async def start_worker(self) -> None:
         """Begin to run jobs in this process."""
-        if not self.registry.queues() and not self.settings.queues:
-            raise ConfigurationError("a worker needs capabilities: give --app or --dev")
         settings = self.settings
         self._deliver()
+        if not self.registry.served() and not settings.queues:
+            raise ConfigurationError(
+                "a worker needs capabilities: name applications with --app or "
+                "BACKBURNER_APPS"
+            )
         worker = Worker(
             House(
                 store=self.engine.store,
@@ -246,6 +337,9 @@ class Backburner:
                 intake=self._make_intake(),
                 providers=self._providers,
                 courier=self._courier,
+                app_settings=self._app_settings,
+                http=self._outbound,
+                storage=self.engine,
             ),
             WorkerOptions(
                 slots=settings.slots,
@@ -253,6 +347,7 @@ class Backburner:
                 poll=settings.poll_seconds,
                 beat=settings.beat_seconds,
                 patience=settings.lane_patience_seconds,
+                paid_patience=settings.lane_paid_patience_seconds,
                 limits=_limits(settings),
             ),
             self._heartbeat,
@@ -269,31 +364,73 @@ class Backburner:
             self.settings.grace_seconds if grace is None else grace
         )
 
+    @overload
     async def submit(
-        self, capability: Capability[Any, Any] | str, value: Any, **options: Any
-    ) -> Ticket:
-        """Submit a job; when this returns it is durable. Options: see `Options`."""
-        submitted = await self.engine.submit(capability, value, Options(**options))
-        return Ticket(submitted, self.engine)
+        self,
+        capability: Capability[In, Out],
+        value: In,
+        **options: Unpack[SubmitOptions],
+    ) -> Ticket[Out]: ...
+
+    @overload
+    async def submit(
+        self, capability: str, value: Any, **options: Unpack[SubmitOptions]
+    ) -> Ticket[Any]: ...
+
+    async def submit(
+        self,
+        capability: Capability[Any, Any] | str,
+        value: Any,
+        **options: Unpack[SubmitOptions],
+    ) -> Ticket[Any]:
+        """
+        Submit a job; when this returns it is durable. Options: see `Options`.
+
+        By its capability the input and the result are typed, by a name they are JSON.
+        """
+        submitted = await self.engine.submit(capability, value, job_options(options))
+        return self._ticket(submitted, capability)
+
+    @overload
+    async def submit_many(
+        self,
+        capability: Capability[In, Out],
+        values: Sequence[In],
+        **options: Unpack[SubmitOptions],
+    ) -> Sequence[Ticket[Out]]: ...
+
+    @overload
+    async def submit_many(
+        self, capability: str, values: Sequence[Any], **options: Unpack[SubmitOptions]
+    ) -> Sequence[Ticket[Any]]: ...
 
     async def submit_many(
         self,
         capability: Capability[Any, Any] | str,
         values: Sequence[Any],
-        **options: Any,
-    ) -> Sequence[Ticket]:
+        **options: Unpack[SubmitOptions],
+    ) -> Sequence[Ticket[Any]]:
         """Submit many jobs of one capability, all or none."""
-        chosen = Options(**options)
+        chosen = job_options(options)
         submitted = await self.engine.submit_many(
             [(capability, value, chosen) for value in values]
         )
-        return [Ticket(answer, self.engine) for answer in submitted]
+        return [self._ticket(answer, capability) for answer in submitted]
+
+    def _ticket(
+        self, submitted: Submitted, capability: Capability[Any, Any] | str
+    ) -> Ticket[Any]:
+        output = None if isinstance(capability, str) else capability.output
+        return Ticket(submitted, self.engine, output)
 
     async def submit_flow(
-        self, flow: Flow | Chain, value: Any = NOTHING, **options: Any
+        self,
+        flow: Flow | Chain,
+        value: Any = NOTHING,
+        **options: Unpack[SubmitGroupOptions],
     ) -> FlowTicket:
         """Submit a flow, or a chain with its input. Options: see `GroupOptions`."""
-        wanted = (written(flow, value), GroupOptions(**options))
+        wanted = (written(flow, value), group_options(options))
         return FlowTicket((await self.engine.flows.submit([wanted]))[0], self.engine)
 
     async def open_batch(
@@ -304,15 +441,15 @@ class Backburner:
         expected: int | None = None,
         completion: Mapping[str, Any] | None = None,
         sealed: bool | None = None,
-        **options: Any,
+        **options: Unpack[SubmitGroupOptions],
     ) -> BatchTicket:
         """
         Put jobs and flows under one id; with `expected`, more may be added until then.
 
         `completion` names the job that follows: `{"capability": …, "input": …}`.
         """
-        chosen = GroupOptions(**options)
-        members = gather(self.engine, jobs, flows, chosen)
+        chosen = group_options(options)
+        members = self.engine.batches.gather(jobs, flows, chosen)
         submitted = await self.engine.batches.open(
             chosen, members, expected=expected, completion=completion, sealed=sealed
         )
@@ -326,6 +463,31 @@ class Backburner:
         """Run a plain function over what is committed now; nobody waits for it."""
         return await self.engine.read(body)
 
+    def blobs(self, app: str, owner: Owner = LOCAL) -> AppBlobs:
+        """
+        Return the blobs of one application that belong to one owner.
+
+        They outlive jobs: see `AppBlobs`. A handler has them as `ctx.app_blobs`.
+        """
+        return self._opened_blobs.of(app, owner)
+
+    @property
+    def _opened_blobs(self) -> BlobService:
+        if self._blobs is None:
+            raise ConfigurationError("not open: use `async with Backburner(…)`")
+        return self._blobs
+
+    def _blobs_of(self, claim: Claim) -> AppBlobs:
+        app = self._app_of.get(claim.capability)
+        if app is None:
+            raise PermanentError(
+                f"{claim.capability} belongs to no application: use ctx.blobs, or "
+                "name it in the capabilities of an App"
+            )
+        commit = partial(self.engine.transact, claim=claim)
+        service = replace(self._opened_blobs, commit=commit)
+        return service.of(app, Owner(claim.tenant, claim.user))
+
     async def cancel(self, job_id: str) -> Job:
         """End a job now; asking twice is no error."""
         return await self.engine.payloads.whole(await self.engine.cancel(job_id))
@@ -336,21 +498,24 @@ class Backburner:
 
     async def _open(self) -> None:
         settings = self.settings
-        store = find_store(settings.store, self._clock, self._faults)
+        store = find_store(settings.store, self._machine, self._faults)
         await store.open()
         self._stack.push_async_callback(store.close)
+        await self._migrate_apps(store)
+        await self._clock.follow(store.read_clock)
         bell = store.bell()
         bell.open()
         self._stack.callback(bell.close)
         relay = await self._start_relay(store, bell)
         self._bell = relay or bell
         watch = Watch(store, self._bell, poll=settings.poll_seconds)
-        payloads = Payloads(find_blobs(settings, self._dice, self._faults), store)
+        blobs = find_blobs(settings, self._dice, self._faults)
+        payloads = Payloads(blobs, store)
         self._submission = submission = Submission(
             self.registry,
             self._clock,
             self._dice,
-            Callbacks(settings.reach, are_signed=bool(_webhook_key(settings))),
+            Callbacks(self._reach, are_signed=bool(_webhook_key(settings))),
             self._prices,
         )
         if any(found.model is not None for found in self.registry):
@@ -367,10 +532,58 @@ class Backburner:
             webhook_key=_webhook_key(settings),
             prices=self._prices,
             relay=relay,
+            transaction_seconds=settings.transaction_seconds,
         )
+        links = Links(
+            settings.link_secrets or (secrets.token_hex(32),), self._clock.now
+        )
+        self._blobs = engine.blobs = BlobService(
+            rows=store,
+            blobs=blobs,
+            transact=engine.transact,
+            commit=engine.transact,
+            clock=self._clock,
+            draw=engine.draw,
+            limit=settings.blob_limit,
+            faults=self._faults,
+            urls=UrlSigner(blobs, links, self._clock, settings.public_url),
+        )
+        payloads.of_app = self._blobs_of
         await engine.budgets.declare(self._budgets)
         await self._start_burial(store)
         self._start(engine, submission, watch)
+        await self._start_translators(engine)
+
+    async def _start_translators(self, engine: Engine) -> None:
+        """Have the applications' translations go on, but for those that stopped."""
+        for app in self._apps:
+            if app.translates is None or app.name in self.unavailable:
+                continue
+            capabilities = [found.name for found in (*app.capabilities, *app.own)]
+            queues = {queue.name for queue in app.queues}
+            queues |= {found.queue for found in (*app.capabilities, *app.own)}
+            translator = Translator(
+                app.name,
+                app.translates,
+                Selection(app.translates.types, capabilities, queues),
+                engine=engine,
+                bell=self._bell,
+                faults=self._faults,
+                poll=self.settings.poll_seconds,
+            )
+            await translator.start()
+            self._stack.push_async_callback(translator.stop)
+
+    async def _migrate_apps(self, store: Store) -> None:
+        """Make or update the applications' tables; do without those that fail."""
+        for app in self._apps:
+            if not app.migrations:
+                continue
+            outcome = await schemas.migrate(store, app)
+            if outcome.problem:
+                self.unavailable[app.name] = outcome.problem
+                found = (*app.capabilities, *app.own)
+                self.registry.withheld |= {capability.queue for capability in found}
 
     def _start(self, engine: Engine, submission: Submission, watch: Watch) -> None:
         """Begin whatever goes on by itself."""
@@ -385,6 +598,8 @@ class Backburner:
             _upkeep(settings),
             payloads,
             batches=engine.batches,
+            # Every poll, so that this process's clock keeps to the store's.
+            read_clock=partial(self._clock.follow, store.read_clock),
         )
         lag = LagMeter()
         lag.start()
@@ -438,7 +653,10 @@ class Backburner:
         if self._broker is None:
             return None
         broker, contact = self._broker
-        strangers = Strangers(self.engine, broker, limit=self.settings.body_limit)
+        readers = {queue: partial(read, self) for queue, read in self._readers.items()}
+        strangers = Strangers(
+            self.engine, broker, limit=self.settings.body_limit, readers=readers
+        )
         sweep = SWEEP_POLLS * self.settings.poll_seconds
         return Intake(broker, contact, self._clock, strangers, sweep=sweep)
 
@@ -458,13 +676,13 @@ class Backburner:
     def _engage(self) -> None:
         """Have providers of models ready, and what is known of their limits told."""
         settings, given = self.settings, self._ai
-        if given is None:
-            chain = find_providers(settings, self._clock)
-        else:
-            chain = given if isinstance(given, Sequence) else [given]
-        self._providers = Providers(chain, self._clock, settings.ai_seconds)
-        self._stack.push_async_callback(self._providers.close)
-        for lane in _lanes(settings, chain):
+        chains = {} if given is not None else find_providers(settings, self._clock)
+        chain = given if isinstance(given, Sequence) else [given] if given else []
+        self._providers = providers = Providers(
+            chain, self._clock, settings.ai_seconds, self._codes, chains
+        )
+        self._stack.push_async_callback(providers.close)
+        for lane in _lanes(settings, providers):
             if lane.name not in self.registry.lanes:
                 self.registry.pace(lane)
 
@@ -478,12 +696,12 @@ class Backburner:
         from backburner.egress.client import GuardedEgress  # noqa: PLC0415
 
         egress = GuardedEgress(
-            settings.reach,
+            self._reach,
             connect_seconds=settings.webhook_connect_seconds,
             total_seconds=settings.webhook_seconds,
         )
         self._stack.push_async_callback(egress.close)
-        self._courier = Courier(settings.reach, key, self._clock, egress)
+        self._courier = Courier(self._reach, key, self._clock, egress)
         deliver = Deliver(
             Sender(egress, key, self._clock),
             Receivers(self._clock, self._dice, slots=settings.slots),
@@ -495,27 +713,46 @@ class Backburner:
             delivering(deliver, engine.endpoints, messages, self._deliveries)
         )
 
+    def _outbound(self) -> Http:
+        """Return what sends the HTTP requests of handlers, opened when first asked."""
+        if self._http is None:
+            from backburner.egress.fetching import GuardedFetcher  # noqa: PLC0415
+
+            settings = self.settings
+            limits = HttpLimits(settings.http_limit, settings.http_seconds)
+            fetcher = GuardedFetcher(
+                # Not what applications add for their own callbacks: a handler may be
+                # given the URL by a user.
+                settings.reach,
+                most=limits.bytes,
+                connect_seconds=settings.webhook_connect_seconds,
+            )
+            self._stack.push_async_callback(fetcher.close)
+            self._http = Http(fetcher, self._clock, limits)
+        return self._http
+
     def _heartbeat(self, lost: Callable[[str], None]) -> ThreadHeartbeat:
         pulse = Pulse(
             self.engine.store.heart(),
             self._clock,
             lease_ms=int(self.settings.lease_seconds * 1000),
             lost=lost,
+            blocked_ms=self.settings.blocked_seconds * 1000,
         )
         return ThreadHeartbeat(pulse, every=self.settings.beat_seconds)
 
 
-def _lanes(settings: Settings, chain: Sequence[Provider]) -> Sequence[Lane]:
+def _lanes(settings: Settings, providers: Providers) -> Sequence[Lane]:
     """Return the lanes of the models that are set, if their limits are."""
     requests, at_once = settings.ai_requests or None, settings.ai_at_once or None
     spacing = timedelta(milliseconds=settings.ai_spacing_ms)
     if requests is None and at_once is None and not spacing:
         return []
     names = {
-        lane_name(provider.name, model, provider.credential)
-        for provider in chain
+        lane_name(provider.name, getattr(provider.models, purpose), provider.credential)
+        for purpose in PURPOSES
+        for provider in providers.of(purpose)
         if provider.is_paced
-        for model in provider.models
     }
     return [Lane(name, requests, None, at_once, spacing) for name in sorted(names)]
 
@@ -523,17 +760,19 @@ def _lanes(settings: Settings, chain: Sequence[Provider]) -> Sequence[Lane]:
 @asynccontextmanager
 async def open_keys(settings: Settings) -> AsyncIterator[Keys]:
     """Open the store for its keys only; nothing runs beside."""
-    store = find_store(settings.store, SystemClock(), NoFaults())
+    machine = SystemClock()
+    clock, store = StoreClock(machine), find_store(settings.store, machine, NoFaults())
     await store.open()
     try:
-        yield _keys(store, settings)
+        await clock.follow(store.read_clock)
+        yield _keys(store, settings, clock)
     finally:
         await store.close()
 
 
-def _keys(store: KeyStore, settings: Settings) -> Keys:
+def _keys(store: KeyStore, settings: Settings, clock: Clock) -> Keys:
     pepper = settings.key_pepper.get_secret_value()
-    return Keys(store, SystemClock(), SystemDice(), pepper=pepper)
+    return Keys(store, clock, SystemDice(), pepper=pepper)
 
 
 def _webhook_key(settings: Settings) -> bytes:
@@ -559,4 +798,5 @@ def _upkeep(settings: Settings) -> UpkeepOptions:
             cancelled=timedelta(days=settings.keep_cancelled_days),
         ),
         usage=timedelta(days=settings.keep_usage_days),
+        published=timedelta(days=settings.keep_event_days),
     )

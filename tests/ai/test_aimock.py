@@ -1,6 +1,7 @@
 """The adapter for OpenAI against a fake server that nobody here wrote."""
 
 import json
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -111,7 +112,7 @@ async def test_a_shape_that_stays_wrong_ends_the_job(aimock, working_at):
     house = await working_at(aimock.url, parse)
     job = await (await house.submit(parse, "buy milk")).wait(timeout=PATIENCE)
 
-    assert ("AI_UNUSABLE_ANSWER", 1) == (job.error.code, job.attempt)
+    assert ("AI_INVALID_JSON", 1) == (job.error.code, job.attempt)
     assert 2 == len(chats(aimock)), "there is one correction, and no second"
 
 
@@ -182,6 +183,9 @@ async def test_many_jobs_in_chaos_all_end_and_none_twice(aimock, working_at):
     done = [job for job in jobs if job.state is JobState.SUCCEEDED]
     assert all(json.loads(job.output) == TASK for job in done)
     assert len(done) > len(jobs) / 2
+    good = [e for e in aimock.requests() if not e["response"].get("chaosAction")]
+    asked = Counter(e["body"]["messages"][-1]["content"] for e in good)
+    assert len(done) == len(good) == len(asked), "no job is asked again once answered"
 
 
 async def test_vectors_recordings_and_pictures(aimock, asker_at):

@@ -5,12 +5,19 @@ from datetime import timedelta
 
 import pytest
 
-from backburner import Context, PermanentError, Throttled, TransientError, capability
+from backburner import (
+    AnswerTruncated,
+    Context,
+    PermanentError,
+    Throttled,
+    TransientError,
+    capability,
+)
 from backburner.domain.job import JobState
 
 from .conftest import KEY
 
-PATIENCE = 30
+PATIENCE = 60.0
 WELL = {
     "model": "gpt-5-mini-2025-08-07",
     "choices": [{"message": {"content": "Hello."}, "finish_reason": "stop"}],
@@ -144,18 +151,113 @@ async def test_a_refusal_is_paid_for(raw, asker_at):
     assert (9, 3) == asking.calls[0][2:4]
 
 
-async def test_a_rejected_request_says_why_but_never_the_key(raw, asker_at):
-    message = f"Unsupported parameter 'max_tokens' ({KEY})"
-    raw.says({"error": {"code": "unsupported", "message": message}}, "400 No")
-    raw.says({"error": {"code": "invalid", "message": f"no such key {KEY}"}}, "401 No")
-    told = []
-    for _ in range(2):
-        with pytest.raises(PermanentError) as raised:
-            await asker_at(raw.url).ask("hi")
-        told.append(str(raised.value))
+@pytest.mark.parametrize(
+    ("status", "error", "said"),
+    [
+        (
+            "400 No",
+            {"code": "unsupported_parameter", "param": "max_tokens"},
+            "it does not accept this request (400 unsupported_parameter max_tokens)",
+        ),
+        (
+            "404 No",
+            {"code": "model_not_found"},
+            "it knows no such model: check BACKBURNER_AI_MODEL (404 model_not_found)",
+        ),
+        (
+            "401 No",
+            {"code": "invalid_api_key"},
+            "the key was not accepted: check OPENAI_API_KEY (401 invalid_api_key)",
+        ),
+        (
+            "403 No",
+            {"type": "permission denied by <policy>"},
+            (
+                "the key in OPENAI_API_KEY has no right to do this: "
+                "check its project and permissions at the provider (403)"
+            ),
+        ),
+        (
+            "429 No",
+            {"code": "insufficient_quota"},
+            (
+                "the account has no credit left: check its plan and billing at the "
+                "provider (429 insufficient_quota)"
+            ),
+        ),
+    ],
+)
+async def test_what_went_wrong_is_told_in_words_of_our_own(
+    raw, asker_at, status, error, said
+):
+    message = f"canary-8: your prompt was 'hi' and your key {KEY}"
+    raw.says({"error": {**error, "message": message}}, status)
+    with pytest.raises(PermanentError) as raised:
+        await asker_at(raw.url).ask("hi")
 
-    assert "Unsupported parameter 'max_tokens'" in told[0]
-    assert KEY not in "".join(told)
+    assert f"openai: {said}" == str(raised.value)
+
+
+async def test_an_account_without_credit_does_not_park_its_lane(raw, working_at):
+    quota = {"error": {"code": "insufficient_quota", "message": "pay"}}
+    raw.says(quota, "429 Too Many Requests")
+    raw.says(WELL)
+    house = await working_at(raw.url, say)
+    failed = await (await house.submit(say, "hi")).wait(timeout=PATIENCE)
+    [lane] = await house.engine.store.lanes()
+    then = await (await house.submit(say, "hi")).wait(timeout=PATIENCE)
+
+    assert (JobState.FAILED, "AI_QUOTA_EXHAUSTED") == (failed.state, failed.error.code)
+    assert not failed.error.retryable
+    assert 0 == lane.state.parkings
+    assert JobState.SUCCEEDED is then.state
+
+
+def cut(text):
+    """An answer that reached its limit of tokens."""
+    return {
+        **WELL,
+        "choices": [{"message": {"content": text}, "finish_reason": "length"}],
+    }
+
+
+async def test_an_answer_that_is_cut_off_is_no_answer(raw, asker_at):
+    raw.says(cut("Half a sen"))
+    raw.says(cut(None))
+    asking = asker_at(raw.url)
+    with pytest.raises(AnswerTruncated, match="max_tokens") as raised:
+        await asking.ask("hi")
+    with pytest.raises(AnswerTruncated) as empty:
+        await asking.ask("hi")
+
+    assert ("AI_TRUNCATED", "Half a sen") == (
+        raised.value.problem_code,
+        raised.value.text,
+    )
+    assert "" == empty.value.text, "all of its tokens went into thinking"
+    assert (9, 3) == asking.calls[0][2:4], "it is paid for"
+
+
+async def test_an_answer_that_is_cut_off_may_do(raw, asker_at):
+    raw.says(cut("Half a sen"))
+
+    assert "Half a sen" == await asker_at(raw.url).ask("hi", partial=True)
+
+
+async def test_an_answer_that_is_cut_off_is_not_corrected(raw, asker_at):
+    raw.says(cut('{"title": "ha'))
+    with pytest.raises(AnswerTruncated):
+        await asker_at(raw.url).ask("hi", into=dict[str, str])
+
+    assert 1 == len(raw.requests), "the same limit would cut the correction off, too"
+
+
+async def test_a_stream_that_is_cut_off_is_no_answer(raw, asker_at):
+    raw.streams(piece("Half"), piece("", "length"), USED, b"[DONE]")
+    with pytest.raises(AnswerTruncated) as raised:
+        await asker_at(raw.url).ask("hi", stream=True)
+
+    assert "Half" == raised.value.text
 
 
 async def test_nobody_there_is_unavailable(asker_at):

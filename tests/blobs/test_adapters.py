@@ -32,3 +32,18 @@ def test_they_lie_where_the_setting_says(tmp_path):
 def test_a_place_that_nobody_knows_is_refused():
     with pytest.raises(ConfigurationError, match="BACKBURNER_BLOBS: no blob store for"):
         root_of(blobs="ftp://x/y")
+
+
+def test_a_link_to_the_store_has_the_folder_of_the_file(tmp_path):
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "there.db")
+
+    assert tmp_path / "there.db-blobs" == root_of(store=f"sqlite:///{link}")
+
+
+def test_a_folder_beside_the_link_is_used_on(tmp_path):
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "there.db")
+    (tmp_path / "link.db-blobs").mkdir()
+
+    assert tmp_path / "link.db-blobs" == root_of(store=f"sqlite:///{link}")

@@ -1,15 +1,19 @@
 """Large inputs and outputs from Python, on both databases: in folders, not in rows."""
 
+import errno
 import os
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from backburner import (
     Backburner,
     Context,
+    Flow,
     IdempotencyConflict,
+    JobEnd,
     JobFailed,
     JobState,
     Owner,
@@ -20,12 +24,16 @@ from backburner import (
 )
 from backburner.clock import SystemClock
 from backburner.domain.blob import LARGE, MARK
-from backburner.domain.errors import BlobMissing
+from backburner.domain.errors import (
+    BlobMissing,
+    IllegalTransition,
+    StoreUnavailable,
+)
 from backburner.engine.payloads import Sweeper
-from backburner.engine.submission import Options
+from backburner.engine.submission import LOCAL, GroupOptions, Options
 from backburner.engine.upkeep import Upkeep, UpkeepOptions
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import Retention
+from backburner.ports.store import JobFilter, Retention
 from backburner.testing.doubles import SilentBell
 
 QUOTES = 2
@@ -59,6 +67,15 @@ async def fetch(ctx: Context, blob_id: str) -> str:
     return (await ctx.blobs.get(blob_id)).decode()
 
 
+class Ended(BaseModel):
+    job: JobEnd
+
+
+@capability("measure-output", queue="after")
+async def measure_output(_ctx: Context, value: Ended) -> int:
+    return len(value.job.output)
+
+
 @capability("pass-on")
 async def pass_on(ctx: Context, value: str) -> None:
     ctx.at_settlement(lambda tx: tx.submit("measure", value, tags=["passed on"]))
@@ -79,7 +96,7 @@ def root(tmp_path):
 @pytest.fixture
 async def house(store_url, root):
     settings = Settings(store=store_url, blobs=root.as_uri(), poll_seconds=0.2)
-    known = [echo, measure, refuse, keep, fetch, pass_on]
+    known = [echo, measure, refuse, keep, fetch, pass_on, measure_output]
     async with Backburner(settings, capabilities=known) as house:
         yield house
 
@@ -206,9 +223,69 @@ async def test_another_content_under_one_key_is_refused_and_not_kept(house, root
     assert ["input"] == contents(root)
 
 
+def a_flow(text):
+    flow = Flow()
+    flow.add(echo, text)
+    return flow
+
+
+async def test_a_repeated_flow_keeps_one_content(house, root):
+    first = await house.submit_flow(a_flow(FIVE_MIB), idempotency_key="k")
+    again = await house.submit_flow(a_flow(FIVE_MIB), idempotency_key="k")
+    with pytest.raises(IdempotencyConflict):
+        await house.submit_flow(a_flow(FIVE_MIB + "y"), idempotency_key="k")
+
+    assert first.id == again.id
+    assert ["input"] == contents(root)
+    assert f'"{FIVE_MIB}"' == (await first.steps())["echo"].input
+
+
+async def test_a_repeated_batch_keeps_its_contents_once(house, root):
+    batches = house.engine.batches
+    options = GroupOptions(idempotency_key="k")
+
+    def members(key=None):
+        jobs = [("echo", FIVE_MIB, Options())]
+        return batches.members(jobs, [(a_flow(FIVE_MIB), GroupOptions())], key=key)
+
+    first = await batches.open(options, members(), sealed=False)
+    again = await batches.open(options, members(), sealed=False)
+    after_open = contents(root)
+    filled = await batches.fill(first.id, LOCAL, members("m"))
+    repeated = await batches.fill(first.id, LOCAL, members("m"), seal=True)
+    after_fill = contents(root)
+    with pytest.raises(IllegalTransition):
+        await batches.fill(first.id, LOCAL, members("n"))
+
+    assert first.id == again.id
+    assert [one.id for one in filled] == [one.id for one in repeated]
+    assert ["input"] * 2 == after_open
+    assert ["input"] * 4 == after_fill
+    assert after_fill == contents(root), "nothing of what was refused"
+
+
+async def test_what_cannot_be_put_away_as_a_whole_leaves_nothing(
+    house, root, monkeypatch
+):
+    flow = a_flow(FIVE_MIB)
+    flow.add(echo, FIVE_MIB)
+    rename, is_first = os.rename, iter([True])
+
+    def fail_later(*paths, **folders):
+        rename(*paths, **folders)
+        if not next(is_first, False):
+            raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(os, "rename", fail_later)
+    with pytest.raises(StoreUnavailable):
+        await house.submit_flow(flow)
+
+    assert [] == contents(root)
+
+
 async def test_a_large_job_of_a_transaction_is_kept_apart(working, root):
     submitted = await working.transact(lambda tx: tx.submit("measure", FIVE_MIB))
-    job = await working.engine.wait(submitted.id, timeout=20)
+    job = await working.engine.wait(submitted.id, timeout=60)
 
     assert str(len(FIVE_MIB)) == job.output
     assert ["input"] == contents(root)
@@ -247,19 +324,48 @@ async def test_contents_go_with_their_jobs(working, root):
     await (await working.submit(keep, "small")).result()
     stays = await working.submit(echo, FIVE_MIB, delay=timedelta(days=1))
     before = contents(root)
-    upkeep = Upkeep(
-        working.engine.store,
-        SilentBell(),
-        SystemClock(),
-        NoFaults(),
-        UpkeepOptions(retention=NO_RETENTION),
-        working.engine.payloads,
-    )
-    await upkeep.prune()
+    await prune(working)
 
     assert 4 == len(before)
     assert ["input"] == contents(root)
     assert f'"{FIVE_MIB}"' == (await stays.job()).input
+
+
+async def prune(house):
+    """Forget every job that has ended, and its contents."""
+    upkeep = Upkeep(
+        house.engine.store,
+        SilentBell(),
+        SystemClock(),
+        NoFaults(),
+        UpkeepOptions(retention=NO_RETENTION),
+        house.engine.payloads,
+    )
+    await upkeep.prune()
+
+
+async def test_an_output_is_kept_until_the_completion_of_its_job_has_ended(
+    working, root
+):
+    store, payloads = working.engine.store, working.engine.payloads
+    await store.pause("after", paused=True)
+    ticket = await working.submit(
+        echo, FIVE_MIB, completion={"capability": measure_output}
+    )
+    await ticket.wait()
+    [listed] = await store.jobs(JobFilter(state=JobState.QUEUED), before=None, limit=9)
+    await prune(working)
+    age(root, listed.id, days=2)
+    await Sweeper(store, payloads, SystemClock()).sweep()
+    found = await store.find([ticket.id, listed.id])
+    await store.pause("after", paused=False)
+    done = await working.engine.wait(listed.id, timeout=30)
+
+    assert [listed.id] == [job.id for job in found], "the job itself is gone"
+    assert (JobState.SUCCEEDED, str(len(FIVE_MIB))) == (done.state, done.output)
+    assert f'"{FIVE_MIB}"' in (await payloads.whole(done)).input
+    await prune(working)
+    assert [] == contents(root)
 
 
 async def test_only_what_no_job_has_is_swept_and_only_when_it_is_old(house, root):

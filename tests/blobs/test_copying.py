@@ -5,6 +5,7 @@ import pytest
 from backburner.blobs.copying import PAGE, copy
 from backburner.blobs.filesystem import FileBlobs
 from backburner.blobs.memory import MemoryBlobs
+from backburner.blobs.s3 import S3Blobs
 from backburner.clock import SystemClock, SystemDice
 from backburner.domain.blob import BlobKey
 from backburner.domain.errors import BlobMissing
@@ -60,3 +61,14 @@ def test_a_content_that_does_not_arrive_is_an_error(source, now):
 
     with pytest.raises(BlobMissing, match="did not arrive"):
         copy(source, Forgetful(SystemClock()), now=now)
+
+
+def test_a_large_content_goes_to_an_object_store_and_back(source, s3_url, target, now):
+    key = BlobKey("blob_1", "content")
+    content = bytes(range(256)) * 50_000
+    source.put([(key, content)])
+    there = S3Blobs.from_url(s3_url, SystemDice(), NoFaults())
+    counts = [copy(source, there, now=now), copy(there, target, now=now)]
+
+    assert [len(KEYS) + 1] * 2 == counts
+    assert content == target.read(key)

@@ -1,8 +1,10 @@
 """Blobs in a folder: what only a folder can get wrong."""
 
+import os
 import resource
 import stat
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -180,3 +182,17 @@ def test_a_url_may_quote_what_a_url_must_quote(tmp_path):
     blobs = FileBlobs.from_url((tmp_path / "a b%#").as_uri(), SystemDice(), NoFaults())
 
     assert tmp_path / "a b%#" == blobs.root
+
+
+def test_the_root_and_all_above_it_outlive_the_machine(tmp_path, monkeypatch):
+    synced, fsync = set(), os.fsync
+
+    def note(descriptor):
+        synced.add(Path(f"/proc/self/fd/{descriptor}").resolve())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    root = tmp_path / "above" / "blobs"
+    FileBlobs(root, SystemDice(), NoFaults()).put([(KEY, b"x")])
+
+    assert {tmp_path, root.parent, root} <= synced

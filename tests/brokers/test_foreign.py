@@ -1,6 +1,7 @@
 """Other programs and a broker's own tools, as those who use them would write them."""
 
 import asyncio
+import fcntl
 import json
 import os
 import secrets
@@ -22,7 +23,7 @@ from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 
 PRODUCERS = Path(__file__).parents[2] / "examples" / "producers"
-PATIENCE = 30.0
+PATIENCE = 60.0
 SECONDS = 60
 AMQPLIB = "amqplib@2.3.1"
 WEEK_MS = 7 * 86_400_000
@@ -305,12 +306,12 @@ RABBITMQ = pytest.mark.parametrize(
 
 
 @RABBITMQ
-async def test_dead_letters_are_kept_for_a_week(house, tools):
+@pytest.mark.usefixtures("house")
+async def test_dead_letters_are_kept_for_a_week(tools):
     await asyncio.to_thread(tools.put, tools.greetings, b"hello")
     await letters(tools, tools.greetings)
     dead = f"{tools.greetings}-dlq"
 
-    assert house.engine is not None
     assert str(WEEK_MS) == await asyncio.to_thread(
         tools.argument, dead, "x-message-ttl"
     )
@@ -320,6 +321,13 @@ async def test_dead_letters_are_kept_for_a_week(house, tools):
 def amqplib(pytestconfig):
     """Where Node finds its client; installed once."""
     folder = pytestconfig.cache.mkdir("amqplib")
+    with (folder / "lock").open("w") as lock:  # the processes of one run share it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        install_amqplib(folder)
+    return folder / "node_modules"
+
+
+def install_amqplib(folder):
     if not (folder / "node_modules" / "amqplib").exists():
         npm = shutil.which("npm")
         if npm is None:
@@ -332,7 +340,6 @@ def amqplib(pytestconfig):
             check=True,
             timeout=SECONDS,
         )
-    return folder / "node_modules"
 
 
 def the_output_of(command, tools, folder=""):
@@ -354,6 +361,25 @@ async def test_the_example_in_python_asks_for_a_job(house, tools):
     [job] = await ended(house, owner=Owner("default", "u-7"))
 
     assert ('"Hello, Ada!"', request_id) == (job.output, job.request_id)
+
+
+@RABBITMQ
+async def test_the_example_in_node_says_that_a_queue_is_not_there(tools, amqplib):
+    command = ["node", PRODUCERS / "producer.js"]
+    queue = f"nobodys-{secrets.token_hex(4)}"
+    asking = subprocess.run(  # noqa: ASYNC221, S603 - the example
+        [*command, tools.url, queue, "greet", "{}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+        env={**os.environ, "NODE_PATH": str(amqplib)},  # noqa: TID251 - handed on
+    )
+
+    assert 1 == asking.returncode
+    [line] = asking.stderr.splitlines()
+    assert f'queue "{queue}" cannot be used' in line
+    assert "NOT_FOUND" in line
 
 
 @RABBITMQ

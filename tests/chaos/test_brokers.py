@@ -88,7 +88,7 @@ async def test_a_broker_that_falls_silent_is_done_without(
 
     experiment.found(
         "work goes on meanwhile",
-        done > before,
+        2 * done > during > before,  # most of what was submitted in these seconds
         before=before,
         submitted=during,
         done=done,

@@ -10,7 +10,6 @@ import queue
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from backburner.client import Client
+from tests import warm
 
 # -P, as the installed script does it: the current folder is not on the path by itself.
 COMMAND = (sys.executable, "-P", "-m", "backburner")
@@ -26,19 +26,19 @@ SECONDS = 60
 
 def the_environment(**settings):
     kept = {k: v for k, v in os.environ.items() if not k.startswith("BACKBURNER_")}
-    return {**kept, **settings}
+    return {**kept, "BACKBURNER_APPS": "backburner.demo:app", **settings}
 
 
 class Running:
     """A process that stays, and the lines it writes."""
 
     def __init__(self, *arguments, cwd, env):
-        self.popen = subprocess.Popen(
+        self.popen = warm.Popen(
             [*COMMAND, *arguments],
             cwd=cwd,
             env=the_environment(**env),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdout=warm.PIPE,
+            stderr=warm.STDOUT,
             text=True,
         )
         self.lines = []
@@ -72,6 +72,10 @@ class Running:
         code = self.popen.wait(timeout=SECONDS)
         self._reader.join(timeout=SECONDS)
         return code
+
+    def is_silent(self):
+        """Whether all that could write here has ended: the process, its children."""
+        return not self._reader.is_alive()
 
     def end(self):
         if self.popen.poll() is None:
@@ -144,7 +148,7 @@ def run(tmp_path):
     """Run a command to its end, as a shell would."""
 
     def call(*arguments, given=None, **env):
-        return subprocess.run(
+        return warm.run(
             [*COMMAND, *arguments],
             cwd=tmp_path,
             env=the_environment(**env),
@@ -174,11 +178,11 @@ def at_a_terminal(tmp_path):
 
     def call(*arguments, both=False, **env):
         ours, theirs = pty.openpty()
-        popen = subprocess.Popen(
+        popen = warm.Popen(
             [*COMMAND, *arguments],
             cwd=tmp_path,
             env={"PATH": os.defpath, "TERM": "xterm-256color", **env},
-            stdout=theirs if both else subprocess.PIPE,
+            stdout=theirs if both else warm.PIPE,
             stderr=theirs,
             text=True,
         )

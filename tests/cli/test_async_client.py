@@ -17,7 +17,7 @@ async def client(url):
 async def test_a_ticket_leads_to_the_result(client):
     ticket = await client.submit("demo.echo", {"a": 1})
 
-    result = await ticket.result(timeout=30)
+    result = await ticket.result(timeout=60)
 
     assert {"a": 1} == result
     assert "succeeded" == ticket.state

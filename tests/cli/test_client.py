@@ -94,7 +94,7 @@ def test_a_wait_outlives_its_server(serve, start, gate):
 def test_a_ticket_leads_to_the_result(client):
     ticket = client.submit("demo.echo", {"a": 1})
 
-    result = ticket.result(timeout=30)
+    result = ticket.result(timeout=60)
 
     assert {"a": 1} == result
     assert "succeeded" == ticket.state

@@ -92,6 +92,7 @@ def test_sample_jobs_move_and_a_signal_ends_it(words, demo):
     assert not [line for line in demo.lines if "Traceback" in line]
 
 
+@pytest.mark.executed
 def test_a_second_demo_takes_another_port(start, words):
     url = re.search(r"ready at (\S+)", words)[1]
 

@@ -93,6 +93,7 @@ def test_a_refusal_of_the_server_is_passed_on(run, answering, code, status, prob
     assert f"{problem['detail']} [{problem['code']}, request r-1]" in ended.stderr
 
 
+@pytest.mark.executed
 def test_an_answer_that_is_not_json_is_named(run, answering):
     url = answering(200, b"<html>", "text/html")
 
@@ -102,6 +103,7 @@ def test_an_answer_that_is_not_json_is_named(run, answering):
     assert "is it Backburner?" in ended.stderr
 
 
+@pytest.mark.executed
 def test_interrupting_a_watch_leaves_the_job_alone(url, client, start):
     job = client.submit("demo.sleep", {"seconds": 60})
     watching = start("watch", job["id"], BACKBURNER_URL=url)

@@ -42,7 +42,7 @@ def test_a_flow_leads_to_its_results(client):
     flow = client.submit_flow([SECOND, FIRST], tags=["a flow"])
     told = [event["type"] for event in flow.stream()]
 
-    assert {"first": {"a": 1}, "second": {"a": 1}} == flow.results(timeout=30)
+    assert {"first": {"a": 1}, "second": {"a": 1}} == flow.results(timeout=60)
     assert ["flow.started", "flow.succeeded"] == [told[0], told[-1]]
     assert "succeeded" == flow.wait()["state"] == flow.state
     assert "succeeded" == flow.steps["second"]["state"]
@@ -54,7 +54,7 @@ async def test_a_flow_leads_to_its_results_when_awaited(awaited):
     flow = await awaited.submit_flow([SECOND, FIRST], tags=["awaited"])
     told = [event["type"] async for event in flow.stream()]
 
-    assert {"first": {"a": 1}, "second": {"a": 1}} == await flow.results(timeout=30)
+    assert {"first": {"a": 1}, "second": {"a": 1}} == await flow.results(timeout=60)
     assert ["flow.started", "flow.succeeded"] == [told[0], told[-1]]
     assert "succeeded" == (await flow.wait())["state"] == flow.state
     assert flow.flow == await (await awaited.flow(flow.id)).refresh()
@@ -110,7 +110,7 @@ def test_a_batch_is_filled_counted_and_followed(client):
     batch = client.open_batch([ECHO], expected=3, tags=["a batch"])
     first = batch.batch["added"]
     added = batch.add([ECHO], [NewFlow(steps=[FIRST, SECOND])])
-    ended = batch.wait(timeout=30)
+    ended = batch.wait(timeout=60)
     told = [event["type"] for event in batch.stream()]
 
     assert ([1, 0], [1, 1]) == (
@@ -134,7 +134,7 @@ async def test_a_batch_is_filled_counted_and_followed_when_awaited(awaited):
     batch = await awaited.open_batch([ECHO], sealed=False)
     await asyncio.gather(*(batch.add([ECHO], [NewFlow(steps=[FIRST])]) for _ in "ab"))
     await batch.add(seal=True)
-    ended = await batch.wait(timeout=30)
+    ended = await batch.wait(timeout=60)
     told = [event["type"] async for event in batch.stream()]
 
     assert ("finished", {"succeeded": 5}) == (

@@ -5,7 +5,19 @@ import json
 import httpx2
 import pytest
 
+from backburner.domain.access import (
+    DEFAULT_SCOPES,
+    PLATFORM_SCOPES,
+    ROLES,
+    SCOPES,
+    Role,
+)
+
 PEPPER = "a pepper that only the tests know"
+SECRETS = {
+    "BACKBURNER_KEY_PEPPER": PEPPER,
+    "BACKBURNER_WEBHOOK_SECRET": "a secret that only the tests know",
+}
 NO_PEPPER = "BACKBURNER_KEY_PEPPER is not set"
 
 
@@ -24,7 +36,7 @@ def keyed(start):
     """Start a server that wants keys; return it and its URL."""
 
     def begin(*arguments):
-        server = start("serve", "--port", "0", *arguments, BACKBURNER_KEY_PEPPER=PEPPER)
+        server = start("serve", "--port", "0", *arguments, **SECRETS)
         return server, server.says("Backburner is ready at ").rpartition(" ")[2]
 
     return begin
@@ -47,6 +59,29 @@ def test_a_key_is_written_once_alone_on_stdout(keys):
     assert "not shown again" in made.stderr
     assert text.split("_")[2] in listed.stdout
     assert text.split("_")[3] not in listed.stdout + made.stderr + listed.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--role", "tenant-operator"], ROLES[Role.TENANT_OPERATOR]),
+        (["--role", "user", "--scope", "audit:read"], DEFAULT_SCOPES | {"audit:read"}),
+        (["--scope", "all"], SCOPES),
+        (["--scope", "all", "--tenant", "acme"], SCOPES - PLATFORM_SCOPES),
+        (["--scope", "all", "--user", "ann"], DEFAULT_SCOPES | {"keys:admin"}),
+    ],
+)
+def test_a_key_has_the_scopes_of_its_role_or_all_that_it_can(keys, options, expected):
+    made = keys("create", "--json", *options)
+
+    assert sorted(expected) == json.loads(made.stdout)["scopes"]
+
+
+def test_a_tenants_key_with_a_platform_role_is_refused(keys):
+    made = keys("create", "--tenant", "acme", "--role", "platform-operator")
+
+    assert 2 == made.returncode
+    assert "only a key of the tenant 'default' can have" in made.stderr
 
 
 def test_keys_are_told_as_json(keys):
@@ -108,12 +143,10 @@ def test_what_cannot_be_done_is_one_line(keys, arguments, env, code, reason):
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104
 def test_without_a_pepper_or_a_key_nothing_is_served(run, keys, host):
     no_pepper = run("serve", "--host", host, "--port", "0")
-    no_key = run("serve", "--host", host, "--port", "0", BACKBURNER_KEY_PEPPER=PEPPER)
+    no_key = run("serve", "--host", host, "--port", "0", **SECRETS)
     key_id = json.loads(keys("create", "--json").stdout)["id"]
     keys("revoke", key_id)
-    no_good_key = run(
-        "serve", "--host", host, "--port", "0", BACKBURNER_KEY_PEPPER=PEPPER
-    )
+    no_good_key = run("serve", "--host", host, "--port", "0", **SECRETS)
 
     refused = (no_pepper, no_key, no_good_key)
     assert [2, 2, 2] == [ended.returncode for ended in refused]

@@ -9,6 +9,7 @@ from backburner.client import Client
 QUICK = {"BACKBURNER_BEAT_SECONDS": "0.2", "BACKBURNER_LEASE_SECONDS": "1"}
 
 
+@pytest.mark.executed
 def test_two_servers_and_two_workers_share_a_file(serve, start):
     servers = [serve("--no-worker"), serve("--no-worker")]
     workers = [start("worker", "--dev"), start("worker", "--dev")]
@@ -64,8 +65,9 @@ def test_a_fault_strikes_at_the_nth_hit(serve):
 
 @pytest.mark.usefixtures("gate")
 def test_a_worker_takes_from_the_queues_it_is_told(serve, start):
-    server = serve("--no-worker", "--app", "gated:app")
-    start("worker", "--dev", "--app", "gated:app", "--queues", "default")
+    apps = ("--app", "gated:app", "--app", "backburner.demo:app")
+    server = serve("--no-worker", *apps)
+    start("worker", "--dev", *apps, "--queues", "default")
     with Client(server.url) as client:
         other = client.submit("demo.echo", {})
         taken = client.wait(client.submit("demo.echo", {}, queue="default")["id"])

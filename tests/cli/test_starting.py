@@ -3,10 +3,15 @@
 import json
 import socket
 
+import httpx2
 import pytest
 
 AN_APP_THAT_RAISES = "1 / 0\n"
 NO_APP = "app = 'a string'\n"
+KEYED = {"BACKBURNER_KEY_PEPPER": "p" * 32}
+SIGNED = {**KEYED, "BACKBURNER_WEBHOOK_SECRET": "s" * 32}
+THERE = {"TASKS_SERVICE_BASE_URL": "http://127.0.0.1:1"}
+MOCK = {"BACKBURNER_AI": "mock"}
 
 
 @pytest.mark.parametrize(
@@ -14,6 +19,7 @@ NO_APP = "app = 'a string'\n"
     [
         (["serve"], {}, "give --dev"),
         (["serve", "--dev", "--host", "0.0.0.0"], {}, "BACKBURNER_HOST='0.0.0.0'"),  # noqa: S104
+        (["serve", "--reload"], {}, "--reload is for development: give --dev too"),
         (["serve", "--host", "0.0.0.0"], {}, "give --dev"),  # noqa: S104
         (["serve", "--dev", "--host", "no.such.host.invalid"], {}, "has no address"),
         (["serve", "--dev", "--port", "65536"], {}, "BACKBURNER_PORT"),
@@ -28,6 +34,11 @@ NO_APP = "app = 'a string'\n"
             "BACKBURNER_STORE",
         ),
         (["worker", "--dev", "--store", "sqlite:///text.db"], {}, "BACKBURNER_STORE"),
+        (
+            ["worker", "--dev", "--store", "sqlite:///no/such.db"],
+            {},
+            "/no for such.db: make it, or correct the path",
+        ),
         (["worker", "--dev"], {"BACKBURNER_FAULT": ":x"}, "BACKBURNER_FAULT"),
         (
             ["worker", "--dev"],
@@ -55,7 +66,6 @@ NO_APP = "app = 'a string'\n"
             {"BACKBURNER_AI": "opena"},
             "BACKBURNER_AI: no provider",
         ),
-        (["serve", "--dev", "--port", "0"], {"BACKBURNER_AI": ""}, "BACKBURNER_AI"),
         (
             ["serve", "--dev", "--port", "0"],
             {"OPENAI_BASE_URL": "here"},
@@ -65,7 +75,13 @@ NO_APP = "app = 'a string'\n"
         (["worker", "--app", "raises:app"], {}, "raises.py, line 1"),
         (["worker", "--app", "wrong:app"], {}, "a str, not a backburner.App"),
         (["worker", "--app", "wrong:none"], {}, "has no attribute 'none'"),
-        (["worker", "--app", "wrong"], {}, "write it as module:app"),
+        (["worker", "--app", "wrong"], {}, "of your own as module:app"),
+        (["worker"], {"BACKBURNER_APPS": "wrong"}, "there is: ai, tasks"),
+        (["serve", "songs", "--dev"], {}, "no application is called 'songs'"),
+        (["worker"], {"BACKBURNER_APPS": ""}, "--app or BACKBURNER_APPS"),
+        (["serve"], KEYED, "BACKBURNER_WEBHOOK_SECRET is not set"),
+        (["serve", "tasks", "--dev"], THERE, "AI_SERVICE_BASE_URL is not set"),
+        (["worker", "--app", "ai"], {**SIGNED, **THERE}, "BACKBURNER_AI is not set"),
     ],
 )
 def test_a_bad_start_is_one_line_and_code_2(run, tmp_path, arguments, env, reason):
@@ -81,6 +97,7 @@ def test_a_bad_start_is_one_line_and_code_2(run, tmp_path, arguments, env, reaso
     assert 1 == len(ended.stderr.splitlines())
 
 
+@pytest.mark.executed
 def test_a_taken_port_is_named(run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -102,6 +119,56 @@ def test_ipv6_loopback_is_served_too(serve, run):
     assert '{"a": 6}\n' == ended.stdout
 
 
+def test_only_the_applications_that_are_named_are_there(serve):
+    none = serve(BACKBURNER_APPS="")
+    both = serve(BACKBURNER_APPS="tasks, ai")
+    one = serve("ai", BACKBURNER_APPS="", **THERE)
+
+    assert [] == the_capabilities_of(none.url)
+    assert (404, 404) == the_statuses_of(none.url)
+    assert ["parse-task"] == the_capabilities_of(both.url)
+    assert (200, 200) == the_statuses_of(both.url)
+    assert ["parse-task"] == the_capabilities_of(one.url)
+    assert (404, 200) == the_statuses_of(one.url), "the AI service has no tasks"
+
+
+def the_capabilities_of(url):
+    found = httpx2.get(f"{url}/v1/capabilities", trust_env=False).json()["items"]
+    return [item["name"] for item in found]
+
+
+def the_statuses_of(url):
+    return tuple(
+        httpx2.get(f"{url}/api/v1/{place}", trust_env=False).status_code
+        for place in ("tasks", "capabilities")
+    )
+
+
+def test_doctor_reports_what_a_start_is_refused_for(run):
+    ended = run("doctor", "tasks", "--app", "ai", "--json", **KEYED)
+    sound = run("doctor", "--app", "ai", "--json", **SIGNED, **THERE, **MOCK)
+    unknown = run("doctor", "songs", "--json")
+    failed, passed, missing = (
+        [(found["status"], found["message"]) for found in starts(words.stdout)]
+        for words in (ended, sound, unknown)
+    )
+
+    assert (9, 9) == (ended.returncode, unknown.returncode)
+    for name in (
+        *("BACKBURNER_WEBHOOK_SECRET", "BACKBURNER_AI", "BACKBURNER_API_KEY"),
+        *("TASKS_SERVICE_BASE_URL", "AI_SERVICE_BASE_URL"),
+    ):
+        assert any("fail" == kind and name in told for kind, told in failed), name
+    assert [("pass", "settings suffice; applications: ai")] == passed
+    assert "no application is called 'songs'" in missing[0][1]
+
+
+def starts(lines):
+    told = [json.loads(line) for line in lines.splitlines()]
+    return [found for found in told if found["name"] == "start"]
+
+
+@pytest.mark.executed
 def test_the_log_is_json_on_stderr(serve):
     server = serve()
 
@@ -121,6 +188,7 @@ def test_an_app_of_ones_own_is_found_in_the_current_folder(serve, run, gate):
     assert "succeeded\n" == waited.stdout
 
 
+@pytest.mark.executed
 def test_the_release_is_told(run):
-    assert "0.1.0\n" == run("version").stdout
+    assert "0.1.0\n" == run("version").stdout == run("--version").stdout
     assert {"version": "0.1.0"} == json.loads(run("version", "--json").stdout)

@@ -16,6 +16,7 @@ def test_an_idle_process_leaves_with_0(serve, start, number):
     assert 0 == serve().told(number).exit_code()
 
 
+@pytest.mark.executed
 def test_a_job_in_flight_may_finish(serve, start, gate):
     server = serve("--no-worker", "--app", "gated:app")
     worker = start("worker", "--app", "gated:app")
@@ -70,6 +71,7 @@ def test_a_job_longer_than_the_grace_is_handed_back_and_costs_no_attempt(
     assert ("succeeded", 1) == (ended["state"], ended["attempt"])
 
 
+@pytest.mark.executed
 def test_a_second_signal_ends_it_at_once(serve, gate):
     server = serve("--app", "gated:app")
     with Client(server.url) as client:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from backburner.client import AsyncClient, Client, Piece
+from tests.cli.screen import shown
 
 APP = ("--app", "drafting:app")
 DRAFT = [Piece("a draft\n"), Piece("", is_reset=True)]
@@ -85,9 +86,22 @@ def test_submit_prints_the_text_as_it_comes_at_a_terminal(server, at_a_terminal)
         *("submit", "draft", "false", "--wait", "--url", server.url), both=True
     )
 
-    assert "a draft" in seen
-    assert ANEW in seen
-    assert 1 == seen.count("the text, to its end")
+    assert [
+        "a draft",
+        "",
+        "backburner: the job begins anew; drop the text so far",
+        "the text, to its end",
+        "",
+    ] == shown(seen)
+
+
+def test_submit_keeps_the_streamed_text_on_the_screen(url, at_a_terminal):
+    said = '{"text": "one two three four", "seconds": 2}'
+    _, seen = at_a_terminal(
+        *("submit", "demo.write", said, "--wait", "--url", url), both=True
+    )
+
+    assert ["one two three four", ""] == shown(seen)
 
 
 def test_submit_elsewhere_prints_the_result_alone(server, run):

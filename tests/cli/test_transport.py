@@ -23,7 +23,7 @@ def test_a_server_and_a_worker_share_a_broker(start, redis_database):
     start("worker", "--dev", **env).says("works on")
 
     with Client(url) as client:
-        ended = client.submit("demo.echo", {"a": 1}).result(timeout=30)
+        ended = client.submit("demo.echo", {"a": 1}).result(timeout=60)
     ready = httpx2.get(f"{url}/readyz").json()
 
     assert {"a": 1} == ended
@@ -40,7 +40,7 @@ def test_the_demo_runs_by_a_broker(start, redis_database):
     demo.says("Ctrl-C stops")
 
     with Client(url) as client:
-        ended = client.submit("demo.echo", {"a": 1}).result(timeout=30)
+        ended = client.submit("demo.echo", {"a": 1}).result(timeout=60)
 
     assert {"a": 1} == ended
     assert published(url) >= 1

@@ -65,7 +65,7 @@ def test_a_cancel_says_what_was_used(url, run):
 
 async def test_both_clients_ask_alike(url):
     async with AsyncClient(url) as client:
-        await (await client.submit("use", False)).wait(timeout=30)
+        await (await client.submit("use", False)).wait(timeout=60)
         quote = await client.quote("use", False, priority=3)
         used = await client.usage(by="capability")
     with Client(url) as blocking:

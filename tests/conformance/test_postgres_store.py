@@ -11,6 +11,7 @@ from backburner.ports.faults import NoFaults
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.store import PostgresStore
 from backburner.testing.store import StoreConformance
+from tests.lock_order import recording
 
 CLOCK = "clock_timestamp()"
 TABLE_CLOCK = "(SELECT to_timestamp(ms / 1000.0) FROM test_clock)"
@@ -25,9 +26,11 @@ class TestPostgresStore(StoreConformance):
             "INSERT INTO test_clock VALUES (1000000000)",
         )
         store = PostgresStore(migrated_url, queries=_queries(), faults=NoFaults())
-        await store.open()
-        yield store
-        await store.close()
+        with recording() as recorder:
+            await store.open()
+            yield store
+            await store.close()
+        assert [] == recorder.inversions, "locks are taken in the documented order"
 
     @pytest.fixture
     def let_pass(self, migrated_url):

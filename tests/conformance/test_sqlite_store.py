@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 
 from backburner.stores.sqlite.database import Database
@@ -16,8 +18,9 @@ class TestSqliteStore(StoreConformance):
         return clock.advance
 
     @pytest.fixture
-    async def store(self, clock, tmp_path):
-        store = SqliteStore(Database(tmp_path / "jobs.db"), clock)
+    async def store(self, clock, tmp_path, template):
+        path = shutil.copy(template, tmp_path / "jobs.db")
+        store = SqliteStore(Database(path), clock)
         await store.open()
         yield store
         await store.close()

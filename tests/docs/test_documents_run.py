@@ -1,11 +1,14 @@
 """What the documents tell the reader to type works when typed."""
 
+import ast
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import backburner
+from tests import warm
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60
@@ -17,25 +20,30 @@ AI = (ROOT / "docs" / "ai.md").read_text()
 LANES = (ROOT / "docs" / "lanes.md").read_text()
 BUDGETS = (ROOT / "docs" / "budgets.md").read_text()
 USAGE = (ROOT / "docs" / "usage.md").read_text()
+APPLICATIONS = (ROOT / "docs" / "applications.md").read_text()
+COMPLETIONS = (ROOT / "docs" / "completions.md").read_text()
 HTTP_BLOCKS = [
     *BLOCK.findall((ROOT / "docs" / "http.md").read_text()),
     *BLOCK.findall(FLOWS),
     *BLOCK.findall(BUDGETS),
     *BLOCK.findall(USAGE),
+    *BLOCK.findall(COMPLETIONS),
 ]
 CLIENT_BLOCKS = PYTHON.findall((ROOT / "docs" / "client.md").read_text())
+PROGRAMS = PYTHON.findall(FLOWS + COMPLETIONS + LANES + BUDGETS + USAGE + AI)
 README = (ROOT / "README.md").read_text()
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
-    with subprocess.Popen(
+    with warm.Popen(
         [
             *(sys.executable, "-m", "backburner", "serve", "--dev", "--port", "0"),
+            *("--app", "backburner.demo:app"),
             *("--store", f"sqlite:///{folder}/jobs.db"),
         ],
-        stderr=subprocess.PIPE,
+        stderr=warm.PIPE,
         text=True,
     ) as server:
         ready = next(line for line in server.stderr if " is ready at " in line)
@@ -50,7 +58,7 @@ def test_a_block_for_the_shell_shows_what_it_says(url, block):
     script = "\n".join(line for line in lines if not line.startswith("#"))
     promised = [line.removeprefix("# ") for line in lines if line.startswith("#")]
 
-    told = subprocess.run(
+    told = warm.run(
         ["/bin/bash", "-euc", script],
         env={"URL": url, "PATH": "/usr/bin:/bin"},
         capture_output=True,
@@ -68,7 +76,7 @@ def test_a_block_for_the_shell_shows_what_it_says(url, block):
 def test_a_block_of_the_client_guide_prints_what_it_says(url, block):
     promised = re.findall(r"print\(.*# (.*)$", block, re.MULTILINE)
 
-    told = subprocess.run(
+    told = warm.run(
         [sys.executable, "-c", block],
         env={"BACKBURNER_URL": url},
         capture_output=True,
@@ -81,11 +89,11 @@ def test_a_block_of_the_client_guide_prints_what_it_says(url, block):
     assert [] == [line for line in promised if line not in told.stdout]
 
 
-@pytest.mark.parametrize("block", PYTHON.findall(FLOWS + LANES + BUDGETS + USAGE + AI))
+@pytest.mark.parametrize("block", PROGRAMS)
 def test_a_program_of_a_guide_prints_what_it_says(tmp_path, block):
     promised = re.findall(r"print\(.*# (.*)$", block, re.MULTILINE)
 
-    told = subprocess.run(
+    told = warm.run(
         [sys.executable, "-c", block],
         cwd=tmp_path,
         capture_output=True,
@@ -98,6 +106,36 @@ def test_a_program_of_a_guide_prints_what_it_says(tmp_path, block):
     assert [] == [line for line in promised if line not in told.stdout]
 
 
+def test_the_application_of_the_guide_runs(tmp_path):
+    program = "\n".join(
+        (
+            "import asyncio",
+            "from backburner import Backburner",
+            *PYTHON.findall(APPLICATIONS),
+            "async def main():",
+            "    async with Backburner(store='sqlite:///jobs.db', apps=[app]) as bb:",
+            "        await bb.start_worker()",
+            "        ticket = await bb.submit('songs.limit', None)",
+            "        print(await ticket.result())",
+            "asyncio.run(main())",
+        )
+    )
+
+    told = warm.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={"SONGS_LIMIT": "8"},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+
+    assert "8\n" == told.stdout
+
+
+IMPORTS = (ast.Import, ast.ImportFrom)
+TOP_LEVEL_AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 TOTAL = """
 @capability("total")
 async def total(ctx: Context, value: None) -> int:
@@ -110,7 +148,7 @@ def test_the_flow_of_the_readme_runs(tmp_path):
     first, _, flow = PYTHON.findall(README)[:3]
     body = "".join(f"        {line}\n" for line in flow.splitlines())
     program = (
-        f"import asyncio\nfrom backburner import Backburner, Flow\n{first}\n{TOTAL}\n"
+        f"import asyncio\nfrom backburner import Backburner\n{first}\n{TOTAL}\n"
         "async def main():\n"
         "    apps = [App('words', capabilities=[count_words, total])]\n"
         "    async with Backburner(store='sqlite:///jobs.db', apps=apps) as bb:\n"
@@ -118,7 +156,7 @@ def test_the_flow_of_the_readme_runs(tmp_path):
         "asyncio.run(main())\n"
     )
 
-    told = subprocess.run(
+    told = warm.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
         capture_output=True,
@@ -130,22 +168,16 @@ def test_the_flow_of_the_readme_runs(tmp_path):
     assert "4\n" == told.stdout
 
 
-ASKING = """
-import asyncio
-from datetime import timedelta
-from backburner import *
-from pydantic import BaseModel
-
-class Text(BaseModel):
-    text: str
-
-"""
 SPENDING = """
+import asyncio
+from backburner import Backburner, Settings
+
 async def main():
-    async with Backburner(store="sqlite:///jobs.db", apps=[app]) as bb:
+    settings = Settings(store="sqlite:///jobs.db", ai="mock")
+    async with Backburner(settings, apps=[app]) as bb:
         await bb.start_worker()
         tickets = [await bb.submit(summarise, Text(text="it")) for _ in range(2)]
-        print([(await ticket.result())["title"] for ticket in tickets])
+        print([(await ticket.result()).title for ticket in tickets])
         [(_, limit, balance)] = await bb.budgets.accounts()
         print(limit, balance.settled, balance.held)
 
@@ -154,10 +186,12 @@ asyncio.run(main())
 
 
 def test_the_spending_of_the_readme_is_counted(tmp_path):
-    [block] = [found for found in PYTHON.findall(README) if "Budget(" in found]
+    first, *others = PYTHON.findall(README)
+    [block] = [found for found in others if "Budget(" in found]
+    (tmp_path / "words.py").write_text(first)
 
-    told = subprocess.run(
-        [sys.executable, "-c", ASKING + block + SPENDING],
+    told = warm.run(
+        [sys.executable, "-c", block + SPENDING],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -171,16 +205,9 @@ def test_the_spending_of_the_readme_is_counted(tmp_path):
 def test_the_first_capability_of_the_readme_runs_inside_a_program(tmp_path):
     first, inside = PYTHON.findall(README)[:2]
     (tmp_path / "words.py").write_text(first)
-    (tmp_path / "program.py").write_text(
-        "import asyncio\n"
-        "from backburner import Backburner\n"
-        "from words import Text, app, count_words\n"
-        "async def main():\n"
-        + "".join(f"    {line}\n" for line in inside.splitlines())
-        + "asyncio.run(main())\n"
-    )
+    (tmp_path / "program.py").write_text(inside)
 
-    told = subprocess.run(
+    told = warm.run(
         [sys.executable, "program.py"],
         cwd=tmp_path,
         capture_output=True,
@@ -189,7 +216,19 @@ def test_the_first_capability_of_the_readme_runs_inside_a_program(tmp_path):
         check=True,
     )
 
-    assert "{'words': 3}" in told.stdout
+    assert "3\n" == told.stdout
+
+
+@pytest.mark.parametrize("block", PYTHON.findall(README))
+def test_a_block_of_the_readme_imports_what_it_uses(block):
+    tree = compile(block, "README.md", "exec", ast.PyCF_ONLY_AST | TOP_LEVEL_AWAIT)
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+    imports = [node for node in ast.walk(tree) if isinstance(node, IMPORTS)]
+    imported = {alias.name for node in imports for alias in node.names}
+
+    known = {*backburner.__all__, "asyncio", "timedelta", "BaseModel"}
+    assert set() == (used & known) - imported
 
 
 def test_the_first_capability_has_at_most_fifteen_lines_of_code():

@@ -2,9 +2,10 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+from tests import warm
 
 DOCS = Path(__file__).parents[2] / "docs"
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -42,4 +43,4 @@ def test_the_commands_of_the_guards_page_work(tmp_path):
         program, *arguments = line.split()
         assert "backburner" == program
         command = [sys.executable, "-m", "backburner", *arguments]
-        subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+        warm.run(command, cwd=tmp_path, check=True, timeout=60)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from backburner.clock import SystemClock
 from backburner.domain import webhook
+from tests import warm
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()
 SECONDS = 60
@@ -32,12 +32,12 @@ def receiver(tmp_path):
     """Run the program of the guide."""
     program = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)[0]
     (tmp_path / "receiver.py").write_text(program)
-    with subprocess.Popen(
+    with warm.Popen(
         [sys.executable, "-m", "uvicorn", "receiver:app", "--port", "0"],
         cwd=tmp_path,
         env={"WEBHOOK_SECRETS": f"{SECRET},{OLD}"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=warm.PIPE,
+        stderr=warm.PIPE,
         text=True,
     ) as process:
         found = (re.search(r"running on (\S+)", line) for line in process.stderr)

@@ -240,20 +240,28 @@ async def test_whatever_is_wrong_with_an_address_the_message_is_the_same(
     )
 
 
+HOUR, MINUTE = 3600.0, 60.0
+
+
 async def test_a_refusal_takes_as_long_as_an_address_that_swallows_everything(
-    egress, closed_port
+    egress, closed_port, black_hole, monkeypatch
 ):
-    guarded = egress(
-        Reach.read([f"127.0.0.1:{closed_port}"], ports=(9,), is_plain_allowed=True)
-    )
-    calls = {
+    loop = asyncio.get_running_loop()
+    clock = loop.time
+    ports = [f"127.0.0.1:{port}" for port in (closed_port, black_hole)]
+    reach = Reach.read(ports, ports=(9,), is_plain_allowed=True)
+    guarded = egress(reach, connect=HOUR, total=2 * HOUR)
+    calls = [
         asyncio.create_task(post(guarded, url))
-        for url in (f"http://127.0.0.1:{closed_port}/", "http://10.0.0.1:9/")
-    }
+        for url in (*(f"http://{port}/" for port in ports), "http://10.0.0.1:9/")
+    ]
+    await asyncio.wait(calls, timeout=SHORT)  # for the closed one to have refused
 
-    done, waiting = await asyncio.wait(calls, timeout=SHORT)
+    monkeypatch.setattr(loop, "time", lambda: clock() + HOUR - 10 * MINUTE)
+    early, _ = await asyncio.wait(calls, timeout=SHORT)
+    monkeypatch.setattr(loop, "time", lambda: clock() + HOUR)
+    late, _ = await asyncio.wait(calls, timeout=HOUR / 2)
 
-    assert not done, "an address told by its speed what it is"
-    for call in waiting:
-        call.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
+    assert set() == early, "an address told by its speed what it is"
+    assert {*calls} == late
+    assert {Silence.REFUSED} == {call.result() for call in calls}

@@ -15,7 +15,7 @@ from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 from backburner.testing.broker.memory import MemoryServer
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -42,7 +42,8 @@ def house(home_url):
     """Build houses over the test's database; each is opened by `async with`."""
 
     def build(*capabilities, **settings):
-        given = {"grace_seconds": 0, "poll_seconds": 0.2, **settings}
+        usual = {"grace_seconds": 0, "poll_seconds": 0.2, "ai": ("mock",)}
+        given = {**usual, **settings}
         return Backburner(Settings(store=home_url, **given), capabilities=capabilities)
 
     return build

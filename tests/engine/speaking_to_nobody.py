@@ -25,9 +25,9 @@ async def main(store: str, how: str) -> str:
     async with Backburner(store=store, capabilities=[bad, good]) as house:
         await house.start_worker()
         failing = await house.submit(bad, 1)
-        first = await failing.wait(timeout=10)
+        first = await failing.wait(timeout=60)
         others = await house.submit_many(good, range(8))
-        rest = [await ticket.wait(timeout=10) for ticket in others]
+        rest = [await ticket.wait(timeout=60) for ticket in others]
     return " ".join(job.state for job in (first, *rest))
 
 

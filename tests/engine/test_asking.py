@@ -7,9 +7,13 @@ import pytest
 from pydantic import BaseModel
 
 from backburner import (
+    AnswerTruncated,
+    App,
     Backburner,
+    Budget,
     Context,
     Message,
+    ModelUse,
     PermanentError,
     Throttled,
     TransientError,
@@ -28,6 +32,7 @@ from backburner.settings import Settings
 from backburner.testing.doubles import FakeContext
 
 BRIEFLY = 0.1
+PRICES = '{"models": {"m": {"input": 1, "output": 2}}}'
 
 
 class Task(BaseModel):
@@ -94,11 +99,10 @@ async def test_a_sentence_becomes_a_value_and_its_use_is_booked(working, ended):
     job = await ended(ticket)
 
     assert JobState.SUCCEEDED is job.state
-    assert {
-        "title": "Fix the roof",
-        "priority": "urgent",
-        "subtasks": ["Buy nails", "Climb up"],
-    } == await ticket.result()
+    expected = Task(
+        title="Fix the roof", priority="urgent", subtasks=["Buy nails", "Climb up"]
+    )
+    assert expected == await ticket.result()
     used = await spent(house, job)
     assert (1, ("mock",)) == (used.calls, used.models)
     assert used.input_tokens > 0 < used.output_tokens
@@ -116,7 +120,7 @@ async def test_nonsense_twice_ends_the_job_and_is_paid_for(working, ended):
     house = await working(parse)
     job = await ended(await house.submit(parse, "run [[mock: nonsense]]"))
 
-    assert (JobState.FAILED, "AI_UNUSABLE_ANSWER", False) == (
+    assert (JobState.FAILED, "AI_INVALID_JSON", False) == (
         job.state,
         job.error.code,
         job.error.retryable,
@@ -277,7 +281,7 @@ async def test_the_first_text_tells_the_lane_that_it_is_served():
     async def emit(text):
         heard.append(text)
 
-    def lane(provider, model, *, credential):
+    def lane(provider, model, *, credential, **_how):
         return Noted(None, f"{provider}/{model}#{credential}")
 
     heard, paced = [], Named("one")
@@ -306,20 +310,35 @@ async def test_a_shape_is_not_streamed():
 async def test_odd_counts_of_a_provider_cost_nobody_the_answer():
     odd = replying("fine", "m" * 300, Tokens(5, -3, 50))
     context = FakeContext()
-    asking = Asker(Providers([odd], SystemClock()), book=context.used)
+    asking = Asker(Providers([odd], SystemClock()), book=context.spending.add)
 
     assert "fine" == await asking.ask("x")
     [used] = context.usage
     assert (5, 0, 5) == (used.input_tokens, used.output_tokens, used.cached_tokens)
 
 
-async def test_a_call_that_did_not_say_what_it_used_is_not_booked_as_free():
-    silent = replying("fine", "m")
-    context = FakeContext()
-    asking = Asker(Providers([silent], SystemClock()), book=context.used)
-    await asking.ask("x")
+async def test_a_call_that_did_not_say_what_it_used_is_booked_by_estimate(
+    home_url, ended
+):
+    @capability("silent", tokens=500)
+    async def silent(ctx: Context, text: str) -> str:
+        return await ctx.ask(text)
 
-    assert ((), 1) == (context.usage, len(asking.calls))
+    settings = Settings(store=home_url, grace_seconds=0, prices=PRICES)
+    provider = replying("a fine answer of some words", "m")
+    budgets = [Budget("tenant", tokens=1_000)]
+    async with Backburner(
+        settings, capabilities=[silent], ai=provider, budgets=budgets
+    ) as house:
+        await house.start_worker()
+        job = await ended(await house.submit(silent, "a question of some words"))
+        used = await spent(house, job)
+        [account] = await house.budgets.accounts()
+
+    assert (1, 1) == (used.calls, used.unpriced), "what is estimated has no price"
+    assert 3 <= used.input_tokens <= 12
+    assert 3 <= used.output_tokens <= 12
+    assert used.tokens == account.balance.settled
 
 
 async def test_what_the_system_says_is_one_message():
@@ -384,6 +403,28 @@ async def test_a_house_may_be_given_its_own_providers(path, ended):
     assert (JobState.SUCCEEDED, 1) == (job.state, len(own.asked))
 
 
+@capability("listen", max_attempts=2)
+async def listen(ctx: Context, value: str) -> str:
+    return await ctx.transcribe(value.encode(), "audio/ogg")
+
+
+async def test_without_a_provider_no_answer_is_invented(path, ended):
+    deaf = ModelUse("transcription", is_required=False, code="NO_EARS")
+    app = App("deaf", capabilities=[listen], models=[deaf])
+    async with Backburner(
+        Settings(store=f"sqlite:///{path}"), capabilities=[parse], apps=[app]
+    ) as house:
+        await house.start_worker()
+        jobs = [
+            await ended(await house.submit(found, "run")) for found in (parse, listen)
+        ]
+
+    assert {JobState.FAILED} == {job.state for job in jobs}
+    assert ["AI_NOT_CONFIGURED", "NO_EARS"] == [job.error.code for job in jobs]
+    assert "BACKBURNER_AI" in jobs[0].error.message
+    assert [1, 1] == [job.attempt for job in jobs], "it is not tried again"
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
@@ -438,7 +479,73 @@ async def test_a_cancelled_job_lets_go_of_its_question(path):
     ) as house:
         await house.start_worker()
         ticket = await house.submit(parse, "run")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await begun.wait()
             await house.cancel(ticket.id)
             await gone.wait()
+
+
+async def test_the_next_provider_answers_when_one_has_no_credit():
+    one, two = Named("one", "no-quota"), Named("two")
+
+    assert "Mock answer to: hi" == await asker(one, two).ask("hi")
+
+
+async def test_no_credit_anywhere_is_final_and_a_fault_of_one_is_not():
+    with pytest.raises(PermanentError) as final:
+        await asker(Named("one", "no-quota"), Named("two", "no-quota")).ask("hi")
+    with pytest.raises(TransientError) as passing:
+        await asker(Named("one", "no-quota"), Named("two", "500")).ask("hi")
+
+    assert Trouble.NO_QUOTA == final.value.problem_code
+    assert Trouble.UNAVAILABLE == passing.value.problem_code
+
+
+async def test_the_mock_can_be_cut_off():
+    with pytest.raises(AnswerTruncated):
+        await asker(Named("one")).ask("hi [[mock: truncated]]")
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ("I would rather not {", "AI_INVALID_JSON"),
+        ('{"number": "many"}', "AI_SCHEMA_VIOLATION"),
+        ("[1, 2", "AI_INVALID_JSON"),
+    ],
+)
+async def test_no_json_and_json_of_another_shape_have_codes_of_their_own(answer, code):
+    class Number(BaseModel):
+        number: int
+
+    seen = []
+    saying = replying(answer, "m", Tokens(1, 1))
+
+    with pytest.raises(PermanentError) as raised:
+        await asker(saying).ask("how many?", into=Number, on_correction=seen.append)
+
+    assert code == raised.value.problem_code
+    (correction,) = seen
+    assert (code, len(answer)) == (correction.code, correction.length)
+    assert saying.name == correction.provider
+    assert answer not in correction.reason
+
+
+async def test_the_hook_sees_only_corrections_and_cannot_break_the_answer():
+    class Number(BaseModel):
+        number: int
+
+    def breaks(_correction):
+        raise RuntimeError("my own fault")
+
+    seen, answers = [], iter(["no", '{"number": 2}'])
+
+    async def correct(_hear):
+        return Reply(next(answers), "m", Tokens(1, 1))
+
+    good, late = replying('{"number": 1}', "m", Tokens(1, 1)), Own("late", correct)
+
+    first = await asker(good).ask("how many?", into=Number, on_correction=seen.append)
+    second = await asker(late).ask("how many?", into=Number, on_correction=breaks)
+
+    assert ([], 1, 2) == (seen, first.number, second.number)

@@ -67,7 +67,7 @@ def a_file(number):
 async def told(house, ticket):
     topic = Topic(batch=(await ticket.batch()).seq)
     store = house.engine.store
-    return await store.stream(LOCAL, after=0, limit=9999, topic=topic)
+    return (await store.stream(LOCAL, after=0, limit=9999, topic=topic)).events
 
 
 async def followers(house):

@@ -135,7 +135,7 @@ async def test_a_batch_ends_when_there_is_room_for_what_follows_it(working):
     )
     waiting = await bb.engine.batches.wait(batch.id, timeout=0.5)
     await bb.budgets.drop(Budget("capability", tokens=0, of="plain"))
-    finished = await bb.engine.batches.wait(batch.id, timeout=20)
+    finished = await bb.engine.batches.wait(batch.id, timeout=60)
 
     assert ("open", "finished") == (str(waiting.state), str(finished.state))
     follows = JobFilter(capability="plain")
@@ -150,7 +150,7 @@ async def test_a_batch_that_cannot_end_keeps_no_other_from_it(working, monkeypat
     stuck = await bb.open_batch([(ask, None)], completion=follows)
     await bb.engine.batches.wait(stuck.id, timeout=0.5)
     free = await bb.open_batch([(ask, None)])
-    ended = await bb.engine.batches.wait(free.id, timeout=20)
+    ended = await bb.engine.batches.wait(free.id, timeout=60)
     waiting = await bb.engine.batches.find(stuck.id)
 
     assert ("open", "finished") == (str(waiting.state), str(ended.state))

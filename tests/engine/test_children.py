@@ -33,7 +33,7 @@ def _next(tx, value):
 async def ends(stream, count):
     """Return the first jobs that succeed, in order."""
     seen = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async for event in stream:
             seen += [event.subject] if event.type == "job.succeeded" else []
             if len(seen) == count:
@@ -47,7 +47,7 @@ async def test_a_job_submitted_by_a_handler_is_its_owners_and_starts_at_once(
     house = await working(leaf, parent, poll_seconds=60)
 
     first = await ended(await house.submit(parent, 7, owner=ANN, request_id="r1"))
-    child = await house.engine.wait(as_value(first.output), ANN, timeout=10)
+    child = await house.engine.wait(as_value(first.output), ANN, timeout=60)
 
     assert (JobState.SUCCEEDED, "7") == (child.state, child.output)
     assert (ANN, "r1") == (child.owner, child.request_id)

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import structlog
 from pydantic import BaseModel
 
 from backburner import (
@@ -19,10 +20,14 @@ from backburner import (
     capability,
 )
 from backburner.domain.errors import InvalidInput, UnknownCapability
+from backburner.domain.job import JobState
+from backburner.engine import batches
+from backburner.engine.submission import LOCAL
+from backburner.ports.store import GroupFilter, JobFilter
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Url(BaseModel):
@@ -92,18 +97,59 @@ async def leave_word(ctx: Context, how: str) -> str:
     raise TransientError("no")
 
 
-ALL = (extract, split, shout, fan_out, collect, look_back, fail_once, leave_word)
+@capability("leave-much", max_attempts=1)
+async def leave_much(ctx: Context, large: str) -> None:
+    """Fail, with a step to follow whose input goes to the blob store."""
+    ctx.flow.add(measure, large * 2, after=[ctx.anyway], name="anyway")
+    raise PermanentError("no")
+
+
+@capability("measure")
+async def measure(_ctx: Context, value: str) -> int:
+    return len(value)
+
+
+@capability("leave-twice", max_attempts=1)
+async def leave_twice(ctx: Context, _value: None) -> None:
+    """Fail, with a step to follow whose name is taken."""
+    ctx.flow.add(shout, "b", after=[ctx.anyway], name="taken")
+    raise PermanentError("it was tried")
+
+
+ADDED = (leave_much, measure, leave_twice)
+ALL = (
+    *ADDED,
+    extract,
+    split,
+    shout,
+    fan_out,
+    collect,
+    look_back,
+    fail_once,
+    leave_word,
+)
 
 
 @pytest.fixture
-async def house(store_url):
+def blobs(tmp_path):
+    return tmp_path / "blobs"
+
+
+@pytest.fixture
+async def house(store_url, blobs):
     """A house with a worker in it, on either database."""
-    settings = Settings(store=store_url, grace_seconds=0, poll_seconds=0.2)
+    settings = Settings(
+        store=store_url, blobs=f"file://{blobs}", grace_seconds=0, poll_seconds=0.2
+    )
     async with AsyncExitStack() as stack:
         house = Backburner(settings, capabilities=ALL)
         await stack.enter_async_context(house)
         await house.start_worker()
         yield house
+
+
+async def states(ticket):
+    return {name: job.state for name, job in (await ticket.steps()).items()}
 
 
 async def test_a_chain_reads_in_the_order_in_which_it_runs(house):
@@ -163,6 +209,55 @@ async def test_what_a_step_adds_to_follow_it_anyway_is_there_if_it_fails(house):
     assert ["succeeded", "succeeded"] == ended, "a failure that somebody expects"
 
 
+async def test_a_failure_waits_until_what_follows_it_anyway_can_be_stored(
+    house, blobs, until
+):
+    flow = Flow()
+    flow.add(leave_much, "x" * 50_000, name="much")
+    flow.add(look_back, None, name="other")
+    away = blobs.with_name("away")
+    with structlog.testing.capture_logs() as lines:
+        if blobs.exists():
+            blobs.rename(away)
+        blobs.touch()  # a file: no folder can be made in it
+        ticket = await house.submit_flow(flow)
+        await until(lambda: any("not stored" in line["event"] for line in lines))
+        async with asyncio.timeout(PATIENCE):
+            while "succeeded" != (before := await states(ticket))["other"]:
+                await pause()
+        blobs.unlink()
+        if away.exists():
+            away.rename(blobs)
+
+    results = await ticket.results(PATIENCE)
+    steps = await ticket.steps()
+
+    assert {"much": "running", "other": "succeeded"} == before
+    assert 100_000 == results["anyway"]
+    assert ("failed", "PERMANENT") == (steps["much"].state, steps["much"].error.code)
+
+
+async def test_why_what_follows_a_failure_anyway_is_not_stored_is_told(house):
+    flow = Flow()
+    flow.add(leave_twice, None, name="bad")
+    flow.add(shout, "a", name="taken")
+    with structlog.testing.capture_logs() as lines:
+        ticket = await house.submit_flow(flow)
+        ended = await ticket.wait(PATIENCE)
+    steps = await ticket.steps()
+    job = steps["bad"]
+
+    assert ("failed", {"bad", "taken"}) == (ended.state, steps.keys())
+    assert "PERMANENT" == job.error.code
+    assert "it was tried; the steps it added were not stored" in job.error.message
+    assert "a step of that name is there already" in job.error.message
+    assert [(job.id, "InvalidInput")] == [
+        (line["job_id"], line["error_type"])
+        for line in lines
+        if line["event"] == "steps not stored"
+    ]
+
+
 async def test_the_job_of_a_step_that_is_fed_by_others_is_plain_json(house):
     ticket = await house.submit_flow(extract >> split, Url(url="it"))
     await ticket.wait(PATIENCE)
@@ -170,6 +265,25 @@ async def test_the_job_of_a_step_that_is_fed_by_others_is_plain_json(house):
     inputs = [json.loads(job.input) for job in (await ticket.steps()).values()]
 
     assert [{"url": "it"}, None] == inputs
+
+
+async def test_a_batch_ends_with_the_cancel_of_its_last_flow(store_url, monkeypatch):
+    monkeypatch.setattr(batches, "NET_SECONDS", 3600.0)
+    settings = Settings(store=store_url, grace_seconds=0)
+    async with Backburner(settings, capabilities=ALL) as house:
+        flow = Flow()
+        flow.add(shout, "a", delay=timedelta(hours=1))
+        batch = await house.open_batch(flows=[flow])
+        other = await house.open_batch([(shout, "b")])
+        (job,) = await house.engine.jobs(JobFilter(state=JobState.QUEUED))
+        (member,) = await house.engine.flows.list(GroupFilter(LOCAL))
+        await house.cancel(job.id)
+        looked = await other.wait(PATIENCE)
+
+        await house.engine.flows.cancel(member.id)
+        ended = await batch.wait(PATIENCE)
+
+    assert ("finished", "finished") == (looked.state, ended.state)
 
 
 async def test_a_flow_that_waits_is_cancelled_or_expires_as_a_whole(house):

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from backburner.domain.errors import BrokerUnavailable
+from backburner.domain.errors import BrokerUnavailable, StoreUnavailable
 from backburner.domain.message import HINT
 from backburner.engine.contact import Contact
 from backburner.engine.intake import (
@@ -41,7 +41,11 @@ class World:
 
     def start(self):
         self.intake.start(
-            ["a", "b"], lambda _: self.free, self.limited.__contains__, lambda: None
+            ["a", "b"],
+            lambda _: self.free,
+            self.limited.__contains__,
+            lambda: None,
+            free=lambda: self.free,
         )
 
     async def _take(self, _queue, messages):
@@ -52,6 +56,50 @@ class World:
 
     def bounds(self):
         return self.intake.bound("a"), self.intake.bound("b")
+
+
+async def test_a_message_that_becomes_a_job_at_the_end_is_not_given_back(until):
+    begun, may_commit = asyncio.Event(), asyncio.Event()
+    world = World()
+
+    async def commit(_queue, _messages):
+        begun.set()
+        await may_commit.wait()
+
+    world.intake._strangers = commit
+    world.start()
+    world.server.put("a", b"a request")
+    async with asyncio.timeout(60):
+        await begun.wait()
+        stopping = asyncio.create_task(world.intake.stop())
+        await until(lambda: not world.intake._tasks)
+        may_commit.set()
+        await stopping
+
+    assert 0 == world.server.depth("a")
+
+
+async def test_a_message_that_could_not_become_a_job_at_the_end_is_given_back(until):
+    begun, may_fail = asyncio.Event(), asyncio.Event()
+    world = World()
+
+    async def fail(_queue, _messages):
+        begun.set()
+        await may_fail.wait()
+        raise StoreUnavailable("out")
+
+    world.intake._strangers = fail
+    world.start()
+    world.server.put("a", b"a request")
+    async with asyncio.timeout(60):
+        await begun.wait()
+        stopping = asyncio.create_task(world.intake.stop())
+        await until(lambda: not world.intake._tasks)
+        may_fail.set()
+        await stopping
+
+    assert 1 == world.server.depth("a")
+    assert 0 == world.server.handed("a")
 
 
 @pytest.fixture
@@ -76,6 +124,27 @@ async def test_no_more_are_received_than_there_is_room_for(world, until):
 
     assert (3, 0) == world.bounds()
     assert 5 == world.server.depth("a")
+
+
+async def test_queues_together_have_no_more_in_hand_than_slots_are_free(world, until):
+    world.server.put("a", *[HINT] * 20)
+    await until(lambda: world.server.handed("a") == 10)
+    world.server.put("b", *[HINT] * 20)
+    await until(lambda: world.server.handed("b") == 5)
+    await until(lambda: world.server.handed("a") == 5)
+
+    assert (5, 5) == world.bounds()
+    assert (20, 20) == (world.server.depth("a"), world.server.depth("b"))
+
+
+async def test_with_one_slot_free_no_queue_keeps_the_others_waiting(world, until):
+    world.free = 1
+    world.server.put("a", *[HINT] * 5)
+    await until(lambda: world.server.handed("a") == 1)
+    world.server.put("b", HINT)
+    await until(lambda: world.server.handed("b") == 1)
+
+    assert (1, 1) == world.bounds()
 
 
 async def test_a_claim_that_finds_fewer_uses_all_its_messages_up(world, until):
@@ -215,6 +284,6 @@ async def test_receivers_end_though_the_broker_swallowed_their_cancellation(
     world.server.put("a", HINT)
     await until(lambda: world.server.handed("a") == 1)
     stopping = asyncio.create_task(world.intake.stop())
-    done, _ = await asyncio.wait({stopping}, timeout=30)
+    done, _ = await asyncio.wait({stopping}, timeout=60)
 
     assert {stopping} == done

@@ -4,6 +4,7 @@ import asyncio
 import types
 
 import pytest
+import structlog
 
 from backburner import Backburner, Context, Lane, Throttled, capability
 from backburner.domain.event import LANE_THROTTLED, THROTTLED
@@ -63,7 +64,7 @@ async def lanes(house):
 
 
 async def none_in_use(house, name):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await lanes(house))[name].in_use:
             await pause()
 
@@ -209,7 +210,9 @@ async def test_a_parked_lane_is_told_on_the_stream_and_counted(
     await told(await house.submit(ask, "counted"), THROTTLED)
 
     topic = Topic(queues=True)
-    found = await house.engine.store.stream(LOCAL, after=0, limit=50, topic=topic)
+    found = (
+        await house.engine.store.stream(LOCAL, after=0, limit=50, topic=topic)
+    ).events
     told_of = [event.subject for event in found if event.type == LANE_THROTTLED]
     assert ["counted/model"] == told_of
     text = telemetry.metrics().decode()
@@ -290,3 +293,15 @@ async def test_a_handler_that_is_called_by_hand_needs_no_lane(ask, provider):
 async def test_a_name_that_cannot_be_shown_is_refused(name):
     with pytest.raises(ValueError, match="name"):
         FakeContext().lane(name, "" if name else "x" * 201)
+
+
+async def test_a_worker_warns_of_a_lane_that_no_provider_goes_by(path, ask):
+    settings = Settings(store=f"sqlite:///{path}", grace_seconds=0, ai="mock")
+    lanes = [Lane("openia/gpt-5-mini", requests=6)]
+    with structlog.testing.capture_logs() as lines:
+        async with Backburner(settings, capabilities=[ask], lanes=lanes) as house:
+            await house.start_worker()
+
+    said = [line for line in lines if line["event"] == "no provider goes by this lane"]
+    assert ["openia/gpt-5-mini"] == [line["lane"] for line in said]
+    assert "warning" == said[0]["log_level"]

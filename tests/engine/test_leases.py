@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from backburner import Context, capability
+from backburner import Context, Snooze, capability
 from backburner.domain.errors import StoreUnavailable
 from backburner.domain.job import JobState
 from backburner.domain.transitions import Limits
@@ -73,6 +73,45 @@ async def test_a_write_longer_than_the_lease_buries_no_healthy_worker(store, clo
 
     assert ["w"] == at_once
     assert [] == later
+
+
+async def alive_after(upkeep, store, clock, *spans):
+    """Look after each span; return who was alive each time."""
+    alive = []
+    for span in spans:
+        clock.advance(timedelta(seconds=span))
+        await upkeep.rescue()
+        alive.append([worker.id for worker in await store.workers()])
+    return alive
+
+
+async def be_away(upkeep, clock, span, monkeypatch):
+    """Have the store answer nobody for a while."""
+
+    async def fail():
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(upkeep, "_read_clock", fail)
+        clock.advance(timedelta(seconds=span))
+        with pytest.raises(StoreUnavailable):
+            await upkeep.rescue()
+
+
+async def test_time_in_which_nobody_could_beat_is_no_silence(
+    upkeep, store, clock, monkeypatch
+):
+    await upkeep.rescue()
+    await be_away(upkeep, clock, 30, monkeypatch)
+    alive = await alive_after(upkeep, store, clock, 1, 2, 2, 2, 2, 2)
+
+    assert [["w"]] * 5 + [[]] == alive
+
+
+async def test_time_in_which_it_could_is(upkeep, store, clock):
+    await upkeep.rescue()
+
+    assert [["w"], []] == await alive_after(upkeep, store, clock, 10, 1)
 
 
 @pytest.mark.usefixtures("path")  # breaks into the store of a file
@@ -177,3 +216,23 @@ async def test_a_job_that_is_kept_apart_does_not_pay_for_that_wait(
     jobs = [await ended(ticket) for ticket in tickets]
 
     assert [(JobState.SUCCEEDED, allowed)] * 3 == [(j.state, j.throttled) for j in jobs]
+
+
+async def test_a_capability_may_be_more_patient_than_the_setting(
+    submitting, told, write
+):
+    @capability("patient", patience=timedelta(hours=50))
+    async def patient(_ctx: Context, _value: int) -> int | Snooze:
+        return Snooze(timedelta(hours=1))
+
+    house = await submitting(patient, throttle_limit_hours=24)
+    ticket = await house.submit(patient, 7)
+    day = 24 * 3600 * 1000
+    with write() as connection:
+        connection.execute("UPDATE jobs SET throttled = ?", (day,))
+    await house.start_worker()
+
+    await told(ticket, "job.scheduled")
+
+    job = await ticket.job()
+    assert (JobState.SCHEDULED, day + day // 24) == (job.state, job.throttled)

@@ -1,7 +1,6 @@
 """A house in the middle of everything moves to PostgreSQL, works there, and back."""
 
 import asyncio
-import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
@@ -34,10 +33,11 @@ from backburner.engine.submission import LOCAL
 from backburner.ports.store import JobFilter, Topic, Want, WorkerInfo
 from backburner.settings import Settings
 from backburner.testing.auditor import Ledger, audit
+from tests import warm
 from tests.egress.receiver import Receiver, answers
 from tests.store.moving import a_store, read
 
-PATIENCE = 30
+PATIENCE = 60.0
 LOST = "lost"
 LARGE = "x" * 70_000
 ADMIN = Actor("tests", LOCAL.tenant)
@@ -148,7 +148,7 @@ def house(app, receiver, tmp_path):
 
 
 def move(source, target):
-    ended = subprocess.run(
+    ended = warm.run(
         [
             *(sys.executable, "-m", "backburner", "move"),
             *("--from", source, "--to", target),
@@ -181,9 +181,9 @@ def _plain(row):
 async def read_on(bb, ledger):
     """Go on reading the stream of all events where the last reader was."""
     after = ledger.stream[-1] if ledger.stream else 0
-    while events := await bb.engine.store.stream(
-        LOCAL, after=after, limit=500, topic=Topic()
-    ):
+    while events := (
+        await bb.engine.store.stream(LOCAL, after=after, limit=500, topic=Topic())
+    ).events:
         ledger.stream += [event.seq for event in events]
         after = ledger.stream[-1]
 
@@ -294,6 +294,7 @@ async def test_everything_moves_there_and_back_under_one_ledger(
     house, course, receiver, path, tmp_path, migrated_url
 ):
     first, last = f"sqlite:///{path}", f"sqlite:///{tmp_path}/back/jobs.db"
+    (tmp_path / "back").mkdir()
     ledger = Ledger()
     async with asyncio.timeout(60):
         async with house(first) as bb:

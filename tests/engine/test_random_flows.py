@@ -24,7 +24,7 @@ from backburner.domain.flow import Edge
 from backburner.testing.groups import verdict
 from backburner.testing.records import Edge as Line
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 AT_ONCE = RetryPolicy(base=timedelta(), jitter=timedelta())
 ENDS = {
     "succeed": JobState.SUCCEEDED,

@@ -1,7 +1,6 @@
 """Callers that wait for the file together, and a peer that does not let go of it."""
 
 import asyncio
-import subprocess
 import sys
 import threading
 
@@ -18,6 +17,7 @@ from backburner.stores.sqlite.database import Database
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.broker.acts import pause
 from backburner.testing.samples import a_new_job
+from tests import warm
 
 HOLD = """
 import fcntl, sys
@@ -70,10 +70,10 @@ async def store(path, monkeypatch):
 @pytest.fixture
 def peer(path):
     """A process that holds the file's lock until its input ends."""
-    process = subprocess.Popen(
+    process = warm.Popen(
         [sys.executable, "-c", HOLD, f"{path}-lock"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdin=warm.PIPE,
+        stdout=warm.PIPE,
     )
     assert b"held\n" == process.stdout.readline()
     yield process
@@ -82,7 +82,7 @@ def peer(path):
 
 
 async def test_nobody_waits_without_limit_for_a_peer_that_froze(store, peer):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         early = await asyncio.gather(
             *(store.submit([a_new_job()]) for _ in range(3)), return_exceptions=True
         )
@@ -100,7 +100,7 @@ async def test_what_was_given_up_is_not_done_after_all(store, peer):
     )
     peer.communicate()
     job = a_new_job()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         answer = await accepted(store, job)
 
     stored = await store.jobs(JobFilter(), before=None, limit=9)

@@ -84,9 +84,11 @@ async def test_a_batch_of_flows_ends_once_whatever_line_its_processes_die_on(
     await eventually(files.is_over)
     await files.effective()
     batch = await files.engine.batches.find(batch_id)
-    told = await files.engine.store.stream(
-        LOCAL, after=0, limit=99, topic=Topic(batch=batch.seq)
-    )
+    told = (
+        await files.engine.store.stream(
+            LOCAL, after=0, limit=99, topic=Topic(batch=batch.seq)
+        )
+    ).events
     followed = await files.engine.jobs(JobFilter(capability="follow"))
     counts = await files.engine.batches.counts(batch)
 

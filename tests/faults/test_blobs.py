@@ -1,5 +1,6 @@
 """Processes that die between a large content and the commit that names it."""
 
+import hashlib
 import os
 
 import httpx2
@@ -8,6 +9,7 @@ import pytest
 from backburner.blobs.filesystem import FileBlobs
 from backburner.clock import SystemClock, SystemDice
 from backburner.engine.payloads import Payloads, Sweeper
+from backburner.engine.submission import LOCAL
 from backburner.ports.faults import NoFaults
 from backburner.ports.store import JobFilter
 
@@ -73,3 +75,60 @@ async def test_a_content_whose_job_was_committed_is_not_swept(fleet, client, roo
 
     assert 137 == code
     assert BODY["input"]["text"] in await payloads.text(job.input)
+
+
+async def store_and_die(fleet, client, root, fault):
+    """Have a worker write a blob of its application, or delete it, and die there."""
+    worker = fleet.worker(BACKBURNER_FAULT=fault, BACKBURNER_BLOBS=root.as_uri())
+    await worker.ready()
+    await client.submit("store", 3)
+    return await worker.ended()
+
+
+async def rows(client):
+    return await client.store.list_blobs("breakable", LOCAL, after=0, limit=9)
+
+
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [
+        ("blobs.streaming", ".content"),
+        ("blobs.streaming:2", ".content"),
+        ("blobs.written", ".content"),
+        ("blobs.streamed", "content"),
+    ],
+)
+async def test_a_blob_that_was_not_committed_leaves_nothing(
+    fleet, client, root, fault, name
+):
+    code = await store_and_die(fleet, client, root, fault)
+    left = files_in(root)
+    await sweep_as_if_days_later(client.store, root)
+
+    assert 137 == code
+    assert [True] == [path.name.startswith(name) for path in left]
+    assert [] == list(await rows(client))
+    assert [] == files_in(root)
+
+
+async def test_a_blob_that_was_committed_is_whole_and_stays(fleet, client, root):
+    code = await store_and_die(fleet, client, root, "blobs.committed")
+    await sweep_as_if_days_later(client.store, root)
+    [blob] = await rows(client)
+
+    assert 137 == code
+    assert 3 * 1024 * 1024 == blob.size
+    content = FileBlobs(root, SystemDice(), NoFaults()).read(blob.key)
+    assert blob.sha256 == hashlib.sha256(content).hexdigest()
+
+
+async def test_a_blob_whose_row_was_deleted_is_swept(fleet, client, root):
+    await store_and_die(fleet, client, root, "blobs.committed")
+    code = await store_and_die(fleet, client, root, "blobs.removed")
+    left = files_in(root)
+    await sweep_as_if_days_later(client.store, root)
+
+    assert 137 == code
+    assert 1 == len(left)
+    assert [] == list(await rows(client))
+    assert [] == files_in(root)

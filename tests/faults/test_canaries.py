@@ -8,6 +8,9 @@ list of them.
 import json
 
 import httpx2
+import pytest
+
+pytestmark = pytest.mark.one_store
 
 PLACES = (
     "input",
@@ -90,7 +93,8 @@ REQUESTS = {
 async def plant(module, fleet, client):
     """Make every request; return the answers, and the metrics when all is over."""
     debug = {"BACKBURNER_LOG_LEVEL": "debug"}
-    server = await fleet.serve(module, **debug).ready()
+    # With --dev, a worker in the server would show stack traces on its console.
+    server = await fleet.serve(module, "--no-worker", **debug).ready()
     await fleet.worker(module, **debug).ready()
     base = httpx2.AsyncClient(base_url=server.address, timeout=60, trust_env=False)
     async with base as caller:

@@ -4,22 +4,32 @@ import asyncio
 import re
 import signal
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
 import httpx2
 
+from backburner.domain.errors import StoreUnavailable
 from backburner.domain.job import JobState
 
 LEASE = 1.5
 
 
-async def freeze(process, client):
+async def freeze(process, client, eventually):
     """Stop a process, but not while it holds the file: nobody could go on then."""
     while True:
         process.signal(signal.SIGSTOP)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(0.5):
+        # A thread that was not stopped yet could still take the file after the ping.
+        await eventually(partial(asyncio.to_thread, is_stopped, process.pid))
+        with suppress(TimeoutError, StoreUnavailable):
+            async with asyncio.timeout(1):
                 return await client.store.ping()
         process.signal(signal.SIGCONT)
+
+
+def is_stopped(pid):
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return {"T"} == {stat.read_text().rpartition(")")[2].split()[0] for stat in threads}
 
 
 async def stale_completions(process):
@@ -30,12 +40,12 @@ async def stale_completions(process):
     )
 
 
-async def freeze_past_the_lease(module, fleet, client, gate):
+async def freeze_past_the_lease(module, fleet, client, gate, eventually):
     """Have a job finished by another while its worker is frozen for three leases."""
     zombie = await fleet.serve(module).ready()
     [job] = await client.submit("block", {"gate": str(gate)})
     await client.seen(job, "job.started")
-    await freeze(zombie, client)
+    await freeze(zombie, client, eventually)
     gate.unlink()
     heir = fleet.worker()
     await client.ended([job])
@@ -44,10 +54,31 @@ async def freeze_past_the_lease(module, fleet, client, gate):
     return zombie, heir, job
 
 
+async def test_a_worker_whose_event_loop_is_blocked_gives_up_its_jobs(
+    fleet, client, gate, tmp_path
+):
+    blocking = tmp_path / "blocking"
+    blocking.touch()
+    await fleet.worker(BACKBURNER_BLOCKED_SECONDS="1").ready()
+    [job] = await client.submit("work", {"gate": str(gate)})
+    first = await client.seen(job, "job.started")
+    await client.submit("block", {"gate": str(blocking)})
+    heir = fleet.worker()
+    await client.seen(job, "job.stalled", after=first.n)
+    blocking.unlink()
+    gate.unlink()
+    [done] = await client.ended([job])
+
+    assert (JobState.SUCCEEDED, 1) == (done.state, done.crashes)
+    assert heir.is_running
+
+
 async def test_a_worker_that_wakes_after_its_lease_changes_nothing(
     fleet, client, gate, eventually
 ):
-    zombie, heir, job = await freeze_past_the_lease("breakable", fleet, client, gate)
+    zombie, heir, job = await freeze_past_the_lease(
+        "breakable", fleet, client, gate, eventually
+    )
 
     async def is_refused():
         return await stale_completions(zombie) == 1
@@ -64,7 +95,9 @@ async def test_a_worker_that_wakes_after_its_lease_changes_nothing(
 
 
 async def test_without_the_fence_it_does(fleet, client, gate, eventually):
-    _, _, job = await freeze_past_the_lease("without_fence", fleet, client, gate)
+    _, _, job = await freeze_past_the_lease(
+        "without_fence", fleet, client, gate, eventually
+    )
 
     async def is_settled_again():
         return (await client.types(job)).count("job.succeeded") == 2

@@ -63,6 +63,14 @@ async def test_a_job_that_kills_its_workers_ends_and_its_neighbours_succeed(
     assert [] == await client.audit()
 
 
+async def test_without_a_crash_limit_it_goes_on_killing(client, restarting):
+    [poison] = await client.submit("crash", None)
+    restarting(2, **MANY)
+    last = 0
+    for _ in range(5):  # the usual limit would have ended it after the third
+        last = (await client.seen(poison, "job.started", after=last)).n
+
+
 async def test_a_poisonous_job_that_is_retried_by_hand_starts_from_no_crashes(
     client, restarting
 ):

@@ -11,6 +11,8 @@ from backburner.domain.event import STALLED, THROTTLED
 from backburner.domain.job import JobState
 from backburner.settings import Settings
 
+pytestmark = pytest.mark.one_store
+
 PATIENCE = 60.0
 
 

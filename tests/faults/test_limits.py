@@ -12,6 +12,8 @@ import httpx2
 import pytest
 from limited import TABLE
 
+pytestmark = pytest.mark.one_store
+
 PATIENCE = 60.0
 MOST_AT_ONCE = """
 SELECT max(running) FROM (

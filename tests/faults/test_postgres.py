@@ -7,9 +7,15 @@ from contextlib import suppress
 import asyncpg
 import pytest
 
+from backburner.adapters import find_store
+from backburner.clock import SystemClock
 from backburner.domain.errors import StoreUnavailable
 from backburner.domain.job import JobState
 from backburner.domain.transitions import Limits
+from backburner.ports.faults import NoFaults
+from backburner.ports.store import Want, WorkerInfo
+from backburner.testing.samples import NOON, a_new_job
+from backburner.testing.store.acts import progress
 
 MANY = {"BACKBURNER_CRASH_LIMIT": "1000"}
 BY_BELL = {"BACKBURNER_TRANSPORT": "database"}
@@ -50,6 +56,31 @@ async def caller(fleet, caller_of):
     return caller
 
 
+async def test_what_a_run_reports_outlasts_a_crash_of_the_server(
+    own_postgres, store_url
+):
+    admin = await asyncpg.connect(own_postgres.url)
+    await admin.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+    await admin.execute("SELECT pg_reload_conf()")
+    await admin.close()
+    store = find_store(store_url, SystemClock(), NoFaults())
+    await store.open()
+    await store.enlist(WorkerInfo("w", "here", 1, 1, ("default",), NOON))
+    await store.submit([a_new_job()])
+    [claim] = await store.claim("w", "t" * 16, [Want("default", 1)], now=NOON)
+    await store.report([progress(claim, n=claim.events + 1)])
+    own_postgres.crash_and_start()
+    later = progress(claim, n=claim.events + 2)
+    for _ in range(100):  # the first calls find their sessions gone
+        with suppress(StoreUnavailable):
+            await store.report([later])
+            break
+    told = [e.n for e in await store.history(claim.id, after=claim.events, limit=9)]
+    await store.close()
+
+    assert [claim.events + 1, claim.events + 2] == told
+
+
 async def test_a_worker_that_hears_no_bell_finds_work_by_polling(fleet, client):
     await fleet.worker("deaf", **BY_BELL).ready()
     [ended] = await client.ended(await client.submit("work", {}))
@@ -72,6 +103,37 @@ async def test_a_listener_that_was_cut_off_hears_again(fleet, client, store_url,
     [ended] = await client.ended(await submitted(client), within=30)
 
     assert JobState.SUCCEEDED is ended.state
+
+
+async def test_an_outage_longer_than_the_lease_costs_no_job_a_worker(
+    fleet, client, gate, own_postgres, eventually
+):
+    workers = [await fleet.worker().ready() for _ in range(2)]
+    jobs = await client.submit("work", *({"gate": str(gate)} for _ in range(4)))
+    for job in jobs:
+        await client.seen(job, "job.started")
+    own_postgres.crash()
+
+    async def have_lost_their_leases():
+        return all("worker lost its lease" in worker.log for worker in workers)
+
+    await eventually(have_lost_their_leases)
+    own_postgres.start()
+    gate.unlink()
+    ended = await client.ended(jobs)
+
+    assert [(JobState.SUCCEEDED, 0)] * 4 == [(job.state, job.crashes) for job in ended]
+    assert {1} == {worker.log.count("worker lost its lease") for worker in workers}
+    assert [] == await client.audit()
+
+
+async def test_a_database_that_is_lost_during_the_start_ends_it_with_one_line(fleet):
+    process = fleet.worker("cut_off_at_start")
+    code = await process.ended()
+
+    assert 2 == code
+    assert "Traceback" not in process.log
+    assert "backburner: BACKBURNER_STORE cannot be used: " in process.log
 
 
 async def submitted(client):

@@ -153,7 +153,7 @@ async def test_who_acknowledges_after_the_work_is_cut_off(impatient):
     await broker.open()
     await broker.publish({QUEUE: 1})
     late = await broker.receive(QUEUE, 1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         again = await broker.receive(QUEUE, 1)
     await broker.acknowledge(QUEUE, late)
     await broker.acknowledge(QUEUE, again)

@@ -5,7 +5,9 @@ import asyncio
 import pytest
 from redis.asyncio import Redis
 
+from backburner import Backburner, Context, capability
 from backburner.domain.job import JobState
+from backburner.settings import Settings
 
 QUEUE = "default"
 MANY = 2_000
@@ -120,3 +122,48 @@ async def test_whatever_a_server_does_to_its_clients_nothing_is_lost(
             assert len(caller.answers) > before, "no submit is answered meanwhile"
 
     assert await caller.all_is_well(client) > 50
+
+
+@capability("echo")
+async def echo(_ctx: Context, value: int) -> int:
+    return value
+
+
+REFUSALS = [("maxmemory", "OOM"), ("min-replicas-to-write", "NOREPLICAS")]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_a_server_that_refuses_writes_counts_as_down(
+    redis, told, tmp_path, eventually, capsys, refusal
+):
+    setting, error = refusal
+    settings = Settings(
+        store=f"sqlite:///{tmp_path / 'jobs.db'}",
+        transport=told["BACKBURNER_TRANSPORT"],
+        grace_seconds=0,
+        poll_seconds=0.2,
+    )
+
+    async def has_refused_often():
+        counts = (await redis.info("errorstats")).get(f"errorstat_{error}", {})
+        return counts.get("count", 0) >= 6
+
+    async def is_back():
+        return not house.engine.is_degraded
+
+    async with Backburner(settings, capabilities=[echo]) as house:
+        await house.start_worker()
+        await redis.config_resetstat()
+        await redis.config_set(setting, 1)
+        try:
+            for _ in range(12):
+                assert 7 == await (await house.submit(echo, 7)).result()
+            await eventually(has_refused_often)
+            assert house.engine.is_degraded
+        finally:
+            await redis.config_set(setting, 0)
+        await eventually(is_back)
+        lines = capsys.readouterr().err
+
+        assert 1 == lines.count('"broker lost"'), lines
+        assert 7 == await (await house.submit(echo, 7)).result()

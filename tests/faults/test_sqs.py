@@ -56,7 +56,7 @@ async def test_who_acknowledges_after_the_work_is_handed_it_twice(url):
     await broker.open()
     await broker.publish({QUEUE: 1})
     [first] = await broker.receive(QUEUE, 1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         [again] = await broker.receive(QUEUE, 1)
     await broker.acknowledge(QUEUE, [again])
     await broker.close()

@@ -2,6 +2,8 @@
 
 import signal
 
+import pytest
+
 from backburner.domain.job import JobState
 
 FOR_EVER = {"BACKBURNER_LEASE_SECONDS": "600"}
@@ -22,6 +24,7 @@ async def test_a_worker_that_stops_hands_its_job_back_at_once(fleet, client):
     assert ["job.queued", "job.started"] * 2 == await client.types(job)
 
 
+@pytest.mark.executed
 async def test_a_worker_that_is_killed_does_not(fleet, client):
     killed = fleet.worker(**FOR_EVER)
     [job] = await client.submit("work", {"seconds": 30})

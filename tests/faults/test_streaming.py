@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import httpx2
 import orjson
+import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
@@ -14,6 +15,8 @@ from backburner.domain.event import DELTA
 from backburner.domain.job import FINAL, JobState
 from backburner.domain.text import Text
 from backburner.domain.transitions import Limits
+
+pytestmark = pytest.mark.one_store
 
 JOBS, KILLS = 16, 9
 MANY = {"BACKBURNER_CRASH_LIMIT": "1000"}
@@ -94,7 +97,7 @@ async def test_every_reader_ends_with_the_result_whoever_is_killed(fleet, client
     workers = deque([fleet.worker("writing", slots=4, **MANY) for _ in range(2)])
     for process in (*servers, *workers):
         await process.ready()
-    async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
+    async with httpx2.AsyncClient(trust_env=False, timeout=60) as http:
         jobs = [await submit(http, servers[0]) for _ in range(JOBS)]
         readers = [
             kind(job, servers, http, seed=f"{kind.__name__} {place}")

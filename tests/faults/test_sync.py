@@ -55,6 +55,7 @@ async def submit_and_trace(process, url, trace):
         return synced_before_each_202(await end())
 
 
+@pytest.mark.executed
 async def test_a_sync_of_the_log_lies_before_each_202(fleet, trace):
     process = await fleet.serve("breakable", "--no-worker").ready()
     answers = await submit_and_trace(process, fleet.url, trace)

@@ -4,7 +4,12 @@ import re
 from pathlib import Path
 
 from backburner.domain.transitions import ALLOWED
-from backburner.settings import Settings, variable
+from backburner.environment import variable, variables
+from backburner.settings import Settings
+from backburner_apps.ai import AiSettings
+from backburner_apps.tasks.settings import TasksSettings
+
+MODELS = (Settings, TasksSettings, AiSettings)
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,11 +47,12 @@ def test_the_tree_names_every_folder_of_the_house():
 def test_the_sample_environment_has_every_setting_and_its_default():
     lines = (ROOT / ".env.example").read_text().splitlines()
     sample = dict(line.lstrip("# ").split("=", 1) for line in lines if "=" in line)
-    defaults = Settings()
     expected = {
-        variable(name): _written(getattr(defaults, name))
-        for name in Settings.model_fields
+        variable(name, model): _written(getattr(model(), name))
+        for model in MODELS
+        for name in model.model_fields
     }
+    expected |= dict.fromkeys(("RABBITMQ_URL",), "")
 
     assert expected == sample
 
@@ -54,13 +60,18 @@ def test_the_sample_environment_has_every_setting_and_its_default():
 def test_every_setting_has_its_heading_in_the_operators_guide():
     guide = (ROOT / "docs" / "operating.md").read_text()
     missing = [
-        name for name in Settings.model_fields if f"`{variable(name)}`" not in guide
+        variable
+        for model in MODELS
+        for variable in variables(model)
+        if f"`{variable}`" not in guide
     ]
 
     assert [] == missing
 
 
 def _written(value: object) -> str:
+    if value is None:
+        return ""
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 

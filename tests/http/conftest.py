@@ -20,17 +20,19 @@ from pydantic import BaseModel
 
 from backburner import Backburner, Context, RetryPolicy, TransientError, capability
 from backburner.demo import app as demo
-from backburner.domain.key import ACT, SCOPES
+from backburner.domain.access import ACT, possible
 from backburner.engine import telemetry
 from backburner.engine.keys import Actor, Wanted
 from backburner.http import server as http
 from backburner.http.auth import by_key
+from backburner.http.protocol import config
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 
 PEPPER = "a pepper that only the tests know"
 
 NO_WEBHOOKS: Mapping[str, Any] = {}
+NO_LIMITS: Mapping[str, Any] = {}
 AT_ONCE = RetryPolicy(max_attempts=10, base=timedelta(), jitter=timedelta())
 
 
@@ -72,8 +74,8 @@ class Server:
         return await self.ended(await self.submit("demo.fail", value))
 
     async def key(self, tenant: str = "default", *scopes: str, **fields: Any) -> str:
-        """Return a new key, with all scopes if none is named."""
-        given = frozenset(scopes) or SCOPES - {ACT}
+        """Return a new key, with all scopes that it can have if none is named."""
+        given = frozenset(scopes) or possible(tenant, fields.get("user")) - {ACT}
         wanted = Wanted("a key", given, **fields)
         _, text = await self.house.keys.create(wanted, Actor("tests", tenant))
         return text
@@ -84,7 +86,7 @@ class Server:
 
     async def until(self, predicate: Callable[[], bool]) -> None:
         """Wait until something is so."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not predicate():
                 await pause()
 
@@ -142,6 +144,7 @@ async def a_server(  # noqa: PLR0913 - each is a setting or a switch
     blobs: str = "",
     capabilities: Sequence[Any] = (),
     webhooks: Mapping[str, Any] = NO_WEBHOOKS,
+    limits: Mapping[str, Any] = NO_LIMITS,
     deliveries: RetryPolicy = AT_ONCE,
     **options: Any,
 ) -> AsyncIterator[Server]:
@@ -154,6 +157,7 @@ async def a_server(  # noqa: PLR0913 - each is a setting or a switch
         grace_seconds=0,
         key_pepper=PEPPER,
         **webhooks,
+        **limits,
     )
     log = io.StringIO()
     telemetry.configure(level="info", pretty=False, stream=log)
@@ -185,7 +189,7 @@ async def a_server(  # noqa: PLR0913 - each is a setting or a switch
         # As uvloop has it; asyncio does not see that such a socket is TCP.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        await stack.enter_async_context(_serving(app, listener))
+        await stack.enter_async_context(_serving(app, settings, listener))
         client = httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False)
         await stack.enter_async_context(client)
         yield Server(url, app, house, client, log, release)
@@ -194,16 +198,10 @@ async def a_server(  # noqa: PLR0913 - each is a setting or a switch
 
 
 @asynccontextmanager
-async def _serving(app: FastAPI, listener: socket.socket) -> AsyncIterator[None]:
-    config = uvicorn.Config(
-        app,
-        http="httptools",
-        ws="websockets-sansio",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-    )
-    server = Running(config)
+async def _serving(
+    app: FastAPI, settings: Settings, listener: socket.socket
+) -> AsyncIterator[None]:
+    server = Running(config(app, settings))
     serving = asyncio.create_task(server.serve([listener]))
     await server.ready.wait()
     try:

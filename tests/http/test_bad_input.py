@@ -1,5 +1,7 @@
 """What cannot be taken is refused by a problem that names the rule, not the value."""
 
+import gzip
+
 import httpx2
 import pytest
 
@@ -7,6 +9,7 @@ from backburner.http.schemas import Problem
 
 JSON = {"Content-Type": "application/json"}
 CANARY = "zebra-7781"
+ECHO_STEP = {"capability": "demo.echo", "input": {}}
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -247,4 +250,41 @@ async def test_what_is_not_there_is_a_problem_too(standing, status, code, method
 async def test_a_wrong_method_is_told_the_right_ones(standing):
     response = await standing.client.delete("/v1/jobs")
 
-    assert "GET, POST" == response.headers["Allow"]
+    assert "GET, HEAD, POST" == response.headers["Allow"]
+
+
+async def test_a_compressed_body_is_refused(standing):
+    body = gzip.compress(b'{"capability": "demo.echo", "input": {}}')
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    refused = await standing.client.post("/v1/jobs", content=body, headers=headers)
+    headers["Content-Encoding"] = "identity"
+    body = b'{"capability": "demo.echo", "input": {}}'
+    taken = await standing.client.post("/v1/jobs", content=body, headers=headers)
+
+    assert (415, "UNSUPPORTED_CONTENT_ENCODING", "identity") == (
+        refused.status_code,
+        refused.json()["code"],
+        refused.headers["Accept-Encoding"],
+    )
+    assert 202 == taken.status_code
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/v1/jobs", {"capability": "demo.echo", "input": {}}),
+        ("/v1/flows", {"steps": [{"name": "a", **ECHO_STEP}]}),
+        ("/v1/batches", {}),
+    ],
+)
+async def test_two_idempotency_keys_are_refused_unless_they_are_one(
+    standing, path, asked
+):
+    def named(*keys):
+        return [("Idempotency-Key", key) for key in keys]
+
+    two = await standing.client.post(path, json=asked, headers=named("a-1", "a-2"))
+    one = await standing.client.post(path, json=asked, headers=named("a-3", "a-3"))
+
+    assert (400, "MALFORMED_REQUEST") == (two.status_code, two.json()["code"])
+    assert one.status_code in {201, 202}, one.text

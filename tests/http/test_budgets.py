@@ -139,7 +139,7 @@ async def test_callers_see_their_own_budgets_and_operators_all(thrifty):
     server = await thrifty(FIFTY, Budget("capability", tokens=500), keyed=True)
     ann = server.shown(await server.key("acme", "jobs:read", "jobs:write", user="ann"))
     bob = server.shown(await server.key("other", "jobs:read", "jobs:write", user="bob"))
-    boss = server.shown(await server.key("acme"))
+    boss = server.shown(await server.key())
     await post(server, headers=ann)
 
     hers, his = await budgets(server, **ann), await budgets(server, **bob)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from backburner.domain.access import ROLES, Role
 from backburner.http.schemas import FailurePage, JobPage, Retried
 
 ON_BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
@@ -67,7 +68,7 @@ async def test_many_are_counted_first_and_then_retried(server):
     ended = [(await server.ended(job))["state"] for job in jobs]
 
     assert Retried(matched=3, retried=0, remaining=3, dry_run=True) == counted
-    assert Retried(matched=2, retried=2, remaining=0, dry_run=False) == some
+    assert Retried(matched=3, retried=2, remaining=1, dry_run=False) == some
     assert Retried(matched=1, retried=1, remaining=0, dry_run=False) == rest
     assert ["succeeded"] * 3 == ended
 
@@ -127,3 +128,98 @@ async def test_a_retry_that_cannot_be_is_refused(server, which):
     response = await server.client.post("/v1/dead-letters/retry", json=which)
 
     assert 422 == response.status_code
+
+
+async def an_audit(server, headers):
+    found = await server.client.get("/v1/audit", headers=headers)
+    return [(entry["action"], entry["target"]) for entry in found.json()["items"]]
+
+
+async def test_every_retry_needs_its_own_scope_and_is_in_the_log(serve):
+    server = await serve(keyed=True)
+    boss = server.shown(await server.key())
+    clerk = server.shown(await server.key("default", "jobs:read", "jobs:write"))
+    server.client.headers.update(boss)
+    job = await server.failed()
+    fails = {
+        "capability": "demo.fail",
+        "input": {"times": 9, "error": "permanent"},
+    }
+    steps = [{"name": "a", **fails}]
+    flow = (await server.client.post("/v1/flows", json={"steps": steps})).json()
+    asked = {"jobs": [fails], "sealed": True}
+    batch = (await server.client.post("/v1/batches", json=asked)).json()
+    for thing in (f"flows/{flow['id']}", f"batches/{batch['id']}"):
+        await server.client.get(f"/v1/{thing}", headers={"Prefer": "wait=30"})
+    places = (
+        f"/v1/jobs/{job['id']}/retry",
+        f"/v1/flows/{flow['id']}/retry",
+        f"/v1/batches/{batch['id']}/retry",
+    )
+    refused = [await server.client.post(place, headers=clerk) for place in places]
+    before = await an_audit(server, boss)
+    retried = [await server.client.post(place, headers=boss) for place in places]
+    after = await an_audit(server, boss)
+
+    assert [403] * 3 == [answer.status_code for answer in refused]
+    assert [202] * 3 == [answer.status_code for answer in retried]
+    assert [
+        ("batch.retried", batch["id"]),
+        ("flow.retried", flow["id"]),
+        ("dead_letter.retried", job["id"]),
+    ] == after[: len(after) - len(before)]
+
+
+async def test_what_is_no_dead_letter_leaves_no_entry(serve):
+    server = await serve(keyed=True)
+    boss = server.shown(await server.key())
+    server.client.headers.update(boss)
+    job = await server.ended(await server.submit())
+    before = await an_audit(server, boss)
+    retried = await server.client.post(f"/v1/jobs/{job['id']}/retry")
+
+    assert 409 == retried.status_code
+    assert before == await an_audit(server, boss)
+
+
+async def test_an_operator_retries_the_dead_letters_of_its_tenant(serve):
+    server = await serve(keyed=True)
+    ann = server.shown(await server.key("acme", *ROLES[Role.USER], user="ann"))
+    operator = server.shown(await server.key("acme", *ROLES[Role.TENANT_OPERATOR]))
+    other = server.shown(await server.key("other", *ROLES[Role.TENANT_OPERATOR]))
+    server.client.headers.update(ann)
+    jobs = [await server.failed() for _ in range(2)]
+    seen = await server.client.get("/v1/dead-letters", headers=operator)
+    unseen = await server.client.get("/v1/dead-letters", headers=other)
+    one = await server.client.post(
+        f"/v1/dead-letters/{jobs[0]['id']}/retry", headers=operator
+    )
+    none = await server.client.post("/v1/dead-letters/retry", json={}, headers=other)
+    rest = await server.client.post("/v1/dead-letters/retry", json={}, headers=operator)
+
+    assert [2] == [group["count"] for group in seen.json()["items"]]
+    assert [] == unseen.json()["items"]
+    assert (202, "ann") == (one.status_code, one.json()["user"])
+    assert [0, 1] == [answer.json()["retried"] for answer in (none, rest)]
+
+
+async def test_groups_beyond_the_limit_are_told(server):
+    for error in ("permanent", "transient"):
+        value = {"times": 9, "error": error}
+        await server.ended(await server.submit("demo.fail", value, max_attempts=1))
+    first = (await server.client.get("/v1/dead-letters?limit=1")).json()
+    both = (await server.client.get("/v1/dead-letters")).json()
+
+    assert [1, 2] == [len(page["items"]) for page in (first, both)]
+    assert [True, False] == [page["more"] for page in (first, both)]
+
+
+@ON_BOTH
+async def test_what_matches_is_counted_beyond_the_limit(server):
+    for _ in range(3):
+        await server.failed()
+    counted = await retry(server, limit=1, dry_run=True)
+    one = await retry(server, limit=1)
+
+    assert Retried(matched=3, retried=0, remaining=3, dry_run=True) == counted
+    assert Retried(matched=3, retried=1, remaining=2, dry_run=False) == one

@@ -5,7 +5,9 @@ import copy
 import subprocess
 import sys
 
-from backburner.domain.key import SCOPES
+import pytest
+
+from backburner.domain.access import SCOPES
 
 CHECKS = (
     "not_a_server_error",
@@ -45,6 +47,10 @@ def shorten(part):
             shorten(value)
 
 
+QUICK = ("--phases", "examples,fuzzing", "--max-examples", "3")
+LONG = ("--phases", "examples,coverage,fuzzing", "--max-examples", "8")
+
+
 def run(url, key, folder, *chosen):
     """Run Schemathesis against a server; return its exit code and its report."""
     ended = subprocess.run(  # noqa: S603 - our own line
@@ -53,25 +59,28 @@ def run(url, key, folder, *chosen):
             *("--header", f"Authorization: Bearer {key}"),
             *("--checks", ",".join(CHECKS)),
             *chosen,
-            *("--phases", "examples,coverage,fuzzing"),
-            *("--max-examples", "8"),
             *("--request-timeout", "20"),
             *("--seed", "1", "--no-color"),
         ],
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
         check=False,
     )
     return ended.returncode, ended.stdout
 
 
-async def test_nothing_that_is_not_described_is_answered(serve, tmp_path):
+@pytest.mark.parametrize(
+    "length",
+    [QUICK, pytest.param(LONG, marks=pytest.mark.chaos)],
+    ids=["quick", "long"],
+)
+async def test_nothing_that_is_not_described_is_answered(serve, tmp_path, length):
     server = await serve(keyed=True)
     server.app.openapi_schema = simplified(server.app.openapi())
     key = await server.key("default", *(SCOPES - {PAUSES}))
-    chosen = ("--exclude-operation-id", ENDLESS)
+    chosen = ("--exclude-operation-id", ENDLESS, *length)
     code, told = await asyncio.to_thread(run, server.url, key, tmp_path, *chosen)
 
     assert 0 == code, told
@@ -83,7 +92,7 @@ async def test_what_is_not_described_is_found(serve, tmp_path):
     key = await server.key("default", *SCOPES)
     told_of = server.app.openapi()["paths"]["/v1/keys"]["post"]["responses"]
     told_of.pop("201")
-    chosen = ("--include-operation-id", "create_key")
+    chosen = ("--include-operation-id", "create_key", *QUICK)
     code, told = await asyncio.to_thread(run, server.url, key, tmp_path, *chosen)
 
     assert 1 == code

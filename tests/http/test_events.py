@@ -12,8 +12,8 @@ from backburner import Context, capability
 from backburner.domain.job import Owner
 from backburner.domain.queue import Queue, Rate
 from backburner.engine.submission import Options
-from backburner.http import events as sse
 from backburner.http import server as http
+from backburner.http import sse
 from backburner.http.schemas import EventView
 
 pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)

@@ -242,6 +242,21 @@ async def test_a_flow_that_has_not_changed_is_not_sent_again(server):
     assert "Retry-After" not in third.headers
 
 
+async def test_a_flow_that_has_ended_cannot_be_cancelled_like_a_job(server):
+    held, done = await submitted(server, HELD), await submitted(server, CHAIN)
+    await server.ended(done)
+    answers = [
+        await server.client.post(f"/v1/flows/{flow['id']}/cancel")
+        for flow in (held, held, done)
+    ]
+    kept = (await server.client.get(done["links"]["self"])).json()
+
+    assert [200, 200, 409] == [answer.status_code for answer in answers]
+    assert ["cancelled"] * 2 == [answer.json()["state"] for answer in answers[:2]]
+    assert "ILLEGAL_TRANSITION" == answers[2].json()["code"]
+    assert "succeeded" == kept["state"]
+
+
 async def test_flows_are_listed_by_state_and_tag_page_by_page(server):
     held = [await submitted(server, HELD, tags=["mine"]) for _ in range(3)]
     done = await server.ended(await submitted(server, CHAIN, tags=["other"]))

@@ -71,8 +71,9 @@ async def test_an_injection_is_refused_at_every_door(server, path, body):
     assert 400 == refused.status_code, refused.text
     told = refused.json()
     assert ("AI_PROMPT_INJECTION", False) == (told["code"], told["retryable"])
-    assert "override.previous" in told["rules"]
-    assert told["score"] >= 4
+    assert not {"rules", "score"} & told.keys(), "they would help to get around it"
+    assert "override" not in refused.text
+    assert "override.previous" in server.log.getvalue(), "the operator sees why"
     assert ATTACK not in refused.text, "what was sent is not sent back"
     assert ATTACK not in server.log.getvalue(), "nor is it logged"
     assert before + 1 == counted("guarded.block", "blocked")
@@ -176,8 +177,10 @@ async def test_what_a_step_gets_from_another_is_judged_before_it_runs(server):
 
 
 async def test_python_is_a_door_too(server):
-    with pytest.raises(PromptRefused, match=r"override\.previous"):
+    with pytest.raises(PromptRefused) as refused:
         await server.house.submit(block, Asked(texts=[ATTACK]))
+
+    assert "override.previous" in refused.value.rules
 
 
 def test_a_policy_that_does_not_exist_is_said_at_once():

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from pydantic import TypeAdapter
 
-from backburner.http import health, house
+from backburner.http import door, house
 from backburner.http import server as http
 from backburner.http.schemas import CapabilityList, QueueList, WorkerList
 
@@ -66,7 +66,7 @@ async def test_a_server_that_stops_is_alive_but_not_ready(server):
 
 
 async def test_a_store_that_hangs_is_not_ready(server, monkeypatch):
-    monkeypatch.setattr(health, "READY_SECONDS", 0.01)
+    monkeypatch.setattr(door, "READY_SECONDS", 0.01)
     monkeypatch.setattr(server.house.engine.store, "ping", asyncio.Event().wait)
     response = await server.client.get("/readyz")
 
@@ -125,3 +125,23 @@ async def test_the_page_loads_nothing_from_elsewhere(server):
     assert "onclick" not in page.text
     assert "innerHTML" not in script.text
     assert "prefers-color-scheme: dark" in style.text
+
+
+async def test_many_who_ask_write_to_the_store_once(server, monkeypatch):
+    written, ping = 0, server.house.engine.store.ping
+
+    async def counting():
+        nonlocal written
+        written += 1
+        await ping()
+
+    monkeypatch.setattr(door, "FRESH_SECONDS", 3600)
+    monkeypatch.setattr(server.house.engine.store, "ping", counting)
+    answers = await asyncio.gather(
+        *(server.client.get("/readyz") for _ in range(20)),
+    )
+    monkeypatch.setattr(door, "FRESH_SECONDS", 0)
+    later = await server.client.get("/readyz")
+
+    assert {200} == {answer.status_code for answer in [*answers, later]}
+    assert 2 == written

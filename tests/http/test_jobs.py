@@ -123,6 +123,7 @@ async def test_a_server_full_of_streams_answers_without_waiting(server):
     )
 
     assert 202 == response.status_code
+    assert "Preference-Applied" not in response.headers
 
 
 async def test_fifty_submits_with_one_key_are_one_job_and_equal_answers(server):
@@ -311,3 +312,35 @@ async def test_one_key_of_two_owners_is_two_jobs(server):
 
     assert new.id != response.json()["id"]
     assert "Idempotency-Replayed" not in response.headers
+
+
+async def test_head_answers_as_get_without_a_body(server):
+    job = await server.ended(await server.submit(value={"a": 1}))
+    paths = ["/", "/livez", "/v1/jobs", job["links"]["self"], "/v1/jobs/none"]
+    gets = [await server.client.get(path) for path in paths]
+    heads = [await server.client.head(path) for path in paths]
+    same = ("content-type", "content-length", "etag")
+
+    assert [200, 200, 200, 200, 404] == [head.status_code for head in heads]
+    assert [b""] * len(paths) == [head.content for head in heads]
+    for get, head in zip(gets[:4], heads[:4], strict=True):
+        assert [get.headers.get(name) for name in same] == [
+            head.headers.get(name) for name in same
+        ]
+
+
+async def test_head_of_a_stream_ends_at_once(server):
+    head = await server.client.head("/v1/events")
+    await server.until(lambda: server.app.state.door.streams.open == 0)
+
+    assert (200, b"") == (head.status_code, head.content)
+    assert head.headers["content-type"].startswith("text/event-stream")
+
+
+async def test_head_of_what_cannot_be_read_is_a_405_that_allows_post(server):
+    head = await server.client.head("/v1/quote")
+    put = await server.client.put("/v1/jobs")
+
+    assert (405, "POST") == (head.status_code, head.headers["Allow"])
+    assert "GET, HEAD, POST" == put.headers["Allow"]
+    assert '"method": "HEAD"' in server.log.getvalue()

@@ -5,8 +5,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from backburner.domain import key as keys
+from backburner.domain.access import SCOPES
 from backburner.domain.job import Owner
-from backburner.domain.key import SCOPES
 from backburner.http.auth import PUBLIC, scope_of
 
 ECHO = {"capability": "demo.echo", "input": {}}

@@ -5,6 +5,7 @@ from datetime import timedelta
 from backburner.domain.hint import Hint
 from backburner.domain.lane import Lane
 from backburner.domain.permit import Ask
+from backburner.http.schemas import EventView
 from backburner.ports.store import WorkerInfo
 
 WORKER = WorkerInfo("w_1", "here", 1, 8, ("demo",), 0)
@@ -58,3 +59,5 @@ async def test_a_parked_lane_is_told_to_whoever_reads_queues(serve):
 
     assert '"lane":"p/m"' in line
     assert '"type":"lane.throttled"' in line
+    told = EventView.model_validate_json(line.removeprefix("data: "))
+    assert "p/m" == told.lane

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from backburner.domain.event import STARTED
-from backburner.domain.queue import Queue, Rate
+from backburner.domain.queue import Keep, Queue, Rate
 from backburner.domain.schedule import ScheduleState
 from backburner.testing.samples import NOON
 
@@ -27,7 +27,13 @@ async def test_a_queue_tells_what_it_allows(serve):
     server = await serve(works=False)
     rate = Rate(100, per=timedelta(minutes=1))
     policy = Queue(
-        "demo", concurrency=8, per_worker=2, rate=rate, weights={"ann": 3}, waiting=50
+        "demo",
+        concurrency=8,
+        per_worker=2,
+        rate=rate,
+        weights={"ann": 3},
+        waiting=50,
+        keep=Keep(succeeded=timedelta(hours=1), succeeded_count=10),
     )
     await server.house.engine.store.declare([policy])
     await server.submit()
@@ -48,7 +54,29 @@ async def test_a_queue_tells_what_it_allows(serve):
         "limited_until": None,
         "weights": {"ann": 3},
         "waiting": 50,
+        "keep": {
+            "succeeded_seconds": 3600.0,
+            "failed_seconds": None,
+            "succeeded_count": 10,
+            "failed_count": None,
+        },
+        "totals": {"completed": 0, "failed": 0, "cancelled": 0},
     } == queue
+
+
+async def test_a_queue_tells_how_many_of_its_jobs_ever_ended(server):
+    await server.ended(await server.submit())
+    await server.failed()
+    held = await server.submit(run_at="2999-01-01T00:00:00Z")
+    await server.client.post(f"/v1/jobs/{held['id']}/cancel")
+
+    queue = await the_queue(server)
+    metrics = await server.client.get("/metrics")
+
+    assert {"completed": 1, "failed": 1, "cancelled": 1} == queue["totals"]
+    for end in queue["totals"]:
+        told = f'backburner_queue_ended_jobs{{end="{end}",queue="demo"}} 1.0'
+        assert told in metrics.text
 
 
 async def test_a_paused_queue_starts_nothing_until_it_is_resumed(server):

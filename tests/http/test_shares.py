@@ -2,7 +2,7 @@
 
 import pytest
 
-from backburner.domain.key import ACT, DEFAULT_SCOPES
+from backburner.domain.access import ACT, DEFAULT_SCOPES
 from backburner.domain.queue import Queue
 
 ECHO = {"capability": "demo.echo", "input": {}}
@@ -109,3 +109,29 @@ async def test_a_repeat_with_another_share_is_another_request(server):
     refused = await server.client.post("/v1/jobs", json=asked, headers=key)
 
     assert "IDEMPOTENCY_CONFLICT" == refused.json()["code"]
+
+
+@STORES
+async def test_a_quote_refuses_what_a_submit_refuses(full):
+    refused = await full.client.post("/v1/quote", json=ECHO)
+
+    assert (429, "TOO_MANY_WAITING") == (refused.status_code, refused.json()["code"])
+    assert (2, 2) == (refused.json()["depth"], refused.json()["cap"])
+
+
+async def test_a_quote_refuses_another_share_too(keyed):
+    headers = keyed.shown(await keyed.key("acme", *DEFAULT_SCOPES, user="ann"))
+    asked = {**ECHO, "share": "bob"}
+    answers = [
+        await keyed.client.post(path, json=asked, headers=headers)
+        for path in ("/v1/jobs", "/v1/quote")
+    ]
+
+    assert [403, 403] == [answer.status_code for answer in answers]
+
+
+async def test_a_quote_below_the_cap_is_given(full):
+    await full.house.engine.store.declare([Queue("demo", waiting=3)])
+    response = await full.client.post("/v1/quote", json=ECHO)
+
+    assert 200 == response.status_code

@@ -27,7 +27,7 @@ async def say(socket, **message):
 
 async def hear(socket, count=1):
     """Receive so many messages."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return [orjson.loads(await socket.recv()) for _ in range(count)]
 
 

@@ -74,7 +74,7 @@ async def test_a_reader_over_a_websocket_that_comes_back_ends_with_the_result(wr
     where, text, seen = writing.url.replace("http", "ws") + "/v1/ws", Text(), 0
     asked = {"type": "subscribe", "job_id": job["id"]}
     for until in ("attempt 2", None):
-        async with asyncio.timeout(30), connect(where, proxy=None) as socket:
+        async with asyncio.timeout(60), connect(where, proxy=None) as socket:
             await socket.send(orjson.dumps(asked | {"after": seen}).decode())
             async for message in socket:
                 told = orjson.loads(message)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from backburner.domain.key import ACT, SCOPES
+from backburner.domain.access import ACT, PLATFORM_SCOPES, possible
 
 CANARY = "zebra-4471"
 MINE = "giraffe-2209"
@@ -39,7 +39,7 @@ class Answer:
 
 async def a_tenant(server, name, word):
     """Fill a tenant with one of everything, each bearing the word."""
-    headers = server.shown(await server.key(name, *(SCOPES - {ACT})))
+    headers = server.shown(await server.key(name, *(possible(name, None) - {ACT})))
     server.client.headers.update(headers)
     marked = {"tags": [word]}
     done = await server.ended(await server.submit(value={word: word}, **marked))
@@ -86,12 +86,12 @@ async def world(serve):
 
 
 def operations(described):
-    """Return the operations that want a key."""
+    """Return the operations that want a key which a tenant can have."""
     return [
         (path, method, told)
         for path, methods in described["paths"].items()
         for method, told in methods.items()
-        if "security" in told
+        if "security" in told and not PLATFORM_SCOPES & {*told["security"][0]["key"]}
     ]
 
 
@@ -185,7 +185,7 @@ async def streamed(server, described, tenant, last):
 async def streamed_until(server, tenant, path, last):
     read = ""
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(60),
         server.client.stream(
             "GET", path, params={"after": 0}, headers=tenant.headers
         ) as response,
@@ -259,6 +259,50 @@ async def test_no_stream_is_about_anything_of_another(world):
     assert len(answers) >= 2 * len(theirs.ids)
     assert {404} == {answer.status for answer in answers}
     assert [] == leaked(answers, theirs)
+
+
+async def tokens_for(server, tenant, ids):
+    """Ask for a stream token for each thing, by the field that its id tells."""
+    return [
+        await server.client.post(
+            "/v1/stream-tokens", json={field: name}, headers=tenant.headers
+        )
+        for name in ids
+        for field in ("job_id", "flow_id", "batch_id")
+        if name.startswith(field.removesuffix("id"))
+    ]
+
+
+def streams_of(described, things):
+    """Return every stream of one thing, of each of these, and those of all."""
+    return [
+        filled(path, name)
+        for path, _, told in operations(described)
+        if is_stream(told)
+        for name in (things if "{" in path else [""])
+    ]
+
+
+async def opened_by(server, path, token):
+    """Return the status of a stream that a token is to open, unread."""
+    async with server.client.stream("GET", path, params={"token": token}) as answered:
+        return answered.status_code
+
+
+async def test_no_token_opens_anything_of_another(world):
+    server, described, ours, theirs = world
+    refused = await tokens_for(server, ours, theirs.ids)
+    made = await tokens_for(server, ours, ours.ids)
+    opened = [
+        await opened_by(server, path, told.json()["token"])
+        for told in made
+        for path in streams_of(described, theirs.ids)
+    ]
+
+    assert len(refused) == len(made) >= 5
+    assert {404} == {answered.status_code for answered in refused}
+    assert {201} == {answered.status_code for answered in made}
+    assert {403} == set(opened)
 
 
 async def test_what_is_anothers_is_as_it_was_after_the_crawl(world):

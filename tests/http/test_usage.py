@@ -2,14 +2,16 @@
 
 import asyncio
 import math
+from contextlib import aclosing
 from datetime import timedelta
 
 import pytest
 from pydantic import BaseModel
 
 from backburner import Context, capability
+from backburner.domain.access import ACT
 from backburner.domain.budget import Budget
-from backburner.domain.key import ACT
+from backburner.domain.text import Text
 from backburner.testing.broker.acts import pause
 from tests.http.provider import a_provider
 
@@ -112,7 +114,7 @@ async def test_the_etag_tells_usage_too(priced):
     )
 
     assert 304 == same.status_code
-    assert f'"{row.events}-1"' == first.headers["etag"]
+    assert f'"{row.events}-1-t"' == first.headers["etag"]
 
 
 @BOTH
@@ -338,6 +340,7 @@ async def test_a_cancel_answers_with_a_receipt_that_the_provider_bears_out(
     job = await server.submit("test.chat", {"calls": 3, "then_wait": True})
     await waiting.wait()
     await _until_told(server, job, calls=3)
+    await _until_said(server, job, "word word word ")
 
     first = (await server.client.post(job["links"]["cancel"])).json()
     again = (await server.client.post(job["links"]["cancel"])).json()
@@ -420,8 +423,20 @@ async def test_a_count_that_is_none_fails_the_attempt_and_books_nothing(serve, c
     ), "what was counted well is paid for"
 
 
+async def _until_said(server, job, words):
+    engine, text = server.house.engine, Text()
+    async with (
+        asyncio.timeout(60),
+        aclosing(engine.events(await engine.find(job["id"]))) as events,
+    ):
+        async for event in events:
+            text.take(event.n, event.type, event.data)
+            if str(text) == words:
+                return
+
+
 async def _until_told(server, job, *, calls):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             seen = (await server.client.get(job["links"]["self"])).json()
             if seen.get("usage", {}).get("calls") == calls:

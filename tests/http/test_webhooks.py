@@ -438,8 +438,24 @@ async def test_a_callback_of_a_hostile_form_is_refused_at_submit(server, url):
     assert url not in answer.text
 
 
+INSIDE = ["10.0.0.1", "169.254.169.254", "[::1]", "[::ffff:10.0.0.1]", "localhost"]
+
+
+@pytest.mark.parametrize("host", INSIDE)
+async def test_a_callback_that_can_never_be_called_is_refused_at_submit(server, host):
+    url = f"https://{host}/"
+    asked = {"capability": "demo.echo", "input": {}, "callback": {"url": url}}
+    job = await server.client.post("/v1/jobs", json=asked)
+    endpoint = await server.client.post("/v1/endpoints", json={"url": url})
+
+    assert [422, 422] == [job.status_code, endpoint.status_code]
+    for answer in (job, endpoint):
+        assert "BACKBURNER_WEBHOOK_ALLOW" in answer.json()["errors"][0]["message"]
+
+
 async def test_what_may_not_be_reached_is_told_apart_by_nothing(server):
-    hosts = ["10.0.0.1", "169.254.169.254", "[::1]", "localhost", "nowhere.invalid"]
+    # Names for addresses inside: what they stand for is seen at connect only.
+    hosts = ["167772161", "0xa9fea9fe", "127.1", "0177.0.0.2", "nowhere.invalid"]
     jobs = [
         await post(
             server,
@@ -462,7 +478,7 @@ async def test_what_may_not_be_reached_is_told_apart_by_nothing(server):
 async def first_failure(server, delivery):
     """Return what a delivery's first attempt came to."""
     job = (await server.house.engine.store.find([delivery["id"]]))[0]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for event in server.house.engine.events(job):
             if event.type == "job.retrying":
                 return event.data["error"]

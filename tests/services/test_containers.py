@@ -4,17 +4,24 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
+import sys
+import time
 import tomllib
 from pathlib import Path
 
+import httpx2
 import pytest
 import yaml
 
 from backburner.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
-FILES = ["Dockerfile", "compose.yaml", "compose.dev.yaml", "compose.test.yaml"]
+FILES = [
+    *("Dockerfile", "compose.yaml", "compose.source.yaml"),
+    *("compose.dev.yaml", "compose.test.yaml"),
+]
 TRANSPORTS = {
     "database": "database",
     "rabbitmq": "amqp",
@@ -56,7 +63,7 @@ def compose(tmp_path):
 
 
 @pytest.mark.parametrize("profile", TRANSPORTS)
-@pytest.mark.parametrize("more", [[], ["compose.dev.yaml"]], ids=["", "development"])
+@pytest.mark.parametrize("more", [[], ["compose.source.yaml"]], ids=["", "source"])
 def test_each_profile_is_a_house_on_its_transport(compose, profile, more):
     done = compose("compose.yaml", *more, profile=profile)
     assert 0 == done.returncode, done.stderr
@@ -73,6 +80,162 @@ def test_each_profile_is_a_house_on_its_transport(compose, profile, more):
     }
     assert 2 == len(house), "an API and workers"
     assert {TRANSPORTS[profile]} == schemes
+
+
+def test_no_application_runs_unless_it_is_named(compose):
+    env = {**SECRETS, "BACKBURNER_APPS": "tasks,ai", "BACKBURNER_AI": "openai"}
+    env |= {"OPENAI_API_KEY": "sk-1", "BACKBURNER_API_KEY": "bb_live_1"}
+    plain, named = (
+        the_processes(compose("compose.yaml", env=given)) for given in (SECRETS, env)
+    )
+
+    # The image's health check asks this port, of a server and of a worker.
+    worker = ("worker", "--metrics-port", "8765")
+    assert {("serve", "--no-worker"), worker} == {
+        tuple(process["command"]) for process in (*plain, *named)
+    }
+    assert not any("healthcheck" in process for process in (*plain, *named))
+    assert {("", "")} == {the_choice(process) for process in plain}
+    assert {("tasks,ai", "openai")} == {the_choice(process) for process in named}
+    for process in named:
+        settings = process["environment"]
+        assert ("sk-1", "bb_live_1") == (
+            settings["OPENAI_API_KEY"],
+            settings["BACKBURNER_API_KEY"],
+        )
+        assert {"http://api:8765"} == {
+            settings["TASKS_SERVICE_BASE_URL"],
+            settings["AI_SERVICE_BASE_URL"],
+        }
+        if process["command"][0] == "serve":
+            assert ["api"] == process["networks"]["default"]["aliases"]
+
+
+def the_processes(done):
+    assert 0 == done.returncode, done.stderr
+    services = yaml.safe_load(done.stdout)["services"].items()
+    return [found for name, found in services if name.startswith(("api", "worker"))]
+
+
+def the_choice(process):
+    settings = process["environment"]
+    return settings["BACKBURNER_APPS"], settings["BACKBURNER_AI"]
+
+
+def test_development_is_two_services_and_a_broker_on_loopback(compose):
+    done = compose("compose.dev.yaml", env={})
+    assert 0 == done.returncode, done.stderr
+    services = yaml.safe_load(done.stdout)["services"]
+    published = {
+        (name, str(port["host_ip"]), int(port["published"]))
+        for name, service in services.items()
+        for port in map(_port, service.get("ports", ()))
+    }
+
+    assert {"secrets", "tasks", "ai", "rabbitmq"} == services.keys()
+    assert {
+        ("tasks", "127.0.0.1", 3001),
+        ("rabbitmq", "127.0.0.1", 5672),
+        ("rabbitmq", "127.0.0.1", 15672),
+    } == published
+
+
+def _port(told):
+    """Read a published port, which older tools write as a text."""
+    if isinstance(told, dict):
+        return told
+    host, published, _ = told.split(":")
+    return {"host_ip": host, "published": published}
+
+
+class Development:
+    """The programs of compose.dev.yaml, run as they are there, on this machine."""
+
+    def __init__(self, folder, broker):
+        self.ports = {"tasks": _free_port(), "ai": _free_port()}
+        self._folder = folder
+        replaced = {
+            "/data": str(folder),
+            "amqp://guest:guest@rabbitmq:5672/": broker,
+            "${BACKBURNER_AI:-mock}": "mock",
+            "${OPENAI_API_KEY:-}": '""',
+            "${OPENAI_BASE_URL:-}": '""',
+        } | {
+            f"http://{name}:8765": f"http://127.0.0.1:{port}"
+            for name, port in self.ports.items()
+        }
+        text = (ROOT / "compose.dev.yaml").read_text()
+        for old, new in replaced.items():
+            text = text.replace(old, new)
+        self._services = yaml.safe_load(text)["services"]
+        self._running = []
+
+    def make_secrets(self):
+        """Run what runs first; return what it prints."""
+        done = subprocess.run(
+            ["/bin/sh", ROOT / "tools" / "dev-secrets"],
+            env=self._environment("secrets"),
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        return done.stdout
+
+    def start(self, name):
+        """Start a service and wait until it is ready."""
+        process = subprocess.Popen(
+            self._services[name]["entrypoint"],
+            cwd=self._folder,
+            env=self._environment(name, BACKBURNER_PORT=str(self.ports[name])),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._running.append(process)
+        assert any("ready at" in line for line in process.stderr)
+
+    def stop(self):
+        for process in self._running:
+            process.kill()
+            process.communicate()
+
+    def _environment(self, name, **more):
+        programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        own = {"PATH": programs, "DEV_FOLDER": str(self._folder)}
+        return {**own, **self._services[name]["environment"], **more}
+
+
+@pytest.fixture
+def development(tmp_path, rabbitmq_url):
+    found = Development(tmp_path, rabbitmq_url)
+    yield found
+    found.stop()
+
+
+def test_development_makes_its_secrets_once_and_a_task_by_the_key_it_prints(
+    development, tmp_path
+):
+    told, again = development.make_secrets(), development.make_secrets()
+    headers = {"Authorization": f"Bearer {re.search(r'key .* is (.*)', told)[1]}"}
+    development.start("ai")
+    development.start("tasks")
+    url = f"http://127.0.0.1:{development.ports['tasks']}"
+    with httpx2.Client(base_url=url, headers=headers, timeout=60) as client:
+        body = '{"naturalLanguage": "buy milk tomorrow"}'
+        made = client.post("/api/v1/tasks", content=body)
+        deadline = time.monotonic() + 120
+        state = "queued"
+        while state in {"queued", "running"} and time.monotonic() < deadline:
+            state = client.get(made.headers["location"]).json()["status"]
+
+    assert told == again, "the second start makes nothing new"
+    assert 0o600 == (tmp_path / "secrets" / "env").stat().st_mode & 0o777
+    assert (202, "created") == (made.status_code, state)
+
+
+def _free_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
 
 
 def test_the_servers_of_the_tests_are_readable(compose):

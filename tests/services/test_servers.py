@@ -9,7 +9,7 @@ def the_answer_of(url, default_port, question):
     """Ask once; read until the server has said a whole message or hung up."""
     parts = urlsplit(url)
     address = (parts.hostname, parts.port or default_port)
-    with socket.create_connection(address, timeout=10) as connection:
+    with socket.create_connection(address, timeout=60) as connection:
         connection.sendall(question)
         return connection.recv(4096)
 

@@ -181,3 +181,15 @@ def test_what_a_killed_run_left_is_tidied_by_the_next(
 
     assert left_behind
     assert f"tidying up after run {tool.pid}\n" in done.stderr
+
+
+@pytest.mark.usefixtures("redis_is_installed")
+def test_in_memory_the_folders_of_tests_are_there_too(services, no_servers_given):
+    memory, key = Path("/dev/shm"), "PYTEST_DEBUG_TEMPROOT"  # noqa: S108 - the tool's
+    show = python(f"import os; print(os.environ.get('{key}'))")
+    given = {k: v for k, v in no_servers_given.items() if k != key}
+    done = services("run", "--in-memory", "--only", "redis", "--", *show, env=given)
+
+    stats = os.statvfs(memory)
+    has_room = stats.f_bavail * stats.f_frsize >= 4 << 30
+    assert f"{memory if has_room else None}\n" == done.stdout, done.stderr

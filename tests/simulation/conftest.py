@@ -1,11 +1,20 @@
 """How many seeds: as many as the suite can afford, or as many as somebody asks for."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
 from backburner.testing.simulation import Outcome, simulate
-from tests.simulation.mutation import unmeasured
+from tests.simulation.mutation import SLOW, unmeasured
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Report slow searches in the summary of the run."""
+    SLOW.clear()
+    yield
+    item.user_properties.extend(("told", line) for line in SLOW)
 
 
 @pytest.fixture(scope="session")

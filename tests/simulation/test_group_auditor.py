@@ -24,6 +24,7 @@ from backburner.testing.samples import (
     a_new_step,
 )
 from backburner.testing.store.acts import settlement
+from backburner.testing.store.completions import FOLLOWED
 from backburner.testing.store.linked import CALLBACK, GOOD, Collection, Course, Hands
 
 FLOW, BATCH = "flow_audited", "batch_audited"
@@ -55,7 +56,7 @@ async def live(path: Path) -> None:
     flow = a_new_flow(
         a_new_step("a"),
         a_new_step("b", "a"),
-        a_new_step("c", Edge("b", continues=True)),
+        a_new_step("c", Edge("b", continues=True), callback=FOLLOWED),
         a_new_step("d", "b", callback=CALLBACK),
         id=FLOW,
         callback=CALLBACK,
@@ -78,6 +79,7 @@ async def live(path: Path) -> None:
     await group.finish(a_new_job(tags=(f"batch:{BATCH}",)))
     await hands.end(*await hands.take())
     told = await store.claim("w_1", "told", [Want(QUEUE, 99)], now=NOON)
+    told += await store.claim("w_1", "after", [Want("after", 9)], now=NOON)
     await store.settle([settlement(claim, GOOD) for claim in told])
     await store.close()
 
@@ -150,7 +152,22 @@ def test_a_store_that_kept_its_promises_has_no_breach(path: Path) -> None:
             ),
             ["I8"],
         ),
-        ("UPDATE jobs SET callback = NULL", ["I8"]),
+        ("UPDATE jobs SET callback = NULL", ["I8", "I11"]),
+        ("UPDATE jobs SET tags = NULL WHERE queue = 'after'", ["I11"]),
+        (
+            (
+                "UPDATE jobs SET input = json_set(input, '$.job.generation', 1) "
+                "WHERE queue = 'after'"
+            ),
+            ["I11"],
+        ),
+        (
+            (
+                "UPDATE jobs SET input = json_set(input, '$.job.output', 2) "
+                "WHERE queue = 'after'"
+            ),
+            ["I11"],
+        ),
     ],
 )
 def test_rows_that_tell_of_a_broken_promise_are_found(

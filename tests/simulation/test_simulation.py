@@ -21,7 +21,10 @@ def test_every_promise_is_kept_in_every_seed(outcomes: list[Outcome]) -> None:
 def test_every_failpoint_and_every_move_is_reached(
     outcomes: list[Outcome], record_property: Callable[[str, str], None]
 ) -> None:
-    coverage = Coverage(outcomes)
+    # Which seeds crash where changes with the engine: go on until all are met.
+    met, seeds = list(outcomes), iter(range(len(outcomes), 3 * len(outcomes)))
+    while (coverage := Coverage(met)).gaps() and (seed := next(seeds, None)):
+        met.append(simulate(seed))
 
     record_property("told", "\n".join(coverage.report()))
     assert [] == coverage.gaps()
@@ -45,7 +48,7 @@ def test_a_seed_gives_the_same_run_in_another_process(
     outcomes: list[Outcome],
 ) -> None:
     command = [sys.executable, "-m", "backburner.testing.simulation", "--seed", "17"]
-    told = subprocess.run(  # noqa: S603 - our own module
+    told = subprocess.run(
         command,
         env={"PYTHONHASHSEED": "17"},
         capture_output=True,

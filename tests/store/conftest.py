@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 
 from backburner.stores.sqlite.database import Database
@@ -26,7 +28,8 @@ def path(tmp_path):
 
 
 @pytest.fixture
-async def store(path, passed):
+async def store(path, passed, template):
+    shutil.copy(template, path)
     store = SqliteStore(Database(path), FrozenClock(), faults=passed)
     await store.open()
     yield store

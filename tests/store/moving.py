@@ -32,6 +32,7 @@ TEXTS = (
     "x" * 5_000,
 )
 FINAL = ("succeeded", "failed", "cancelled")
+MOST = {sa.BigInteger: 2**63, sa.SmallInteger: 2**15, sa.Integer: 2**31}
 
 
 def a_store(url):
@@ -95,13 +96,13 @@ def _value(column, number, dice):
         return f"{text}{number}" if _is_name(column) else text
     if column.primary_key:
         return number * 3
-    most = 2**63 if isinstance(column.type, sa.BigInteger) else 2**31
+    most = next(most for kind, most in MOST.items() if isinstance(column.type, kind))
     return dice.choice([0, 1, -1, most // 3, most - 1, -most, number])
 
 
 def _is_name(column):
     return column.primary_key or column.name in {
-        *("id", "idempotency_key", "url", "step", "value"),
+        *("id", "idempotency_key", "url", "step", "upload", "value"),
     }
 
 

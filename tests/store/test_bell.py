@@ -1,6 +1,5 @@
 import asyncio
 import signal
-import subprocess
 import sys
 from contextlib import closing
 
@@ -8,6 +7,7 @@ import pytest
 
 from backburner.ports.bell import Ring
 from backburner.stores.sqlite.bell import SocketBell
+from tests import warm
 
 RINGER = """
 import asyncio, sys
@@ -38,7 +38,7 @@ class Listener:
         self._rung.set()
 
     async def wait(self):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self._rung.wait()
         return self.heard
 
@@ -54,9 +54,9 @@ def ring_from_another_process(folder):
 
     def ring(what):
         started.append(
-            subprocess.Popen(
+            warm.Popen(
                 [sys.executable, "-c", RINGER, folder, str(int(what))],
-                stdin=subprocess.PIPE,
+                stdin=warm.PIPE,
             )
         )
         return started[-1]

@@ -87,7 +87,7 @@ async def test_an_outcome_that_finds_no_room_waits_for_it(path):
         await refused.wait()
         during = await ticket.job()
         await make_room_at_last(bb.engine.store)
-        after = await ticket.wait(timeout=20)
+        after = await ticket.wait(timeout=60)
 
     assert JobState.RUNNING is during.state
     assert (JobState.SUCCEEDED, f'"{BIG}"') == (after.state, after.output)

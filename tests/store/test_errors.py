@@ -5,7 +5,7 @@ import sqlalchemy as sa
 
 from backburner.domain.errors import ConfigurationError, StoreFull, StoreUnavailable
 from backburner.ports.faults import NoFaults
-from backburner.stores.sqlite.database import as_ours, translated
+from backburner.stores.sqlite.database import Database, as_ours, translated
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.doubles import FrozenClock
 
@@ -112,11 +112,42 @@ async def test_a_folder_is_refused_by_the_settings_name(path):
         await store.open()
 
 
-async def test_missing_folders_are_made(path):
+async def test_a_file_in_a_folder_that_is_missing_is_refused(path):
     deep = path.parent / "a" / "b" / "jobs.db"
     store = SqliteStore.from_url(f"sqlite:///{deep}", FrozenClock(), NoFaults())
 
-    await store.open()
+    with pytest.raises(ConfigurationError, match="there is no folder"):
+        await store.open()
     await store.close()
 
-    assert deep.is_file()
+    assert not deep.parent.exists()
+
+
+async def test_a_link_to_the_file_has_the_same_lock(tmp_path):
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "there" / "jobs.db")
+    stores = [
+        SqliteStore.from_url(f"sqlite:///{path}", FrozenClock(), NoFaults())
+        for path in (link, link.resolve())
+    ]
+    for store in stores:
+        await store.open()
+        await store.close()
+
+    assert 1 == len({store.database.path for store in stores})
+    assert [] == [*tmp_path.glob("link.db-*")]
+    assert (tmp_path / "there" / "jobs.db-lock").exists()
+
+
+def test_a_file_without_a_write_ahead_log_is_refused(tmp_path, monkeypatch):
+    connect = sqlite3.connect
+
+    def without_shared_memory(path, *_, **options):
+        return connect(f"file:{path}?vfs=unix-dotfile", uri=True, **options)
+
+    monkeypatch.setattr("sqlite3.dbapi2.connect", without_shared_memory)
+    database = Database(tmp_path / "jobs.db")
+    with pytest.raises(ConfigurationError, match="journal mode is 'delete'"):
+        database.connect()
+    database.dispose()

@@ -5,6 +5,7 @@ import secrets
 import sqlite3
 import subprocess
 from contextlib import asynccontextmanager, closing
+from types import SimpleNamespace
 
 import asyncpg
 import pytest
@@ -62,6 +63,10 @@ async def test_a_sound_server_passes(migrated_url):
 
 async def test_a_table_full_of_dead_rows_is_named(migrated_url, admin):
     await admin.execute("ALTER TABLE events SET (autovacuum_enabled = false)")
+    # Earlier tests use this table, too: autovacuum may have come by.
+    await admin.execute(
+        "SELECT pg_stat_reset_single_table_counters('events'::regclass)"
+    )
     async with connected(migrated_url) as other:
         await other.execute(FULL_EVENTS.format(15_000))
         await other.execute("DELETE FROM events WHERE n > 100")
@@ -225,13 +230,16 @@ def test_room_is_judged(free, status):
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    """A disk of 50 MiB, where this user may have one."""
+def small_disk(tmp_path, monkeypatch):
+    """A disk of 50 MiB; where this user may have none, one that is said to be so."""
     folder = tmp_path / "small"
     folder.mkdir()
     mount = ["/bin/mount", "-t", "tmpfs", "-o", "size=50m", "none", str(folder)]
     if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("only root may mount a disk")
+        free = SimpleNamespace(free=50 * 2**20)
+        monkeypatch.setattr("shutil.disk_usage", lambda _: free)
+        yield folder
+        return
     yield folder
     subprocess.run(["/bin/umount", str(folder)], check=True)
 

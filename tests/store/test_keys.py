@@ -156,7 +156,7 @@ async def test_what_is_kept_holds_nothing_of_the_secret(make, path):
         (Wanted("a key", frozenset({"jobs:dance"})), "scopes"),
         (Wanted("a key", user=""), "user"),
         (Wanted("a key", user="a b"), "user"),
-        (Wanted("a key", frozenset({"users:act"}), user="u"), "user"),
+        (Wanted("a key", frozenset({"users:act"}), user="u"), "scopes"),
         (Wanted("a key", expires_at=1), "expires_at"),
     ],
 )

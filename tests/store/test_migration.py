@@ -1,5 +1,6 @@
 """A database of the release before goes on where it was, and back."""
 
+import asyncio
 import sqlite3
 from contextlib import closing
 
@@ -112,7 +113,7 @@ async def test_what_was_there_goes_on_after_the_migration(database):
     await store.enlist(WorkerInfo("w_1", "here", 1, 1, ("default",), started_at=NOON))
     await Hands(store).end("job_old")
     [job] = await store.find(["job_old"])
-    told = await store.stream(ANN, after=0, limit=9)
+    told = (await store.stream(ANN, after=0, limit=9)).events
 
     assert (BEFORE, migrations.HEAD) == migrated
     assert before == after
@@ -233,3 +234,13 @@ async def test_a_defensive_library_keeps_the_old_text(path):
     assert before == await database.run(checks)
     assert "0011" == await database.run(migrations.current)
     await database.store.close()
+
+
+async def test_stores_of_one_process_migrate_at_once(tmp_path):
+    stores = [
+        SqliteStore(Database(tmp_path / f"{n}.db"), FrozenClock()) for n in range(4)
+    ]
+
+    moves = await asyncio.gather(*(store.migrate() for store in stores))
+
+    assert [(None, migrations.HEAD)] * 4 == moves

@@ -77,6 +77,7 @@ def server(store, migrated_url):
 
 @pytest.fixture
 def last(store, tmp_path):
+    (tmp_path / "last").mkdir()
     return store(f"sqlite:///{tmp_path}/last/jobs.db")
 
 

@@ -65,12 +65,12 @@ async def writers(store, postgres_url):
 
 
 async def read(store, after=0):
-    return [e.subject for e in await store.stream(ANN, after=after, limit=9)]
+    return [e.subject for e in (await store.stream(ANN, after=after, limit=9)).events]
 
 
 async def read_in_time(store, after=0):
     """Read until there is something: autovacuum may be in a transaction."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (seen := await read(store, after)):
             await pause()
     return seen
@@ -99,7 +99,7 @@ async def test_with_the_newest_event_as_the_horizon_it_is_skipped(
     await late.submit(a_new_job())
     await quick.submit(a_new_job())
     await quick.commit()
-    [seen] = await store.stream(ANN, after=0, limit=9)
+    [seen] = (await store.stream(ANN, after=0, limit=9)).events
     await late.commit()
 
     assert 2 == seen.seq
@@ -146,9 +146,9 @@ async def test_a_transaction_of_another_database_holds_nobody_up(store, postgres
 def test_nothing_is_safe_before_an_older_transaction_is_over():
     horizon = Horizon()
     horizon.note(newest=7, drawn=100)
-    horizon.pass_over(99)
+    horizon.pass_over(99, made=1)
     early = horizon.safe
-    horizon.pass_over(100)
+    horizon.pass_over(100, made=1)
 
     assert (0, 7) == (early, horizon.safe)
 
@@ -157,10 +157,93 @@ def test_a_look_that_arrives_late_takes_nothing_back():
     horizon = Horizon()
     horizon.note(newest=9, drawn=101)
     horizon.note(newest=7, drawn=100)
-    horizon.pass_over(102)
+    horizon.pass_over(102, made=2)
 
     assert 9 == horizon.safe
     assert (False, True) == (horizon.is_news(9), horizon.is_news(10))
+
+
+def test_a_look_proves_nothing_that_was_noted_after_it_was_sent():
+    horizon = Horizon()
+    horizon.note(newest=3, drawn=90)
+    sent = horizon.made
+    horizon.note(newest=7, drawn=100)
+    horizon.pass_over(2**63 - 1, made=sent)
+    early = horizon.safe
+    horizon.pass_over(100, made=horizon.made)
+
+    assert (3, 7) == (early, horizon.safe)
+
+
+class Held:
+    """Holds the answer of the first look back, as a slow network would."""
+
+    def __init__(self, store):
+        self._rows = store._rows
+        self.is_sent, self.release = asyncio.Event(), asyncio.Event()
+
+    async def rows(self, statement, *parameters):
+        found = await self._rows(statement, *parameters)
+        if not self.is_sent.is_set():
+            self.is_sent.set()
+            await self.release.wait()
+        return found
+
+
+async def test_an_answer_that_comes_late_lets_no_reader_pass_what_began_since(
+    store, postgres_url, monkeypatch
+):
+    connections = [await asyncpg.connect(postgres_url) for _ in range(2)]
+    late, quick = (Writer(c, store.queries.insert_jobs) for c in connections)
+    held = Held(store)
+    monkeypatch.setattr(store, "_rows", held.rows)
+    first = asyncio.create_task(store.latest())
+    await held.is_sent.wait()
+    await late.begin()
+    await late.submit(a_new_job())
+    await quick.begin()
+    await quick.submit(a_new_job())
+    await quick.commit()
+    second = asyncio.create_task(store.latest())
+    await asyncio.wait({second}, timeout=0.5)  # it may wait for the first, or not
+    held.release.set()
+    await asyncio.gather(first, second)
+    early = await read(store)
+    await late.commit()
+    for connection in connections:
+        await connection.close()
+
+    assert [] == early
+    assert 2 == len(await read_in_time(store))
+
+
+async def test_readers_that_ask_together_draw_one_transaction_id(store, monkeypatch):
+    drawn, rows = [], store._rows
+
+    async def counted(statement, *parameters):
+        if statement == store.queries.draw_transaction:
+            drawn.append(statement)
+        return await rows(statement, *parameters)
+
+    monkeypatch.setattr(store, "_rows", counted)
+    await store.submit([a_new_job()])
+    await asyncio.gather(*(store.latest() for _ in range(50)))
+
+    assert 1 == len(drawn)
+
+
+async def test_a_reader_that_gives_up_ends_nobody_elses_look(store, monkeypatch):
+    await store.submit([a_new_job()])
+    held = Held(store)
+    monkeypatch.setattr(store, "_rows", held.rows)
+    hasty, patient = (asyncio.create_task(store.latest()) for _ in range(2))
+    await held.is_sent.wait()
+    hasty.cancel()
+    held.release.set()
+    await asyncio.wait({hasty, patient})
+
+    assert hasty.cancelled()
+    assert 1 == patient.result()
 
 
 async def dig(store):
@@ -185,7 +268,7 @@ async def test_a_failure_that_commits_late_is_waited_for(store, writers, doomed,
     await quick.commit()
     early = [await dig(store) for _ in range(3)]
     await late.commit()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (found := await dig(store)):
             await pause()
 

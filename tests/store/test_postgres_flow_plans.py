@@ -41,7 +41,6 @@ ARGUMENTS = {
     "insert_events": [SEQS, ["a", "b"], SEQS, ["a", "b"]],
     "list_callbacks": [SEQS],
     "list_needs": [SEQS],
-    "list_stream": [99_990, 100_000, "acme", "ann", 10, True],
 }
 LARGE = {"jobs", "events", "edges", "flows"}
 

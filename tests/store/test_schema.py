@@ -1,3 +1,6 @@
+import ast
+from pathlib import Path
+
 import pytest
 import sqlalchemy as sa
 from alembic.script import ScriptDirectory
@@ -125,3 +128,37 @@ async def test_the_schema_refuses_a_job_that_makes_no_sense(empty, column, value
         )
         with pytest.raises(sa.exc.IntegrityError, match="CHECK"):
             connection.execute(change)
+
+
+REVISIONS = Path(migrations.__file__).parent / "versions"
+FROM_HERE_ON = "0013"
+"""Older revisions ran while the processes were stopped."""
+
+
+def indexed_at_once(revision):
+    """Name the tables that a revision indexes while nobody else can write."""
+    calls = [
+        node
+        for node in ast.walk(ast.parse(revision))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    ]
+    made = {c.args[0].value for c in calls if c.func.attr == "create_table"}
+    return {c.args[1].value for c in calls if c.func.attr == "create_index"} - made
+
+
+def test_a_revision_builds_indexes_of_live_tables_concurrently():
+    late = [path for path in REVISIONS.glob("[0-9]*.py") if path.name >= FROM_HERE_ON]
+
+    assert {} == {
+        path.name: tables
+        for path in late
+        if (tables := indexed_at_once(path.read_text()))
+    }
+
+
+def test_one_that_does_not_is_found():
+    revision = (REVISIONS / "0002_keys.py").read_text()
+    locking = 'op.create_index("jobs_by_name", "jobs", ["name"])\n'
+
+    assert set() == indexed_at_once(revision)
+    assert {"jobs"} == indexed_at_once(revision + locking)

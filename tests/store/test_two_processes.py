@@ -1,11 +1,14 @@
-import subprocess
+import sqlite3
 import sys
+import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from backburner.stores.sqlite.database import Database
+from tests import warm
 
 SCRIPT = Path(__file__).with_name("flat_out.py")
 ROUNDS = 60
@@ -17,11 +20,11 @@ def started(path):
 
     def started(count, rounds, *options):
         mine = [
-            subprocess.Popen(
+            warm.Popen(
                 [sys.executable, SCRIPT, path, str(rounds), *options],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdin=warm.PIPE,
+                stdout=warm.PIPE,
+                stderr=warm.PIPE,
                 text=True,
             )
             for _ in range(count)
@@ -88,3 +91,41 @@ def test_processes_that_start_at_once_on_a_new_file_all_start(path, started):
     with Database(path).connect_reader() as reader:
         count = reader.execute(sa.text("SELECT count(*) FROM jobs")).scalar()
     assert 16 == count
+
+
+def test_a_new_file_is_opened_beside_one_that_prepares_it(path):
+    database = Database(path)
+    opened = []
+
+    def open_it():
+        with database.connect() as connection:
+            opened.append(connection.exec_driver_sql("PRAGMA journal_mode").scalar())
+
+    opener = threading.Thread(target=open_it)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        with closing(database.lock()) as lock, lock:
+            other.execute("BEGIN IMMEDIATE")
+            opener.start()
+            opener.join(0.2)
+            is_waiting = opener.is_alive()
+            other.execute("COMMIT")
+        opener.join()
+
+    assert is_waiting
+    assert ["wal"] == opened
+
+
+def test_a_process_that_closes_the_file_leaves_the_log_to_the_others(path):
+    database = Database(path)
+    with database.connect() as first:
+        first.exec_driver_sql("CREATE TABLE kept (n INTEGER)")
+        first.commit()
+        log = path.with_name(path.name + "-wal")
+        before = log.stat().st_ino
+        # Whatever opens the file itself would give up this process's locks on it.
+        database.connect().close()
+        comes_and_goes = f"import sqlite3; sqlite3.connect({str(path)!r}).execute("
+        comes_and_goes += "'SELECT count(*) FROM kept').connection.close()"
+        warm.run([sys.executable, "-c", comes_and_goes], check=True)
+
+        assert before == log.stat().st_ino

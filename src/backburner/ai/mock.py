@@ -84,8 +84,11 @@ class Mock:
             mishap.kind == "nonsense-once" and tries == 0
         )
         text = NONSENSE if is_nonsense else self._answer(chat, prompt)
+        is_cut = mishap.kind == "truncated"
+        text = text[: len(text) // 2] if is_cut else text
         await _say(text, hear, drips=mishap.kind == "drip")
-        return Reply(text, chat.model, Tokens(read, _tokens(text)))
+        used = Tokens(read, _tokens(text))
+        return Reply(text, chat.model, used, is_truncated=is_cut)
 
     async def embed(self, texts: Sequence[str], model: str) -> Reply[Sequence[Vector]]:
         read = sum(map(_tokens, texts))
@@ -170,6 +173,8 @@ async def _befall(mishap: Mishap, model: str, read: int) -> None:
             raise Fault(Trouble.UNAVAILABLE, "the connection broke")
         case "broken":
             raise Fault(Trouble.BAD_ANSWER, "its answer is no JSON")
+        case "no-quota":
+            raise Fault(Trouble.NO_QUOTA, "the account has no credit left")
         case "too-long":
             raise Fault(Trouble.TOO_LONG, "the prompt is too long for the model")
         case "refuse":

@@ -6,14 +6,17 @@ The client neither retries nor limits the whole time: the engine does both.
 
 import base64
 import json
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 import httpx2
 import openai
 
+from backburner.ai.presets import OPENAI, Preset
 from backburner.domain.ai import Trouble, by_status
 from backburner.domain.errors import ConfigurationError
 from backburner.ports.ai import (
@@ -29,16 +32,21 @@ from backburner.ports.ai import (
 from backburner.ports.clock import Clock
 
 HOST: Final = "api.openai.com"
-NAMES: Final = {
-    "api.deepseek.com": "deepseek",
-    "api.groq.com": "groq",
-    "api.mistral.ai": "mistral",
-    "api.together.xyz": "together",
-    "openrouter.ai": "openrouter",
-}
-"""Whose prices and limits they are, by the host that is asked."""
-LONGEST_REASON: Final = 300
+SPOKEN: Final = "Write down what is said in this recording, and nothing else."
+FORMATS: Final = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
+"""What a chat calls a kind of recording, if not as its media type does."""
 FILTERED: Final = "content_filter"
+CUT: Final = "length"
+"""Why an answer ended, if it reached its limit of tokens."""
+_CODE = re.compile(r"[A-Za-z0-9_.\-]{1,60}")
+_WORDS: Final = {
+    Trouble.RATE_LIMITED: "it accepts no more calls for now",
+    Trouble.UNAVAILABLE: "it has a fault of its own",
+    Trouble.NO_QUOTA: "the account has no credit left: "
+    "check its plan and billing at the provider",
+    Trouble.TOO_LONG: "the prompt is longer than the model can read",
+    Trouble.REJECTED: "it does not accept this request",
+}
 
 
 class OpenAI:
@@ -46,20 +54,23 @@ class OpenAI:
 
     is_paced = True
 
-    def __init__(self, access: Access) -> None:
-        if not access.key:
+    def __init__(self, access: Access, preset: Preset = OPENAI) -> None:
+        if preset.needs_key and not access.key:
             raise ConfigurationError(
-                "OPENAI_API_KEY is not set, and BACKBURNER_AI names openai"
+                f"{preset.key_variable} is not set, and the provider {preset.name!r} "
+                "is chosen"
             )
-        host = urlsplit(access.base_url).hostname or HOST
-        self.name = NAMES.get(host, "openai")
+        url = access.base_url or preset.base_url
+        self.name = preset.name
         self.models = access.models
-        self.credential: str | None = access.key
-        # Its newer models refuse the old name, other servers do not know the new one.
-        self._most = "max_completion_tokens" if host == HOST else "max_tokens"
+        self.credential: str | None = access.key or None
+        self._preset = preset
+        # Other servers at OpenAI's variable do not know its new name for the limit.
+        is_other = preset is OPENAI and urlsplit(url).hostname != HOST
+        self._most = "max_tokens" if is_other else preset.limit
         self._client = openai.AsyncOpenAI(
-            api_key=access.key,
-            base_url=access.base_url or f"https://{HOST}/v1",
+            api_key=access.key or "none",
+            base_url=url,
             max_retries=0,
             timeout=None,
         )
@@ -91,6 +102,8 @@ class OpenAI:
         return Reply(vectors, answer.model or model, answer.tokens, answer.headers)
 
     async def transcribe(self, audio: Media, model: str) -> Reply[str]:
+        if self._preset.hears_by_chat:
+            return await self._shown(model, SPOKEN, _recording(audio))
         with self._faults():
             raw = await self._client.audio.transcriptions.with_raw_response.create(
                 model=model,
@@ -105,13 +118,12 @@ class OpenAI:
 
     async def describe(self, image: Media, prompt: str, model: str) -> Reply[str]:
         data = base64.b64encode(image.content).decode()
-        content = [
-            {"type": "text", "text": prompt},
-            {
-                "type": "image_url",
-                "image_url": {"url": f"data:{image.mime_type};base64,{data}"},
-            },
-        ]
+        url = {"url": f"data:{image.mime_type};base64,{data}"}
+        return await self._shown(model, prompt, {"type": "image_url", "image_url": url})
+
+    async def _shown(self, model: str, prompt: str, media: Any) -> Reply[str]:
+        """Ask a question about something that is no text."""
+        content = [{"type": "text", "text": prompt}, media]
         wanted: Any = {
             "model": model,
             "messages": [{"role": "user", "content": content}],
@@ -133,7 +145,7 @@ class OpenAI:
             wanted["temperature"] = chat.temperature
         if chat.max_tokens is not None:
             wanted[self._most] = chat.max_tokens
-        if chat.schema is not None:
+        if chat.schema is not None and self._preset.takes_json_mode:
             # Not the schema itself: of those who speak so, few take that.
             wanted["response_format"] = {"type": "json_object"}
         return wanted
@@ -152,7 +164,9 @@ class OpenAI:
     async def _chunks(
         self, wanted: Any
     ) -> AsyncIterator[tuple[Mapping[str, str], AsyncIterator[Any]]]:
-        streamed: Any = {"stream": True, "stream_options": {"include_usage": True}}
+        streamed: Any = {"stream": True}
+        if self._preset.counts_streams:
+            streamed["stream_options"] = {"include_usage": True}
         completions = self._client.chat.completions.with_streaming_response
         async with completions.create(**wanted, **streamed) as raw:
             yield dict(raw.headers), await raw.parse()
@@ -163,7 +177,7 @@ class OpenAI:
         try:
             yield
         except openai.APIStatusError as error:
-            raise _by_answer(error, self.credential or "") from error
+            raise _by_answer(error, self._preset.key_variable) from error
         except openai.APITimeoutError as error:
             raise Fault(Trouble.TIMEOUT, "it took too long") from error
         except openai.APIConnectionError as error:
@@ -197,10 +211,13 @@ class _Answer:
             choice = self.items("choices")[0]
             message = choice["message"]
             text, refusal = message.get("content"), message.get("refusal")
-        reply = Reply(_text(text), self.model, self.tokens, self.headers)
+        is_cut = choice.get("finish_reason") == CUT
+        reply = Reply(
+            _text(text), self.model, self.tokens, self.headers, is_truncated=is_cut
+        )
         if refusal or choice.get("finish_reason") == FILTERED:
             raise Fault(Trouble.REFUSED, "the model will not answer that", reply=reply)
-        if not isinstance(text, str):
+        if not isinstance(text, str) and not is_cut:
             raise Fault(Trouble.BAD_ANSWER, "there is no text in it", reply=reply)
         return reply
 
@@ -212,7 +229,7 @@ class _Heard:
         self._model = model
         self._pieces: list[str] = []
         self._tokens: Tokens | None = None
-        self._is_refused = self._is_over = False
+        self._is_refused = self._is_over = self._is_cut = False
 
     def take(self, chunk: Any) -> str:
         """Take a piece in; return its text."""
@@ -224,6 +241,7 @@ class _Heard:
             return ""
         choice = chunk.choices[0]
         self._is_over = self._is_over or choice.finish_reason is not None
+        self._is_cut = self._is_cut or choice.finish_reason == CUT
         if choice.finish_reason == FILTERED or getattr(choice.delta, "refusal", None):
             self._is_refused = True
         piece = _text(choice.delta.content)
@@ -232,7 +250,10 @@ class _Heard:
 
     def reply(self, headers: Mapping[str, str]) -> Reply[str]:
         """Return the whole of it."""
-        reply = Reply("".join(self._pieces), self._model, self._tokens, headers)
+        text = "".join(self._pieces)
+        reply = Reply(
+            text, self._model, self._tokens, headers, is_truncated=self._is_cut
+        )
         if self._is_refused:
             raise Fault(Trouble.REFUSED, "the model will not answer that", reply=reply)
         if not self._is_over:
@@ -248,20 +269,45 @@ def _unread() -> Iterator[None]:
         raise Fault(Trouble.BAD_ANSWER, "its answer has no such shape") from error
 
 
+def _recording(audio: Media) -> dict[str, Any]:
+    """Return a recording as a part of a chat."""
+    kind = audio.mime_type.partition("/")[2].partition(";")[0]
+    data = base64.b64encode(audio.content).decode()
+    told = {"data": data, "format": FORMATS.get(kind, kind)}
+    return {"type": "input_audio", "input_audio": told}
+
+
 def _by_answer(error: openai.APIStatusError, key: str) -> Fault:
-    said = f"{error.code or ''} {error.message}"
+    said = f"{error.code or ''} {error.type or ''} {error.message}"
     trouble = by_status(error.status_code, said)
-    told = f"it answered {error.status_code}"
-    if trouble in {Trouble.REJECTED, Trouble.TOO_LONG}:
-        reason = said.replace(key, "…") if key else said
-        told = f"{told}: {reason.strip()[:LONGEST_REASON]}"
     return Fault(
         trouble,
-        told,
+        f"{_words(error, trouble, key)} ({_codes(error)})",
         status=error.status_code,
         headers=dict(error.response.headers),
         body=error.body,
     )
+
+
+def _words(error: openai.APIStatusError, trouble: Trouble, key: str) -> str:
+    """Say what happened and what to do: the provider's text may quote the prompt."""
+    if error.status_code == HTTPStatus.FORBIDDEN:
+        return (
+            f"the key in {key} has no right to do this: "
+            "check its project and permissions at the provider"
+        )
+    if trouble is Trouble.UNAUTHORIZED:
+        return f"the key was not accepted: check {key}"
+    if error.code == "model_not_found":
+        return "it knows no such model: check BACKBURNER_AI_MODEL"
+    return _WORDS[trouble]
+
+
+def _codes(error: openai.APIStatusError) -> str:
+    """Return the status and the codes that the provider sent for programs."""
+    told = (error.code or error.type, error.param)
+    named = [text for text in told if isinstance(text, str) and _CODE.fullmatch(text)]
+    return " ".join([str(error.status_code), *named])
 
 
 def _tokens(used: Any) -> Tokens | None:

@@ -17,7 +17,7 @@ REMEMBERED: Final = 1_000
 KINDS: Final = frozenset(
     {
         *("ok", "hang", "drip", "drop", "broken", "refuse"),
-        *("nonsense", "nonsense-once", "too-long"),
+        *("nonsense", "nonsense-once", "too-long", "no-quota", "truncated"),
     }
 )
 

@@ -1,5 +1,7 @@
 """Contents from one blob store to another."""
 
+import hashlib
+from collections.abc import Iterator
 from typing import Final
 
 from backburner.domain.blob import BlobKey
@@ -25,16 +27,38 @@ def copy(source: BlobStore, target: BlobStore, *, now: Instant) -> int:
 
 
 def _copy(source: BlobStore, target: BlobStore, key: BlobKey) -> None:
-    content = source.read(key)
-    if _found(target, key) == content:
+    digest = _digest(source, key)
+    if _digest(target, key) == digest:
         return
-    target.put([(key, content)])
-    if _found(target, key) != content:
+    writer = target.writer(key)
+    try:
+        for piece in _pieces(source, key):
+            writer.write(piece)
+        writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+    if _digest(target, key) != digest:
         raise BlobMissing(f"blob {key.id} did not arrive as it was sent")
 
 
-def _found(blobs: BlobStore, key: BlobKey) -> bytes | None:
+def _digest(blobs: BlobStore, key: BlobKey) -> bytes | None:
+    """Return what equal contents have in common; `None` if there is no content."""
+    digest = hashlib.sha256()
     try:
-        return blobs.read(key)
+        for piece in _pieces(blobs, key):
+            digest.update(piece)
     except BlobMissing:
         return None
+    return digest.digest()
+
+
+def _pieces(blobs: BlobStore, key: BlobKey) -> Iterator[bytes]:
+    """Yield a content with bounded memory; `BlobMissing` if there is none."""
+    offset, size = 0, blobs.size(key)
+    while offset < size:
+        piece = blobs.read(key, offset=offset, size=blobs.read_size)
+        if not piece:
+            raise BlobMissing(f"blob {key.id} has {offset} bytes of {size}")
+        offset += len(piece)
+        yield piece

@@ -11,9 +11,9 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Literal, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
 from backburner.domain.blob import BlobKey
@@ -24,6 +24,7 @@ from backburner.domain.errors import (
     StoreUnavailable,
 )
 from backburner.domain.job import Instant
+from backburner.ports.blobs import BlobWriter, DirectUrl, UrlTerms
 from backburner.ports.clock import Dice
 from backburner.ports.faults import Faults
 from backburner.ports.finding import Finding, Status, room
@@ -38,10 +39,14 @@ _OLD: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class FileBlobs:
     """A `BlobStore` for `file:///` URLs: a local folder, or one that hosts share."""
 
+    read_size = 1024 * 1024
+
     def __init__(self, root: Path, dice: Dice, faults: Faults) -> None:
         self.root = root
         self._dice = dice
         self._faults = faults
+        self._is_rooted = False
+        """Whether this process has seen to it that the root outlives the machine."""
 
     @classmethod
     def from_url(cls, url: str, dice: Dice, faults: Faults) -> Self:
@@ -60,10 +65,24 @@ class FileBlobs:
 
     def put(self, blobs: Sequence[tuple[BlobKey, bytes]]) -> None:
         for key, content in blobs:
-            job = _checked(key).job
-            with _translated(absent=None), self._folder(job, create=True) as folder:
-                self._write(folder, key.name, content)
+            writer = self.writer(key)
+            try:
+                writer.write(content)
+                writer.finish()
+            except BaseException:
+                writer.abort()
+                raise
         self._faults.hit("blobs.put")
+
+    def writer(self, key: BlobKey) -> BlobWriter:
+        job, name = _checked(key)
+        part = f".{name}.{self._dice.token()}"
+        with ExitStack() as stack, _translated(absent=None):
+            folder = stack.enter_context(self._folder(job, create=True))
+            descriptor = os.open(part, _NEW, 0o600, dir_fd=folder)
+            stack.callback(os.close, descriptor)
+            place = _Place(self.root, job, folder)
+            return _Part(place, (part, name), descriptor, stack.pop_all(), self._faults)
 
     def read(self, key: BlobKey, *, offset: int = 0, size: int = -1) -> bytes:
         with _translated(), self._folder(_checked(key).job) as folder:
@@ -105,6 +124,18 @@ class FileBlobs:
                     break
         return found[:limit]
 
+    def discard_unfinished(self, *, before: Instant) -> int:
+        """Return 0: unfinished writes are in their job's folder and go with it."""
+        del before
+        return 0
+
+    def sign(
+        self, method: Literal["GET", "PUT"], key: BlobKey, terms: UrlTerms
+    ) -> DirectUrl | None:
+        """Return `None`: clients do not reach a folder."""
+        del method, key, terms
+        return None
+
     def examine(self) -> Sequence[Finding]:
         places = (self.root, *self.root.parents)
         folder = next(place for place in places if place.exists())
@@ -126,23 +157,6 @@ class FileBlobs:
         is_begun = after is not None and shard == _shard(after)
         return sorted(job for job in old if not is_begun or job > (after or ""))
 
-    def _write(self, folder: int, name: str, content: bytes) -> None:
-        part = f".{name}.{self._dice.token()}"
-        descriptor = os.open(part, _NEW, 0o600, dir_fd=folder)
-        try:
-            with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123 - as above
-                left = memoryview(content)
-                while left:
-                    left = left[file.write(left) :]
-                os.fsync(descriptor)
-            self._faults.hit("blobs.written")
-            os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(part, dir_fd=folder)
-            raise
-        os.fsync(folder)
-
     def _delete(self, job: str) -> None:
         with self._folder(job) as folder:
             for name in os.listdir(folder):  # noqa: PTH208 - by its descriptor
@@ -153,8 +167,9 @@ class FileBlobs:
 
     @contextmanager
     def _folder(self, job: str, *, create: bool = False) -> Iterator[int]:
-        if create:
-            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if create and not (self._is_rooted and self.root.exists()):
+            _make_root(self.root)
+            self._is_rooted = True
         with _opened(self.root) as root:
             if create:
                 _make(_shard(job), root)
@@ -165,12 +180,77 @@ class FileBlobs:
                     yield folder
 
 
+class _Place(NamedTuple):
+    """Where a content is being written."""
+
+    root: Path
+    job: str
+    folder: int
+    """The descriptor of the job's folder."""
+
+
+class _Part:
+    """A content on its way: a file whose name begins with a dot until it is whole."""
+
+    def __init__(
+        self,
+        place: _Place,
+        names: tuple[str, str],
+        descriptor: int,
+        stack: ExitStack,
+        faults: Faults,
+    ) -> None:
+        """Take the part's name and the content's, and what to close at the end."""
+        self._place = place
+        self._part, self._name = names
+        self._descriptor = descriptor
+        self._stack = stack
+        self._faults = faults
+        self._is_open = True
+
+    def write(self, piece: bytes) -> None:
+        left = memoryview(piece)
+        with _translated(absent=None):
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+
+    def finish(self) -> None:
+        folder = self._place.folder
+        with _translated(absent=None):
+            os.fsync(self._descriptor)
+            self._faults.hit("blobs.written")
+            os.rename(self._part, self._name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
+        self._is_open = False
+        self._stack.close()
+
+    def abort(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        root, job, folder = self._place
+        with self._stack, suppress(OSError):
+            os.unlink(self._part, dir_fd=folder)
+            with _opened(root) as above, _opened(_shard(job), above) as shard:
+                os.rmdir(job, dir_fd=shard)  # fails, as it should, if there is more
+
+
 def _shard(job: str) -> str:
     return job[-2:]
 
 
 def _checked(key: BlobKey) -> BlobKey:
     return BlobKey.read(key.id)
+
+
+def _make_root(root: Path) -> None:
+    """Make the root and what is above it, as `_make` does."""
+    above = [place for place in root.parents if not place.exists()]
+    for place in (*reversed(above), root):
+        place.mkdir(mode=0o700, exist_ok=True)
+        # Also if it was there: whoever made it may not have come this far.
+        with suppress(PermissionError), _opened(place.parent) as parent:
+            os.fsync(parent)
 
 
 def _make(name: str, parent: int) -> None:

@@ -6,14 +6,14 @@ Exit codes: 0 ok, 1 job failed, 2 usage, 3 not found, 4 auth, 5 conflict, 6 limi
 found problems, 130 interrupted.
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version as installed
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
 from backburner.cli import (
+    app_commands,
     batches,
     budgets,
     dead_letters,
@@ -32,18 +32,16 @@ from backburner.cli import (
     schedules,
     serving,
     usage,
+    users,
     webhooks,
 )
 from backburner.cli.asking import JsonOption
-from backburner.cli.exits import Exit
-from backburner.client import ClientError
-from backburner.domain.errors import ConfigurationError
 
 app = typer.Typer(
     name="backburner",
+    cls=app_commands.Root,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Durable asynchronous AI jobs: a ticket now, the result when it is ready.",
     epilog="Exit codes: 0 ok, 1 job failed, 2 usage, 3 not found, 4 auth, 5 conflict, "
     "6 limit, 7 unavailable, 8 wait timed out, 9 problems found, 130 interrupted.",
 )
@@ -56,6 +54,28 @@ def version(*, as_json: JsonOption = False) -> None:
         printing.write_json({"version": release})
     else:
         printing.write_line(release)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print which release this is.",
+        ),
+    ] = False,
+) -> None:
+    """Durable asynchronous AI jobs: a ticket now, the result when it is ready."""
 
 
 COMMANDS: Final[Mapping[str, Sequence[Callable[..., None]]]] = {
@@ -93,23 +113,9 @@ app.add_typer(budgets.app, name="budgets", rich_help_panel="Jobs")
 app.add_typer(webhooks.app, name="webhooks", rich_help_panel="Jobs")
 app.add_typer(guard.app, name="guard", rich_help_panel="House-keeping")
 app.add_typer(keys.app, name="keys", rich_help_panel="House-keeping")
+app.add_typer(users.app, name="users", rich_help_panel="House-keeping")
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    try:
-        app()
-    except ConfigurationError as error:
-        code, told = Exit.USAGE, str(error)
-    except ClientError as error:
-        code, told = exits.of(error), _told(error)
-    printing.say(f"backburner: {told}")
-    sys.exit(code)
-
-
-def _told(error: ClientError) -> str:
-    if error.code == "UNREACHABLE":
-        return f"{error}; is it running? `backburner serve --dev` starts one"
-    if error.request_id is None:
-        return str(error)
-    return f"{error} [{error.code}, request {error.request_id}]"
+    exits.run(app)

@@ -76,6 +76,7 @@ def show(
             for attempt in job.get("attempts", ())
         ),
     )
+    printing.write_trace(job)
 
 
 @app.command()

@@ -10,23 +10,24 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from backburner.adapters import installed_apps
 from backburner.cli import printing
+from backburner.cli.applications import AppOption, load
 from backburner.cli.serving import (
-    AppOption,
     LevelOption,
     StoreOption,
     address,
-    at_home,
     bind,
     in_development,
-    load,
 )
 from backburner.domain.errors import ConfigurationError
 from backburner.engine.flow import Flow
 from backburner.settings import Settings, read
 from backburner.wiring import Backburner
 
-STORE: Final = "sqlite:///.backburner/demo.db"
+FOLDER: Final = Path(".backburner")
+STORE: Final = f"sqlite:///{FOLDER}/demo.db"
+SAMPLE_APP: Final = "backburner.demo:app"
 EVERY_SECONDS: Final = 1.0
 KEPT_DAYS: Final = 0.25
 """Sample jobs never stop coming, so the finished ones go soon: some 20,000 stay."""
@@ -96,24 +97,27 @@ def demo(
     app: AppOption = None,
     log_level: LevelOption = "error",
 ) -> None:
-    """Serve with sample jobs moving, on a store of its own."""
+    """Serve every installed application and sample jobs, on a store of its own."""
     from backburner.cli import running
     from backburner.engine.loop import Loop
 
+    if store == STORE:
+        FOLDER.mkdir(exist_ok=True)
     settings = in_development(
         read(
             host="127.0.0.1",
             port=port,
             store=store,
             log_level=log_level,
+            apps=app,
             keep_succeeded_days=KEPT_DAYS,
             keep_failed_days=KEPT_DAYS,
             keep_cancelled_days=KEPT_DAYS,
         )
     )
-    apps = load(app or (), dev=True)
+    apps = load((*settings.apps, *installed_apps(), SAMPLE_APP))
     with _bind(settings) as listener:
-        settings = at_home(settings, address(listener))
+        here = address(listener)
 
         def ready(house: Backburner, stack: AsyncExitStack) -> None:
             samples = cycle(SAMPLES)
@@ -132,9 +136,16 @@ def demo(
                 trickle = Loop("samples", work, every=every)
                 trickle.start()
                 stack.push_async_callback(trickle.stop)
-            _tell(address(listener))
+            _tell(here)
 
-        plan = running.Plan(settings, apps, ready, listener=listener)
+        plan = running.Plan(
+            settings,
+            apps,
+            ready,
+            listener=listener,
+            address=here,
+            shows_traces=True,
+        )
         raise typer.Exit(running.run(plan))
 
 

@@ -1,39 +1,63 @@
-"""`doctor`: looks at this machine, the store and the broker; says what to do."""
+"""`doctor`: checks this machine, the settings, the store and the broker."""
 
 import asyncio
 import platform
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from backburner.adapters import find_blobs, find_store, open_broker
+from backburner import schemas
+from backburner.adapters import find_blobs, find_providers, find_store, open_broker
+from backburner.app import Setup
 from backburner.cli import printing
+from backburner.cli.applications import (
+    AppOption,
+    find_present,
+    load,
+    served_by,
+    serving_only,
+)
 from backburner.cli.asking import JsonOption, connect
 from backburner.cli.exits import Exit
 from backburner.cli.serving import StoreOption
 from backburner.client import ClientError
 from backburner.clock import SystemClock, SystemDice
 from backburner.domain.errors import BackburnerError
+from backburner.engine.asking import Providers
+from backburner.environment import shown
+from backburner.ports.clock import Clock
 from backburner.ports.faults import NoFaults
 from backburner.ports.finding import Finding, Status
 from backburner.settings import Settings, read
+from backburner.startup import problems, read_apps
 
 OLDEST_PYTHON = (3, 11)
 COLOURS = {Status.PASS: "green", Status.WARN: "yellow", Status.FAIL: "red"}
 
 
-def doctor(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Check machine, store and broker; exit 9 if something must be mended."""
-    if asyncio.run(_report(store, as_json=as_json)):
+def doctor(
+    services: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SERVICE]...", help="As given to `serve`."),
+    ] = None,
+    *,
+    app: AppOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check machine, settings, store and broker; exit 9 if something must be fixed."""
+    found = _examine(services or (), app=app, store=store)
+    if asyncio.run(_report(found, as_json=as_json)):
         raise typer.Exit(Exit.PROBLEMS)
 
 
-async def _report(url: str | None, *, as_json: bool) -> bool:
-    """Print what is found as it is found; return whether anything failed."""
+async def _report(found: AsyncIterator[Finding], *, as_json: bool) -> bool:
+    """Print each finding as it comes; return whether anything failed."""
     has_failed = False
-    async for finding in _examine(url):
+    async for finding in found:
         has_failed = has_failed or finding.status is Status.FAIL
         if as_json:
             printing.write_json(finding._asdict())
@@ -50,17 +74,23 @@ def _show(finding: Finding) -> None:
         printing.data.print(Text(printing.clean(f"      fix: {finding.fix}")))
 
 
-async def _examine(url: str | None) -> AsyncIterator[Finding]:
+async def _examine(
+    services: Sequence[str], *, app: Sequence[str] | None, store: str | None
+) -> AsyncIterator[Finding]:
     yield _python()
     clock = SystemClock()
     try:
-        settings = read(store=url)
-        store = find_store(settings.store, clock, NoFaults())
+        settings = read(store=store, apps=app)
+        examined = find_store(settings.store, clock, NoFaults())
     except BackburnerError as error:
         yield Finding(Status.FAIL, "settings", str(error), "correct the setting")
         return
     yield Finding(Status.PASS, "settings", "understood")
-    async for finding in store.examine(clock):
+    async for finding in _start(settings, services):
+        yield finding
+    async for finding in examined.examine(clock):
+        yield finding
+    async for finding in _schemas(settings, services, clock):
         yield finding
     for finding in _blobs(settings):
         yield finding
@@ -68,6 +98,62 @@ async def _examine(url: str | None) -> AsyncIterator[Finding]:
         yield finding
     if "url" in settings.model_fields_set:
         yield await asyncio.to_thread(_server, settings)
+
+
+async def _start(settings: Settings, services: Sequence[str]) -> AsyncIterator[Finding]:
+    """Report why `serve` and `worker` would not start with these settings."""
+    is_keyed = bool(settings.key_pepper.get_secret_value())
+    try:
+        clock = SystemClock()
+        await Providers((), clock, by_purpose=find_providers(settings, clock)).close()
+        apps = load((*settings.apps, *services))
+        apps = serving_only(services, apps) if services else apps
+        own = read_apps(apps)
+    except BackburnerError as error:
+        yield Finding(Status.FAIL, "start", str(error), "correct the setting")
+        return
+    for app in apps:
+        if app.settings is not None:
+            told = ", ".join(f"{k}={v}" for k, v in shown(own.of(app.settings)).items())
+            yield Finding(Status.PASS, f"settings of {app.name}", told)
+    found = problems(settings, apps, Setup(served_by(apps), is_keyed=is_keyed), own)
+    for problem in found:
+        yield Finding(Status.FAIL, "start", problem, "set it, or do not run it")
+    if not is_keyed:
+        told = "BACKBURNER_KEY_PEPPER is not set: `serve` starts with --dev only"
+        yield Finding(Status.WARN, "start", told, "set it, and make an API key")
+    elif not found:
+        names = ", ".join(app.name for app in apps) or "none"
+        yield Finding(Status.PASS, "start", f"settings suffice; applications: {names}")
+
+
+async def _schemas(
+    settings: Settings, services: Sequence[str], clock: Clock
+) -> AsyncIterator[Finding]:
+    """Report applications whose tables are not as they need them."""
+    store = find_store(settings.store, clock, NoFaults())
+    try:
+        if await store.version() is None:
+            return
+        present = await find_present(store, load((*settings.apps, *services)))
+        for app in present.apps:
+            if app.migrations:
+                outcome = await schemas.compare(store, app)
+                fix = f"run `backburner migrate --app {app.name}`"
+                yield Finding(
+                    Status.FAIL if outcome.problem else Status.PASS,
+                    f"application {app.name}",
+                    outcome.problem or f"schema {outcome.after}",
+                    fix if outcome.problem else "",
+                )
+    except (BackburnerError, OSError):
+        return  # reported above
+    finally:
+        await store.close()
+    for name, why in present.missing.items():
+        told = f"its tables are in the store, but {why}"
+        fix = "install it, or drop its tables"
+        yield Finding(Status.WARN, f"application {name}", told, fix)
 
 
 def _blobs(settings: Settings) -> Iterator[Finding]:

@@ -1,6 +1,8 @@
 """What the command line answers to the shell, and which error means what."""
 
-from collections.abc import Mapping
+import signal
+import sys
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from http import HTTPStatus
 from typing import Final, NoReturn
@@ -9,6 +11,9 @@ import typer
 
 from backburner.cli import printing
 from backburner.client import ClientError
+from backburner.domain.errors import ConfigurationError
+
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
 
 
 class Exit(IntEnum):
@@ -45,6 +50,28 @@ def of(error: ClientError) -> Exit:
     if error.status is None or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Exit.UNAVAILABLE
     return _BY_STATUS.get(error.status, Exit.USAGE)
+
+
+def run(command: Callable[[], object]) -> None:
+    """Run a command that exits by itself; if it is refused, say why in one line."""
+    try:
+        command()
+    except ConfigurationError as error:
+        code, told = Exit.USAGE, str(error)
+    except ClientError as error:
+        code, told = of(error), _told(error)
+    else:
+        return
+    printing.say(f"backburner: {told}")
+    sys.exit(code)
+
+
+def _told(error: ClientError) -> str:
+    if error.code == "UNREACHABLE":
+        return f"{error}; is it running? `backburner serve --dev` starts one"
+    if error.request_id is None:
+        return str(error)
+    return f"{error} [{error.code}, request {error.request_id}]"
 
 
 def leave(code: Exit, message: str | None = None) -> NoReturn:

@@ -48,8 +48,12 @@ def follow(client: Client, job_id: str, timeout: float | None) -> Job:
     return job
 
 
-def attend(client: Client, job_id: str) -> str:
-    """Show a bar until the job streams text, then that; return the text."""
+def attend(client: Client, job_id: str) -> tuple[Job, str]:
+    """
+    Show a bar until the job streams text, then the text; return the job and the text.
+
+    After the first piece no bar is drawn again: a bar erases the line that it is on.
+    """
     text, bar = Text(), Bar()
     with bar.shown:
         for event in client.events(job_id):
@@ -62,7 +66,7 @@ def attend(client: Client, job_id: str) -> str:
                 bar.show("running", cast("Told", data))
             else:
                 bar.show(kind.removeprefix("job."), None)
-    return str(text)
+    return client.wait(job_id), str(text)
 
 
 def write_all(pieces: Iterable[Piece]) -> None:

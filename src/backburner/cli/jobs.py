@@ -1,7 +1,7 @@
 """The commands about jobs: each asks the server and prints what it says."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -67,6 +67,13 @@ def submit(
     share: Annotated[
         str | None, typer.Option(help="Whose share it takes, if not the user's.")
     ] = None,
+    completion: Annotated[
+        str | None,
+        typer.Option(
+            help='The job to submit when it ends, JSON: {"capability": …, "input": …}.',
+            metavar="JSON",
+        ),
+    ] = None,
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: the same key, the same job.")
     ] = None,
@@ -88,10 +95,13 @@ def submit(
             tags=tag or None,
             tokens=tokens,
             share=share,
+            completion=_completion(completion),
         ).job
         is_live = wait and timeout is None and not as_json and sys.stdout.isatty()
-        streamed = _attend(client, job["id"]) if is_live else ""
-        if wait:
+        streamed = ""
+        if is_live:
+            job, streamed = _attend(client, job["id"])
+        elif wait:
             job = _wait(client, job["id"], timeout)
     if as_json:
         printing.write_json(job)
@@ -112,8 +122,11 @@ def status(
 ) -> None:
     """Say where jobs stand."""
     with connect(url, api_key) as client:
-        jobs = map(client.get, map(groups.job, ids))
-        _show(jobs, as_json=as_json)
+        found = [client.get(groups.job(one)) for one in ids]
+    _show(iter(found), as_json=as_json)
+    if not as_json:
+        for job in found:
+            printing.write_trace(job)
 
 
 def wait(
@@ -149,6 +162,10 @@ def watch(
         int | None,
         typer.Option(min=0, help="Everything: after this event's seq; else from now."),
     ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(help="Only what applications publish under this topic."),
+    ] = None,
     text: Annotated[
         bool, typer.Option("--text", help="Only the text that the job streams.")
     ] = False,
@@ -159,10 +176,10 @@ def watch(
     """
     Print what happens as it happens.
 
-    To a job, flow or batch until it ends, or to everything.
+    To a job, flow or batch until it ends, to everything, or under a topic.
     """
-    if job_id is not None and after is not None:
-        refuse("say either ID or --after")
+    if job_id is not None and (after is not None or topic is not None):
+        refuse("say either ID or --after and --topic")
     if text and (job_id is None or as_json):
         refuse("--text is for one ID, and not for --json")
     with connect(url, api_key) as client:
@@ -171,7 +188,7 @@ def watch(
             _leave_by(client.get(job_id))
             return
         if job_id is None:
-            events = client.all_events(after=after)
+            events = client.all_events(after=after, topic=topic)
             telling.write_events(events, as_json=as_json, with_subject=True)
             return
         if groups.is_group(job_id):
@@ -312,6 +329,15 @@ def input_of(text: str | None, file: Path | None) -> Any:
     return read_json(text or "{}")
 
 
+def _completion(text: str | None) -> Mapping[str, Any] | None:
+    if text is None:
+        return None
+    asked = read_json(text)
+    if not isinstance(asked, dict):
+        refuse('--completion: it is an object: {"capability": …, "input": …}')
+    return asked
+
+
 def _run_at(at: str | None, delay: str | None) -> str | None:
     if at is not None and delay is not None:
         refuse("say either --run-at or --delay")
@@ -335,7 +361,7 @@ def _wait(client: Client, job_id: str, timeout: float | None) -> Job:
         leave(Exit.INTERRUPTED, f"interrupted; job {job_id} goes on")
 
 
-def _attend(client: Client, job_id: str) -> str:
+def _attend(client: Client, job_id: str) -> tuple[Job, str]:
     try:
         return following.attend(client, job_id)
     except KeyboardInterrupt:

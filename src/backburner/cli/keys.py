@@ -10,6 +10,7 @@ from backburner.cli import printing
 from backburner.cli.asking import JsonOption, now, span
 from backburner.cli.exits import Exit, leave, refuse
 from backburner.cli.serving import StoreOption
+from backburner.domain.access import DEFAULT_SCOPES, ROLES, Role, possible
 from backburner.domain.errors import (
     ConfigurationError,
     InvalidInput,
@@ -17,7 +18,7 @@ from backburner.domain.errors import (
     StoreUnavailable,
 )
 from backburner.domain.job import rfc3339
-from backburner.domain.key import DEFAULT_SCOPES, ID_LENGTH, PREFIX, SCOPES, ApiKey
+from backburner.domain.key import ID_LENGTH, PREFIX, ApiKey
 from backburner.settings import read
 
 T = TypeVar("T")
@@ -43,7 +44,14 @@ def create(
     ] = None,
     scope: Annotated[
         list[str] | None,
-        typer.Option(help="What it may do; may be repeated; `all` is everything."),
+        typer.Option(
+            help="A scope to give; may be repeated. `all` gives every scope that a "
+            "key of this tenant and user can have."
+        ),
+    ] = None,
+    role: Annotated[
+        Role | None,
+        typer.Option(help="Give the scopes of a role; see docs/security.md."),
     ] = None,
     expires_in: Annotated[
         str | None, typer.Option(help="Good for so long, such as 90d.", metavar="SPAN")
@@ -56,7 +64,7 @@ def create(
 
     wanted = Wanted(
         name=name,
-        scopes=_scopes(scope, is_bound=user is not None),
+        scopes=_scopes(scope, role, possible(tenant, user)),
         user=user,
         expires_at=_expiry(expires_in),
     )
@@ -142,13 +150,15 @@ def _with_keys(store: str | None, act: Callable[[Any], Awaitable[T]]) -> T:
         raise ConfigurationError(f"BACKBURNER_STORE cannot be used: {error}") from error
 
 
-def _scopes(given: list[str] | None, *, is_bound: bool) -> frozenset[str]:
-    if not given:
-        return DEFAULT_SCOPES
-    if ALL not in given:
-        return frozenset(given)
-    # Who is one user cannot be another.
-    return SCOPES - {"users:act"} if is_bound else SCOPES
+def _scopes(
+    given: list[str] | None, role: Role | None, everything: frozenset[str]
+) -> frozenset[str]:
+    scopes = frozenset(given or ())
+    if ALL in scopes:
+        scopes = scopes - {ALL} | everything
+    if role is not None:
+        scopes |= ROLES[role]
+    return scopes or DEFAULT_SCOPES
 
 
 def _expiry(text: str | None) -> int | None:

@@ -1,50 +1,86 @@
 """`migrate`: bring the store's schema to what this release needs."""
 
 import asyncio
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from backburner import schemas
 from backburner.adapters import find_store
+from backburner.app import App
 from backburner.cli import printing
+from backburner.cli.applications import AppOption, find_present, load
 from backburner.cli.asking import JsonOption
 from backburner.cli.exits import Exit, leave
 from backburner.cli.serving import StoreOption
 from backburner.clock import SystemClock
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import Store
+from backburner.schemas import Migrated
 from backburner.settings import read
+
+
+class _Outcome(NamedTuple):
+    before: str | None
+    after: str | None
+    apps: Sequence[Migrated] = ()
+    missing: Mapping[str, str] = {}
 
 
 def migrate(
     *,
     store: StoreOption = None,
+    app: AppOption = None,
     check: Annotated[
         bool,
         typer.Option("--check", help="Change nothing; exit 9 if it is not up to date."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring the schema up to date. Workers may run meanwhile."""
+    """
+    Bring the schema up to date. Workers may run meanwhile.
+
+    The tables of the given applications, and of all installed ones that have tables
+    in this store, follow.
+    """
     from backburner.stores.migrations import HEAD
 
-    found = find_store(read(store=store).store, SystemClock(), NoFaults())
+    settings = read(store=store, apps=app)
+    found = find_store(settings.store, SystemClock(), NoFaults())
     try:
-        before, after = asyncio.run(_migrate(found, HEAD, check=check))
+        outcome = asyncio.run(_migrate(found, HEAD, load(settings.apps), check=check))
     except (StoreUnavailable, OSError) as error:
         raise ConfigurationError(f"BACKBURNER_STORE cannot be used: {error}") from error
-    if as_json:
-        printing.write_json({"before": before, "after": after, "needed": HEAD})
-    else:
-        printing.write_line(f"schema {after or 'none'}, needed {HEAD}")
-    if after != HEAD:
+    _show(outcome, HEAD, as_json=as_json)
+    if outcome.after != HEAD:
         leave(Exit.PROBLEMS, "run `backburner migrate`")
+    failed = [
+        f"{told.application}: {told.problem}" for told in outcome.apps if told.problem
+    ]
+    if failed:
+        leave(Exit.PROBLEMS, "; ".join(failed))
+
+
+def _show(outcome: _Outcome, head: str, *, as_json: bool) -> None:
+    if as_json:
+        engine = {"before": outcome.before, "after": outcome.after, "needed": head}
+        printing.write_json(engine)
+        for told in outcome.apps:
+            printing.write_json(told._asdict())
+    else:
+        printing.write_line(f"schema {outcome.after or 'none'}, needed {head}")
+        for told in outcome.apps:
+            printing.write_line(
+                f"{told.application} {told.after or 'none'}, needed {told.needed}"
+            )
+    for name, why in outcome.missing.items():
+        printing.say(f"the tables of application {name!r} are left as they are: {why}")
 
 
 async def _migrate(
-    store: Store, head: str, *, check: bool
-) -> tuple[str | None, str | None]:
+    store: Any, head: str, chosen: Sequence[App], *, check: bool
+) -> _Outcome:
     try:
         before = await store.version()
         if before is not None and before > head:
@@ -52,6 +88,10 @@ async def _migrate(
                 f"the schema is at {before}, newer than this release's {head}: "
                 "install the release that made it"
             )
-        return (before, before) if check else await store.migrate()
+        _, after = (before, before) if check else await store.migrate()
+        present = await find_present(store, chosen)
+        act = schemas.compare if check else schemas.migrate
+        apps = [await act(store, app) for app in present.apps if app.migrations]
+        return _Outcome(before, after, apps, present.missing)
     finally:
         await store.close()

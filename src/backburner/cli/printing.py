@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -26,6 +26,15 @@ def write_line(text: str) -> None:
     """Write one line of data, cleaned."""
     sys.stdout.write(clean(text) + "\n")
     sys.stdout.flush()
+
+
+def write_trace(job: Mapping[str, Any]) -> None:
+    """Write the stack of the last attempt that has one, if the server shows it."""
+    traces = [attempt.get("trace") for attempt in job.get("attempts", ())]
+    last = next(filter(None, reversed(traces)), None)
+    if last is not None:
+        write_line(f"{job['id']} failed at:")
+        write_text(last)
 
 
 def write_text(text: str) -> None:

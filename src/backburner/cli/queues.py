@@ -10,7 +10,18 @@ from backburner.client import Queue
 
 app = typer.Typer(no_args_is_help=True, help="Look at queues; pause and resume them.")
 
-HEADINGS = ("QUEUE", "STATE", "QUEUED", "RUNNING", "CONCURRENCY", "RATE", "UNTIL")
+HEADINGS = (
+    "QUEUE",
+    "STATE",
+    "QUEUED",
+    "RUNNING",
+    "CONCURRENCY",
+    "RATE",
+    "UNTIL",
+    "COMPLETED",
+    "FAILED",
+    "KEEPS",
+)
 
 NameArgument = Annotated[str, typer.Argument(metavar="QUEUE")]
 
@@ -37,6 +48,9 @@ def listing(
                 queue["concurrency"],
                 _rate(queue),
                 queue["limited_until"],
+                queue["totals"]["completed"],
+                queue["totals"]["failed"],
+                _kept(queue),
             )
             for queue in queues
         ),
@@ -85,3 +99,16 @@ def _state(queue: Queue) -> str:
 def _rate(queue: Queue) -> str | None:
     rate = queue["rate"]
     return None if rate is None else f"{rate['limit']}/{rate['per_seconds']:g}s"
+
+
+def _kept(queue: Queue) -> str | None:
+    """Write how long jobs are kept, those that succeeded before those that failed."""
+    keep = queue["keep"]
+    if keep is None:
+        return None
+    ages = (keep["succeeded_seconds"], keep["failed_seconds"])
+    counts = (keep["succeeded_count"], keep["failed_count"])
+    return ", ".join(
+        f"{'*' if age is None else f'{age:g} s'}{'' if n is None else f' / {n}'}"
+        for age, n in zip(ages, counts, strict=True)
+    )

@@ -21,22 +21,21 @@ from typing import Any
 import uvicorn
 import uvloop
 
-from backburner.app import App
+from backburner.app import App, WorkerPhase
 from backburner.cli import faults
-from backburner.cli.exits import Exit
-from backburner.domain.errors import ConfigurationError, StoreUnavailable
+from backburner.cli.exits import STOP_SIGNALS, Exit
+from backburner.domain.errors import (
+    BackburnerError,
+    ConfigurationError,
+    StoreUnavailable,
+)
 from backburner.engine import telemetry
 from backburner.ports.log import log
 from backburner.settings import Settings, fault
 from backburner.wiring import Backburner
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
 LINGER_SECONDS = 0.5
 """How long a server whose jobs are done lets its readers read on."""
-CLOSE_SECONDS = 2
-"""How long a connection may then take to end."""
-KEPT_SECONDS = 75
-"""For how long an idle connection is kept: longer than clients' pools keep theirs."""
 LATE_SECONDS = 10.0
 """How long after the grace a process may still be there, blocked as it may be."""
 
@@ -52,8 +51,16 @@ class Plan:
     listener: socket.socket | None = None
     """Where to serve the API, if at all."""
     works: bool = True
+    probed: socket.socket | None = None
+    """Where a worker serves its health and metrics, if at all."""
+    address: str = ""
+    """The URL of the listener."""
+    required: Sequence[str] = ()
+    """Applications without which it must not start."""
     is_keyed: bool = False
     """Whether callers must show an API key."""
+    shows_traces: bool = False
+    """Whether the stacks of failed attempts are written to stderr."""
 
 
 def run(plan: Plan) -> Exit:
@@ -63,6 +70,8 @@ def run(plan: Plan) -> Exit:
         settings.log_format == "auto" and sys.stderr.isatty()
     )
     telemetry.configure(level=settings.log_level, pretty=is_pretty)
+    if plan.shows_traces:
+        telemetry.show_traces()
     for name in ("asyncio", "uvicorn"):
         _tame(logging.getLogger(name))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -77,15 +86,42 @@ def run(plan: Plan) -> Exit:
 async def _run(plan: Plan) -> bool:
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(closing(_Stop(plan.settings.grace_seconds)))
-        house = await _open(plan, stack)
-        if plan.works:
-            await house.start_worker()
+        _tell(plan, "starting")
+        try:
+            house = await _open(plan, stack)
+            if plan.works:
+                with _needing_the_store():
+                    await house.start_worker()
+        except BackburnerError as error:
+            _tell(plan, "failed", code=error.code)
+            raise
         if plan.listener is None:
+            probes = _probe(plan, house, stack)
             spare_collector()
             plan.ready(house, stack)
             await stop.asked.wait()
-            return await house.stop_worker()
+            if probes is not None:
+                probes.is_stopping = True
+            return await _stop_worker(plan, house)
         return await _serve(plan, plan.listener, house, stop, stack)
+
+
+def _probe(plan: Plan, house: Backburner, stack: AsyncExitStack) -> Any:
+    """Have a thread answer probes, if the plan says where; return what it knows."""
+    if plan.probed is None:
+        return None
+    from backburner.http.probes import Probes, ProbeServer
+
+    settings = plan.settings
+    probes = Probes(
+        house.engine.store.ping,
+        blocked_seconds=settings.blocked_seconds,
+        unavailable=tuple(house.unavailable),
+    )
+    server = ProbeServer(probes, settings, version("backburner"), plan.probed)
+    server.start()
+    stack.callback(server.stop)
+    return probes
 
 
 async def _serve(
@@ -97,16 +133,20 @@ async def _serve(
 ) -> bool:
     from backburner.http import server as http
     from backburner.http.auth import as_developer, by_key
+    from backburner.http.protocol import config
 
+    with _needing_the_store():
+        rooms = await _routes(plan, house, stack)
     app = http.build(
         house.engine,
         plan.settings,
         keys=house.keys,
         version=version("backburner"),
         authenticate=by_key(house.keys) if plan.is_keyed else as_developer,
-        rooms=await _routes(plan, house, stack),
+        rooms=rooms,
+        unavailable=tuple(house.unavailable),
     )
-    server = _Server(_config(app, plan.settings))
+    server = _Server(config(app, plan.settings))
     serving = asyncio.create_task(server.serve([listener]))
     for event in (server.ready, stop.asked):
         serving.add_done_callback(_setter(event))
@@ -115,7 +155,7 @@ async def _serve(
     plan.ready(house, stack)
     await stop.asked.wait()
     server.stop_listening()
-    finished = await house.stop_worker()
+    finished = await _stop_worker(plan, house)
     # Readers who waited for jobs in flight get their answer before they are sent away.
     asyncio.get_running_loop().call_later(LINGER_SECONDS, http.stop, app)
     server.should_exit = True
@@ -123,14 +163,36 @@ async def _serve(
     return finished
 
 
+async def _stop_worker(plan: Plan, house: Backburner) -> bool:
+    _tell(plan, "stopping")
+    finished = await house.stop_worker()
+    _tell(plan, "stopped")
+    return finished
+
+
+def _tell(plan: Plan, phase: WorkerPhase, **more: Any) -> None:
+    """Log what the applications have to say of their worker's start and stop."""
+    if not plan.works:
+        return
+    for app in plan.apps:
+        if phase in app.worker_log:
+            level = log.error if phase == "failed" else log.info
+            level(app.worker_log[phase], **more)
+
+
 async def _routes(plan: Plan, house: Backburner, stack: AsyncExitStack) -> list[Any]:
     """Return the routes of the apps that have some, for as long as is served."""
-    return [
-        route
-        for app in plan.apps
-        if app.serves is not None
-        for route in await stack.enter_async_context(app.serves(house))
-    ]
+    from backburner.http import static
+
+    routes: list[Any] = []
+    for app in plan.apps:
+        if app.name in house.unavailable:
+            continue
+        if app.serves is not None:
+            routes += await stack.enter_async_context(app.serves(house))
+        if app.pages is not None:
+            routes += static.routes(app.name, app.pages)
+    return routes
 
 
 def spare_collector() -> None:
@@ -150,18 +212,37 @@ def _setter(event: asyncio.Event) -> Callable[[object], None]:
 
 
 async def _open(plan: Plan, stack: AsyncExitStack) -> Backburner:
-    house = Backburner(plan.settings, apps=plan.apps, faults=faults.parse(fault()))
-    try:
+    house = Backburner(
+        plan.settings,
+        apps=plan.apps,
+        address=plan.address,
+        faults=faults.parse(fault()),
+    )
+    with _needing_the_store():
         await stack.enter_async_context(house)
         await house.engine.store.ping()
+        for name in plan.required:
+            if name in house.unavailable:
+                raise ConfigurationError(
+                    f"application {name!r} cannot be served: "
+                    f"{house.unavailable[name]}; correct it and run `backburner "
+                    f"migrate --app {name}`"
+                )
         if plan.is_keyed and not await house.keys.has_good():
             raise ConfigurationError(
                 "there are no API keys: make one with `backburner keys create`, "
                 "or give --dev to serve this machine only"
             )
+    return house
+
+
+@contextmanager
+def _needing_the_store() -> Iterator[None]:
+    """Have a store that is lost during start-up end the process with one line."""
+    try:
+        yield
     except (StoreUnavailable, OSError) as error:
         raise ConfigurationError(f"BACKBURNER_STORE cannot be used: {error}") from error
-    return house
 
 
 class _Stop:
@@ -239,23 +320,6 @@ class _Server(uvicorn.Server):
         """Take no new connection; those that are open go on for now."""
         for listener in self.servers:
             listener.close()
-
-
-def _config(app: Any, settings: Settings) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        http="httptools",
-        ws="websockets-sansio",
-        ws_max_size=settings.body_limit,
-        loop="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=KEPT_SECONDS,
-        timeout_graceful_shutdown=CLOSE_SECONDS,
-    )
 
 
 class _Retold(logging.Handler):

@@ -1,33 +1,27 @@
 """`serve` and `worker`: the processes that stay."""
 
-import importlib
 import ipaddress
-import os
 import socket
-import sys
-import traceback
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
-from dataclasses import replace
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 from pydantic import SecretStr
 
-from backburner.adapters import find_apps
-from backburner.app import App
+from backburner.app import Setup
 from backburner.cli import printing
+from backburner.cli.applications import AppOption, load, served_by, serving_only
+from backburner.cli.exits import Exit
 from backburner.domain.errors import ConfigurationError
-from backburner.settings import Settings, read, variable
+from backburner.settings import PREFIX, Settings, read
+from backburner.startup import check
 from backburner.wiring import Backburner
 
 StoreOption = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Where the jobs are: sqlite:///file."),
-]
-AppOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="MODULE:NAME", help="An App to load; may be repeated."),
 ]
 SlotsOption = Annotated[
     int | None, typer.Option(help="How many jobs to run at once.", metavar="N")
@@ -37,16 +31,24 @@ LevelOption = Annotated[
     typer.Option(help="Least of the log lines: debug, info, warning, error."),
 ]
 DevOption = Annotated[
-    bool, typer.Option("--dev", help="Development: no keys, and the demo capabilities.")
+    bool,
+    typer.Option(
+        "--dev", help="Development: no API keys, and models' answers are mocked."
+    ),
 ]
 
+LOOPBACK = ("localhost", "127.0.0.0/8", "::1")
 DEV_PEPPER = "development only, a secret to nobody"
 
 
 def serve(
-    service: Annotated[
-        str | None,
-        typer.Argument(help="One service only, such as tasks or ai; default: all."),
+    services: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SERVICE]...",
+            help="Applications to serve, such as tasks or ai: their routes and no "
+            "others. Default: those of --app.",
+        ),
     ] = None,
     *,
     host: Annotated[str | None, typer.Option(help="The address to serve on.")] = None,
@@ -55,6 +57,13 @@ def serve(
     ] = None,
     store: StoreOption = None,
     dev: DevOption = False,
+    reload: Annotated[
+        bool,
+        typer.Option(
+            "--reload",
+            help="With --dev: restart when a Python file in this folder changes.",
+        ),
+    ] = False,
     no_worker: Annotated[
         bool, typer.Option("--no-worker", help="Serve the API only.")
     ] = False,
@@ -62,35 +71,60 @@ def serve(
     slots: SlotsOption = None,
     log_level: LevelOption = None,
 ) -> None:
-    """Serve the API and run jobs, in one process; one service only runs none."""
-    settings = read(host=host, port=port, store=store, slots=slots, log_level=log_level)
+    """Serve the API and run jobs, in one process."""
+    if reload and not dev:
+        raise ConfigurationError("--reload is for development: give --dev too")
+    settings = read(
+        host=host, port=port, store=store, slots=slots, log_level=log_level, apps=app
+    )
     if dev:
         settings = in_development(settings)
-    elif not settings.key_pepper.get_secret_value():
-        raise ConfigurationError(
-            "BACKBURNER_KEY_PEPPER is not set: set it and make a key with `backburner "
-            "keys create`, or give --dev to serve this machine only"
-        )
-    from backburner.cli import running
+    serving = Serving(settings, tuple(services or ()), works=not no_worker, dev=dev)
+    if not reload:
+        raise typer.Exit(serving.run())
+    from backburner.cli import reloading
 
-    apps = load(app or (), dev=dev)
-    if service is not None:
-        apps, no_worker = alone(apps, service, settings), True
-    with bind(settings, is_keyed=not dev) as listener:
-        settings = at_home(settings, address(listener))
+    with bind(settings) as listener:
+        raise typer.Exit(reloading.run(serving.run, listener))
 
-        def ready(_house: Backburner, _stack: AsyncExitStack) -> None:
-            printing.say(f"Backburner is ready at {address(listener)}")
 
-        plan = running.Plan(
-            settings,
-            apps,
-            ready,
-            listener=listener,
-            works=not no_worker,
-            is_keyed=not dev,
-        )
-        raise typer.Exit(running.run(plan))
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What `serve` was asked for; a child process can be given it."""
+
+    settings: Settings
+    services: Sequence[str]
+    works: bool
+    dev: bool
+
+    def run(self, listener: socket.socket | None = None) -> Exit:
+        """Serve on this socket, or else on one of the settings, until a signal."""
+        settings, is_keyed = self.settings, not self.dev
+        apps = load((*settings.apps, *self.services))
+        if self.services:
+            apps = serving_only(self.services, apps)
+        setup = Setup(served_by(apps), works=self.works, is_keyed=is_keyed)
+        check(settings, apps, setup)
+        from backburner.cli import running
+
+        with listener or bind(settings, is_keyed=is_keyed) as listening:
+            here = address(listening)
+
+            def ready(_house: Backburner, _stack: AsyncExitStack) -> None:
+                printing.say(f"Backburner is ready at {here}")
+
+            plan = running.Plan(
+                settings,
+                apps,
+                ready,
+                listener=listening,
+                address=here,
+                works=self.works,
+                required=self.services,
+                is_keyed=is_keyed,
+                shows_traces=self.dev,
+            )
+            return running.run(plan)
 
 
 def worker(
@@ -103,83 +137,97 @@ def worker(
         typer.Option(help="The queues to take from, by comma.", metavar="A,B"),
     ] = None,
     slots: SlotsOption = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Serve /metrics, /livez and /readyz on this port; 0 takes a free one."
+        ),
+    ] = None,
+    metrics_host: Annotated[
+        str | None,
+        typer.Option(help="The address for --metrics-port. Default: 127.0.0.1."),
+    ] = None,
     log_level: LevelOption = None,
 ) -> None:
     """Run jobs, beside other workers and servers on the same store."""
-    from backburner.cli import running
-
-    settings = read(store=store, queues=queues, slots=slots, log_level=log_level)
+    settings = read(
+        store=store,
+        queues=queues,
+        slots=slots,
+        metrics_port=metrics_port,
+        metrics_host=metrics_host,
+        log_level=log_level,
+        apps=app,
+    )
     if dev:
         settings = in_development(settings)
-    apps = load(app or (), dev=dev)
+    apps = load(settings.apps)
+    check(settings, apps, Setup())
+    from backburner.cli import running
 
     def ready(house: Backburner, _stack: AsyncExitStack) -> None:
-        names = ", ".join(settings.queues or house.registry.queues())
+        names = ", ".join(
+            house.registry.claimed(settings.queues or house.registry.queues())
+        )
         printing.say(f"Backburner works on {names}")
+        if probed is not None:
+            printing.say(f"Metrics and health are at {address(probed)}")
 
-    raise typer.Exit(running.run(running.Plan(settings, apps, ready)))
+    with ExitStack() as stack:
+        probed = None
+        if settings.metrics_port is not None:
+            # Loaded here: within the event loop it would block it for a second.
+            from backburner.http import probes  # noqa: F401
 
-
-def alone(apps: Sequence[App], service: str, settings: Settings) -> list[App]:
-    """Return the apps of a process with one service's routes; check its settings."""
-    services = {found.name for found in apps if found.serves is not None}
-    if service not in services:
-        known = ", ".join(sorted(services)) or "none"
-        raise ConfigurationError(f"no service is called {service!r}; there is: {known}")
-    for name in ("webhook_secret", *_NEEDED.get(service, ())):
-        value = getattr(settings, name)
-        if not (value.get_secret_value() if isinstance(value, SecretStr) else value):
-            raise ConfigurationError(
-                f"{variable(name)} is not set: `backburner serve {service}` needs it"
-            )
-    return [
-        found if found.name == service else replace(found, serves=None)
-        for found in apps
-    ]
-
-
-_NEEDED = {"tasks": ("tasks_service_base_url", "ai_service_base_url")}
-
-
-def at_home(settings: Settings, address: str) -> Settings:
-    """Have services that nobody says where they are be where this process serves."""
-    missing = {
-        name: address
-        for name in ("tasks_service_base_url", "ai_service_base_url")
-        if not getattr(settings, name)
-    }
-    return settings.model_copy(update=missing)
+            host, port = settings.metrics_host, settings.metrics_port
+            probed = stack.enter_context(_listen(host, port, "BACKBURNER_METRICS_"))
+        plan = running.Plan(settings, apps, ready, probed=probed, shows_traces=dev)
+        raise typer.Exit(running.run(plan))
 
 
 def in_development(settings: Settings) -> Settings:
-    """Let keys be made and webhooks signed, for trying, by what is no secret."""
-    missing = {
+    """
+    Sign with secrets that everybody knows and mock models, unless they are set.
+
+    Webhooks may go to this machine: who develops a receiver runs it here.
+    """
+    missing: dict[str, Any] = {
         name: SecretStr(DEV_PEPPER)
         for name in ("key_pepper", "webhook_secret")
         if not getattr(settings, name).get_secret_value()
     }
+    missing["webhook_allow"] = (*settings.webhook_allow, *LOOPBACK)
+    if not settings.ai:
+        missing["ai"] = ("mock",)
     return settings.model_copy(update=missing)
 
 
 def bind(settings: Settings, *, is_keyed: bool = False) -> socket.socket:
     """Take the address to serve on; without keys it must be this machine's own."""
-    host, port = settings.host, settings.port
+    return _listen(settings.host, settings.port, PREFIX, is_loopback=not is_keyed)
+
+
+def _listen(
+    host: str, port: int, prefix: str, *, is_loopback: bool = False
+) -> socket.socket:
+    """Listen at an address of the settings `prefix` HOST and PORT."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise ConfigurationError(f"BACKBURNER_HOST={host!r} has no address") from None
+        raise ConfigurationError(f"{prefix}HOST={host!r} has no address") from None
     family, _, _, _, resolved = found[0]
-    if not is_keyed and not ipaddress.ip_address(resolved[0]).is_loopback:
+    if is_loopback and not ipaddress.ip_address(resolved[0]).is_loopback:
         raise ConfigurationError(
-            f"BACKBURNER_HOST={host!r} is not this machine's own: "
+            f"{prefix}HOST={host!r} is not this machine's own: "
             "without API keys only 127.0.0.1 and ::1 are served"
         )
     try:
         return socket.create_server((str(resolved[0]), port), family=family)
     except OSError as error:
+        option = prefix.removeprefix(PREFIX).lower().replace("_", "-")
         raise ConfigurationError(
-            f"BACKBURNER_PORT={port} cannot be used: {error.strerror}; "
-            "try another, or --port 0"
+            f"{prefix}PORT={port} cannot be used: {error.strerror}; "
+            f"try another, or --{option}port 0"
         ) from None
 
 
@@ -187,46 +235,3 @@ def address(listener: socket.socket) -> str:
     """Write a listening socket as a URL."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def load(names: Sequence[str], *, dev: bool) -> list[App]:
-    """Return the apps of this process: named, installed and, in development, ours."""
-    # As `python -m` does, so that a module in the current folder is found.
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds strings
-    apps = [_find(name) for name in names]
-    try:
-        apps += find_apps()
-    except Exception as error:
-        raise ConfigurationError(
-            f"an installed app does not load: {_told(error)}"
-        ) from error
-    if dev:
-        from backburner import demo
-
-        apps.append(demo.app)
-    return apps
-
-
-def _find(name: str) -> App:
-    module, _, attribute = name.partition(":")
-    if not module or not attribute:
-        raise ConfigurationError(f"--app {name}: write it as module:app")
-    try:
-        found: Any = importlib.import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except Exception as error:
-        raise ConfigurationError(f"--app {name}: {_told(error)}") from error
-    if not isinstance(found, App):
-        raise ConfigurationError(
-            f"--app {name}: that is a {type(found).__name__}, not a backburner.App"
-        )
-    return found
-
-
-def _told(error: Exception) -> str:
-    """Say in one line what a module raised, and where."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    is_theirs = not last.filename.startswith(("<frozen", __file__))
-    where = f" ({last.filename}, line {last.lineno})" if is_theirs else ""
-    return f"{type(error).__name__}: {error}{where}"

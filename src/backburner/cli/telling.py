@@ -32,6 +32,8 @@ def _subject(event: Event) -> str:
         or event.get("flow_id")
         or event.get("batch_id")
         or event.get("queue")
+        or event.get("lane")
+        or event.get("topic")
     )
     return named or ""
 

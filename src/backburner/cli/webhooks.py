@@ -5,8 +5,14 @@ from typing import Annotated
 import typer
 
 from backburner.cli import printing
+from backburner.cli.applications import load
 from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
 from backburner.client import Endpoint
+from backburner.clock import SystemClock
+from backburner.domain.errors import ConfigurationError
+from backburner.engine.courier import Courier
+from backburner.settings import read
+from backburner.startup import reach_of, read_apps
 
 app = typer.Typer(
     no_args_is_help=True, help="Look at webhooks' endpoints; send webhooks once more."
@@ -35,6 +41,30 @@ def listing(
             for e in found
         ),
     )
+
+
+@app.command()
+def secret(
+    url: Annotated[str, typer.Argument(help="The callback URL, or its origin.")],
+    *,
+    topic: Annotated[
+        str, typer.Option(help="What is sent: an application's own topic.")
+    ] = "ai-callback",
+) -> None:
+    """
+    Print the secret that signs an application's callbacks to a URL's origin.
+
+    It is derived from BACKBURNER_WEBHOOK_SECRET; nothing is asked of a server.
+    """
+    settings = read()
+    apps = load(settings.apps)
+    master = settings.webhook_secret.get_secret_value().encode()
+    try:
+        reach = reach_of(settings, apps, read_apps(apps))
+        shown = Courier(reach, master, SystemClock()).secret(topic, url)
+    except ValueError as error:
+        raise ConfigurationError(f"{url!r} is no callback URL: {error}") from None
+    printing.write_line(shown)
 
 
 @app.command()

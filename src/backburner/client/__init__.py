@@ -69,7 +69,7 @@ from backburner.client.usage_shapes import (
     UsageQuery,
     UsageReport,
 )
-from backburner.client.webhooks import verify_webhook
+from backburner.client.webhooks import check_webhook_headers, verify_webhook
 from backburner.domain.text import Piece, Text
 
 __all__ = [
@@ -132,6 +132,7 @@ __all__ = [
     "UsageReport",
     "WebhookError",
     "WebhookEvent",
+    "check_webhook_headers",
     "is_final",
     "verify_webhook",
 ]

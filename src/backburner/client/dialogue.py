@@ -45,6 +45,7 @@ from backburner.domain.job import FINAL, JobState
 from backburner.domain.text import Text
 
 LONGEST_WAIT: Final = 60
+MAX_GROUPS: Final = 200
 """What the server allows in `Prefer: wait`."""
 PAUSES: Final = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 """How long, about, to wait before each next try."""
@@ -295,7 +296,7 @@ class Manners:
 
     def failures(self) -> Dialogue[None]:
         """Tell the groups of dead letters, the latest first."""
-        return self.pages("/v1/dead-letters", {})
+        return self.pages("/v1/dead-letters", {"limit": MAX_GROUPS})
 
     def dead_letters(self, fingerprint: str | None) -> Dialogue[None]:
         """Tell the dead letters, or those of one group, newest first."""

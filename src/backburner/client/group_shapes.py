@@ -32,6 +32,7 @@ class NewStep(TypedDict):
     tokens: NotRequired[int]
     share: NotRequired[str]
     callback: NotRequired[Mapping[str, str]]
+    completion: NotRequired[Mapping[str, Any]]
 
 
 class NewFlow(TypedDict):
@@ -58,6 +59,7 @@ class NewJob(TypedDict):
     tokens: NotRequired[int]
     share: NotRequired[str]
     callback: NotRequired[Mapping[str, str]]
+    completion: NotRequired[Mapping[str, Any]]
 
 
 class Completion(TypedDict):

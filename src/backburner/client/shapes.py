@@ -32,6 +32,7 @@ class Job(TypedDict):
     """A job as the server shows it, with more than is named here."""
 
     id: str
+    user: str
     capability: str
     queue: str
     state: str
@@ -70,15 +71,18 @@ class WebhookEvent(TypedDict):
 
 
 class Event(TypedDict):
-    """One line of the history of a job, flow, batch or queue."""
+    """An event of a job, flow, batch, queue or lane, or one of an application."""
 
     seq: int
     job_id: NotRequired[str]
-    """What it is about: one of these four."""
+    """What it is about: one of these six."""
     flow_id: NotRequired[str]
     batch_id: NotRequired[str]
     queue: NotRequired[str]
+    lane: NotRequired[str]
+    topic: NotRequired[str]
     n: int
+    """Its place within that, from 1; 0 of an application's event."""
     type: str
     at: str
     data: dict[str, Any]
@@ -112,6 +116,23 @@ class Rate(TypedDict):
     per_seconds: float
 
 
+class Totals(TypedDict):
+    """How many jobs of a queue ever ended, also of those that are deleted."""
+
+    completed: int
+    failed: int
+    cancelled: int
+
+
+class Keep(TypedDict):
+    """How long a queue keeps ended jobs; what is `None` is as everywhere."""
+
+    succeeded_seconds: float | None
+    failed_seconds: float | None
+    succeeded_count: int | None
+    failed_count: int | None
+
+
 class Queue(TypedDict):
     """A queue, the jobs in it, and what it allows."""
 
@@ -128,6 +149,8 @@ class Queue(TypedDict):
     limited_until: str | None
     weights: dict[str, int]
     waiting: int | None
+    keep: Keep | None
+    totals: Totals
 
 
 class Budget(TypedDict):
@@ -232,6 +255,8 @@ class SubmitOptions(TypedDict, total=False):
     """Whose share of the queue it takes, if not the user's."""
     callback: dict[str, str] | None
     """Whom to tell when it ends: `{"url": …}` or `{"endpoint": …}`."""
+    completion: Mapping[str, Any] | None
+    """The job to submit when it ends: `{"capability": …, "input": …}`."""
 
 
 class JobsQuery(TypedDict, total=False):
@@ -253,6 +278,8 @@ class EventsQuery(TypedDict, total=False):
     flow: str | None
     batch: str | None
     tag: str | None
+    topic: str | None
+    """What applications publish under this name; see docs/events.md."""
 
 
 class RetryQuery(TypedDict, total=False):

@@ -27,9 +27,9 @@ def verify_webhook(
     `body` is the request's, byte for byte; `secrets` are yours, one or, while one is
     replaced, both. The same webhook may come twice: `webhook-id` tells.
     """
-    message_id, timestamp, signatures = _required(headers)
-    if abs((time.time() if now is None else now) - timestamp) > tolerance:
-        raise WebhookError("the webhook is from another time", code="WEBHOOK_TIME")
+    message_id, timestamp, signatures = check_webhook_headers(
+        headers, now=now, tolerance=tolerance
+    )
     if not is_signed(
         [secrets] if isinstance(secrets, str) else secrets,
         signatures,
@@ -41,6 +41,24 @@ def verify_webhook(
             "the webhook is not signed by your secret", code="WEBHOOK_SIGNATURE"
         )
     return _event(body)
+
+
+def check_webhook_headers(
+    headers: Mapping[str, str],
+    *,
+    now: float | None = None,
+    tolerance: float = TOLERANCE_SECONDS,
+) -> tuple[str, int, str]:
+    """
+    Return a webhook's id, timestamp and signatures, or raise `WebhookError`.
+
+    It needs no body, so a server can refuse what is not signed at all, or was signed
+    at another time, before it reads one.
+    """
+    message_id, timestamp, signatures = _required(headers)
+    if abs((time.time() if now is None else now) - timestamp) > tolerance:
+        raise WebhookError("the webhook is from another time", code="WEBHOOK_TIME")
+    return message_id, timestamp, signatures
 
 
 def _required(headers: Mapping[str, str]) -> tuple[str, int, str]:

@@ -91,7 +91,9 @@ class Reach:
             is_plain_allowed=is_plain_allowed,
             ports=ports,
             networks=tuple(found for _, found in entries if found is not None),
-            hosts=frozenset(_named(text) for text, found in entries if found is None),
+            hosts=frozenset(
+                named_host(text) for text, found in entries if found is None
+            ),
         )
 
     def vouches_for(self, host: str, port: int) -> bool:
@@ -111,8 +113,30 @@ class Reach:
         return any(address in network for network in self.networks)
 
 
+def check_callback(url: str, reach: Reach) -> Target:
+    """
+    Check a URL that a caller gives, as `check_url` does.
+
+    A host that is not public by its own words is refused too: it could never be called.
+    """
+    target = _target(url)
+    if not reach.vouches_for(target.host, target.port) and _is_inside(target.host):
+        raise ValueError(
+            "the URL's host is not a public one: to allow it, the operator of this "
+            "server adds it to BACKBURNER_WEBHOOK_ALLOW"
+        )
+    return check_url(url, reach)
+
+
 def check_url(url: str, reach: Reach) -> Target:
     """Take a URL apart, or raise a ValueError that tells what its form lacks."""
+    target = _target(url)
+    if not reach.vouches_for(target.host, target.port):
+        _check_usual(target, reach)
+    return target
+
+
+def _target(url: str) -> Target:
     if len(url) > LONGEST_URL:
         raise ValueError(f"the URL is longer than {LONGEST_URL} characters")
     if _BARRED.search(url):
@@ -127,10 +151,17 @@ def check_url(url: str, reach: Reach) -> Target:
     if "@" in parts.netloc:
         raise ValueError("the URL names a user: leave that out")
     port = USUAL_PORTS[parts.scheme] if port is None else port
-    target = Target(parts.scheme, _host(parts), port, _path(parts))
-    if not reach.vouches_for(target.host, target.port):
-        _check_usual(target, reach)
-    return target
+    return Target(parts.scheme, _host(parts), port, _path(parts))
+
+
+def _is_inside(host: str) -> bool:
+    """Say whether a host is this machine, or the literal address of another inside."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return not is_public(host)
+    except ValueError:
+        return False
 
 
 def is_public(address: str) -> bool:
@@ -159,10 +190,14 @@ def _judged(address: str) -> Address:
 
 def _check_usual(target: Target, reach: Reach) -> None:
     if target.scheme != "https" and not reach.is_plain_allowed:
-        raise ValueError("the URL does not begin with https://")
+        raise ValueError(
+            "the URL does not begin with https://, and BACKBURNER_WEBHOOK_HTTP is off"
+        )
     if target.port not in reach.ports:
         listed = ", ".join(map(str, reach.ports))
-        raise ValueError(f"port {target.port} is not allowed: {listed}")
+        raise ValueError(
+            f"port {target.port} is not allowed: {listed} (BACKBURNER_WEBHOOK_PORTS)"
+        )
 
 
 def _host(parts: SplitResult) -> str:
@@ -205,8 +240,8 @@ def _network(text: str) -> Network | None:
         return None
 
 
-def _named(text: str) -> tuple[str, int | None]:
-    """Read `host` or `host:port` by the rules of URLs."""
+def named_host(text: str) -> tuple[str, int | None]:
+    """Read `host` or `host:port` by the rules of URLs, or raise a ValueError."""
     try:
         parts = urlsplit(f"//{text}")
         named = _host(parts), parts.port

@@ -6,10 +6,14 @@ from collections.abc import Iterator
 from enum import StrEnum
 from http import HTTPStatus
 from itertools import islice
-from typing import Final, NoReturn
+from typing import Final, Literal, NoReturn
 
-from backburner.domain.hint import REFUSED
+from backburner.domain.hint import REFUSED, has_no_quota
 
+Purpose = Literal["chat", "embedding", "transcription", "vision"]
+"""What a model is used for; each has a model of its own in the settings."""
+NOT_CONFIGURED: Final = "AI_NOT_CONFIGURED"
+"""The code of a call when no provider of models is set."""
 MOST_STARTS: Final = 200
 """Of a text that looks like JSON all over, so many places are tried."""
 SERVER_ERROR: Final = 500
@@ -38,14 +42,26 @@ class Trouble(StrEnum):
     REJECTED = "AI_REJECTED"
     """The provider does not take such a request."""
     UNAUTHORIZED = "AI_UNAUTHORIZED"
+    """The provider does not accept the key, or not for this."""
+    NO_QUOTA = "AI_QUOTA_EXHAUSTED"
+    """The account has no credit left: waiting does not help, another provider may."""
+    TRUNCATED = "AI_TRUNCATED"
+    """The answer ends where its limit of tokens was reached."""
     TOO_LONG = "AI_CONTEXT_TOO_LONG"
-    UNUSABLE_ANSWER = "AI_UNUSABLE_ANSWER"
-    """Even corrected, it does not have the shape that was asked for."""
+    INVALID_JSON = "AI_INVALID_JSON"
+    """Even corrected, there is no JSON in the answer."""
+    SCHEMA_VIOLATION = "AI_SCHEMA_VIOLATION"
+    """Even corrected, its JSON does not have the shape that was asked for."""
 
     @property
     def is_passing(self) -> bool:
         """Whether another try, or another provider, may do better."""
         return self in _PASSING
+
+    @property
+    def is_providers_own(self) -> bool:
+        """Whether another provider may do better, though another try would not."""
+        return self is Trouble.NO_QUOTA
 
 
 _PASSING: Final = frozenset(
@@ -63,6 +79,8 @@ _WAIT: Final = frozenset(
 
 def by_status(status: int, said: str = "") -> Trouble:
     """Say what a status means; `said` is the provider's own code and message."""
+    if status == HTTPStatus.PAYMENT_REQUIRED or has_no_quota(said):
+        return Trouble.NO_QUOTA
     if status in REFUSED:
         return Trouble.RATE_LIMITED
     if status >= SERVER_ERROR or status in _WAIT:

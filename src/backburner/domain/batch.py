@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from backburner.domain.flow import FlowState, NewFlow
-from backburner.domain.job import FINAL, Instant, JobState, NewJob, Owner
+from backburner.domain.job import FINAL, Instant, JobState, NewJob, Owner, Submitted
 
 PROGRESS_MS: Final = 1000
 """How much time lies at least between two tellings of a batch's progress."""
@@ -29,6 +29,22 @@ class Members(NamedTuple):
     def size(self) -> int:
         """How many they are."""
         return len(self.jobs) + len(self.flows)
+
+
+def replaced(members: Members, answers: Sequence[Submitted]) -> Members:
+    """
+    Return the members that are not there: others, submitted before, stand for them.
+
+    Answers are jobs, then flows. One that is replayed under its own id was stored by a
+    commit whose answer got lost.
+    """
+    count = len(members.jobs)
+    jobs = zip(members.jobs, answers[:count], strict=True)
+    flows = zip(members.flows, answers[count:], strict=True)
+    return Members(
+        [job for job, answer in jobs if answer.id != job.id],
+        [flow for flow, answer in flows if answer.id != flow.id],
+    )
 
 
 @dataclass(slots=True)

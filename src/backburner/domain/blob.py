@@ -7,6 +7,7 @@ output it holds a reference, which no JSON text can be mistaken for: none begins
 
 import re
 from typing import Final, NamedTuple, Self
+from urllib.parse import quote
 
 from backburner.domain.errors import BlobMissing
 
@@ -55,6 +56,11 @@ def reference(text: str | None) -> Reference | None:
         return None
     blob_id, _, size = text.removeprefix(MARK).partition(":")
     return Reference(BlobKey.read(blob_id), int(size))
+
+
+def attachment(name: str) -> str:
+    """Return the `Content-Disposition` by which a browser saves a content."""
+    return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
 
 
 def is_large(text: str) -> bool:

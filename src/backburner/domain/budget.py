@@ -4,8 +4,9 @@ Budgets: what may be spent, by whom, in which window, and the arithmetic of it.
 A job holds what it is expected to cost from its submit to its end; what it did cost is
 settled against that hold, and the rest is released. So nobody is admitted on what
 somebody else was promised: `settled - overdraft + held <= limit` at every instant. Use
-beyond a hold cannot be refused any more. It is booked as overdraft, which is part of
-what is settled and so counts against the next admission.
+beyond a hold cannot be undone. It is booked as overdraft as soon as it is known, while
+the job runs, and is part of what is settled: so it counts against the next admission,
+and against the next call of the job itself.
 
 Windows are fixed: they begin at whole multiples of their length, by the store's clock.
 Money is counted in whole micro-dollars.
@@ -80,6 +81,17 @@ class Budget:
             raise ConfigurationError(
                 f"what a budget is of has 1 to {LONGEST_VALUE} characters"
             )
+
+    @property
+    def tenant(self) -> str | None:
+        """The tenant that it is for, as far as its own words say; else `None`."""
+        if self.of is None or self.scope not in (Scope.TENANT, Scope.USER):
+            return None
+        if self.scope == Scope.TENANT:
+            return self.of
+        tenant, _, user = self.of.partition("/")
+        # Both names may have slashes in them: then nobody can tell them apart.
+        return None if "/" in user else tenant
 
     @property
     def unit(self) -> Unit:
@@ -307,12 +319,16 @@ class Posting(NamedTuple):
     amount: int
 
 
-def settle(held: int, actual: int) -> list[Posting]:
-    """Return what becomes of a hold when its actual cost is known."""
+def settle(held: int, actual: int, *, overdrawn: int = 0) -> list[Posting]:
+    """
+    Return what becomes of a hold when its actual cost is known.
+
+    So much beyond it was `overdrawn` before, while its job ran.
+    """
     postings = [
         Posting(Kind.SETTLED, min(held, actual)),
         Posting(Kind.RELEASED, max(0, held - actual)),
-        Posting(Kind.OVERDRAWN, max(0, actual - held)),
+        Posting(Kind.OVERDRAWN, max(0, actual - held - overdrawn)),
     ]
     return [posting for posting in postings if posting.amount]
 

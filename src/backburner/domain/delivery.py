@@ -19,6 +19,16 @@ MAX_ATTEMPTS: Final = 10
 PRIORITY: Final = 0
 
 
+class Result(NamedTuple):
+    """What a job's completion is told beyond its state, as it is stored."""
+
+    capability: str
+    created_at: Instant
+    output: str | None
+    """JSON, or a reference to a blob."""
+    error: str | None = None
+
+
 class Ended(NamedTuple):
     """A job, flow or batch that ended and has somebody to tell."""
 
@@ -28,9 +38,11 @@ class Ended(NamedTuple):
     generation: int
     state: str
     callback: str | None
-    """What was asked for at submit, as JSON: `{"url": …}` or `{"endpoint": …}`."""
+    """What was asked for at submit, as JSON; of a job with its completion."""
     request_id: str | None
     traceparent: str | None
+    result: Result | None = None
+    """Of a job that has a completion."""
 
 
 def delivery(ended: Ended, at: Instant) -> NewJob:

@@ -15,12 +15,19 @@ BackburnerError               code, retryable
 │   ├── TooManyWaiting        as many jobs of the share wait as may
 │   ├── IdempotencyConflict   the key is taken by another body
 │   ├── BlobMissing           a content that was kept apart is not there
+│   ├── BlobTooLarge          a content has more bytes than it may
+│   ├── BlobMismatch          what was uploaded is not what was announced
+│   ├── UploadTooSlow         a content took too long to be written
 │   ├── BudgetExhausted       a budget has no room for it in this window
 │   └── IllegalTransition     the job's state does not allow it
 ├── WorkError                 the work was tried and failed; kept on the job
 │   ├── TransientError        worth another attempt
 │   │   └── Throttled         a provider said "later": costs no attempt
 │   └── PermanentError        would fail the same way again
+│       ├── OverBudget        the job has used what its budget allows
+│       └── AnswerTruncated   a model's answer reached its limit of tokens
+├── ClaimLost                 the job is no longer this worker's: nothing is stored
+├── TransactionTooLong        a body took too long and was rolled back          → 503
 ├── StoreUnavailable          the database misbehaves                           → 503
 │   └── StoreFull             it has no room left                               → 507
 ├── BrokerUnavailable         the message broker cannot be had; work goes on
@@ -90,9 +97,9 @@ class PromptRefused(CallerError):
     code = "AI_PROMPT_INJECTION"
 
     def __init__(self, score: int, rules: Sequence[str]) -> None:
+        # Not which rules: whoever is told can try until none of them matches.
         super().__init__(
-            "the input looks like instructions to the model that is to read it: "
-            f"{', '.join(rules)}"
+            "the input looks like instructions to the model that is to read it"
         )
         self.score = score
         self.rules = tuple(rules)
@@ -197,6 +204,24 @@ class BlobMissing(CallerError):
     code = "BLOB_MISSING"
 
 
+class BlobTooLarge(CallerError):
+    """The content has more bytes than it may."""
+
+    code = "BLOB_TOO_LARGE"
+
+
+class BlobMismatch(CallerError):
+    """What was uploaded differs in size or digest from what was announced."""
+
+    code = "BLOB_MISMATCH"
+
+
+class UploadTooSlow(CallerError):
+    """The content took too long to be written."""
+
+    code = "UPLOAD_TOO_SLOW"
+
+
 class BudgetExhausted(CallerError):
     """A budget has no room for it until its window is over."""
 
@@ -264,6 +289,46 @@ class PermanentError(WorkError):
     """Another attempt would fail the same way."""
 
     code = "PERMANENT"
+
+
+class OverBudget(PermanentError):
+    """The job has used all that was held for it, and its budget has nothing left."""
+
+    code = "OVER_BUDGET"
+
+
+class AnswerTruncated(PermanentError):
+    """A model's answer ends where its limit of tokens was reached; `text` is that."""
+
+    code = "AI_TRUNCATED"
+
+    def __init__(self, message: str, *, text: str = "") -> None:
+        super().__init__(message)
+        self.text = text
+
+
+class ClaimLost(BackburnerError):
+    """The job is no longer held by this worker; its transaction was rolled back."""
+
+    code = "CLAIM_LOST"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"job {job_id} is no longer held by this worker: nothing was committed"
+        )
+
+
+class TransactionTooLong(BackburnerError):
+    """A transaction body took longer than allowed; nothing of it was committed."""
+
+    code = "TRANSACTION_TOO_LONG"
+    retryable = True
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the transaction was rolled back: its body took longer than {seconds:g} s;"
+            " do less in one transaction, or raise BACKBURNER_TRANSACTION_SECONDS"
+        )
 
 
 class StoreUnavailable(BackburnerError):

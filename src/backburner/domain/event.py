@@ -35,6 +35,12 @@ BATCH_REOPENED: Final = "batch.reopened"
 QUEUE_THROTTLED: Final = "queue.throttled"
 LANE_THROTTLED: Final = "lane.throttled"
 
+RESET: Final = "reset"
+"""Tells a reader of a topic that events after its cursor may have been deleted."""
+
+EVERYBODY: Final = ""
+"""In place of a user: an event of an application that its whole tenant sees."""
+
 LEADS_TO: Final[Mapping[str, JobState]] = {
     BLOCKED: JobState.BLOCKED,
     QUEUED: JobState.QUEUED,
@@ -63,6 +69,10 @@ class Event(NamedTuple):
     type: str
     at: Instant
     data: Mapping[str, Any]
+    trace: str | None = None
+    """The stack of what went wrong: only for those who may see it."""
+    topic: str | None = None
+    """Of an application's own event: what it was published under. Its `n` is 0."""
 
     @property
     def is_final(self) -> bool:
@@ -83,6 +93,8 @@ class Attempt:
     finished_at: Instant | None = None
     outcome: str | None = None
     error: Mapping[str, Any] | None = None
+    trace: str | None = None
+    """The stack of what went wrong: only for those who may see it."""
 
 
 def attempts(events: Iterable[Event]) -> list[Attempt]:
@@ -104,5 +116,6 @@ def attempts(events: Iterable[Event]) -> list[Attempt]:
                 finished_at=event.at,
                 outcome=event.data.get("outcome", event.type.removeprefix("job.")),
                 error=event.data.get("error"),
+                trace=event.trace,
             )
     return history

@@ -57,7 +57,7 @@ def hint(
 ) -> Hint:
     """Read an answer; `now` is the clock by which dates in it are understood."""
     said = _said(headers)
-    is_refused = status in REFUSED
+    is_refused = status in REFUSED and not has_no_quota(*_codes(body))
     wait = None
     if is_refused:
         wait = _first(
@@ -66,6 +66,35 @@ def hint(
     elif _remaining(said, ("x-ratelimit-remaining", "ratelimit-remaining")) == 0:
         wait = _reset(said, ("x-ratelimit-reset", "ratelimit-reset"), now)
     return Hint(is_refused, wait, _requests(said, now), _tokens(said))
+
+
+def retry_after(headers: Headers, *, now: Instant) -> int | None:
+    """Return after how many milliseconds an answer says to ask again, if it does."""
+    return _retry_after(_said(headers), now)
+
+
+def has_no_quota(*said: str) -> bool:
+    """
+    Say whether an account has no credit left, by the codes that a provider sent.
+
+    Some tell of it by 429, as if it were for the rate: others may still be served.
+    """
+    return any(_NO_QUOTA.search(text) for text in said)
+
+
+_NO_QUOTA = re.compile(
+    r"\b(insufficient_quota|billing_hard_limit_reached|billing_not_active)\b"
+)
+
+
+def _codes(body: Any) -> list[str]:
+    """Return the machine-readable codes of an error, as OpenAI and others send it."""
+    found = _parsed(body)
+    error = found.get("error", found) if isinstance(found, Mapping) else None
+    if not isinstance(error, Mapping):
+        return []
+    values = (error.get(name) for name in ("code", "type"))
+    return [value for value in values if isinstance(value, str)]
 
 
 def _said(headers: Headers | None) -> dict[str, list[str]]:

@@ -61,6 +61,25 @@ class Owner:
     tenant: str
     user: str
 
+    def covers(self, owner: "Owner") -> bool:
+        """Say whether what belongs to this owner is seen."""
+        return self == owner
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """All users of a tenant: the view of those who may see what each of them has."""
+
+    tenant: str
+
+    def covers(self, owner: Owner) -> bool:
+        """Say whether what belongs to this owner is seen."""
+        return self.tenant == owner.tenant
+
+
+Visibility = Owner | Tenant
+"""Whose rows a reader sees."""
+
 
 @dataclass(slots=True)
 class NewJob:
@@ -90,7 +109,7 @@ class NewJob:
     """… and how many of them did not end yet: while there are any, it is blocked."""
     batch: int | None = None
     callback: str | None = None
-    """Whom to tell of its end, as JSON; see `domain/delivery.py`."""
+    """What follows its end, as JSON; see `domain/completion.py`."""
     traceparent: str | None = None
     tokens: int | None = None
     """What it is expected to cost; `None`: nobody said."""
@@ -104,6 +123,10 @@ class NewJob:
     """What it is expected to cost, in micro-dollars; kept by its holds."""
     key: str | None = None
     """The API key that it was asked for with; kept by its holds."""
+    kept: bool = False
+    """Its queue keeps ended jobs by a policy of its own."""
+    never_refused: bool = False
+    """Budgets count what it uses, but have no say in whether it is stored."""
 
 
 class Link(NamedTuple):

@@ -11,6 +11,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from backburner.domain.access import Grant, possible
 from backburner.domain.job import Instant, Owner
 
 PREFIX: Final = "bb_live_"
@@ -20,36 +21,6 @@ SECRET_LENGTH: Final = 43
 SUM_LENGTH: Final = 6
 LENGTH: Final = len(PREFIX) + ID_LENGTH + SECRET_LENGTH + SUM_LENGTH + 2
 
-ACT: Final = "users:act"
-SCOPES: Final = frozenset(
-    {
-        "jobs:read",
-        "jobs:write",
-        "dead-letters:read",
-        "dead-letters:retry",
-        "webhooks:read",
-        "webhooks:write",
-        "queues:read",
-        "queues:admin",
-        "budgets:admin",
-        "metrics:read",
-        "keys:admin",
-        "audit:read",
-        "usage:read",
-        ACT,
-    }
-)
-DEFAULT_SCOPES: Final = frozenset(
-    {
-        "jobs:read",
-        "jobs:write",
-        "dead-letters:read",
-        "dead-letters:retry",
-        "webhooks:read",
-        "webhooks:write",
-    }
-)
-"""What a key may do when nobody says more: everything about its own jobs."""
 DEFAULT_USER: Final = "1"
 """Who a key without a user acts as, unless it names one by `users:act`."""
 
@@ -78,6 +49,17 @@ class ApiKey:
     expires_at: Instant | None = None
     revoked_at: Instant | None = None
     last_used_at: Instant | None = None
+
+    @property
+    def grant(self) -> Grant:
+        """
+        What it gives to whoever shows it.
+
+        A scope that such a key cannot hold counts for nothing: a key that was made
+        before that rule may have one.
+        """
+        scopes = self.scopes & possible(self.tenant, self.user)
+        return Grant(self.tenant, scopes, self.user, self.expires_at)
 
     @property
     def owner(self) -> Owner:

@@ -7,7 +7,7 @@ can shut no lane for long.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, NamedTuple
@@ -29,7 +29,11 @@ class Lane:
     """What a provider allows, as declared; a limit that is not named is none."""
 
     name: str
-    """`provider/model`, or `provider/model#credential`: see `lane_name`."""
+    """
+    `provider/model#credential`, or `provider/model` for all its credentials together.
+
+    See `lane_name` for how a credential is written.
+    """
     requests: int | None = None
     """Calls started in any minute, by all workers together."""
     tokens: int | None = None
@@ -129,6 +133,12 @@ class LaneState:
     """Those of the last minute."""
 
     @property
+    def is_limited(self) -> bool:
+        """Whether somebody declared a limit."""
+        limits = (self.requests, self.tokens, self.at_once, self.spacing or None)
+        return any(limit is not None for limit in limits)
+
+    @property
     def served(self) -> int:
         """How many calls of the last minute were not refused."""
         return sum(start.served for start in self.starts)
@@ -141,6 +151,23 @@ def lane_name(
     if credential is not None and label is None:
         label = hashlib.sha256(credential.encode()).hexdigest()[:DIGEST]
     return f"{provider}/{model}" if label is None else f"{provider}/{model}#{label}"
+
+
+def model_lane(name: str) -> str | None:
+    """Return the lane of all credentials of a lane's model, if it is of one of them."""
+    model, separator, _ = name.partition("#")
+    return model if separator and model else None
+
+
+def is_reachable(lane: Lane, providers: Iterable[tuple[str, str | None]]) -> bool:
+    """Say whether calls to one of these, by name and credential, go by a lane."""
+    provider, _, rest = lane.name.partition("/")
+    _, is_labelled, label = rest.partition("#")
+    return any(
+        name == provider
+        and (not is_labelled or lane_name("", "", credential) == f"/#{label}")
+        for name, credential in providers
+    )
 
 
 def declared(state: LaneState, lane: Lane) -> LaneState:

@@ -69,7 +69,8 @@ class Request(NamedTuple):
     input: bytes
     """JSON."""
     request_id: str | None = None
-    user: str | None = None
+    user: str | int | None = None
+    """As it was written: a text or a positive whole number."""
     callback: str | None = None
     tokens: int | None = None
     window: str | None = None
@@ -224,11 +225,18 @@ def _request(value: Mapping[str, Any], found: Original) -> Request:
         capability=_text(value, "capability", MAX_NAME, is_needed=True) or "",
         input=asked,
         request_id=_request_id(value),
-        user=_text(value, "userId", MAX_NAME),
+        user=_user(value),
         callback=_text(value, "callbackUrl", LONGEST_URL),
         tokens=tokens,
         window=window,
     )
+
+
+def _user(value: Mapping[str, Any]) -> str | int | None:
+    number = value.get("userId")
+    if type(number) is int and 0 < number <= MAX_WHOLE:
+        return number
+    return _text(value, "userId", MAX_NAME)
 
 
 def _request_id(value: Mapping[str, Any]) -> str | None:

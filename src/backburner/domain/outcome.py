@@ -23,6 +23,15 @@ class Cancel(NamedTuple):
     reason: str
 
 
+class Trace(NamedTuple):
+    """Where an exception came from."""
+
+    text: str
+    """The stack, without messages and values."""
+    place: str
+    """File and line."""
+
+
 class Failed(NamedTuple):
     """It did not work, and whether another attempt could."""
 
@@ -33,6 +42,10 @@ class Failed(NamedTuple):
     """How long the other side asked us to wait; such a wait costs no attempt."""
     lane: str | None = None
     """The lane to a provider that is full or parked."""
+    is_paid: bool = False
+    """Whether the attempt has paid for a model call: then it is not free of charge."""
+    trace: Trace | None = None
+    """Where the exception came from that it failed with."""
 
 
 class HandedBack(NamedTuple):

@@ -46,6 +46,8 @@ class Ask(NamedTuple):
     """Milliseconds that the job has been put back in all: the longest goes first."""
     roll: float = 0.5
     """A throw of the dice, from 0 to 1, by which those who wait are spread."""
+    goes_first: bool = False
+    """Whether it waits in a slot, having paid for other calls: others wait longer."""
 
 
 class Permit(NamedTuple):
@@ -82,6 +84,42 @@ def take(
     return _let_go(state, ask, gap, now)
 
 
+def take_within(
+    state: LaneState,
+    whole: LaneState,
+    ask: Ask,
+    *,
+    held: Held,
+    all_held: Held,
+    now: Instant,
+) -> tuple[LaneState, LaneState, Permit | Wait]:
+    """
+    Give leave to call by a lane that is one of several of a model's.
+
+    `whole` is the lane of all credentials of the model. Only what was declared for it
+    counts: providers limit and refuse each credential by itself.
+    """
+    whole = present(whole, now)
+    gap = MINUTE / whole.requests if whole.requests else 0.0
+    wait = max(_limits(whole, ask, all_held, now))
+    if whole.requests:
+        wait = max(wait, whole.due_at - max(gap, SLACK) - now)
+    if wait > 0:
+        gap = gap or float(whole.spacing) or MINUTE / pace(whole, now)
+        is_new = ask.waited == 0
+        whole, later = _put_off(whole, ask, wait, gap, now, is_new=is_new)
+        return state, whole, later
+    state, answer = take(state, ask, held=held, now=now)
+    if isinstance(answer, Permit):
+        whole = _started(whole, ask, gap, now)
+    return state, whole, answer
+
+
+def served_within(whole: LaneState, permit: Permit, *, now: Instant) -> LaneState:
+    """Note by the lane of all credentials how long a call of one of them took."""
+    return replace(whole, took=_took(whole, permit, now))
+
+
 def give(
     state: LaneState, permit: Permit, hint: Hint | None, *, now: Instant
 ) -> LaneState:
@@ -96,13 +134,16 @@ def give(
         return _refuse(
             pacing.heard(state, hint, now), permit, hint, now, is_probe=is_probe
         )
-    took = float(max(0, now - permit.at))
-    took = took if state.took == 0 else 0.8 * state.took + 0.2 * took
-    state = pacing.heard(replace(state, took=took), hint, now)
+    state = pacing.heard(replace(state, took=_took(state, permit, now)), hint, now)
     if hint.wait is not None:
         parked = max(state.parked_until, now + min(hint.wait, LONGEST_WAIT))
         state = replace(state, parked_until=parked)
     return pacing.opened(state, now) if is_probe else state
+
+
+def _took(state: LaneState, permit: Permit, now: Instant) -> float:
+    took = float(max(0, now - permit.at))
+    return took if state.took == 0 else 0.8 * state.took + 0.2 * took
 
 
 def come_again(state: LaneState, ask: Ask, *, now: Instant) -> tuple[LaneState, Wait]:
@@ -126,24 +167,30 @@ def _parked(state: LaneState, held: Held, now: Instant) -> float:
 
 
 def _wait(state: LaneState, ask: Ask, held: Held, gap: float, now: Instant) -> float:
-    """Return how long no call may start, by each of the limits."""
+    """Return how long no call may start, by any limit, declared, told or learnt."""
+    waits = _limits(state, ask, held, now)
+    if not state.refusals:
+        waits.append(state.due_at - _slack(state, gap, now) - now)
+    if pacing.is_level(state) and not state.is_doubted and not state.refusals:
+        most = max(1, math.floor(state.ceiling))
+        waits.append(until_room(state, lambda s: s.served, most - 1, now))
+    return max(waits)
+
+
+def _limits(state: LaneState, ask: Ask, held: Held, now: Instant) -> list[float]:
+    """Return how long no call may start, by each of the limits that are known."""
     waits = [0.0]
     if state.at_once is not None and held.calls >= state.at_once:
         waits.append(max(50.0, state.took / state.at_once))
     if state.spacing:
         waits.append(state.started_at + state.spacing - now)
-    if not state.refusals:
-        waits.append(state.due_at - _slack(state, gap, now) - now)
     if state.requests is not None:
         waits.append(until_room(state, lambda s: s.calls, state.requests - 1, now))
-    if pacing.is_level(state) and not state.is_doubted and not state.refusals:
-        most = max(1, math.floor(state.ceiling))
-        waits.append(until_room(state, lambda s: s.served, most - 1, now))
     tokens = pacing.least(state.tokens, pacing.told_tokens(state, now))
     if tokens is not None and ask.tokens:
         left = max(0, tokens - ask.tokens)
         waits.append(until_room(state, lambda s: s.tokens, left, now))
-    return max(waits)
+    return waits
 
 
 def _slack(state: LaneState, gap: float, now: Instant) -> float:
@@ -162,17 +209,24 @@ def _let_go(
     if not is_probe:
         used += min(now - state.started_at, 2 * gap)
     state = replace(
-        state,
+        _started(state, ask, gap, now),
         used=used,
         ran=state.ran + (not is_probe),
+        probe=ask.id if is_probe else None,
+    )
+    return pacing.proved(state), Permit(ask.id, now, is_probe)
+
+
+def _started(state: LaneState, ask: Ask, gap: float, now: Instant) -> LaneState:
+    """Count a call that starts now."""
+    return replace(
+        state,
         started_at=now,
         due_at=round(max(state.due_at, now) + gap),
         starts=tuple(added(state.starts, Starts(now // SECOND, 1, 0, ask.tokens))),
-        probe=ask.id if is_probe else None,
         line=max(0.0, _line(state, now) - (1.0 if ask.waited else 0.0)),
         lined_at=now,
     )
-    return pacing.proved(state), Permit(ask.id, now, is_probe)
 
 
 def _put_off(
@@ -189,8 +243,9 @@ def _put_off(
         gap = max(gap, state.took / state.at_once)
     line = _line(state, now) + (1.0 if is_new else AGAIN)
     whole = line * gap
-    overdue = max(1.0, ask.waited / whole)
-    spread = max(0.0, whole - ask.waited) / 2
+    waited = math.inf if ask.goes_first else ask.waited
+    overdue = max(1.0, waited / whole)
+    spread = max(0.0, whole - waited) / 2
     spread += ask.roll * (whole / 4 / overdue**2 + gap / 2)
     span = min(wait + spread, LONGEST_WAIT)
     turn = max(wait, state.awaited_at + gap - now)

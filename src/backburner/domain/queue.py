@@ -30,6 +30,47 @@ class Rate:
             raise ConfigurationError("a rate is at least 1 per millisecond or longer")
 
 
+MOST_KEPT = 10_000
+LONGEST_KEPT = timedelta(days=3650)
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """
+    How long a queue keeps ended jobs, instead of the general retention.
+
+    A job is deleted when it is older than its age or when there are `count` newer ones,
+    but not within ten minutes of its end because of a count. Where no age is given, the
+    general one holds.
+    """
+
+    succeeded: timedelta | None = None
+    """The age at which jobs that succeeded are deleted."""
+    failed: timedelta | None = None
+    """The same of dead letters."""
+    succeeded_count: int | None = None
+    """How many of the newest jobs that succeeded are kept."""
+    failed_count: int | None = None
+
+    def __post_init__(self) -> None:
+        for age in (self.succeeded, self.failed):
+            if age is not None and not _MILLISECOND <= age <= LONGEST_KEPT:
+                raise ConfigurationError(
+                    f"keep: an age is over zero and at most {LONGEST_KEPT.days} days"
+                )
+        for count in (self.succeeded_count, self.failed_count):
+            if count is not None and not 1 <= count <= MOST_KEPT:
+                raise ConfigurationError(f"keep: a count is from 1 to {MOST_KEPT}")
+        limits = (
+            *(self.succeeded, self.failed),
+            *(self.succeeded_count, self.failed_count),
+        )
+        if all(limit is None for limit in limits):
+            raise ConfigurationError(
+                "keep: give at least one age or count, or leave `keep` out"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class Queue:
     """What a queue allows; a limit that is not named is none."""
@@ -44,6 +85,8 @@ class Queue:
     """How much more than others a share gets, by its name; 1 where it is not named."""
     waiting: int | None = None
     """How many jobs of one share may wait; who submits more is refused."""
+    keep: Keep | None = None
+    """How long its ended jobs are kept, if not by the general retention."""
 
     def __post_init__(self) -> None:
         if not 0 < len(self.name) <= MAX_NAME or not self.name.isprintable():
@@ -99,6 +142,7 @@ class QueueState:
     rate: Rate | None = None
     weights: Mapping[str, int] = field(default_factory=dict)
     waiting: int | None = None
+    keep: Keep | None = None
     limited_until: Instant | None = None
     """When its window opens again, if it is closed now."""
     opens_in: int | None = None
@@ -111,6 +155,14 @@ class QueueState:
         """Whether the end of a job may let another one start."""
         limits = (self.concurrency, self.per_worker, self.rate)
         return any(limit is not None for limit in limits)
+
+
+class Totals(NamedTuple):
+    """How often jobs of a queue ended, also of those that are deleted."""
+
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
 
 
 class Throttling(NamedTuple):

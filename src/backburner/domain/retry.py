@@ -43,6 +43,11 @@ class RetryPolicy:
         least = self._least(attempt)
         return least + (least * self.spread + self.jitter) * roll
 
+    def longest(self) -> timedelta:
+        """Return the longest time that all delays together can take."""
+        delays = (self.delay(attempt, 1.0) for attempt in range(1, self.max_attempts))
+        return sum(delays, timedelta())
+
     def _least(self, attempt: int) -> timedelta:
         if self.delays:
             return self.delays[min(attempt, len(self.delays)) - 1]

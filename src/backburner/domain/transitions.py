@@ -53,10 +53,16 @@ ALLOWED: Final[Mapping[JobState, frozenset[JobState]]] = {
 }
 
 EXPIRED: Final = "EXPIRED"
+UNEXPECTED: Final = "UNEXPECTED"
 WORKER_LOST: Final = "WORKER_LOST"
 TIMEOUT: Final = "TIMEOUT"
 SETTLEMENT_FAILED: Final = "SETTLEMENT_FAILED"
 DEPENDENCY_FAILED: Final = "DEPENDENCY_FAILED"
+
+APART_EVENTS: Final = 10
+"""Up to so many events a job that is kept apart waits no longer than it must …"""
+APART_LONGEST: Final = timedelta(minutes=5)
+"""… and never longer than this, and as much again by chance."""
 
 SHORTEST_WAIT: Final = timedelta(milliseconds=100)
 """The least that a wait at no cost of an attempt takes, so that it is no busy loop."""
@@ -78,6 +84,8 @@ class Change(NamedTuple):
     crashes: int | None = None
     throttled: int | None = None
     generation: int | None = None
+    trace: str | None = None
+    """The stack of what went wrong; not for everybody who sees the event."""
 
 
 class Limits(NamedTuple):
@@ -97,7 +105,9 @@ def settle(
         case Done(output):
             return Change(JobState.SUCCEEDED, event.SUCCEEDED, now, output=output)
         case Failed():
-            return _settle_failed(claim, outcome, now, backoff, limits)
+            change = _settle_failed(claim, outcome, now, backoff, limits)
+            trace = outcome.trace
+            return change if trace is None else change._replace(trace=trace.text)
         case Snooze(delay, reason):
             problem = Problem("SNOOZED", reason, retryable=True)
             return _put_off(claim, event.SCHEDULED, problem, delay, now, limits)
@@ -145,8 +155,15 @@ def is_last_chance(claim: Claim, limits: Limits) -> bool:
     return 0 < claim.crashes >= limits.crashes - 1
 
 
-def keep_apart(claim: Claim, delay: timedelta, *, now: Instant) -> Change:
-    """Put a job off that must not run beside others like it; no wait of its own."""
+def keep_apart(claim: Claim, least: timedelta, *, now: Instant, roll: float) -> Change:
+    """
+    Put a job off that must not run beside others like it; no wait of its own.
+
+    Each time is three events, so the more events a job has, the longer it waits: some
+    thousand events in half a day, then three in five minutes.
+    """
+    growth = max(1.0, claim.events / APART_EVENTS)
+    delay = min(least * growth, APART_LONGEST) * (1 + roll)
     problem = Problem("SNOOZED", "it runs apart: workers were lost", retryable=True)
     waiting = _wait(event.SCHEDULED, problem, max(delay, SHORTEST_WAIT), now)
     return waiting._replace(attempt=claim.attempt - 1)
@@ -207,9 +224,15 @@ def retry_all(
     ]
 
 
-def fingerprint(capability: str, problem: Problem) -> str:
-    """Name a kind of failure, so that like dead letters can be grouped."""
-    message = _VARYING.sub("#", problem.message)[:200]
+def fingerprint(capability: str, problem: Problem, place: str | None = None) -> str:
+    """
+    Name a kind of failure, so that like dead letters can be grouped.
+
+    One that nobody foresaw is named by its `place`, a file and line: its message may
+    say anything.
+    """
+    is_unforeseen = place is not None and problem.code == UNEXPECTED
+    message = place if is_unforeseen else _VARYING.sub("#", problem.message)[:200]
     named = f"{capability}\0{problem.code}\0{message}"
     return hashlib.sha256(named.encode(errors="replace")).hexdigest()[:16]
 
@@ -221,15 +244,25 @@ def _settle_failed(
     claim: Claim, failed: Failed, now: Instant, backoff: timedelta, limits: Limits
 ) -> Change:
     problem = Problem(failed.code, failed.message, failed.retryable)
+    place = None if failed.trace is None else failed.trace.place
     if not failed.retryable:
-        return _fail(claim.capability, problem, now)
+        return _fail(claim.capability, problem, now, place)
     if failed.retry_after is not None:
-        told = replace(problem, retry_after=failed.retry_after.total_seconds())
-        change = _put_off(claim, event.THROTTLED, told, failed.retry_after, now, limits)
-        return change._replace(data={"lane": failed.lane}) if failed.lane else change
+        problem = replace(problem, retry_after=failed.retry_after.total_seconds())
+        backoff = max(backoff, failed.retry_after)
+        if not failed.is_paid:
+            return _throttle(claim, failed, problem, now, limits)
     if claim.attempt < claim.max_attempts:
         return _wait(event.RETRYING, problem, backoff, now)
-    return _fail(claim.capability, problem, now)
+    return _fail(claim.capability, problem, now, place)
+
+
+def _throttle(
+    claim: Claim, failed: Failed, problem: Problem, now: Instant, limits: Limits
+) -> Change:
+    delay = failed.retry_after or timedelta()
+    change = _put_off(claim, event.THROTTLED, problem, delay, now, limits)
+    return change._replace(data={"lane": failed.lane}) if failed.lane else change
 
 
 def _hand_back(claim: Claim, now: Instant) -> Change:
@@ -242,13 +275,15 @@ def _hand_back(claim: Claim, now: Instant) -> Change:
     )
 
 
-def _fail(capability: str, problem: Problem, now: Instant) -> Change:
+def _fail(
+    capability: str, problem: Problem, now: Instant, place: str | None = None
+) -> Change:
     return Change(
         JobState.FAILED,
         event.FAILED,
         now,
         error=problem,
-        fingerprint=fingerprint(capability, problem),
+        fingerprint=fingerprint(capability, problem, place),
     )
 
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Awaitable, Mapping
+from typing import Final, TypeVar
 
 import httpcore2
 
@@ -11,6 +11,8 @@ from backburner.domain.address import Reach, Target, check_url
 from backburner.egress.guard import Enough, Guard, NoConnection
 from backburner.egress.resolver import Resolve, SystemResolver
 from backburner.ports.egress import Answer, Silence
+
+T = TypeVar("T")
 
 IDLE_SECONDS: Final = 2.0
 """How long a connection is kept: less than usual servers keep theirs."""
@@ -57,37 +59,15 @@ class GuardedEgress:
             target = check_url(url, self._reach)
         except ValueError:
             return Silence.REFUSED  # what is allowed may have changed since
-        try:
-            async with asyncio.timeout(self._seconds):
-                return await self._post(target, headers, body)
-        except (TimeoutError, httpcore2.TimeoutException):
-            return Silence.TIMED_OUT
-        except NoConnection:
-            return Silence.REFUSED
-        except httpcore2.ConnectError:
-            return Silence.UNTRUSTED  # after the connection: TLS
-        except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError):
-            return Silence.CUT
+        return await answered(self._post(target, headers, body), self._seconds)
 
     async def _post(
         self, target: Target, headers: Mapping[str, str], body: bytes
     ) -> Answer:
-        url = httpcore2.URL(
-            scheme=target.scheme.encode(),
-            host=target.host.encode(),
-            port=target.port,
-            target=target.path.encode(),
-        )
-        sent = {
-            "Host": target.netloc,
-            "Accept": "*/*",
-            "Accept-Encoding": "identity",
-            **headers,
-        }
         async with self._pool.stream(
             "POST",
-            url,
-            headers=[(name.encode(), value.encode()) for name, value in sent.items()],
+            url_of(target),
+            headers=sent_headers(target, headers),
             content=body,
             extensions=self._extensions,
         ) as response:
@@ -96,8 +76,44 @@ class GuardedEgress:
                     pass
             except Enough:
                 pass
-            return Answer(response.status, _headers(response.headers))
+            return Answer(response.status, read_headers(response.headers))
 
 
-def _headers(raw: list[tuple[bytes, bytes]]) -> Mapping[str, str]:
+async def answered(work: Awaitable[T], seconds: float) -> T | Silence:
+    """Return what a request came to within its time, or why there is no answer."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except (TimeoutError, httpcore2.TimeoutException):
+        return Silence.TIMED_OUT
+    except NoConnection:
+        return Silence.REFUSED
+    except httpcore2.ConnectError:
+        return Silence.UNTRUSTED  # after the connection: TLS
+    except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError):
+        return Silence.CUT
+
+
+def url_of(target: Target) -> httpcore2.URL:
+    """Return a URL as the HTTP stack wants it."""
+    return httpcore2.URL(
+        scheme=target.scheme.encode(),
+        host=target.host.encode(),
+        port=target.port,
+        target=target.path.encode(),
+    )
+
+
+def sent_headers(
+    target: Target, headers: Mapping[str, str]
+) -> list[tuple[bytes, bytes]]:
+    """Return all headers of a request, those given included."""
+    usual = {"Host": target.netloc, "Accept": "*/*", "Accept-Encoding": "identity"}
+    given = {name.lower() for name in headers}
+    sent = {name: value for name, value in usual.items() if name.lower() not in given}
+    return [(n.encode(), v.encode()) for n, v in (sent | dict(headers)).items()]
+
+
+def read_headers(raw: list[tuple[bytes, bytes]]) -> Mapping[str, str]:
+    """Return headers by names in small letters."""
     return {name.decode("latin-1").lower(): v.decode("latin-1") for name, v in raw}

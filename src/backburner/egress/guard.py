@@ -31,9 +31,11 @@ class Enough(httpcore2.ReadError):
 class Guard(httpcore2.AsyncNetworkBackend):
     """Connects to addresses within reach."""
 
-    def __init__(self, reach: Reach, resolve: Resolve) -> None:
+    def __init__(self, reach: Reach, resolve: Resolve, *, most: int = MOST) -> None:
+        """Take how many bytes of one answer are read, its headers included."""
         self._reach = reach
         self._resolve = resolve
+        self._most = most
 
     async def connect_tcp(
         self,
@@ -54,7 +56,7 @@ class Guard(httpcore2.AsyncNetworkBackend):
             stream = None
         if stream is None:
             raise NoConnection("the address cannot be reached, or may not be")
-        return Bounded(stream)
+        return Bounded(stream, self._most)
 
     async def _connected(
         self, host: str, port: int, seconds: float | None
@@ -82,9 +84,9 @@ class Guard(httpcore2.AsyncNetworkBackend):
 class Bounded(httpcore2.AsyncNetworkStream):
     """A connection that reads so much after each request and no more."""
 
-    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+    def __init__(self, stream: httpcore2.AsyncNetworkStream, most: int = MOST) -> None:
         self._stream = stream
-        self._left = MOST
+        self._left = self._most = most
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
         if self._left <= 0:
@@ -94,7 +96,7 @@ class Bounded(httpcore2.AsyncNetworkStream):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        self._left = MOST
+        self._left = self._most
         await self._stream.write(buffer, timeout)
 
     async def aclose(self) -> None:
@@ -113,7 +115,7 @@ class Bounded(httpcore2.AsyncNetworkStream):
         except BaseException:
             await self._stream.aclose()  # also if it was interrupted
             raise
-        return Bounded(secured)
+        return Bounded(secured, self._most)
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)

@@ -1,6 +1,6 @@
 """What a worker asks the store for: which queues, and how much of each."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from backburner.domain.queue import Queue, QueueState
@@ -31,13 +31,17 @@ class Appetite:
         self._closed: set[str] = set()
         self._rings = 0
         self._heard = 0
-        self._asked = 0
-        self._quiet = 0
-        self._turn = 0
+        self._order = (*self.queues[-1:], *self.queues[:-1])
+        """The queues, those first that were asked longest ago."""
+        self._asked: Collection[str] = ()
+        """Those that something may be had of, at the last ask."""
+        self._quiet: set[str] = set()
+        """Those that were asked in vain since something was had or heard of."""
 
     def ring(self) -> None:
         """Hear that there may be work."""
         self._rings += 1
+        self._quiet.clear()
         self.may_have_work = True
 
     def has_limits(self, queue: str) -> bool:
@@ -46,25 +50,27 @@ class Appetite:
 
     def wants(self, free: int) -> Sequence[Want]:
         """Ask every queue, another one first each time, so that none starves."""
-        queues = [queue for queue in self.queues if self._most(queue, free)]
+        queues = [queue for queue in self._order if self._most(queue, free)]
         if not queues:
             self.may_have_work = False
             return ()
-        self._heard, self._asked = self._rings, len(queues)
-        self._turn = (self._turn + min(free, len(queues) - 1)) % len(queues)
-        turned = (*queues[self._turn :], *queues[: self._turn])[:free]
-        share = free // len(turned)
-        return [Want(queue, self._most(queue, share)) for queue in turned]
+        self._heard, self._asked = self._rings, queues
+        asked = queues[:free]
+        rest = [queue for queue in self._order if queue not in asked]
+        # If all are asked, the last of them is first the next time.
+        self._order = (*rest, *asked) if rest else (*asked[-1:], *asked[:-1])
+        share = free // len(asked)
+        return [Want(queue, self._most(queue, share)) for queue in asked]
 
     def got(self, wants: Sequence[Want], count: int) -> None:
         """Rest when every queue was asked in vain; few slots ask only some at once."""
         is_full = count >= min(want.limit for want in wants)
         if is_full or self._heard != self._rings:
-            self._quiet = 0
+            self._quiet.clear()
             return
-        self._quiet += len(wants)
-        if self._quiet >= self._asked:
-            self._quiet = 0
+        self._quiet.update(want.queue for want in wants)
+        if self._quiet.issuperset(self._asked):
+            self._quiet.clear()
             self.may_have_work = False
 
     def room(self, queue: str, free: int) -> int:

@@ -5,13 +5,14 @@ An `Asker` does so for a job, or for whoever has none: it is the same code.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, overload
 
-from backburner.domain.ai import CORRECTION, Trouble
+from backburner.domain.ai import CORRECTION, NOT_CONFIGURED, Purpose, Trouble
 from backburner.domain.errors import (
+    AnswerTruncated,
     PermanentError,
     Throttled,
     TransientError,
@@ -19,16 +20,18 @@ from backburner.domain.errors import (
 )
 from backburner.domain.hint import hint
 from backburner.domain.lane import lane_name
-from backburner.domain.usage import MOST_TOKENS
+from backburner.domain.tokens import estimate
+from backburner.domain.usage import MOST_TOKENS, Usage, usage
+from backburner.engine import telemetry
 from backburner.engine.lanes import Call
-from backburner.engine.shapes import Shape, mistakes, shape_of
+from backburner.engine.shapes import Shape, mistakes, shape_of, trouble_of
+from backburner.engine.spending import Spending
 from backburner.ports.ai import (
     Chat,
     Fault,
     Hear,
     Media,
     Message,
-    Models,
     Provider,
     Reply,
     Tokens,
@@ -40,6 +43,16 @@ from backburner.ports.log import log
 T = TypeVar("T")
 
 SECONDS: Final = 60.0
+SHORTEST_WAIT: Final = 0.1
+"""The least that is waited before a provider is asked again, so that it ends."""
+
+
+_SETTING: Final[Mapping[Purpose, str]] = {
+    "chat": "BACKBURNER_AI_TEXT",
+    "embedding": "BACKBURNER_AI_EMBEDDING",
+    "transcription": "BACKBURNER_AI_AUDIO",
+    "vision": "BACKBURNER_AI_VISION",
+}
 
 
 class Called(NamedTuple):
@@ -51,6 +64,19 @@ class Called(NamedTuple):
     output_tokens: int
     cached_tokens: int
     duration_ms: int
+
+
+class Correction(NamedTuple):
+    """An answer that cannot be used, just before the model is asked to correct it."""
+
+    code: str
+    """`AI_INVALID_JSON` or `AI_SCHEMA_VIOLATION`."""
+    reason: str
+    """What is wrong with it, without repeating it."""
+    provider: str
+    model: str
+    length: int
+    """How many characters the answer had."""
 
 
 class Vectors(NamedTuple):
@@ -68,46 +94,82 @@ class Providers:
     clock: Clock
     seconds: float = SECONDS
     """How long an answer may take in all, unless the question says."""
+    codes: Mapping[tuple[str, Purpose], str] = field(default_factory=dict)
+    """By capability and purpose, the error code of a call that nobody can serve."""
+    by_purpose: Mapping[Purpose, Sequence[Provider]] = field(default_factory=dict)
+    """The chains of purposes that have one of their own."""
+
+    def of(self, purpose: Purpose) -> Sequence[Provider]:
+        """Return who is asked for a purpose, the first first."""
+        return self.by_purpose.get(purpose, self.chain)
 
     async def close(self) -> None:
         """Give up what is open."""
-        for provider in self.chain:
+        chains = (self.chain, *self.by_purpose.values())
+        for provider in {id(each): each for chain in chains for each in chain}.values():
             await provider.close()
 
 
 class LaneOf(Protocol):
     """Gives the lane of a provider."""
 
-    def __call__(self, provider: str, model: str, *, credential: str | None) -> Call:
-        """Return a call to be made by it."""
+    def __call__(
+        self,
+        provider: str,
+        model: str,
+        *,
+        credential: str | None,
+        is_paced: bool,
+        waits: bool,
+    ) -> Call:
+        """
+        Return a call to be made by it.
+
+        Unless it `is_paced`, it needs no leave. If it `waits`, a run that has paid for
+        other calls waits for its turn; else it is told when that is.
+        """
         ...
 
 
 class Book(Protocol):
     """Takes note of what was used."""
 
-    def __call__(
-        self,
-        model: str,
-        *,
-        input_tokens: int,
-        output_tokens: int,
-        provider: str | None,
-        cached_tokens: int,
-    ) -> None:
-        """Book one call."""
+    def __call__(self, call: Usage, *, is_estimate: bool) -> None:
+        """Book one call; its tokens may be an estimate."""
         ...
 
 
 class _Work(NamedTuple):
     """What is wanted of whichever provider does it."""
 
-    model: Callable[[Models], str]
+    purpose: Purpose
     do: Callable[[Provider, str], Awaitable[Reply[Any]]]
     wanted: str | None = None
     """A model by name: the first provider's."""
     speech: "_Speech | None" = None
     """Its text on the way to readers."""
+    read: Callable[[], str] = str
+    """Returns the text that the model is given, should its provider not count it."""
+
+
+class _Time:
+    """Until when an answer must be there; waits for lanes do not count."""
+
+    def __init__(self, seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._until = self._loop.time() + seconds
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    def extend(self, seconds: float) -> None:
+        """Not count so many."""
+        self._until += seconds
+
+    def share(self, parts: int) -> float:
+        """Return when the first of so many even parts of what is left is over."""
+        now = self.now()
+        return now + (self._until - now) / parts
 
 
 class _Speech:
@@ -144,12 +206,21 @@ class Asker:
         lane: LaneOf | None = None,
         book: Book | None = None,
         emit: Hear | None = None,
+        capability: str = "",
+        spending: Spending | None = None,
     ) -> None:
-        """Without a `lane` nothing paces the calls, without `book` nobody pays."""
+        """
+        Without a `lane` nothing paces the calls, without `book` nobody pays.
+
+        `capability` is the name of the capability on whose behalf it asks. With
+        `spending`, a run that has paid for a call waits for its next one.
+        """
         self._providers = providers
         self._lane = lane
         self._book = book
         self._emit = emit
+        self._capability = capability
+        self._spending = spending
         self._calls: list[Called] = []
 
     @property
@@ -168,6 +239,7 @@ class Asker:
         temperature: float | None = None,
         max_tokens: int | None = None,
         seconds: float | None = None,
+        on_correction: Callable[[Correction], None] | None = None,
     ) -> T: ...
 
     @overload
@@ -182,6 +254,7 @@ class Asker:
         max_tokens: int | None = None,
         seconds: float | None = None,
         stream: bool = False,
+        partial: bool = False,
     ) -> str: ...
 
     async def ask(  # noqa: PLR0913 - a question has many sides
@@ -195,21 +268,28 @@ class Asker:
         max_tokens: int | None = None,
         seconds: float | None = None,
         stream: bool = False,
+        partial: bool = False,
+        on_correction: Callable[[Correction], None] | None = None,
     ) -> Any:
         """
         Ask a model; with `into`, return its answer as that type.
 
-        An answer of another shape is shown to the model with what is wrong, once. The
-        `seconds` are for all of it. With `stream` the text is emitted as it comes.
+        An answer of another shape is shown to the model with what is wrong, once, and
+        `on_correction` is called before that; what it raises is logged. The
+        `seconds` are for all of it but waits for lanes. With `stream` the text is
+        emitted as it comes. An answer that reached its limit of tokens raises
+        `AnswerTruncated`, unless `partial` text will do.
         """
         if stream and into is not None:
             raise ValueError("an answer that may be corrected cannot be streamed")
-        limit = self._limit(seconds)
+        time = self._time(seconds)
         messages = _conversation(prompt, system)
         chat = Chat(messages, "", temperature, max_tokens)
         if into is None:
-            return await self._complete(chat, model, limit, stream=stream)
-        return await self._structured(chat, model, limit, shape_of(into))
+            return await self._complete(
+                chat, model, time, stream=stream, partial=partial
+            )
+        return await self._structured(chat, model, time, shape_of(into), on_correction)
 
     async def embed(
         self,
@@ -220,10 +300,13 @@ class Asker:
     ) -> Vectors:
         """Return a vector for each text, by the first provider: others' differ."""
         work = _Work(
-            lambda models: models.embedding, lambda p, m: p.embed(texts, m), model
+            "embedding",
+            lambda p, m: p.embed(texts, m),
+            model,
+            read=lambda: "\n".join(texts),
         )
-        chain = self._providers.chain[:1]
-        reply = await self._answered(work, self._limit(seconds), chain)
+        chain = self._providers.of("embedding")[:1]
+        reply = await self._answered(work, self._time(seconds), chain)
         return Vectors(reply.model, reply.content)
 
     async def transcribe(
@@ -236,12 +319,8 @@ class Asker:
     ) -> str:
         """Write down what is said in a recording."""
         media = Media(audio, mime_type)
-        work = _Work(
-            lambda models: models.transcription,
-            lambda p, m: p.transcribe(media, m),
-            model,
-        )
-        return str((await self._answered(work, self._limit(seconds))).content)
+        work = _Work("transcription", lambda p, m: p.transcribe(media, m), model)
+        return str((await self._answered(work, self._time(seconds))).content)
 
     async def describe(
         self,
@@ -255,37 +334,55 @@ class Asker:
         """Say what is in a picture."""
         media = Media(image, mime_type)
         work = _Work(
-            lambda models: models.vision,
+            "vision",
             lambda p, m: p.describe(media, prompt, m),
             model,
+            read=lambda: prompt,
         )
-        return str((await self._answered(work, self._limit(seconds))).content)
+        return _whole(await self._answered(work, self._time(seconds)))
 
     async def _structured(
-        self, chat: Chat, model: str | None, limit: float, shape: Shape
+        self,
+        chat: Chat,
+        model: str | None,
+        time: _Time,
+        shape: Shape,
+        on_correction: Callable[[Correction], None] | None,
     ) -> Any:
         messages = _conversation(chat.messages, shape.wish)
         chat = replace(chat, messages=messages, schema=shape.schema)
-        text = await self._complete(chat, model, limit)
+        text = await self._complete(chat, model, time)
         try:
             return shape.read(text)
         except ValueError as error:
-            why = mistakes(error)
-        log.warning("answer unusable, asking once more", code=Trouble.UNUSABLE_ANSWER)
+            why, code = mistakes(error), trouble_of(error)
+        log.warning("answer unusable, asking once more", code=code)
+        if on_correction is not None:
+            last = self._calls[-1]
+            _observed(
+                on_correction,
+                Correction(code, why, last.provider, last.model, len(text)),
+            )
         correction = f"{CORRECTION}{why}\nAnswer once more, with the JSON only."
         shown = (Message("assistant", text), Message("user", correction))
         again = replace(chat, messages=(*chat.messages, *shown))
-        text = await self._complete(again, model, limit)
+        text = await self._complete(again, model, time)
         try:
             return shape.read(text)
         except ValueError as error:
             raise PermanentError(
                 f"the model's answer cannot be used: {mistakes(error)}",
-                code=Trouble.UNUSABLE_ANSWER,
+                code=trouble_of(error),
             ) from None
 
     async def _complete(
-        self, chat: Chat, model: str | None, limit: float, *, stream: bool = False
+        self,
+        chat: Chat,
+        model: str | None,
+        time: _Time,
+        *,
+        stream: bool = False,
+        partial: bool = False,
     ) -> str:
         speech = _Speech(self._emit) if stream else None
         hear = None if speech is None else speech.hear
@@ -293,22 +390,57 @@ class Asker:
         def do(provider: Provider, name: str) -> Awaitable[Reply[str]]:
             return provider.chat(replace(chat, model=name), hear)
 
-        work = _Work(lambda models: models.chat, do, model, speech)
-        return str((await self._answered(work, limit)).content)
+        def read() -> str:
+            return "\n".join(message.text for message in chat.messages)
+
+        work = _Work("chat", do, model, speech, read)
+        return _whole(await self._answered(work, time), partial=partial)
 
     async def _answered(
-        self, work: _Work, limit: float, chain: Sequence[Provider] | None = None
+        self, work: _Work, time: _Time, chain: Sequence[Provider] | None = None
+    ) -> Reply[Any]:
+        """Return the first answer; a run that has paid for calls waits for it."""
+        chain = self._providers.of(work.purpose) if chain is None else chain
+        if not chain:
+            raise self._not_configured(work.purpose)
+        waited = 0.0
+        while True:
+            try:
+                return await self._tried(work, time, chain)
+            except Throttled as refusal:
+                wait = refusal.retry_after
+                if wait is None or waited + wait > self._patience(work):
+                    raise
+            wait = max(wait, SHORTEST_WAIT)
+            await asyncio.sleep(wait)  # noqa: TID251 - until the provider's time
+            waited += wait
+            time.extend(wait)
+
+    def _patience(self, work: _Work) -> float:
+        """Return how long to wait for a provider that says when to come again."""
+        has_begun = work.speech is not None and work.speech.has_begun
+        if self._spending is None or not self._has_paid or has_begun:
+            return -1.0
+        return self._spending.patience
+
+    @property
+    def _has_paid(self) -> bool:
+        return self._spending is not None and self._spending.has_paid
+
+    async def _tried(
+        self, work: _Work, time: _Time, chain: Sequence[Provider]
     ) -> Reply[Any]:
         """Return the first answer; a provider that has none is passed over."""
-        chain = self._providers.chain if chain is None else chain
-        errors: list[TransientError] = []
+        errors: list[WorkError] = []
         for n, provider in enumerate(chain):
-            # Whoever hangs must leave the next ones some of the time.
-            now = asyncio.get_running_loop().time()
-            until = now + (limit - now) / (len(chain) - n)
             try:
-                return await self._by(provider, work, until, is_first=n == 0)
-            except TransientError as error:
+                # Whoever hangs must leave the next ones some of the time.
+                return await self._by(
+                    provider, work, time, place=n, providers=len(chain)
+                )
+            except WorkError as error:
+                if not _may_be_passed_over(error):
+                    raise
                 errors.append(error)
                 if work.speech is not None and work.speech.has_begun:
                     break
@@ -320,41 +452,70 @@ class Asker:
         raise _soonest(errors)
 
     async def _by(
-        self, provider: Provider, work: _Work, until: float, *, is_first: bool
+        self,
+        provider: Provider,
+        work: _Work,
+        time: _Time,
+        *,
+        place: int,
+        providers: int,
     ) -> Reply[Any]:
-        wanted = work.wanted if is_first else None
-        model = wanted or work.model(provider.models)
+        """Ask the provider at this place of so many."""
+        wanted = work.wanted if place == 0 else None
+        model = wanted or str(getattr(provider.models, work.purpose))
+        asked_at = time.now()
         try:
-            async with self._leave(provider, model) as call:
+            # While its lane is full, the next one is asked, if there are several.
+            async with self._leave(provider, model, waits=providers == 1) as call:
+                time.extend(time.now() - asked_at)
+                until = time.share(providers - place)
                 if work.speech is not None:
                     work.speech.call = call
-                reply = await self._timed(provider, work.do(provider, model), until)
+                reply = await self._timed(provider, work, model, until)
                 call.hear(HTTPStatus.OK, reply.headers)
+                telemetry.model_asked(provider.name, work.purpose)
                 return reply
         except Fault as fault:
+            telemetry.model_asked(provider.name, work.purpose, fault.trouble)
             raise self._judged(provider, fault) from fault
         except Throttled as refusal:
             cause = refusal.__cause__  # none if the lane is full or parked
             if isinstance(cause, Fault):
+                telemetry.model_asked(provider.name, work.purpose, cause.trouble)
                 raise self._judged(provider, cause, refusal) from cause
             raise
 
-    def _leave(self, provider: Provider, model: str) -> Call:
-        if self._lane is None or not provider.is_paced:
+    def _not_configured(self, purpose: Purpose) -> PermanentError:
+        code = self._providers.codes.get((self._capability, purpose), NOT_CONFIGURED)
+        return PermanentError(
+            f"no provider of models is set for the purpose {purpose!r}: "
+            f"set {_SETTING[purpose]} or BACKBURNER_AI, for example to openai or, to "
+            "try things out, to mock",
+            code=code,
+        )
+
+    def _leave(self, provider: Provider, model: str, *, waits: bool) -> Call:
+        if self._lane is None:
             return Call(None, lane_name(provider.name, model, provider.credential))
-        return self._lane(provider.name, model, credential=provider.credential)
+        return self._lane(
+            provider.name,
+            model,
+            credential=provider.credential,
+            is_paced=provider.is_paced,
+            waits=waits,
+        )
 
     def _is_paced(self, provider: Provider) -> bool:
         return self._lane is not None and provider.is_paced
 
     async def _timed(
-        self, provider: Provider, answer: Awaitable[Reply[Any]], until: float
+        self, provider: Provider, work: _Work, model: str, until: float
     ) -> Reply[Any]:
         loop = asyncio.get_running_loop()
         begun, reply = loop.time(), None
         try:
             async with asyncio.timeout_at(until):
-                reply = await answer
+                reply = await work.do(provider, model)
         except TimeoutError:
             raise Fault(Trouble.TIMEOUT, "it took too long") from None
         except Fault as fault:
@@ -362,21 +523,24 @@ class Asker:
             raise
         finally:
             if reply is not None:
-                self._note(provider, reply, loop.time() - begun)
+                self._note(provider, reply, loop.time() - begun, work.read)
         return reply
 
-    def _note(self, provider: Provider, reply: Reply[Any], seconds: float) -> None:
-        tokens = _believable(reply.tokens or Tokens())
+    def _note(
+        self,
+        provider: Provider,
+        reply: Reply[Any],
+        seconds: float,
+        read: Callable[[], str],
+    ) -> None:
+        tokens = _believable(reply.tokens or _estimated(reply, read()))
         took = round(seconds * 1000)
         self._calls.append(Called(provider.name, reply.model, *tokens, took))
-        if self._book is not None and reply.tokens is not None:
-            self._book(
-                reply.model,
-                input_tokens=tokens.input,
-                output_tokens=tokens.output,
-                provider=provider.name,
-                cached_tokens=tokens.cached,
+        if self._book is not None:
+            call = usage(
+                reply.model, tokens.input, tokens.output, provider.name, tokens.cached
             )
+            self._book(call, is_estimate=reply.tokens is None)
 
     def _judged(
         self, provider: Provider, fault: Fault, refusal: Throttled | None = None
@@ -389,28 +553,55 @@ class Asker:
             return TransientError(message, code=code)
         now = self._providers.clock.now()
         told = hint(fault.status_code, fault.headers, fault.body, now=now).wait
-        if told is None:
+        # Where it has a lane, that says when its turn is; else what was told holds.
+        turn = refusal.retry_after if self._is_paced(provider) else None
+        if told is None and (turn is None or not self._has_paid):
             # Nobody knows when: it counts as an attempt, so that it does not go on.
             return TransientError(message, code=code)
-        # Where it has a lane, that says when its turn is; else what was told holds.
-        wait = told / 1000
-        if self._is_paced(provider) and refusal.retry_after is not None:
-            wait = max(wait, refusal.retry_after)
+        wait = max((told or 0) / 1000, turn or 0.0)
         return Throttled(message, retry_after=wait, code=code, lane=refusal.lane)
 
-    def _limit(self, seconds: float | None) -> float:
-        span = self._providers.seconds if seconds is None else seconds
-        return asyncio.get_running_loop().time() + span
+    def _time(self, seconds: float | None) -> _Time:
+        return _Time(self._providers.seconds if seconds is None else seconds)
 
 
-def _soonest(errors: Sequence[TransientError]) -> TransientError:
-    """Tell the shortest wait that a provider asked for, else the first's trouble."""
+def _observed(hook: Callable[[Correction], None], seen: Correction) -> None:
+    try:
+        hook(seen)
+    except Exception as error:  # noqa: BLE001 - an observer must not cost the answer
+        log.error("on_correction raised", error_type=type(error).__name__)
+
+
+def _may_be_passed_over(error: WorkError) -> bool:
+    """Say whether the next provider may do better."""
+    own = {trouble for trouble in Trouble if trouble.is_providers_own}
+    return isinstance(error, TransientError) or error.problem_code in own
+
+
+def _whole(reply: Reply[Any], *, partial: bool = False) -> str:
+    """Return the text of an answer that is not cut off, or that may be."""
+    text = str(reply.content)
+    if reply.is_truncated and not partial:
+        raise AnswerTruncated(
+            f"the answer of {reply.model} was cut off after {len(text)} characters by "
+            "its limit of tokens: raise max_tokens, ask for less, or accept it with "
+            "partial=True",
+            text=text,
+        )
+    return text
+
+
+def _soonest(errors: Sequence[WorkError]) -> WorkError:
+    """Tell the shortest wait that a provider asked for, else what may pass first."""
     waits = [
         error
         for error in errors
         if isinstance(error, Throttled) and error.retry_after is not None
     ]
-    return min(waits, key=lambda error: error.retry_after or 0.0, default=errors[0])
+    if waits:
+        return min(waits, key=lambda error: error.retry_after or 0.0)
+    passing = (error for error in errors if isinstance(error, TransientError))
+    return next(passing, errors[0])
 
 
 def _conversation(
@@ -423,6 +614,12 @@ def _conversation(
     if told and told[0].role == "system":
         system, told = f"{told[0].text}\n\n{system}", told[1:]
     return (Message("system", system), *told)
+
+
+def _estimated(reply: Reply[Any], read: str) -> Tokens:
+    """Return what a call is likely to have used whose provider did not say."""
+    written = reply.content if isinstance(reply.content, str) else ""
+    return Tokens(estimate(read), estimate(written))
 
 
 def _believable(tokens: Tokens) -> Tokens:

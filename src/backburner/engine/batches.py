@@ -18,6 +18,7 @@ from backburner.domain.batch import (
     Counts,
     Members,
     NewBatch,
+    replaced,
 )
 from backburner.domain.errors import (
     BatchNotFound,
@@ -29,7 +30,7 @@ from backburner.domain.errors import (
 )
 from backburner.domain.event import Event
 from backburner.domain.flow import NewFlow
-from backburner.domain.job import Instant, NewJob, Owner, Submitted
+from backburner.domain.job import Instant, NewJob, Owner, Submitted, Visibility
 from backburner.engine import telemetry
 from backburner.engine.budgets import counted
 from backburner.engine.flow import Flow
@@ -133,10 +134,13 @@ class Batches:
 
     async def store(self, batch: NewBatch, members: Members) -> Submitted:
         """Store a batch that is prepared, with its first members."""
-        stowed = await self._stowed(members)
-        with counted():
-            submitted = await self._store.open_batch(batch, stowed)
-        self._ring(members)
+        stowed = await self._payloads.stow_members(members)
+        async with self._payloads.dropped_if_refused(stowed):
+            with counted():
+                submitted = await self._store.open_batch(batch, stowed)
+        if submitted.id != batch.id:
+            await self._payloads.drop_inputs(stowed)
+        self._ring(Members() if submitted.replayed else members)
         return submitted
 
     async def fill(
@@ -144,10 +148,12 @@ class Batches:
     ) -> Sequence[Submitted]:
         """Put more into a batch; return what became of each, jobs before flows."""
         batch = await self.find(batch_id, owner)
-        stowed = await self._stowed(members)
-        with counted():
-            submitted = await self._store.fill_batch(batch.seq, stowed, seal=seal)
-        self._ring(members)
+        stowed = await self._payloads.stow_members(members)
+        async with self._payloads.dropped_if_refused(stowed):
+            with counted():
+                submitted = await self._store.fill_batch(batch.seq, stowed, seal=seal)
+        await self._payloads.drop_inputs(replaced(stowed, submitted))
+        self._ring(_new(members, submitted))
         self.touch([batch.seq])
         return submitted
 
@@ -168,6 +174,28 @@ class Batches:
             [self._flow(n, *asked, key) for n, asked in enumerate(flows)],
         )
 
+    def gather(
+        self,
+        jobs: Iterable[tuple[Any, Any]],
+        flows: Iterable[Flow],
+        options: GroupOptions,
+        *,
+        key: str | None = None,
+    ) -> Members:
+        """Check what is to be put into a batch; it is its owner's, of its request."""
+        shared = Options(
+            owner=options.owner,
+            request_id=options.request_id,
+            traceparent=options.traceparent,
+            key=options.key,
+        )
+        plain = replace(options, idempotency_key=None, callback=None, tags=())
+        return self.members(
+            [(asked, value, shared) for asked, value in jobs],
+            [(flow, plain) for flow in flows],
+            key=key,
+        )
+
     def _job(
         self, n: int, asked: Any, value: Any, options: Options, key: str | None
     ) -> NewJob:
@@ -184,10 +212,10 @@ class Batches:
         with _part(f"flows.{n}"):
             return self._planning.flow(flow, options)
 
-    async def find(self, batch_id: str, owner: Owner = LOCAL) -> Batch:
+    async def find(self, batch_id: str, owner: Visibility = LOCAL) -> Batch:
         """Return an owner's batch."""
         found = await self._store.find_batches([batch_id])
-        if not found or found[0].owner != owner:
+        if not found or not owner.covers(found[0].owner):
             raise BatchNotFound(f"there is no batch {batch_id[:60]!r}")
         return found[0]
 
@@ -215,7 +243,7 @@ class Batches:
         self.touch([batch.seq])
         return await self.find(batch_id, owner)
 
-    async def retry(self, batch_id: str, owner: Owner = LOCAL) -> int:
+    async def retry(self, batch_id: str, owner: Visibility = LOCAL) -> int:
         """Retry every failed member and step; the batch goes on until they end."""
         batch = await self.find(batch_id, owner)
         retried = await retry_failed(
@@ -242,7 +270,7 @@ class Batches:
     async def wait(
         self,
         batch_id: str,
-        owner: Owner = LOCAL,
+        owner: Visibility = LOCAL,
         *,
         timeout: float,  # noqa: ASYNC109 - part of the answer
     ) -> Batch:
@@ -252,6 +280,10 @@ class Batches:
             return batch
         await self._watch.end(batch.id, seconds=timeout)
         return await self.find(batch_id, owner)
+
+    def look_soon(self) -> None:
+        """Look after batches soon: one was opened."""
+        self._loop.poke()
 
     def touch(self, batches: Iterable[int]) -> None:
         """Have batches looked at in which something ended."""
@@ -269,6 +301,8 @@ class Batches:
             self._touched.pop(batch, None)
             await self._finish(batch)
         now = self._clock.now()
+        # What was told long ago holds nothing back; others may have ended the batch.
+        self._told = {b: at for b, at in self._told.items() if now - at < PROGRESS_MS}
         due = [b for b in self._touched if now - self._told.get(b, 0) >= PROGRESS_MS]
         for batch in due:
             del self._touched[batch]
@@ -330,12 +364,6 @@ class Batches:
         )
         return [self._payloads.stow_input(job)]
 
-    async def _stowed(self, members: Members) -> Members:
-        jobs = await self._payloads.stow_inputs(members.jobs)
-        for flow in members.flows:
-            flow.steps = await self._payloads.stow_steps(flow.steps)
-        return Members(jobs, members.flows)
-
     def _ring(self, members: Members) -> None:
         for job in members.jobs:
             telemetry.jobs_submitted.labels(job.capability).inc()
@@ -353,6 +381,16 @@ def _part(path: str) -> Iterator[None]:
         yield
     except (InvalidInput, UnknownCapability) as error:
         raise within(path, error) from None
+
+
+def _new(members: Members, submitted: Sequence[Submitted]) -> Members:
+    """Return the members that were not there before; answers are jobs, then flows."""
+    pairs = zip((*members.jobs, *members.flows), submitted, strict=True)
+    new = [member for member, answer in pairs if not answer.replayed]
+    return Members(
+        [member for member in new if isinstance(member, NewJob)],
+        [member for member in new if isinstance(member, NewFlow)],
+    )
 
 
 def _member_key(key: str, path: str) -> str:

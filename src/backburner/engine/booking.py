@@ -1,10 +1,10 @@
 """
 What runs use of models, on its way to the store.
 
-A run's calls are booked in the transaction that settles it. One that takes longer has
-them booked as it goes, so that whoever cancels it sees what it has used; one that lost
-its job has them booked late. Each is numbered, so it counts once however often it is
-told.
+A call is booked in the transaction that settles its run, if that comes within a moment
+of the call, and by itself if not: what was paid for is known also if the worker dies,
+and whoever cancels a job sees what it has used. The calls of a run that lost its job
+are booked late. Each is numbered, so it counts once however often it is told.
 """
 
 import asyncio
@@ -12,19 +12,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from backburner.domain.errors import StoreUnavailable
+from backburner.domain.errors import BudgetExhausted, OverBudget, StoreUnavailable
 from backburner.domain.job import Claim, Instant
-from backburner.domain.usage import NOTHING, Booking, Spent, Usage
+from backburner.domain.usage import NOTHING, Booking, Price, Spent, Usage
 from backburner.engine.loop import Loop
 from backburner.ports.clock import Clock
 from backburner.ports.log import log
 from backburner.ports.prices import Prices
-from backburner.ports.store import Usages
+from backburner.ports.store import Store
 
 FIRST_RUN: Final = 2
 """The number of a job's `job.started` that can have none before it."""
-PATIENCE_MS: Final = 250
-"""A run that is over by then needs no booking before its end."""
+PATIENCE_MS: Final = 50
+"""How long after a call its run's settlement is waited for."""
+LONG_MS: Final = 250
+"""A run that takes longer may go on for long: its calls are booked at once."""
 RETRY_SECONDS: Final = 0.5
 IDLE_SECONDS: Final = 60.0
 PARTING_SECONDS: Final = 2.0
@@ -45,16 +47,33 @@ class Till(Protocol):
         """Return what earlier runs of a claim's generation used."""
         ...
 
+    async def spent_on(self, job_id: str) -> Spent:
+        """Return what a job has used so far, by all of its runs."""
+        ...
+
+    async def check(self, claim: Claim, tab: "Tab | None") -> None:
+        """Raise `OverBudget` if a run may make no further call."""
+        ...
+
 
 class Tab:
     """All that one run has used."""
 
-    __slots__ = ("_calls", "_claim", "_priced", "_till", "booked", "has_lost")
+    __slots__ = (
+        "_calls",
+        "_claim",
+        "_estimates",
+        "_priced",
+        "_till",
+        "booked",
+        "has_lost",
+    )
 
     def __init__(self, claim: Claim, till: Till | None = None) -> None:
         self._claim = claim
         self._till = till
         self._calls: list[Usage] = []
+        self._estimates: set[int] = set()
         self._priced = 0
         self.booked = 0
         """How many of the calls are in the store for sure."""
@@ -72,12 +91,19 @@ class Tab:
         return self._claim.started_at
 
     @property
+    def since(self) -> Instant:
+        """When the first of the calls was made that may not be in the store."""
+        return self._calls[self.booked].at
+
+    @property
     def is_open(self) -> bool:
         """Whether there are calls that may not be in the store."""
         return self.booked < len(self._calls)
 
-    def add(self, call: Usage) -> None:
-        """Put a call on it."""
+    def add(self, call: Usage, *, is_estimate: bool = False) -> None:
+        """Put a call on it; one whose tokens are an estimate gets no price."""
+        if is_estimate:
+            self._estimates.add(len(self._calls))
         now = 0 if self._till is None else self._till.now()
         self._calls.append(call._replace(at=now))
         if self._till is not None:
@@ -86,7 +112,9 @@ class Tab:
     def price(self, prices: Prices) -> None:
         """Write the prices beside the calls that have none yet."""
         for n in range(self._priced, len(self._calls)):
-            cost, version = prices.price(self._calls[n])
+            if n in self._estimates:
+                continue
+            cost, version = _priced(prices, self._calls[n])
             self._calls[n] = Usage(*self._calls[n][:-2], cost, version)
         self._priced = len(self._calls)
 
@@ -96,6 +124,15 @@ class Tab:
         return Booking(
             claim.seq, claim.token, claim.generation, claim.events, self.calls
         )
+
+
+def _priced(prices: Prices, call: Usage) -> Price:
+    try:
+        return prices.price(call)
+    except Exception as error:  # noqa: BLE001 - work is not lost for want of a price
+        kind = type(error).__name__
+        log.error("price not known", model=call.model, error_type=kind)
+        return Price()
 
 
 async def loaded(prices: Prices) -> None:
@@ -109,7 +146,7 @@ async def loaded(prices: Prices) -> None:
 class Booker:
     """Tells the store, for every run of this process, what was used."""
 
-    def __init__(self, store: Usages, prices: Prices, clock: Clock) -> None:
+    def __init__(self, store: Store, prices: Prices, clock: Clock) -> None:
         self._store = store
         self._prices = prices
         self._clock = clock
@@ -145,15 +182,56 @@ class Booker:
             claim.seq, generation=claim.generation, epoch=claim.events
         )
 
+    async def spent_on(self, job_id: str) -> Spent:
+        """Return what a job has used so far, by all of its runs."""
+        seqs = [job.seq for job in await self._store.find([job_id])]
+        return next(iter((await self._store.spent(seqs)).values()), NOTHING)
+
+    async def check(self, claim: Claim, tab: Tab | None) -> None:
+        """
+        Raise `OverBudget` if a run may make no further call.
+
+        All that it has used is booked first. While the store cannot be had this waits:
+        nobody is waved through, and what is paid for is not thrown away.
+        """
+        if not claim.holds or (tab is None and claim.events <= FIRST_RUN):
+            return
+        refused = await self._refusal(claim, tab)
+        if refused is not None:
+            raise OverBudget(
+                f"{refused}, and this job has used all that was held for it: it may "
+                "make no further call. Raise the budget or wait for its next window, "
+                "then retry the job"
+            )
+
+    async def _refusal(self, claim: Claim, tab: Tab | None) -> BudgetExhausted | None:
+        while True:
+            try:
+                if tab is not None and tab.is_open:
+                    await self.ready()
+                    await self._tell([tab])
+                return await self._store.overspent(claim.seq)
+            except StoreUnavailable as error:
+                log.warning("budget not read", job_id=claim.id, code=error.code)
+            await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - nothing tells when
+
     async def ready(self) -> None:
         """Return when prices can be told."""
         await loaded(self._prices)
 
     def settle(self, tab: Tab) -> Sequence[Usage]:
-        """Return the calls of a run that is over: its settlement books them."""
-        self._tabs.pop(tab, None)
+        """Return the calls of a run that is over, for its settlement to book."""
         tab.price(self._prices)
         return tab.calls
+
+    def settled(self, tab: Tab) -> None:
+        """Take note that the settlement of a run has booked all its calls."""
+        tab.booked = len(tab.calls)
+        self._tabs.pop(tab, None)
+
+    async def book(self, tabs: Sequence[Tab]) -> None:
+        """Book calls now; return when they are in the store."""
+        await self._tell(tabs)
 
     def lose(self, tab: Tab) -> None:
         """Book the calls of a run that is not settled: others have its job."""
@@ -163,8 +241,8 @@ class Booker:
 
     async def _book(self) -> float | None:
         now = self._clock.now()
-        waits = {tab: tab.begun_at + PATIENCE_MS - now for tab in self._tabs}
-        due = [tab for tab, wait in waits.items() if wait <= 0 or tab.has_lost]
+        waits = {tab: _wait(tab, now) for tab in self._tabs}
+        due = [tab for tab, wait in waits.items() if wait <= 0]
         if due:
             await self.ready()
             try:
@@ -184,3 +262,10 @@ class Booker:
             tab.booked = max(tab.booked, len(booking.calls))
             if not tab.is_open:
                 self._tabs.pop(tab, None)
+
+
+def _wait(tab: Tab, now: Instant) -> int:
+    """Return in how many milliseconds a tab is to be booked by itself."""
+    if tab.has_lost or not tab.is_open:
+        return 0
+    return min(tab.since + PATIENCE_MS, tab.begun_at + LONG_MS) - now

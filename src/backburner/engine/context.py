@@ -2,25 +2,39 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, Protocol, TypeVar, Unpack, overload
 
-from backburner.domain.errors import PermanentError, TransientError, readable
+from backburner.domain.errors import (
+    ClaimLost,
+    PermanentError,
+    TransientError,
+    readable,
+)
 from backburner.domain.flow import Edge
 from backburner.domain.job import Claim, Instant, Need, Owner
 from backburner.domain.lane import lane_name
 from backburner.domain.usage import NOTHING, Spent, Usage, usage
+from backburner.engine.app_blobs import AppBlobs
 from backburner.engine.asking import Asker, Providers, Vectors
-from backburner.engine.booking import Tab, Till
+from backburner.engine.booking import Till
 from backburner.engine.courier import Courier
-from backburner.engine.flow import Flow, Planned
+from backburner.engine.flow import Flow, Planned, Typed
 from backburner.engine.lanes import Call, Road
 from backburner.engine.needs import Given, given
+from backburner.engine.options import SubmitGroupOptions, SubmitOptions
+from backburner.engine.outbound import Http
 from backburner.engine.payloads import JobBlobs, Payloads
+from backburner.engine.spending import Spending
 from backburner.engine.telling import MOST_UNTOLD, Ear, Voice
-from backburner.engine.transaction import Transaction
+from backburner.engine.ticket import Ticket
+from backburner.engine.transaction import Transaction, View
 from backburner.ports.ai import Message
+from backburner.ports.app_settings import AppSettings
 
 T = TypeVar("T")
+S = TypeVar("S")
+In = TypeVar("In")
+Out = TypeVar("Out")
 
 LARGEST_WHOLE = 2**53
 
@@ -47,12 +61,28 @@ class JobInfo:
 class Submit(Protocol):
     """Submits a job on behalf of the running one."""
 
-    def __call__(self, capability: Any, value: Any, **options: Any) -> Awaitable[Any]:
+    def __call__(
+        self, capability: Any, value: Any, **options: Unpack[SubmitOptions]
+    ) -> Awaitable[Any]:
         """Return the new job's ticket."""
         ...
 
 
-def inherited(claim: Claim) -> dict[str, Any]:
+class Storage(Protocol):
+    """The database, as handlers may use it."""
+
+    async def read(self, body: Callable[[View], T]) -> T:
+        """Run a body over what is committed now; it cannot write."""
+        ...
+
+    async def transact(
+        self, body: Callable[[Transaction], T], *, claim: Claim | None = None
+    ) -> T:
+        """Run a body in one transaction; `ClaimLost` unless the claim still holds."""
+        ...
+
+
+def inherited(claim: Claim) -> SubmitGroupOptions:
     """Return what a job made by another one takes over: its owner and request."""
     return {
         "owner": Owner(claim.tenant, claim.user),
@@ -65,6 +95,7 @@ class Context:
     """One attempt's way to the house. Nothing here outlives the attempt."""
 
     __slots__ = (
+        "_app_settings",
         "_asker",
         "_blobs",
         "_bodies",
@@ -73,14 +104,17 @@ class Context:
         "_ear",
         "_flow",
         "_given",
+        "_http",
         "_lanes",
+        "_lose",
         "_needs",
         "_payloads",
         "_providers",
+        "_storage",
         "_submit",
         "_till",
         "is_over",
-        "tab",
+        "spending",
         "voice",
     )
 
@@ -95,7 +129,12 @@ class Context:
         lanes: Road | None = None,
         providers: Providers | None = None,
         courier: Courier | None = None,
+        app_settings: AppSettings | None = None,
+        http: Callable[[], Http] | None = None,
+        storage: Storage | None = None,
+        lose: Callable[[], None] | None = None,
     ) -> None:
+        """Take, besides, whom to tell that the job is no longer this worker's."""
         self._claim = claim
         self._ear = ear
         self._submit = submit
@@ -103,6 +142,10 @@ class Context:
         self._lanes = lanes
         self._providers = providers
         self._courier = courier
+        self._app_settings = app_settings
+        self._http = http
+        self._storage = storage
+        self._lose = lose
         self._asker: Asker | None = None
         self.voice: Voice | None = None
         """What was said so far, if anything was."""
@@ -114,8 +157,9 @@ class Context:
         self._needs = needs
         self._given: Mapping[str, Given] | None = None
         self._till = till
-        self.tab: Tab | None = None
-        """What was used of models so far, if anything was."""
+        patience = 0.0 if lanes is None else lanes.paid_patience
+        self.spending = Spending(claim, till, patience)
+        """The model calls of this attempt."""
 
     @property
     def needs(self) -> Mapping[str, Given]:
@@ -141,6 +185,10 @@ class Context:
             step=claim.step,
             traceparent=claim.traceparent,
         )
+
+    def settings_of(self, model: type[S]) -> S:
+        """Return an application's settings: `ctx.settings_of(SongsSettings).limit`."""
+        return (self._app_settings or AppSettings()).of(model)
 
     async def progress(
         self, done: float, total: float = 1.0, message: str | None = None
@@ -190,19 +238,27 @@ class Context:
         input's.
         """
         call = usage(model, input_tokens, output_tokens, provider, cached_tokens)
-        if self.tab is None:
-            self.tab = Tab(self._claim, self._till)
-        self.tab.add(call)
+        self.spending.add(call)
+
+    def _book(self, call: Usage, *, is_estimate: bool) -> None:
+        """Book a call of the asker; see `Book`."""
+        self.spending.add(call, is_estimate=is_estimate)
 
     @property
     def usage(self) -> tuple[Usage, ...]:
         """What `used` was told, in order."""
-        return () if self.tab is None else self.tab.calls
+        tab = self.spending.tab
+        return () if tab is None else tab.calls
 
     async def used_before(self) -> Spent:
         """Add up what earlier attempts used of models, since it was last retried."""
         till = self._till
         return NOTHING if till is None else await till.spent_before(self._claim)
+
+    async def used_by(self, step: str) -> Spent:
+        """Add up what a step of `needs` used of models, by all of its runs."""
+        till, given = self._till, self.needs[step]
+        return NOTHING if till is None else await till.spent_on(given.job_id)
 
     def lane(
         self,
@@ -217,14 +273,38 @@ class Context:
         Wait for leave to call a provider: `async with ctx.lane(…) as call:`.
 
         The lane is the fleet's: all workers keep its limits together. If its turn is
-        not near, the job is put back at no cost of an attempt and its slot is free.
+        not near, the job is put back at no cost of an attempt and its slot is free;
+        if this attempt has already paid for a call, it waits here instead.
         Of a `credential` only a digest is kept; a `label` stands for it as it is.
         `tokens` is what the call is expected to use; unless said, what the job is.
         """
         name = lane_name(provider, model, credential, label)
         expected = self._claim.tokens if tokens is None else tokens
         return Call(
-            self._lanes, name, tokens=expected or 0, waited=self._claim.throttled
+            self._lanes,
+            name,
+            tokens=expected or 0,
+            waited=self._claim.throttled,
+            spending=self.spending,
+        )
+
+    def _call(
+        self,
+        provider: str,
+        model: str,
+        *,
+        credential: str | None,
+        is_paced: bool,
+        waits: bool,
+    ) -> Call:
+        """Return a call that the asker makes; see `LaneOf`."""
+        return Call(
+            self._lanes if is_paced else None,
+            lane_name(provider, model, credential),
+            tokens=self._claim.tokens or 0,
+            waited=self._claim.throttled,
+            spending=self.spending,
+            waits=waits,
         )
 
     @property
@@ -234,7 +314,12 @@ class Context:
             if self._providers is None:
                 raise PermanentError("no provider of models is set up here")
             self._asker = Asker(
-                self._providers, lane=self.lane, book=self.used, emit=self.emit
+                self._providers,
+                lane=self._call,
+                book=self._book,
+                emit=self.emit,
+                capability=self._claim.capability,
+                spending=self.spending,
             )
         return self._asker
 
@@ -277,6 +362,48 @@ class Context:
             raise TransientError("nothing is delivered from here")
         await self._courier.send(self._claim, url, body, topic)
 
+    @property
+    def http(self) -> Http:
+        """
+        Other servers over HTTP: `await ctx.http.get(url)`, `await ctx.http.post(url)`.
+
+        Only public addresses are reached, and what the operator adds. Answers are
+        bounded in size and time; what goes wrong is raised as what it means: worth
+        another attempt, later, or never.
+        """
+        if self._http is None:
+            raise TransientError("no requests are sent from here")
+        return self._http()
+
+    async def read(self, body: Callable[[View], T]) -> T:
+        """Run a plain function over what is committed now; it cannot write."""
+        return await self._database().read(body)
+
+    async def transact(self, body: Callable[[Transaction], T]) -> T:
+        """
+        Run a plain function in one transaction, committed when this returns.
+
+        It is committed only if this worker still holds the job; otherwise `ClaimLost`
+        is raised and the attempt is over. A body that takes longer than
+        `BACKBURNER_TRANSACTION_SECONDS` is rolled back: `TransactionTooLong`. If the
+        job runs again, as after a lost worker, it may commit again: write so that a
+        repeat changes nothing, or use `at_settlement`.
+        """
+        database = self._database()
+        if not self._claim.token:
+            raise PermanentError("only a job can write to the database; here is none")
+        try:
+            return await database.transact(body, claim=self._claim)
+        except ClaimLost:
+            if self._lose is not None:
+                self._lose()
+            raise
+
+    def _database(self) -> Storage:
+        if self._storage is None:
+            raise PermanentError("there is no database here")
+        return self._storage
+
     def at_settlement(self, body: Callable[[Transaction], None]) -> None:
         """
         Write to the database together with this job's success, or not at all.
@@ -288,10 +415,25 @@ class Context:
             self._bodies = []
         self._bodies.append(body)
 
-    async def submit(self, capability: Any, value: Any, **options: Any) -> Any:
+    @overload
+    async def submit(
+        self,
+        capability: Typed[In, Out],
+        value: In,
+        **options: Unpack[SubmitOptions],
+    ) -> Ticket[Out]: ...
+
+    @overload
+    async def submit(
+        self, capability: str, value: Any, **options: Unpack[SubmitOptions]
+    ) -> Ticket[Any]: ...
+
+    async def submit(
+        self, capability: Any, value: Any, **options: Unpack[SubmitOptions]
+    ) -> Any:
         """Submit another job, durable when this returns; takes what `submit` takes."""
-        options = {**inherited(self._claim), **options}
-        return await self._submit(capability, value, **options)
+        chosen: SubmitOptions = {**inherited(self._claim), **options}
+        return await self._submit(capability, value, **chosen)
 
     @property
     def blobs(self) -> JobBlobs:
@@ -304,6 +446,18 @@ class Context:
         if self._blobs is None:
             self._blobs = JobBlobs(self._claim, self._payloads or Payloads())
         return self._blobs
+
+    @property
+    def app_blobs(self) -> AppBlobs:
+        """
+        What the application of this job keeps for the job's owner.
+
+        These blobs outlive the job, and are written and read as streams. A run that
+        is repeated writes again: give the blob a time to live, or delete it.
+        """
+        if self._payloads is None or self._payloads.of_app is None:
+            raise PermanentError("applications keep no blobs here")
+        return self._payloads.of_app(self._claim)
 
     def _speak(self) -> Voice:
         if self.voice is None:

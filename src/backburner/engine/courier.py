@@ -1,14 +1,15 @@
 """
 Takes a message of a room to an address that a caller gave: signed, guarded, once.
 
-Sender and receiver share the master key, and so the secret that follows from it and
-the name of what is told. The job that it is told in has the retries.
+The secret follows from the master key, the topic and the receiver's origin; a receiver
+that has the master key too derives it, others are given theirs. The job that it is
+told in has the retries.
 """
 
 from http import HTTPStatus
 from typing import Final
 
-from backburner.domain.address import Reach, check_url
+from backburner.domain.address import Reach, check_callback, check_url
 from backburner.domain.errors import (
     ConfigurationError,
     FieldError,
@@ -20,7 +21,7 @@ from backburner.domain.errors import (
 from backburner.domain.hint import hint
 from backburner.domain.job import Claim
 from backburner.domain.webhook import secret
-from backburner.engine.delivery import SILENCES, STATUS, Message, signed
+from backburner.engine.delivery import REFUSED, SILENCES, STATUS, Message, signed
 from backburner.ports.clock import Clock
 from backburner.ports.egress import Answer, Egress, Silence
 from backburner.ports.log import log
@@ -40,20 +41,27 @@ class Courier:
         self._clock = clock
         self._egress = egress
 
-    def secret(self, topic: str) -> str:
-        """Return what messages of a topic are signed with, for their receiver."""
+    def secret(self, topic: str, url: str) -> str:
+        """
+        Return the secret that signs messages of a topic to a URL.
+
+        Every origin (scheme, host and port) has its own: who may verify what is sent
+        to one of them can forge nothing for another.
+        """
         if not self._master:
             raise ConfigurationError(
                 "BACKBURNER_WEBHOOK_SECRET is not set: nothing can be signed"
             )
-        return secret(self._master, topic, VERSION)
+        target = check_url(url, self._reach)
+        origin = f"{target.scheme}://{target.host}:{target.port}"
+        return secret(self._master, f"{topic} {origin}", VERSION)
 
     def check(self, url: str, path: str) -> str:
         """Return a URL in its usual form, or say at which field it is not good."""
         if not self._master:
             raise _refused(path, "BACKBURNER_WEBHOOK_SECRET is not set here")
         try:
-            return str(check_url(url, self._reach))
+            return str(check_callback(url, self._reach))
         except ValueError as error:
             raise _refused(path, str(error)) from None
 
@@ -61,13 +69,18 @@ class Courier:
         """
         Post what a job tells, under the job's id; return once it is accepted.
 
-        Receivers of another topic have another secret. No answer, 5xx and 429 are worth
-        another attempt, any other answer is not. A 429 that says when costs none.
+        Receivers of another topic or origin have another secret. No answer, 5xx and 429
+        are worth another attempt, any other answer is not. A 429 that says when costs
+        none.
         """
         if self._egress is None:
             raise TransientError("nothing is sent from this process")
-        message = Message(job.id, body, job.request_id)
-        headers = signed(message, [self.secret(topic)], self._clock.now())
+        message = Message(job.id, body, job.request_id, job.traceparent)
+        try:
+            key = self.secret(topic, url)
+        except ValueError as error:
+            raise PermanentError(f"callback URL: {error}", code=REFUSED) from None
+        headers = signed(message, [key], self._clock.now())
         self._judge(await self._egress.post(url, headers=headers, body=body))
         log.info("message accepted", request_id=job.request_id)
 

@@ -7,13 +7,14 @@ import orjson
 
 from backburner.domain.delivery import CAPABILITY, QUEUE
 from backburner.domain.errors import IllegalTransition, JobNotFound
-from backburner.domain.job import Instant, Job, JobState, NewJob, Owner
+from backburner.domain.job import Instant, Job, JobState, NewJob, Owner, Visibility
 from backburner.domain.outcome import Failed, Snooze
 from backburner.domain.retry import RetryPolicy
 from backburner.domain.webhook import Endpoint
 from backburner.engine.context import Context
 from backburner.engine.delivery import (
     DISABLED,
+    LATEST,
     SCHEDULE,
     Delivered,
     Delivery,
@@ -40,7 +41,9 @@ def delivering(
 ) -> Capability[Told, Delivered]:
     """Return the capability by which a worker tells of ends."""
 
-    @capability(CAPABILITY, queue=QUEUE, retry=retry)
+    # A receiver that says when to come again is not given up before one that fails.
+    # A wait that would pass the limit ends the job, so the limit is one wait longer.
+    @capability(CAPABILITY, queue=QUEUE, retry=retry, patience=retry.longest() + LATEST)
     async def handle(ctx: Context, told: Told) -> Delivered | Snooze | Failed:
         """Tell a receiver that something ended."""
         job = ctx.job
@@ -63,7 +66,7 @@ def delivering(
 
 
 async def listing(
-    engine: Engine, subject: str, owner: Owner, *, before: int | None, limit: int
+    engine: Engine, subject: str, owner: Visibility, *, before: int | None, limit: int
 ) -> Sequence[Job]:
     """Return a page of what tells of a job, flow or batch, newest first."""
     where = JobFilter(owner=owner, capability=CAPABILITY, tag=f"delivery:{subject}")

@@ -2,8 +2,8 @@
 A histogram for the hot path: one look-up and one addition for each observation.
 
 The library's own walks its buckets and takes locks, which was a tenth of a short job's
-CPU. Here the counts are plain numbers that belong to the event loop's thread, and the
-library sees them when somebody asks for the metrics.
+CPU. Here the counts are plain numbers that only the event loop's thread changes, and
+the library sees them when somebody asks for the metrics, from whichever thread.
 """
 
 from bisect import bisect_left
@@ -32,8 +32,9 @@ class Durations(Collector):
         """Count one duration under the label's value."""
         counts = self._counts.get(value)
         if counts is None:
-            counts = self._counts[value] = [0] * len(self._names)
+            # A thread may read meanwhile: what has counts has a sum.
             self._sums[value] = 0.0
+            counts = self._counts[value] = [0] * len(self._names)
         counts[bisect_left(self._bounds, seconds)] += 1
         self._sums[value] += seconds
 

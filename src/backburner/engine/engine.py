@@ -1,16 +1,15 @@
 """The engine's verbs, for doors and rooms. It decides nothing: it asks and tells."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import orjson
 
 from backburner.domain import transitions
-from backburner.domain.blob import reference
+from backburner.domain.batch import Members, replaced
 from backburner.domain.errors import (
-    CallerError,
     IllegalTransition,
     JobNotFound,
     StoreUnavailable,
@@ -24,20 +23,26 @@ from backburner.domain.job import (
     NewJob,
     Owner,
     Submitted,
+    Visibility,
 )
 from backburner.domain.transitions import Change
 from backburner.engine import telemetry
+from backburner.engine.app_blobs import BlobService
 from backburner.engine.batches import Batches
 from backburner.engine.budgets import Budgets, counted
 from backburner.engine.context import inherited
 from backburner.engine.endpoints import Endpoints
 from backburner.engine.flows import Flows
+from backburner.engine.history import changes
+from backburner.engine.options import SubmitGroupOptions
 from backburner.engine.payloads import Payloads
+from backburner.engine.preparing import Preparing
 from backburner.engine.quoting import Quoting
 from backburner.engine.registry import Capability, Registry
 from backburner.engine.relay import Relay
 from backburner.engine.retrying import retry_moves
 from backburner.engine.submission import LOCAL, Options, Submission
+from backburner.engine.trace_context import active_traceparent
 from backburner.engine.transaction import Transaction, View
 from backburner.engine.watch import Watch
 from backburner.ports.bell import Bell, Ring
@@ -60,7 +65,10 @@ T = TypeVar("T")
 
 TRIES = 10
 """How often a decision is taken again because the job moved meanwhile."""
+TRANSACTION_SECONDS = 5.0
+"""How long a transaction body may take."""
 HISTORY = 10_000
+"""How many events of a job its attempts are read from."""
 
 
 class Engine:
@@ -80,23 +88,19 @@ class Engine:
         webhook_key: bytes = b"",
         prices: Prices | None = None,
         relay: Relay | None = None,
+        transaction_seconds: float = TRANSACTION_SECONDS,
     ) -> None:
         self.store = store
         self.registry = registry
         self.payloads = payloads or Payloads()
+        self.blobs: BlobService | None = None
+        """What applications keep, if this process has a place for it."""
         self._bell = bell
         self._clock = clock
         self._submission = submission
         self._watch = watch
         self._relay = relay
-        self.flows = Flows(
-            store=store,
-            bell=bell,
-            clock=clock,
-            submission=submission,
-            watch=watch,
-            payloads=self.payloads,
-        )
+        self._transaction_seconds = transaction_seconds
         self.batches = Batches(
             store=store,
             bell=bell,
@@ -106,7 +110,17 @@ class Engine:
             watch=watch,
             payloads=self.payloads,
         )
+        self.flows = Flows(
+            store=store,
+            bell=bell,
+            clock=clock,
+            submission=submission,
+            watch=watch,
+            payloads=self.payloads,
+            touch=self.batches.touch,
+        )
 
+        self._preparing = Preparing(submission, self.flows, self.batches, self.payloads)
         self.budgets = Budgets(store=store, clock=clock, submission=submission)
         self.quoting = Quoting(store=store, clock=clock, prices=prices or NoPrices())
         self.endpoints = Endpoints(
@@ -148,12 +162,9 @@ class Engine:
     async def store_jobs(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
         """Store jobs that are prepared, and wake whoever may run them."""
         stowed = await self.payloads.stow_inputs(jobs)
-        try:
+        async with self.payloads.dropped_if_refused(Members(stowed)):
             with counted():
                 submitted = await self.store.submit(stowed)
-        except CallerError:
-            await self.payloads.drop(_refused(stowed))
-            raise
         rings = Ring.EVENTS
         for job, answer in zip(jobs, submitted, strict=True):
             if answer.replayed:
@@ -163,41 +174,57 @@ class Engine:
             telemetry.jobs_submitted.labels(job.capability).inc()
         self._tell(_queued(jobs, submitted), rings)
         if stowed is not jobs:
-            await self.payloads.drop(_replayed(stowed, submitted))
+            await self.payloads.drop_inputs(replaced(Members(stowed), submitted))
         return submitted
 
-    async def transact(self, body: Callable[[Transaction], T]) -> T:
-        """Run a plain function in one transaction, jobs it submits included."""
+    async def transact(
+        self, body: Callable[[Transaction], T], *, claim: Claim | None = None
+    ) -> T:
+        """
+        Run a plain function in one transaction, jobs it submits included.
+
+        With a `claim` it is committed only if the claim's job is still held by it, and
+        what it submits belongs to the owner and request of that job.
+        """
         wrapped: list[Transaction] = []
+        active = active_traceparent()  # a body may run in another thread
 
         def run(tx: Tx) -> T:
-            wrapped[:] = [self.wrap(tx)]
+            wrapped[:] = [self.wrap(tx, claim, traceparent=active)]
             return body(wrapped[0])
 
         with counted():
-            result = await self.store.transact(run)
+            result = await self.store.transact(
+                run, claim=claim, seconds=self._transaction_seconds
+            )
         if wrapped[0].has_submitted:
             self._bell.ring(Ring.WORK | Ring.SCHEDULE | Ring.EVENTS)
+            self.batches.look_soon()
+        elif wrapped[0].has_published:
+            self._bell.ring(Ring.EVENTS)
+        self.batches.touch(wrapped[0].filled)
         return result
 
     async def read(self, body: Callable[[View], T]) -> T:
         """Run a plain function over what is committed now; it cannot write."""
         return await self.store.snapshot(lambda connection: body(View(connection)))
 
-    def wrap(self, tx: Tx, parent: Claim | None = None) -> Transaction:
+    def wrap(
+        self, tx: Tx, parent: Claim | None = None, *, traceparent: str | None = None
+    ) -> Transaction:
         """Give a store's transaction the shape that bodies get."""
+        default: SubmitGroupOptions = {"traceparent": traceparent}
         return Transaction(
             tx,
-            lambda name, value, said: self.payloads.stow_input(
-                self.prepare(name, value, Options(**said))
-            ),
-            None if parent is None else inherited(parent),
+            self._preparing,
+            default if parent is None else inherited(parent),
+            now=self._clock.now,
         )
 
-    async def find(self, job_id: str, owner: Owner = LOCAL) -> Job:
+    async def find(self, job_id: str, owner: Visibility = LOCAL) -> Job:
         """Return an owner's job."""
         found = await self.store.find([job_id])
-        if not found or found[0].owner != owner:
+        if not found or not owner.covers(found[0].owner):
             raise JobNotFound(f"there is no job {job_id[:60]!r}")
         return found[0]
 
@@ -208,14 +235,17 @@ class Engine:
         return await self.store.jobs(where, before=before, limit=limit)
 
     async def failures(
-        self, owner: Owner = LOCAL, *, limit: int = 50
+        self, owner: Visibility = LOCAL, *, limit: int = 50
     ) -> Sequence[FailureGroup]:
         """Return an owner's dead letters, grouped by what went wrong."""
         return await self.store.failures(owner, limit=limit)
 
     async def attempts(self, job: Job) -> list[Attempt]:
-        """Return the history of a job's attempts."""
-        return attempts(await self.store.changes(job.id, limit=HISTORY))
+        """Return the history of a job's attempts, the newest if there are very many."""
+        newest: deque[Event] = deque(maxlen=HISTORY)
+        async for event in changes(self.store, job.id):
+            newest.append(event)
+        return attempts(newest)
 
     async def cancel(
         self, job_id: str, owner: Owner = LOCAL, *, reason: str = "cancelled on request"
@@ -236,7 +266,7 @@ class Engine:
             f"job {job_id} moves too fast to be cancelled; try again"
         )
 
-    async def retry(self, job_id: str, owner: Owner = LOCAL) -> Job:
+    async def retry(self, job_id: str, owner: Visibility = LOCAL) -> Job:
         """Queue a dead letter again, in its next generation."""
         job = await self.find(job_id, owner)
         with counted():
@@ -274,7 +304,7 @@ class Engine:
         return self._watch.job(job, after=after)
 
     def stream(
-        self, owner: Owner = LOCAL, *, after: int = 0, topic: Topic = EVERYTHING
+        self, owner: Visibility = LOCAL, *, after: int = 0, topic: Topic = EVERYTHING
     ) -> AsyncGenerator[Event, None]:
         """Yield an owner's events above the overall cursor, for ever."""
         return self._watch.stream(owner, after=after, topic=topic)
@@ -282,7 +312,7 @@ class Engine:
     async def wait(
         self,
         job_id: str,
-        owner: Owner = LOCAL,
+        owner: Visibility = LOCAL,
         *,
         timeout: float,  # noqa: ASYNC109 - part of the answer
     ) -> Job:
@@ -320,16 +350,6 @@ def _queued(jobs: Sequence[NewJob], answers: Sequence[Submitted]) -> Mapping[str
         for job, answer in told
         if answer.state == JobState.QUEUED and not answer.replayed
     )
-
-
-def _refused(stowed: Sequence[NewJob]) -> list[str]:
-    return [job.id for job in stowed if reference(job.input) is not None]
-
-
-def _replayed(stowed: Sequence[NewJob], answers: Sequence[Submitted]) -> list[str]:
-    """Return the jobs that are not there: another stands for them."""
-    told = zip(stowed, answers, strict=True)
-    return _refused([job for job, answer in told if answer.id != job.id])
 
 
 def as_value(text: str | None) -> Any:

@@ -1,9 +1,10 @@
 """One attempt: from a claim to the outcome that settles it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from enum import Enum, auto
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -15,6 +16,7 @@ from backburner.domain.errors import (
     PermanentError,
     StoreUnavailable,
     Throttled,
+    TransactionTooLong,
     WorkError,
     readable,
 )
@@ -29,18 +31,21 @@ from backburner.domain.outcome import (
     Outcome,
     Snooze,
 )
-from backburner.domain.transitions import TIMEOUT
+from backburner.domain.transitions import TIMEOUT, UNEXPECTED
 from backburner.engine import guarding
 from backburner.engine.asking import Providers
 from backburner.engine.booking import Tab, Till
-from backburner.engine.context import Context, Submit
+from backburner.engine.context import Context, Storage, Submit
 from backburner.engine.courier import Courier
 from backburner.engine.lanes import Road
 from backburner.engine.needs import input_of, is_apart, whole
+from backburner.engine.outbound import Http
 from backburner.engine.payloads import Payloads
 from backburner.engine.registry import Capability
 from backburner.engine.shapes import mistakes
 from backburner.engine.telling import Ear, Voice
+from backburner.engine.tracing import trace_of
+from backburner.ports.app_settings import AppSettings
 from backburner.ports.log import log
 
 LONGEST_WAIT = 365 * 86_400.0
@@ -74,11 +79,12 @@ class Attempt:
         "capability",
         "claim",
         "context",
+        "filled",
         "has_ended",
         "has_submitted",
         "interruption",
+        "is_put_off",
         "is_started",
-        "seconds",
         "task",
     )
 
@@ -92,9 +98,11 @@ class Attempt:
         """Whether all that is left is to tell what it said."""
         self.has_submitted = False
         """Whether jobs were made in its settlement."""
+        self.filled: Collection[int] = ()
+        """Batches that got members in its settlement."""
+        self.is_put_off = False
+        """Whether its settlement changed nothing and must be tried again."""
         self.task: asyncio.Task[None] | None = None
-        self.seconds = 0.0
-        """How long it may take."""
 
     def interrupt(self, why: Interruption) -> None:
         """Stop the handler at its next await; the first reason counts."""
@@ -112,6 +120,9 @@ class Attempt:
         lanes: Road | None = None,
         providers: Providers | None = None,
         courier: Courier | None = None,
+        app_settings: AppSettings | None = None,
+        http: Callable[[], Http] | None = None,
+        storage: Storage | None = None,
     ) -> Outcome | None:
         """Run the handler; return what it came to, `None` if it does not matter."""
         self.is_started = True
@@ -137,7 +148,19 @@ class Attempt:
         except BaseException as error:  # noqa: BLE001 - a validator may raise anything
             return classify(error)
         self.context = Context(
-            self.claim, ear, submit, payloads, needs, till, lanes, providers, courier
+            self.claim,
+            ear,
+            submit,
+            payloads,
+            needs,
+            till,
+            lanes,
+            providers,
+            courier,
+            app_settings,
+            http,
+            storage,
+            partial(self.interrupt, Interruption.LOST),
         )
         return await self._answer(self.capability, self.context, payloads, value)
 
@@ -194,8 +217,11 @@ class Attempt:
             raise
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything
             outcome = classify(error)
+        context.spending.is_over = True
         if self.interruption is not None:
             return _interrupted(self.interruption)
+        if isinstance(outcome, Failed) and context.spending.has_paid:
+            outcome = outcome._replace(is_paid=True)
         return outcome
 
     @property
@@ -206,7 +232,7 @@ class Attempt:
     @property
     def tab(self) -> Tab | None:
         """What its handler used of models, if anything."""
-        return None if self.context is None else self.context.tab
+        return None if self.context is None else self.context.spending.tab
 
     async def heard_out(self, voice: Voice, outcome: Outcome) -> Outcome | None:
         """Return the outcome when the store has what was said before it."""
@@ -237,13 +263,19 @@ def _fed(capability: Capability[Any, Any], needs: Sequence[Need]) -> str:
 
 def classify(error: BaseException) -> Failed:
     """Say what an exception of a handler means. The only place that does."""
+    failed = _classified(error)
+    is_meant = failed.retry_after is not None
+    return failed if is_meant else failed._replace(trace=trace_of(error))
+
+
+def _classified(error: BaseException) -> Failed:
     message = _message(error)
     match error:
         case Throttled(retry_after=float() | int() as seconds):
             wait = timedelta(seconds=min(max(0.0, seconds), LONGEST_WAIT))
             return Failed(error.problem_code, message, True, wait, error.lane)
-        case BlobMissing():
-            return Failed(error.code, message, retryable=False)
+        case BlobMissing() | TransactionTooLong():
+            return Failed(error.code, message, retryable=error.retryable)
         case PermanentError():
             return Failed(error.problem_code, message, retryable=False)
         case WorkError():
@@ -251,7 +283,7 @@ def classify(error: BaseException) -> Failed:
         case TimeoutError():
             return Failed(TIMEOUT, message or "it took too long")
         case _:
-            return Failed("UNEXPECTED", f"{type(error).__name__}: {message}")
+            return Failed(UNEXPECTED, f"{type(error).__name__}: {message}")
 
 
 def _message(error: BaseException) -> str:

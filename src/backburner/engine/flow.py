@@ -11,10 +11,16 @@ A step without an input of its own takes what its prerequisites give.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar, Unpack, overload
+
+from pydantic import TypeAdapter
 
 from backburner.domain.errors import InvalidInput
 from backburner.domain.flow import Edge
+from backburner.engine.options import StepOptions
+
+In = TypeVar("In")
+Out = TypeVar("Out")
 
 NOTHING: Final = object()
 """No input of its own."""
@@ -26,6 +32,20 @@ class Named(Protocol):
     @property
     def name(self) -> str:
         """What it is looked up by."""
+        ...
+
+
+class Typed(Named, Protocol[In, Out]):
+    """A capability, of which only the name and the types matter here."""
+
+    @property
+    def input(self) -> TypeAdapter[In]:
+        """The type of its input."""
+        ...
+
+    @property
+    def output(self) -> TypeAdapter[Out]:
+        """The type of its result."""
         ...
 
 
@@ -71,6 +91,30 @@ class Flow:
         self._prefix = prefix
         self._counts: dict[str, int] = {}
 
+    @overload
+    def add(
+        self,
+        step: Typed[In, Any],
+        input: In = ...,
+        *,
+        after: Iterable[After] = (),
+        name: str | None = None,
+        before: Iterable[Planned | str] = (),
+        **options: Unpack[StepOptions],
+    ) -> Planned: ...
+
+    @overload
+    def add(
+        self,
+        step: str | Chain,
+        input: Any = NOTHING,
+        *,
+        after: Iterable[After] = (),
+        name: str | None = None,
+        before: Iterable[Planned | str] = (),
+        **options: Unpack[StepOptions],
+    ) -> Planned: ...
+
     def add(
         self,
         step: Asked | Chain,
@@ -79,14 +123,14 @@ class Flow:
         after: Iterable[After] = (),
         name: str | None = None,
         before: Iterable[Planned | str] = (),
-        **options: Any,
+        **options: Unpack[StepOptions],
     ) -> Planned:
         """
         Add a step that runs after others; of a chain, return the last.
 
         Without an input it takes its prerequisite's output, or, of several, an object
         of their outputs by name. Options: `queue`, `priority`, `delay`, `run_at`,
-        `start_by`, `tags`, `max_attempts`, `callback`.
+        `start_by`, `tags`, `max_attempts`, `callback`, `completion`.
         """
         links = step.capabilities if isinstance(step, Chain) else (step,)
         edges = tuple(map(_edge, after))
@@ -105,17 +149,43 @@ class Flow:
             edges, input = (Edge(planned.name),), NOTHING  # noqa: A001 - same
         return planned
 
+    @overload
     def map(
         self,
-        step: Asked | Chain,
+        step: Typed[In, Any],
+        inputs: Iterable[In],
+        *,
+        after: Iterable[After] = (),
+        before: Iterable[Planned | str] = (),
+        **options: Unpack[StepOptions],
+    ) -> list[Planned]: ...
+
+    @overload
+    def map(
+        self,
+        step: str | Chain,
         inputs: Iterable[Any],
         *,
         after: Iterable[After] = (),
-        **options: Any,
+        before: Iterable[Planned | str] = (),
+        **options: Unpack[StepOptions],
+    ) -> list[Planned]: ...
+
+    def map(
+        self,
+        step: Any,
+        inputs: Iterable[Any],
+        *,
+        after: Iterable[After] = (),
+        before: Iterable[Planned | str] = (),
+        **options: Unpack[StepOptions],
     ) -> list[Planned]:
         """Add a step for each input, side by side; none for none."""
-        edges = [*after]
-        return [self.add(step, value, after=edges, **options) for value in inputs]
+        edges, held = [*after], [*before]
+        return [
+            self.add(step, value, after=edges, before=held, **options)
+            for value in inputs
+        ]
 
     def _name(self, asked: Asked, name: str | None) -> str:
         """Take the name, or make one of the capability's."""

@@ -1,14 +1,15 @@
 """Flows: submitted, found, cancelled, retried, followed."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from functools import partial
 
 from backburner.domain import transitions
+from backburner.domain.batch import Members, replaced
 from backburner.domain.errors import FlowNotFound, IllegalTransition
 from backburner.domain.event import Event
 from backburner.domain.flow import Flow as FlowRecord
-from backburner.domain.flow import NewFlow, NewStep, in_order
-from backburner.domain.job import Claim, Owner, Submitted
+from backburner.domain.flow import FlowState, NewFlow, NewStep, in_order
+from backburner.domain.job import Claim, Owner, Submitted, Visibility
 from backburner.engine import telemetry
 from backburner.engine.budgets import counted
 from backburner.engine.context import inherited
@@ -26,7 +27,7 @@ from backburner.ports.store import GroupFilter, Step, Store, Topic
 class Flows:
     """Jobs that wait for jobs."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it asks, each by its name
         self,
         *,
         store: Store,
@@ -35,13 +36,16 @@ class Flows:
         submission: Submission,
         watch: Watch,
         payloads: Payloads,
+        touch: Callable[[Iterable[int]], None],
     ) -> None:
+        """Take, besides, how to have batches looked at in which something ended."""
         self._store = store
         self._bell = bell
         self._clock = clock
         self._planning = Planning(submission)
         self._watch = watch
         self._payloads = payloads
+        self._touch = touch
 
     async def submit(
         self, wanted: Sequence[tuple[Flow, GroupOptions]]
@@ -55,10 +59,11 @@ class Flows:
 
     async def store(self, flows: Sequence[NewFlow]) -> Sequence[Submitted]:
         """Store flows that are prepared, and wake whoever may run their steps."""
-        for flow in flows:
-            flow.steps = await self._payloads.stow_steps(flow.steps)
-        with counted():
-            submitted = await self._store.submit_flows(flows)
+        stowed = await self._payloads.stow_members(Members(flows=flows))
+        async with self._payloads.dropped_if_refused(stowed):
+            with counted():
+                submitted = await self._store.submit_flows(stowed.flows)
+        await self._payloads.drop_inputs(replaced(stowed, submitted))
         for flow, answer in zip(flows, submitted, strict=True):
             if not answer.replayed:
                 for step in flow.steps:
@@ -85,10 +90,10 @@ class Flows:
             NewStep(self._payloads.stow_input(s.job), s.needs, s.before) for s in steps
         ]
 
-    async def find(self, flow_id: str, owner: Owner = LOCAL) -> FlowRecord:
+    async def find(self, flow_id: str, owner: Visibility = LOCAL) -> FlowRecord:
         """Return an owner's flow."""
         found = await self._store.find_flows([flow_id])
-        if not found or found[0].owner != owner:
+        if not found or not owner.covers(found[0].owner):
             raise FlowNotFound(f"there is no flow {flow_id[:60]!r}")
         return found[0]
 
@@ -107,12 +112,20 @@ class Flows:
     ) -> FlowRecord:
         """End whatever of a flow is not over yet; asking twice is no error."""
         flow = await self.find(flow_id, owner)
+        if flow.state is FlowState.CANCELLED:
+            return flow
+        if flow.state.is_final:
+            raise IllegalTransition(
+                f"flow {flow_id} is {flow.state}: it cannot be cancelled"
+            )
         change = transitions.cancel_all(reason, now=self._clock.now())
         await self._store.cancel_flow(flow.seq, change)
         self._bell.ring(Ring.WORK | Ring.EVENTS | Ring.CANCELLED)
+        if flow.batch is not None:
+            self._touch([flow.batch])
         return await self.find(flow_id, owner)
 
-    async def retry(self, flow_id: str, owner: Owner = LOCAL) -> FlowRecord:
+    async def retry(self, flow_id: str, owner: Visibility = LOCAL) -> FlowRecord:
         """Retry the failed steps of a flow, which goes on from there."""
         flow = await self.find(flow_id, owner)
         retried = await retry_failed(self._store, now=self._clock.now(), flow=flow.seq)
@@ -141,7 +154,7 @@ class Flows:
     async def wait(
         self,
         flow_id: str,
-        owner: Owner = LOCAL,
+        owner: Visibility = LOCAL,
         *,
         timeout: float,  # noqa: ASYNC109 - part of the answer
     ) -> FlowRecord:

@@ -9,7 +9,7 @@ had, so none goes round in circles.
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from backburner.domain.errors import (
@@ -22,6 +22,7 @@ from backburner.domain.errors import (
     UnknownCapability,
     readable,
 )
+from backburner.domain.flow import NewFlow
 from backburner.domain.job import JobState, NewJob, Owner
 from backburner.domain.message import Refused, Request, Returned, read, refusal
 from backburner.engine import telemetry
@@ -39,13 +40,32 @@ _FIELDS: Final = {
 }
 """What a field of `Options` is called in a message."""
 
+Reader = Callable[[Request], NewFlow | None]
+"""
+Writes a request in an application's own form as a flow with an idempotency key.
+
+`None`: it is not in that form. Raises `CallerError` if it cannot be taken.
+"""
+
 
 class Strangers:
     """Takes in messages that are none of ours."""
 
-    def __init__(self, engine: Engine, broker: Broker, *, limit: int) -> None:
-        """Take how many bytes a body may have."""
+    def __init__(
+        self,
+        engine: Engine,
+        broker: Broker,
+        *,
+        limit: int,
+        readers: Mapping[str, Reader] | None = None,
+    ) -> None:
+        """
+        Take how many bytes a body may have.
+
+        `readers` are, by queue, those of applications that have a form of their own.
+        """
         self._engine = engine
+        self._readers = readers or {}
         self._broker = broker
         self._limit = limit
 
@@ -58,6 +78,7 @@ class Strangers:
         """
         refused: list[Refused] = []
         asked: list[tuple[Request, NewJob]] = []
+        flows: list[tuple[Request, NewFlow]] = []
         for message in messages:
             found = read(message.body, message.id, limit=self._limit)
             if isinstance(found, Returned):
@@ -66,10 +87,16 @@ class Strangers:
                 refused.append(found)
             elif isinstance(found, Request):
                 try:
-                    asked.append((found, self._prepare(queue, found)))
+                    flow = self._read(queue, found)
+                    if flow is None:
+                        asked.append((found, self._prepare(queue, found)))
+                    else:
+                        flows.append((found, flow))
                 except CallerError as error:
                     refused.append(_refused(found, error))
         await self._bury(queue, refused)
+        # Before the jobs: all of them have a key, and coming again does no harm.
+        await self._submit_flows(queue, flows)
         await self._submit(queue, asked)
 
     async def _submit(
@@ -88,6 +115,21 @@ class Strangers:
                 await self._submit(queue, [one])
         else:
             telemetry.foreign_messages.labels(queue, "submitted").inc(len(asked))
+
+    async def _submit_flows(
+        self, queue: str, flows: Sequence[tuple[Request, NewFlow]]
+    ) -> None:
+        for asked, flow in flows:
+            try:
+                await self._engine.flows.store([flow])
+            except CallerError as error:
+                await self._bury(queue, [_refused(asked, error)])
+            else:
+                telemetry.foreign_messages.labels(queue, "submitted").inc()
+
+    def _read(self, queue: str, asked: Request) -> NewFlow | None:
+        reader = self._readers.get(queue)
+        return None if reader is None else reader(asked)
 
     def _prepare(self, queue: str, asked: Request) -> NewJob:
         try:
@@ -138,12 +180,13 @@ class Strangers:
 
 def _options(queue: str, asked: Request) -> Options:
     """Say how a request is run: on its capability's queue, for the user it names."""
-    if asked.user is not None and not is_user(asked.user):
+    user = LOCAL.user if asked.user is None else str(asked.user)
+    if not is_user(user):
         raise refused_field("userId", "must be 1 to 200 visible characters")
     is_held = asked.tokens is not None
     held = f"tokenReservation:{asked.tokens}:{asked.window}"
     return Options(
-        owner=Owner(LOCAL.tenant, asked.user or LOCAL.user),
+        owner=Owner(LOCAL.tenant, user),
         idempotency_key=asked.request_id or _key(queue, asked.original.id),
         callback=asked.callback,
         tokens=asked.tokens,

@@ -9,6 +9,7 @@ from backburner.domain.errors import PermanentError, PromptRefused
 from backburner.domain.guard import Policy, judge_all
 from backburner.engine import telemetry
 from backburner.engine.registry import Capability
+from backburner.ports.log import log
 
 FLAGGED: Final = "guard:flagged"
 """The tag of a job whose input looks like an injection and was let through."""
@@ -24,6 +25,12 @@ def tags(found: Capability[Any, Any], text: str) -> tuple[str, ...]:
     is_refused = verdict.is_blocked and found.guard is Policy.BLOCK
     telemetry.guarded(found.name, is_refused=is_refused)
     if is_refused:
+        log.info(
+            "prompt refused",
+            capability=found.name,
+            score=verdict.score,
+            rules=",".join(verdict.rules),
+        )
         raise PromptRefused(verdict.score, verdict.rules)
     return (FLAGGED,)
 

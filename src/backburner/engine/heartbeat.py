@@ -1,11 +1,13 @@
 """
 A worker's lease, renewed from a thread of its own.
 
-A handler that blocks the event loop must not cost the worker its jobs, so nothing here
-touches the loop except to tell it that the lease is lost.
+A handler that blocks the event loop for a while must not cost the worker its jobs, so
+the lease is renewed without the loop. One that blocks it for good must not keep them
+for ever: without a tick of the loop for a given time, the lease is left to run out.
 """
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable
 from typing import Protocol
@@ -35,22 +37,38 @@ class Pulse:
     """What one beat means, apart from when it comes."""
 
     def __init__(
-        self, heart: Heart, clock: Clock, *, lease_ms: int, lost: Callable[[str], None]
+        self,
+        heart: Heart,
+        clock: Clock,
+        *,
+        lease_ms: int,
+        lost: Callable[[str], None],
+        blocked_ms: float = math.inf,
     ) -> None:
+        """Take for how long the event loop may be blocked before beats end."""
         self._heart = heart
         self._clock = clock
         self._lease_ms = lease_ms
         self._lost = lost
         self._worker = ""
         self._last = 0
+        self._blocked_ms = blocked_ms
+        self._ticked = clock.monotonic()
+        self._was_blocked = False
 
     def begin(self, worker: str) -> None:
         """Take up a new name, whose lease has just begun."""
         self._worker = worker
         self._last = self._clock.monotonic()
 
+    def tick(self) -> None:
+        """Take note that the event loop goes round."""
+        self._ticked = self._clock.monotonic()
+
     def beat(self) -> None:
         """Renew the lease; say when it is lost, or was not renewed for too long."""
+        if self._is_blocked():
+            return
         worker, now = self._worker, self._clock.monotonic()
         try:
             alive = self._heart.beat(worker)
@@ -67,6 +85,14 @@ class Pulse:
         if not alive and worker == self._worker:
             self._lost(worker)
 
+    def _is_blocked(self) -> bool:
+        """Say whether the event loop stands still for too long; report it once."""
+        is_blocked = self._clock.monotonic() - self._ticked > self._blocked_ms
+        if is_blocked and not self._was_blocked:
+            log.error("event loop blocked", worker=self._worker)
+        self._was_blocked = is_blocked
+        return is_blocked
+
     def close(self) -> None:
         """Give the heart back."""
         self._heart.close()
@@ -78,11 +104,14 @@ class ThreadHeartbeat:
     def __init__(self, pulse: Pulse, *, every: float) -> None:
         self._pulse = pulse
         self._every = every
+        self._ticking: asyncio.TimerHandle | None = None
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self, worker: str) -> None:
         self._pulse.begin(worker)
+        if self._ticking is None:
+            self._tick(asyncio.get_running_loop())
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._run, name="backburner-heartbeat", daemon=True
@@ -91,11 +120,18 @@ class ThreadHeartbeat:
 
     async def stop(self) -> None:
         self._stopping.set()
+        if self._ticking is not None:
+            self._ticking.cancel()
         await asyncio.to_thread(self._end)
 
     def _run(self) -> None:
         while not self._stopping.wait(self._every):
             self._pulse.beat()
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Show, from the event loop, that it goes round."""
+        self._pulse.tick()
+        self._ticking = loop.call_later(self._every, self._tick, loop)
 
     def _end(self) -> None:
         if self._thread is not None:

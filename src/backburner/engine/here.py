@@ -5,7 +5,7 @@ What it may cost is held before it runs and settled with what it used, as a job'
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -18,9 +18,11 @@ from backburner.domain.usage import MICRO, Usage
 from backburner.engine.asking import Providers
 from backburner.engine.booking import loaded
 from backburner.engine.budgets import Budgets
-from backburner.engine.context import Context, Submit
+from backburner.engine.context import Context, Storage, Submit
+from backburner.engine.outbound import Http
 from backburner.engine.registry import Capability
 from backburner.engine.telling import Voice
+from backburner.ports.app_settings import AppSettings
 from backburner.ports.log import log
 from backburner.ports.prices import Prices
 
@@ -36,10 +38,21 @@ class Here:
     providers: Providers | None
     budgets: Budgets
     prices: Prices
+    app_settings: AppSettings
+    http: Callable[[], Http] | None = None
+    storage: Storage | None = None
 
     async def run(self, found: Capability[Any, Any], job: NewJob) -> Any:
         """Run a capability by the code of a job; raise what goes wrong."""
-        ctx = Context(_stand_in(job), _Deaf(), self.submit, providers=self.providers)
+        ctx = Context(
+            _stand_in(job),
+            _Deaf(),
+            self.submit,
+            providers=self.providers,
+            app_settings=self.app_settings,
+            http=self.http,
+            storage=self.storage,
+        )
         held = await self.budgets.hold(job, lasts=found.timeout + SPARE)
         has_succeeded = False
         try:
@@ -106,6 +119,7 @@ def _stand_in(job: NewJob) -> Claim:
         ready_at=now,
         started_at=now,
         request_id=job.request_id,
+        traceparent=job.traceparent,
     )
 
 
@@ -113,6 +127,6 @@ class _Deaf:
     """The ear of a handler that nobody listens to."""
 
     def hear(self, voice: Voice) -> None:
-        voice.heard()
+        voice.drain(0)
 
     def hurry(self) -> None: ...

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 from backburner.domain.flow import NewStep
 from backburner.domain.job import Claim
 from backburner.engine.asking import Providers
-from backburner.engine.context import Submit
+from backburner.engine.context import Storage, Submit
 from backburner.engine.courier import Courier
 from backburner.engine.flow import Planned
 from backburner.engine.intake import Intake
+from backburner.engine.outbound import Http
 from backburner.engine.payloads import Payloads
 from backburner.engine.registry import Registry
 from backburner.engine.transaction import Transaction
+from backburner.ports.app_settings import AppSettings
 from backburner.ports.bell import Bell
 from backburner.ports.clock import Clock, Dice
 from backburner.ports.faults import Faults
@@ -33,6 +35,8 @@ class House:
     submit: Submit
     wrap: Callable[[Tx, Claim], Transaction]
     """Give a store's transaction the shape that bodies get."""
+    storage: Storage | None = None
+    """The database, as handlers may use it."""
     payloads: Payloads = field(default_factory=Payloads)
     plan: Callable[[Sequence[Planned], Claim], Sequence[NewStep]] | None = None
     """Check steps that a handler added to its flow."""
@@ -47,3 +51,6 @@ class House:
     """Of models, for handlers to ask."""
     courier: Courier | None = None
     """Who delivers what handlers tell others, if this worker can sign."""
+    app_settings: AppSettings = field(default_factory=AppSettings)
+    http: Callable[[], Http] | None = None
+    """Opens what sends the HTTP requests of handlers, when the first one asks."""

@@ -12,13 +12,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, TypeAlias
 
 from backburner.domain.errors import BrokerUnavailable, StoreUnavailable
 from backburner.domain.job import Claim, Instant
 from backburner.domain.message import HINT
 from backburner.engine.contact import Contact
-from backburner.engine.loop import Loop
+from backburner.engine.loop import Loop, supervised
 from backburner.ports.broker import Broker, Message
 from backburner.ports.clock import Clock
 from backburner.ports.log import log
@@ -32,6 +33,8 @@ TIDY_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 0.5
 PARTING_SECONDS: Final = 2.0
 AGAIN_SECONDS: Final = 1.0
+ACCEPT_SECONDS: Final = 10.0
+"""How long `stop` waits for messages of other programs to become jobs."""
 
 Strangers: TypeAlias = Callable[[str, Sequence[Message]], Awaitable[None]]
 """Takes messages of other programs, all that may be done with them included."""
@@ -66,9 +69,11 @@ class Intake:
         self._is_resting = False
         self._changed = asyncio.Event()
         self._room: Callable[[str], int] = lambda _queue: 0
+        self._free: Callable[[], int] = lambda: 0
         self._is_limited: Callable[[str], bool] = lambda _queue: False
         self._wake: Callable[[], None] = lambda: None
         self._tasks: list[asyncio.Task[None]] = []
+        self._accepting: set[asyncio.Task[None]] = set()
         self._tidying = Loop("intake", self._tidy, every=TIDY_SECONDS)
         self._deafen: Callable[[], None] | None = None
 
@@ -78,13 +83,19 @@ class Intake:
         room: Callable[[str], int],
         is_limited: Callable[[str], bool],
         wake: Callable[[], None],
+        *,
+        free: Callable[[], int],
     ) -> None:
-        """Begin; take what tells how many jobs of a queue there is room for."""
+        """Begin; take what tells how many jobs, and of a queue, there is room for."""
         self._room, self._is_limited, self._wake = room, is_limited, wake
+        self._free = free
         self._hands = {queue: [] for queue in queues}
         self._deafen = self._contact.on_loss(wake)
         self._tasks = [
-            asyncio.create_task(self._receive_on(queue), name="intake-receive")
+            asyncio.create_task(
+                supervised("intake-receive", partial(self._receive_on, queue)),
+                name="intake-receive",
+            )
             for queue in queues
         ]
         self._tidying.start()
@@ -97,6 +108,7 @@ class Intake:
                 task.cancel()
             _, left = await asyncio.wait(left, timeout=AGAIN_SECONDS)
         self._tasks = []
+        await self._finish_accepting()
         if self._deafen is not None:
             self._deafen()
             self._deafen = None
@@ -106,6 +118,19 @@ class Intake:
         with suppress(TimeoutError):
             async with asyncio.timeout(PARTING_SECONDS):
                 await self._tell()
+
+    async def _finish_accepting(self) -> None:
+        """
+        Wait until messages that are being taken are jobs.
+
+        A message that is given back while its job commits would be a job twice.
+        """
+        accepting = [*self._accepting]
+        if accepting:
+            _, late = await asyncio.wait(accepting, timeout=ACCEPT_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*accepting, return_exceptions=True)
 
     def bound(self, queue: str) -> int | None:
         """Return how many jobs of a queue may be asked for; `None`: any number."""
@@ -156,10 +181,30 @@ class Intake:
         return self._clock.monotonic() - self._swept_at >= self._sweep_ms
 
     def _left(self, queue: str) -> int:
-        """Return how many more messages of a queue there is room for."""
+        """
+        Return how many more messages of a queue there is room for.
+
+        All queues together have no more in hand than slots are free; but each may have
+        its equal share of them, at least one, though others have theirs and more.
+        """
         if self._is_resting:
             return 0
-        return max(0, self._room(queue) - len(self._hands[queue]))
+        own, most = len(self._hands[queue]), self._most()
+        share = most // len(self._hands)
+        others = sum(map(len, self._hands.values())) - own
+        return max(0, min(self._room(queue), max(share, most - others)) - own)
+
+    def _most(self) -> int:
+        """Return how many messages of all queues may be in hand."""
+        return max(self._free(), len(self._hands))
+
+    def _even_out(self) -> None:
+        """Give back what is too much, of the queue that has the most."""
+        over = sum(map(len, self._hands.values())) - self._most()
+        for _ in range(over):
+            longest = max(self._hands, key=lambda queue: len(self._hands[queue]))
+            self._unused.setdefault(longest, []).append(self._hands[longest].pop())
+            self._tidying.poke()
 
     async def _receive_on(self, queue: str) -> None:
         while True:
@@ -191,9 +236,16 @@ class Intake:
         if hints[:left]:
             self._since[queue] = self._clock.monotonic()
             self._hands[queue] += hints[:left]
+            self._even_out()
             self._wake()
-        if not others:
-            return
+        if others:
+            accepting = asyncio.create_task(self._take_in(queue, others))
+            self._accepting.add(accepting)
+            accepting.add_done_callback(self._accepting.discard)
+            await asyncio.shield(accepting)
+
+    async def _take_in(self, queue: str, others: Sequence[Message]) -> None:
+        """Have messages of other programs taken; `stop` lets that come to its end."""
         try:
             await self._strangers(queue, others)
         except BaseException:

@@ -5,7 +5,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from backburner.domain import access
 from backburner.domain import key as keys
+from backburner.domain.access import Grant
 from backburner.domain.errors import (
     ConfigurationError,
     FieldError,
@@ -28,7 +30,7 @@ NOTHING: Final = "0" * 64
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts, for the log."""
+    """Who acts, for the log, and in which tenant."""
 
     name: str
     tenant: str
@@ -40,7 +42,7 @@ class Wanted:
     """A key that somebody would like to have."""
 
     name: str
-    scopes: frozenset[str] = keys.DEFAULT_SCOPES
+    scopes: frozenset[str] = access.DEFAULT_SCOPES
     user: str | None = None
     expires_at: Instant | None = None
 
@@ -61,7 +63,7 @@ class Keys:
         """Store a key for the actor's tenant; return it and its text, shown once."""
         now = self._clock.now()
         self._require_pepper()
-        _check(wanted, now)
+        _check(wanted, actor.tenant, now)
         text = keys.write(keys.new_id(int(self._dice.token(), 16)), self._secret())
         shown = keys.read(text)
         assert shown is not None  # noqa: S101 - we wrote it
@@ -78,11 +80,21 @@ class Keys:
         await self._store.add_key(key, _entry(actor, "key.created", key.id, now))
         return key, text
 
+    async def find(self, key_id: str, tenant: str) -> ApiKey:
+        """Return a key of a tenant, also one that is not good any more."""
+        found = await self._store.find_key(key_id)
+        if found is None or found.tenant != tenant:
+            raise KeyNotFound("there is no such key, or it is somebody else's")
+        return found
+
+    async def tenant_of(self, key_id: str) -> str | None:
+        """Return the tenant of a key; `None` if there is no such key."""
+        found = await self._store.find_key(key_id)
+        return None if found is None else found.tenant
+
     async def revoke(self, key_id: str, actor: Actor) -> None:
         """Make a key of the actor's tenant useless; asking twice is no error."""
-        found = await self._store.find_key(key_id)
-        if found is None or found.tenant != actor.tenant:
-            raise KeyNotFound("there is no such key, or it is somebody else's")
+        await self.find(key_id, actor.tenant)
         entry = _entry(actor, "key.revoked", key_id, self._clock.now())
         await self._store.revoke_key(key_id, entry)
         self._known.pop(key_id, None)
@@ -110,6 +122,19 @@ class Keys:
             return None
         await self._note_use(key, now)
         return key
+
+    async def usable(self, key_id: str) -> ApiKey | None:
+        """Return a key that was shown before, if it may still be used."""
+        key, now = await self._find(key_id), self._clock.now()
+        if key is None or not key.is_good(now):
+            return None
+        await self._note_use(key, now)
+        return key
+
+    async def is_good(self, key_id: str) -> bool:
+        """Say whether a key may still be used; a revocation is known in seconds."""
+        key = await self._find(key_id)
+        return key is not None and key.is_good(self._clock.now())
 
     async def _find(self, key_id: str) -> ApiKey | None:
         now = self._clock.monotonic()
@@ -146,17 +171,18 @@ class Keys:
             )
 
 
-def _check(wanted: Wanted, now: Instant) -> None:
+def _check(wanted: Wanted, tenant: str, now: Instant) -> None:
     if not 0 < len(wanted.name) <= MAX_NAME or not wanted.name.isprintable():
         raise _refused("name", f"must be 1 to {MAX_NAME} printable characters")
-    unknown = wanted.scopes - keys.SCOPES
+    unknown = wanted.scopes - access.SCOPES
     if unknown or not wanted.scopes:
-        known = ", ".join(sorted(keys.SCOPES))
+        known = ", ".join(sorted(access.SCOPES))
         raise _refused("scopes", f"must be some of {known}")
     if wanted.user is not None and not is_user(wanted.user):
         raise _refused("user", "must be 1 to 200 visible ASCII characters")
-    if wanted.user is not None and keys.ACT in wanted.scopes:
-        raise _refused("user", f"a key of one user cannot have {keys.ACT}")
+    reason = access.impossible(Grant(tenant, wanted.scopes, wanted.user))
+    if reason is not None:
+        raise _refused("scopes", reason)
     if wanted.expires_at is not None and wanted.expires_at <= now:
         raise _refused("expires_at", "must be in the future")
 

@@ -4,19 +4,23 @@ import asyncio
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
+from weakref import WeakValueDictionary
 
-from backburner.domain.errors import StoreUnavailable, Throttled
+from backburner.domain.errors import StoreUnavailable, Throttled, TransientError
 from backburner.domain.hint import SERVED, Headers, Hint, hint
 from backburner.domain.job import Instant
 from backburner.domain.lane import MAX_NAME
 from backburner.domain.permit import Ask, Permit, Wait
 from backburner.engine import telemetry
+from backburner.engine.spending import Spending
 from backburner.ports.clock import Clock, Dice
 from backburner.ports.lanes import Given, LaneStore
 from backburner.ports.log import log
 from backburner.ports.store import WorkerLost
 
 PATIENCE = 1.0
+PAID_PATIENCE = 600.0
+LANE_TIMEOUT = "LANE_TIMEOUT"
 RETRY_SECONDS = 0.2
 PARTING_SECONDS = 2.0
 UNKNOWN = Wait(2000)
@@ -58,6 +62,15 @@ class Road(Protocol):
         """For how many seconds a handler may wait where it is."""
         ...
 
+    @property
+    def paid_patience(self) -> float:
+        """The same for a handler that has already paid for a call."""
+        ...
+
+    def turn(self, lane: str) -> asyncio.Lock:
+        """Return what those hold who wait where they are, one after the other."""
+        ...
+
 
 class Lanes:
     """One worker's way to the lanes of the fleet."""
@@ -70,12 +83,15 @@ class Lanes:
         worker: Callable[[], str],
         *,
         patience: float = PATIENCE,
+        paid_patience: float = PAID_PATIENCE,
     ) -> None:
         self._store = store
         self._clock = clock
         self._dice = dice
         self._worker = worker
         self.patience = patience
+        self.paid_patience = paid_patience
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._giving: set[asyncio.Task[Given]] = set()
         self._is_closed = False
 
@@ -84,6 +100,9 @@ class Lanes:
 
     def ask(self, tokens: int, waited: int) -> Ask:
         return Ask(f"p_{self._dice.token()}", tokens, waited, self._dice.roll())
+
+    def turn(self, lane: str) -> asyncio.Lock:
+        return self._turns.setdefault(lane, asyncio.Lock())
 
     async def take(self, lane: str, ask: Ask) -> Permit | Wait:
         taking = asyncio.create_task(self._take(lane, ask))
@@ -173,8 +192,21 @@ class Call:
     """
 
     def __init__(
-        self, road: Road | None, lane: str, *, tokens: int = 0, waited: int = 0
+        self,
+        road: Road | None,
+        lane: str,
+        *,
+        tokens: int = 0,
+        waited: int = 0,
+        spending: Spending | None = None,
+        waits: bool = True,
     ) -> None:
+        """
+        Take where leave comes from, `None` if none is needed, and the lane's name.
+
+        With `waits`, a run whose `spending` shows that it has paid for a call waits
+        here for its turn.
+        """
         if not 0 < len(lane) <= MAX_NAME or not lane.isprintable():
             raise ValueError(f"a lane's name has 1 to {MAX_NAME} printable characters")
         if tokens < 0:
@@ -186,23 +218,60 @@ class Call:
         self._ask: Ask | None = None
         self._permit: Permit | None = None
         self._said: Hint | None = None
+        self._spending = spending
+        self._waits = waits
 
     async def __aenter__(self) -> Self:
-        road = self._road
-        if road is None:
-            return self
+        await self._check()
+        if self._road is not None:
+            self._ask = self._road.ask(self._tokens, self._waited)
+            self._permit = await self._permitted(self._road, self._ask)
+        if self._spending is not None:
+            self._spending.begin()
+        return self
+
+    async def _permitted(self, road: Road, ask: Ask) -> Permit:
+        """Return leave to call, as soon as its turn is; raise if that is not near."""
         patience = road.patience
-        self._ask = ask = road.ask(self._tokens, self._waited)
         while True:
             answer = await road.take(self.lane, ask)
             if isinstance(answer, Permit):
-                self._permit = answer
-                return self
+                return answer
+            if self._waits and self._spending is not None and self._spending.has_paid:
+                limit = self._spending.patience
+                return await self._permitted_here(road, ask, answer, limit)
             patience -= answer.span / 1000
             if patience < 0:
                 raise self._throttled("it is full or parked", answer)
             ask = ask._replace(waited=ask.waited + answer.span)
             await asyncio.sleep(answer.span / 1000)  # noqa: TID251 - until its turn
+            await self._check()
+
+    async def _permitted_here(
+        self, road: Road, ask: Ask, answer: Permit | Wait, patience: float
+    ) -> Permit:
+        """Wait for leave without ending the run, which has paid for calls already."""
+        ask = ask._replace(goes_first=True)
+        try:
+            # One of a process asks at a time: the others know that they are not next.
+            async with asyncio.timeout(patience), road.turn(self.lane):
+                while isinstance(answer, Wait):
+                    await asyncio.sleep(answer.span / 1000)  # noqa: TID251 - its turn
+                    await self._check()
+                    ask = ask._replace(waited=ask.waited + answer.span)
+                    answer = await road.take(self.lane, ask)
+                return answer
+        except TimeoutError:
+            raise TransientError(
+                f"lane {self.lane!r}: no turn came within {patience:g} s, "
+                "and calls of this attempt are already paid for",
+                code=LANE_TIMEOUT,
+            ) from None
+
+    async def _check(self) -> None:
+        """Raise if the run may make no further call; its others may have used a lot."""
+        if self._spending is not None:
+            await self._spending.check()
 
     def hear(
         self, status: int, headers: Headers | None = None, body: Any = None
@@ -231,6 +300,8 @@ class Call:
     ) -> None:
         if isinstance(error, GeneratorExit):
             return  # the loop is gone, and with it whoever would give it back
+        if self._spending is not None:
+            self._spending.end(is_served=error is None)
         said = self._said or self._understood(error)
         permit, self._permit = self._permit, None
         if self._road is None or permit is None or self._ask is None:

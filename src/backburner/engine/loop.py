@@ -4,7 +4,20 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from backburner.engine.seldom import Seldom
 from backburner.ports.log import log
+
+RESTART_SECONDS = 0.5
+
+
+async def supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Do background work until it returns; report what it raises and begin again."""
+    while True:
+        try:
+            return await work()
+        except Exception as error:  # noqa: BLE001 - work that ends is a silent fault
+            log.error("task failed", loop=name, error_type=type(error).__name__)
+        await asyncio.sleep(RESTART_SECONDS)  # noqa: TID251 - back-off
 
 
 class Loop:
@@ -24,11 +37,14 @@ class Loop:
         self._poked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_stopping = False
+        self._seldom = Seldom()
 
     def start(self) -> None:
         """Begin; the first call comes at once."""
         self._is_stopping = False
-        self._task = asyncio.create_task(self._run(), name=self._name)
+        self._task = asyncio.create_task(
+            supervised(self._name, self._run), name=self._name
+        )
 
     def poke(self) -> None:
         """Have the action called soon."""
@@ -63,6 +79,9 @@ class Loop:
         try:
             wish = await self._action()
         except Exception as error:  # noqa: BLE001 - a loop that dies is a silent fault
-            log.error("loop failed", loop=self._name, error_type=type(error).__name__)
+            kind = type(error).__name__
+            self._seldom.write(
+                log.error, "loop failed", loop=self._name, error_type=kind
+            )
             return self._every
         return self._every if wish is None else min(wish, self._every)

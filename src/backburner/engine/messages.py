@@ -13,12 +13,12 @@ from backburner.domain.errors import Problem
 from backburner.domain.event import Event
 from backburner.domain.flow import Flow
 from backburner.domain.job import Instant, Job, Owner, rfc3339
+from backburner.engine.history import changes
 from backburner.ports.store import Store, Topic
 
 LARGEST_OUTPUT: Final = 16 * 1024
 """An output of more bytes is fetched, not sent."""
 _PAGE: Final = 1_000
-_HISTORY: Final = 10_000
 
 
 class Told(BaseModel):
@@ -79,7 +79,7 @@ class Messages:
     async def _of_job(self, job: Job, told: Told) -> dict[str, Any]:
         at, error, output = job.finished_at, _error(job.error), job.output
         if job.generation != told.generation:
-            history = await self._store.changes(job.id, limit=_HISTORY)
+            history = [event async for event in changes(self._store, job.id)]
             at, error, output = told.at, None, None
             for end in _ends(history)[told.generation : told.generation + 1]:
                 at, error = end.at, end.data.get("error")
@@ -108,12 +108,14 @@ class Messages:
     async def _history(self, batch: Batch) -> list[Event]:
         after, topic = 0, Topic(batch=batch.seq)
         history: list[Event] = []
-        while page := await self._store.stream(
-            batch.owner, after=after, limit=_PAGE, topic=topic
-        ):
-            history += page
-            after = page[-1].seq
-        return history
+        while True:
+            page = await self._store.stream(
+                batch.owner, after=after, limit=_PAGE, topic=topic
+            )
+            history += page.events
+            after = page.upto
+            if page.is_last:
+                return history
 
 
 def _only(found: Sequence[O], owner: Owner) -> O | None:

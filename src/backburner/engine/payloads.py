@@ -1,15 +1,20 @@
 """Inputs and outputs on their way to a row and back: large ones go by reference."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from backburner.domain.app_blob import BLOB, UPLOAD, is_kind
+from backburner.domain.batch import Members
 from backburner.domain.blob import BlobKey, Reference, is_large, reference
-from backburner.domain.errors import BlobMissing, StoreUnavailable
-from backburner.domain.flow import FROM_NEEDS, NewStep
+from backburner.domain.completion import completion_of, large_input
+from backburner.domain.errors import BlobMissing, CallerError, StoreUnavailable
+from backburner.domain.flow import FROM_NEEDS
 from backburner.domain.job import Claim, Instant, Job, NewJob, Owner
+from backburner.engine.app_blobs import AppBlobs
 from backburner.engine.loop import Loop
 from backburner.ports.blobs import BlobStore
 from backburner.ports.clock import Clock
@@ -21,6 +26,7 @@ CHUNK: Final = 256 * 1024
 SWEEP_AFTER: Final = timedelta(days=1)
 SWEEP_EVERY: Final = 3600.0
 SWEEP_PAGE: Final = 100
+EXPIRE_EVERY: Final = 60.0
 
 
 class Payloads:
@@ -36,6 +42,8 @@ class Payloads:
     ) -> None:
         self._blobs = blobs
         self._jobs = store
+        self.of_app: Callable[[Claim], AppBlobs] | None = None
+        """Opens the blobs that a running job's application has of its owner."""
 
     async def stow_inputs(self, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
         """Put large inputs away; return the jobs as they are to be stored."""
@@ -49,23 +57,51 @@ class Payloads:
             return job
         return self._stow(self._blobs, [job])[0]
 
-    async def stow_steps(self, steps: Sequence[NewStep]) -> Sequence[NewStep]:
-        """Put the large inputs of steps away; return them as they are to be stored."""
-        jobs = [step.job for step in steps]
-        stowed = await self.stow_inputs(jobs)
-        if stowed is jobs:
-            return steps
-        return [replace(s, job=job) for s, job in zip(steps, stowed, strict=True)]
+    async def stow_members(self, members: Members) -> Members:
+        """Put the large inputs of jobs and flows away; return what is to be stored."""
+        jobs = _jobs_of(members)
+        return _with_jobs(members, jobs, await self.stow_inputs(jobs))
+
+    def stow_members_inside(self, members: Members) -> Members:
+        """Do the same inside a transaction body."""
+        jobs = _jobs_of(members)
+        if self._blobs is None or not any(is_large(job.input) for job in jobs):
+            return members
+        return _with_jobs(members, jobs, self._stow(self._blobs, jobs))
 
     def _stow(self, blobs: BlobStore, jobs: Sequence[NewJob]) -> list[NewJob]:
-        stowed: list[NewJob] = []
-        for job in jobs:
-            kept = job
-            if is_large(job.input):
-                text = _put(blobs, BlobKey(job.id, "input"), job.input)
-                kept = replace(job, input=text)
-            stowed.append(kept)
-        return stowed
+        """Put all away, or leave nothing behind."""
+        large = [job for job in jobs if is_large(job.input)]
+        try:
+            texts = {
+                job.id: _put(blobs, BlobKey(job.id, "input"), job.input)
+                for job in large
+            }
+        except StoreUnavailable:
+            with suppress(StoreUnavailable):
+                blobs.delete([job.id for job in large])
+            raise
+        return [
+            replace(job, input=texts[job.id]) if job.id in texts else job
+            for job in jobs
+        ]
+
+    @asynccontextmanager
+    async def dropped_if_refused(self, stowed: Members) -> AsyncGenerator[None, None]:
+        """
+        Forget the inputs of what is refused inside.
+
+        If the store does not answer, it may have them: then they are left to the sweep.
+        """
+        try:
+            yield
+        except CallerError:
+            await self.drop_inputs(stowed)
+            raise
+
+    async def drop_inputs(self, stowed: Members) -> None:
+        """Forget the inputs of jobs and flows that are not there."""
+        await self.drop(_large_ones(_jobs_of(stowed)))
 
     async def stow_output(self, claim: Claim, text: str) -> str:
         """Put a large output away; return what its row is to hold."""
@@ -73,7 +109,12 @@ class Payloads:
             return text
         # By token: a worker that lost the job must not write over another's output.
         key = BlobKey(claim.id, f"output-{claim.token}")
-        return await asyncio.to_thread(_put, self._blobs, key, text)
+        content = text.encode()
+        contents = [(key, content)]
+        if completion_of(claim.callback) is not None:
+            contents.append(large_input(claim, key, text))
+        await asyncio.to_thread(self._blobs.put, contents)
+        return str(Reference(key, len(content)))
 
     async def put(self, key: BlobKey, content: bytes) -> None:
         """Keep a content of a handler, for as long as its job is kept."""
@@ -126,6 +167,12 @@ class Payloads:
     async def check(self, named: Reference) -> None:
         """Raise `BlobMissing` unless the content is there and whole."""
         _check(named, await self.size(named.key))
+
+    async def discard_unfinished(self, *, before: Instant) -> int:
+        """Discard what dead processes were writing before a time; return how many."""
+        if self._blobs is None:
+            return 0
+        return await asyncio.to_thread(self._blobs.discard_unfinished, before=before)
 
     async def drop(self, jobs: Sequence[str]) -> None:
         """Forget the blobs of jobs that are gone; what fails is swept later."""
@@ -184,34 +231,87 @@ class JobBlobs:
 
 
 class Sweeper:
-    """Forgets blobs whose job was never committed, or is gone."""
+    """
+    Forgets contents that belong to nobody, and applications' blobs that have expired.
+
+    A job's contents belong to its row, an application's blob to its own; an upload
+    that was not confirmed within a day belongs to nobody.
+    """
 
     def __init__(self, store: Store, payloads: Payloads, clock: Clock) -> None:
         self._store = store
         self._payloads = payloads
         self._clock = clock
-        self._loop = Loop("sweep", self.sweep, every=SWEEP_EVERY)
+        self._loops = (
+            Loop("sweep", self.sweep, every=SWEEP_EVERY),
+            Loop("expire blobs", self.expire, every=EXPIRE_EVERY),
+        )
 
     def start(self) -> None:
         """Begin to sweep."""
-        self._loop.start()
+        for loop in self._loops:
+            loop.start()
 
     async def stop(self) -> None:
         """Sweep no more."""
-        await self._loop.stop()
+        for loop in self._loops:
+            await loop.stop()
 
     async def sweep(self) -> float | None:
         """Look at every old blob once."""
         before = self._clock.now() - SWEEP_AFTER // timedelta(milliseconds=1)
         after: str | None = None
         while page := await self._payloads.old(before=before, after=after):
-            known = {job.id for job in await self._store.find(page)}
-            orphans = [job for job in page if job not in known]
+            known = await self._known(page)
+            orphans = [group for group in page if group not in known]
             await self._payloads.drop(orphans)
             if orphans:
                 log.info("blobs swept", count=len(orphans))
             after = page[-1]
+        if count := await self._payloads.discard_unfinished(before=before):
+            log.info("unfinished uploads discarded", count=count)
         return None
+
+    async def expire(self) -> float | None:
+        """Delete applications' blobs whose time is over, rows first."""
+        now = self._clock.now()
+        while ids := await self._store.remove_expired_blobs(now, limit=SWEEP_PAGE):
+            await self._payloads.drop(ids)
+            log.info("blobs expired", count=len(ids))
+        return None
+
+    async def _known(self, groups: Sequence[str]) -> Collection[str]:
+        """Return those that belong to something: a job, or a blob's row."""
+        blobs = [group for group in groups if is_kind(BLOB, group)]
+        others = (f"{BLOB}_", f"{UPLOAD}_")
+        jobs = [group for group in groups if not group.startswith(others)]
+        found = await self._store.find(jobs) if jobs else ()
+        rows = await self._store.find_blobs(blobs) if blobs else ()
+        return {job.id for job in found} | {row.id for row in rows}
+
+
+def _jobs_of(members: Members) -> Sequence[NewJob]:
+    steps = (step.job for flow in members.flows for step in flow.steps)
+    return [*members.jobs, *steps]
+
+
+def _with_jobs(
+    members: Members, before: Sequence[NewJob], after: Sequence[NewJob]
+) -> Members:
+    """Return members with others in place of their jobs, in the order of `_jobs_of`."""
+    if after is before:
+        return members
+    left = iter(after)
+    own = [next(left) for _ in members.jobs]
+    flows = [
+        replace(flow, steps=[replace(step, job=next(left)) for step in flow.steps])
+        for flow in members.flows
+    ]
+    return Members(own, flows)
+
+
+def _large_ones(stowed: Sequence[NewJob]) -> list[str]:
+    return [job.id for job in stowed if reference(job.input) is not None]
 
 
 def _put(blobs: BlobStore, key: BlobKey, text: str) -> str:

@@ -19,6 +19,8 @@ from backburner.domain.flow import (
     in_order,
     refused,
 )
+from backburner.engine.completion import parts
+from backburner.engine.completion import said as said_completion
 from backburner.engine.fitting import misfit
 from backburner.engine.flow import NOTHING, Flow, Planned
 from backburner.engine.registry import Capability
@@ -121,16 +123,20 @@ class Planning:
         found = self._find_completion(completion)
         attempts = found.retry.max_attempts
         return to_json(
-            {**completion, "queue": found.queue, "max_attempts": attempts}
+            {
+                **completion,
+                "capability": found.name,
+                "queue": found.queue,
+                "max_attempts": attempts,
+            }
         ).decode()
 
     def _find_completion(self, completion: Mapping[str, Any]) -> Capability[Any, Any]:
-        if completion.keys() - {"capability", "input"}:
-            raise refused_field("completion", "it has a capability and an input")
+        capability, value = parts(completion)
         try:
-            found = self._submission.find(completion["capability"])
-            if "input" in completion:
-                given = to_json(completion["input"], by_alias=True)
+            found = self._submission.find(capability)
+            if value is not NOTHING:
+                given = to_json(value, by_alias=True)
                 self._submission.guard(found, input_text(found, given))
                 return found
             wrong = misfit({"batch": _TOLD}, found.input)
@@ -198,7 +204,10 @@ class Planning:
         named = self._submission.find(planned.capability).name
         value = None if planned.input is NOTHING else planned.input
         sent = value if isinstance(value, bytes) else to_json(value, by_alias=True)
-        chosen = to_json({**planned.options}, by_alias=True)
+        options = {**planned.options}
+        if "completion" in options:
+            options["completion"] = said_completion(options["completion"])
+        chosen = to_json(options, by_alias=True)
         said = orjson.loads(sent), orjson.loads(chosen)
         needs = [[*edge] for edge in planned.needs]
         is_fed = planned.input is NOTHING

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backburner.domain.budget import Balance, Charge
+from backburner.domain.errors import TooManyWaiting
 from backburner.domain.event import Attempt
 from backburner.domain.job import Instant, Job, NewJob
 from backburner.domain.queue import QueueState
@@ -46,13 +47,18 @@ class Quoting:
         self._prices = prices
 
     async def quote(self, job: NewJob) -> Quote:
-        """Say what a job would take that is prepared and not stored."""
+        """
+        Say what a job would take that is prepared and not stored.
+
+        Raises `TooManyWaiting` where a submit would: its share is at the queue's cap.
+        """
         now = self._clock.now()
         outlook = await self._store.outlook(
             job.queue, job.capability, job.priority, now=now
         )
         workers = await self._store.workers()
         state = await self._state(job.queue)
+        await self._check_cap(job, state)
         if job.model is not None:
             await self._prices.load()
         slots = _slots(workers, state, outlook.busy)
@@ -90,6 +96,13 @@ class Quoting:
             webhooks=closing.webhooks,
             runs=len(attempts),
         )
+
+    async def _check_cap(self, job: NewJob, state: QueueState) -> None:
+        if state.waiting is None:
+            return
+        depth = await self._store.crowd(job)
+        if depth >= state.waiting:
+            raise TooManyWaiting(job.queue, depth=depth, cap=state.waiting)
 
     async def _state(self, queue: str) -> QueueState:
         states = await self._store.queues()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import (
     Any,
+    Final,
     Generic,
     Literal,
     TypeVar,
@@ -23,7 +24,7 @@ from backburner.domain.errors import ConfigurationError, UnknownCapability
 from backburner.domain.guard import Policy
 from backburner.domain.lane import Lane
 from backburner.domain.outcome import Cancel, Failed, Snooze
-from backburner.domain.queue import Queue
+from backburner.domain.queue import MAX_NAME, Queue
 from backburner.domain.retry import RetryPolicy
 from backburner.engine.context import Context
 from backburner.engine.flow import Chain
@@ -54,9 +55,23 @@ class Capability(Generic[In, Out]):
     guard: Policy
     """What is done about an input that looks like a prompt injection."""
     patience: timedelta | None
-    """How long a job may be told to wait in all; `None`: as long as any."""
+    """How long a job may be told to wait in all; `None`: as long as is set."""
     input: TypeAdapter[In] = field(repr=False)
     output: TypeAdapter[Out] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        for field_name, is_good, must_be in _RULES:
+            value = getattr(self, field_name)
+            if not is_good(value):
+                raise ConfigurationError(
+                    f"capability {self.name!r}: `{field_name}` must be {must_be}, "
+                    f"not {value!r}"
+                )
+
+    @property
+    def origin(self) -> str:
+        """Where its handler is defined: module and name."""
+        return f"{self.handler.__module__}.{self.handler.__qualname__}"
 
     async def run(self, ctx: Context, value: In) -> Out | Snooze | Cancel | Failed:
         """Call the handler, as a test would."""
@@ -67,6 +82,35 @@ class Capability(Generic[In, Out]):
         return Chain((self,)) >> other
 
 
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_NAME and value.isprintable()
+
+
+def _is_span(value: object) -> bool:
+    return isinstance(value, timedelta) and value > timedelta()
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+_SPAN: Final = "a positive timedelta, for example timedelta(seconds=30)"
+_RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
+    ("name", lambda value: isinstance(value, str) and value != "", "a name"),
+    ("queue", _is_name, f"a name of 1 to {MAX_NAME} printable characters"),
+    ("timeout", _is_span, _SPAN),
+    ("retry", lambda value: isinstance(value, RetryPolicy), "a RetryPolicy"),
+    (
+        "tokens",
+        lambda value: value is None or callable(value) or _is_count(value),
+        "a whole number or a function of the input",
+    ),
+    ("model", lambda value: value is None or isinstance(value, str), "a name"),
+    ("patience", lambda value: value is None or _is_span(value), _SPAN),
+)
+"""What a field must be, so that a mistake is told where it was made."""
+
+
 def capability(  # noqa: PLR0913 - each is a policy of its own
     name: str,
     *,
@@ -74,7 +118,7 @@ def capability(  # noqa: PLR0913 - each is a policy of its own
     timeout: timedelta = DEFAULT_TIMEOUT,
     max_attempts: int = 3,
     retry: RetryPolicy | None = None,
-    tokens: int | Callable[[In], int] | None = None,
+    tokens: int | Callable[[Any], int] | None = None,
     model: str | None = None,
     guard: Policy | Literal["off", "flag", "block"] = Policy.OFF,
     patience: timedelta | None = None,
@@ -86,8 +130,20 @@ def capability(  # noqa: PLR0913 - each is a policy of its own
     more than `max_attempts` and takes its place. `tokens` says what a job is expected
     to cost, `model` what it is expected to call: budgets, fair shares and quotes go by
     them. `guard` says what is done about inputs that look like a prompt injection,
-    `patience` how long a job may be told to wait in all, at no cost of an attempt.
+    `patience` how long a job may be told to wait in all, at no cost of an attempt
+    (without it: BACKBURNER_THROTTLE_LIMIT_HOURS).
     """
+    if callable(name):
+        example = getattr(name, "__name__", "name")
+        raise ConfigurationError(
+            f'a capability needs a name: write `@capability("{example}")` '
+            "instead of `@capability`"
+        )
+    if not _is_count(max_attempts) or not max_attempts:
+        raise ConfigurationError(
+            f"capability {name!r}: `max_attempts` must be a whole number from 1, "
+            f"not {max_attempts!r}"
+        )
 
     def decorate(handler: Handler[In, Out]) -> Capability[In, Out]:
         takes, gives = _annotations(name, handler)
@@ -127,24 +183,39 @@ class Registry:
         self._own: dict[str, Capability[Any, Any]] = {}
         self.policies: dict[str, Queue] = {}
         self.lanes: dict[str, Lane] = {}
+        self.withheld: set[str] = set()
+        """Queues that no worker of this process takes jobs from."""
         for found in capabilities:
             self.add(found)
 
     def add(self, found: Capability[Any, Any]) -> None:
         """Make one known; a name is taken once."""
-        if self._by_name.setdefault(found.name, found) is not found:
-            raise ConfigurationError(f"two capabilities are named {found.name!r}")
+        other = self._by_name.setdefault(found.name, found)
+        if other is not found:
+            raise ConfigurationError(
+                f"two capabilities are named {found.name!r}: "
+                f"{other.origin} and {found.origin}; rename one of them"
+            )
 
     def own(self, found: Capability[Any, Any]) -> None:
         """Make one known that the house itself asks for: it is offered to nobody."""
-        if found.name in self._by_name:
-            raise ConfigurationError(f"{found.name!r} is a capability of the house")
+        other = self._by_name.get(found.name)
+        if other is not None:
+            raise ConfigurationError(
+                f"{found.name!r} is the name of an internal capability "
+                f"({found.origin}); rename {other.origin}"
+            )
         self._own[found.name] = found
 
     def limit(self, queue: Queue) -> None:
         """Declare what a queue allows; it is said once."""
         if self.policies.setdefault(queue.name, queue) is not queue:
             raise ConfigurationError(f"queue {queue.name!r} is declared twice")
+
+    def keeps(self, queue: str) -> bool:
+        """Say whether a queue keeps ended jobs by a policy of its own."""
+        policy = self.policies.get(queue)
+        return policy is not None and policy.keep is not None
 
     def pace(self, lane: Lane) -> None:
         """Declare what a provider allows; it is said once."""
@@ -175,8 +246,13 @@ class Registry:
         return sorted({found.queue for found in self._by_name.values()})
 
     def served(self) -> list[str]:
-        """Return the queues that a worker takes from, the house's own included."""
+        """Return the queues that capabilities use, internal ones included."""
         return sorted({*self.queues(), *(own.queue for own in self._own.values())})
+
+    def claimed(self, chosen: Iterable[str] = ()) -> list[str]:
+        """Return the queues that a worker takes from: those chosen, or all known."""
+        named = list(chosen) or self.served()
+        return [queue for queue in named if queue not in self.withheld]
 
 
 def _annotations(name: str, handler: Callable[..., Any]) -> tuple[Any, Any]:

@@ -60,6 +60,7 @@ class Relay:
         """What was missing at the last look."""
         self._looked_at = self._look_at = clock.monotonic()
         self._is_asked = False
+        self._is_returning = False
         self._retry = FIRST_RETRY_SECONDS
         self._loop = Loop("relay", self.work, every=look)
         contact.on_loss(self._loop.poke)
@@ -100,7 +101,7 @@ class Relay:
     def tell(self, counts: Mapping[str, int], what: Ring) -> None:
         """Ring, and have the broker told of so many new jobs in each queue."""
         # While it is down nothing is remembered: a look will find it.
-        if counts and self._contact.is_up:
+        if counts and (self._contact.is_up or self._is_returning):
             self._remember(counts)
             self._poke()
         self._bell.ring(what)
@@ -113,9 +114,7 @@ class Relay:
         """Tell what is known, look for what is not; say when to come again."""
         try:
             if not self._contact.is_up:
-                await self._broker.ping()
-                self._contact.regain()
-                self._is_asked = True
+                await self._return()
             await self._tell_all()
             wish = await self._look_in_time()
         except BrokerUnavailable as error:
@@ -127,6 +126,22 @@ class Relay:
             return None
         self._retry = FIRST_RETRY_SECONDS
         return wish
+
+    async def _return(self) -> None:
+        """
+        Publish what is missing; only if that works is the broker up again.
+
+        A broker may answer and refuse messages: it would be lost and back for ever.
+        """
+        self._is_returning = True
+        self._is_asked = False
+        self._looked_at = self._clock.monotonic()
+        try:
+            await self._broker.ping()
+            await self._look(is_asked=True)
+        finally:
+            self._is_returning = False
+        self._contact.regain()
 
     def _poke(self) -> None:
         if self._contact.is_up:  # or it would be tried at every ring

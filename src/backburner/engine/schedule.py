@@ -1,6 +1,6 @@
 """Schedules: jobs that are submitted again and again, by the clock on the wall."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, get_args
@@ -36,6 +36,8 @@ class Schedule:
     """What becomes of ticks at which no process was there: `skip`, `run_once` for all
     of them together, or `run_all`. A tick less than a minute late is not missed."""
     owner: Owner = LOCAL
+    completion: Mapping[str, Any] | None = None
+    """The job to submit when one that it asked for ends; see `submit`."""
 
     def __post_init__(self) -> None:
         if not 0 < len(self.name) <= MAX_NAME or not self.name.isprintable():

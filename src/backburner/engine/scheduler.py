@@ -85,23 +85,29 @@ class Scheduler:
         last_at = ticks[-1] if ticks else None
         self._faults.hit("schedule.firing")
         firing = Firing(state.name, state.next_at, next_at, last_at, jobs)
-        if await self._fire(firing):
+        fired = await self._fire(firing)
+        if fired is not None:
             self._faults.hit("schedule.fired")
-            self._tell(state, ticks, now)
+            self._tell(state, ticks if fired.jobs or not ticks else (), now)
         else:
             await self._payloads.drop([j.id for j in jobs if reference(j.input)])
         return next_at
 
-    async def _fire(self, firing: Firing) -> bool:
-        """Fire ticks; those that a budget has no room for are missed."""
+    async def _fire(self, firing: Firing) -> Firing | None:
+        """
+        Fire ticks; those that a budget has no room for are missed.
+
+        Return what was fired; `None` if another process did.
+        """
         try:
             with counted():
-                return await self._store.fire(firing)
+                return firing if await self._store.fire(firing) else None
         except BudgetExhausted:
             log.warning("ticks over budget", schedule=firing.name)
             blobs = [job.id for job in firing.jobs if reference(job.input)]
             await self._payloads.drop(blobs)
-            return await self._store.fire(firing._replace(jobs=()))
+            missed = firing._replace(jobs=())
+            return missed if await self._store.fire(missed) else None
 
     def _tell(
         self, state: ScheduleState, ticks: tuple[Instant, ...], now: Instant
@@ -114,7 +120,9 @@ class Scheduler:
 
     def _job(self, schedule: Schedule, tick: Instant) -> NewJob:
         options = Options(
-            owner=schedule.owner, tags=(f"schedule:{schedule.name}", f"tick:{tick}")
+            owner=schedule.owner,
+            tags=(f"schedule:{schedule.name}", f"tick:{tick}"),
+            completion=schedule.completion,
         )
         return self._submission.prepare(schedule.capability, schedule.input, options)
 

@@ -2,14 +2,19 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import TypeAlias
 
 from backburner.domain import transitions
-from backburner.domain.errors import CallerError, StoreUnavailable, readable
+from backburner.domain.errors import (
+    MAX_MESSAGE,
+    CallerError,
+    StoreUnavailable,
+    readable,
+)
 from backburner.domain.job import Claim, JobState
-from backburner.domain.outcome import Failed, Outcome
+from backburner.domain.outcome import Failed, HandedBack, Outcome
 from backburner.domain.retry import RetryPolicy
 from backburner.domain.transitions import SETTLEMENT_FAILED, Change, Limits
 from backburner.engine import telemetry
@@ -17,13 +22,17 @@ from backburner.engine.booking import Booker
 from backburner.engine.execution import Attempt
 from backburner.engine.flow import Planned, anyway
 from backburner.engine.house import House
+from backburner.engine.loop import supervised
+from backburner.engine.seldom import Seldom
 from backburner.engine.transaction import Transaction
 from backburner.ports.bell import Ring
 from backburner.ports.log import log
 from backburner.ports.store import Settlement, Tx
 
 SETTLE_RETRY_SECONDS = 0.2
-DRAIN_SECONDS = 5.0
+DRAIN_SECONDS = 3.0
+MOST_WHY = 500
+"""How many characters of a failure's message say why its steps are not stored."""
 
 Ended: TypeAlias = tuple[Attempt, Settlement]
 Body: TypeAlias = Callable[[Transaction], None]
@@ -50,19 +59,31 @@ class Settler:
         self._worker = worker
         self._settled = settled
         self._doubt = doubt
+        self._seldom = Seldom()
         self._outcomes: list[Ended] = []
         self._in_flight: list[Ended] = []
+        self._holding: Sequence[Ended] = ()
+        """Those in flight that still hold a slot."""
         self._wake = asyncio.Event()
         self._is_draining = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin."""
-        self._task = asyncio.create_task(self._run(), name="worker-settle")
+        self._task = asyncio.create_task(
+            supervised("worker-settle", self._run), name="worker-settle"
+        )
 
     def add(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Have an outcome stored."""
-        self._outcomes.append((attempt, self._settlement(attempt, outcome)))
+        """Have an outcome stored; one that nothing can be made of is a failure."""
+        try:
+            settlement = self._settlement(attempt, outcome)
+        except Exception as error:  # noqa: BLE001 - a retry policy may raise anything
+            kind = type(error).__name__
+            log.error("settle failed", job_id=attempt.claim.id, error_type=kind)
+            settlement = self._refused(attempt, f"its outcome is not usable: {kind}")
+            self.lose(attempt)
+        self._outcomes.append((attempt, settlement))
         self._wake.set()
 
     def lose(self, attempt: Attempt) -> None:
@@ -70,20 +91,62 @@ class Settler:
         if attempt.tab is not None:
             self._booker.lose(attempt.tab)
 
+    def unsettled(self, queue: str | None = None) -> int:
+        """
+        Return how many jobs have ended but still hold a slot.
+
+        A job holds its slot until its settlement is sent to the store, and if that has
+        a body until the store has answered: bodies take as long as they like, the rest
+        is one short write. Where claims are applied after what was sent before them, a
+        slot is free as soon as the settlement is sent.
+        """
+        held = [*self._outcomes, *self._holding]
+        if queue is None:
+            return len(held)
+        return sum(1 for attempt, _ in held if attempt.claim.queue == queue)
+
     @property
     def coming(self) -> set[tuple[int, str]]:
         """The `(seq, token)` of what is not settled yet."""
         both = (*self._outcomes, *self._in_flight)
         return {(settlement.seq, settlement.token) for _, settlement in both}
 
-    async def drain(self) -> None:
-        """Settle what is left, and end; end also if that takes too long."""
+    async def drain(self, seconds: float) -> bool:
+        """Settle what is left, for so long; return whether nothing is left."""
         self._is_draining = True
         self._wake.set()
-        if self._task is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(DRAIN_SECONDS):
-                    await self._task
+        if self._task is None:
+            return True
+        done, _ = await asyncio.wait({self._task}, timeout=seconds)
+        return bool(done)
+
+    async def part(self) -> bool:
+        """
+        Settle what is left within a few seconds; return whether that could be done.
+
+        Jobs whose settlements have bodies are handed back, since bodies may take long;
+        so is what is in flight if there is no answer.
+        """
+        is_whole = all(settlement.body is None for _, settlement in self._outcomes)
+        self._outcomes = [*map(self._handed_back, self._outcomes)]
+        if await self.drain(DRAIN_SECONDS) or self._task is None:
+            return is_whole
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        left = (*self._in_flight, *self._outcomes)
+        self._in_flight, self._holding = [], ()
+        self._outcomes = [*map(self._handed_back, left)]
+        self.start()
+        await self.drain(DRAIN_SECONDS)
+        return False
+
+    def _handed_back(self, ended: Ended) -> Ended:
+        attempt, settlement = ended
+        if settlement.body is None:
+            return ended
+        change = self.decide(attempt, HandedBack())
+        plain = settlement._replace(change=change, body=None, otherwise=None)
+        return attempt, plain
 
     async def _run(self) -> None:
         while self._outcomes or not self._is_draining:
@@ -92,40 +155,66 @@ class Settler:
             batch, self._outcomes = self._outcomes, []
             if batch:
                 self._house.faults.hit("worker.settling")
-                self._in_flight = batch
-                await self._settle(batch)
-                self._in_flight = []
+                self._in_flight = self._holding = batch
+                try:
+                    await self._settle(batch)
+                except Exception:
+                    self._outcomes = [*batch, *self._outcomes]
+                    self._wake.set()
+                    raise
+                self._in_flight, self._holding = [], ()
+
+    def _held_while_sent(self, batch: Sequence[Ended]) -> Sequence[Ended]:
+        if self._house.store.applies_in_order:
+            return ()
+        return [ended for ended in batch if ended[1].body is not None]
 
     async def _settle(self, batch: Sequence[Ended]) -> None:
         try:
+            await self._book_first(batch)
+            self._holding = self._held_while_sent(batch)
+            for attempt, _ in batch:
+                attempt.is_put_off = False
             applied = await self._house.store.settle([s for _, s in batch])
         except StoreUnavailable as error:
             # The outcome is kept and tried again for as long as the lease holds.
-            log.warning("settle failed", worker=self._worker(), code=error.code)
-            self._outcomes = [*batch, *self._outcomes]
-            asyncio.get_running_loop().call_later(SETTLE_RETRY_SECONDS, self._wake.set)
+            self._seldom.write(
+                log.warning, "settle failed", worker=self._worker(), code=error.code
+            )
+            self._settle_later(batch)
         except Exception as error:  # noqa: BLE001 - one bad outcome must not hold the rest
             kind = type(error).__name__
             log.error("settle failed", worker=self._worker(), error_type=kind)
             await self._settle_singly(batch)
         else:
             self._house.faults.hit("worker.settled")
-            self._tell(batch, applied)
+            self._take_answers(batch, applied)
+
+    def _take_answers(
+        self, batch: Sequence[Ended], applied: Sequence[Change | None]
+    ) -> None:
+        """Tell what was settled, and keep what was put off."""
+        answers = [*zip(batch, applied, strict=True)]
+        put_off = [e for e, change in answers if change is None and e[0].is_put_off]
+        if put_off:
+            self._seldom.write(
+                log.warning, "settle put off: steps not stored", worker=self._worker()
+            )
+            self._settle_later(put_off)
+            answers = [answer for answer in answers if answer[0] not in put_off]
+        if answers:
+            self._tell([e for e, _ in answers], [change for _, change in answers])
+
+    def _settle_later(self, batch: Sequence[Ended]) -> None:
+        self._outcomes = [*batch, *self._outcomes]
+        asyncio.get_running_loop().call_later(SETTLE_RETRY_SECONDS, self._wake.set)
 
     async def _settle_singly(self, batch: Sequence[Ended]) -> None:
         for attempt, settlement in batch:
             if len(batch) > 1:
                 await self._settle([(attempt, settlement)])
                 continue
-            problem = Failed(
-                SETTLEMENT_FAILED, "its outcome could not be stored", False
-            )
-            plain = Settlement(
-                settlement.seq,
-                settlement.token,
-                self.decide(attempt, problem),
-                link=settlement.link,
-            )
+            plain = self._refused(attempt, "its outcome could not be stored")
             self.lose(attempt)
             try:
                 self._tell([(attempt, plain)], await self._house.store.settle([plain]))
@@ -134,14 +223,46 @@ class Settler:
                 log.error("settle failed", worker=self._worker(), error_type=kind)
                 self._doubt()
 
+    async def _book_first(self, batch: Sequence[Ended]) -> None:
+        """Book the calls of runs whose settlement may take long: it has a body."""
+        tabs = [a.tab for a, s in batch if a.tab is not None and s.body is not None]
+        if any(tab.is_open for tab in tabs):
+            await self._booker.book([tab for tab in tabs if tab.is_open])
+
+    def _refused(self, attempt: Attempt, why: str) -> Settlement:
+        """Return the settlement of a job whose own one cannot be made."""
+        claim, problem = attempt.claim, Failed(SETTLEMENT_FAILED, why, retryable=False)
+        change = transitions.settle(
+            claim,
+            problem,
+            now=self._house.clock.now(),
+            backoff=timedelta(),
+            limits=self._limits,
+        )
+        return Settlement(claim.seq, claim.token, change, link=claim.link)
+
     def _tell(
         self,
         batch: Sequence[Ended],
         applied: Sequence[Change | None],
     ) -> None:
-        for (attempt, _), change in zip(batch, applied, strict=True):
+        """Tell others what was settled: whatever they do, it is."""
+        try:
+            self._tell_all(batch, applied)
+        except Exception as error:  # noqa: BLE001 - settling it again would not help
+            kind = type(error).__name__
+            log.error("settled but not told", worker=self._worker(), error_type=kind)
+
+    def _tell_all(
+        self,
+        batch: Sequence[Ended],
+        applied: Sequence[Change | None],
+    ) -> None:
+        for (attempt, settlement), change in zip(batch, applied, strict=True):
             if change is None:
                 self.lose(attempt)
+            elif attempt.tab is not None and settlement.usage:
+                self._booker.settled(attempt.tab)
         ends = [
             (attempt.claim, change)
             for (attempt, _), change in zip(batch, applied, strict=True)
@@ -157,6 +278,7 @@ class Settler:
         if self._house.touch is not None:
             over = {claim.batch for claim, change in ends if change.to.is_final}
             self._house.touch(number for number in over if number is not None)
+            self._house.touch(n for attempt, _ in batch for n in attempt.filled)
         for state in {change.to for _, change in ends}:
             rings |= _RINGS.get(state, Ring.EVENTS)
         self._mourn(ends)
@@ -189,10 +311,11 @@ class Settler:
             if added and claim.flow is not None and self._house.plan is not None:
                 tx.extend(claim.flow, self._house.plan(added, claim))
             attempt.has_submitted = ours.has_submitted
+            attempt.filled = ours.filled
 
-        def otherwise(error: Exception) -> Change:
+        def otherwise(error: Exception) -> Change | None:
             if change.to is not JobState.SUCCEEDED:
-                return change
+                return _without_steps(attempt, change, error)
             message = readable(f"{type(error).__name__}: {error}")
             is_retryable = not isinstance(error, CallerError) or error.retryable
             failed = Failed(SETTLEMENT_FAILED, message, retryable=is_retryable)
@@ -225,11 +348,27 @@ class Settler:
         )
 
     def _limits_of(self, attempt: Attempt) -> Limits:
-        """Return how much a job may be put back: its capability may say less."""
+        """Return how much a job may be put back, as its capability says if it does."""
         limits, capability = self._limits, attempt.capability
         if capability is None or capability.patience is None:
             return limits
-        return limits._replace(throttled=min(capability.patience, limits.throttled))
+        return limits._replace(throttled=capability.patience)
+
+
+def _without_steps(
+    attempt: Attempt, failure: Change, error: Exception
+) -> Change | None:
+    """Return a failure that says why its steps are not stored; `None`: try again."""
+    if isinstance(error, StoreUnavailable):
+        attempt.is_put_off = True
+        return None
+    kind = type(error).__name__
+    log.error("steps not stored", job_id=attempt.claim.id, error_type=kind)
+    problem = failure.error
+    assert problem is not None  # noqa: S101 - tells the type checker
+    why = readable(f"; the steps it added were not stored: {kind}: {error}")[:MOST_WHY]
+    message = problem.message[: MAX_MESSAGE - len(why)] + why
+    return failure._replace(error=replace(problem, message=message))
 
 
 def _brought(attempt: Attempt, change: Change) -> tuple[Sequence[Body], Steps]:

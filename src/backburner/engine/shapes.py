@@ -6,7 +6,7 @@ from typing import Any, Final
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from backburner.domain.ai import found_json
+from backburner.domain.ai import Trouble, found_json
 
 MOST_FAULTS: Final = 10
 """So many mistakes of an answer are shown to the model."""
@@ -38,6 +38,14 @@ def shape_of(into: Any) -> Shape:
         return _known(into)
     except TypeError:  # a type with notes on it may be no key of a cache
         return Shape(into)
+
+
+def trouble_of(error: ValueError) -> Trouble:
+    """Say whether an answer is no JSON, or JSON of another shape."""
+    is_shape = isinstance(error, ValidationError) and not any(
+        found["type"] == "json_invalid" for found in error.errors(include_url=False)
+    )
+    return Trouble.SCHEMA_VIOLATION if is_shape else Trouble.INVALID_JSON
 
 
 def mistakes(error: ValueError, most: int = MOST_FAULTS) -> str:

@@ -2,24 +2,27 @@
 
 import difflib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from backburner.domain.address import Reach, check_url
+from backburner.domain.address import Reach, check_callback
+from backburner.domain.completion import callback_of, with_completion
 from backburner.domain.errors import FieldError, InvalidInput
 from backburner.domain.flow import FROM_NEEDS
 from backburner.domain.job import PRIORITIES, Instant, NewJob, Owner
-from backburner.engine import guarding
+from backburner.engine import completion, guarding
 from backburner.engine.estimates import at_most, clamped
 from backburner.engine.flow import Named
+from backburner.engine.options import SubmitGroupOptions, SubmitOptions
 from backburner.engine.registry import Capability, Registry
+from backburner.engine.trace_context import active_traceparent
 from backburner.ports.clock import Clock, Dice
 from backburner.ports.prices import NoPrices, Prices
 
@@ -30,6 +33,8 @@ MAX_TAGS = 20
 MAX_TAG_LENGTH = 200
 MAX_KEY_LENGTH = 255
 MAX_FIELD_ERRORS = 20
+TOLD = 3
+"""How many fields the message of an error names."""
 MAX_TOKENS = 1_000_000_000
 
 
@@ -52,11 +57,16 @@ class Options:
     """Whose share of the queue it takes, if not its user's."""
     callback: Mapping[str, Any] | str | None = None
     """Whom to tell when it ends: a URL, `{"url": …}` or `{"endpoint": …}`."""
+    completion: Mapping[str, Any] | None = None
+    """The job to submit when it ends: `{"capability": …, "input": …}`."""
     owner: Owner = LOCAL
     request_id: str | None = None
     traceparent: str | None = None
     key: str | None = None
     """The API key that it is asked for with; budgets may go by it."""
+
+    def __post_init__(self) -> None:
+        _check_kinds(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,57 @@ class GroupOptions:
     traceparent: str | None = None
     key: str | None = None
 
+    def __post_init__(self) -> None:
+        _check_kinds(self)
+
+
+_KINDS: Final[Mapping[str, tuple[type | tuple[type, ...], str]]] = {
+    "queue": (str, "a name"),
+    "priority": (int, "a whole number from 0 to 9"),
+    "run_at": (datetime, "a datetime"),
+    "delay": (timedelta, "a timedelta, for example timedelta(seconds=5)"),
+    "start_by": (datetime, "a datetime"),
+    "deadline": (datetime, "a datetime"),
+    "tags": ((list, tuple, set, frozenset), "a list of texts"),
+    "idempotency_key": (str, "a text"),
+    "max_attempts": (int, "a whole number from 1 to 100"),
+    "tokens": (int, f"a whole number up to {MAX_TOKENS}"),
+    "share": (str, "a text"),
+    "completion": (Mapping, '{"capability": …, "input": …}'),
+    "owner": (Owner, "an Owner"),
+}
+
+
+def _check_kinds(options: "Options | GroupOptions") -> None:
+    """Refuse what is of another type than a type checker would allow."""
+    for name, (kind, must_be) in _KINDS.items():
+        value = getattr(options, name, None)
+        if value is not None and not isinstance(value, kind):
+            raise refused_field(name, f"must be {must_be}, not {value!r:.100}")
+
+
+def job_options(said: SubmitOptions) -> Options:
+    """Return the options that keyword arguments name, in the active trace."""
+    _check_names(said, Options)
+    chosen: SubmitOptions = {"traceparent": active_traceparent(), **said}
+    return Options(**chosen)
+
+
+def group_options(said: SubmitGroupOptions) -> GroupOptions:
+    """Return the options of a flow or batch that keyword arguments name, likewise."""
+    _check_names(said, GroupOptions)
+    chosen: SubmitGroupOptions = {"traceparent": active_traceparent(), **said}
+    return GroupOptions(**chosen)
+
+
+def _check_names(said: Iterable[str], kind: type[Options | GroupOptions]) -> None:
+    known = kind.__dataclass_fields__
+    for name in said:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"there is no option {name!r}{hint}")
+
 
 class Callbacks:
     """Says who may be told of ends."""
@@ -79,7 +140,9 @@ class Callbacks:
     def __init__(self, reach: Reach, *, are_signed: bool) -> None:
         self._are_signed = are_signed
         # One who submits thousands names the same receiver each time.
-        self._usual = lru_cache(maxsize=256)(lambda url: str(check_url(url, reach)))
+        self._usual = lru_cache(maxsize=256)(
+            lambda url: str(check_callback(url, reach))
+        )
 
     def checked(self, told: dict[str, Any]) -> dict[str, Any]:
         """Return whom to tell as it is stored; refuse what can never be told."""
@@ -162,6 +225,16 @@ class Submission:
             told = self._callbacks.checked(told)
         return orjson.dumps(told).decode()
 
+    def _follows(self, options: Options) -> str | None:
+        """Check what is to happen when a job ends, and write it as it is stored."""
+        callback = self.callback(options.callback)
+        if options.completion is None:
+            return callback
+        key = options.key
+        return with_completion(
+            callback, completion.written(options.completion, self.find, key=key)
+        )
+
     def webhook_url(self, url: str) -> str:
         """Check a URL to send webhooks to, and write it as it is stored."""
         self.require_webhooks()
@@ -178,11 +251,12 @@ class Submission:
         now = self._clock.now()
         tokens = clamped(self._prices, found.model, _tokens(found, text, options))
         marks = self.guard(found, text)
+        queue = self._queue(found, options.queue)
         return NewJob(
             id=self.draw("job", now),
             owner=options.owner,
             capability=found.name,
-            queue=self._queue(found, options.queue),
+            queue=queue,
             input=text,
             created_at=now,
             max_attempts=options.max_attempts or found.retry.max_attempts,
@@ -192,13 +266,14 @@ class Submission:
             deadline=instant(options.deadline),
             tags=(*options.tags, *marks) if marks else options.tags,
             request_id=options.request_id,
-            callback=self.callback(options.callback),
+            callback=self._follows(options),
             traceparent=options.traceparent,
             tokens=tokens,
             money=at_most(self._prices, found.model, tokens).cost,
             model=found.model,
             share=options.share,
             key=options.key,
+            kept=self._registry.keeps(queue),
         )
 
     def guard(self, found: Capability[Any, Any], text: str) -> Sequence[str]:
@@ -292,8 +367,10 @@ def input_text(found: Capability[Any, Any], value: Any) -> str:
             checked = found.input.validate_python(value)
         return found.input.dump_json(checked, by_alias=True).decode()
     except ValidationError as error:
+        fields = _fields(error)
+        told = "; ".join(f"{field.path}: {field.message}" for field in fields[:TOLD])
         raise InvalidInput(
-            f"the input does not match capability {found.name!r}", _fields(error)
+            f"the input does not match capability {found.name!r}: {told}", fields
         ) from None
     except PydanticSerializationError:
         raise InvalidInput(
@@ -331,9 +408,14 @@ def _said(job: NewJob, value: Any, options: Options) -> list[Any]:
         list(options.tags),
         options.max_attempts,
     ]
-    if job.callback is not None:
-        said.append(job.callback)
+    callback = callback_of(job.callback)
+    if callback is not None:
+        said.append(callback)
     # Named only where they are given: an older repeat must stay a repeat.
-    given = {"tokens": options.tokens, "share": options.share}
+    given = {
+        "tokens": options.tokens,
+        "share": options.share,
+        "completion": completion.said(options.completion),
+    }
     more = {name: value for name, value in given.items() if value is not None}
     return [*said, more] if more else said

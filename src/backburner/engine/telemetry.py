@@ -60,6 +60,12 @@ job_run = Durations(
 )
 registry.register(job_wait)
 registry.register(job_run)
+connections_refused = Counter(
+    "backburner_connections_refused_total",
+    "Connections that were closed because of a server limit, by problem code.",
+    ["code"],
+    registry=registry,
+)
 leases_expired = Counter(
     "backburner_leases_expired_total",
     "Jobs taken from workers that stopped beating.",
@@ -95,6 +101,12 @@ queue_depth = Gauge(
     "backburner_queue_depth",
     "Jobs by queue and live state.",
     ["queue", "state"],
+    registry=registry,
+)
+queue_ended = Gauge(
+    "backburner_queue_ended_jobs",
+    "Ends of jobs by queue, as the store counts them; a restart does not reset them.",
+    ["queue", "end"],
     registry=registry,
 )
 queue_throttled = Counter(
@@ -175,6 +187,12 @@ guard_verdicts = Counter(
     ["capability", "verdict"],
     registry=registry,
 )
+ai_calls = Counter(
+    "backburner_ai_calls_total",
+    "Calls of models by provider, purpose and result: ok, or the code of the error.",
+    ["provider", "purpose", "result"],
+    registry=registry,
+)
 dead_jobs = Gauge("backburner_dead_jobs", "Dead letters kept.", registry=registry)
 build_info = Gauge(
     "backburner_build_info", "The release.", ["version"], registry=registry
@@ -230,6 +248,17 @@ def _log_failure(claim: Claim, change: Change, error: Problem) -> None:
         delay=change.run_at - change.at if change.run_at else None,
         request_id=claim.request_id,
     )
+    if _traces is not None and change.trace is not None:
+        _traces.write(f"{change.trace.rstrip()}: {error.message}\n")
+
+
+_traces: Unbreakable | None = None
+
+
+def show_traces(stream: TextIO | None = None) -> None:
+    """Have the stacks of failed attempts written, with messages: for developers."""
+    global _traces  # noqa: PLW0603 - as structlog's configuration, one for the process
+    _traces = Unbreakable(stream)
 
 
 def throttled(throttling: Throttling) -> None:
@@ -281,6 +310,11 @@ def guarded(capability: str, *, is_refused: bool) -> None:
     verdict = "blocked" if is_refused else "flagged"
     _labelled(guard_verdicts, capability, verdict).inc()
     log.warning(f"guard.{verdict}", capability=capability)
+
+
+def model_asked(provider: str, purpose: str, result: str = "ok") -> None:
+    """Count a call of a model; a provider is labelled by its name in the settings."""
+    _labelled(ai_calls, provider, purpose, str(result)).inc()
 
 
 def metrics() -> bytes:

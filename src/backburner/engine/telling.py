@@ -124,6 +124,12 @@ class Voice:
         self._fault = self._fault or fault
         self._told.set()
 
+    def drain(self, at: Instant) -> Sequence[Note]:
+        """Take what is new as told: for those who have no store to tell."""
+        notes = self.notes(at)
+        self.heard()
+        return notes
+
     async def told(self, *, but_for: int = 0) -> None:
         """Return when the store has all of it, or all but for so many characters."""
         while self._fault is None and self._is_ahead(but_for):

@@ -1,19 +1,20 @@
 """What `submit` gives back: the way to a job's result."""
 
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import replace
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Generic, Protocol, TypeVar, cast
 
-from backburner.domain.batch import Batch, Members
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
 from backburner.domain.blob import reference
-from backburner.domain.errors import BlobMissing, WorkError
+from backburner.domain.errors import BlobMissing, JobNotFound, WorkError
 from backburner.domain.event import Event
-from backburner.domain.flow import Flow as FlowRecord
-from backburner.domain.job import Job, JobState, Submitted
+from backburner.domain.job import Job, JobState, Owner, Submitted
 from backburner.domain.text import Piece, Text
-from backburner.engine.engine import Engine, as_value
-from backburner.engine.flow import Flow
-from backburner.engine.submission import GroupOptions, Options
+from backburner.engine.payloads import Payloads
+from backburner.ports.store import Store
+
+Out = TypeVar("Out")
 
 
 class JobFailed(WorkError):
@@ -27,15 +28,53 @@ class JobFailed(WorkError):
         self.job = job
 
 
-class Ticket:
-    """A job that was accepted."""
+class ResultMismatch(WorkError):
+    """The job succeeded, but its stored output does not match the declared type."""
 
-    __slots__ = ("_engine", "id", "replayed")
+    code = "RESULT_MISMATCH"
 
-    def __init__(self, submitted: Submitted, engine: Engine) -> None:
+
+class Jobs(Protocol):
+    """The part of the engine that a ticket uses."""
+
+    store: Store
+    payloads: Payloads
+
+    async def wait(
+        self,
+        job_id: str,
+        owner: Owner,
+        *,
+        timeout: float,  # noqa: ASYNC109 - a wait, not a failure
+    ) -> Job:
+        """Return the job when it ends, or as it is when the time is over."""
+        ...
+
+    def events(self, job: Job, *, after: int = 0) -> AsyncIterator[Event]:
+        """Yield a job's events above `after` until it ends."""
+        ...
+
+    async def cancel(self, job_id: str, owner: Owner) -> Job:
+        """End a job now."""
+        ...
+
+
+class Ticket(Generic[Out]):
+    """A job that was accepted; `Out` is the type of its result."""
+
+    __slots__ = ("_engine", "_output", "id", "replayed")
+
+    def __init__(
+        self,
+        submitted: Submitted,
+        engine: Jobs,
+        output: TypeAdapter[Out] | None = None,
+    ) -> None:
+        """Take `output`, the type of the result; without it a result is plain data."""
         self.id = submitted.id
         self.replayed = submitted.replayed
         self._engine = engine
+        self._output = output
 
     def __repr__(self) -> str:
         return f"Ticket({self.id!r})"
@@ -50,15 +89,20 @@ class Ticket:
         job = await self._engine.wait(self.id, job.owner, timeout=timeout)
         return await self._engine.payloads.whole(job)
 
-    async def result(self, timeout: float = 60.0) -> Any:  # noqa: ASYNC109 - same
-        """Return the output as plain data; `JobFailed` if there is none."""
+    async def result(self, timeout: float = 60.0) -> Out:  # noqa: ASYNC109 - same
+        """
+        Return the output; raise `JobFailed` if the job ended without one.
+
+        If the job was submitted by its capability, the output has the type that the
+        handler's annotation names; if by a name, it is plain JSON data.
+        """
         job = await self.wait(timeout)
         if job.state is JobState.SUCCEEDED:
             if (named := reference(job.output)) is not None:
                 raise BlobMissing(
                     f"the output of job {self.id} is gone: {named.key.id}"
                 )
-            return as_value(job.output)
+            return self._typed(job.output or "null")
         if job.state.is_final:
             raise JobFailed(job)
         raise TimeoutError(
@@ -84,137 +128,19 @@ class Ticket:
         return await self._engine.payloads.whole(job)
 
     async def _row(self) -> Job:
-        return (await self._engine.store.find([self.id]))[0]
+        found = await self._engine.store.find([self.id])
+        if not found:
+            raise JobNotFound(f"there is no job {self.id!r} any more: it was pruned")
+        return found[0]
 
-
-class FlowTicket:
-    """A flow that was accepted."""
-
-    __slots__ = ("_engine", "id", "replayed")
-
-    def __init__(self, submitted: Submitted, engine: Engine) -> None:
-        self.id = submitted.id
-        self.replayed = submitted.replayed
-        self._engine = engine
-
-    def __repr__(self) -> str:
-        return f"FlowTicket({self.id!r})"
-
-    async def flow(self) -> FlowRecord:
-        """Return the flow as it is now."""
-        return (await self._engine.store.find_flows([self.id]))[0]
-
-    async def steps(self) -> dict[str, Job]:
-        """Return the jobs of the flow's steps, whole, by name."""
-        found = await self._engine.flows.steps(await self.flow())
-        rows = await self._engine.store.find([step.job.id for step in found])
-        whole = {job.id: await self._engine.payloads.whole(job) for job in rows}
-        return {step.job.step or "": whole[step.job.id] for step in found}
-
-    async def wait(self, timeout: float = 60.0) -> FlowRecord:  # noqa: ASYNC109 - a wait, not a failure
-        """Return the flow when it ends, or as it is when the time is over."""
-        owner = (await self.flow()).owner
-        return await self._engine.flows.wait(self.id, owner, timeout=timeout)
-
-    async def results(self, timeout: float = 60.0) -> dict[str, Any]:  # noqa: ASYNC109 - same
-        """Return the outputs of the steps that succeeded, by name, at the end."""
-        flow = await self.wait(timeout)
-        if not flow.state.is_final:
-            raise TimeoutError(
-                f"flow {self.id} is {flow.state} after {timeout:g} s; it goes on"
-            )
-        return {
-            name: as_value(job.output)
-            for name, job in (await self.steps()).items()
-            if job.state is JobState.SUCCEEDED
-        }
-
-    async def events(self, *, after: int = 0) -> AsyncIterator[Event]:
-        """Yield what happens to the flow and its steps, until it ends."""
-        flow = await self.flow()
-        async for event in self._engine.flows.events(flow, after=after):
-            yield event
-
-    async def cancel(self) -> FlowRecord:
-        """End whatever of the flow is not over yet."""
-        return await self._engine.flows.cancel(self.id, (await self.flow()).owner)
-
-    async def retry(self) -> FlowRecord:
-        """Retry the failed steps; the flow goes on from there."""
-        return await self._engine.flows.retry(self.id, (await self.flow()).owner)
-
-
-class BatchTicket:
-    """A batch that was accepted."""
-
-    __slots__ = ("_engine", "_options", "id", "replayed")
-
-    def __init__(
-        self, submitted: Submitted, engine: Engine, options: GroupOptions
-    ) -> None:
-        self.id = submitted.id
-        self.replayed = submitted.replayed
-        self._engine = engine
-        self._options = options
-
-    def __repr__(self) -> str:
-        return f"BatchTicket({self.id!r})"
-
-    async def batch(self) -> Batch:
-        """Return the batch as it is now."""
-        return (await self._engine.store.find_batches([self.id]))[0]
-
-    async def counts(self) -> dict[str, Any]:
-        """Count the members by state."""
-        return await self._engine.batches.counts(await self.batch())
-
-    async def add(
-        self,
-        jobs: Iterable[tuple[Any, Any]] = (),
-        flows: Iterable[Flow] = (),
-        *,
-        seal: bool = False,
-    ) -> None:
-        """Put more into the batch; with `seal` they are the last."""
-        members = gather(self._engine, jobs, flows, self._options)
-        owner = (await self.batch()).owner
-        await self._engine.batches.fill(self.id, owner, members, seal=seal)
-
-    async def wait(self, timeout: float = 60.0) -> Batch:  # noqa: ASYNC109 - a wait, not a failure
-        """Return the batch when it is finished, or as it is when the time is over."""
-        owner = (await self.batch()).owner
-        return await self._engine.batches.wait(self.id, owner, timeout=timeout)
-
-    async def events(self, *, after: int = 0) -> AsyncIterator[Event]:
-        """Yield what happens to the batch as a whole, until it is finished."""
-        batch = await self.batch()
-        async for event in self._engine.batches.events(batch, after=after):
-            yield event
-
-    async def cancel(self) -> Batch:
-        """End whatever of the batch is not over yet."""
-        return await self._engine.batches.cancel(self.id, (await self.batch()).owner)
-
-    async def retry(self) -> int:
-        """Retry whatever of the batch failed; return how many jobs."""
-        return await self._engine.batches.retry(self.id, (await self.batch()).owner)
-
-
-def gather(
-    engine: Engine,
-    jobs: Iterable[tuple[Any, Any]],
-    flows: Iterable[Flow],
-    options: GroupOptions,
-) -> Members:
-    """Check what is to be put into a batch; it is its owner's, and of its request."""
-    shared = Options(
-        owner=options.owner,
-        request_id=options.request_id,
-        traceparent=options.traceparent,
-        key=options.key,
-    )
-    plain = replace(options, idempotency_key=None, callback=None, tags=())
-    return engine.batches.members(
-        [(asked, value, shared) for asked, value in jobs],
-        [(flow, plain) for flow in flows],
-    )
+    def _typed(self, text: str) -> Out:
+        if self._output is None:
+            return cast("Out", orjson.loads(text))
+        try:
+            return self._output.validate_json(text)
+        except ValidationError as error:
+            raise ResultMismatch(
+                f"the output of job {self.id} does not match the type that its "
+                f"capability declares ({error.error_count()} errors); "
+                "`(await ticket.job()).output` is the stored JSON"
+            ) from error

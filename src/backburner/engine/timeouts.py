@@ -1,15 +1,21 @@
 """
-Timers for attempts: one for each length of time, not one for each attempt.
+Timers for attempts: one for all of them.
 
-Attempts that may take equally long end in the order they began, so only the first of
-each length needs a timer. Beginning and ending one is a dictionary's insert and delete.
+What is due is kept in a heap, and the event loop has one timer, for the first of it.
+An item that ends in its time leaves its place in the heap behind; when there are more
+of those than items, the heap is built anew.
 """
 
 import asyncio
+import heapq
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from itertools import count
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
+
+MOST_STALE: Final = 64
+"""How many more places than items the heap may have besides as many again."""
 
 
 class Timeouts(Generic[T]):
@@ -18,28 +24,48 @@ class Timeouts(Generic[T]):
     def __init__(self, expired: Callable[[T], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._expired = expired
-        self._due: dict[float, dict[T, float]] = {}
+        self._numbers = count()
+        self._number: dict[T, int] = {}
+        self._item: dict[int, T] = {}
+        self._heap: list[tuple[float, int]] = []
+        """When each is due, and its number; also of items that were discarded."""
+        self._timer: asyncio.TimerHandle | None = None
 
     def add(self, item: T, seconds: float) -> None:
         """Begin an item's time."""
-        due = self._due.get(seconds)
-        if due is None:
-            due = self._due[seconds] = {}
-            self._loop.call_later(seconds, self._look, seconds)
-        due[item] = self._loop.time() + seconds
+        at, number = self._loop.time() + seconds, next(self._numbers)
+        self._number[item], self._item[number] = number, item
+        heapq.heappush(self._heap, (at, number))
+        if self._timer is None or at < self._timer.when():
+            self._wake_at(at)
 
-    def discard(self, item: T, seconds: float) -> None:
+    def discard(self, item: T) -> None:
         """End an item's time; it may have ended before."""
-        due = self._due.get(seconds)
-        if due is not None:
-            due.pop(item, None)
+        number = self._number.pop(item, None)
+        if number is None:
+            return
+        del self._item[number]
+        if len(self._heap) > 2 * len(self._item) + MOST_STALE:
+            self._heap = [place for place in self._heap if place[1] in self._item]
+            heapq.heapify(self._heap)
 
-    def _look(self, seconds: float) -> None:
-        due, now = self._due[seconds], self._loop.time()
-        for item, at in tuple(due.items()):
-            if at > now:
-                self._loop.call_at(at, self._look, seconds)
-                return
-            del due[item]
+    def _wake_at(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at, self._look)
+
+    def _look(self) -> None:
+        self._timer, now = None, self._loop.time()
+        due: list[T] = []
+        while self._heap:
+            at, number = self._heap[0]
+            if number in self._item:
+                if at > now:
+                    self._wake_at(at)
+                    break
+                item = self._item.pop(number)
+                del self._number[item]
+                due.append(item)
+            heapq.heappop(self._heap)
+        for item in due:
             self._expired(item)
-        del self._due[seconds]

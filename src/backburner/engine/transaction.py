@@ -1,14 +1,56 @@
-"""What a transaction body gets: the database, and jobs that commit with it."""
+"""What a transaction body gets: the database, and work that commits with it."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, Unpack, overload
 
+from backburner.domain.batch import Members, NewBatch
 from backburner.domain.budget import Reservation
-from backburner.domain.job import Instant, NewJob, Owner, Submitted
+from backburner.domain.errors import BatchNotFound
+from backburner.domain.flow import NewFlow
+from backburner.domain.job import Instant, NewJob, Owner, Submitted, Visibility
+from backburner.domain.publication import publication
+from backburner.engine.flow import NOTHING, Chain, Flow, Typed
+from backburner.engine.options import SubmitGroupOptions, SubmitOptions
 from backburner.ports.budgets import Ask
 from backburner.ports.store import Connection, Tx
 
-Prepare = Callable[[Any, Any, Mapping[str, Any]], NewJob]
+In = TypeVar("In")
+
+
+class Preparing(Protocol):
+    """Checks what a body asks for and writes it as it is stored."""
+
+    def job(self, capability: Any, value: Any, said: SubmitOptions) -> NewJob:
+        """Return a job."""
+        ...
+
+    def flow(
+        self, flow: Flow | Chain, said: SubmitGroupOptions, value: Any = NOTHING
+    ) -> NewFlow:
+        """Return a flow, or a chain with its input."""
+        ...
+
+    def batch(
+        self,
+        jobs: Iterable[tuple[Any, Any]],
+        flows: Iterable[Flow],
+        said: SubmitGroupOptions,
+        *,
+        expected: int | None,
+        completion: Mapping[str, Any] | None,
+        sealed: bool | None,
+    ) -> tuple[NewBatch, Members]:
+        """Return a batch and its first members."""
+        ...
+
+    def members(
+        self,
+        jobs: Iterable[tuple[Any, Any]],
+        flows: Iterable[Flow],
+        said: SubmitGroupOptions,
+    ) -> tuple[Owner, Members]:
+        """Return more members of a batch, and whose it must be."""
+        ...
 
 
 class View:
@@ -28,22 +70,129 @@ class View:
 class Transaction(View):
     """A body's view of the transaction under way."""
 
-    __slots__ = ("_defaults", "_prepare", "_tx", "has_submitted")
+    __slots__ = (
+        "_defaults",
+        "_now",
+        "_prepare",
+        "_tx",
+        "filled",
+        "has_published",
+        "has_submitted",
+    )
 
     def __init__(
-        self, tx: Tx, prepare: Prepare, defaults: Mapping[str, Any] | None = None
+        self,
+        tx: Tx,
+        prepare: Preparing,
+        defaults: SubmitGroupOptions | None = None,
+        *,
+        now: Callable[[], Instant],
     ) -> None:
         super().__init__(tx.connection)
         self._tx = tx
         self._prepare = prepare
-        self._defaults = defaults or {}
+        self._defaults: SubmitGroupOptions = defaults or {}
+        self._now = now
         self.has_submitted = False
+        self.has_published = False
+        self.filled: set[int] = set()
+        """The batches that got more members; they are looked at after the commit."""
 
-    def submit(self, capability: Any, value: Any, **options: Any) -> Submitted:
+    @overload
+    def submit(
+        self,
+        capability: Typed[In, Any],
+        value: In,
+        **options: Unpack[SubmitOptions],
+    ) -> Submitted: ...
+
+    @overload
+    def submit(
+        self, capability: str, value: Any, **options: Unpack[SubmitOptions]
+    ) -> Submitted: ...
+
+    def submit(
+        self, capability: Any, value: Any, **options: Unpack[SubmitOptions]
+    ) -> Submitted:
         """Submit a job that exists if, and only if, this transaction commits."""
-        job = self._prepare(capability, value, {**self._defaults, **options})
+        job = self._prepare.job(capability, value, {**self._defaults, **options})
         self.has_submitted = True
         return self._tx.submit([job])[0]
+
+    def publish(
+        self, topic: str, type_: str, data: Mapping[str, Any], *, to: Visibility
+    ) -> None:
+        """
+        Tell readers of a topic of something, if this transaction commits.
+
+        `to` says who may read it: an `Owner`, or a `Tenant` for all its users. `data`
+        is a mapping that can be written as JSON, of at most 64 KiB. Readers follow
+        `/v1/events?topic=…`. Raises `InvalidInput`.
+        """
+        event = publication(topic, type_, data, to=to, at=self._now())
+        self._tx.publish([event])
+        self.has_published = True
+
+    def advance(self, application: str, mark: int, upto: int) -> bool:
+        """Move an application's mark in the event log; `False` if another did."""
+        return self._tx.advance(application, mark, upto)
+
+    def submit_flow(
+        self,
+        flow: Flow | Chain,
+        value: Any = NOTHING,
+        **options: Unpack[SubmitGroupOptions],
+    ) -> Submitted:
+        """Submit a flow, or a chain with its input, if this transaction commits."""
+        new = self._prepare.flow(flow, {**self._defaults, **options}, value)
+        self.has_submitted = True
+        return self._tx.submit_flows([new])[0]
+
+    def open_batch(
+        self,
+        jobs: Iterable[tuple[Typed[Any, Any] | str, Any]] = (),
+        flows: Iterable[Flow] = (),
+        *,
+        expected: int | None = None,
+        completion: Mapping[str, Any] | None = None,
+        sealed: bool | None = None,
+        **options: Unpack[SubmitGroupOptions],
+    ) -> Submitted:
+        """Open a batch if this transaction commits; takes what `open_batch` takes."""
+        batch, members = self._prepare.batch(
+            jobs,
+            flows,
+            {**self._defaults, **options},
+            expected=expected,
+            completion=completion,
+            sealed=sealed,
+        )
+        self.has_submitted = True
+        return self._tx.open_batch(batch, members)
+
+    def add_to_batch(
+        self,
+        batch_id: str,
+        jobs: Iterable[tuple[Typed[Any, Any] | str, Any]] = (),
+        flows: Iterable[Flow] = (),
+        *,
+        seal: bool = False,
+        **options: Unpack[SubmitGroupOptions],
+    ) -> Sequence[Submitted]:
+        """
+        Put more into a batch of the same owner; with `seal` they are the last.
+
+        Return what became of each, jobs before flows. Under an `idempotency_key` each
+        is stored once, however often this is repeated.
+        """
+        said: SubmitGroupOptions = {**self._defaults, **options}
+        owner, members = self._prepare.members(jobs, flows, said)
+        batch = self._tx.find_batch(batch_id)
+        if batch is None or batch.owner != owner:
+            raise BatchNotFound(f"there is no batch {batch_id[:60]!r}")
+        self.has_submitted = True
+        self.filled.add(batch.seq)
+        return self._tx.fill_batch(batch.seq, members, seal=seal)
 
     def reserve(
         self, hold_id: str, tokens: int, owner: Owner, *, until: Instant

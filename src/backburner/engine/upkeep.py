@@ -2,14 +2,16 @@
 What must happen whether or not anybody asks: due, overdue, orphaned and old jobs.
 
 Every process may run these; each step is a compare-and-set, so two at once do no harm.
+What is due, overdue or old is judged by the store's clock: one process whose clock is
+fast must not end the jobs of all others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from backburner.domain import transitions
-from backburner.domain.job import Job, JobState
+from backburner.domain.job import Instant, Job, JobState
 from backburner.domain.transitions import Limits
 from backburner.engine import telemetry
 from backburner.engine.batches import Batches
@@ -22,6 +24,8 @@ from backburner.ports.log import log
 from backburner.ports.store import Move, Retention, Settlement, Store
 
 BATCH = 500
+MANY = 10_000
+"""How many rows of the totals are added up at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,46 @@ class UpkeepOptions:
     limits: Limits = field(default_factory=Limits)
     retention: Retention = field(default_factory=Retention)
     usage: timedelta = timedelta(days=400)
+    published: timedelta = timedelta(days=7)
+
+
+class Sight:
+    """
+    For how long a worker must be silent to be declared dead. Pure; milliseconds.
+
+    Nobody can beat while the store is away, so silence in that time says nothing. A
+    store is away if it has not answered for half a lease; less costs nobody a lease.
+    After that every worker has a whole lease to be heard again.
+    """
+
+    def __init__(self, *, lease: int) -> None:
+        """Take how long a worker may be silent."""
+        self._lease = lease
+        self._seen_at = 0
+        self._away_since: int | None = None
+        self._back_at = 0
+        self._is_away = False
+
+    def miss(self) -> None:
+        """Note that the store did not answer."""
+        self._is_away = True
+
+    def see(self, asked_at: int, now: int) -> None:
+        """Note that the store answered just now."""
+        since = self._seen_at if self._is_away else asked_at
+        if now - since > self._lease // 2:
+            if self._away_since is None:
+                self._away_since = self._seen_at or asked_at
+            self._back_at = now
+        self._seen_at, self._is_away = now, False
+
+    def lease(self, now: int) -> int:
+        """Return which silence is too long now."""
+        if self._away_since is not None and now - self._back_at >= self._lease:
+            self._away_since = None
+        if self._away_since is None:
+            return self._lease
+        return self._lease + self._back_at - self._away_since
 
 
 class Upkeep:
@@ -50,14 +94,18 @@ class Upkeep:
         payloads: Payloads | None = None,
         *,
         batches: Batches | None = None,
+        read_clock: Callable[[], Awaitable[Instant]] | None = None,
     ) -> None:
+        """Take how to read the store's clock, if not by asking the store itself."""
         self._store = store
+        self._read_clock = read_clock or store.read_clock
         self._bell = bell
         self._clock = clock
         self._faults = faults
         self._options = options
         self._payloads = payloads or Payloads()
         self._batches = batches
+        self._sight = Sight(lease=options.lease // timedelta(milliseconds=1))
         self._promoting = Loop("promote", self.promote, every=options.poll)
         self._loops = (
             self._promoting,
@@ -82,18 +130,21 @@ class Upkeep:
     async def promote(self) -> float | None:
         """Queue what is due; come back when the next one is."""
         due = await self._store.next_due()
-        now = self._clock.now()
-        if due is None or due > now:
-            return None if due is None else (due - now) / 1000
+        if due is None:
+            return None
+        now = await self._read_clock()
+        if due > now:
+            return (due - now) / 1000
         promoted = await self._store.promote(now=now, limit=BATCH)
         self._faults.hit("upkeep.promoted")
-        if promoted:
-            self._bell.ring(Ring.WORK | Ring.EVENTS)
+        if not promoted:
+            return None  # others are at it: they hold what is due
+        self._bell.ring(Ring.WORK | Ring.EVENTS)
         return 0.0
 
     async def expire(self) -> float | None:
         """Fail waiting jobs whose time is over."""
-        now = self._clock.now()
+        now = await self._read_clock()
         overdue = await self._store.overdue(now=now, limit=BATCH)
         if overdue:
             moves = [
@@ -119,11 +170,24 @@ class Upkeep:
 
     async def rescue(self) -> float | None:
         """Take jobs from workers that stopped beating."""
-        orphans = await self._store.orphans(lease=self._options.lease, limit=BATCH)
+        lease = await self._silence()
+        orphans = await self._store.orphans(lease=lease, limit=BATCH)
         self._faults.hit("upkeep.buried")
         if orphans:
             await self._stall(orphans)
         return 0.0 if len(orphans) == BATCH else None
+
+    async def _silence(self) -> timedelta:
+        """Look whether the store answers; return which silence is too long."""
+        asked_at = self._clock.monotonic()
+        try:
+            await self._read_clock()
+        except Exception:
+            self._sight.miss()
+            raise
+        now = self._clock.monotonic()
+        self._sight.see(asked_at, now)
+        return timedelta(milliseconds=self._sight.lease(now))
 
     async def free(self) -> float | None:
         """Free what is held without a job and past its time."""
@@ -132,16 +196,24 @@ class Upkeep:
 
     async def prune(self) -> float | None:
         """Delete what was kept long enough."""
+        now = await self._read_clock()
         pruned = await self._store.prune(
-            keep=self._options.retention, now=self._clock.now(), limit=BATCH
+            keep=self._options.retention, now=now, limit=BATCH
         )
         if pruned:
             await self._payloads.drop(pruned)
             log.info("jobs pruned", count=len(pruned))
-        before = self._clock.now() - self._options.usage // timedelta(milliseconds=1)
+        before = now - self._options.usage // timedelta(milliseconds=1)
         forgotten = await self._store.forget_usage(before=before, limit=BATCH)
         forgotten += await self._store.forget_accounts(before=before, limit=BATCH)
-        return 0.0 if max(len(pruned), forgotten) >= BATCH else None
+        published = now - self._options.published // timedelta(milliseconds=1)
+        told = await self._store.forget_published(
+            before=published, now=now, limit=BATCH
+        )
+        filled = await self._store.fill_event_owners(limit=BATCH)
+        fewer = await self._store.compact_totals(limit=MANY)
+        is_more = max(len(pruned), forgotten, told, filled) >= BATCH
+        return 0.0 if is_more or fewer >= MANY // 2 else None
 
     async def _stall(self, orphans: Sequence[Job]) -> None:
         now, limits = self._clock.now(), self._options.limits

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from backburner.domain.batch import BatchState
 from backburner.domain.errors import StoreUnavailable
 from backburner.domain.event import Event
-from backburner.domain.job import Job, Owner
+from backburner.domain.job import Job, Visibility
 from backburner.engine.loop import Loop
 from backburner.ports.bell import Bell, Ring
 from backburner.ports.store import EVERYTHING, Store, Topic
@@ -106,28 +106,24 @@ class Watch:
             self._forget(job, reader)
 
     async def stream(
-        self, owner: Owner, *, after: int, topic: Topic = EVERYTHING
+        self, owner: Visibility, *, after: int, topic: Topic = EVERYTHING
     ) -> AsyncGenerator[Event, None]:
         """Yield an owner's events above the overall cursor `after`, for ever."""
         with self._listening() as rung:
             while True:
                 rung.clear()
-                horizon = await self._store.latest()
-                events = await self._store.stream(
+                page = await self._store.stream(
                     owner, after=after, limit=PAGE, topic=topic
                 )
-                for event in events:
-                    after = event.seq
+                for event in page.events:
                     yield event
-                if len(events) < PAGE:
-                    # All up to the horizon was looked through: others' events are
-                    # not looked at again.
-                    after = max(after, horizon)
+                after = page.upto
+                if page.is_last:
                     await self._rest(rung)
 
     async def group(
         self,
-        owner: Owner,
+        owner: Visibility,
         topic: Topic,
         over: Callable[[], Awaitable[int | None]],
         *,
@@ -142,15 +138,15 @@ class Watch:
             while True:
                 rung.clear()
                 last = await over()
-                events = await self._store.stream(
+                page = await self._store.stream(
                     owner, after=after, limit=PAGE, topic=topic
                 )
-                for event in events:
-                    after = event.seq
+                for event in page.events:
                     yield event
+                after = page.upto
                 if last is not None and after >= last:
                     return
-                if len(events) < PAGE:
+                if page.is_last:
                     await self._rest(rung)
 
     async def end(self, group_id: str, *, seconds: float) -> None:

@@ -3,14 +3,15 @@
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from backburner.domain import transitions
-from backburner.domain.errors import StoreUnavailable
+from backburner.domain.errors import StoreUnavailable, readable
 from backburner.domain.job import Claim, JobState
+from backburner.domain.lane import Lane, is_reachable
 from backburner.domain.outcome import Failed, HandedBack, Outcome
 from backburner.domain.transitions import (
     Limits,
@@ -22,8 +23,8 @@ from backburner.engine.booking import Booker
 from backburner.engine.execution import Attempt, Interruption
 from backburner.engine.heartbeat import Heartbeat
 from backburner.engine.house import House
-from backburner.engine.lanes import PATIENCE, Lanes
-from backburner.engine.loop import Loop
+from backburner.engine.lanes import PAID_PATIENCE, PATIENCE, Lanes
+from backburner.engine.loop import Loop, supervised
 from backburner.engine.settler import Ended, Settler
 from backburner.engine.telling import Teller
 from backburner.engine.timeouts import Timeouts
@@ -52,7 +53,9 @@ class WorkerOptions:
     """How often it looks by itself, should a wake-up be lost."""
     beat: float = 2.0
     patience: float = PATIENCE
-    """For how many seconds a handler may wait for a lane where it is."""
+    """For how many seconds a handler may wait for a lane where it is …"""
+    paid_patience: float = PAID_PATIENCE
+    """… and for how many if it has already paid for a call."""
     limits: Limits = field(default_factory=Limits)
 
 
@@ -70,7 +73,7 @@ class Worker:
         self._options = options
         self._intake = house.intake
         self._appetite = Appetite(
-            options.queues or house.registry.served(),
+            house.registry.claimed(options.queues),
             house.registry.policies,
             self._count,
             *(() if house.intake is None else (house.intake.bound,)),
@@ -81,7 +84,11 @@ class Worker:
         self._attempts: dict[Attempt, None] = {}
         self._timeouts: Timeouts[Attempt] = Timeouts(self._time_out)
         self._is_lost = False
+        self._former: list[str] = []
+        """Names of this worker whose jobs are still to be given back."""
         self._is_in_doubt = False
+        self._unknown: set[tuple[int, str]] = set()
+        """Jobs that the last check found held here and nobody working on."""
         self._is_stopping = False
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -103,6 +110,7 @@ class Worker:
             house.dice,
             lambda: self.id,
             patience=options.patience,
+            paid_patience=options.paid_patience,
         )
         self._watching = Loop("worker-queues", self._watch_queues, every=options.poll)
         self._deafen: Callable[[], None] | None = None
@@ -116,6 +124,7 @@ class Worker:
             if self._house.registry.lanes:
                 lanes = tuple(self._house.registry.lanes.values())
                 await self._house.store.declare_lanes(lanes)
+                self._warn_of_idle(lanes)
             await self._enlist()
         except (Exception, asyncio.CancelledError):
             await self._heartbeat.stop()
@@ -124,14 +133,29 @@ class Worker:
         if self._intake is not None:
             appetite = self._appetite
             self._intake.start(
-                appetite.queues, self._room, appetite.has_limits, self._look_again
+                appetite.queues,
+                self._room,
+                appetite.has_limits,
+                self._look_again,
+                free=lambda: self._free,
             )
-        self._claiming = asyncio.create_task(self._claim_loop(), name="worker-claim")
+        self._claiming = asyncio.create_task(
+            supervised("worker-claim", self._claim_loop), name="worker-claim"
+        )
         self._settler.start()
         self._checking.start()
         self._teller.start()
         self._booker.start()
         self._watching.start()
+
+    def _warn_of_idle(self, lanes: Sequence[Lane]) -> None:
+        """Say which lanes no call of `ctx.ask` goes by, as the providers are set."""
+        providers = self._house.providers
+        chain = () if providers is None else providers.chain
+        paced = [(p.name, p.credential) for p in chain if p.is_paced]
+        for lane in lanes:
+            if not is_reachable(lane, paced):
+                log.warning("no provider goes by this lane", lane=lane.name)
 
     async def stop(self, grace: float) -> bool:
         """
@@ -150,7 +174,7 @@ class Worker:
         except (Exception, asyncio.CancelledError):
             await self._part()
             raise
-        await self._part()
+        finished = await self._part() and finished
         log.info("worker stopped", worker=self.id, state="done" if finished else "cut")
         return finished
 
@@ -230,7 +254,7 @@ class Worker:
         self._house.faults.hit("worker.claimed")
         self._appetite.got(wants, len(claims))
         for claim in await self._keep_apart(claims):
-            self._begin(claim)
+            self._try(claim)
 
     async def _keep_apart(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         """
@@ -249,9 +273,11 @@ class Worker:
         return [claim for claim in claims if claim not in put_off]
 
     def _put_off(self, claim: Claim) -> Settlement:
-        seconds = self._options.beat * (1 + self._house.dice.roll())
         change = transitions.keep_apart(
-            claim, timedelta(seconds=seconds), now=self._house.clock.now()
+            claim,
+            timedelta(seconds=self._options.beat),
+            now=self._house.clock.now(),
+            roll=self._house.dice.roll(),
         )
         return Settlement(claim.seq, claim.token, change)
 
@@ -272,10 +298,13 @@ class Worker:
 
     @property
     def _free(self) -> int:
-        return self._options.slots - len(self._attempts)
+        """How many jobs may begin; one that has ended is held until it is settled."""
+        held = len(self._attempts) + self._settler.unsettled()
+        return self._options.slots - held
 
     def _count(self, queue: str) -> int:
-        return sum(1 for attempt in self._attempts if attempt.claim.queue == queue)
+        running = sum(1 for attempt in self._attempts if attempt.claim.queue == queue)
+        return running + self._settler.unsettled(queue)
 
     def _room(self, queue: str) -> int:
         """Return how many jobs of a queue could begin."""
@@ -292,36 +321,70 @@ class Worker:
             self._appetite.may_have_work = True
 
     async def _start_over(self) -> None:
-        """Come back under a new name; what the old one held is others' now."""
-        log.warning("worker lost its lease", worker=self.id, count=len(self._attempts))
+        """
+        Come back under a new name, and give back what the old one still holds.
+
+        If nobody took its jobs meanwhile, as after an outage of the store that all
+        workers met, they go on elsewhere without having lost a worker.
+        """
+        former = self.id
+        if self._former[-1:] != [former]:
+            # Once: while the store is away, this is tried again and again.
+            count = len(self._attempts)
+            log.warning("worker lost its lease", worker=former, count=count)
+            self._former.append(former)
         for attempt in self._attempts:
             attempt.interrupt(Interruption.LOST)
         await self._enlist()
+        self._is_in_doubt = True
 
     async def _give_back(self) -> None:
         """Return what the store says is held here and nobody here works on."""
-        known = {(a.claim.seq, a.claim.token) for a in self._attempts}
-        known |= self._settler.coming
+        coming = self._settler.coming
+        while self._former:
+            await self._give_back_of(self._former[0], coming)
+            del self._former[0]
+        await self._give_back_of(self.id, self._known())
+        self._is_in_doubt = False
+        self._appetite.may_have_work = True
+
+    async def _give_back_of(
+        self, worker: str, known: Collection[tuple[int, str]]
+    ) -> None:
         store, running = self._house.store, JobFilter(state=JobState.RUNNING)
-        for seq, token in await store.held(self.id):
+        for seq, token in await store.held(worker):
             if (seq, token) in known:
                 continue
             for job in await store.jobs(running, before=seq + 1, limit=1):
                 change = transitions.hand_back(job, now=self._house.clock.now())
                 await store.settle([Settlement(seq, token, change)])
-        self._is_in_doubt = False
-        self._appetite.may_have_work = True
 
-    def _begin(self, claim: Claim) -> None:
+    def _known(self) -> set[tuple[int, str]]:
+        """Return the `(seq, token)` of jobs that run here or are being settled."""
+        known = {(a.claim.seq, a.claim.token) for a in self._attempts}
+        return known | self._settler.coming
+
+    def _try(self, claim: Claim) -> None:
+        """Begin an attempt; one that cannot be begun has failed."""
         attempt = Attempt(claim, self._house.registry.get(claim.capability))
         self._attempts[attempt] = None
+        try:
+            self._begin(attempt)
+        except Exception as error:  # noqa: BLE001 - one job must not hold up the others
+            del self._attempts[attempt]
+            kind = type(error).__name__
+            log.error("attempt not begun", job_id=claim.id, error_type=kind)
+            why = readable(f"it could not be begun: {kind}: {error}")
+            self._settler.add(attempt, Failed("UNEXPECTED", why))
+
+    def _begin(self, attempt: Attempt) -> None:
+        claim = attempt.claim
         now = self._house.clock.now()
         telemetry.started(claim, now)
         if attempt.capability is not None:
             seconds = attempt.capability.timeout.total_seconds()
             if claim.deadline is not None:
                 seconds = min(seconds, max(0.0, (claim.deadline - now) / 1000))
-            attempt.seconds = seconds
             self._timeouts.add(attempt, seconds)
         attempt.task = self._loop.create_task(self._run(attempt))
 
@@ -353,16 +416,19 @@ class Worker:
                 self._lanes,
                 house.providers,
                 house.courier,
+                house.app_settings,
+                house.http,
+                house.storage,
             )
             if attempt.tab is not None:
                 with suppress(asyncio.CancelledError):
                     await self._booker.ready()
             voice = attempt.voice
             if voice is not None and outcome is not None:
-                self._timeouts.discard(attempt, attempt.seconds)
+                self._timeouts.discard(attempt)
                 outcome = await attempt.heard_out(voice, outcome)
         finally:
-            self._timeouts.discard(attempt, attempt.seconds)
+            self._timeouts.discard(attempt)
             self._attempts.pop(attempt, None)
             self._end(attempt, outcome)
 
@@ -399,6 +465,10 @@ class Worker:
             self._appetite.has_limits(attempt.claim.queue) for attempt, _ in batch
         ):
             self._look_again()
+        elif self._appetite.may_have_work:
+            self._wake.set()
+        if self._intake is not None:
+            self._intake.look()
 
     def _be_in_doubt(self) -> None:
         self._is_in_doubt = True
@@ -410,32 +480,52 @@ class Worker:
             self._intake.look()
 
     async def _check_held(self) -> float | None:
-        """Interrupt handlers whose jobs were taken away: cancelled, or rescued."""
+        """
+        Compare the jobs that are held with those that are worked on.
+
+        Interrupt handlers whose jobs were taken away: cancelled, or rescued. Have jobs
+        handed back that nobody works on, if they were seen twice: a claim whose answer
+        is on its way looks like one.
+        """
         attempts = tuple(self._attempts)
-        if attempts:
-            held = set(await self._house.store.held(self.id))
-            for attempt in attempts:
-                if (attempt.claim.seq, attempt.claim.token) not in held:
-                    attempt.interrupt(Interruption.LOST)
+        held = set(await self._house.store.held(self.id))
+        for attempt in attempts:
+            if (attempt.claim.seq, attempt.claim.token) not in held:
+                attempt.interrupt(Interruption.LOST)
+        unknown = held - self._known()
+        if unknown & self._unknown:
+            self._be_in_doubt()
+            self._wake.set()
+        self._unknown = unknown
         return None
 
     async def _finished(self, grace: float) -> bool:
+        """Let handlers end and be settled for so long; return whether all ended."""
+        over_at = self._loop.time() + grace
         self._idle.clear()
         if self._attempts:
             with suppress(TimeoutError):
-                async with asyncio.timeout(grace):
+                async with asyncio.timeout_at(over_at):
                     await self._idle.wait()
-        return not self._attempts
+        if self._attempts:
+            return False
+        await self._settler.drain(max(over_at - self._loop.time(), 0.0))
+        return True
 
-    async def _part(self) -> None:
-        """Hand back what is left, tell it, and go; go also if it cannot be told."""
+    async def _part(self) -> bool:
+        """
+        Hand back what is left, tell it, and go; go also if it cannot be told.
+
+        Return whether all that had ended was settled as it had.
+        """
         self._hand_back()
         try:
-            await self._settler.drain()
+            is_settled = await self._settler.part()
         except (Exception, asyncio.CancelledError):
             await self._leave()
             raise
         await self._leave()
+        return is_settled
 
     def _hand_back(self) -> None:
         """Give away at once what is not finished, however its handler takes it."""

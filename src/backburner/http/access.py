@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from backburner.http import limits
+from backburner.http.cors import Cors, Headers, allow
 from backburner.http.problems import unexpected
 from backburner.ports.log import log
 
@@ -31,20 +32,28 @@ QUOTED: Final = b"%EF%BF%BD"
 class Access:
     """Pure ASGI: no task, no buffer, no copy of a body."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, cors: Cors | None = None) -> None:
         self._app = app
+        self._cors = cors or Cors(())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and tell of it when it is over."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        visit = _Visit(scope, send)
+        visit = _Visit(scope, send, self._cors.headers_for(scope))
+        if scope.get("method") == "HEAD":
+            # Answered as GET is; the server leaves the body out.
+            scope = {**scope, "method": "GET"}
+            visit.follow(scope)
         clear_contextvars()
         bind_contextvars(request_id=visit.request_id)
         try:
-            _keep_out_nul(scope)
-            await self._app(scope, receive, visit.send)
+            if self._cors.is_preflight(scope):
+                await allow(scope, visit.send)
+            else:
+                _keep_out_nul(scope)
+                await self._app(scope, receive, visit.send)
         except ClientDisconnect:
             visit.status = CLIENT_LEFT
         except Exception as error:  # noqa: BLE001 - its text may be the user's
@@ -66,15 +75,33 @@ def _keep_out_nul(scope: Scope) -> None:
 class _Visit:
     """One request on its way through."""
 
-    __slots__ = ("_begun", "_scope", "_send", "request_id", "status")
+    __slots__ = (
+        "_begun",
+        "_is_head",
+        "_is_over",
+        "_method",
+        "_more",
+        "_scope",
+        "_send",
+        "request_id",
+        "status",
+    )
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send, more: Headers) -> None:
         self._scope = scope
         self._send = send
+        self._more = more
         self._begun = time.perf_counter()
         self.request_id = _request_id(scope)
         self.status = 0
+        self._method = scope.get("method", "WS")
+        self._is_head = self._is_over = False
         scope.setdefault("state", {})["request_id"] = self.request_id
+
+    def follow(self, scope: Scope) -> None:
+        """Answer a HEAD by what a GET in this scope answers, without its body."""
+        self._scope = scope
+        self._is_head = True
 
     async def send(self, message: Message) -> None:
         """Send on, with the request's id among the headers."""
@@ -85,7 +112,14 @@ class _Visit:
                 (b"x-request-id", self.request_id.encode()),
                 (b"x-content-type-options", b"nosniff"),
                 *limits.headers_of(self._scope),
+                *self._more,
             ]
+        elif self._is_head:
+            # Once, also of a stream: to it the reader has left then, and it ends.
+            if self._is_over:
+                return
+            self._is_over = True
+            message = {"type": "http.response.body", "body": b""}
         await self._send(message)
 
     async def excuse(self, receive: Receive) -> None:
@@ -100,7 +134,7 @@ class _Visit:
         route: Any = self._scope.get("route")
         log.info(
             "request",
-            method=self._scope.get("method", "WS"),
+            method=self._method,
             route=getattr(route, "path", "none"),
             status=self.status,
             duration_ms=round((time.perf_counter() - self._begun) * 1000, 2),
@@ -118,4 +152,9 @@ def _request_id(scope: Scope) -> str:
             if _WELL_FORMED.fullmatch(value):
                 return str(value.decode())
             break
+    return new_request_id()
+
+
+def new_request_id() -> str:
+    """Return an id for a request that has none of its own."""
     return f"{_PROCESS}-{next(_REQUESTS):x}"

@@ -21,10 +21,10 @@ from backburner.domain.errors import (
 from backburner.domain.job import Submitted
 from backburner.engine.batches import Batches
 from backburner.engine.submission import GroupOptions, check_group, refused_field
-from backburner.http import body, group_wire, groups, headers, jobs, wire
+from backburner.http import audit, body, group_wire, groups, headers, jobs, wire
 from backburner.http.auth import Caller, check_shares
 from backburner.http.door import door_of
-from backburner.http.events import STREAM, After, EventStream, LastEventId, ended
+from backburner.http.events import STREAM, After, LastEventId, ended, event_stream
 from backburner.http.group_schemas import (
     MAX_MEMBERS,
     BatchPage,
@@ -33,10 +33,11 @@ from backburner.http.group_schemas import (
     BatchView,
     MembersRequest,
 )
-from backburner.http.groups import Reader, Writer
+from backburner.http.groups import Reader, Retrier, Writer
 from backburner.http.prefer import PREFER, Patience, Prefer, found, wait_of
 from backburner.http.problems import TooManyStreams, documented
 from backburner.http.schemas import told_to
+from backburner.http.stream_access import StreamReader
 from backburner.ports.store import GroupFilter
 
 router = APIRouter(tags=["batches"])
@@ -163,7 +164,7 @@ async def listing(
 ) -> Response:
     """List the caller's batches."""
     batches = await door_of(request).engine.batches.list(
-        GroupFilter(caller.owner, query.state, query.tag),
+        GroupFilter(caller.visible, query.state, query.tag),
         before=wire.read_cursor(query.cursor),
         limit=query.limit + 1,
     )
@@ -229,11 +230,13 @@ async def cancel(request: Request, caller: Writer, batch_id: str) -> Response:
         ),
     },
 )
-async def retry(request: Request, caller: Writer, batch_id: str) -> Response:
+async def retry(request: Request, caller: Retrier, batch_id: str) -> Response:
     """Queue every job and step that failed again; the batch finishes once more."""
     batches = door_of(request).engine.batches
-    retried = await batches.retry(batch_id, caller.owner)
-    shown = await _shown(request, await batches.find(batch_id, caller.owner))
+    await batches.find(batch_id, caller.visible)
+    await audit.record(request, caller, "batch.retried", batch_id)
+    retried = await batches.retry(batch_id, caller.visible)
+    shown = await _shown(request, await batches.find(batch_id, caller.visible))
     told = {"Location": group_wire.batch_location(batch_id), "Retry-After": "1"}
     return wire.answer({**shown, "retried": retried}, 202, told)
 
@@ -251,7 +254,7 @@ async def retry(request: Request, caller: Writer, batch_id: str) -> Response:
 )
 async def watch(
     request: Request,
-    caller: Reader,
+    reader: StreamReader,
     batch_id: str,
     after: After = None,
     last_event_id: LastEventId = None,
@@ -261,14 +264,14 @@ async def watch(
 
     `id:` is the event's number among all events. Its members' events are not told.
     """
-    door = door_of(request)
-    batch = await door.engine.batches.find(batch_id, caller.owner)
+    door, caller = door_of(request), reader.following("batch", batch_id)
+    batch = await door.engine.batches.find(batch_id, caller.visible)
     start = last_event_id if last_event_id is not None else after or 0
     last = await door.engine.batches.last(batch)
     if last is not None and start >= last:
         return ended()
     events = door.engine.batches.events(batch, after=start)
-    return EventStream(door.streams, events, number=lambda event: event.seq)
+    return event_stream(events, number=lambda event: event.seq)
 
 
 async def _read_batch(request: Request, caller: Caller) -> tuple[NewBatch, Members]:
@@ -313,9 +316,19 @@ def _prepared(
         expected=asked.expected,
         sealed=asked.sealed,
         completion=completion,
-        said=None if key is None else asked.model_dump(mode="json"),
+        said=None if key is None else _said(asked),
     )
     return new, members
+
+
+def _said(asked: BatchRequest) -> dict[str, Any]:
+    """Return a request as it is compared with a repeat."""
+    told = asked.model_dump(mode="json")
+    steps = [step for flow in told["flows"] for step in flow["steps"]]
+    for job in (*told["jobs"], *steps):
+        if job["completion"] is None:  # an older repeat must stay a repeat
+            del job["completion"]
+    return told
 
 
 def _members(
@@ -356,8 +369,8 @@ async def _find(
 ) -> Batch:
     batches = door_of(request).engine.batches
     patience = Patience(
-        partial(batches.find, batch_id, caller.owner),
-        lambda seconds: batches.wait(batch_id, caller.owner, timeout=seconds),
+        partial(batches.find, batch_id, caller.visible),
+        lambda seconds: batches.wait(batch_id, caller.visible, timeout=seconds),
     )
     return await found(request, prefer, patience, told)
 

@@ -55,7 +55,7 @@ async def link(
     Only what is over 64 KiB has one; a small content is in the job itself.
     """
     door = door_of(request)
-    job = await door.engine.find(job_id, caller.owner)
+    job = await door.engine.find(job_id, caller.visible)
     if query.part == "output" and job.state is not JobState.SUCCEEDED:
         raise NoResult(job)
     named = reference(job.input if query.part == "input" else job.output)

@@ -1,7 +1,7 @@
 """Reads a request's JSON: counted by the bytes that arrive, refused if it is odd."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from backburner.http.problems import (
     BodyTooLarge,
     MalformedBody,
     TooManyBodies,
+    UnsupportedEncoding,
     UnsupportedMediaType,
     field_errors,
 )
@@ -28,6 +29,9 @@ AT_ONCE = 64 * 1024
 LARGE = 1024 * 1024
 MAX_LARGE = 32
 """How many bodies over `LARGE` one process takes in at once."""
+MAX_STREAMED = 128
+"""How many streamed bodies over `LARGE` one process takes in at once: of each, only a
+chunk is in memory."""
 
 
 class Bodies:
@@ -58,7 +62,11 @@ async def read(request: Request, model: type[M], *, limit: int) -> M:
     media_type = request.headers.get("content-type", "").partition(";")[0]
     if media_type.strip().lower() != JSON:
         raise UnsupportedMediaType(f"send the body with Content-Type: {JSON}")
-    value = parse(await read_bytes(request, limit))
+    return matched(parse(await read_bytes(request, limit)), model)
+
+
+def matched(value: Any, model: type[M]) -> M:
+    """Return plain data as a model, or raise `InvalidInput`."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -88,19 +96,32 @@ def parse(body: bytes | str) -> Any:
 
 
 async def read_bytes(request: Request, limit: int) -> bytes:
-    """Return the body as it is, if it is not too large."""
+    """Return the body as it is, if it is not too large and not compressed."""
+    return b"".join([chunk async for chunk in stream(request, limit)])
+
+
+async def stream(request: Request, limit: int) -> AsyncIterator[bytes]:
+    """
+    Yield the body in chunks as they arrive; nothing is kept.
+
+    A body that announces more than `limit` bytes, or is compressed, is refused before
+    the first chunk; one that turns out longer, as soon as it is. The reader must then
+    discard what it wrote.
+    """
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.strip().lower() != "identity":
+        raise UnsupportedEncoding("send the body without Content-Encoding")
     too_large = BodyTooLarge(f"the body may have {limit} bytes")
     announced = request.headers.get("content-length", "0")
     if announced.isdecimal() and int(announced) > limit:
         raise too_large
-    chunks: list[bytes] = []
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > limit:
             raise too_large
-        chunks.append(chunk)
-    return b"".join(chunks)
+        if chunk:
+            yield chunk
 
 
 def _may_be_odd(body: bytes | str) -> bool:

@@ -7,7 +7,8 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from backburner.domain.budget import Budget, BudgetState, amount, budget_of
+from backburner.domain.access import PLATFORM_TENANT
+from backburner.domain.budget import Budget, BudgetState, Scope, amount, budget_of
 from backburner.domain.errors import (
     InvalidInput,
     StoreFull,
@@ -16,7 +17,8 @@ from backburner.domain.errors import (
 from backburner.engine.engine import Engine
 from backburner.engine.submission import refused_field
 from backburner.http import body, jobs, wire
-from backburner.http.auth import Caller, actor_of, require
+from backburner.http.audit import entry_of
+from backburner.http.auth import Caller, require
 from backburner.http.budget_schemas import BudgetList, BudgetQuery, BudgetRequest
 from backburner.http.door import door_of
 from backburner.http.problems import (
@@ -83,7 +85,7 @@ async def put(request: Request, caller: Administrator) -> Response:
         per=timedelta(seconds=asked.per_seconds),
         of=asked.of,
     )
-    entry = _entry(request, caller, "budget.set", budget)
+    entry = await _entry(request, caller, "budget.set", budget)
     await door.engine.budgets.put(budget, entry)
     return wire.answer(await _list(door.engine, caller))
 
@@ -104,7 +106,7 @@ async def drop(
     """Take a budget away; one that the code declares is back when it starts again."""
     engine = door_of(request).engine
     budget = budget_of(query.scope, query.unit, 0, query.per_seconds * 1000, query.of)
-    entry = _entry(request, caller, "budget.dropped", budget)
+    entry = await _entry(request, caller, "budget.dropped", budget)
     if not await engine.budgets.drop(budget, entry):
         raise BudgetNotFound("there is no such budget")
     return wire.answer(await _list(engine, caller))
@@ -122,17 +124,16 @@ async def _list(engine: Engine, caller: Caller) -> dict[str, Any]:
     }
 
 
-def _entry(request: Request, caller: Caller, action: str, budget: Budget) -> AuditEntry:
-    actor = actor_of(request, caller)
+async def _entry(
+    request: Request, caller: Caller, action: str, budget: Budget
+) -> AuditEntry:
+    """Write an act for the log of the tenant whose budget it is."""
+    tenant = budget.tenant
+    if budget.scope == Scope.KEY and budget.of is not None:
+        tenant = await door_of(request).keys.tenant_of(budget.of)
     target = f"{budget.scope}:{budget.of or '*'}:{budget.unit}:{budget.window // 1000}"
-    return AuditEntry(
-        at=door_of(request).engine.now(),
-        tenant=actor.tenant,
-        actor=actor.name,
-        action=action,
-        target=target,
-        request_id=actor.request_id,
-    )
+    tenant = tenant or PLATFORM_TENANT
+    return entry_of(request, caller, action, target, tenant=tenant)
 
 
 def _rule(budget: Budget) -> dict[str, Any]:

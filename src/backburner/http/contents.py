@@ -24,11 +24,14 @@ async def answer_whole(
     attempts: Sequence[Attempt],
     more: Mapping[str, Any],
     headers: dict[str, str],
+    *,
+    with_traces: bool,
 ) -> Response:
     """Send a job with its input and output, wherever they are kept, and with more."""
     named = [reference(job.input), reference(job.output)]
     if named == [None, None]:
-        return wire.answer({**wire.whole(job, attempts), **more}, 200, headers)
+        told = wire.whole(job, attempts, with_traces=with_traces)
+        return wire.answer({**told, **more}, 200, headers)
     # Unguessable, so that nothing a user wrote is taken for the place of a content.
     marks = [f'"{secrets.token_hex(16)}"' for _ in named]
     marked = replace(
@@ -36,7 +39,8 @@ async def answer_whole(
         input=marks[0] if named[0] else job.input,
         output=marks[1] if named[1] else job.output,
     )
-    body = orjson.dumps({**wire.whole(marked, attempts), **more})
+    told = wire.whole(marked, attempts, with_traces=with_traces)
+    body = orjson.dumps({**told, **more})
     pieces: list[Piece] = []
     for mark, found in zip(marks, named, strict=True):
         before, is_there, after = body.partition(mark.encode())

@@ -15,7 +15,7 @@ from backburner.domain.errors import (
     StoreUnavailable,
 )
 from backburner.domain.job import JobState
-from backburner.http import body, contents, headers, jobs, keys, wire
+from backburner.http import audit, body, contents, headers, jobs, wire
 from backburner.http.auth import Caller, require
 from backburner.http.door import door_of
 from backburner.http.problems import (
@@ -59,11 +59,12 @@ async def listing(
         if query.cursor is not None:
             told = FieldError("query.cursor", "goes with `fingerprint` only")
             raise InvalidInput("groups have no pages", [told])
-        groups = await engine.failures(caller.owner, limit=query.limit)
-        items = [wire.failure_group(group) for group in groups]
-        return wire.answer({"items": items, "next_cursor": None})
+        groups = await engine.failures(caller.visible, limit=query.limit + 1)
+        items = [wire.failure_group(group) for group in groups[: query.limit]]
+        more = len(groups) > query.limit
+        return wire.answer({"items": items, "next_cursor": None, "more": more})
     where = JobFilter(
-        owner=caller.owner, state=JobState.FAILED, fingerprint=query.fingerprint
+        owner=caller.visible, state=JobState.FAILED, fingerprint=query.fingerprint
     )
     found = await engine.jobs(
         where, before=wire.read_cursor(query.cursor), limit=query.limit + 1
@@ -101,16 +102,16 @@ async def retry_many(request: Request, caller: Retrier) -> Response:
     door = door_of(request)
     asked = await body.read(request, RetryRequest, limit=door.settings.body_limit)
     where = JobFilter(
-        owner=caller.owner,
+        owner=caller.visible,
         state=JobState.FAILED,
         capability=asked.capability,
         queue=asked.queue,
         fingerprint=asked.fingerprint,
     )
-    matched = len(await door.engine.jobs(where, limit=asked.limit))
+    matched = await door.engine.store.count(where)
     retried = 0
     if not asked.dry_run:
-        await keys.record(request, caller, "dead_letters.retried", _told(asked))
+        await audit.record(request, caller, "dead_letters.retried", _told(asked))
         limit = min(asked.limit, asked.canary or asked.limit)
         retried = await door.engine.retry_all(where, limit=limit, rate=asked.rate)
     told = {
@@ -135,11 +136,13 @@ async def retry_many(request: Request, caller: Retrier) -> Response:
 async def show(request: Request, caller: Reader, job_id: str) -> Response:
     """Return a job that failed for good; any other is not found here."""
     engine = door_of(request).engine
-    job = await engine.find(job_id, caller.owner)
+    job = await engine.find(job_id, caller.visible)
     if job.state is not JobState.FAILED:
         raise JobNotFound("it is not a dead letter")
     attempts = await engine.attempts(job)
-    return await contents.answer_whole(engine.payloads, job, attempts, {}, {})
+    return await contents.answer_whole(
+        engine.payloads, job, attempts, {}, {}, with_traces=caller.sees_traces
+    )
 
 
 @router.post(
@@ -152,8 +155,6 @@ async def show(request: Request, caller: Reader, job_id: str) -> Response:
 )
 async def retry(request: Request, caller: Retrier, job_id: str) -> Response:
     """Queue a dead letter again, in its next generation, with fresh attempts."""
-    await door_of(request).engine.find(job_id, caller.owner)
-    await keys.record(request, caller, "dead_letter.retried", job_id)
     return await jobs.retried(request, caller, job_id)
 
 

@@ -15,11 +15,12 @@ from backburner.domain.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from backburner.domain.job import JobState
 from backburner.engine import deliveries
-from backburner.http import headers, wire
+from backburner.http import audit, headers, wire
 from backburner.http.auth import Caller, require
 from backburner.http.door import door_of
-from backburner.http.problems import documented
+from backburner.http.problems import Forbidden, documented
 from backburner.http.schemas import JobPage, JobView
 from backburner.http.webhook_schemas import PageQuery
 
@@ -28,6 +29,7 @@ router = APIRouter(tags=["webhooks"])
 Reader = Annotated[Caller, require("jobs:read")]
 Writer = Annotated[Caller, require("jobs:write")]
 
+RETRY = "dead-letters:retry"
 Page = Annotated[PageQuery, Query()]
 LISTED: dict[int | str, dict[str, Any]] = {
     200: {"description": "A page of deliveries.", "headers": headers.LINK}
@@ -45,7 +47,7 @@ async def of_job(
     request: Request, caller: Reader, job_id: str, query: Page
 ) -> Response:
     """List the deliveries of a job, newest first: they are jobs, with attempts."""
-    await door_of(request).engine.find(job_id, caller.owner)
+    await door_of(request).engine.find(job_id, caller.visible)
     return await _listed(request, caller, job_id, query)
 
 
@@ -60,7 +62,7 @@ async def of_flow(
     request: Request, caller: Reader, flow_id: str, query: Page
 ) -> Response:
     """List the deliveries of a flow, newest first; its steps have their own."""
-    await door_of(request).engine.flows.find(flow_id, caller.owner)
+    await door_of(request).engine.flows.find(flow_id, caller.visible)
     return await _listed(request, caller, flow_id, query)
 
 
@@ -75,7 +77,7 @@ async def of_batch(
     request: Request, caller: Reader, batch_id: str, query: Page
 ) -> Response:
     """List the deliveries of a batch, newest first; its members have their own."""
-    await door_of(request).engine.batches.find(batch_id, caller.owner)
+    await door_of(request).engine.batches.find(batch_id, caller.visible)
     return await _listed(request, caller, batch_id, query)
 
 
@@ -96,9 +98,15 @@ async def replay(request: Request, caller: Writer, job_id: str) -> Response:
     """
     Send a webhook once more, under the same `webhook-id`.
 
-    A delivery that failed is retried; for any other that is over there is a new one.
+    A delivery that failed is retried, which needs the scope `dead-letters:retry` too;
+    for any other that is over there is a new one.
     """
     engine = door_of(request).engine
+    found = await engine.find(job_id, caller.owner)
+    if found.state is JobState.FAILED:
+        if RETRY not in caller.scopes:
+            raise Forbidden(f"to retry a dead letter needs the scope {RETRY}")
+        await audit.record(request, caller, "dead_letter.retried", job_id)
     job = await deliveries.replay(engine, job_id, caller.owner)
     told = {"Location": wire.location(job.id), "Retry-After": "1"}
     return wire.answer(wire.summary(job), 202, told)
@@ -110,7 +118,7 @@ async def _listed(
     found = await deliveries.listing(
         door_of(request).engine,
         subject,
-        caller.owner,
+        caller.visible,
         before=wire.read_cursor(query.cursor),
         limit=query.limit + 1,
     )

@@ -1,55 +1,85 @@
 """What every route reaches: the engine, and the readers who hold a connection open."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+import math
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from starlette.requests import HTTPConnection
 from starlette.types import Receive
 
+from backburner.domain.errors import StoreUnavailable
+from backburner.domain.job import Instant
 from backburner.engine import telemetry
 from backburner.engine.engine import Engine
 from backburner.engine.keys import Keys
 from backburner.engine.links import Links
+from backburner.engine.signer import Signer
 from backburner.http.auth import Authenticate
-from backburner.http.body import Bodies
+from backburner.http.body import MAX_STREAMED, Bodies
 from backburner.http.limits import Limits
 from backburner.http.problems import TooManyStreams
+from backburner.http.sessions import Sessions
 from backburner.settings import Settings
 
 T = TypeVar("T")
 
 MAX_STREAMS = 1_000
 """How many readers one process serves at once."""
+READY_SECONDS = 5.0
+"""How long the store may take to answer before it counts as not usable."""
+FRESH_SECONDS = 1.0
+"""For how long its answer holds for others who ask."""
+RECHECK_SECONDS = 2.0
+"""How often a stream asks whether its key is still good."""
 
 
 class Streams:
-    """The connections that stay open: counted, limited, ended when the server stops."""
+    """
+    The connections that stay open: counted, limited, ended when the server stops.
+
+    A key may hold as many as are still free. So one key alone gets half of them, a
+    second one a quarter, and none can take the last place from the others.
+    """
 
     def __init__(self, limit: int = MAX_STREAMS) -> None:
         self.limit = limit
         self.open = 0
+        self._held: Counter[str] = Counter()
         self.stopping = asyncio.Event()
 
-    @property
-    def is_full(self) -> bool:
-        """Whether there is no place for one more."""
-        return self.open >= self.limit
+    def has_room(self, key: str | None) -> bool:
+        """Say whether a key may hold one more; without keys there is one limit."""
+        held = 0 if key is None else self._held[key]
+        return held < self.limit - self.open
 
     @contextmanager
-    def place(self) -> Iterator[None]:
+    def place(self, key: str | None) -> Iterator[None]:
         """Count one reader for as long as the block runs."""
-        if self.is_full:
-            raise TooManyStreams(f"{self.limit} streams are open; come back later")
+        if not self.has_room(key):
+            raise TooManyStreams(
+                f"{self.open} of {self.limit} streams are open, and a key may have as "
+                "many as are free; close some, or come back later"
+            )
         self.open += 1
+        if key is not None:
+            self._held[key] += 1
         telemetry.sse_clients.inc()
         try:
             yield
         finally:
             self.open -= 1
+            if key is not None:
+                self._leave(key)
             telemetry.sse_clients.dec()
+
+    def _leave(self, key: str) -> None:
+        self._held[key] -= 1
+        if not self._held[key]:
+            del self._held[key]
 
     async def run(
         self,
@@ -79,6 +109,34 @@ class Streams:
         await self.stopping.wait()
 
 
+class Readiness:
+    """Asks the store whether it can be written, once for all who ask at a time."""
+
+    def __init__(self) -> None:
+        self._asked_at = -FRESH_SECONDS
+        self._answer: asyncio.Future[None] | None = None
+
+    async def check(self, ping: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Raise `StoreUnavailable` unless the store takes writes, or did just now."""
+        now = asyncio.get_running_loop().time()
+        if self._answer is None or (
+            self._answer.done() and now - self._asked_at >= FRESH_SECONDS
+        ):
+            self._asked_at = now
+            self._answer = asyncio.ensure_future(_pinged(ping))
+            # Whoever asked may be gone when it fails.
+            self._answer.add_done_callback(lambda done: done.exception())
+        await asyncio.shield(self._answer)
+
+
+async def _pinged(ping: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            await ping()
+    except TimeoutError:
+        raise StoreUnavailable("the store does not answer") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Door:
     """The house as a route sees it."""
@@ -89,10 +147,32 @@ class Door:
     authenticate: Authenticate
     keys: Keys
     links: Links
+    signer: Signer
+    sessions: Sessions
     limits: Limits | None = None
     """How many requests a key may make; `None`: any number."""
+    unavailable: tuple[str, ...] = ()
+    """The applications that cannot be served, because their migration failed."""
     streams: Streams = field(default_factory=Streams)
     bodies: Bodies = field(default_factory=Bodies)
+    """The large bodies that are held in memory."""
+    uploads: Bodies = field(default_factory=lambda: Bodies(MAX_STREAMED))
+    """The large bodies that are read in chunks."""
+    readiness: Readiness = field(default_factory=Readiness)
+
+    async def revoked(self, key: str | None, until: Instant | None = None) -> None:
+        """Wait until a key is revoked or has expired, or until an instant."""
+        while not self.streams.stopping.is_set():
+            left = math.inf if until is None else until - self.engine.now()
+            if left <= 0:
+                return
+            # A store that cannot be asked says nothing about the key.
+            with suppress(StoreUnavailable):
+                if key is not None and not await self.keys.is_good(key):
+                    return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(RECHECK_SECONDS, left / 1000)):
+                    await self.streams.stopping.wait()
 
 
 def door_of(connection: HTTPConnection) -> Door:

@@ -14,7 +14,7 @@ from backburner.domain.errors import (
     StoreUnavailable,
 )
 from backburner.domain.webhook import Endpoint
-from backburner.http import body, headers, jobs, keys, wire
+from backburner.http import audit, body, headers, jobs, wire
 from backburner.http.auth import Caller, require
 from backburner.http.door import door_of
 from backburner.http.problems import (
@@ -58,10 +58,16 @@ CHANGED = documented(EndpointNotFound, InvalidInput, StoreUnavailable, StoreFull
     openapi_extra={"requestBody": jobs.json_body("EndpointRequest")},
 )
 async def create(request: Request, caller: Writer) -> Response:
-    """Return the caller's endpoint for a URL; it is made if there is none."""
+    """
+    Return the caller's endpoint for a URL; it is made if there is none.
+
+    Each call shows its secrets and is in the audit log.
+    """
     door = door_of(request)
     asked = await body.read(request, EndpointRequest, limit=door.settings.body_limit)
     found = await door.engine.endpoints.create(asked.url, caller.owner)
+    # It shows the secrets, also of an endpoint that was there before.
+    await audit.record(request, caller, "endpoint.revealed", found.id)
     return _with_secrets(request, found)
 
 
@@ -168,7 +174,7 @@ async def _record(
 ) -> None:
     # Only of what is there: nobody fills the log with words of his own.
     await door_of(request).engine.endpoints.find(endpoint_id, caller.owner)
-    await keys.record(request, caller, f"endpoint.{verb}", endpoint_id)
+    await audit.record(request, caller, f"endpoint.{verb}", endpoint_id)
 
 
 def _with_secrets(request: Request, endpoint: Endpoint) -> Response:

@@ -19,14 +19,15 @@ from backburner.domain.errors import (
 )
 from backburner.domain.flow import Flow, NewFlow
 from backburner.domain.job import Submitted
-from backburner.http import body, group_wire, groups, headers, jobs, wire
+from backburner.http import audit, body, group_wire, groups, headers, jobs, wire
 from backburner.http.auth import Caller, check_shares
 from backburner.http.door import door_of
-from backburner.http.events import STREAM, After, EventStream, LastEventId, ended
+from backburner.http.events import STREAM, After, LastEventId, ended, event_stream
 from backburner.http.group_schemas import FlowPage, FlowQuery, FlowRequest, FlowView
-from backburner.http.groups import Reader, Writer
+from backburner.http.groups import Reader, Retrier, Writer
 from backburner.http.prefer import PREFER, Patience, Prefer, found, wait_of
 from backburner.http.problems import TooManyStreams, documented
+from backburner.http.stream_access import StreamReader
 from backburner.ports.store import GroupFilter
 
 router = APIRouter(tags=["flows"])
@@ -115,9 +116,9 @@ async def listing(
 ) -> Response:
     """List the caller's flows, without their steps."""
     engine = door_of(request).engine
-    where = GroupFilter(caller.owner, query.state, query.tag)
+    where = GroupFilter(caller.visible, query.state, query.tag)
     if query.batch is not None:
-        batch = await engine.batches.find(query.batch, caller.owner)
+        batch = await engine.batches.find(query.batch, caller.visible)
         where = where._replace(batch=batch.seq)
     flows = await engine.flows.list(
         where, before=wire.read_cursor(query.cursor), limit=query.limit + 1
@@ -162,11 +163,13 @@ async def show(
     response_model=FlowView,
     responses={
         200: {"description": "Nothing of it runs any more."},
-        **documented(FlowNotFound, InvalidInput, StoreUnavailable, StoreFull),
+        **documented(
+            FlowNotFound, IllegalTransition, InvalidInput, StoreUnavailable, StoreFull
+        ),
     },
 )
 async def cancel(request: Request, caller: Writer, flow_id: str) -> Response:
-    """End whatever of a flow is not over yet; what has ended stays as it is."""
+    """End whatever of a flow is not over yet; 409 if all of it is."""
     flow = await door_of(request).engine.flows.cancel(flow_id, caller.owner)
     return await _answer(request, flow, 200, {})
 
@@ -189,9 +192,12 @@ async def cancel(request: Request, caller: Writer, flow_id: str) -> Response:
         ),
     },
 )
-async def retry(request: Request, caller: Writer, flow_id: str) -> Response:
+async def retry(request: Request, caller: Retrier, flow_id: str) -> Response:
     """Queue the failed steps again; what was cancelled because of them waits again."""
-    flow = await door_of(request).engine.flows.retry(flow_id, caller.owner)
+    flows = door_of(request).engine.flows
+    await flows.find(flow_id, caller.visible)
+    await audit.record(request, caller, "flow.retried", flow_id)
+    flow = await flows.retry(flow_id, caller.visible)
     told = {"Location": group_wire.flow_location(flow_id), "Retry-After": "1"}
     return await _answer(request, flow, 202, told)
 
@@ -209,7 +215,7 @@ async def retry(request: Request, caller: Writer, flow_id: str) -> Response:
 )
 async def watch(
     request: Request,
-    caller: Reader,
+    reader: StreamReader,
     flow_id: str,
     after: After = None,
     last_event_id: LastEventId = None,
@@ -219,14 +225,14 @@ async def watch(
 
     `id:` is the event's number among all events.
     """
-    door = door_of(request)
-    flow = await door.engine.flows.find(flow_id, caller.owner)
+    door, caller = door_of(request), reader.following("flow", flow_id)
+    flow = await door.engine.flows.find(flow_id, caller.visible)
     start = last_event_id if last_event_id is not None else after or 0
     last = await door.engine.flows.last(flow) if flow.state.is_final else None
     if last is not None and start >= last:
         return ended()
     events = door.engine.flows.events(flow, after=start)
-    return EventStream(door.streams, events, number=lambda event: event.seq)
+    return event_stream(events, number=lambda event: event.seq)
 
 
 async def _find(
@@ -238,8 +244,8 @@ async def _find(
 ) -> Flow:
     flows = door_of(request).engine.flows
     patience = Patience(
-        partial(flows.find, flow_id, caller.owner),
-        lambda seconds: flows.wait(flow_id, caller.owner, timeout=seconds),
+        partial(flows.find, flow_id, caller.visible),
+        lambda seconds: flows.wait(flow_id, caller.visible, timeout=seconds),
     )
     return await found(request, prefer, patience, told)
 

@@ -14,6 +14,7 @@ from backburner.http.schemas import (
     MAX_LIMIT,
     Asked,
     CallbackRequest,
+    Completion,
     JobError,
     JobRequest,
     Name,
@@ -77,6 +78,7 @@ class StepRequest(Asked):
     tokens: Tokens | None = None
     share: Tag | None = None
     callback: Callback = None
+    completion: Completion = None
 
 
 def _few_needs(steps: Any) -> Any:

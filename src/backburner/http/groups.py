@@ -29,19 +29,22 @@ from backburner.http.prefer import APPLIED
 from backburner.http.problems import (
     BodyTooLarge,
     MalformedBody,
+    MalformedRequest,
     TooManyBodies,
     UnsupportedMediaType,
 )
-from backburner.http.schemas import told_to
+from backburner.http.schemas import followed_by, told_to
 
 Reader = Annotated[Caller, require("jobs:read")]
 Writer = Annotated[Caller, require("jobs:write")]
+Retrier = Annotated[Caller, require("dead-letters:retry")]
 
 AT_ONCE: Final = 100
 """So many jobs are checked while others wait; more, beside them."""
 
 REFUSALS: Final = (
     MalformedBody,
+    MalformedRequest,
     PromptRefused,
     UnknownCapability,
     BodyTooLarge,
@@ -102,8 +105,14 @@ def _planned(asked: StepRequest) -> Planned:
             "callback": told_to(asked.callback),
             # Named only where they are given: an older repeat must stay a repeat.
             **asked.model_dump(include={"tokens", "share"}, exclude_none=True),
+            **_completion(asked),
         },
     )
+
+
+def _completion(asked: StepRequest) -> dict[str, Any]:
+    completion = followed_by(asked.completion)
+    return {} if completion is None else {"completion": completion}
 
 
 def shares_of(flows: Iterable[FlowRequest]) -> list[str | None]:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from backburner.engine.submission import MAX_KEY_LENGTH
 from backburner.http.auth import Caller
-from backburner.http.problems import request_id_of
+from backburner.http.problems import MalformedRequest, request_id_of
 
 # W3C Trace Context: version, trace, parent, flags. Version ff and zeros say nothing.
 _TRACEPARENT: Final = re.compile(
@@ -48,9 +48,12 @@ IDEMPOTENCY_KEY: Final = {
 
 def key_of(request: Request) -> str | None:
     """Return the idempotency key: bare, or as a structured string."""
-    key = request.headers.get("idempotency-key")
-    if key is None:
+    keys = set(request.headers.getlist("idempotency-key"))
+    if len(keys) > 1:
+        raise MalformedRequest("the request has two different Idempotency-Key headers")
+    if not keys:
         return None
+    key = keys.pop()
     is_quoted = len(key) > 1 and key[0] == key[-1] == '"'
     return key[1:-1] if is_quoted else key
 

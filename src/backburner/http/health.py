@@ -1,7 +1,5 @@
 """Whether the process lives, can do its work, and what it counts."""
 
-import asyncio
-
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,7 +16,6 @@ from backburner.http.schemas import Health
 
 router = APIRouter(tags=["health"])
 
-READY_SECONDS = 5.0
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -47,17 +44,17 @@ async def readyz(request: Request) -> Response:
     """
     Answer 200 if the store can be written and the server is not stopping.
 
+    Anybody may ask, so the store is written to at most once a second, however many ask.
     `degraded` while the message broker cannot be had: jobs are taken and run without
-    it, a little later.
+    it, a little later; also while applications that `unavailable` names are not
+    served because their migration failed.
     """
     door = door_of(request)
     if door.streams.stopping.is_set():
         raise StoreUnavailable("the server stops")
-    try:
-        async with asyncio.timeout(READY_SECONDS):
-            await door.engine.store.ping()
-    except TimeoutError:
-        raise StoreUnavailable("the store does not answer") from None
+    await door.readiness.check(door.engine.store.ping)
+    if door.unavailable:
+        return wire.answer({"status": "degraded", "unavailable": door.unavailable})
     return wire.answer({"status": "degraded" if door.engine.is_degraded else "ok"})
 
 
@@ -90,6 +87,10 @@ async def _measure(engine: Engine) -> None:
     for scope, unit, balance in await engine.store.ledger_totals():
         for kind, value in balance._asdict().items():
             telemetry.budget_amount.labels(scope, unit, kind).set(value)
+    telemetry.queue_ended.clear()
+    for queue, totals in (await engine.store.totals()).items():
+        for end, count in totals._asdict().items():
+            telemetry.queue_ended.labels(queue, end).set(count)
     telemetry.queue_depth.clear()
     telemetry.queue_oldest.clear()
     for queue, state, count, oldest in depths:

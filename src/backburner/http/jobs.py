@@ -29,7 +29,7 @@ from backburner.domain.errors import (
 from backburner.domain.job import Job, JobState, NewJob, first_state
 from backburner.domain.usage import Spent
 from backburner.engine.submission import Options, instant
-from backburner.http import body, contents, headers, usage_wire, wire
+from backburner.http import audit, body, contents, headers, usage_wire, wire
 from backburner.http.auth import Caller, check_shares, require
 from backburner.http.door import door_of
 from backburner.http.prefer import (
@@ -43,12 +43,20 @@ from backburner.http.prefer import (
 from backburner.http.problems import (
     BodyTooLarge,
     MalformedBody,
+    MalformedRequest,
     NoResult,
     TooManyBodies,
     UnsupportedMediaType,
     documented,
 )
-from backburner.http.schemas import JobPage, JobQuery, JobRequest, JobView, told_to
+from backburner.http.schemas import (
+    JobPage,
+    JobQuery,
+    JobRequest,
+    JobView,
+    followed_by,
+    told_to,
+)
 from backburner.http.straight import StraightRoute
 from backburner.ports.store import JobFilter
 
@@ -57,6 +65,7 @@ hot = APIRouter(tags=["jobs"], route_class=StraightRoute)
 
 Reader = Annotated[Caller, require("jobs:read")]
 Writer = Annotated[Caller, require("jobs:write")]
+Retrier = Annotated[Caller, require("dead-letters:retry")]
 
 MAX_RETRY_AFTER = 60
 RECEIPT = {**headers.LOCATION, **headers.REPLAYED, **APPLIED}
@@ -98,6 +107,8 @@ def json_body(model: str) -> dict[str, Any]:
         },
         **documented(
             MalformedBody,
+            MalformedRequest,
+            MalformedRequest,
             PromptRefused,
             UnknownCapability,
             BodyTooLarge,
@@ -148,7 +159,7 @@ async def submit(request: Request, caller: Writer) -> Response:
             job = await _find(request, caller, new.id, prefer, told)
             if job.state.is_final:
                 used = _used(await _spent(request, job))
-                return await _answer_whole(request, job, told, used)
+                return await _answer_whole(request, caller, job, told, used)
     told["Retry-After"] = "1"
     return wire.answer(wire.receipt(new, first_state(new)), 202, told)
 
@@ -169,7 +180,7 @@ async def listing(
     """List the caller's jobs. `cursor` takes `next_cursor` of the page before."""
     engine = door_of(request).engine
     where = JobFilter(
-        owner=caller.owner,
+        owner=caller.visible,
         state=query.state,
         capability=query.capability,
         queue=query.queue,
@@ -177,10 +188,10 @@ async def listing(
         since=instant(query.since),
     )
     if query.flow is not None:
-        flow = await engine.flows.find(query.flow, caller.owner)
+        flow = await engine.flows.find(query.flow, caller.visible)
         where = replace(where, flow=flow.seq)
     if query.batch is not None:
-        batch = await engine.batches.find(query.batch, caller.owner)
+        batch = await engine.batches.find(query.batch, caller.visible)
         where = replace(where, batch=batch.seq)
     jobs = await engine.jobs(
         where, before=wire.read_cursor(query.cursor), limit=query.limit + 1
@@ -220,11 +231,11 @@ async def show(
     told: dict[str, str] = {}
     job = await _find(request, caller, job_id, prefer, told)
     spent = await _spent(request, job)
-    etag = _etag(job, spent)
+    etag = _etag(caller, job, spent)
     told |= {"ETag": etag, "Cache-Control": "private, no-cache"}
     if headers.matches(if_none_match, etag):
         return Response(status_code=304, headers=told)
-    return await _answer_whole(request, job, told, _used(spent))
+    return await _answer_whole(request, caller, job, told, _used(spent))
 
 
 @router.get(
@@ -292,7 +303,7 @@ async def cancel(request: Request, caller: Writer, job_id: str) -> Response:
     receipt = await engine.quoting.receipt(job, await engine.attempts(job))
     more = {"receipt": usage_wire.receipt(receipt)}
     more |= _used(await _spent(request, job))
-    return await _answer_whole(request, job, {}, more)
+    return await _answer_whole(request, caller, job, {}, more)
 
 
 @router.post(
@@ -303,14 +314,18 @@ async def cancel(request: Request, caller: Writer, job_id: str) -> Response:
     response_model=JobView,
     responses=RETRIED,
 )
-async def retry(request: Request, caller: Writer, job_id: str) -> Response:
+async def retry(request: Request, caller: Retrier, job_id: str) -> Response:
     """Queue a failed job again, in its next generation, with fresh attempts."""
     return await retried(request, caller, job_id)
 
 
 async def retried(request: Request, caller: Caller, job_id: str) -> Response:
-    """Queue a dead letter again and answer with the job."""
-    job = await door_of(request).engine.retry(job_id, caller.owner)
+    """Write in the log, queue a dead letter again and answer with the job."""
+    engine = door_of(request).engine
+    found = await engine.find(job_id, caller.visible)
+    if found.state is JobState.FAILED:
+        await audit.record(request, caller, "dead_letter.retried", job_id)
+    job = await engine.retry(job_id, caller.visible)
     told = {"Location": wire.location(job.id), "Retry-After": "1"}
     return wire.answer(wire.summary(job), 202, told)
 
@@ -330,6 +345,7 @@ def options_of(
         tokens=asked.tokens,
         share=asked.share,
         callback=told_to(asked.callback),
+        completion=followed_by(asked.completion),
         idempotency_key=key,
         **origin,
     )
@@ -355,8 +371,8 @@ async def _find(
 ) -> Job:
     engine = door_of(request).engine
     patience = Patience(
-        lambda: engine.find(job_id, caller.owner),
-        lambda seconds: engine.wait(job_id, caller.owner, timeout=seconds),
+        lambda: engine.find(job_id, caller.visible),
+        lambda seconds: engine.wait(job_id, caller.visible, timeout=seconds),
     )
     return await found(request, prefer, patience, told)
 
@@ -370,13 +386,19 @@ def _used(spent: Spent | None) -> dict[str, Any]:
 
 
 async def _answer_whole(
-    request: Request, job: Job, told: dict[str, str], more: Mapping[str, Any]
+    request: Request,
+    caller: Caller,
+    job: Job,
+    told: dict[str, str],
+    more: Mapping[str, Any],
 ) -> Response:
     if not job.state.is_final:
         told["Retry-After"] = _retry_after(request, job)
     engine = door_of(request).engine
     attempts = await engine.attempts(job)
-    return await contents.answer_whole(engine.payloads, job, attempts, more, told)
+    return await contents.answer_whole(
+        engine.payloads, job, attempts, more, told, with_traces=caller.sees_traces
+    )
 
 
 def _retry_after(request: Request, job: Job) -> str:
@@ -386,7 +408,9 @@ def _retry_after(request: Request, job: Job) -> str:
     return str(min(max(1, seconds), MAX_RETRY_AFTER))
 
 
-def _etag(job: Job, spent: Spent | None) -> str:
+def _etag(caller: Caller, job: Job, spent: Spent | None) -> str:
     # Every change of a job is told by an event, so their count names its version; only
-    # what it used is told without one.
-    return f'"{job.events}"' if spent is None else f'"{job.events}-{spent.calls}"'
+    # what it used is told without one, and traces are shown to some callers only.
+    calls = "" if spent is None else f"-{spent.calls}"
+    traces = "-t" if caller.sees_traces else ""
+    return f'"{job.events}{calls}{traces}"'

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from backburner.domain.access import Grant, may_revoke, may_see, refusal
 from backburner.domain.errors import (
     InvalidInput,
     KeyNotFound,
@@ -48,9 +49,14 @@ Auditor = Annotated[Caller, require("audit:read")]
     responses=documented(StoreUnavailable),
 )
 async def listing(request: Request, caller: Administrator) -> Response:
-    """List the keys of the caller's tenant, also those that are not good any more."""
+    """
+    List the keys of the caller's tenant, also those that are not good any more.
+
+    A key that is bound to a user lists the keys of that user only.
+    """
     found = await door_of(request).keys.list(caller.owner.tenant)
-    return wire.answer({"items": [_key(key) for key in found]})
+    seen = [key for key in found if may_see(caller.held, key.grant)]
+    return wire.answer({"items": [_key(key) for key in seen]})
 
 
 @router.post(
@@ -73,7 +79,12 @@ async def listing(request: Request, caller: Administrator) -> Response:
     openapi_extra={"requestBody": jobs.json_body("KeyRequest")},
 )
 async def create(request: Request, caller: Administrator) -> Response:
-    """Create a key for the caller's tenant, with some or all of the caller's scopes."""
+    """
+    Create a key for the caller's tenant, with some or all of the caller's scopes.
+
+    A key gives no more than it has: one that is bound to a user makes keys of that user
+    only, and one that expires makes keys that expire no later.
+    """
     door = door_of(request)
     asked = await body.read(request, KeyRequest, limit=door.settings.body_limit)
     wanted = Wanted(
@@ -82,8 +93,10 @@ async def create(request: Request, caller: Administrator) -> Response:
         user=asked.user,
         expires_at=instant(asked.expires_at),
     )
-    if not wanted.scopes <= caller.scopes:
-        raise Forbidden("a key can give only scopes that it has")
+    given = Grant(caller.owner.tenant, wanted.scopes, wanted.user, wanted.expires_at)
+    reason = refusal(caller.held, given)
+    if reason is not None:
+        raise Forbidden(reason)
     key, text = await door.keys.create(wanted, actor_of(request, caller))
     headers = {"Cache-Control": "no-store"}
     return wire.answer({**_key(key), "key": text}, 201, headers)
@@ -101,8 +114,19 @@ async def create(request: Request, caller: Administrator) -> Response:
     },
 )
 async def revoke(request: Request, caller: Administrator, key_id: str) -> Response:
-    """Revoke a key: here at once, elsewhere within seconds. Twice is no error."""
-    await door_of(request).keys.revoke(key_id, actor_of(request, caller))
+    """
+    Revoke a key: here at once, elsewhere within seconds. Twice is no error.
+
+    It needs every scope of that key; a key that is bound to a user revokes only keys of
+    that user.
+    """
+    keys = door_of(request).keys
+    key = await keys.find(key_id, caller.owner.tenant)
+    if not may_see(caller.held, key.grant):
+        raise KeyNotFound("there is no such key, or it is somebody else's")
+    if not may_revoke(caller.held, key.grant):
+        raise Forbidden("a key can revoke only keys whose scopes it has itself")
+    await keys.revoke(key_id, actor_of(request, caller))
     return Response(status_code=204)
 
 
@@ -121,20 +145,6 @@ async def audited(
         caller.owner.tenant, before=query.before, limit=query.limit
     )
     return wire.answer({"items": [_entry(entry) for entry in found]})
-
-
-async def record(request: Request, caller: Caller, action: str, target: str) -> None:
-    """
-    Tell in the log what an administrator is about to do.
-
-    Before it is done, so that nothing is done without its entry.
-    """
-    engine = door_of(request).engine
-    actor = actor_of(request, caller)
-    entry = AuditEntry(
-        engine.now(), actor.tenant, actor.name, action, target, actor.request_id
-    )
-    await engine.store.record([entry])
 
 
 def _key(key: ApiKey) -> dict[str, Any]:

@@ -7,7 +7,9 @@ from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
 from fastapi import Header
 from starlette.requests import Request
 
-from backburner.http.door import door_of
+from backburner.http.auth import key_of
+from backburner.http.door import Door, door_of
+from backburner.http.problems import Unauthorized
 
 T = TypeVar("T")
 
@@ -48,19 +50,38 @@ class Patience(NamedTuple, Generic[T]):
 async def found(
     request: Request, prefer: str | None, patience: Patience[T], told: dict[str, str]
 ) -> T:
-    """Return something when it ends; as it is if nobody waits, or time is over."""
+    """
+    Return something when it ends; as it is if nobody waits, or time is over.
+
+    `Preference-Applied` is told only if it was waited for.
+    """
     seconds = wait_of(prefer)
     if seconds is None:
         return await patience.find()
-    told["Preference-Applied"] = f"wait={seconds}"
-    streams = door_of(request).streams
-    if not streams.is_full:
-        with streams.place():
-            ended = await streams.run(patience.wait(seconds), request.receive)
+    if door_of(request).streams.has_room(key_of(request.scope)):
+        told["Preference-Applied"] = f"wait={seconds}"
+    return await awaited(request, seconds, patience)
+
+
+async def awaited(request: Request, seconds: int, patience: Patience[T]) -> T:
+    """Return something when it ends, or after some seconds; at once without a place."""
+    door, key = door_of(request), key_of(request.scope)
+    streams = door.streams
+    if streams.has_room(key):
+        with streams.place(key):
+            ended = await streams.run(
+                patience.wait(seconds), request.receive, _expelled(door, key)
+            )
         if ended is not None:
             return ended
     # There is no place, or client or server are gone.
     return await patience.find()
+
+
+async def _expelled(door: Door, key: str | None) -> None:
+    await door.revoked(key)
+    if not door.streams.stopping.is_set():
+        raise Unauthorized("the API key was revoked or has expired")
 
 
 def wait_of(prefer: str | None) -> int | None:

@@ -13,12 +13,16 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 from backburner.domain.budget import amount
 from backburner.domain.errors import (
     BackburnerError,
     BatchNotFound,
+    BlobMismatch,
     BlobMissing,
+    BlobTooLarge,
     BudgetExhausted,
     CallerError,
     EndpointNotFound,
@@ -34,9 +38,12 @@ from backburner.domain.errors import (
     StoreFull,
     StoreUnavailable,
     TooManyWaiting,
+    TransactionTooLong,
     UnknownCapability,
+    UploadTooSlow,
 )
 from backburner.domain.job import Job
+from backburner.engine.erasure import StillWorking
 
 MEDIA_TYPE: Final = "application/problem+json"
 MAX_FIELD_ERRORS: Final = 20
@@ -46,6 +53,32 @@ class MalformedBody(CallerError):
     """The body is not JSON, or JSON that cannot be taken."""
 
     code = "MALFORMED_BODY"
+
+
+class MalformedRequest(CallerError):
+    """The request is not HTTP, or its headers contradict each other."""
+
+    code = "MALFORMED_REQUEST"
+
+
+class HeadersTooLarge(CallerError):
+    """The request has more headers, or longer ones, than the server reads."""
+
+    code = "HEADERS_TOO_LARGE"
+
+
+class RequestTooSlow(CallerError):
+    """The request did not arrive in the time that it has."""
+
+    code = "REQUEST_TOO_SLOW"
+    retryable = True
+
+
+class TooManyConnections(BackburnerError):
+    """The server has as many connections as it may."""
+
+    code: ClassVar[str] = "TOO_MANY_CONNECTIONS"
+    retryable = True
 
 
 class Unauthorized(CallerError):
@@ -64,6 +97,12 @@ class ForeignOrigin(CallerError):
     """A page of another origin, or a name that is not ours, sends this."""
 
     code = "FOREIGN_ORIGIN"
+
+
+class CsrfRefused(CallerError):
+    """A session's request does not show that one of its own pages sends it."""
+
+    code = "CSRF_REFUSED"
 
 
 class NoResult(CallerError):
@@ -94,10 +133,26 @@ class UnsupportedMediaType(CallerError):
     code = "UNSUPPORTED_MEDIA_TYPE"
 
 
+class UnsupportedEncoding(CallerError):
+    """The body is compressed."""
+
+    code = "UNSUPPORTED_CONTENT_ENCODING"
+
+
 class LinkRefused(CallerError):
     """The link is not ours, not for this, or over: which, is not said."""
 
     code = "LINK_REFUSED"
+
+
+class RangeNotSatisfiable(CallerError):
+    """No byte of the content is in the range."""
+
+    code = "RANGE_NOT_SATISFIABLE"
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"the content has {size} bytes")
+        self.size = size
 
 
 class TooManyBodies(BackburnerError):
@@ -123,6 +178,13 @@ class TooManyRequests(BackburnerError):
     def __init__(self, seconds: int = 1) -> None:
         super().__init__(f"the key may make no more requests for {seconds} s")
         self.seconds = seconds
+
+
+class ApplicationUnavailable(BackburnerError):
+    """An application is not served, because its migration failed."""
+
+    code: ClassVar[str] = "APPLICATION_UNAVAILABLE"
+    retryable = True
 
 
 class Refusal(BackburnerError):
@@ -156,10 +218,17 @@ class Row(NamedTuple):
 
 TABLE: Final[Mapping[type[BackburnerError], Row]] = {
     MalformedBody: Row(HTTPStatus.BAD_REQUEST, "The body cannot be read"),
+    MalformedRequest: Row(HTTPStatus.BAD_REQUEST, "The request is malformed"),
+    RequestTooSlow: Row(HTTPStatus.REQUEST_TIMEOUT, "The request came too slowly"),
+    HeadersTooLarge: Row(
+        HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The headers are too large"
+    ),
+    TooManyConnections: Row(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections", 5),
     PromptRefused: Row(HTTPStatus.BAD_REQUEST, "The input looks like an injection"),
     Unauthorized: Row(HTTPStatus.UNAUTHORIZED, "An API key is needed"),
     Forbidden: Row(HTTPStatus.FORBIDDEN, "Not allowed"),
     ForeignOrigin: Row(HTTPStatus.FORBIDDEN, "Sent from another origin"),
+    CsrfRefused: Row(HTTPStatus.FORBIDDEN, "Not shown to be sent by our page"),
     KeyNotFound: Row(HTTPStatus.NOT_FOUND, "No such key"),
     QueueNotFound: Row(HTTPStatus.NOT_FOUND, "No such queue"),
     BudgetNotFound: Row(HTTPStatus.NOT_FOUND, "No such budget"),
@@ -169,12 +238,24 @@ TABLE: Final[Mapping[type[BackburnerError], Row]] = {
     FlowNotFound: Row(HTTPStatus.NOT_FOUND, "No such flow"),
     BatchNotFound: Row(HTTPStatus.NOT_FOUND, "No such batch"),
     BlobMissing: Row(HTTPStatus.NOT_FOUND, "No such content"),
+    RangeNotSatisfiable: Row(
+        HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, "No such part of the content"
+    ),
+    BlobTooLarge: Row(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The content is too large"),
+    BlobMismatch: Row(
+        HTTPStatus.UNPROCESSABLE_ENTITY, "The content is not what was announced"
+    ),
+    UploadTooSlow: Row(HTTPStatus.REQUEST_TIMEOUT, "The content came too slowly"),
     UnknownCapability: Row(HTTPStatus.NOT_FOUND, "No such capability"),
     IllegalTransition: Row(HTTPStatus.CONFLICT, "Its state does not allow it"),
+    StillWorking: Row(HTTPStatus.CONFLICT, "The user has unfinished work"),
     NoResult: Row(HTTPStatus.CONFLICT, "The job ended without a result"),
     BodyTooLarge: Row(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large"),
     UnsupportedMediaType: Row(
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body must be JSON"
+    ),
+    UnsupportedEncoding: Row(
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body must not be compressed"
     ),
     InvalidInput: Row(HTTPStatus.UNPROCESSABLE_ENTITY, "The request is not valid"),
     IdempotencyConflict: Row(
@@ -185,6 +266,12 @@ TABLE: Final[Mapping[type[BackburnerError], Row]] = {
     TooManyWaiting: Row(HTTPStatus.TOO_MANY_REQUESTS, "Too many jobs wait", 5),
     TooManyBodies: Row(HTTPStatus.SERVICE_UNAVAILABLE, "Too many large bodies", 1),
     TooManyStreams: Row(HTTPStatus.SERVICE_UNAVAILABLE, "Too many streams", 5),
+    ApplicationUnavailable: Row(
+        HTTPStatus.SERVICE_UNAVAILABLE, "An application is not available", 30
+    ),
+    TransactionTooLong: Row(
+        HTTPStatus.SERVICE_UNAVAILABLE, "The transaction took too long", 2
+    ),
     StoreUnavailable: Row(HTTPStatus.SERVICE_UNAVAILABLE, "The store is not usable", 2),
     StoreFull: Row(HTTPStatus.INSUFFICIENT_STORAGE, "The store is full", 30),
     BackburnerError: Row(HTTPStatus.INTERNAL_SERVER_ERROR, "Something went wrong"),
@@ -208,11 +295,36 @@ async def answer_error(request: Request, error: Exception) -> Response:
     answered = answer(told, told.get("retry_after"))
     if told["status"] is HTTPStatus.UNAUTHORIZED:
         answered.headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, UnsupportedEncoding):
+        answered.headers["Accept-Encoding"] = "identity"
+    if isinstance(error, RangeNotSatisfiable):
+        answered.headers["Content-Range"] = f"bytes */{error.size}"
     if isinstance(error, BudgetExhausted):
         answered.headers["RateLimit-Policy"] = f'"budget";q={error.limit};w={error.per}'
         left = f'"budget";r={error.left};t={error.retry_after}'
         answered.headers["RateLimit"] = left
     return answered
+
+
+def unavailable(names: Sequence[str]) -> ASGIApp:
+    """
+    Return what answers a path that no route has while applications are not served.
+
+    Their routes are not known, so the path may be one of theirs.
+    """
+    listed = ", ".join(names)
+    error = ApplicationUnavailable(
+        f"no route has this path, and the routes of these applications are not served "
+        f"because their migration failed: {listed}"
+    )
+
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await WebSocketClose()(scope, receive, send)
+            return
+        raise error
+
+    return refuse
 
 
 async def answer_invalid(request: Request, error: Exception) -> Response:
@@ -275,8 +387,6 @@ def problem(error: BackburnerError, *, request_id: str) -> dict[str, Any]:
         told["retry_after"] = seconds
     if isinstance(error, InvalidInput | UnknownCapability | Refusal) and error.fields:
         told["errors"] = [{"path": f.path, "message": f.message} for f in error.fields]
-    if isinstance(error, PromptRefused):
-        told |= {"score": error.score, "rules": list(error.rules)}
     if isinstance(error, NoResult):
         told["error"] = error.job.error
     if isinstance(error, TooManyWaiting):
@@ -304,7 +414,8 @@ def documented(
     titles: dict[int, list[str]] = {}
     guards = () if public else _GUARDS
     # Once each, in order.
-    answered = dict.fromkeys((*kinds, *guards, BackburnerError))
+    bodies = (UnsupportedEncoding,) if UnsupportedMediaType in kinds else ()
+    answered = dict.fromkeys((*kinds, *bodies, *guards, BackburnerError))
     for kind in answered:
         row = row_of(kind)
         titles.setdefault(row.status.value, []).append(f"{row.title} (`{kind.code}`)")
@@ -322,6 +433,7 @@ _GUARDS: Final = (
     Unauthorized,
     Forbidden,
     ForeignOrigin,
+    CsrfRefused,
     InvalidInput,
     TooManyRequests,
     StoreUnavailable,
@@ -371,4 +483,6 @@ def _allowed(request: Request) -> str:
     for route in request.app.routes:
         if hasattr(route, "methods") and route.path_regex.match(path):
             methods |= route.methods
+    if "GET" in methods:
+        methods.add("HEAD")
     return ", ".join(sorted(methods))

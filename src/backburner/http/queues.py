@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from backburner.domain.access import PLATFORM_TENANT
 from backburner.domain.errors import (
     InvalidInput,
     QueueNotFound,
@@ -13,14 +14,14 @@ from backburner.domain.errors import (
     StoreUnavailable,
 )
 from backburner.domain.job import JobState
-from backburner.domain.queue import QueueState
+from backburner.domain.queue import Keep, QueueState, Totals
 from backburner.engine.engine import Engine
 from backburner.http import wire
-from backburner.http.auth import Caller, actor_of, require
+from backburner.http.audit import entry_of
+from backburner.http.auth import Caller, require
 from backburner.http.door import door_of
 from backburner.http.problems import documented
 from backburner.http.schemas import QueueList, QueueView, ScheduleList
-from backburner.ports.keys import AuditEntry
 
 router = APIRouter(tags=["house"])
 
@@ -98,17 +99,12 @@ async def schedules(request: Request, _caller: Operator) -> Response:
 async def _set(
     request: Request, caller: Caller, name: str, *, paused: bool
 ) -> Response:
-    engine, actor = door_of(request).engine, actor_of(request, caller)
+    engine = door_of(request).engine
     if name not in await _queues(engine):
         raise QueueNotFound("no queue has that name")
-    entry = AuditEntry(
-        at=engine.now(),
-        tenant=actor.tenant,
-        actor=actor.name,
-        action="queue.paused" if paused else "queue.resumed",
-        target=name,
-        request_id=actor.request_id,
-    )
+    action = "queue.paused" if paused else "queue.resumed"
+    # A queue belongs to no tenant.
+    entry = entry_of(request, caller, action, name, tenant=PLATFORM_TENANT)
     await engine.pause(name, entry, paused=paused)
     return wire.answer((await _queues(engine))[name])
 
@@ -122,7 +118,22 @@ async def _queues(engine: Engine) -> dict[str, dict[str, Any]]:
         queue[live] = count
         if live is JobState.QUEUED:
             queue["oldest_queued_at"] = wire.time(oldest)
+    for name, totals in (await engine.store.totals()).items():
+        found.setdefault(name, _view(QueueState(name)))["totals"] = totals._asdict()
     return found
+
+
+def _keep(keep: Keep | None) -> dict[str, Any] | None:
+    if keep is None:
+        return None
+    ages = (keep.succeeded, keep.failed)
+    succeeded, failed = (age and age.total_seconds() for age in ages)
+    return {
+        "succeeded_seconds": succeeded,
+        "failed_seconds": failed,
+        "succeeded_count": keep.succeeded_count,
+        "failed_count": keep.failed_count,
+    }
 
 
 def _view(state: QueueState) -> dict[str, Any]:
@@ -146,4 +157,6 @@ def _view(state: QueueState) -> dict[str, Any]:
         "limited_until": wire.time(state.limited_until),
         "weights": dict(state.weights),
         "waiting": state.waiting,
+        "keep": _keep(state.keep),
+        "totals": Totals()._asdict(),
     }

@@ -14,12 +14,16 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     StringConstraints,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from backburner.domain.address import LONGEST_URL
 from backburner.domain.job import JobState
+from backburner.domain.publication import TOPIC_PATTERN
 from backburner.engine.links import LONGEST, USUAL
 from backburner.engine.submission import MAX_TAG_LENGTH, MAX_TAGS, MAX_TOKENS
 from backburner.http.usage_schemas import ReceiptView, UsageView
@@ -45,6 +49,7 @@ def read_time(value: Any) -> Any:
 
 Time = Annotated[datetime, BeforeValidator(read_time)]
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TAG_LENGTH)]
+TopicName = Annotated[str, StringConstraints(pattern=TOPIC_PATTERN)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Tokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 
@@ -53,6 +58,24 @@ class Asked(BaseModel):
     """Something that a caller sends: unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """
+        Describe it without `default`, which goes into the descriptions.
+
+        Generators of clients, openapi-typescript among them, take a field with a
+        default for one that is always there, and demand it of the caller.
+        """
+        described = handler(core)
+        for field in handler.resolve_ref_schema(described)["properties"].values():
+            default = field.pop("default", None)
+            if default is not None:
+                told = field.get("description", "")
+                field["description"] = f"{told} Default: {default!r}.".strip()
+        return described
 
 
 class CallbackRequest(Asked):
@@ -75,6 +98,28 @@ class CallbackRequest(Asked):
 def told_to(asked: CallbackRequest | None) -> dict[str, str] | None:
     """Return whom to tell of an end, as the engine takes it."""
     return None if asked is None else asked.model_dump(exclude_none=True)
+
+
+class JobCompletionRequest(Asked):
+    """The job that is submitted when another one ends."""
+
+    capability: Name = Field(description="What is to be done: a name.")
+    input: dict[str, Any] = Field(
+        {},
+        description="What it is done with. The field `job` is added to it: the job's "
+        "`id`, `capability`, `state`, `generation`, and its `output` or `error`.",
+    )
+
+
+def followed_by(asked: JobCompletionRequest | None) -> dict[str, Any] | None:
+    """Return the completion of a job, as the engine takes it."""
+    return None if asked is None else asked.model_dump(exclude_unset=True)
+
+
+Completion = Annotated[
+    JobCompletionRequest | None,
+    Field(description="The job to submit when it ends, however that is."),
+]
 
 
 class JobRequest(Asked):
@@ -116,6 +161,7 @@ class JobRequest(Asked):
     callback: CallbackRequest | None = Field(
         None, description="Whom to tell when it ends."
     )
+    completion: Completion = None
 
 
 class RetryRequest(Asked):
@@ -212,6 +258,10 @@ class AttemptView(BaseModel):
     finished_at: datetime | None
     outcome: str | None
     error: dict[str, Any] | None
+    trace: str | None = Field(
+        None,
+        description="The stack of what went wrong; with the scope `tenant:read` only.",
+    )
 
 
 class Links(BaseModel):
@@ -231,6 +281,7 @@ class JobView(BaseModel):
             "examples": [
                 {
                     "id": "job_01999999-9999-7000-8000-000000000000",
+                    "user": "1",
                     "capability": "demo.echo",
                     "queue": "demo",
                     "state": "succeeded",
@@ -264,6 +315,7 @@ class JobView(BaseModel):
     )
 
     id: str
+    user: str = Field(description="Whose job it is.")
     capability: str
     queue: str
     state: JobState
@@ -321,12 +373,13 @@ class FailurePage(BaseModel):
 
     items: list[FailureGroupView]
     next_cursor: None = None
+    more: bool = Field(description="Whether there are more groups than `limit`.")
 
 
 class Retried(BaseModel):
     """What a retry of many came to."""
 
-    matched: int
+    matched: int = Field(description="How many match in all, beyond `limit` too.")
     retried: int
     remaining: int = Field(description="How many of those that match still wait.")
     dry_run: bool
@@ -349,22 +402,42 @@ class EventQuery(BaseModel):
     flow: Name | None = Field(None, description="A flow's events and its steps'.")
     batch: Name | None = Field(None, description="A batch's own events.")
     tag: Tag | None = Field(None, description="The events of jobs with this tag.")
+    token: str | None = Field(None, description="A stream token, in place of a key.")
+    topic: TopicName | None = Field(
+        None, description="What applications publish under this topic."
+    )
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
-        refuse_several({"flow": self.flow, "batch": self.batch, "tag": self.tag})
+        refuse_several(
+            {
+                "flow": self.flow,
+                "batch": self.batch,
+                "tag": self.tag,
+                "topic": self.topic,
+            }
+        )
         return self
 
 
 class EventView(BaseModel):
-    """One line of the history of a job, flow, batch or queue."""
+    """An event of a job, flow, batch, queue or lane, or one of an application."""
 
     seq: int = Field(description="Its place among all events.")
-    job_id: str | None = Field(None, description="What it is about: one of these four.")
+    job_id: str | None = Field(None, description="What it is about: one of these six.")
     flow_id: str | None = None
     batch_id: str | None = None
     queue: str | None = None
-    n: int = Field(description="Its place within that, from 1, without gaps.")
+    lane: str | None = None
+    topic: str | None = Field(
+        None, description="What an application published the event under."
+    )
+    n: int = Field(
+        description=(
+            "Its place within that, from 1, without gaps. 0: an application's event, "
+            "which has no number but `seq`."
+        )
+    )
     type: str = Field(examples=["job.started", "job.progress", "job.output.delta"])
     at: datetime
     data: dict[str, Any] = Field(
@@ -401,6 +474,23 @@ class RateView(BaseModel):
     per_seconds: float
 
 
+class TotalsView(BaseModel):
+    """How often jobs of a queue ended, also of those that are deleted."""
+
+    completed: int
+    failed: int
+    cancelled: int
+
+
+class KeepView(BaseModel):
+    """How long a queue keeps ended jobs; what is null is as everywhere."""
+
+    succeeded_seconds: float | None
+    failed_seconds: float | None
+    succeeded_count: int | None
+    failed_count: int | None
+
+
 class QueueView(BaseModel):
     """A queue and the jobs in it."""
 
@@ -421,6 +511,8 @@ class QueueView(BaseModel):
         description="How much more than others a share gets, by its name."
     )
     waiting: int | None = Field(description="How many jobs of one share may wait.")
+    keep: KeepView | None
+    totals: TotalsView
 
 
 class QueueList(BaseModel):
@@ -536,6 +628,8 @@ class Health(BaseModel):
     """That it is well."""
 
     status: str
+    unavailable: list[str] = []
+    """Applications that are not served because their migration failed."""
 
 
 class FieldProblem(BaseModel):

@@ -17,10 +17,13 @@ from backburner.domain.errors import BackburnerError
 from backburner.engine.engine import Engine
 from backburner.engine.keys import Keys
 from backburner.engine.links import Links
+from backburner.engine.signer import Signer
 from backburner.http import (
     auth,
     batches,
     blobs,
+    browser,
+    browser_schemas,
     budget_schemas,
     budgets,
     dead_letters,
@@ -28,6 +31,7 @@ from backburner.http import (
     docs,
     endpoints,
     events,
+    files,
     flows,
     group_schemas,
     health,
@@ -44,8 +48,10 @@ from backburner.http import (
 from backburner.http import keys as key_routes
 from backburner.http.access import Access
 from backburner.http.auth import Authenticate, as_developer
+from backburner.http.cors import Cors
 from backburner.http.door import Door
 from backburner.http.limits import Limits
+from backburner.http.sessions import Sessions
 from backburner.settings import Settings
 
 ROUTERS = (
@@ -58,6 +64,7 @@ ROUTERS = (
     deliveries.router,
     endpoints.router,
     events.router,
+    files.router,
     socket.router,
     house.router,
     queues.router,
@@ -65,6 +72,7 @@ ROUTERS = (
     budgets.router,
     lanes.router,
     key_routes.router,
+    browser.router,
     health.router,
     docs.router,
 )
@@ -76,7 +84,7 @@ Every answer has an `X-Request-ID`: yours if it is well-formed, else a new one.
 """
 
 
-def build(
+def build(  # noqa: PLR0913 - each is a thing of its own
     engine: Engine,
     settings: Settings,
     *,
@@ -84,12 +92,14 @@ def build(
     version: str | None = None,
     authenticate: Authenticate = as_developer,
     rooms: Sequence[BaseRoute] = (),
+    unavailable: tuple[str, ...] = (),
 ) -> FastAPI:
     """
     Return the application over an engine that is open.
 
     Before the server is told to stop, call `stop(app)`: streams end then, and the
     server need not wait for their readers. `rooms` are routes of applications.
+    `unavailable` are applications whose routes are not served, by name.
     """
     version = version or metadata.version("backburner")
     app = FastAPI(
@@ -100,30 +110,33 @@ def build(
         redirect_slashes=False,
     )
     is_limited = authenticate is not as_developer and settings.key_rate > 0
+    # Without a secret of their own, signatures hold in this process, while it runs.
+    signing = settings.link_secrets or (secrets.token_hex(32),)
+    signer = Signer(signing, engine.now)
     app.state.door = Door(
         engine,
         settings,
         version,
         authenticate,
         keys,
-        _links(engine, settings),
+        Links(signing, engine.now),
+        signer,
+        Sessions(signer, is_secure=settings.cookie_secure),
         Limits(settings.key_rate, engine.now) if is_limited else None,
+        unavailable,
     )
     for router in ROUTERS:
         # Flat, so that a request is matched against one list.
         app.router.routes.extend(router.routes)
     app.router.routes.extend(rooms)
+    if unavailable:
+        app.router.default = problems.unavailable(unavailable)
     app.add_exception_handler(BackburnerError, problems.answer_error)
     app.add_exception_handler(RequestValidationError, problems.answer_invalid)
     app.add_exception_handler(HTTPException, problems.answer_plain)
-    app.add_middleware(Access)
+    app.add_middleware(Access, cors=Cors(settings.cors_origins))
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
-
-
-def _links(engine: Engine, settings: Settings) -> Links:
-    # Without a secret of their own, links hold in this process and as long as it does.
-    return Links(settings.link_secrets or (secrets.token_hex(32),), engine.now)
 
 
 def stop(app: FastAPI) -> None:
@@ -155,7 +168,20 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 def _describe_keys(described: dict[str, Any], app: FastAPI) -> None:
     """Say of every operation which scope it needs, and how a key is shown."""
     described["components"]["securitySchemes"] = {
-        "key": {"type": "http", "scheme": "bearer", "description": "An API key."}
+        "key": {"type": "http", "scheme": "bearer", "description": "An API key."},
+        "session": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": app.state.door.sessions.name,
+            "description": "A session of `POST /v1/session`; with each request but "
+            "GET its `csrf_token` as `X-CSRF-Token`.",
+        },
+        "token": {
+            "type": "apiKey",
+            "in": "query",
+            "name": "token",
+            "description": "A token of `POST /v1/stream-tokens`.",
+        },
     }
     for route in app.routes:
         scope = auth.scope_of(route)
@@ -163,27 +189,37 @@ def _describe_keys(described: dict[str, Any], app: FastAPI) -> None:
             continue
         for method in route.methods or ():
             operation = described["paths"][route.path_format][method.lower()]
-            operation["security"] = [{"key": [scope]}]
-            operation.setdefault("parameters", []).append(_USER)
+            operation["security"] = [{"key": [scope]}, {"session": []}]
+            if auth.takes_tokens(route):
+                operation["security"].append({"token": []})
+            operation.setdefault("parameters", []).extend(_ACTING)
 
 
-_USER = {
-    "name": "X-User-Id",
-    "in": "header",
-    "description": "The user to act as; needs the scope `users:act`.",
-    "schema": {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": 200,
-        "pattern": "^[!-~]+$",
-    },
-}
+_ACTING = [
+    {
+        "name": name,
+        "in": "header",
+        "description": description,
+        "schema": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 200,
+            "pattern": "^[!-~]+$",
+        },
+    }
+    for name, description in (
+        ("X-User-Id", "The user to act as; needs the scope `users:act`."),
+        ("X-Tenant-Id", "The tenant to act in; needs the scope `tenants:act`."),
+    )
+]
 _READ_BY_ROUTES = (
     schemas.JobRequest,
     group_schemas.FlowRequest,
     group_schemas.BatchRequest,
     group_schemas.MembersRequest,
     schemas.KeyRequest,
+    browser_schemas.StreamTokenRequest,
+    browser_schemas.SessionRequest,
     budget_schemas.BudgetRequest,
     webhook_schemas.EndpointRequest,
     schemas.RetryRequest,

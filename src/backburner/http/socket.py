@@ -2,17 +2,17 @@
 Events as they happen, over one WebSocket.
 
 A client sends `{"type": "subscribe", "job_id": …, "after": …}`, or with `flow_id`,
-`batch_id` or `tag` in its place, or with none for everything that is its own, and
-`{"type": "unsubscribe", …}`. It gets `subscribed`, the events in the same shape as over
-SSE, `ended` when a job, flow or batch has ended, and `error` with a problem. `after` is
-a job's own number of the last event seen, else the number among all events.
+`batch_id`, `tag` or `topic` in its place, or with none for everything that is its own,
+and `{"type": "unsubscribe", …}`. It gets `subscribed`, the events in the same shape as
+over SSE, `ended` when a job, flow or batch has ended, and `error` with a problem.
+`after` is a job's own number of the last event seen, else the number among all events.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import orjson
 from fastapi import APIRouter
@@ -22,17 +22,26 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from backburner.domain.errors import BackburnerError, InvalidInput
 from backburner.domain.event import Event
 from backburner.http import body, wire
-from backburner.http.auth import Caller, require
+from backburner.http.auth import until_of
 from backburner.http.door import door_of
 from backburner.http.events import all_of
 from backburner.http.problems import field_errors, problem, request_id_of
-from backburner.http.schemas import MAX_CURSOR, Asked, Name, Tag, refuse_several
+from backburner.http.schemas import (
+    MAX_CURSOR,
+    Asked,
+    Name,
+    Tag,
+    TopicName,
+    refuse_several,
+)
+from backburner.http.stream_access import StreamAccess, StreamReader
 from backburner.ports.store import Topic
 
 router = APIRouter()
 
 MAX_MESSAGE = 4_096
 GOING_AWAY = 1001
+POLICY_VIOLATION = 1008
 
 
 Subject = tuple[str, str | None]
@@ -47,6 +56,7 @@ class Wish(Asked):
     flow_id: Name | None = None
     batch_id: Name | None = None
     tag: Tag | None = None
+    topic: TopicName | None = None
     after: int | None = Field(None, ge=0, le=MAX_CURSOR)
 
     @model_validator(mode="after")
@@ -66,43 +76,47 @@ class Wish(Asked):
             "flow_id": self.flow_id,
             "batch_id": self.batch_id,
             "tag": self.tag,
+            "topic": self.topic,
         }
 
 
 @router.websocket("/v1/ws")
-async def connect(
-    socket: WebSocket, caller: Annotated[Caller, require("jobs:read")]
-) -> None:
+async def connect(socket: WebSocket, reader: StreamReader) -> None:
     """Serve one client until it leaves or the server stops."""
-    streams = door_of(socket).streams
-    with streams.place():
+    door = door_of(socket)
+    streams = door.streams
+    with streams.place(reader.key):
         await socket.accept()
-        session = Session(socket, caller)
+        session = Session(socket, reader)
         listening = asyncio.ensure_future(session.listen())
-        stopping = asyncio.ensure_future(streams.stopped())
+        # It returns when the server stops, too.
+        revoked = asyncio.ensure_future(
+            door.revoked(reader.key, until_of(socket.scope))
+        )
         try:
             done, _ = await asyncio.wait(
-                {listening, stopping, session.fault},
+                {listening, revoked, session.fault},
                 return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
             listening.cancel()
-            stopping.cancel()
+            revoked.cancel()
             await session.end()
         with suppress(WebSocketDisconnect):
             for task in done:
                 task.result()
             if listening not in done:
-                await socket.close(GOING_AWAY)
+                is_stopping = streams.stopping.is_set()
+                await socket.close(GOING_AWAY if is_stopping else POLICY_VIOLATION)
 
 
 class Session:
     """One client and what it subscribed to."""
 
-    def __init__(self, socket: WebSocket, caller: Caller) -> None:
+    def __init__(self, socket: WebSocket, reader: StreamAccess) -> None:
         self._socket = socket
         self._door = door_of(socket)
-        self._caller = caller
+        self._reader = reader
         self._following: dict[Subject, asyncio.Task[None]] = {}
         self.fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Fails when telling the client does."""
@@ -111,6 +125,8 @@ class Session:
         """Do what the client asks, until it leaves."""
         while (message := await self._socket.receive())["type"] == "websocket.receive":
             try:
+                if self._door.limits is not None:
+                    self._door.limits.count(self._reader.name, self._socket.scope)
                 await self._grant(_read(message.get("text")))
             except BackburnerError as error:
                 await self._refuse(error)
@@ -139,27 +155,35 @@ class Session:
         task.add_done_callback(partial(self._forget, subject))
 
     async def _events(self, wish: Wish) -> tuple[AsyncGenerator[Event, None], int]:
-        engine, owner = self._door.engine, self._caller.owner
+        engine, reader = self._door.engine, self._reader
         after = wish.after or 0
         if wish.job_id is not None:
-            job = await engine.find(wish.job_id, owner)
+            caller = reader.following("job", wish.job_id)
+            job = await engine.find(wish.job_id, caller.visible)
             return engine.events(job, after=after), after
         if wish.flow_id is not None:
-            flow = await engine.flows.find(wish.flow_id, owner)
+            caller = reader.following("flow", wish.flow_id)
+            flow = await engine.flows.find(wish.flow_id, caller.visible)
             return engine.flows.events(flow, after=after), after
         if wish.batch_id is not None:
-            batch = await engine.batches.find(wish.batch_id, owner)
+            caller = reader.following("batch", wish.batch_id)
+            batch = await engine.batches.find(wish.batch_id, caller.visible)
             return engine.batches.events(batch, after=after), after
         if wish.after is None:
             after = await engine.store.latest()
-        topic = all_of(self._caller) if wish.tag is None else Topic(tag=wish.tag)
-        return engine.stream(owner, after=after, topic=topic), after
+        if wish.topic is not None:
+            caller = reader.following("topic", wish.topic)
+            topic = Topic(name=wish.topic)
+            return engine.stream(caller.visible, after=after, topic=topic), after
+        caller = reader.everything()
+        topic = all_of(caller) if wish.tag is None else Topic(tag=wish.tag)
+        return engine.stream(caller.visible, after=after, topic=topic), after
 
     async def _follow(
         self, subject: Subject, following: AsyncGenerator[Event, None]
     ) -> None:
         try:
-            with self._door.streams.place():
+            with self._door.streams.place(self._reader.key):
                 async with aclosing(following) as events:
                     async for event in events:
                         await self._send(wire.event(event))

@@ -14,11 +14,12 @@ from backburner.domain.errors import (
     InvalidInput,
     PromptRefused,
     StoreUnavailable,
+    TooManyWaiting,
     UnknownCapability,
 )
 from backburner.engine.submission import instant
 from backburner.http import body, headers, jobs, usage_wire, wire
-from backburner.http.auth import Caller, require
+from backburner.http.auth import Caller, check_shares, require
 from backburner.http.door import door_of
 from backburner.http.problems import (
     BodyTooLarge,
@@ -106,6 +107,7 @@ async def report(
         BodyTooLarge,
         UnsupportedMediaType,
         InvalidInput,
+        TooManyWaiting,
         TooManyBodies,
         StoreUnavailable,
     ),
@@ -121,6 +123,7 @@ async def quote(request: Request, caller: Reader) -> Response:
     door = door_of(request)
     with door.bodies.place(request):
         asked = await body.read(request, JobRequest, limit=door.settings.body_limit)
+        check_shares(caller, [asked.share])
         options = jobs.options_of(asked, headers.origin(request, caller))
         given = orjson.dumps(asked.input)
         prepare = partial(door.engine.prepare, asked.capability, given, options)

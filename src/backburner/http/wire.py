@@ -50,6 +50,7 @@ def receipt(job: NewJob, state: JobState) -> dict[str, Any]:
     """Write a job as it was accepted."""
     return {
         "id": job.id,
+        "user": job.owner.user,
         "capability": job.capability,
         "queue": job.queue,
         "state": state,
@@ -79,6 +80,7 @@ def summary(job: Job) -> dict[str, Any]:
     """Write a job as lists show it."""
     return {
         "id": job.id,
+        "user": job.owner.user,
         "capability": job.capability,
         "queue": job.queue,
         "state": job.state,
@@ -104,8 +106,10 @@ def summary(job: Job) -> dict[str, Any]:
     }
 
 
-def whole(job: Job, attempts: Iterable[Attempt]) -> dict[str, Any]:
-    """Write a job with all that is known of it."""
+def whole(
+    job: Job, attempts: Iterable[Attempt], *, with_traces: bool = False
+) -> dict[str, Any]:
+    """Write a job with all that is known of it; stacks only for those who may see."""
     told = summary(job)
     if job.input == FROM_NEEDS:
         told |= {"input": None, "input_from": "needs"}
@@ -122,6 +126,7 @@ def whole(job: Job, attempts: Iterable[Attempt]) -> dict[str, Any]:
             "finished_at": time(attempt.finished_at),
             "outcome": attempt.outcome,
             "error": attempt.error,
+            **({"trace": attempt.trace} if with_traces else {}),
         }
         for attempt in attempts
     ]
@@ -130,15 +135,22 @@ def whole(job: Job, attempts: Iterable[Attempt]) -> dict[str, Any]:
 
 def event(told: Event) -> dict[str, Any]:
     """Write an event."""
-    kind = told.type.partition(".")[0]
     return {
         "seq": told.seq,
-        kind if kind in ("queue", "lane") else f"{kind}_id": told.subject,
+        _subject(told): told.subject,
         "n": told.n,
         "type": told.type,
         "at": time(told.at),
         "data": told.data,
     }
+
+
+def _subject(told: Event) -> str:
+    """Name the field that says what an event is about."""
+    if told.topic is not None:
+        return "topic"
+    kind = told.type.partition(".")[0]
+    return kind if kind in ("queue", "lane") else f"{kind}_id"
 
 
 def failure_group(group: FailureGroup) -> dict[str, Any]:

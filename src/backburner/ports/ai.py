@@ -67,6 +67,8 @@ class Reply(Generic[T_co]):
     """`None`: it did not say."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """What it said of its limits is in there."""
+    is_truncated: bool = False
+    """Whether it ends only because a limit of tokens was reached."""
 
 
 class Models(NamedTuple):

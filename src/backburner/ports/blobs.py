@@ -1,16 +1,64 @@
 """The blob store: contents that are too large for a row."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Literal, NamedTuple, Protocol
 
 from backburner.domain.blob import BlobKey
 from backburner.domain.job import Instant
 from backburner.ports.finding import Finding
 
 
+class BlobWriter(Protocol):
+    """
+    One content that is being written piece by piece.
+
+    Calls are plain, may block, and are made one at a time. End with `finish` or
+    `abort`; a writer that is dropped, or whose process dies, leaves no content.
+    """
+
+    def write(self, piece: bytes) -> None:
+        """Append a piece."""
+        ...
+
+    def finish(self) -> None:
+        """Make the content durable and readable under its key, as `put` does."""
+        ...
+
+    def abort(self) -> None:
+        """
+        Discard what was written; does nothing after `finish` or a second time.
+
+        Does not raise if the store fails: what is left then is swept.
+        """
+        ...
+
+
+class UrlTerms(NamedTuple):
+    """What a signed URL allows."""
+
+    span: timedelta
+    size: int | None = None
+    """For PUT: exactly this many bytes."""
+    limit: int | None = None
+    """For PUT: at most this many bytes."""
+    content_type: str | None = None
+    """For PUT: what the client must send. For GET: what it is answered."""
+    filename: str | None = None
+    """For GET: the name under which a browser saves it."""
+
+
+class DirectUrl(NamedTuple):
+    """A URL of the place itself, by which a client reads or writes one content."""
+
+    url: str
+    headers: Mapping[str, str]
+    """What the client must send besides."""
+
+
 class BlobStore(Protocol):
     """
-    Keeps contents under `(job, name)`.
+    Keeps contents under `(job, name)`; what belongs to no job has an id in its place.
 
     Calls are plain and may block: the engine makes them in a thread, a transaction
     body makes them where it runs. `StoreUnavailable` means that it did not work and
@@ -18,12 +66,25 @@ class BlobStore(Protocol):
     a store share its blobs. They belong to one store: what it does not know is swept.
     """
 
+    @property
+    def read_size(self) -> int:
+        """How many bytes of a large content are best read by one call."""
+        ...
+
     def put(self, blobs: Sequence[tuple[BlobKey, bytes]]) -> None:
         """
         Keep contents, durable: when this returns a row may name them.
 
         A name is seen with its whole content or not at all, also after a crash. If this
         raises, some may be there. The same key again replaces the content.
+        """
+        ...
+
+    def writer(self, key: BlobKey) -> BlobWriter:
+        """
+        Begin to write a content of unknown size with bounded memory.
+
+        It is not seen before `finish`, which replaces a content of the same key.
         """
         ...
 
@@ -52,6 +113,24 @@ class BlobStore(Protocol):
         Return jobs whose blobs were all put before `before`, in an order that stays.
 
         `after` is the last of the page before. What is put meanwhile may be missing.
+        """
+        ...
+
+    def discard_unfinished(self, *, before: Instant) -> int:
+        """
+        Discard writes that began before a time and are not listed by `jobs`.
+
+        Return how many. A store that keeps unfinished writes with their job has none.
+        """
+        ...
+
+    def sign(
+        self, method: Literal["GET", "PUT"], key: BlobKey, terms: UrlTerms
+    ) -> DirectUrl | None:
+        """
+        Return a URL by which clients reach a content without this server.
+
+        `None` if there is no such way, or none that keeps the terms.
         """
         ...
 

@@ -55,7 +55,7 @@ class Broker(Protocol):
         ...
 
     async def ping(self) -> None:
-        """Return if the broker answers."""
+        """Return if the broker answers and would take messages."""
         ...
 
     async def publish(self, counts: Mapping[str, int]) -> None:

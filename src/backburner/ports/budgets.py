@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from backburner.domain.budget import Balance, Budget, BudgetState, Reservation
+from backburner.domain.errors import BudgetExhausted
 from backburner.domain.job import Instant, Owner
 
 
@@ -82,6 +83,14 @@ class BudgetStore(Protocol):
 
     async def release_hold(self, hold_id: str) -> bool:
         """Free what is held, durable; say if anything was."""
+        ...
+
+    async def overspent(self, job: int) -> BudgetExhausted | None:
+        """
+        Say which budget has nothing left for a job that is not over.
+
+        That is one that has used all that is held for it, where nothing more is left.
+        """
         ...
 
     async def free_holds(self, *, limit: int) -> int:

@@ -1,8 +1,11 @@
 """The way out: requests to addresses that users gave us."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
+
+from backburner.domain.outbound import AllowedHosts
 
 
 class Answer(NamedTuple):
@@ -43,4 +46,57 @@ class Egress(Protocol):
         self, url: str, *, headers: Mapping[str, str], body: bytes
     ) -> Answer | Silence:
         """Post a body as it is; what goes wrong outside is an answer, too."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A request of a handler, and how much it may take."""
+
+    method: Literal["GET", "POST"]
+    url: str
+    seconds: float
+    """For everything: names, connections, redirects and the whole answer."""
+    limit: int
+    """The most bytes of the answer's body."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    hosts: AllowedHosts | None = None
+    """The hosts it may reach, redirects included; `None`: all that are allowed."""
+    redirects: int = 0
+    """How many redirects are followed; one more is `Unusable.REDIRECTS`."""
+
+
+class Incoming(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By names in small letters."""
+    body: bytes
+    url: str
+    """Where it came from, after redirects."""
+
+
+class Unusable(Enum):
+    """Why another attempt would get no answer either."""
+
+    NOT_ALLOWED = auto()
+    """The URL, or one that it redirects to, may not be asked."""
+    TOO_LARGE = auto()
+    """The answer has more bytes than are wanted; no more than those were read."""
+    REDIRECTS = auto()
+    """It redirects more often than is followed."""
+
+
+class Fetcher(Protocol):
+    """
+    Sends the requests of handlers, under the same guard as `Egress`.
+
+    Each redirect is checked like the first URL, by its form and when it is connected
+    to. No proxy is asked and no compressed answer unpacked.
+    """
+
+    async def fetch(self, request: Outgoing) -> Incoming | Silence | Unusable:
+        """Send a request; what goes wrong outside is an answer, too."""
         ...

@@ -6,16 +6,20 @@ lives in. Where nobody has, warnings and worse go to stderr; stdout is never our
 """
 
 import logging
+import re
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any, Final, TextIO, cast
 
 import structlog
 
+from backburner.domain.errors import ConfigurationError
+
 LOGGED: Final = frozenset(
     {
         "address",
+        "application",
         "attempt",
         "capability",
         "code",
@@ -25,6 +29,7 @@ LOGGED: Final = frozenset(
         "duration_ms",
         "error_type",
         "event",
+        "event_seq",
         "generation",
         "job_id",
         "lane",
@@ -38,7 +43,9 @@ LOGGED: Final = frozenset(
         "queues",
         "request_id",
         "route",
+        "rules",
         "schedule",
+        "score",
         "signal",
         "slots",
         "state",
@@ -49,14 +56,39 @@ LOGGED: Final = frozenset(
     }
 )
 
+LONGEST_VALUE: Final = 200
+"""The most characters of a value under an application's key."""
+_KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_of_apps: set[str] = set()
 _told = structlog.get_logger("backburner")
 
 
+def allow(app: str, keys: Iterable[str]) -> None:
+    """Let log lines carry an application's keys, from now on in this process."""
+    for key in keys:
+        if not _KEY.fullmatch(key):
+            raise ConfigurationError(
+                f"application {app!r}: the log key {key!r} must be a letter followed "
+                "by at most 63 letters, digits and _"
+            )
+        _of_apps.add(key)
+
+
 class _Log:
-    """A logger that asks at each line where lines go."""
+    """
+    A logger that asks at each line where lines go, and never raises.
+
+    A host's own set-up may raise on any line: a closed stdout, a full disk, a processor
+    with a fault. A line that cannot be written must not end what it tells of.
+    """
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(_told if structlog.is_configured() else _quiet(), name)
+        def write(*args: Any, **values: Any) -> None:
+            with suppress(Exception):
+                logger = _told if structlog.is_configured() else _quiet()
+                getattr(logger, name)(*args, **values)
+
+        return write
 
 
 class Unbreakable:
@@ -102,7 +134,20 @@ def listed(
     _logger: Any, _name: str, line: MutableMapping[str, Any]
 ) -> Mapping[str, Any]:
     """Keep the keys that are listed; what is the user's cannot reach a log."""
-    return {key: _tame(value) for key, value in line.items() if key in LOGGED}
+    kept = {key: _tame(value) for key, value in line.items() if key in LOGGED}
+    if _of_apps and len(kept) < len(line):
+        for key in _of_apps.intersection(line):
+            kept[key] = _brief(line[key])
+    return kept
+
+
+def _brief(value: Any) -> Any:
+    """Return a plain value, not too long; of anything else its type."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return _tame(value[:LONGEST_VALUE])
+    return type(value).__name__
 
 
 def _tame(value: Any) -> Any:

@@ -24,21 +24,26 @@ from backburner.domain.job import (
     JobState,
     Link,
     NewJob,
-    Owner,
     Submitted,
+    Visibility,
 )
-from backburner.domain.queue import Queue, QueueState, Throttling
+from backburner.domain.publication import Publication
+from backburner.domain.queue import Queue, QueueState, Throttling, Totals
 from backburner.domain.quote import Past
 from backburner.domain.schedule import ScheduleState
 from backburner.domain.transitions import Change
 from backburner.domain.usage import Booking, Spent, Usage
+from backburner.ports.app_blobs import AppBlobStore
 from backburner.ports.budgets import Ask, BudgetStore
 from backburner.ports.burials import BurialStore
 from backburner.ports.clock import Clock
 from backburner.ports.endpoints import EndpointStore
+from backburner.ports.erasure import ErasureStore
 from backburner.ports.finding import Finding
+from backburner.ports.history import History
 from backburner.ports.keys import KeyStore
 from backburner.ports.lanes import LaneStore
+from backburner.ports.translations import TranslationStore
 
 T = TypeVar("T")
 
@@ -67,6 +72,29 @@ class Tx(Protocol):
         """Add steps to the flow of the step that is being settled."""
         ...
 
+    def submit_flows(self, flows: Sequence[NewFlow]) -> Sequence[Submitted]:
+        """Store flows with their steps in this transaction."""
+        ...
+
+    def open_batch(self, batch: NewBatch, members: Members) -> Submitted:
+        """Store a batch and its first members in this transaction."""
+        ...
+
+    def find_batch(self, batch_id: str) -> Batch | None:
+        """Return a batch as this transaction sees it."""
+        ...
+
+    def fill_batch(
+        self, batch: int, members: Members, *, seal: bool
+    ) -> Sequence[Submitted]:
+        """
+        Put more into a batch in this transaction, as `Batches.fill_batch` does.
+
+        If another transaction holds the batch, this one may be rolled back and begun
+        anew with the batch's lock, since its locks have an order.
+        """
+        ...
+
     def reserve_hold(self, ask: Ask) -> Reservation:
         """Hold without a job, once for an id, or raise `BudgetExhausted`."""
         ...
@@ -84,6 +112,14 @@ class Tx(Protocol):
         """Free a hold that is not settled; say if anything was held."""
         ...
 
+    def publish(self, events: Sequence[Publication]) -> None:
+        """Store events of applications in this transaction."""
+        ...
+
+    def advance(self, application: str, mark: int, upto: int) -> bool:
+        """Move an application's mark in the event log; `False` if another did."""
+        ...
+
 
 class Settlement(NamedTuple):
     """How one running job ends or is put back."""
@@ -93,8 +129,8 @@ class Settlement(NamedTuple):
     change: Change
     body: Callable[[Tx], None] | None = None
     """Runs in the same transaction; if it raises, nothing of it is kept …"""
-    otherwise: Callable[[Exception], Change] | None = None
-    """… and this says what becomes of the job instead."""
+    otherwise: Callable[[Exception], Change | None] | None = None
+    """… and this says what becomes of the job instead; `None`: it stays as it is."""
     link: Link | None = None
     """What the job's end means to others; done in the same transaction, after that."""
     usage: Sequence[Usage] = ()
@@ -123,6 +159,14 @@ class Want(NamedTuple):
 
 class JobStore(Protocol):
     """The jobs themselves."""
+
+    applies_in_order: bool
+    """
+    Whether a claim is applied after all settlements that were sent before it.
+
+    A worker that sends both then holds no more jobs than it has slots, without waiting
+    for the settlements' answers.
+    """
 
     async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
         """
@@ -166,8 +210,22 @@ class JobStore(Protocol):
         """Return those of the jobs that exist, in any order."""
         ...
 
-    async def transact(self, body: Callable[[Tx], T]) -> T:
-        """Run `body` in a transaction of its own and return what it returns."""
+    async def transact(
+        self,
+        body: Callable[[Tx], T],
+        *,
+        claim: Claim | None = None,
+        seconds: float | None = None,
+    ) -> T:
+        """
+        Run `body` in a transaction of its own and return what it returns.
+
+        With a `claim`, the row of its job is locked first: `ClaimLost` unless the job
+        still runs under the claim's token, and then the body is not run. A body that
+        takes longer than `seconds` is interrupted at its statement, and is rolled back
+        in any case: `TransactionTooLong`. The body may be run more than once; only one
+        of its runs is committed.
+        """
         ...
 
     async def snapshot(self, body: Callable[[Connection], T]) -> T:
@@ -255,6 +313,14 @@ class Queues(Protocol):
         """Return the queues that have a policy or were paused, by name."""
         ...
 
+    async def totals(self) -> Mapping[str, Totals]:
+        """Return how often jobs of each queue ended, also of deleted ones."""
+        ...
+
+    async def compact_totals(self, *, limit: int) -> int:
+        """Replace rows of the totals by their sums; return how many fewer there are."""
+        ...
+
     async def throttlings(self) -> Sequence[Throttling]:
         """Return windows that closed while jobs waited; each is told to one caller."""
         ...
@@ -290,7 +356,7 @@ class Timetable(Protocol):
 class GroupFilter(NamedTuple):
     """Which of an owner's flows or batches to list."""
 
-    owner: Owner
+    owner: Visibility
     state: str | None = None
     tag: str | None = None
     batch: int | None = None
@@ -419,16 +485,28 @@ class Topic(NamedTuple):
     """A batch's own events; not those of its members, which may be many."""
     tag: str | None = None
     """The events of jobs with this tag."""
+    name: str | None = None
+    """What applications published under this name."""
     queues: bool = False
     """With those of queues, which belong to nobody."""
 
     @property
     def is_all(self) -> bool:
         """Whether nothing is left out."""
-        return self.flow is None and self.batch is None and self.tag is None
+        return not any(thing is not None for thing in self[:4])
 
 
 EVERYTHING = Topic()
+
+
+class EventPage(NamedTuple):
+    """Some events of a stream, in order, and how far the log was looked through."""
+
+    events: Sequence[Event]
+    upto: int
+    """Nothing is left out up to this number: the next page begins after it."""
+    is_last: bool
+    """Whether that is all there is by now."""
 
 
 class EventLog(Protocol):
@@ -439,8 +517,8 @@ class EventLog(Protocol):
         Tell what handlers say, on jobs still held by the token; others are skipped.
 
         A note whose number is not the job's next is skipped too, so that a report
-        may be repeated as it was. Text is durable; progress is not, and is noted on
-        the job.
+        may be repeated as it was. Durable: were a note lost after its answer, all
+        later ones of its run would be skipped. Progress is noted on the job.
         """
         ...
 
@@ -448,8 +526,10 @@ class EventLog(Protocol):
         """Return a job's events with `n` above `after`, in order."""
         ...
 
-    async def changes(self, job_id: str, *, limit: int) -> Sequence[Event]:
-        """Return a job's events but for progress and text, in order."""
+    async def changes(
+        self, job_id: str, *, after: int = 0, limit: int
+    ) -> Sequence[Event]:
+        """Return a job's events above `after`, without progress and text, in order."""
         ...
 
     async def news(
@@ -459,9 +539,26 @@ class EventLog(Protocol):
         ...
 
     async def stream(
-        self, owner: Owner, *, after: int, limit: int, topic: Topic = EVERYTHING
-    ) -> Sequence[Event]:
-        """Return an owner's events with `seq` above `after`, in order."""
+        self, owner: Visibility, *, after: int, limit: int, topic: Topic = EVERYTHING
+    ) -> EventPage:
+        """
+        Return an owner's events with `seq` above `after`, in order.
+
+        A page may be short, or empty, before the last: each call looks at a bounded
+        number of events. If events of a topic were deleted for their age after the
+        cursor, a page of it begins with an event `reset`, whose `seq` is the last of
+        those.
+        """
+        ...
+
+    async def forget_published(
+        self, *, before: Instant, now: Instant, limit: int
+    ) -> int:
+        """Delete applications' events of before a time; return how many."""
+        ...
+
+    async def fill_event_owners(self, *, limit: int) -> int:
+        """Note the owner of events that an earlier release wrote; return how many."""
         ...
 
     async def last_of(self, topic: Topic) -> int:
@@ -482,7 +579,7 @@ class EventLog(Protocol):
 class JobFilter:
     """Which jobs to list. Unset fields do not restrict."""
 
-    owner: Owner | None = None
+    owner: Visibility | None = None
     state: JobState | None = None
     capability: str | None = None
     queue: str | None = None
@@ -516,6 +613,10 @@ class Retention(NamedTuple):
 class Keeper(Protocol):
     """Lists and upkeep."""
 
+    async def read_clock(self) -> Instant:
+        """Return the store's time, by which all its processes go."""
+        ...
+
     async def jobs(
         self, where: JobFilter, *, before: int | None, limit: int
     ) -> Sequence[Job]:
@@ -527,7 +628,13 @@ class Keeper(Protocol):
         """
         ...
 
-    async def failures(self, owner: Owner, *, limit: int) -> Sequence[FailureGroup]:
+    async def count(self, where: JobFilter) -> int:
+        """Return how many jobs match."""
+        ...
+
+    async def failures(
+        self, owner: Visibility, *, limit: int
+    ) -> Sequence[FailureGroup]:
         """Return an owner's dead letters by fingerprint, the latest first."""
         ...
 
@@ -645,6 +752,10 @@ class Prospects(Protocol):
         """Look at a queue as one who is about to join it."""
         ...
 
+    async def crowd(self, job: NewJob) -> int:
+        """Return how many jobs of a job's share wait in its queue."""
+        ...
+
     async def room(
         self, job: NewJob, *, now: Instant
     ) -> Sequence[tuple[Charge, Balance]]:
@@ -672,6 +783,9 @@ class Store(
     BudgetStore,
     LaneStore,
     BurialStore,
+    AppBlobStore,
+    ErasureStore,
+    TranslationStore,
     Protocol,
 ):
     """All of it, and its doors."""
@@ -688,12 +802,21 @@ class Store(
         """Raise `StoreUnavailable` unless the store can be written."""
         ...
 
-    async def version(self) -> str | None:
-        """Return the revision that the schema is at, `None` for none; open or not."""
+    async def version(self, history: History = ...) -> str | None:
+        """
+        Return the revision that the schema is at, `None` for none; open or not.
+
+        Without a `history` it is the engine's own schema, else an application's.
+        """
         ...
 
-    async def migrate(self) -> tuple[str | None, str | None]:
-        """Bring the schema up to date, open or not; return before and after."""
+    async def migrate(self, history: History = ...) -> tuple[str | None, str | None]:
+        """
+        Bring the schema up to date, open or not; return before and after.
+
+        Two processes that do so at once wait for each other. A revision that fails
+        leaves nothing behind, and what it raises is raised.
+        """
         ...
 
     def examine(self, clock: Clock) -> AsyncIterator[Finding]:

@@ -127,7 +127,7 @@ def _put(
             raise IllegalTransition(
                 f"batch {batch.id} has room for {batch.expected}; this makes {size}"
             )
-    if seal or is_full:
+    if (seal or is_full) and not batch.sealed:
         sealing = batches.update().where(b.seq == seq)
         tx.connection.execute(sealing.values(sealed=True))
     return answers
@@ -222,8 +222,12 @@ def finish(batch: int, now: Instant, then: Finish) -> Callable[[LinkTx], bool]:
 def _note(
     tx: LinkTx, batch: int, n: int, name: str, at: Instant, told: Mapping[str, Any]
 ) -> None:
+    owner = {
+        column.name: sa.select(column).where(b.seq == batch).scalar_subquery()
+        for column in (b.tenant, b.user)
+    }
     row = {"batch": batch, "n": n, "type": name, "at": at, "data": as_json(told)}
-    tx.connection.execute(events.insert(), row)
+    tx.connection.execute(events.insert().values(row | owner))
 
 
 def _ended(batch: Batch) -> Ended:
@@ -282,7 +286,9 @@ def listing(
     connection: sa.Connection, where: GroupFilter, before: int | None, limit: int
 ) -> list[Batch]:
     """Return a page of batches, newest first."""
-    rows = connection.execute(groups.page(batches, where, before, limit))
+    rows = groups.page(
+        connection, sa.select(batches), batches, where, limit, before=before
+    )
     return [_as_batch(row) for row in rows]
 
 

@@ -6,24 +6,38 @@ from typing import Any, Protocol, TypeVar
 import sqlalchemy as sa
 
 from backburner.domain.budget import (
+    MOST,
     Account,
     Balance,
     Budget,
     BudgetState,
+    Charge,
     Reservation,
     Rules,
     Scope,
     Unit,
     budget_of,
+    exhausted,
 )
+from backburner.domain.errors import BudgetExhausted
 from backburner.domain.job import Instant, Owner
 from backburner.ports.budgets import Ask, Viewer
 from backburner.stores import ledger
-from backburner.stores.ledger import Holder, LedgerTx, Rulebook, kept, rules_of
+from backburner.stores.ledger import (
+    Closing,
+    Holder,
+    LedgerTx,
+    Rulebook,
+    kept,
+    rules_of,
+)
 from backburner.stores.linking import LinkTx
 from backburner.stores.tables import accounts, budgets, entries, flows, holds
 
 T = TypeVar("T")
+
+SLICE = 20_000
+"""How many entries or holds of old accounts are deleted in one transaction."""
 a, b, h = accounts.c, budgets.c, holds.c
 
 # An operator's word stands until an operator takes it back.
@@ -64,7 +78,7 @@ class Budgeted(Protocol):
         """Run a body in a transaction of its own, durable."""
         ...
 
-    async def lane_time(self) -> Instant:
+    async def read_clock(self) -> Instant:
         """Return the store's time."""
         ...
 
@@ -83,7 +97,7 @@ class Budgeted(Protocol):
         return await self.read(_listed)
 
     async def accounts(self, viewer: Viewer, *, limit: int) -> Sequence[BudgetState]:
-        now = await self.lane_time()
+        now = await self.read_clock()
         return await self.read(lambda c: _accounts(c, now, viewer, limit))
 
     async def ledger_totals(self) -> Sequence[tuple[str, str, Balance]]:
@@ -102,19 +116,25 @@ class Budgeted(Protocol):
     async def release_hold(self, hold_id: str) -> bool:
         return await self.link(lambda tx: release_hold(tx, hold_id))
 
+    async def overspent(self, job: int) -> BudgetExhausted | None:
+        now = await self.read_clock()
+        return await self.read(lambda connection: _overspent(connection, job, now))
+
     async def free_holds(self, *, limit: int) -> int:
         if not await self.read(_has_terms):
             return 0
         return await self.link(lambda tx: _free(tx, limit))
 
     async def forget_accounts(self, *, before: Instant, limit: int) -> int:
-        return await self.link(lambda tx: _forget(tx, before, limit))
+        return await self.link(
+            lambda tx: forget_accounts(tx, before=before, limit=limit)
+        )
 
 
 def _put(tx: LedgerTx, wanted: Iterable[Budget], *, is_declared: bool) -> None:
     rows = [
         {**_name(budget), "ceiling": budget.limit, "is_declared": is_declared}
-        for budget in sorted(wanted, key=lambda budget: (budget.scope, budget.of or ""))
+        for budget in sorted(wanted, key=lambda budget: (*_name(budget).values(),))
     ]
     for row in rows:
         tx.connection.execute(_PUT, row)
@@ -203,6 +223,29 @@ def _named_flows(
     return shown
 
 
+def _overspent(
+    connection: sa.Connection, job: int, now: Instant
+) -> BudgetExhausted | None:
+    query = (
+        sa.select(
+            *(a.scope, a.unit, a.per, a.tenant, a.value, a.window_at),
+            *(a.held, a.settled, a.overdraft),
+        )
+        .join(holds, h.account == a.seq)
+        .where(h.job == job, h.job.is_not(None), h.is_open, h.used.is_not(None))
+        .order_by(h.seq)
+    )
+    with kept():
+        rows = connection.execute(query).all()
+        rules = Rules(_listed(connection)) if rows else Rules()
+    for row in rows:
+        account, balance = Account(*row[:6]), Balance(*row[6:])
+        limit = rules.limit(account, otherwise=MOST)  # that budget is no more
+        if not balance.left(limit):
+            return exhausted(Charge(account, limit, None), 0, now)
+    return None
+
+
 def _totals(tx: LedgerTx) -> list[tuple[str, str, Balance]]:
     sums = [
         sa.cast(sa.func.sum(column), sa.BigInteger)
@@ -216,13 +259,22 @@ def _totals(tx: LedgerTx) -> list[tuple[str, str, Balance]]:
 
 def reserve_hold(tx: LedgerTx, ask: Ask) -> Reservation:
     """Hold without a job, once for an id, or raise `BudgetExhausted`."""
+    tx.lock_hold(ask.id)
+    _write_pending(tx, ask.id)
     known = _found(tx, ask.id)
     if known is not None:
         return known
     charges = rules_of(tx).charges(ask, tx.now())
-    ledger.reserve(tx, [Holder(charges, id=ask.id, expires_at=ask.expires_at)])
+    holder = Holder(charges, id=ask.id, expires_at=ask.expires_at)
+    ledger.reserve(tx, [holder], foreseen=True)
     held = [(c.amount or 0, *c.account[1:3], c.account.window) for c in charges]
     return _reserved(ask.id, held) or Reservation(ask.id, ask.tokens or 0, None)
+
+
+def _write_pending(tx: LedgerTx, hold_id: str) -> None:
+    """Carry out what was deferred if it holds for this id: it is needed now."""
+    if ledger.is_pending(tx, hold_id):
+        ledger.finish(tx)
 
 
 def _found(tx: LedgerTx, hold_id: str) -> Reservation | None:
@@ -244,27 +296,34 @@ def settle_hold(
     tx: LedgerTx, hold_id: str, tokens: int | None, money: int | None = None
 ) -> bool:
     """Book what was used against a hold, and what is not said as what was held."""
+    _write_pending(tx, hold_id)
     with kept():
         rows = tx.connection.execute(_UNSETTLED, {"hold": hold_id}).all()
+        closings: list[Closing] = []
         for seq, account, amount, is_open, unit in rows:
             told = tokens if unit == Unit.TOKENS else money
             used = amount if told is None else told
             held = amount if is_open else 0
-            ledger.settle_one(tx, seq, account, held, used, is_estimated=told is None)
+            closings.append(Closing(seq, account, held, used, told is None))
+        ledger.settle_holds(tx, closings)
     return bool(rows)
 
 
 def release_hold(tx: LedgerTx, hold_id: str) -> bool:
     """Free a hold; say if anything was held."""
+    _write_pending(tx, hold_id)
     return _release(tx, h.id == hold_id) > 0
 
 
-def _release(tx: LedgerTx, *which: sa.ColumnElement[bool]) -> int:
-    query = sa.select(h.seq, h.account, h.amount).where(*which, h.is_open)
+def _release(
+    tx: LedgerTx, which: sa.ColumnElement[bool], *, skip_locked: bool = False
+) -> int:
+    query = sa.select(h.seq, h.account, h.amount).where(which, h.is_open)
+    locking = query.order_by(h.seq).with_for_update(skip_locked=skip_locked)
     with kept():
-        rows = tx.connection.execute(query.order_by(h.seq).with_for_update()).all()
-        for seq, account, amount in rows:
-            ledger.settle_one(tx, seq, account, amount, None, is_estimated=False)
+        rows = tx.connection.execute(locking).all()
+        closings = [Closing(*row, used=None, is_estimated=False) for row in rows]
+        ledger.settle_holds(tx, closings)
     return len(rows)
 
 
@@ -277,10 +336,13 @@ def _has_terms(connection: sa.Connection) -> bool:
 
 def _free(tx: LedgerTx, limit: int) -> int:
     due = sa.select(h.seq).where(h.is_open, h.expires_at <= tx.now())
-    return _release(tx, h.seq.in_(due.order_by(h.expires_at).limit(limit)))
+    chosen = h.seq.in_(due.order_by(h.expires_at).limit(limit))
+    # Whoever settles one of them at this moment goes first.
+    return _release(tx, chosen, skip_locked=True)
 
 
-def _forget(tx: LedgerTx, before: Instant, limit: int) -> int:
+def forget_accounts(tx: LedgerTx, *, before: Instant, limit: int) -> int:
+    """Delete accounts at rest of old windows; return `limit` if more may be left."""
     old = (
         sa.select(a.seq)
         .where(a.window_at < before, a.window_at + a.per < tx.now(), a.held == 0)
@@ -290,8 +352,13 @@ def _forget(tx: LedgerTx, before: Instant, limit: int) -> int:
     )
     run = tx.connection.execute
     gone = run(old.with_for_update(skip_locked=True)).scalars().all()
-    if gone:
-        run(entries.delete().where(entries.c.account.in_(gone)))
-        run(holds.delete().where(h.account.in_(gone)))
-        run(accounts.delete().where(a.seq.in_(gone)))
-    return len(gone)
+    for table in (entries, holds):
+        # In slices: an account may have more than a transaction should delete. A hold
+        # that is settled late at this moment is left: nobody is waited for.
+        some = sa.select(table.c.seq).where(table.c.account.in_(gone)).limit(SLICE)
+        free = run(some.with_for_update(skip_locked=True)).scalars().all()
+        run(table.delete().where(table.c.seq.in_(free)))
+        if len(free) == SLICE:
+            return limit
+    is_used = sa.exists().where(h.account == a.seq)
+    return run(accounts.delete().where(a.seq.in_(gone), ~is_used)).rowcount

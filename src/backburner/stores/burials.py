@@ -53,7 +53,7 @@ class Burials(Protocol):
         """Return the event up to which the log is complete."""
         ...
 
-    async def lane_time(self) -> Instant:
+    async def read_clock(self) -> Instant:
         """Return the store's time."""
         ...
 
@@ -66,7 +66,7 @@ class Burials(Protocol):
         after = await self.read(lambda c: c.execute(NEWS).scalar())
         if after is None:
             return None
-        upto, now = await self.latest(), await self.lane_time()
+        upto, now = await self.latest(), await self.read_clock()
         until = now + span // timedelta(milliseconds=1)
         seize = (
             sa.update(marks)

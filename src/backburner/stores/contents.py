@@ -82,9 +82,15 @@ def _told(
     return f"row {key(table, here)} is missing in the copy"
 
 
+def there(connection: sa.Connection, among: Sequence[sa.Table]) -> Sequence[sa.Table]:
+    """Return those of the tables that the database has."""
+    known = {*sa.inspect(connection).get_table_names()}
+    return [table for table in among if table.name in known]
+
+
 def first_used(connection: sa.Connection, among: Sequence[sa.Table]) -> str | None:
-    """Return the name of a table that has rows; `None`: all are empty."""
-    for table in among:
+    """Return the name of a table that has rows; `None`: all are empty or not there."""
+    for table in there(connection, among):
         if connection.execute(
             sa.select(sa.literal(1)).select_from(table).limit(1)
         ).first():
@@ -99,10 +105,15 @@ def empty(connection: sa.Connection) -> None:
             connection.execute(table.delete())
 
 
-def strangers(connection: sa.Connection) -> Sequence[str]:
-    """Return tables of others that are in the same database."""
-    ours = {table.name for table in EVERY} | {notice.NAME, VERSION_TABLE}
-    return sorted({*sa.inspect(connection).get_table_names()} - ours)
+def delete_all(connection: sa.Connection, among: Sequence[sa.Table]) -> None:
+    """Delete the rows of tables, of those that refer to others first."""
+    for table in reversed(there(connection, among)):
+        connection.execute(table.delete())
+
+
+def table_names(connection: sa.Connection) -> set[str]:
+    """Return the names of all tables, but for what a move itself keeps there."""
+    return {*sa.inspect(connection).get_table_names()} - {notice.NAME, VERSION_TABLE}
 
 
 def analyse(connection: sa.Connection, among: Sequence[sa.Table]) -> None:

@@ -11,10 +11,10 @@ from backburner.domain.job import FINAL, JobState
 from backburner.stores.flows import add_active, add_steps, needs_of, steps
 from backburner.stores.ledger import close
 from backburner.stores.linking import LinkTx, callers_of, deliver, give_up
-from backburner.stores.tables import edges, flows
+from backburner.stores.tables import flows
 from backburner.stores.tables import jobs as job_table
 
-c, e, f = job_table.c, edges.c, flows.c
+c, f = job_table.c, flows.c
 There = Mapping[str, tuple[int, JobState]]
 """The key and state of steps that were there before, by name."""
 
@@ -28,6 +28,7 @@ def extend(tx: LinkTx, flow: int, new: Sequence[NewStep]) -> None:
     The step that is being settled still holds back whoever waits for it, though it
     has ended: links are settled after bodies.
     """
+    tx.lock_groups(flows=[flow])
     batch = _batch_of(tx, flow)
     names = [step.job.step or "" for step in new]
     there = _standing(tx, flow, {*names, *_named(new)})
@@ -41,7 +42,7 @@ def extend(tx: LinkTx, flow: int, new: Sequence[NewStep]) -> None:
     _store(tx, new, there)
     add_active(tx, flow, sum(not step.job.open for step in new))
     _give_up(tx, flow, new, there)
-    add_steps(tx, flow, len(new))  # last: whoever has a flow waits for no step
+    add_steps(tx, flow, len(new))
 
 
 def _batch_of(tx: LinkTx, flow: int) -> int | None:
@@ -60,16 +61,14 @@ def _named(new: Sequence[NewStep]) -> set[str]:
 
 def _standing(tx: LinkTx, flow: int, names: Collection[str]) -> There:
     """
-    Return where steps stand, and have them stay there until this is over.
+    Return where steps stand.
 
-    Those that wait for the step that is being settled are locked along with them, by
-    key: after the flow itself they would be waited for in a circle.
+    Whoever has the flow's lock has them stay there: no step ends, waits again or ceases
+    to be blocked without it.
     """
-    named = sa.select(c.seq).where(c.flow == flow, c.step.in_(names))
-    waiting = sa.select(e.dependent).where(e.prerequisite == tx.settling)
-    query = sa.select(c.step, c.seq, c.state).where(c.seq.in_(named.union(waiting)))
-    rows = tx.connection.execute(query.order_by(c.seq).with_for_update())
-    return {name: (seq, JobState(state)) for name, seq, state in rows if name in names}
+    query = sa.select(c.step, c.seq, c.state).where(c.flow == flow, c.step.in_(names))
+    rows = tx.connection.execute(query.order_by(c.seq))
+    return {name: (seq, JobState(state)) for name, seq, state in rows}
 
 
 def _check_names(new: Sequence[NewStep], names: Counter[str], there: There) -> None:
@@ -106,7 +105,7 @@ def _is_open(tx: LinkTx, edge: Edge, there: There) -> bool:
     if edge.step not in there:
         return True
     seq, state = there[edge.step]
-    if state not in FINAL or seq == tx.settling:
+    if state not in FINAL or seq in tx.settling:
         return True
     return state in UNSUCCESSFUL and not edge.continues
 

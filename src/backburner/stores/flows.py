@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import sqlalchemy as sa
@@ -25,12 +25,12 @@ from backburner.ports.store import GroupFilter, Retention, Step
 from backburner.stores import groups
 from backburner.stores.ledger import close
 from backburner.stores.linking import LinkTx, callers_of, conclude, deliver, over
-from backburner.stores.listing import of_batch
 from backburner.stores.rows import LISTED_COLUMNS, as_listed
 from backburner.stores.settling import KEY_LIFETIME_MS, error_json, event_json
 from backburner.stores.sharing import forgo
 from backburner.stores.tables import batches, edges, events, flows
 from backburner.stores.tables import jobs as job_table
+from backburner.stores.totals import count_ends
 
 c, e, f = job_table.c, edges.c, flows.c
 BATCH_ID = (
@@ -103,38 +103,79 @@ def calling(tx: LinkTx, seqs: Collection[int]) -> list[Ended]:
     """Return what there is to tell of flows that are over."""
     if not seqs:
         return []
-    told = [f[name] for name in Ended._fields]
+    told = [f[name] for name in Ended._fields if name != "result"]
     query = sa.select(*told).where(f.seq.in_(seqs)).order_by(f.seq)
     return [Ended(*row) for row in tx.connection.execute(query)]
 
 
-def cancel(
-    change: Change, *, flow: int | None = None, batch: int | None = None
-) -> Callable[[LinkTx], int]:
-    """Return a body that ends whatever of a flow or batch is not over yet."""
+def cancel(change: Change, *, flow: int) -> Callable[[LinkTx], int]:
+    """Return a body that ends whatever of a flow is not over yet."""
+    return lambda tx: _cancel(tx, c.flow == flow, change, [flow])
 
-    def body(tx: LinkTx) -> int:
-        if batch is not None:
-            sealing = batches.update().where(batches.c.seq == batch)
-            tx.connection.execute(sealing.values(sealed=True))
-        mine = c.flow == flow if batch is None else of_batch(batch)
-        found = sa.select(c.seq, c.flow, c.state).where(mine, LIVE).order_by(c.seq)
-        seqs: list[int] = []
-        left: Counter[int] = Counter()
-        # Until there are none: whoever held a step may have added others.
-        while rows := tx.connection.execute(found.with_for_update()).all():
-            _end(tx, [seq for seq, _, _ in rows], change)
-            forgo(tx, [seq for seq, _, state in rows if state != JobState.RUNNING])
-            seqs += [seq for seq, _, _ in rows]
-            for _, number, state in rows:
-                if number is not None:
-                    left[number] += state != JobState.BLOCKED
-        ended = callers_of(tx, seqs) + conclude(tx, left, left, change.at)
-        deliver(tx, ended, change.at)
-        close(tx, dict.fromkeys(seqs, False))
-        return len(seqs)
+
+class Cut(NamedTuple):
+    """What was ended of a batch in one transaction."""
+
+    ended: int
+    is_last: bool
+
+
+def cancel_some(change: Change, *, batch: int, limit: int) -> Callable[[LinkTx], Cut]:
+    """
+    Return a body that closes a batch and ends about `limit` jobs of it.
+
+    A flow is ended as a whole: if the process dies, none is left half cancelled.
+    """
+
+    def body(tx: LinkTx) -> Cut:
+        sealing = batches.update().where(batches.c.seq == batch)
+        tx.connection.execute(sealing.values(sealed=True))
+        alone = sa.select(c.seq).where(
+            c.batch == batch, c.batch.is_not(None), c.flow.is_(None), LIVE
+        )
+        query = alone.order_by(c.seq).limit(limit)
+        jobs = tx.connection.execute(query).scalars().all()
+        chosen, is_last = _flows_to_end(tx, batch, limit - len(jobs))
+        mine = sa.or_(c.seq.in_(jobs), c.flow.in_(chosen))
+        return Cut(_cancel(tx, mine, change, chosen), is_last)
 
     return body
+
+
+def _flows_to_end(tx: LinkTx, batch: int, room: int) -> tuple[list[int], bool]:
+    """Return flows of a batch with about `room` steps, and whether they are all."""
+    if room <= 0:
+        return [], False
+    unfinished = sa.exists().where(c.flow == f.seq, LIVE)
+    query = sa.select(f.seq, f.steps).where(f.batch == batch, unfinished)
+    rows = tx.connection.execute(query.order_by(f.seq).limit(room)).all()
+    before = accumulate((steps for _, steps in rows), initial=0)
+    chosen = [
+        seq for (seq, _), steps in zip(rows, before, strict=False) if steps < room
+    ]
+    return chosen, len(chosen) == len(rows) < room
+
+
+def _cancel(
+    tx: LinkTx, mine: sa.ColumnElement[bool], change: Change, chosen: Collection[int]
+) -> int:
+    # First, so that nobody adds a step to these flows until this is over.
+    tx.lock_groups(flows=chosen)
+    found = sa.select(c.seq, c.flow, c.state, c.queue).where(mine, LIVE)
+    rows = tx.connection.execute(found.order_by(c.seq).with_for_update()).all()
+    seqs = [row.seq for row in rows]
+    left: Counter[int] = Counter()
+    if rows:
+        _end(tx, seqs, change)
+        count_ends(tx, [(row.queue, change.to) for row in rows])
+        forgo(tx, [seq for seq, _, state, _ in rows if state != JobState.RUNNING])
+        for _, number, state, _ in rows:
+            if number is not None:
+                left[number] += state != JobState.BLOCKED
+    ended = callers_of(tx, seqs) + conclude(tx, left, left, change.at)
+    deliver(tx, ended, change.at)
+    close(tx, dict.fromkeys(seqs, False))
+    return len(seqs)
 
 
 _END = sa.text("""
@@ -166,14 +207,20 @@ def prune(
             keyed = now - KEY_LIFETIME_MS
             asked = {"state": state, "horizon": horizon, "keyed": keyed, "n": limit}
             gone += tx.connection.execute(_OLD, asked).scalars()
-        return _delete(tx, _enough(tx, gone, limit)) if gone else ()
+        return delete_some(tx, gone, limit)
 
     return body
+
+
+def delete_some(tx: LinkTx, gone: Sequence[int], limit: int) -> Sequence[str]:
+    """Delete flows with their steps, about `limit` of them; return the steps' ids."""
+    return delete(tx, _enough(tx, gone, limit)) if gone else ()
 
 
 _OLD = (
     sa.select(f.seq)
     .where(f.state == sa.bindparam("state"), f.finished_at <= sa.bindparam("horizon"))
+    .where(f.kept.is_(None))
     .where(
         sa.or_(f.idempotency_key.is_(None), f.created_at < sa.bindparam("keyed")),
         ~groups.in_batch(f.batch),
@@ -193,7 +240,8 @@ def _enough(tx: LinkTx, gone: Sequence[int], limit: int) -> list[int]:
     return [seq for seq, steps in zip(gone, before, strict=False) if steps < limit]
 
 
-def _delete(tx: LinkTx, gone: Sequence[int]) -> Sequence[str]:
+def delete(tx: LinkTx, gone: Sequence[int]) -> Sequence[str]:
+    """Delete flows that are locked, steps and all; return the ids of the steps."""
     run = tx.connection.execute
     ids = run(sa.select(c.id).where(c.flow.in_(gone))).scalars().all()
     # By the flow: the steps may be more than a statement has room for.
@@ -216,10 +264,10 @@ def listing(
     connection: sa.Connection, where: GroupFilter, before: int | None, limit: int
 ) -> list[Flow]:
     """Return a page of flows, newest first."""
-    query = groups.page(flows, where, before, limit).add_columns(BATCH_ID)
+    query = sa.select(flows, BATCH_ID)
     if where.batch is not None:
         query = query.where(f.batch == where.batch)
-    rows = connection.execute(query)
+    rows = groups.page(connection, query, flows, where, limit, before=before)
     return [_as_flow(row) for row in rows]
 
 
@@ -259,7 +307,23 @@ def _flow_row(flow: NewFlow) -> dict[str, Any]:
         "active": sum(not step.needs for step in flow.steps),
         "troubled": False,
         "steps": len(flow.steps),
+        "kept": kept_together(flow),
     }
+
+
+MOST_QUEUES = 1_000
+"""How many characters the names of a flow's queues may have to be kept by them."""
+
+
+def kept_together(flow: NewFlow) -> str | None:
+    """Name the queues that say how long a flow is kept; `None`: none of them does."""
+    jobs = [step.job for step in flow.steps]
+    if flow.batch is not None or not any(job.kept for job in jobs):
+        return None
+    names = sorted({job.queue for job in jobs})
+    has_key = "" if flow.idempotency_key is None else "key"
+    text = "\n".join((has_key, *names))
+    return text if len(text) <= MOST_QUEUES else None
 
 
 def _as_flow(row: Any) -> Flow:

@@ -17,6 +17,37 @@ from backburner.stores.linking import LinkTx
 
 T = TypeVar("T")
 
+SLICE = 1000
+"""How many jobs of a batch are cancelled in one transaction."""
+
+
+class FillTx(LinkTx, Protocol):
+    """A transaction that may put more into batches."""
+
+    def lock_batch(self, batch: int) -> None:
+        """Lock a batch that is to be filled."""
+        ...
+
+
+class GroupedTx:
+    """The verbs of `Tx` for flows and batches that both databases do alike."""
+
+    def submit_flows(self: LinkTx, flows: Sequence[NewFlow]) -> Sequence[Submitted]:
+        return flowing.submit(self, flows)
+
+    def open_batch(self: LinkTx, batch: NewBatch, members: Members) -> Submitted:
+        return batching.open_(batch, members)(self)
+
+    def find_batch(self: LinkTx, batch_id: str) -> Batch | None:
+        found = batching.find(self.connection, [batch_id])
+        return found[0] if found else None
+
+    def fill_batch(
+        self: FillTx, batch: int, members: Members, *, seal: bool
+    ) -> Sequence[Submitted]:
+        self.lock_batch(batch)
+        return batching.fill(batch, members, seal=seal)(self)
+
 
 class Grouped(Protocol):
     """The verbs of `Flows` and `Batches` that both databases do alike."""
@@ -69,7 +100,13 @@ class Grouped(Protocol):
         return await self.read(lambda c: batching.counts(c, batch))
 
     async def cancel_batch(self, batch: int, change: Change) -> int:
-        return await self.link(flowing.cancel(change, batch=batch))
+        ended = 0
+        while True:
+            some = flowing.cancel_some(change, batch=batch, limit=SLICE)
+            cut = await self.link(some)
+            ended += cut.ended
+            if cut.is_last:
+                return ended
 
     async def batches_over(self, *, after: int = 0, limit: int) -> Sequence[int]:
         return await self.read(lambda c: batching.over(c, after, limit))

@@ -10,10 +10,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 from backburner.domain.batch import BatchState, NewBatch
 from backburner.domain.errors import IdempotencyConflict, StoreUnavailable
 from backburner.domain.flow import FlowState, NewFlow
-from backburner.domain.job import Instant, Submitted
+from backburner.domain.job import Instant, Submitted, Visibility
 from backburner.ports.store import GroupFilter
 from backburner.stores.linking import LinkTx
 from backburner.stores.listing import has_tag
+from backburner.stores.paging import newest, seen_without_index
 from backburner.stores.settling import KEY_LIFETIME_MS, as_json, tags_text
 from backburner.stores.tables import batches, events
 
@@ -40,10 +41,21 @@ def insert(
     plain = [row for row in rows if row["idempotency_key"] is None]
     if plain:
         tx.connection.execute(table.insert(), plain)
-    answers = [_inserted(tx, table, row) for row in rows]
+    # By key: two that store the same groups never wait for each other in a circle.
+    stored = {
+        row["seq"]: _inserted(tx, table, row) for row in sorted(rows, key=_by_key)
+    }
+    answers = [stored[row["seq"]] for row in rows]
     kind = KINDS[table.name]
     told = [
-        {kind: seq, "n": 1, "type": first, "at": group.created_at}
+        {
+            kind: seq,
+            "n": 1,
+            "type": first,
+            "at": group.created_at,
+            "tenant": group.owner.tenant,
+            "user": group.owner.user,
+        }
         for group, (_, seq) in zip(wanted, answers, strict=True)
         if seq
     ]
@@ -75,6 +87,10 @@ def _keyed(table: sa.Table, dialect: str) -> _Keyed:
         table.update().where(*is_same, is_old).values(idempotency_key=None),
         sa.select(c.id, c.state, c.body_hash).where(*is_same),
     )
+
+
+def _by_key(row: dict[str, Any]) -> tuple[str, str, str]:
+    return row["tenant"], row["user"], row["idempotency_key"] or ""
 
 
 def _inserted(
@@ -119,12 +135,13 @@ def _row(group: NewFlow | NewBatch) -> dict[str, Any]:
 
 
 def reopen(tx: LinkTx, table: sa.Table, seqs: Collection[int], at: Instant) -> None:
-    """Have groups go on that were over, in their next generation."""
+    """
+    Have groups go on that were over, in their next generation.
+
+    The caller has locked them: whoever is about to end one has looked before that.
+    """
     if not seqs:
         return
-    # Locked, over or not: whoever is about to end one has looked before this.
-    locking = sa.select(table.c.seq).where(table.c.seq.in_(seqs)).order_by(table.c.seq)
-    tx.connection.execute(locking.with_for_update())
     opened = OPENED[table.name]
     again: dict[str, Any] = {
         "generation": table.c.generation + 1,
@@ -136,7 +153,11 @@ def reopen(tx: LinkTx, table: sa.Table, seqs: Collection[int], at: Instant) -> N
         again |= {"told": 0, "counts": None}
     over = table.update().where(table.c.seq.in_(seqs), table.c.state != opened)
     reopening = over.values(again).returning(
-        table.c.seq, table.c.events, table.c.generation
+        table.c.seq,
+        table.c.events,
+        table.c.generation,
+        table.c.tenant,
+        table.c.user,
     )
     kind = KINDS[table.name]
     rows = [
@@ -146,8 +167,10 @@ def reopen(tx: LinkTx, table: sa.Table, seqs: Collection[int], at: Instant) -> N
             "type": f"{kind}.reopened",
             "at": at,
             "data": as_json({"generation": generation}),
+            "tenant": tenant,
+            "user": user,
         }
-        for seq, n, generation in tx.connection.execute(reopening)
+        for seq, n, generation, tenant, user in tx.connection.execute(reopening)
     ]
     if rows:
         tx.connection.execute(events.insert(), rows)
@@ -159,17 +182,22 @@ def in_batch(batch: sa.Column[Any]) -> sa.ColumnElement[bool]:
 
 
 def page(
-    table: sa.Table, where: GroupFilter, before: int | None, limit: int
-) -> sa.Select[Any]:
-    """Select a page of an owner's groups, newest first."""
+    connection: sa.Connection,
+    query: sa.Select[Any],
+    table: sa.Table,
+    where: GroupFilter,
+    limit: int,
+    *,
+    before: int | None,
+) -> list[Any]:
+    """Return those of a table's groups that are asked for, newest first."""
     t = table.c
-    query = sa.select(table).where(
-        t.tenant == where.owner.tenant, t.user == where.owner.user
-    )
     if where.state is not None:
         query = query.where(t.state == where.state)
     if where.tag is not None:
         query = query.where(has_tag(t.tags, where.tag))
-    if before is not None:
-        query = query.where(t.seq < before)
-    return query.order_by(t.seq.desc()).limit(limit)
+    owner: Visibility | None = where.owner
+    if where.batch is not None:
+        # The batch is named: its index holds fewer rows than that of the owners.
+        query, owner = query.where(*seen_without_index(where.owner, t)), None
+    return newest(connection, query, table, owner, limit, before=before)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from backburner.domain.event import LANE_THROTTLED
 from backburner.domain.hint import Hint
 from backburner.domain.job import Instant
-from backburner.domain.lane import Lane, LaneState, Starts, declared
+from backburner.domain.lane import Lane, LaneState, Starts, declared, model_lane
 from backburner.domain.permit import (
     Ask,
     Held,
@@ -18,7 +18,9 @@ from backburner.domain.permit import (
     Wait,
     come_again,
     give,
+    served_within,
     take,
+    take_within,
 )
 from backburner.ports.lanes import Given, LaneView
 from backburner.ports.store import Connection, Tx, WorkerLost
@@ -46,6 +48,7 @@ _LOCK = (
     .order_by(c.name)
     .with_for_update()
 )
+_THERE = sa.select(c.name).where(c.name.in_(sa.bindparam("names", expanding=True)))
 _SWEEP = sa.delete(permits).where(
     p.lane.in_(sa.bindparam("names", expanding=True)), p.worker.not_in(_LIVING)
 )
@@ -101,7 +104,7 @@ class Lanes(Protocol):
         """Run `perform` for this act and those that wait beside it, not durable."""
         ...
 
-    async def lane_time(self) -> Instant:
+    async def read_clock(self) -> Instant:
         """Return the store's time."""
         ...
 
@@ -125,7 +128,7 @@ class Lanes(Protocol):
         return given
 
     async def lanes(self) -> Sequence[LaneView]:
-        now = await self.lane_time()
+        now = await self.read_clock()
         return await self.read(lambda connection: _listing(connection, now))
 
 
@@ -133,46 +136,115 @@ def perform(
     connection: Connection, clock: Callable[[], Instant], acts: Sequence[Act]
 ) -> list[Answer]:
     """Take and give permits, in this order, under the lanes' locks."""
-    names = sorted({act.lane for act in acts})
-    states = _locked(connection, names)
+    states = _locked(connection, sorted({act.lane for act in acts}), with_models=True)
+    names = [*states]
     connection.execute(_SWEEP, {"names": names})
     # Read after the lock: nobody's instant is later than one that was written.
     now = clock()
     enlisted = _enlisted(connection, acts)
     held = {name: _held(connection, states[name]) for name in names}
-    given: list[dict[str, Any]] = []
+    batch = _Batch(connection, now, states, held)
     answers: list[Answer] = []
     for act in acts:
-        state = states[act.lane]
         if isinstance(act, Give):
-            states[act.lane], told = _given(connection, state, act, now)
-            if act.is_over:
-                held[act.lane] = _without(connection, act.permit, held[act.lane], given)
-            answers.append(told)
-        elif act.worker not in enlisted:
-            answers.append(WorkerLost())
+            answers.append(batch.give(act))
+        elif act.worker in enlisted:
+            answers.append(batch.take(act))
         else:
-            state, answer = take(state, act.ask, held=held[act.lane], now=now)
-            states[act.lane] = state
-            answers.append(answer)
-            if isinstance(answer, Permit):
-                given.append(_row(act, answer))
-                held[act.lane] = _with(answer, held[act.lane])
-    if given:
-        connection.execute(sa.insert(permits), given)
+            answers.append(WorkerLost())
+    if batch.given:
+        connection.execute(sa.insert(permits), batch.given)
     for name in names:
         connection.execute(_STORE, {"lane": name, "state": _written(states[name])})
     return answers
 
 
-def _locked(connection: Connection, names: Sequence[str]) -> dict[str, LaneState]:
-    """Lock lanes in the order of their names, and make those that are not there."""
-    found = _by_name(connection.execute(_LOCK, {"names": names}))
-    if len(found) < len(names):
-        for name in names:
+class _Batch:
+    """Lanes that are locked, and what is done to them one act after the other."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        now: Instant,
+        states: dict[str, LaneState],
+        held: dict[str, Held],
+    ) -> None:
+        self._connection = connection
+        self._now = now
+        self._states = states
+        self._held = held
+        self.given: list[dict[str, Any]] = []
+        """The permits that are to be stored."""
+
+    def take(self, act: Take) -> Permit | Wait:
+        """Give leave to call, or say when to ask again."""
+        states, lane, model = self._states, act.lane, model_lane(act.lane)
+        held = self._held[lane]
+        answer: Permit | Wait
+        if model not in states:
+            states[lane], answer = take(states[lane], act.ask, held=held, now=self._now)
+            self._note(act, lane, answer)
+            return answer
+        states[lane], states[model], answer = take_within(
+            states[lane],
+            states[model],
+            act.ask,
+            held=held,
+            all_held=self._held[model],
+            now=self._now,
+        )
+        self._note(act, lane, answer)
+        self._note(act, model, answer)
+        return answer
+
+    def _note(self, act: Take, lane: str, answer: Permit | Wait) -> None:
+        if isinstance(answer, Permit):
+            permit = answer if lane == act.lane else _of_model(answer)
+            self.given.append(_row(act.worker, lane, permit))
+            self._held[lane] = _with(permit, self._held[lane])
+
+    def give(self, act: Give) -> Given:
+        """Take a permit back, with what the provider said."""
+        states, lane, model = self._states, act.lane, model_lane(act.lane)
+        states[lane], told = _given(self._connection, states[lane], act, self._now)
+        if act.is_over:
+            self._free(lane, act.permit)
+        if act.is_over and model in states:
+            self._free(model, _of_model(act.permit))
+            if act.hint is not None and not act.hint.is_refused:
+                whole = served_within(states[model], act.permit, now=self._now)
+                states[model] = whole
+        return told
+
+    def _free(self, lane: str, permit: Permit) -> None:
+        held = _without(self._connection, permit, self._held[lane], self.given)
+        self._held[lane] = held
+
+
+def _of_model(permit: Permit) -> Permit:
+    """Return a permit as the lane of all credentials of its model counts it."""
+    return permit._replace(id=f"{permit.id}#", is_probe=False)
+
+
+def _locked(
+    connection: Connection, names: Sequence[str], *, with_models: bool = False
+) -> dict[str, LaneState]:
+    """
+    Lock lanes in the order of their names, and make those that are not there.
+
+    Those of their models are locked, too, `with_models`, if they have limits. Lanes are
+    made before any is locked: whoever waits for one that another transaction makes
+    holds none that this one needs.
+    """
+    models = (
+        {model_lane(name) for name in names} - {None, *names} if with_models else ()
+    )
+    there = set(connection.execute(_THERE, {"names": names}).scalars())
+    for name in names:
+        if name not in there:
             connection.execute(_MAKE, {"name": name})
-        found = _by_name(connection.execute(_LOCK, {"names": names}))
-    return found
+    found = _by_name(connection.execute(_LOCK, {"names": [*names, *models]}))
+    return {n: s for n, s in found.items() if n in names or s.is_limited}
 
 
 def _enlisted(connection: Connection, acts: Sequence[Act]) -> set[str]:
@@ -216,8 +288,8 @@ def _without(
     return Held(held.calls - gone, held.has_probe and not (gone and permit.is_probe))
 
 
-def _row(act: Take, permit: Permit) -> dict[str, Any]:
-    return {"id": permit.id, "lane": act.lane, "worker": act.worker, "at": permit.at}
+def _row(worker: str, lane: str, permit: Permit) -> dict[str, Any]:
+    return {"id": permit.id, "lane": lane, "worker": worker, "at": permit.at}
 
 
 def _tell(connection: Connection, state: LaneState, now: Instant) -> None:

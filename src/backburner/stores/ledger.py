@@ -2,8 +2,12 @@
 The ledger on either database: what is held, settled, released and overdrawn.
 
 A hold is made in the transaction that stores its job and closed in the one that ends
-it. Accounts are locked, in the order of their names, before they are judged: whoever
-comes second sees what the first was admitted. What cannot be written is refused.
+it. Accounts are locked before they are judged, so the second of two transactions sees
+what the first was admitted. What cannot be written is refused.
+
+A transaction that shares its database with other writers collects what it does to
+accounts (`LedgerTx.deferred`) and carries it out once, at its end: every account it
+needs is locked by one statement, in the order of the accounts' names.
 """
 
 import sqlite3
@@ -31,6 +35,7 @@ from backburner.domain.budget import (
 )
 from backburner.domain.errors import BudgetExhausted, StoreUnavailable
 from backburner.domain.job import Instant, NewJob, Owner, Submitted
+from backburner.stores.deferral import Deferred
 from backburner.stores.settling import as_given
 from backburner.stores.tables import accounts, budgets, holds, jobs
 
@@ -79,6 +84,11 @@ class LedgerTx(Protocol):
         """The budgets as this process knows them."""
         ...
 
+    @property
+    def deferred(self) -> Deferred | None:
+        """What is carried out at the end; `None` to do everything at once."""
+        ...
+
     def now(self) -> Instant:
         """Return the store's time."""
         ...
@@ -97,6 +107,10 @@ class LedgerTx(Protocol):
 
     def draw(self, table: str, count: int) -> Sequence[int]:
         """Return keys for new rows of a table."""
+        ...
+
+    def lock_hold(self, hold_id: str) -> None:
+        """Have others that reserve by this id wait for the end of the transaction."""
         ...
 
     def hit(self, moment: str) -> None:
@@ -131,9 +145,15 @@ class _Hold(NamedTuple):
     unit: str
     amount: int
     used: int | None
+    """Of an open one: what its job used, if that is at least what is held."""
     calls: int
     known: int
     unknown: int
+
+    @property
+    def booked(self) -> int:
+        """How much is held, or known to be used beyond that."""
+        return max(self.amount, self.used or 0)
 
 
 @contextmanager
@@ -180,26 +200,56 @@ def _charges(
     for job in new:
         alike = (
             *(job.owner, job.key, job.capability),
-            *(job.model, job.flow, job.tokens, job.money),
+            *(job.model, job.flow, job.tokens, job.money, job.never_refused),
         )
         if alike not in known:
-            known[alike] = rules.charges(job, now)
+            charges = rules.charges(job, now)
+            if job.never_refused:
+                charges = [charge._replace(amount=0) for charge in charges]
+            known[alike] = charges
         found.append(known[alike])
     return found
 
 
-def reserve(tx: LedgerTx, holders: Sequence[Holder]) -> None:
-    """Hold what all of them are charged, or raise `BudgetExhausted`."""
-    limits = {c.account: c.limit for holder in holders for c in holder.charges}
-    if not limits:
+def reserve(tx: LedgerTx, holders: Sequence[Holder], *, foreseen: bool = False) -> None:
+    """
+    Hold what all of them are charged, or raise `BudgetExhausted`.
+
+    Where that is deferred, it raises at the end of the transaction; if `foreseen`, at
+    once as well if there is no room as things are now.
+    """
+    wanted = [holder for holder in holders if holder.charges]
+    if tx.deferred is None:
+        _carry_out(tx, wanted)
         return
-    now = tx.now()
+    if foreseen and wanted:
+        _foresee(tx, [*tx.deferred.of(Holder, _Entry), *wanted])
+    tx.deferred.add(wanted)
+
+
+def finish(tx: LedgerTx) -> None:
+    """Carry out what was deferred: judge, hold and post, under the accounts' locks."""
+    if tx.deferred is not None:
+        _carry_out(tx, tx.deferred.take(Holder, _Entry))
+        ended = dict(tx.deferred.take(_Ended))
+        if ended:
+            _carry_out(tx, _closed(tx, ended))
+
+
+def is_pending(tx: LedgerTx, hold_id: str) -> bool:
+    """Say whether a hold of this id waits for the end of the transaction."""
+    return tx.deferred is not None and any(
+        holder.id == hold_id for holder in tx.deferred.of(Holder)
+    )
+
+
+def _foresee(tx: LedgerTx, acts: Sequence["Act"]) -> None:
+    """Judge as `_carry_out` does, by what can be seen without a lock."""
+    names = _names_of(tx, [act for act in acts if isinstance(act, _Entry)])
+    asked = {*_limits_of(acts), *(account for account, _ in names.values())}
     with kept():
-        seqs, balances = _lock(tx, limits)
-        for holder in holders:
-            balances |= admit(balances, holder.charges, now)
-        _hold(tx, holders, seqs, now)
-    tx.hit("ledger.reserved")
+        balances = {account: Balance() for account in asked} | _peek(tx, asked)
+    _judge_in_turn(acts, balances, names, tx.now())
 
 
 def submit_each(
@@ -220,8 +270,9 @@ def _judge(
     """
     Say which callers there is no room for, one after the other.
 
-    Those with keys may stand for jobs that are there: they are judged when that is
-    known, and then each by itself.
+    Locks nothing. What others take meanwhile is found when the holds are made; then
+    every caller is judged again by itself. So are callers with idempotency keys, whose
+    jobs may be there already.
     """
     refusals: list[BudgetExhausted | None] = [None] * len(batches)
     rules = rules_of(tx)
@@ -233,17 +284,94 @@ def _judge(
         for place, jobs in enumerate(batches)
         if all(job.idempotency_key is None for job in jobs)
     }
-    limits = {c.account: c.limit for charges in wanted.values() for c in charges}
-    if not limits:
+    accounts = {c.account for charges in wanted.values() for c in charges}
+    if not accounts:
         return refusals
     with kept():
-        _, balances = _lock(tx, limits)
+        balances = {account: Balance() for account in accounts} | _peek(tx, accounts)
     for place, charges in wanted.items():
         try:
             balances |= admit(balances, charges, now)
         except BudgetExhausted as refused:
             refusals[place] = refused
     return refusals
+
+
+class _Entry(NamedTuple):
+    account: int
+    hold: int
+    posting: Posting
+    limit: int | None = None
+
+
+class _Ended(NamedTuple):
+    """A job that ended in the transaction that stored it, and whether it succeeded."""
+
+    job: int
+    succeeded: bool
+
+
+Act = Holder | _Entry
+Names = Mapping[int, tuple[Account, int]]
+"""The name and limit of accounts, by their keys."""
+
+
+def _carry_out(tx: LedgerTx, acts: Sequence[Act]) -> None:
+    """Judge holds in their turn, then write all holds and entries."""
+    holders = [act for act in acts if isinstance(act, Holder)]
+    entries = [act for act in acts if isinstance(act, _Entry)]
+    now = tx.now() if acts else 0
+    with kept():
+        if holders:
+            names = _names_of(tx, entries)
+            limits = dict(names.values()) | _limits_of(acts)
+            seqs, balances = _lock(tx, limits)
+            _judge_in_turn(acts, balances, names, now)
+            entries += _hold(tx, holders, seqs)
+        _write(tx, entries, now)
+    if holders:
+        tx.hit("ledger.reserved")
+
+
+def _limits_of(acts: Iterable[Act]) -> dict[Account, int]:
+    return {
+        charge.account: charge.limit
+        for act in acts
+        if isinstance(act, Holder)
+        for charge in act.charges
+    }
+
+
+def _names_of(tx: LedgerTx, entries: Iterable[_Entry]) -> Names:
+    """Read which accounts entries are for: a row's name never changes."""
+    seqs = sorted({entry.account for entry in entries})
+    if not seqs:
+        return {}
+    a = accounts.c
+    named = sa.select(
+        *(a.seq, a.ceiling, a.scope, a.unit, a.per, a.tenant, a.value, a.window_at)
+    )
+    with kept():
+        rows = tx.connection.execute(named.where(a.seq.in_(seqs))).all()
+    return {seq: (Account(*name), ceiling) for seq, ceiling, *name in rows}
+
+
+def _judge_in_turn(
+    acts: Iterable[Act], balances: dict[Account, Balance], names: Names, now: Instant
+) -> None:
+    """Admit holders one after the other, each after the entries before it."""
+    for act in acts:
+        if isinstance(act, Holder):
+            balances |= admit(balances, act.charges, now)
+        else:
+            account, _ = names[act.account]
+            balances[account] = post(balances[account], act.posting)
+
+
+def _peek(tx: LedgerTx, asked: Iterable[Account]) -> dict[Account, Balance]:
+    """Return the balances of those accounts, at least one, that exist, unlocked."""
+    rows = tx.rows(tx.queries.list_accounts, *tx.columns(sorted(asked)))
+    return {Account(*row[:6]): Balance(*row[6:]) for row in rows}
 
 
 def _lock(
@@ -256,11 +384,12 @@ def _lock(
 
 
 def _hold(
-    tx: LedgerTx, holders: Iterable[Holder], seqs: Mapping[Account, int], now: Instant
-) -> None:
+    tx: LedgerTx, holders: Iterable[Holder], seqs: Mapping[Account, int]
+) -> list[_Entry]:
+    """Store holds; return their entries."""
     pairs = [(holder, charge) for holder in holders for charge in holder.charges]
     rows: list[tuple[Any, ...]] = []
-    postings: list[_Entry] = []
+    entries: list[_Entry] = []
     for seq, (holder, (account, limit, wanted)) in zip(
         tx.draw("holds", len(pairs)), pairs, strict=True
     ):
@@ -276,19 +405,20 @@ def _hold(
                 holder.expires_at,
             )
         )
-        postings.append(_Entry(here, seq, Posting(Kind.RESERVED, amount), limit))
+        entries.append(_Entry(here, seq, Posting(Kind.RESERVED, amount), limit))
     tx.rows(tx.queries.insert_holds, *tx.columns(rows))
-    _post(tx, postings, now)
+    return entries
 
 
-class _Entry(NamedTuple):
-    account: int
-    hold: int
-    posting: Posting
-    limit: int | None = None
+def _post(tx: LedgerTx, entries: Sequence[_Entry]) -> None:
+    """Write entries now, or at the end of the transaction."""
+    if tx.deferred is not None:
+        tx.deferred.add(entries)
+    else:
+        _carry_out(tx, entries)
 
 
-def _post(tx: LedgerTx, found: Sequence[_Entry], now: Instant) -> None:
+def _write(tx: LedgerTx, found: Sequence[_Entry], now: Instant) -> None:
     """Write entries, and what they do to their accounts."""
     if not found:
         return
@@ -310,16 +440,73 @@ def close(tx: LedgerTx, ended: Mapping[int, bool]) -> None:
     """Settle what is held for jobs that ended: each with whether it succeeded."""
     if not ended:
         return
+    if tx.deferred is not None:
+        # What the same transaction is yet to hold for a job is closed after that.
+        fresh = {holder.job for holder in tx.deferred.of(Holder)}
+        tx.deferred.add(_Ended(*one) for one in ended.items() if one[0] in fresh)
+        ended = {job: told for job, told in ended.items() if job not in fresh}
+    if ended:
+        _post(tx, _closed(tx, ended))
+    tx.hit("ledger.closed")
+
+
+def _closed(tx: LedgerTx, ended: Mapping[int, bool]) -> list[_Entry]:
+    """Close the holds of jobs that ended; return the entries of that."""
     with kept():
         rows = tx.rows(tx.queries.list_holds, tx.array(ended), True)
-        _close(
-            tx,
-            [
-                (hold, *actual(*hold[4:5], *hold[6:], succeeded=ended[hold.job]))
-                for hold in map(_Hold._make, rows)
-            ],
-        )
-    tx.hit("ledger.closed")
+        closing = [
+            (hold, *actual(*hold[4:5], *hold[6:], succeeded=ended[hold.job]))
+            for hold in map(_Hold._make, rows)
+        ]
+        _mark(tx, [(hold.seq, used, is_guess) for hold, used, is_guess in closing])
+    return [
+        _Entry(hold.account, hold.seq, posting)
+        for hold, used, _ in closing
+        for posting in settle(hold.amount, used, overdrawn=hold.booked - hold.amount)
+    ]
+
+
+_OPEN = (
+    sa.select(holds.c.seq)
+    .where(holds.c.job.in_(sa.bindparam("jobs", expanding=True)))
+    .where(holds.c.job.is_not(None), holds.c.is_open)
+    .order_by(holds.c.seq)
+    .with_for_update()
+)
+_NOTE = (
+    holds.update()
+    .where(holds.c.seq == sa.bindparam("of"))
+    .values(used=sa.bindparam("n"))
+)
+
+
+def book_used(tx: LedgerTx, seqs: Collection[int]) -> None:
+    """
+    Book what open jobs have used beyond what is held for them, as overdraft.
+
+    Their holds are locked first, so that of two bookings for one job the second sees
+    what the first has booked.
+    """
+    if not seqs:
+        return
+    with kept():
+        if not tx.connection.execute(_OPEN, {"jobs": sorted(seqs)}).all():
+            return
+        rows = tx.rows(tx.queries.list_holds, tx.array(seqs), True)
+        spent = [
+            hold
+            for hold in map(_Hold._make, rows)
+            if hold.calls and hold.known >= hold.booked
+        ]
+        if spent:
+            notes = [{"of": hold.seq, "n": hold.known} for hold in spent]
+            tx.connection.execute(_NOTE, notes)
+        postings = [
+            _Entry(hold.account, hold.seq, Posting(Kind.OVERDRAWN, beyond))
+            for hold in spent
+            if (beyond := hold.known - hold.booked)
+        ]
+        _post(tx, postings)
 
 
 def book_late(tx: LedgerTx, seqs: Collection[int]) -> None:
@@ -338,37 +525,33 @@ def book_late(tx: LedgerTx, seqs: Collection[int]) -> None:
             for hold in late
         ]
         _mark(tx, [(hold.seq, hold.known, bool(hold.unknown)) for hold in late])
-        _post(tx, postings, tx.now())
+        _post(tx, postings)
 
 
-def _close(tx: LedgerTx, closing: Sequence[tuple[_Hold, int, bool]]) -> None:
-    postings = [
-        _Entry(hold.account, hold.seq, posting)
-        for hold, used, _ in closing
-        for posting in settle(hold.amount, used)
+class Closing(NamedTuple):
+    """What becomes of a hold without a job; `used` is `None` if it is released."""
+
+    seq: int
+    account: int
+    held: int
+    used: int | None
+    is_estimated: bool
+
+
+def settle_holds(tx: LedgerTx, closings: Sequence[Closing]) -> None:
+    """Settle or release holds of whoever holds without a job."""
+    entries = [
+        _Entry(closing.account, closing.seq, posting)
+        for closing in closings
+        for posting in settle(closing.held, closing.used or 0)
     ]
-    _mark(tx, [(hold.seq, used, is_estimated) for hold, used, is_estimated in closing])
-    _post(tx, postings, tx.now())
-
-
-def settle_one(
-    tx: LedgerTx,
-    seq: int,
-    account: int,
-    held: int,
-    used: int | None,
-    *,
-    is_estimated: bool,
-) -> None:
-    """Settle one hold of whoever holds without a job; `None` releases it."""
-    postings = [_Entry(account, seq, posting) for posting in settle(held, used or 0)]
-    _mark(tx, [(seq, used, is_estimated)])
-    _post(tx, postings, tx.now())
+    _mark(tx, [(hold.seq, hold.used, hold.is_estimated) for hold in closings])
+    _post(tx, entries)
 
 
 def _mark(tx: LedgerTx, rows: Sequence[tuple[int, int | None, bool]]) -> None:
     if rows:
-        tx.rows(tx.queries.close_holds, *tx.columns(rows))
+        tx.rows(tx.queries.close_holds, *tx.columns(sorted(rows)))
 
 
 class _Retried(NamedTuple):

@@ -11,13 +11,15 @@ from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from typing import Any, Protocol
 
 from backburner.domain import transitions
-from backburner.domain.delivery import Ended, delivery
+from backburner.domain.completion import completion_of, followers
+from backburner.domain.delivery import Ended, Result
 from backburner.domain.job import Instant, JobState, Link, Need, NewJob, Submitted
 from backburner.domain.transitions import Change
 from backburner.ports.store import Move, Settlement
 from backburner.stores.ledger import LedgerTx, close
 from backburner.stores.settling import error_json, event_json
 from backburner.stores.sharing import SharingTx, forgo
+from backburner.stores.totals import count_ends
 
 Telling = tuple[int, str, Instant, str | None]
 """A job's key, and the type, time and data of its event."""
@@ -32,8 +34,8 @@ class LinkTx(LedgerTx, SharingTx, Protocol):
     """A transaction of either database."""
 
     @property
-    def settling(self) -> int | None:
-        """The job whose body runs: it has ended, its link is not settled yet."""
+    def settling(self) -> Collection[int]:
+        """The jobs whose bodies run: they have ended, their links are not settled."""
         ...
 
     def release(
@@ -51,6 +53,16 @@ class LinkTx(LedgerTx, SharingTx, Protocol):
         Those in trouble have a step that did not succeed. Tell of those that are over,
         and return what makes an `Ended` of each.
         """
+        ...
+
+    def lock_groups(
+        self, *, batches: Collection[int] = (), flows: Collection[int] = ()
+    ) -> None:
+        """Lock batches, then flows, by their keys, before any job of theirs."""
+        ...
+
+    def lock_jobs(self, seqs: Collection[int]) -> None:
+        """Lock jobs by their keys, whatever their states."""
         ...
 
     def insert(self, jobs: Sequence[NewJob]) -> list[int]:
@@ -161,7 +173,8 @@ def give_up(tx: LinkTx, failed: Sequence[int], at: Instant) -> list[int]:
     change = transitions.give_up(now=at)
     error, code = error_json(change), transitions.DEPENDENCY_FAILED
     rows = tx.rows(tx.queries.cancel_dependents, tx.array(failed), at, error, code)
-    lost = sorted(seq for (seq,) in rows)
+    lost = sorted(seq for seq, _ in rows)
+    count_ends(tx, [(queue, JobState.CANCELLED) for _, queue in rows])
     told = event_json(change)
     tx.tell([(seq, change.event, at, told) for seq in lost])
     forgo(tx, lost)
@@ -169,16 +182,24 @@ def give_up(tx: LinkTx, failed: Sequence[int], at: Instant) -> list[int]:
 
 
 def deliver(tx: LinkTx, told: Sequence[Ended], at: Instant) -> None:
-    """Make the jobs that tell of ends."""
-    if told:
-        tx.submit([delivery(ended, at) for ended in told], capped=False)
+    """Submit the jobs that follow ends: deliveries and completions."""
+    jobs = [job for ended in told for job in followers(ended, at)]
+    if jobs:
+        tx.submit(jobs, capped=False)
+        tx.hit("ended.followed")
 
 
 def callers_of(tx: LinkTx, seqs: Collection[int]) -> list[Ended]:
-    """Return those of the jobs that have somebody to tell."""
+    """Return those of the jobs that ended and are followed by another job."""
     if not seqs:
         return []
-    return [Ended(*row) for row in tx.rows(tx.queries.list_callbacks, tx.array(seqs))]
+    keys = tx.array(seqs)
+    ended = [Ended(*row) for row in tx.rows(tx.queries.list_callbacks, keys)]
+    if not any(completion_of(one.callback) for one in ended):
+        return ended
+    rows = tx.rows(tx.queries.list_results, keys)
+    results = {job_id: Result(*result) for job_id, *result in rows}
+    return [one._replace(result=results[one.id]) for one in ended]
 
 
 def conclude(

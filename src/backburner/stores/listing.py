@@ -1,14 +1,13 @@
 """Reads whose shape varies, in SQLAlchemy Core; and a few cold ones."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
-from backburner.domain.job import WAITING, Instant, Job, JobState, Owner
+from backburner.domain.job import WAITING, Instant, Job, JobState, Visibility
 from backburner.ports.store import FailureGroup, JobFilter, Topic, WorkerInfo
+from backburner.stores.paging import newest, seen_by, seen_without_index, unindexed
 from backburner.stores.rows import JOB_COLUMNS, LISTED_COLUMNS, as_job, as_listed
-from backburner.stores.tables import batches as batch_table
 from backburner.stores.tables import events as event_table
 from backburner.stores.tables import flows as flow_table
 from backburner.stores.tables import jobs as job_table
@@ -31,31 +30,27 @@ def jobs(
     connection: sa.Connection, where: JobFilter, before: int | None, limit: int
 ) -> list[Job]:
     """Return a page of jobs, newest first."""
-    seq = _number(where)
     query = SELECT_LISTED.where(*_conditions(where))
+    if where.state not in _FEW:
+        owner = where.owner
+        if _is_in_group(where):
+            query, owner = query.where(*_owned(where)), None
+        rows = newest(connection, query, job_table, owner, limit, before=before)
+        return [as_listed(row) for row in rows]
+    # Found by the index of their state and sorted: walking back through the numbers
+    # would read the whole history for a handful.
+    seq = unindexed(job_table)
     if before is not None:
         query = query.where(seq < before)
-    return _listed(connection, query.order_by(seq.desc()).limit(limit))
+    query = query.where(*_owned(where)).order_by(seq.desc())
+    return _listed(connection, query.limit(limit))
 
 
-def topic(
-    owner: Owner, wanted: Topic, after: int, upto: int | None, limit: int
-) -> sa.Select[Any]:
-    """Select an owner's events about one thing, above a cursor and up to another."""
-    e, f, b = event_table.c, flow_table.c, batch_table.c
-    query = (
-        sa.select(e.seq, sa.func.coalesce(c.id, f.id, b.id), e.n, e.type, e.at, e.data)
-        .select_from(event_table)
-        .outerjoin(job_table, c.seq == e.job)
-        .outerjoin(flow_table, f.seq == e.flow)
-        .outerjoin(batch_table, b.seq == e.batch)
-        .where(e.seq > after, _is_about(wanted))
-        .where(sa.func.coalesce(c.tenant, f.tenant, b.tenant) == owner.tenant)
-        .where(sa.func.coalesce(c.user, f.user, b.user) == owner.user)
-    )
-    if upto is not None:
-        query = query.where(e.seq <= upto)
-    return query.order_by(e.seq).limit(limit)
+def count(connection: sa.Connection, where: JobFilter) -> int:
+    """Return how many jobs match."""
+    query = sa.select(sa.func.count()).select_from(job_table)
+    query = query.where(*_conditions(where), *_owned(where))
+    return int(connection.execute(query).scalar_one())
 
 
 def last_of(connection: sa.Connection, topic: Topic) -> int:
@@ -67,33 +62,12 @@ def last_of(connection: sa.Connection, topic: Topic) -> int:
     return connection.execute(query).scalar() or 0
 
 
-def _is_about(wanted: Topic) -> sa.ColumnElement[bool]:
-    e = event_table.c
-    if wanted.flow is not None:
-        steps = sa.select(c.seq).where(c.flow == wanted.flow)
-        # By index, not by walking through everybody's events.
-        numbers = sa.union_all(
-            sa.select(e.seq).where(e.job.in_(steps)),
-            sa.select(e.seq).where(e.flow == wanted.flow),
-        )
-        return e.seq.in_(numbers)
-    if wanted.batch is not None:
-        return e.batch == wanted.batch
-    return has_tag(c.tags, wanted.tag or "")
-
-
-def has_tag(tags: sa.ColumnElement[str | None], tag: str) -> sa.ColumnElement[bool]:
+def has_tag(
+    tags: sa.ColumnElement[str | None], tag: str | sa.BindParameter[str]
+) -> sa.ColumnElement[bool]:
     """Say that a tag is among those stored: as it is written, unlike with LIKE."""
     padded = "\n" + tags + "\n"
-    return sa.func.replace(padded, f"\n{tag}\n", "") != padded
-
-
-def _number(where: JobFilter) -> sa.ColumnElement[int]:
-    if where.state in _FEW:
-        # The plus has them found by their partial index and sorted: walking back
-        # through the numbers would read the whole history for a handful.
-        return sa.literal_column("+jobs.seq", sa.BigInteger)
-    return c.seq
+    return sa.func.replace(padded, "\n" + tag + "\n", "") != padded
 
 
 _FEW = frozenset({JobState.BLOCKED, JobState.RUNNING, JobState.FAILED})
@@ -131,7 +105,9 @@ def overdue(connection: sa.Connection, now: Instant, limit: int) -> list[Job]:
     return [as_listed(row) for row in found]
 
 
-def failures(connection: sa.Connection, owner: Owner, limit: int) -> list[FailureGroup]:
+def failures(
+    connection: sa.Connection, owner: Visibility, limit: int
+) -> list[FailureGroup]:
     """Group an owner's dead letters by fingerprint."""
     last_at = sa.func.max(c.finished_at)
     query = (
@@ -144,9 +120,7 @@ def failures(connection: sa.Connection, owner: Owner, limit: int) -> list[Failur
             last_at,
             sa.func.max(c.id),
         )
-        .where(
-            sa.text("state = 'failed'"), c.tenant == owner.tenant, c.user == owner.user
-        )
+        .where(sa.text("state = 'failed'"), *seen_by(owner, c))
         .group_by(c.fingerprint)
         .order_by(last_at.desc())
         .limit(limit)
@@ -169,7 +143,7 @@ def depths(
             sa.select(
                 sa.literal(state.value), c.queue, sa.func.count(), sa.func.min(c.seq)
             )
-            .where(sa.text(f"state = '{state}'"))
+            .where(*_conditions(JobFilter(state=state)))
             .group_by(c.queue)
             for state in (*sorted(WAITING), JobState.RUNNING)
         )
@@ -228,11 +202,12 @@ def workers(connection: sa.Connection) -> list[WorkerInfo]:
 
 
 def _conditions(where: JobFilter) -> list[sa.ColumnElement[bool]]:
+    """Say which jobs are meant, whoever owns them."""
     conditions: list[sa.ColumnElement[bool]] = []
-    if where.owner is not None:
-        conditions += [c.tenant == where.owner.tenant, c.user == where.owner.user]
     if where.state is not None:
-        conditions.append(sa.literal_column(f"state = '{where.state}'"))
+        conditions.append(sa.literal_column(f"jobs.state = '{where.state}'"))
+    if where.state is JobState.BLOCKED:
+        conditions.append(c.flow.in_(_running_flows(where.owner)))
     for name in ("capability", "queue", "fingerprint", "flow"):
         wanted = getattr(where, name)
         if wanted is not None:
@@ -244,6 +219,26 @@ def _conditions(where: JobFilter) -> list[sa.ColumnElement[bool]]:
     if where.tag is not None:
         conditions.append(has_tag(c.tags, where.tag))
     return conditions
+
+
+def _owned(where: JobFilter) -> list[sa.ColumnElement[bool]]:
+    if where.owner is None:
+        return []
+    # At most as many jobs run as workers have slots: their index holds the fewest.
+    if where.state is JobState.RUNNING or _is_in_group(where):
+        return seen_without_index(where.owner, c)
+    return seen_by(where.owner, c)
+
+
+def _is_in_group(where: JobFilter) -> bool:
+    return where.flow is not None or where.batch is not None
+
+
+def _running_flows(owner: Visibility | None = None) -> sa.Select[tuple[int]]:
+    """Select the flows that blocked steps may be in: only a running one has any."""
+    f = flow_table.c
+    query = sa.select(f.seq).where(sa.text("flows.state = 'running'"))
+    return query if owner is None else query.where(*seen_by(owner, f))
 
 
 def of_batch(batch: int) -> sa.ColumnElement[bool]:

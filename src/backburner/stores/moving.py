@@ -13,16 +13,18 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import orjson
 import sqlalchemy as sa
 
 from backburner.domain.errors import BackburnerError
 from backburner.ports.faults import Faults
+from backburner.ports.history import History
 from backburner.ports.store import WorkerInfo
 from backburner.stores import contents, migrations, notice
-from backburner.stores.contents import EVERY, MOVED, Key, Row
+from backburner.stores.applications import AppSchema
+from backburner.stores.contents import EVERY, MOVED, Key, Row, delete_all
 from backburner.stores.notice import Notice, Phase
 
 T = TypeVar("T")
@@ -68,6 +70,10 @@ class Side(Protocol):
         """Insert rows, and note it, in one transaction, durable."""
         ...
 
+    async def rework(self, body: Callable[[sa.Connection], T]) -> T:
+        """Run a body in one transaction, durable, however long it takes."""
+        ...
+
     async def alive(self, lease: timedelta) -> Sequence[WorkerInfo]:
         """Bury workers whose lease is over by the store's clock; return the others."""
         ...
@@ -80,11 +86,11 @@ class Side(Protocol):
 class Movable(Protocol):
     """A store that can be moved, open or not."""
 
-    async def version(self) -> str | None:
+    async def version(self, history: History = ...) -> str | None:
         """Return the revision that the schema is at, `None` for none."""
         ...
 
-    async def migrate(self) -> object:
+    async def migrate(self, history: History = ...) -> object:
         """Bring the schema up to date."""
         ...
 
@@ -110,6 +116,8 @@ class Options(NamedTuple):
     """Whether the target may hold what was moved away from there, or half a move."""
     chunk: int = CHUNK
     tables: Sequence[sa.Table] = MOVED
+    apps: Sequence[AppSchema] = ()
+    """The applications whose tables move, too."""
 
 
 class Mover:
@@ -127,6 +135,8 @@ class Mover:
         self._stores = source, target
         self._source, self._target = source.side(), target.side()
         self._options = options
+        self._of_apps = [table for app in options.apps for table in app.tables]
+        self._tables = [*options.tables, *self._of_apps]
         self._faults = faults
         self._tell = tell
 
@@ -150,6 +160,7 @@ class Mover:
         there = await self._target.read(notice.read)
         if here is None or here.phase is not Phase.LEFT:
             here, there = await self._set_out(here, there, move)
+            await self._prepare(there)
             await self._copy(there)
             await asyncio.to_thread(carry)
             there = await self._target.read(notice.read)
@@ -177,6 +188,34 @@ class Mover:
                 f"{self._target.place} is at schema {version}, this release needs "
                 f"{migrations.HEAD}"
             )
+        names = [table.name for table in (*EVERY, *self._of_apps)]
+        for name in {name for name in names if names.count(name) > 1}:
+            raise MoveRefused(f"two applications declare the table {name}")
+        for app in self._options.apps:
+            await self._check_app(app.history)
+
+    async def _check_app(self, history: History) -> None:
+        for store, place, also in (
+            (self._stores[0], self._source.place, ()),
+            (self._stores[1], self._target.place, (None,)),
+        ):
+            version = await store.version(history)
+            if version not in {history.head, *also}:
+                raise MoveRefused(
+                    f"{place}: the tables of application {history.name!r} are at "
+                    f"{version or 'none'}, its release needs {history.head}: run "
+                    f"`backburner migrate --app {history.name}` there"
+                )
+
+    async def _prepare(self, there: Notice) -> None:
+        """Make the applications' tables; what their revisions put there is replaced."""
+        _, target = self._stores
+        for app in self._options.apps:
+            if await target.version(app.history) is None:
+                await target.migrate(app.history)
+        if self._of_apps and not there.progress:
+            await self._target.transact(lambda c: delete_all(c, self._of_apps))
+            self._faults.hit("move.prepared")
 
     async def _set_out(
         self, here: Notice | None, there: Notice | None, move: str
@@ -189,7 +228,7 @@ class Mover:
         if leaving is not here:
             await self._leave(here, leaving)
         if there is not None and self._is_replaced(there):
-            await self._target.transact(_empty)
+            await self._target.transact(lambda c: _empty(c, self._of_apps))
             self._faults.hit("move.emptied")
         elif there is not None and _is_begun(leaving, there):
             return leaving, there
@@ -211,7 +250,8 @@ class Mover:
             if not self._is_replaced(there):
                 raise MoveRefused(_OTHERS[there.phase].format(self._target.place))
             return
-        used = await self._target.read(lambda c: contents.first_used(c, EVERY))
+        known = (*EVERY, *self._of_apps)
+        used = await self._target.read(lambda c: contents.first_used(c, known))
         if used is not None:
             raise MoveRefused(f"{self._target.place} is not empty: {used} has rows")
 
@@ -225,26 +265,32 @@ class Mover:
         if alive:
             named = ", ".join(f"pid {worker.pid} on {worker.host}" for worker in alive)
             raise MoveRefused(f"workers are alive: stop them first ({named})")
-        await self._source.transact(lambda c: _leave(c, leaving))
+        await self._source.transact(lambda c: _leave(c, leaving, self._of_apps))
         self._faults.hit("move.leaving")
 
     async def _copy(self, there: Notice) -> None:
         """Copy what is not there yet; the last notice says how far it came."""
         progress = orjson.loads(there.progress or "{}")
-        for table in self._options.tables:
-            if table.name < progress.get("table", ""):
-                continue
-            begun = progress if table.name == progress.get("table") else {}
+        names = [table.name for table in self._tables]
+        if progress and progress["table"] not in names:
+            raise MoveRefused(
+                f"the move under way copied rows of table {progress['table']}: name "
+                "the same applications again, or begin anew with --replace"
+            )
+        begun_at = names.index(progress["table"]) if progress else 0
+        for place, table in enumerate(self._tables[begun_at:]):
+            begun = {} if place else progress
             there = await self._copy_table(
                 there, table, begun.get("after"), begun.get("rows", 0)
             )
-        values = await self._source.read(
-            lambda c: contents.counters(c, self._options.tables)
-        )
-        await self._target.transact(
-            lambda c: contents.set_counters(c, self._options.tables, values)
-        )
-        await self._target.transact(lambda c: contents.analyse(c, self._options.tables))
+        tables = self._tables
+        values = await self._source.read(lambda c: contents.counters(c, tables))
+        await self._target.transact(lambda c: contents.set_counters(c, tables, values))
+        for app in self._options.apps:
+            if app.rebuild is not None:
+                await self._target.rework(app.rebuild)
+                self._faults.hit("move.rebuilt")
+        await self._target.transact(lambda c: contents.analyse(c, tables))
         self._faults.hit("move.counted")
 
     async def _copy_table(
@@ -271,10 +317,10 @@ class Mover:
 
     async def _compare(self) -> Sequence[Moved]:
         """Hold both sides against each other, row by row."""
-        moved = [await self._compare_table(table) for table in self._options.tables]
+        moved = [await self._compare_table(table) for table in self._tables]
         ours, theirs = await asyncio.gather(
             *(
-                side.read(lambda c: contents.counters(c, self._options.tables))
+                side.read(lambda c: contents.counters(c, self._tables))
                 for side in (self._source, self._target)
             )
         )
@@ -295,7 +341,7 @@ class Mover:
                 raise CopyDiffers(f"{table.name}: {told}")
             if not ours:
                 return Moved(table.name, rows, seal.hexdigest())
-            seal.update(orjson.dumps(theirs, default=bytes.hex))
+            seal.update(orjson.dumps(theirs, default=_as_text))
             after, rows = contents.key(table, ours[-1]), rows + len(ours)
             self._tell("compared", table.name, rows)
 
@@ -339,8 +385,14 @@ def _is_begun(leaving: Notice, there: Notice) -> bool:
     return there.phase is Phase.ARRIVING and there.move == leaving.move
 
 
-def _leave(connection: sa.Connection, leaving: Notice) -> None:
-    notice.fence(connection, EVERY)
+def _as_text(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _leave(
+    connection: sa.Connection, leaving: Notice, of_apps: Sequence[sa.Table]
+) -> None:
+    notice.fence(connection, (*EVERY, *of_apps))
     enlisted = contents.first_used(
         connection, [table for table in EVERY if table.name == "workers"]
     )
@@ -355,14 +407,15 @@ def _stay(connection: sa.Connection, place: str) -> str:
         is_left = found is not None and found.phase is Phase.LEFT
         told = notice.why_closed(connection) if is_left else "is not being moved"
         raise MoveRefused(f"{place} {told}")
-    notice.unfence(connection, EVERY)
+    notice.unfence(connection)
     notice.clear(connection)
     return found.place
 
 
-def _empty(connection: sa.Connection) -> None:
+def _empty(connection: sa.Connection, of_apps: Sequence[sa.Table]) -> None:
     """Make a store as it was when it was new."""
-    notice.unfence(connection, EVERY)
+    notice.unfence(connection)
+    delete_all(connection, of_apps)
     notice.clear(connection)
     contents.empty(connection)
     migrations.downgrade(connection, "base")

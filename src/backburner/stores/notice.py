@@ -104,18 +104,21 @@ def fence(connection: sa.Connection, tables: Sequence[sa.Table]) -> None:
         connection.execute(sa.text(statement))
 
 
-def unfence(connection: sa.Connection, tables: Sequence[sa.Table]) -> None:
+def unfence(connection: sa.Connection) -> None:
     """Let the store be written again; that there is no fence is no error."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("DROP FUNCTION IF EXISTS backburner_moved CASCADE"))
         return
-    for table in tables:
-        for verb in _VERBS:
-            name = f"backburner_moved_{table.name}_{verb}"
-            connection.execute(sa.text(f"DROP TRIGGER IF EXISTS {name}"))
+    quote = connection.dialect.identifier_preparer.quote
+    for name in connection.execute(_TRIGGERS).scalars().all():
+        connection.execute(sa.text(f"DROP TRIGGER {quote(name)}"))
 
 
 _VERBS: Final = ("insert", "update", "delete")
+_TRIGGERS: Final = sa.text(
+    "SELECT name FROM sqlite_master "
+    "WHERE type = 'trigger' AND name GLOB 'backburner_moved_*'"
+)
 
 
 def _names(
@@ -129,7 +132,7 @@ def _sqlite(names: Sequence[tuple[str, str]]) -> Iterator[str]:
     for name, quoted in names:
         for verb in _VERBS:
             yield (
-                f"CREATE TRIGGER backburner_moved_{name}_{verb} "
+                f'CREATE TRIGGER "backburner_moved_{name}_{verb}" '
                 f"BEFORE {verb} ON {quoted} "
                 f"BEGIN SELECT RAISE(ABORT, '{FENCED}'); END"
             )

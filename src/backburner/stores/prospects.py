@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any, Protocol, TypeVar
 
 import orjson
@@ -10,11 +11,13 @@ import sqlalchemy as sa
 from backburner.domain import delivery
 from backburner.domain.budget import Account, Balance, Charge, Kind, Unit
 from backburner.domain.event import DELTA
-from backburner.domain.job import Instant, Job, JobState, NewJob
+from backburner.domain.fairness import share_of
+from backburner.domain.job import WAITING, Instant, Job, JobState, NewJob
 from backburner.domain.quote import Past
 from backburner.ports.store import Closing, Outlook
 from backburner.stores.ledger import read_rules
 from backburner.stores.listing import has_tag
+from backburner.stores.settling import KEYED
 from backburner.stores.tables import (
     accounts,
     entries,
@@ -49,11 +52,14 @@ class Prospects(Protocol):
                 _ahead(connection, queue, priority),
                 _ages(connection, queue, now),
                 _busy(connection, queue),
-                _past(connection),
+                _past(connection, queue),
                 _uses(connection, capability),
             )
 
         return await self.read(look)
+
+    async def crowd(self, job: NewJob) -> int:
+        return await self.read(lambda connection: _crowd(connection, job))
 
     async def room(
         self, job: NewJob, *, now: Instant
@@ -67,6 +73,18 @@ class Prospects(Protocol):
 def _ahead(connection: sa.Connection, queue: str, priority: int) -> int:
     query = sa.select(sa.func.count()).where(
         sa.text("state = 'queued'"), j.queue == queue, j.priority >= priority
+    )
+    return connection.execute(query.select_from(jobs)).scalar_one()
+
+
+def _crowd(connection: sa.Connection, job: NewJob) -> int:
+    share = share_of(job)
+    states = ",".join(f"'{state}'" for state in sorted(WAITING))
+    query = sa.select(sa.func.count()).where(
+        sa.text(f"state IN ({states})"),
+        j.queue == share.queue,
+        j.tenant == share.tenant,
+        j.share == share.name,
     )
     return connection.execute(query.select_from(jobs)).scalar_one()
 
@@ -96,14 +114,30 @@ _PAST = (
         *(j.capability, j.queue, j.attempt, j.generation, j.throttled),
         *(j.created_at, j.ready_at, j.started_at, j.finished_at),
     )
-    .where(j.finished_at.is_not(None))
+    # Jobs that their queues keep are in an index of their own.
+    .where(j.finished_at.is_not(None), j.kept.is_(None))
     .order_by(j.finished_at.desc())
     .limit(REMEMBERED)
 )
 
 
-def _past(connection: sa.Connection) -> list[Past]:
-    rows = connection.execute(_PAST)
+_KEPT_PAST = (
+    sa.select(*_PAST.selected_columns)
+    .where(sa.text("finished_at IS NOT NULL AND kept IS NOT NULL"))
+    .where(j.queue == sa.bindparam("queue"), j.state == sa.bindparam("state"))
+    .where(j.kept == sa.bindparam("kind"))
+    .order_by(j.finished_at.desc())
+    .limit(REMEMBERED)
+)
+
+
+def _past(connection: sa.Connection, queue: str) -> list[Past]:
+    rows = [*connection.execute(_PAST)]
+    for state, kind in product((JobState.SUCCEEDED, JobState.FAILED), (1, KEYED)):
+        asked = {"queue": queue, "state": state, "kind": kind}
+        rows += connection.execute(_KEPT_PAST, asked)
+    rows.sort(key=lambda row: row.finished_at, reverse=True)
+    del rows[REMEMBERED:]
     return [_as_past(row) for row in rows if row.started_at is not None]
 
 
@@ -173,7 +207,9 @@ def _released(connection: sa.Connection, job: Job) -> dict[str, int]:
     """Return what was held and not needed; of several budgets, the most of one."""
     h, a, e = holds.c, accounts.c, entries.c
     freed = sa.func.coalesce(sa.func.sum(e.amount), 0)
-    is_release = sa.and_(e.hold == h.seq, e.kind == Kind.RELEASED)
+    # A literal, so that the partial index entries_released serves.
+    released = sa.text(f"entries.kind = '{Kind.RELEASED}'")
+    is_release = sa.and_(e.hold == h.seq, released)
     query = (
         sa.select(a.unit, h.seq, freed)
         .join(accounts, a.seq == h.account)
@@ -194,6 +230,7 @@ def _webhooks(connection: sa.Connection, job: Job) -> int:
     told: list[Any] = [
         j.tenant == job.owner.tenant,
         j.user == job.owner.user,
+        j.seq > job.seq,  # what tells of a job was made after it
         j.capability == delivery.CAPABILITY,
         j.state == JobState.SUCCEEDED,
         j.finished_at <= job.finished_at,

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from backburner.domain.event import QUEUE_THROTTLED
 from backburner.domain.job import Instant
-from backburner.domain.queue import Queue, QueueState, Rate, Throttling
-from backburner.ports.store import Tx
+from backburner.domain.queue import Keep, Queue, QueueState, Rate, Throttling
+from backburner.ports.store import Retention, Tx
 from backburner.stores.settling import as_json
 from backburner.stores.tables import events
 from backburner.stores.tables import queues as queue_table
@@ -20,13 +20,13 @@ c = queue_table.c
 # another length begins anew.
 _DECLARE = sa.text("""
 INSERT INTO queues (name, paused, concurrency, per_worker, rate, per, window_at,
-                    started, closed, told, weights, waiting)
+                    started, closed, told, weights, waiting, keep)
 VALUES (:name, :paused, :concurrency, :per_worker, :rate, :per, 0, 0, 0, 0, :weights,
-        :waiting)
+        :waiting, :keep)
 ON CONFLICT (name) DO UPDATE SET
   concurrency = excluded.concurrency, per_worker = excluded.per_worker,
   rate = excluded.rate, per = excluded.per,
-  weights = excluded.weights, waiting = excluded.waiting,
+  weights = excluded.weights, waiting = excluded.waiting, keep = excluded.keep,
   started = CASE WHEN queues.per = excluded.per THEN queues.started ELSE 0 END,
   window_at = CASE WHEN queues.per = excluded.per THEN queues.window_at ELSE 0 END,
   limited_until = CASE WHEN queues.per = excluded.per AND queues.rate = excluded.rate
@@ -51,6 +51,7 @@ def declare(queues: Sequence[Queue]) -> Callable[[Tx], None]:
             "per": queue.rate.per // timedelta(milliseconds=1) if queue.rate else 0,
             "weights": as_json(dict(queue.weights)) if queue.weights else None,
             "waiting": queue.waiting,
+            "keep": _written(queue.keep),
         }
         for queue in sorted(queues, key=lambda queue: queue.name)
     ]
@@ -60,6 +61,33 @@ def declare(queues: Sequence[Queue]) -> Callable[[Tx], None]:
             tx.connection.execute(_DECLARE, row)
 
     return body
+
+
+def _written(keep: Keep | None) -> str | None:
+    """Write a policy as it is stored: ages are milliseconds."""
+    if keep is None:
+        return None
+    ages = (keep.succeeded, keep.failed)
+    spans = [None if age is None else age // _MILLISECOND for age in ages]
+    return as_json([*spans, keep.succeeded_count, keep.failed_count])
+
+
+def _as_keep(text: str | None) -> Keep | None:
+    if text is None:
+        return None
+    *spans, succeeded_count, failed_count = orjson.loads(text)
+    succeeded, failed = (None if n is None else n * _MILLISECOND for n in spans)
+    return Keep(succeeded, failed, succeeded_count, failed_count)
+
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def policies(connection: sa.Connection) -> dict[str, Keep]:
+    """Return how long queues keep ended jobs that have a policy for it."""
+    query = sa.select(c.name, c.keep).where(c.keep.is_not(None))
+    found = {name: _as_keep(keep) for name, keep in connection.execute(query)}
+    return {name: keep for name, keep in found.items() if keep is not None}
 
 
 def pause(name: str, *, paused: bool) -> Callable[[Tx], None]:
@@ -96,6 +124,21 @@ def tell(now: Instant) -> Callable[[Tx], list[Throttling]]:
     return body
 
 
+def prune(keep: Retention, now: Instant, limit: int) -> Callable[[Tx], None]:
+    """Return a body that deletes old events of queues and lanes."""
+
+    def body(tx: Tx) -> None:
+        before = now - max(keep) // timedelta(milliseconds=1)
+        e = events.c
+        # Their numbers rise with their times, nearly: the oldest come first.
+        first = sa.select(e.seq, e.at).where(sa.text("events.queue IS NOT NULL"))
+        some = first.order_by(e.seq).limit(limit).subquery()
+        old = sa.select(some.c.seq).where(some.c.at <= before)
+        tx.connection.execute(events.delete().where(e.seq.in_(old)))
+
+    return body
+
+
 def listing(connection: sa.Connection, now: Instant) -> list[QueueState]:
     """Return every queue that has a policy or was ever paused."""
     return [
@@ -110,6 +153,7 @@ def listing(connection: sa.Connection, now: Instant) -> list[QueueState]:
             untold=untold,
             weights=orjson.loads(weights) if weights else {},
             waiting=waiting,
+            keep=_as_keep(keep),
         )
         for (
             name,
@@ -122,6 +166,7 @@ def listing(connection: sa.Connection, now: Instant) -> list[QueueState]:
             untold,
             weights,
             waiting,
+            keep,
         ) in connection.execute(_LISTING)
     ]
 
@@ -138,4 +183,5 @@ _LISTING = sa.select(
     c.closed - c.told,
     c.weights,
     c.waiting,
+    c.keep,
 ).order_by(c.name)

@@ -22,10 +22,24 @@ c, e = job_table.c, edges.c
 def reopen(tx: LinkTx, moves: Sequence[Move]) -> list[bool]:
     """Retry failed jobs; what was given up because of them waits again."""
     held = [False] * len(moves)
+    _lock(tx, [move.seq for move in moves])
     for turn in turns(moves):
         for seq in _reopen(tx, [moves[index] for index in turn.values()]):
             held[turn[seq]] = True
     return held
+
+
+def _lock(tx: LinkTx, seqs: Sequence[int]) -> None:
+    """Lock the batches and flows of jobs, then these jobs and all steps, by key."""
+    query = sa.select(c.flow, c.batch).where(c.seq.in_(seqs)).distinct()
+    rows = tx.connection.execute(query).all()
+    flow_keys = {flow for flow, _ in rows if flow is not None}
+    tx.lock_groups(
+        batches={batch for _, batch in rows if batch is not None}, flows=flow_keys
+    )
+    steps = sa.select(c.seq).where(c.flow.in_(flow_keys))
+    found = tx.connection.scalars(steps).all() if flow_keys else ()
+    tx.lock_jobs({*seqs, *found})
 
 
 def _reopen(tx: LinkTx, moves: Sequence[Move]) -> set[int]:
@@ -74,11 +88,6 @@ def _prepare(wanted: dict[int, Move], opened: Reopening) -> None:
 
 
 def _standings(tx: LinkTx, flow: int) -> list[Standing]:
-    steps = sa.select(c.seq).where(c.flow == flow).order_by(c.seq)
-    locked: Sequence[int] | None = None
-    # Until there are no more: whoever held a step may have added others.
-    while locked != (found := tx.connection.scalars(steps.with_for_update()).all()):
-        locked = found
     query = sa.select(c.seq, c.state, c.error_code, c.generation).where(c.flow == flow)
     rows = tx.connection.execute(query.order_by(c.seq)).all()
     joined = sa.select(e.dependent, e.prerequisite, e.continues).join(

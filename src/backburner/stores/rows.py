@@ -7,8 +7,9 @@ import orjson
 import sqlalchemy as sa
 
 from backburner.domain.errors import Problem
-from backburner.domain.event import Event
+from backburner.domain.event import FAILED, RETRYING, Event
 from backburner.domain.job import Job, JobState, Owner
+from backburner.stores.settling import TRACE
 from backburner.stores.tables import batches, flows, jobs
 
 FLOW_ID = sa.select(flows.c.id).where(flows.c.seq == jobs.c.flow).scalar_subquery()
@@ -89,8 +90,21 @@ def _job(columns: dict[str, Any]) -> Job:
 
 
 def as_events(rows: Iterable[Any]) -> list[Event]:
-    """Build events from rows in the order of their fields."""
+    """Build events from rows in the order of their fields, and a topic if they have."""
     return [
-        Event(seq, subject, n, kind, at, orjson.loads(data) if data else {})
-        for seq, subject, n, kind, at, data in rows
+        Event(seq, subject, n, kind, at, *_told(kind, data, *topic), *topic)
+        for seq, subject, n, kind, at, data, *topic in rows
     ]
+
+
+def _told(
+    kind: str, text: str | None, topic: str | None = None
+) -> tuple[dict[str, Any], str | None]:
+    """Read what an event says, and apart from it the stack, which few may see."""
+    data = orjson.loads(text) if text else {}
+    has_trace = kind in _ENDS and topic is None
+    return data, data.pop(TRACE, None) if has_trace else None
+
+
+_ENDS = frozenset({RETRYING, FAILED})
+"""The events that may have a stack."""

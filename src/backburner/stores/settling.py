@@ -11,6 +11,9 @@ from backburner.domain.transitions import Change
 
 A = TypeVar("A")
 
+TRACE = "trace"
+"""Under which a stack is stored with an event: `as_events` sets it apart."""
+
 KEY_LIFETIME_MS = 24 * 60 * 60 * 1000
 """How long an idempotency key is good for."""
 
@@ -60,6 +63,8 @@ def event_json(change: Change) -> str | None:
         data["error"] = _problem(change)
     if change.run_at is not None:
         data["run_at"] = change.run_at
+    if change.trace is not None:
+        data[TRACE] = change.trace
     return as_json(data) if data else None
 
 
@@ -72,6 +77,17 @@ def expires_at(job: NewJob) -> int | None:
     """Return when a new job is over if it has not started."""
     times = [time for time in (job.start_by, job.deadline) if time is not None]
     return min(times, default=None)
+
+
+KEYED = 2
+"""Of a job that is kept by its queue and has an idempotency key; 1: without."""
+
+
+def kept_by_queue(job: NewJob) -> int | None:
+    """Say how a job's queue keeps it; `None`: it is kept like all others."""
+    if not job.kept or job.flow is not None or job.batch is not None:
+        return None
+    return 1 if job.idempotency_key is None else KEYED
 
 
 class Tagged(Protocol):

@@ -55,6 +55,7 @@ jobs = sa.Table(
     sa.Column("model", sa.Text),
     sa.Column("share", sa.Text),
     sa.Column("holds", sa.Integer, nullable=False),
+    sa.Column("kept", sa.SmallInteger),
 )
 
 edges = sa.Table(
@@ -88,6 +89,7 @@ flows = sa.Table(
     sa.Column("active", sa.Integer, nullable=False),
     sa.Column("troubled", sa.Boolean, nullable=False),
     sa.Column("steps", sa.Integer, nullable=False),
+    sa.Column("kept", sa.Text),
 )
 
 batches = sa.Table(
@@ -143,6 +145,9 @@ events = sa.Table(
     sa.Column("flow", sa.BigInteger),
     sa.Column("batch", sa.BigInteger),
     sa.Column("queue", sa.Text),
+    sa.Column("tenant", sa.Text),
+    sa.Column("user", sa.Text),
+    sa.Column("topic", sa.Text),
 )
 
 workers = sa.Table(
@@ -200,6 +205,16 @@ queues = sa.Table(
     sa.Column("told", sa.BigInteger, nullable=False),
     sa.Column("weights", sa.Text),
     sa.Column("waiting", sa.Integer),
+    sa.Column("keep", sa.Text),
+)
+
+totals = sa.Table(
+    "totals",
+    metadata,
+    sa.Column("seq", Key, primary_key=True),
+    sa.Column("queue", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("n", sa.BigInteger, nullable=False),
 )
 
 fronts = sa.Table(
@@ -320,6 +335,23 @@ lanes = sa.Table(
     sa.Column("at_once", sa.Integer),
     sa.Column("spacing", sa.BigInteger, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
+)
+
+app_blobs = sa.Table(
+    "app_blobs",
+    metadata,
+    sa.Column("seq", Key, primary_key=True),
+    sa.Column("id", sa.Text, nullable=False, unique=True),
+    sa.Column("app", sa.Text, nullable=False),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("user", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("content_type", sa.Text, nullable=False),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("sha256", sa.Text, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", sa.BigInteger),
+    sa.Column("upload", sa.Text, unique=True),
 )
 
 marks = sa.Table(

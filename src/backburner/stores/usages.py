@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from backburner.domain.job import Instant
 from backburner.domain.usage import NOTHING, Booking, Spent, Usage
 from backburner.ports.store import Settlement, Tx, UsageFilter
-from backburner.stores.ledger import LedgerTx, book_late
+from backburner.stores.ledger import LedgerTx, book_late, book_used, rules_of
 from backburner.stores.tables import usages as table
 
 T = TypeVar("T")
@@ -40,13 +40,17 @@ class Booked(NamedTuple):
 class BookTx(LedgerTx, Protocol):
     """A transaction of either database."""
 
+    def lock_booked(self, seqs: Sequence[int]) -> None:
+        """Keep the flows of jobs as they are, before the jobs are locked."""
+        ...
+
     def book(self, calls: Sequence[Booked]) -> Sequence[Any]:
         """Note calls of models; return the jobs of new ones, and whether it is late."""
         ...
 
 
 def book_settled(
-    tx: BookTx, settlements: Iterable[Settlement], applied: Collection[int]
+    tx: BookTx, settlements: Sequence[Settlement], applied: Collection[int]
 ) -> None:
     """Book what the runs used that are settled in this transaction."""
     calls = [
@@ -57,6 +61,19 @@ def book_settled(
     ]
     if calls:
         tx.book(calls)
+        # What is held for those that ended is closed, with all that they used.
+        book_used(
+            tx,
+            [
+                s.seq
+                for s in settlements
+                if s.usage
+                and s.seq in applied
+                and s.link is not None
+                and s.link.holds
+                and not s.change.to.is_final
+            ],
+        )
 
 
 def _book(tx: BookTx, bookings: Sequence[Booking]) -> None:
@@ -65,7 +82,12 @@ def _book(tx: BookTx, bookings: Sequence[Booking]) -> None:
         for b in bookings
         for n, call in enumerate(b.calls)
     ]
-    late = {job for job, is_late in tx.book(calls) if is_late} if calls else set()
+    if calls:
+        tx.lock_booked([booking.seq for booking in bookings])
+    booked = tx.book(calls) if calls else ()
+    late = {job for job, is_late in booked if is_late}
+    if booked and rules_of(tx):
+        book_used(tx, sorted({job for job, _ in booked}))
     if late:
         book_late(tx, sorted(late))
 
@@ -132,8 +154,9 @@ class Usages(Protocol):
         return await self.read(lambda connection: _sums(connection, where, by, limit))
 
     async def forget_usage(self, *, before: Instant, limit: int) -> int:
-        old = sa.select(c.seq).where(c.at < before).order_by(c.at).limit(limit)
-        forget = sa.delete(table).where(c.seq.in_(old))
+        # The first ones are the oldest, but for a few that were booked late.
+        first = sa.select(c.seq).order_by(c.seq).limit(limit)
+        forget = sa.delete(table).where(c.seq.in_(first), c.at < before)
         return await self.transact(
             lambda tx: int(tx.connection.execute(forget).rowcount)
         )

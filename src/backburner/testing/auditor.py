@@ -113,7 +113,26 @@ def audit_books(
     breaches += groups.breaches(books, ledger.made)
     breaches += groups.misread(books, ledger.group_readings)
     breaches += budgets.breaches(books)
+    if books.totals is not None and not ledger.pruned:
+        breaches += _miscounted(books.jobs.values(), books.totals)
     return [*breaches, *_ledger_breaches(books, ledger)]
+
+
+def _miscounted(
+    records: Iterable[Record], totals: Mapping[tuple[str, str], int]
+) -> Iterator[Breach]:
+    """Yield queues whose totals are not the ends that the histories tell of."""
+    ended = Counter(
+        (record.row.queue, to.value)
+        for record in records
+        for _, to, _ in steps(record.events)
+        if to.is_final
+    )
+    for queue, state in sorted({*ended, *totals}):
+        seen, counted = ended[queue, state], totals.get((queue, state), 0)
+        if seen != counted:
+            told = f"{seen} ended as {state}, {counted} are counted"
+            yield Breach("totals", queue, told)
 
 
 def moves(records: Iterable[Record]) -> Counter[tuple[JobState, JobState]]:

@@ -5,7 +5,7 @@ What every blob store must do: subclass `BlobConformance` and supply two fixture
 how old a content is, in milliseconds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -20,6 +20,7 @@ FIRST = BlobKey("job_1", "input")
 SECOND = BlobKey("job_1", "output-a")
 OTHER = BlobKey("job_2", "input")
 MINUTE = 60_000
+MIB = 1024 * 1024
 
 
 class BlobConformance:
@@ -39,6 +40,83 @@ class BlobConformance:
         assert [b"one", b"two", b"three"] == [
             blobs.read(key) for key in (FIRST, SECOND, OTHER)
         ]
+
+    @pytest.mark.parametrize("sizes", [[], [0], [3], [1, 0, 2], [7 * MIB, 1, 5 * MIB]])
+    def test_a_content_is_written_piece_by_piece(
+        self, blobs: BlobStore, sizes: Sequence[int]
+    ) -> None:
+        pieces = [bytes([number]) * size for number, size in enumerate(sizes, 1)]
+        writer = blobs.writer(FIRST)
+        for piece in pieces:
+            writer.write(piece)
+        writer.finish()
+        writer.abort()
+
+        assert b"".join(pieces) == blobs.read(FIRST)
+        assert ["input"] == list(blobs.names("job_1"))
+
+    def test_a_content_is_not_seen_before_it_is_finished(
+        self, blobs: BlobStore
+    ) -> None:
+        writer = blobs.writer(FIRST)
+        for _ in range(3):
+            writer.write(bytes(5 * MIB))
+
+        with pytest.raises(BlobMissing):
+            blobs.read(FIRST)
+        assert [] == list(blobs.names("job_1"))
+        writer.finish()
+        assert 15 * MIB == blobs.size(FIRST)
+
+    @pytest.mark.parametrize("size", [0, 1, 13 * MIB])
+    def test_an_aborted_write_leaves_nothing(
+        self, blobs: BlobStore, now: Callable[[], Instant], size: int
+    ) -> None:
+        writer = blobs.writer(FIRST)
+        for begin in range(0, size, MIB):
+            writer.write(bytes(min(MIB, size - begin)))
+        writer.abort()
+        writer.abort()
+
+        with pytest.raises(BlobMissing):
+            blobs.size(FIRST)
+        later = now() + MINUTE
+        assert [] == list(blobs.jobs(before=later, after=None, limit=9))
+        assert 0 == blobs.discard_unfinished(before=later)
+
+    def test_an_aborted_write_leaves_the_content_that_was_there(
+        self, blobs: BlobStore
+    ) -> None:
+        blobs.put([(FIRST, b"first")])
+        writer = blobs.writer(FIRST)
+        writer.write(b"second")
+        writer.abort()
+
+        assert b"first" == blobs.read(FIRST)
+
+    def test_a_write_replaces_the_content_that_was_there(
+        self, blobs: BlobStore
+    ) -> None:
+        blobs.put([(FIRST, b"a longer first")])
+        writer = blobs.writer(FIRST)
+        writer.write(b"second")
+        writer.finish()
+
+        assert b"second" == blobs.read(FIRST)
+
+    def test_what_a_dead_process_was_writing_is_swept(
+        self, blobs: BlobStore, now: Callable[[], Instant]
+    ) -> None:
+        writer = blobs.writer(FIRST)
+        for _ in range(13):
+            writer.write(bytes(MIB))
+        later = now() + MINUTE
+        blobs.delete(blobs.jobs(before=later, after=None, limit=9))
+        blobs.discard_unfinished(before=later)
+
+        assert [] == list(blobs.jobs(before=later, after=None, limit=9))
+        assert 0 == blobs.discard_unfinished(before=later)
+        writer.abort()
 
     def test_the_names_of_a_job_are_listed(self, blobs: BlobStore) -> None:
         blobs.put([(SECOND, b"two"), (FIRST, b"one"), (OTHER, b"three")])

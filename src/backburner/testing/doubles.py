@@ -1,9 +1,9 @@
 """Stand-ins for what a test must own: the time, the dice, the bell, a context."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -13,9 +13,12 @@ from backburner.domain.event import PROGRESS
 from backburner.domain.job import Instant, uuid7
 from backburner.engine.asking import Providers
 from backburner.engine.context import Context
+from backburner.engine.outbound import Http, HttpLimits, HttpResponse
 from backburner.engine.payloads import Payloads
 from backburner.engine.telling import Voice
+from backburner.ports.app_settings import AppSettings
 from backburner.ports.bell import Ring
+from backburner.ports.egress import Incoming, Outgoing, Silence, Unusable
 from backburner.testing.samples import NOON, a_claim
 
 
@@ -71,11 +74,28 @@ class SilentBell:
         return lambda: None
 
 
+LIMITS: Final = HttpLimits(bytes=32 * 1024 * 1024, seconds=30.0)
+
+
 class FakeContext(Context):
     """A context for calling a handler by hand; it keeps what the handler told."""
 
-    def __init__(self, **claim: Any) -> None:
-        """Take fields of a `Claim` where the usual ones will not do."""
+    def __init__(
+        self,
+        *,
+        settings: Iterable[object] = (),
+        answers: Iterable[HttpResponse] = (),
+        **claim: Any,
+    ) -> None:
+        """
+        Take fields of a `Claim` where the usual ones will not do.
+
+        `settings` are those of applications, for `settings_of`. `answers` are what
+        `ctx.http` gets from their URLs; no other server can be reached.
+        """
+        self.requests: list[Outgoing] = []
+        """What `ctx.http` was asked for."""
+        self._answers = {answer.url: answer for answer in answers}
         self.told: list[dict[str, Any]] = []
         """Progress; the text is in `text`."""
         self.submitted: list[tuple[Any, Any, dict[str, Any]]] = []
@@ -85,16 +105,27 @@ class FakeContext(Context):
             self._keep,
             Payloads(MemoryBlobs(FrozenClock())),
             providers=Providers([Mock(clock := FrozenClock())], clock),
+            app_settings=AppSettings(settings),
+            http=lambda: Http(self, clock, LIMITS),
         )
+
+    async def fetch(self, request: Outgoing) -> Incoming | Silence | Unusable:
+        """Be what sends the requests of `ctx.http`."""
+        self.requests.append(request)
+        answer = self._answers.get(request.url)
+        if answer is None:
+            return Silence.REFUSED
+        if len(answer.body) > request.limit:
+            return Unusable.TOO_LARGE
+        return Incoming(answer.status, answer.headers, answer.body, answer.url)
 
     def hear(self, voice: Voice) -> None:
         """Be the ear of the handler's voice: all is heard at once."""
         self.told += [
             orjson.loads(note.data)
-            for note in voice.notes(NOON)
+            for note in voice.drain(NOON)
             if note.type == PROGRESS
         ]
-        voice.heard()
 
     def hurry(self) -> None:
         """Have nothing left to tell."""

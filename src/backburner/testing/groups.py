@@ -301,6 +301,7 @@ def _followers(books: Books, made: Sequence[Made]) -> Iterator[Breach]:
     """Check that every end is told of, and followed, once."""
     deliveries: dict[str, list[tuple[int, str]]] = {}
     follows: Counter[str] = Counter()
+    yield from _completions(books, made)
     for job in made:
         said = orjson.loads(job.input) if job.capability == CAPABILITY else {}
         if said and "message" not in said:  # or it is told once more, by hand
@@ -318,6 +319,29 @@ def _followers(books: Books, made: Sequence[Made]) -> Iterator[Breach]:
         if followed != (count if batch.is_followed else 0):
             said = f"ended {count} times and was followed by {followed} jobs"
             yield Breach("I10", batch.id, said)
+
+
+def _completions(books: Books, made: Sequence[Made]) -> Iterator[Breach]:
+    """Check that every end of a job with a completion is followed by one, once."""
+    told: dict[str, list[tuple[int, str]]] = {}
+    for job in made:
+        if not (job.tags or "").startswith("completion:"):
+            continue
+        end = orjson.loads(job.input)["job"]
+        mine = told.setdefault(end["id"], [])
+        mine.append((end["generation"], f"job.{end['state']}"))
+        done = books.jobs.get(end["id"]) if end["state"] == "succeeded" else None
+        if done and orjson.loads(done.row.output or "null") != end["output"]:
+            yield Breach("I11", end["id"], "its completion has another output")
+    for record in books.jobs.values():
+        ends = [
+            (g, told.type) for g, told in generations(record.events) if told.is_final
+        ]
+        expected = sorted(ends) if record.row.is_followed else []
+        found = sorted(told.get(record.row.id, ()))
+        if found != expected:
+            said = f"has ends {expected}, followed were {found}"
+            yield Breach("I11", record.row.id, said)
 
 
 def _ends(books: Books) -> Iterator[tuple[str, list[tuple[int, str]], bool]]:

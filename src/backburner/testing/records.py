@@ -51,7 +51,10 @@ class Row(NamedTuple):
     flow: int | None
     batch: int | None
     calls_back: bool
+    is_followed: bool
+    """Whether a completion follows its end."""
     holds: int = 0
+    queue: str = "default"
 
 
 class Hold(NamedTuple):
@@ -132,6 +135,8 @@ class Books:
     accounts: Sequence[AccountBook] = ()
     used: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """How many tokens jobs told of, by key and generation."""
+    totals: Mapping[tuple[str, str], int] | None = None
+    """How often jobs ended, by queue and state, if the store was asked."""
 
     def written(self) -> set[int]:
         """Return the number of every event of somebody."""
@@ -167,7 +172,15 @@ def read(connection: sa.Connection) -> Books:
         strays=[*strays],
         accounts=_accounts(connection),
         used=_used(connection),
+        totals=_totals(connection),
     )
+
+
+def _totals(connection: sa.Connection) -> dict[tuple[str, str], int]:
+    totals: Counter[tuple[str, str]] = Counter()
+    for row in _all(connection, tables.totals):
+        totals[row.queue, row.state] += row.n
+    return dict(totals)
 
 
 def _used(connection: sa.Connection) -> dict[tuple[int, int], int]:
@@ -245,9 +258,17 @@ def _row(found: Any) -> Row:
         tags=found.tags,
         flow=found.flow,
         batch=found.batch,
-        calls_back=found.callback is not None,
+        calls_back=not {"url", "endpoint"}.isdisjoint(_follows(found)),
+        is_followed="completion" in _follows(found),
         holds=found.holds,
+        queue=found.queue,
     )
+
+
+def _follows(found: Any) -> Mapping[str, Any]:
+    """Return what a job's row says is to follow its end."""
+    follows: Mapping[str, Any] = orjson.loads(found.callback or "{}")
+    return follows
 
 
 def _flow(found: Any) -> Group:

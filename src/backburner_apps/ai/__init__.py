@@ -5,13 +5,29 @@ A request that is answered later is a flow of two jobs, capability and callback.
 callback runs however the capability ended, so retrying it calls no model again.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from backburner import App, Backburner
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from backburner import App, Backburner, ModelUse, Need, ServiceUrl, Setup
+from backburner_apps.ai.answers import QUEUE
 from backburner_apps.ai.callback import callback
 from backburner_apps.ai.parsing import parse_task
+from backburner_apps.ai.requests import read_message
+
+
+class AiSettings(BaseSettings):
+    """Whom the AI service may call back although it is not public."""
+
+    model_config = SettingsConfigDict(frozen=True, populate_by_name=True)
+
+    tasks_service_base_url: ServiceUrl = Field(
+        "", validation_alias="TASKS_SERVICE_BASE_URL"
+    )
+    """Where the Tasks service is called back; empty: where this process serves."""
 
 
 @asynccontextmanager
@@ -22,4 +38,28 @@ async def _serves(house: Backburner) -> AsyncIterator[Sequence[Any]]:
     yield routes(house)
 
 
-app = App("ai", capabilities=[parse_task], own=[callback], serves=_serves)
+def _needs(setup: Setup) -> Iterator[Need]:
+    yield Need(("webhook_secret",), "to sign callbacks")
+    if "tasks" not in setup.served:
+        yield Need(
+            ("tasks_service_base_url", "webhook_allow"), "to know whom it may call back"
+        )
+
+
+app = App(
+    "ai",
+    capabilities=[parse_task],
+    own=[callback],
+    serves=_serves,
+    messages={QUEUE: read_message},
+    models=[ModelUse("chat")],
+    worker_log={
+        "starting": "Starting capability worker",
+        "failed": "Worker failed to start, AI service startup aborted",
+        "stopping": "Shutting down worker gracefully",
+        "stopped": "Worker shutdown complete",
+    },
+    needs=_needs,
+    settings=AiSettings,
+    reaches=lambda settings, _address: [settings.tasks_service_base_url],
+)

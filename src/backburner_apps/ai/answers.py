@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -41,6 +41,17 @@ class Answer(Wire, Generic[T]):
     openai_metadata: Mapping[str, Step]
 
 
+def answered(output: Any) -> dict[str, Any]:
+    """
+    Return a capability's output as `result` and `openaiMetadata`, and nothing else.
+
+    An output that is no `Answer` is the result by itself.
+    """
+    if isinstance(output, Mapping) and output.keys() >= {"result", "openaiMetadata"}:
+        return {name: output[name] for name in ("result", "openaiMetadata")}
+    return {"result": output, "openaiMetadata": {}}
+
+
 def steps(ctx: Context, first: str, before: Spent) -> dict[str, Step]:
     """
     Name the calls that were made: the first as told, those after it by number.
@@ -57,10 +68,19 @@ def steps(ctx: Context, first: str, before: Spent) -> dict[str, Step]:
         for n, call in enumerate(ctx.ai.calls, start=1)
     }
     if before.calls:
-        told[f"{first}-earlier"] = Step(
-            model=", ".join(before.models),
-            input_tokens=before.input_tokens,
-            output_tokens=before.output_tokens,
-            duration_ms=0,
-        )
+        told[f"{first}-earlier"] = _summed(before)
     return told
+
+
+def spent(step: str, used: Spent) -> dict[str, Any]:
+    """Write calls that were added up as one step's metadata; how long is not known."""
+    return {step: _summed(used).model_dump(by_alias=True)}
+
+
+def _summed(used: Spent) -> Step:
+    return Step(
+        model=", ".join(used.models),
+        input_tokens=used.input_tokens,
+        output_tokens=used.output_tokens,
+        duration_ms=0,
+    )

@@ -1,6 +1,8 @@
 """The AI service over HTTP: what it can do, and asking for it."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from math import ceil
 from typing import Annotated, Any, Final
 
 import orjson
@@ -13,16 +15,16 @@ from starlette.routing import BaseRoute
 from backburner import (
     Backburner,
     Capability,
-    Flow,
+    GroupOptions,
     InvalidInput,
+    Job,
+    JobState,
+    Problem,
     StoreUnavailable,
-    Throttled,
     UnknownCapability,
-    WorkError,
 )
 from backburner.web import (
     Caller,
-    GroupOptions,
     Refusal,
     answer,
     checked,
@@ -32,29 +34,31 @@ from backburner.web import (
     read,
     request_id_of,
     require,
+    traceparent_of,
 )
-from backburner_apps.ai.answers import QUEUE, Wire
-from backburner_apps.ai.callback import (
-    NAME,
-    STEP,
-    Asked,
-    Return,
-    TokenReservation,
-    UserId,
-    callback,
-)
+from backburner_apps.ai.answers import Wire, answered
+from backburner_apps.ai.callback import Return, TokenReservation, UserId
+from backburner_apps.ai.requests import flow_of, is_offered, key_of
 
 Writer = Annotated[Caller, require("jobs:write")]
 Reader = Annotated[Caller, require("jobs:read")]
 
 PATTERNS: Final = ("sync", "async")
+FIRST: Final = 9
+"""The priority of what somebody waits for."""
+THROTTLED: Final = "job.throttled"
 LATER: Final = 5
 """When to ask again, in seconds, if the model is not there and does not say."""
 _STATUSES: Final[Mapping[str, int]] = {
     "AI_TIMEOUT": 504,
+    "TIMEOUT": 504,
+    "EXPIRED": 504,
+    "WORKER_LOST": 503,
+    "AI_NOT_CONFIGURED": 503,
     "AI_RATE_LIMITED": 503,
     "AI_UNAVAILABLE": 503,
     "AI_UNAUTHORIZED": 503,
+    "AI_QUOTA_EXHAUSTED": 503,
 }
 _UNUSABLE: Final = 502
 """What any other trouble with a model is."""
@@ -118,7 +122,7 @@ class Service:
                 "outputSchema": found.output.json_schema(mode="serialization"),
             }
             for found in self._house.registry
-            if _is_offered(found)
+            if is_offered(found)
         ]
         return answer({"items": items})
 
@@ -138,14 +142,14 @@ class Service:
         if "reply" in sent:
             raise Refusal(400, "INVALID_INPUT", "reply: no such field")
         value = {key: told for key, told in sent.items() if key not in BESIDE}
-        asked = checked(found.input, value)
+        checked(found.input, value)
         if pattern == "sync":
             return await self._now(request, caller, found, value)
-        return await self._later(request, caller, found, value, asked, sent)
+        return await self._later(request, caller, found, value, sent)
 
     def _find(self, name: str) -> Capability[Any, Any]:
         found = self._house.registry.get(name)
-        if found is None or not _is_offered(found):
+        if found is None or not is_offered(found):
             raise UnknownCapability("the AI service has no capability of that name")
         return found
 
@@ -156,23 +160,43 @@ class Service:
         found: Capability[Any, Any],
         value: dict[str, Any],
     ) -> Response:
-        request_id = request_id_of(request)
-        try:
-            result = await self._house.run(
-                found,
-                value,
-                owner=caller.owner,
-                key=caller.key,
-                request_id=request_id,
-            )
-        except TimeoutError:
-            raise Refusal(504, "AI_TIMEOUT", "the model took too long") from None
-        except WorkError as error:
-            raise _refusal(error) from None
-        told = found.output.dump_python(
-            result, mode="json", by_alias=True, exclude_none=True
+        """
+        Run it as a job of one attempt, before what waits, and answer with its end.
+
+        So it goes by the lanes of its models, is in the usage and within the budgets,
+        as everything else is.
+        """
+        now = datetime.fromtimestamp(self._house.engine.now() / 1000, UTC)
+        ticket = await self._house.submit(
+            found.name,
+            value,
+            owner=caller.owner,
+            key=caller.key,
+            request_id=request_id_of(request),
+            traceparent=traceparent_of(request),
+            priority=FIRST,
+            max_attempts=1,
+            deadline=now + found.timeout,
         )
-        return answer({**told, "aiServiceRequestId": self._house.engine.draw("call")})
+        async for event in ticket.events():
+            if event.type == THROTTLED:
+                # It would wait, and its caller with it.
+                waiting = await ticket.job()
+                await ticket.cancel()
+                raise self._busy(waiting)
+        ended = await ticket.job()
+        if ended.state is not JobState.SUCCEEDED:
+            raise _refusal(ended.error)
+        told = answered(orjson.loads(ended.output or "null"))
+        return answer({**told, "aiServiceRequestId": ticket.id})
+
+    def _busy(self, waiting: Job) -> Refusal:
+        error = waiting.error
+        code = "AI_RATE_LIMITED" if error is None else error.code
+        now = self._house.engine.now()
+        wait = max(1, ceil(((waiting.run_at or now) - now) / 1000))
+        message = "the model takes no call just now"
+        return Refusal(503, code, message, retry_after=wait)
 
     async def _later(
         self,
@@ -180,31 +204,18 @@ class Service:
         caller: Caller,
         found: Capability[Any, Any],
         value: dict[str, Any],
-        asked: Any,
         sent: dict[str, Any],
     ) -> Response:
         reply = self._reply(sent)
-        said = value.get("naturalLanguage")
-        held: dict[str, Any] = {} if reply.token_reservation is None else {"tokens": 0}
-        if isinstance(asked, Asked):
-            value = {**value, "reply": reply.model_dump(by_alias=True)}
-        reply.natural_language = said if isinstance(said, str) else ""
-        flow = Flow()
-        # Whoever holds tokens for it elsewhere is not to be charged twice.
-        work = flow.add(found.name, value, name=STEP, **held)
-        told = reply.model_dump(by_alias=True)
-        flow.add(callback, told, after=[work.anyway], name="callback")
-        new = self._house.engine.flows.prepare(
-            flow,
-            GroupOptions(
-                owner=caller.owner,
-                key=caller.key,
-                request_id=request_id_of(request),
-                idempotency_key=_repeated(request),
-            ),
+        reply.request_id = request_id_of(request)
+        options = GroupOptions(
+            owner=caller.owner,
+            key=caller.key,
+            request_id=request_id_of(request),
+            traceparent=traceparent_of(request),
+            idempotency_key=_repeated(request),
         )
-        for step in new.steps:
-            step.job.input = _with_id(step.job.input, new.id)
+        new = flow_of(self._house, found, value, reply, options)
         try:
             submitted = (await self._house.engine.flows.store([new]))[0]
         except StoreUnavailable as error:
@@ -226,30 +237,16 @@ class Service:
         )
 
 
-def _is_offered(found: Capability[Any, Any]) -> bool:
-    return found.queue == QUEUE and found.name != NAME
-
-
 def _repeated(request: Request) -> str | None:
     """Return the key by which a repeat of a request is known: its own id."""
     told = request.headers.get("x-request-id")
-    return None if told is None else f"ai {request_id_of(request)}"
+    return None if told is None else key_of(request_id_of(request))
 
 
-def _with_id(text: str, flow_id: str) -> str:
-    """Write into an input which request it is of; only its flow's id tells."""
-    value = orjson.loads(text)
-    told = value.get("reply") if "callbackUrl" not in value else value
-    if told is not None:
-        told["aiServiceRequestId"] = flow_id
-    return orjson.dumps(value).decode()
-
-
-def _refusal(error: WorkError) -> Refusal:
+def _refusal(error: Problem | None) -> Refusal:
     """Say by a status what became of a model's answer."""
-    status = _STATUSES.get(error.problem_code, _UNUSABLE)
-    wait = None
-    if status == 503:  # noqa: PLR2004 - as in the table above
-        asked = error.retry_after if isinstance(error, Throttled) else None
-        wait = max(1, round(asked)) if asked is not None else LATER
-    return Refusal(status, error.problem_code, str(error), retry_after=wait)
+    if error is None:
+        return Refusal(503, "CANCELLED", "it was cancelled", retry_after=LATER)
+    status = _STATUSES.get(error.code, _UNUSABLE)
+    wait = LATER if status == 503 else None  # noqa: PLR2004 - as in the table above
+    return Refusal(status, error.code, error.message, retry_after=wait)

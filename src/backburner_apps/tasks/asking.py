@@ -1,11 +1,13 @@
 """The Tasks service's way to the AI service: a real call over HTTP."""
 
+import hashlib
 from typing import Any, Final
 
 import httpx2
 
-from backburner import Owner, Settings
-from backburner.web import Refusal
+from backburner import Backburner, Owner
+from backburner.web import Refusal, log
+from backburner_apps.tasks.settings import TasksSettings
 
 SECONDS: Final = 10.0
 LATER: Final = 5
@@ -14,20 +16,30 @@ IDLE: Final = httpx2.Limits(max_keepalive_connections=100, keepalive_expiry=2.0)
 """Connections are let go sooner than most servers and proxies close them."""
 CAPABILITY: Final = "parse-task"
 CODE: Final = "AI_SERVICE_UNAVAILABLE"
+SILENT: Final = "the AI service does not answer"
+DEFAULT_TENANT: Final = "default"
+LONGEST_USER: Final = 200
 LOST: Final = "lost"
 """The state of a request that the AI service is done with."""
 HUNG_UP: Final = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
 """What a connection ends with that was kept open until its server closed it."""
 
 
+class Unsure(Refusal):
+    """Nobody knows whether the AI service took the request: it may yet call back."""
+
+
 class AiService:
     """Asks the AI service for tasks, and what became of them."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        key = settings.api_key.get_secret_value()
+    def __init__(self, house: Backburner, here: str) -> None:
+        """Take the URL at which the Tasks service is called back."""
+        settings = house.settings_of(TasksSettings)
+        self._callback = f"{here}/api/v1/webhooks"
+        self._timezone = settings.timezone
+        key = house.settings.api_key.get_secret_value()
         self._http = httpx2.AsyncClient(
-            base_url=settings.ai_service_base_url,
+            base_url=settings.ai_service_base_url or house.address,
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=SECONDS,
             limits=IDLE,
@@ -39,15 +51,19 @@ class AiService:
         await self._http.aclose()
 
     async def parse(
-        self, request_id: str, owner: Owner, sentence: str, reservation: dict[str, int]
+        self,
+        request_id: str,
+        owner: Owner,
+        sentence: str,
+        reservation: dict[str, int],
+        traceparent: str | None = None,
     ) -> str:
         """Have a sentence made a task of; return by which id it is known there."""
-        base = self._settings.tasks_service_base_url
         sent = {
             "naturalLanguage": sentence,
-            "config": {"timezone": self._settings.tasks_timezone},
-            "callbackUrl": f"{base}/api/v1/webhooks",
-            "userId": f"{owner.tenant}/{owner.user}",
+            "config": {"timezone": self._timezone},
+            "callbackUrl": self._callback,
+            "userId": owner.user,
             "tokenReservation": reservation,
         }
         answer = await self._call(
@@ -55,7 +71,11 @@ class AiService:
             f"/api/v1/capabilities/{CAPABILITY}",
             params={"pattern": "async"},
             json=sent,
-            headers={"X-Request-ID": request_id},
+            headers={
+                "X-Request-ID": request_id,
+                **_acting_as(owner),
+                **({} if traceparent is None else {"traceparent": traceparent}),
+            },
         )
         told = _read(answer)
         known_as = told.get("aiServiceRequestId")
@@ -63,10 +83,13 @@ class AiService:
             return known_as
         raise _refusal(answer, told)
 
-    async def state(self, ai_request_id: str) -> str | None:
+    async def state(self, ai_request_id: str, owner: Owner) -> str | None:
         """Return how far a request is: queued, running or lost; `None`: unknown."""
+        headers = _acting_as(owner)
         try:
-            answer = await self._call("GET", f"/v1/flows/{ai_request_id}")
+            answer = await self._call(
+                "GET", f"/v1/flows/{ai_request_id}", headers=headers
+            )
         except Refusal:
             return None
         told = _read(answer)
@@ -88,10 +111,23 @@ class AiService:
             except HUNG_UP:
                 # Asking again is safe: by its id it is the same request.
                 return await self._http.request(method, path, **more)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout):
+            raise Refusal(503, CODE, SILENT, retry_after=LATER) from None
         except httpx2.HTTPError:
-            raise Refusal(
-                503, CODE, "the AI service does not answer", retry_after=LATER
-            ) from None
+            raise Unsure(503, CODE, SILENT, retry_after=LATER) from None
+
+
+def _acting_as(owner: Owner) -> dict[str, str]:
+    """
+    Name the user to the AI service: each has a fair share of its own there.
+
+    Users of other tenants than the default one are named with their tenant.
+    """
+    is_default = owner.tenant == DEFAULT_TENANT
+    name = owner.user if is_default else f"{owner.tenant}/{owner.user}"
+    if len(name) > LONGEST_USER:
+        name = hashlib.sha256(name.encode()).hexdigest()
+    return {"X-User-Id": name}
 
 
 def _read(answer: httpx2.Response) -> dict[str, Any]:
@@ -108,8 +144,18 @@ def _refusal(answer: httpx2.Response, told: dict[str, Any]) -> Refusal:
     if status == 400:  # noqa: PLR2004
         code, why = told.get("code"), told.get("detail")
         return Refusal(400, str(code or "REFUSED"), str(why or "it was refused"))
-    if status in {429, 503}:
-        wait = answer.headers.get("retry-after", "")
-        seconds = int(wait) if wait.isdecimal() else LATER
+    wait = answer.headers.get("retry-after", "")
+    seconds = int(wait) if wait.isdecimal() else LATER
+    if status == 429:  # noqa: PLR2004
         return Refusal(503, CODE, "the AI service is busy", retry_after=seconds)
-    return Refusal(502, "AI_SERVICE_ERROR", "the AI service's answer is of no use")
+    if status == 503:  # noqa: PLR2004
+        # A commit whose answer was lost is a 503, too.
+        return Unsure(503, CODE, "the AI service is busy", retry_after=seconds)
+    if status in {401, 403}:
+        log.error(
+            "AI service refused BACKBURNER_API_KEY: it needs the scopes jobs:read, "
+            "jobs:write and users:act",
+            status=status,
+        )
+    kind = Unsure if status < 400 or status >= 500 else Refusal  # noqa: PLR2004
+    return kind(502, "AI_SERVICE_ERROR", "the AI service's answer cannot be used")

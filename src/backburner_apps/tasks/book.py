@@ -3,6 +3,8 @@ The Tasks service's rows: requests, and the tasks that they become.
 
 A request is `open` until it is called back. A failure closes it; a success makes its
 task, once, even after a failure. Whatever comes after the task changes nothing.
+A request whose client was told that it is `refused` never becomes a task: the client
+may have asked again, and would have two.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,16 +12,19 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from backburner import Owner, Transaction, View
+from backburner import IdempotencyConflict, Owner, Transaction, View, erase_rows
 from backburner_apps.tasks.shapes import Change, Failure, Query, Success, plain
-from backburner_apps.tasks.tables import requests, subtasks, tasks
+from backburner_apps.tasks.tables import keys, requests, subtasks, tasks
 
 OPEN: Final = "open"
 CREATED: Final = "created"
 FAILED: Final = "failed"
+REFUSED: Final = "refused"
 FEW: Final = 5
+KEY_MS: Final = 24 * 60 * 60 * 1000
+"""How long an idempotency key stands for its request."""
 
-r, s, t = requests.c, subtasks.c, tasks.c
+k, r, s, t = keys.c, requests.c, subtasks.c, tasks.c
 
 _MINE = r.id == sa.bindparam("request")
 _ACCEPT = requests.update().where(_MINE, r.ai_request_id.is_(None))
@@ -28,7 +33,7 @@ _CREATE = requests.update().where(_MINE)
 _FIND = (
     sa.select(requests)
     .where(
-        # It may come before the answer that told us the other id.
+        # It may come before the answer that told us the other id. Both are signed.
         sa.or_(
             r.ai_request_id == sa.bindparam("ai_request"),
             sa.and_(_MINE, r.ai_request_id.is_(None)),
@@ -40,7 +45,19 @@ _OLDEST = sa.select(r.id).order_by(r.id).limit(FEW).subquery()
 _FORGET = requests.delete().where(
     r.id.in_(sa.select(_OLDEST.c.id)), r.created_at < sa.bindparam("before")
 )
+_TAKE_KEY = sa.text(
+    'INSERT INTO tasks_keys (tenant, "user", "key", digest, request_id, created_at) '
+    "VALUES (:tenant, :user, :key, :digest, :request_id, :created_at) "
+    "ON CONFLICT DO NOTHING"
+)
 _ADD, _ADD_TASK, _ADD_STEPS = requests.insert(), tasks.insert(), subtasks.insert()
+
+
+class Repeat(NamedTuple):
+    """A client's idempotency key, and a digest of what it asks for with it."""
+
+    key: str
+    digest: str
 
 
 class Ended(NamedTuple):
@@ -57,6 +74,27 @@ def add(tx: Transaction, request_id: str, owner: Owner, now: int) -> None:
     """Write down a request before anybody is asked to do it."""
     row = {"id": request_id, "tenant": owner.tenant, "user": owner.user}
     tx.connection.execute(_ADD, {**row, "state": OPEN, "created_at": now})
+
+
+def first_of(
+    tx: Transaction, request_id: str, owner: Owner, repeat: Repeat, now: int
+) -> str:
+    """
+    Return the request that an idempotency key stands for: this one if it is new.
+
+    Whoever comes at the same time waits for the other's commit.
+    """
+    tx.connection.execute(keys.delete().where(k.created_at <= now - KEY_MS))
+    row = {"tenant": owner.tenant, "user": owner.user, "key": repeat.key}
+    new = {"digest": repeat.digest, "request_id": request_id, "created_at": now}
+    tx.connection.execute(_TAKE_KEY, {**row, **new})
+    mine = [keys.c[name] == value for name, value in row.items()]
+    found = tx.connection.execute(sa.select(keys).where(*mine)).one()
+    if found.digest != repeat.digest:
+        raise IdempotencyConflict(
+            "the Idempotency-Key was used within a day for another body"
+        )
+    return str(found.request_id)
 
 
 def forget(tx: Transaction, before: int) -> None:
@@ -78,46 +116,45 @@ def accepted(tx: Transaction, request_id: str, ai_request_id: str) -> None:
 def refused(
     tx: Transaction, request_id: str, error: Mapping[str, Any], now: int
 ) -> None:
-    """Close a request that the AI service did not take, and free what it holds."""
+    """
+    Close a request that the AI service did not take, and free what it holds.
+
+    Its idempotency key is free again: nothing was done under it.
+    """
     mine = sa.and_(r.id == request_id, r.state == OPEN)
     tx.connection.execute(
-        requests.update().where(mine).values(state=FAILED, error=error, ended_at=now)
+        requests.update().where(mine).values(state=REFUSED, error=error, ended_at=now)
     )
+    tx.connection.execute(keys.delete().where(k.request_id == request_id))
     tx.release(request_id)
 
 
-def end(
-    tx: Transaction,
-    told: Success | Failure,
-    known_as: str,
-    new: str,
-    now: int,
-) -> Ended | None:
+def end(tx: Transaction, told: Success | Failure, new: str, now: int) -> Ended | None:
     """
     Take a callback in: write the task and reconcile the tokens, or neither.
 
-    `known_as` is the request's id as the callback's header has it, `new` the id that a
-    task gets. `None`: there is no such request.
+    `new` is the id that a task gets. `None`: there is no such request.
     """
-    row = _found(tx, told, known_as)
+    row = _found(tx, told)
     if row is None:
         return None
     if row.ai_request_id is None:
         accepted(tx, row.id, told.ai_service_request_id)
     if row.state == CREATED:
         return Ended(row.id, _of_request(tx, row.id), is_news=False, began_at=0)
+    if row.state == REFUSED:
+        if isinstance(told, Success):
+            tx.settle(row.id, told.tokens)
+        return Ended(row.id, None, is_news=False, began_at=0)
     if isinstance(told, Failure):
         return _fail(tx, row, told, now)
     return _create(tx, row, told, new, now)
 
 
-def _found(tx: Transaction, told: Success | Failure, known_as: str) -> Any:
+def _found(tx: Transaction, told: Success | Failure) -> Any:
     """Find a callback's request, and have others wait who bring the same."""
-    asked = {"ai_request": told.ai_service_request_id, "request": known_as}
-    row = tx.connection.execute(_FIND, asked).first()
-    # Either name may have a slash in it, so they are compared as they were sent.
-    is_theirs = row is not None and f"{row.tenant}/{row.user}" == told.user_id
-    return row if is_theirs else None
+    asked = {"ai_request": told.ai_service_request_id, "request": told.request_id}
+    return tx.connection.execute(_FIND, asked).first()
 
 
 def _fail(tx: Transaction, row: Any, told: Failure, now: int) -> Ended:
@@ -136,7 +173,7 @@ def _create(tx: Transaction, row: Any, told: Success, new: str, now: int) -> End
     task = {
         "id": new,
         "tenant": row.tenant,
-        "user": row.user,
+        "user": str(told.user_id),
         "request_id": row.id,
         "status": "todo",
         "title": found.title,
@@ -244,3 +281,15 @@ def _whole(view: View, rows: Sequence[Any]) -> list[Mapping[str, Any]]:
         {**dict(zip(names, row, strict=True)), "subtasks": steps.get(row.id, [])}
         for row in rows
     ]
+
+
+def erase(tx: Transaction, owner: Owner, limit: int) -> int:
+    """Delete some rows of a user; return how many, 0 if there are none left."""
+    mine = sa.select(t.id).where(t.tenant == owner.tenant, t.user == owner.user)
+    some = mine.order_by(t.id).limit(limit)
+    tx.connection.execute(subtasks.delete().where(s.task.in_(some)))
+    found = tx.connection.execute(some).scalars().all()
+    if found:
+        tx.connection.execute(tasks.delete().where(t.id.in_(found)))
+        return len(found)
+    return sum(erase_rows(tx, table, owner, limit) for table in (keys, requests))

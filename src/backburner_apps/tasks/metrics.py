@@ -9,21 +9,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from prometheus_client import Counter, Histogram
-
-from backburner.web import registry
+from backburner import Counter, Histogram
 
 operations = Counter(
     "tasks_operations_total",
     "Operations of the Tasks service that are over, by result: success or failure.",
     ["operation", "result"],
-    registry=registry,
 )
 seconds = Histogram(
     "tasks_operation_seconds",
     "How long they took; to create a task, until it was there.",
     ["operation"],
-    registry=registry,
 )
 CREATE = "create"
 

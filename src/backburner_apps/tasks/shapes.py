@@ -123,8 +123,13 @@ class _Ended(Wire):
     ai_service_request_id: Annotated[
         str, StringConstraints(min_length=1, max_length=100)
     ]
-    user_id: Annotated[str, StringConstraints(min_length=1, max_length=500)]
+    user_id: (
+        Annotated[int, Field(strict=True, ge=1, le=2**53)]
+        | Annotated[str, StringConstraints(strict=True, min_length=1, max_length=500)]
+    )
     natural_language: str
+    request_id: Annotated[str, StringConstraints(max_length=100)] = ""
+    """Under which id this service asked for it."""
     token_reservation: TokenReservation | None = None
 
 

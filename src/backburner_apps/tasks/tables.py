@@ -1,13 +1,6 @@
-"""The Tasks service's tables. They are its own: nobody else reads them."""
-
-from typing import Any, Final
+"""The Tasks service's tables. They are its own; `migrations` makes them."""
 
 import sqlalchemy as sa
-
-from backburner import Transaction
-
-_LOCK: Final = 7_403_110_516
-"""Two processes that start at once must not make the same table."""
 
 metadata = sa.MetaData()
 
@@ -52,10 +45,14 @@ subtasks = sa.Table(
     sa.Column("title", sa.Text, nullable=False),
 )
 
-
-def create(tx: Transaction) -> None:
-    """Make the tables that are not there yet."""
-    connection: Any = tx.connection
-    if connection.dialect.name == "postgresql":
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-    metadata.create_all(connection)
+keys = sa.Table(
+    "tasks_keys",
+    metadata,
+    sa.Column("tenant", sa.Text, primary_key=True),
+    sa.Column("user", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("request_id", sa.Text, nullable=False, index=True),
+    sa.Column("created_at", sa.BigInteger, nullable=False, index=True),
+)
+"""Which request an `Idempotency-Key` stands for, and the digest of its body."""

@@ -22,16 +22,19 @@ from backburner.http import server as http
 from backburner.http.auth import as_developer, by_key
 from backburner.ports.store import GroupFilter
 from backburner.settings import Settings
+from backburner_apps.ai import AiSettings
 from backburner_apps.ai import app as ai_app
 from backburner_apps.tasks import app as tasks_app
+from backburner_apps.tasks.settings import TasksSettings
 from tests.apps.tasks.deployment import QUEUE, Llm, Processes, Wishes
 from tests.http.conftest import _serving
+from tests.ports import held_port
 
 SECRET = "a secret that the two services share"  # noqa: S105 - of the tests
 TOPIC = "ai-callback"
 PARSE = "/api/v1/capabilities/parse-task"
 EVERY = GroupFilter(LOCAL, None, None)
-CALLED_BACK = {"userId": "default/1", "naturalLanguage": "buy milk"}
+CALLED_BACK = {"userId": "1", "naturalLanguage": "buy milk"}
 
 
 @dataclass
@@ -41,11 +44,13 @@ class Services(Wishes):
     url: str
     house: Backburner
     log: io.StringIO
+    door: Any = None
+    """What the routes share, such as the count of large bodies."""
 
     async def call_back(self, body: Any, *, request_id: str = "r", **changes: Any):
         """Post a callback as the worker does; `changes` spoil it."""
         content = body if isinstance(body, bytes) else orjson.dumps(body)
-        secret = changes.get("secret") or self.house.courier.secret(TOPIC)
+        secret = changes.get("secret") or self.house.courier.secret(TOPIC, self.url)
         at = changes.get("at", self.house.engine.now() // 1000)
         headers = {
             "Content-Type": "application/json",
@@ -64,7 +69,7 @@ class Services(Wishes):
         [state] = await self.house.budgets.accounts()
         return state.balance.held, state.balance.settled
 
-    async def key(self, user: str, *scopes: str) -> dict[str, str]:
+    async def key(self, user: str | None, *scopes: str) -> dict[str, str]:
         """Return the headers of a new key of a user."""
         wanted = Wanted("a key", frozenset(scopes or ("jobs:read", "jobs:write")))
         wanted = Wanted(wanted.name, wanted.scopes, user=user)
@@ -107,23 +112,45 @@ async def start(store_url):
         yield begin
 
 
+TASKS = {
+    "tasks_service_base_url": "service_base_url",
+    "ai_service_base_url": "ai_service_base_url",
+    "tasks_tokens": "tokens",
+    "tasks_hold_seconds": "hold_seconds",
+    "tasks_keep_days": "keep_days",
+}
+"""What `services` takes, and the field of the Tasks service's settings."""
+
+
 @asynccontextmanager
 async def services(store, *, works=True, keyed=False, provider=None, **settings):
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    ours = {"service_base_url": url, "ai_service_base_url": url}
+    for name in [name for name in settings if name in TASKS]:
+        ours[TASKS[name]] = settings.pop(name)
     chosen = Settings(
         store=store,
         poll_seconds=0.2,
         grace_seconds=0,
         key_pepper="a pepper that only the tests know",
         webhook_secret=SECRET,
-        **{"tasks_service_base_url": url, "ai_service_base_url": url, **settings},
+        ai=("mock",),
+        **settings,
     )
     log = io.StringIO()
     telemetry.configure(level="info", pretty=False, stream=log)
     async with AsyncExitStack() as stack:
-        house = Backburner(chosen, apps=[ai_app, tasks_app], ai=provider)
+        house = Backburner(
+            chosen,
+            apps=[ai_app, tasks_app],
+            app_settings=[
+                TasksSettings(**ours),
+                AiSettings(tasks_service_base_url=ours["service_base_url"]),
+            ],
+            ai=provider,
+        )
         await stack.enter_async_context(house)
         if works:
             await house.start_worker()
@@ -139,10 +166,10 @@ async def services(store, *, works=True, keyed=False, provider=None, **settings)
             authenticate=by_key(house.keys) if keyed else as_developer,
             rooms=routes,
         )
-        await stack.enter_async_context(_serving(app, listener))
+        await stack.enter_async_context(_serving(app, chosen, listener))
         client = httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False)
         await stack.enter_async_context(client)
-        yield Services(client, url, house, log)
+        yield Services(client, url, house, log, app.state.door)
     structlog.reset_defaults()
 
 
@@ -153,7 +180,7 @@ async def answering():
 
         async def begin(answer):
             if answer is None:
-                return f"http://127.0.0.1:{_free_port()}"
+                return f"http://127.0.0.1:{stack.enter_context(held_port())}"
             status, body = answer
 
             async def reply(reader, writer):
@@ -171,6 +198,58 @@ async def answering():
         yield begin
 
 
+class Swallower:
+    """Stands before a server; while it `swallows`, answers are lost on the way."""
+
+    def __init__(self):
+        self.target = self.url = ""
+        self.swallows = True
+        self.passed = 0
+
+    async def pass_on(self, reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        told = head.decode().lower().partition("content-length:")[2].split()
+        body = await reader.readexactly(int(told[0]) if told else 0)
+        host, port = self.target.removeprefix("http://").split(":")
+        answers, asks = await asyncio.open_connection(host, int(port))
+        asks.write(head.replace(b"keep-alive", b"close") + body)
+        answer = await answers.read()
+        asks.close()
+        self.passed += 1
+        if not self.swallows:
+            writer.write(answer)
+            await writer.drain()
+        writer.close()
+
+
+@pytest.fixture
+async def swallower():
+    found = Swallower()
+    async with await asyncio.start_server(found.pass_on, "127.0.0.1", 0) as server:
+        found.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield found
+
+
+@pytest.fixture
+async def receiver():
+    """A server that takes callbacks; `bodies` gets what each held."""
+    bodies = asyncio.Queue()
+
+    async def reply(reader, writer):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = int(head.partition("content-length:")[2].split()[0])
+        bodies.put_nowait(orjson.loads(await reader.readexactly(length)))
+        writer.write(
+            b"HTTP/1.1 201 X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        )
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(reply, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}/hook", bodies
+
+
 @pytest.fixture
 async def serve_ai(tmp_path):
     """Start an AI service of its own, over a store of its own, with a key to it."""
@@ -185,7 +264,7 @@ async def serve_ai(tmp_path):
                     webhook_allow=("127.0.0.1",),
                 )
             )
-            shown = await other.key("tasks")
+            shown = await other.key(None, "jobs:read", "jobs:write", "users:act")
             return other.url, shown["Authorization"].removeprefix("Bearer ")
 
         yield begin
@@ -220,24 +299,19 @@ def broker(rabbitmq_url):
 @pytest.fixture
 async def deployment(tmp_path, migrated_url, broker, llm):
     """Both services' addresses, and the processes that are to be there."""
-    tasks, ai = (_free_port() for _ in range(2))
-    settings = {
-        "BACKBURNER_STORE": migrated_url,
-        "BACKBURNER_POLL_SECONDS": "0.3",
-        "BACKBURNER_LOG_FORMAT": "json",
-        "BACKBURNER_AI": "openai",
-        "BACKBURNER_TASKS_TOKENS": "10000",
-        "RABBITMQ_URL": broker,
-        "OPENAI_API_KEY": "sk-nothing",
-        "OPENAI_BASE_URL": llm.url,
-        "TASKS_SERVICE_BASE_URL": f"http://127.0.0.1:{tasks}",
-        "AI_SERVICE_BASE_URL": f"http://127.0.0.1:{ai}",
-    }
-    found = Processes(tmp_path, settings, tasks=tasks, ai=ai)
-    yield found
-    found.kill()
-
-
-def _free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
+    with held_port() as tasks, held_port() as ai:
+        settings = {
+            "BACKBURNER_STORE": migrated_url,
+            "BACKBURNER_POLL_SECONDS": "0.3",
+            "BACKBURNER_LOG_FORMAT": "json",
+            "BACKBURNER_AI": "openai",
+            "BACKBURNER_TASKS_TOKENS": "10000",
+            "RABBITMQ_URL": broker,
+            "OPENAI_API_KEY": "sk-nothing",
+            "OPENAI_BASE_URL": llm.url,
+            "TASKS_SERVICE_BASE_URL": f"http://127.0.0.1:{tasks}",
+            "AI_SERVICE_BASE_URL": f"http://127.0.0.1:{ai}",
+        }
+        found = Processes(tmp_path, settings, tasks=tasks, ai=ai)
+        yield found
+        found.kill()

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import httpx2
 import orjson
 
 from backburner.testing.broker.acts import pause
+from tests import warm
 
 DROPPED = ("BACKBURNER_", "COVERAGE_", "OPENAI_", "RABBITMQ_")
 QUEUE = "ai-capability-jobs"
@@ -108,11 +108,11 @@ class Processes:
         path = self.folder / f"{name}.log"
         with path.open("wb") as log:
             self.running[name] = await asyncio.to_thread(
-                subprocess.Popen,
+                warm.Popen,
                 [sys.executable, "-m", "backburner", *arguments],
                 cwd=self.folder,
                 env=kept | self.settings | settings,
-                stdin=subprocess.DEVNULL,
+                stdin=warm.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
@@ -127,11 +127,11 @@ class Processes:
     async def start_ai(self, **settings):
         port = str(self.ai)
         return await self.start(
-            "ai", "serve", "ai", "--dev", "--port", port, **settings
+            "ai", "serve", "ai", "--dev", "--no-worker", "--port", port, **settings
         )
 
     async def start_worker(self, name="worker", **settings):
-        return await self.start(name, "worker", "--dev", **settings)
+        return await self.start(name, "worker", "--dev", "--app", "ai", **settings)
 
     async def start_all(self, **settings):
         """Start both services and a worker; none of them has an exit code."""

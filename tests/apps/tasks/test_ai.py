@@ -1,15 +1,19 @@
 """The AI service by itself: what is checked, in which order, and what is answered."""
 
+import asyncio
 import re
 
 import pytest
 
+from backburner.ai.mock import Mock
+from backburner.clock import SystemClock
 from backburner.domain.errors import StoreFull, StoreUnavailable
 from backburner.engine.submission import LOCAL as OWNER
 from backburner.ports.store import GroupFilter
 from tests.apps.tasks.test_tasks import INJECTED
 
 EVERY = GroupFilter(OWNER, None, None)
+OUTSIDE = {"webhook_http": True, "webhook_allow": ("127.0.0.1",)}
 HELD = {"tokensReserved": 5, "windowStartTimestamp": 7}
 
 
@@ -100,7 +104,11 @@ async def test_an_injection_is_400_with_its_code(start, pattern):
         {"callbackUrl": 7},
         {"userId": ...},
         {"userId": ""},
-        {"userId": 7},
+        {"userId": 0},
+        {"userId": -7},
+        {"userId": 7.5},
+        {"userId": True},
+        {"userId": ["7"]},
         {"tokenReservation": 7},
         {"tokenReservation": {"tokensReserved": -1, "windowStartTimestamp": 0}},
         {"tokenReservation": {"tokensReserved": 1}},
@@ -114,6 +122,41 @@ async def test_async_needs_to_know_whom_to_call_back(start, changes):
 
     assert (400, "INVALID_INPUT") == (refused.status_code, refused.json()["code"])
     assert 202 == good.status_code, "and is taken where it does"
+
+
+@pytest.mark.parametrize("user", [7, "7", "Jo Doe"])
+async def test_a_callback_keeps_the_type_of_its_user(start, receiver, user):
+    url, bodies = receiver
+    services = await start(**OUTSIDE)
+    accepted = await ask(services, later(services, callbackUrl=url, userId=user))
+    async with asyncio.timeout(60):
+        told = await bodies.get()
+
+    assert (type(user), user) == (type(told["userId"]), told["userId"])
+    assert ("success", accepted.json()) == (
+        told["status"],
+        {"aiServiceRequestId": told["aiServiceRequestId"]},
+    )
+
+
+async def test_a_failure_tells_what_its_calls_used(start, receiver):
+    url, bodies = receiver
+    services = await start(**OUTSIDE)
+    for mishap in ("nonsense", "refuse"):
+        sentence = f"buy milk [[mock: {mishap}]]"
+        wish = later(services, callbackUrl=url, naturalLanguage=sentence)
+        assert 202 == (await ask(services, wish)).status_code
+    async with asyncio.timeout(60):
+        told = [await bodies.get() for _ in range(2)]
+    by_code = {body["error"]["type"]: body for body in told}
+    [step] = by_code["AI_INVALID_JSON"]["openaiMetadata"].values()
+
+    assert {"failure"} == {body["status"] for body in told}
+    assert ("mock", True, True) == (
+        step["model"],
+        step["inputTokens"] > 0,
+        step["outputTokens"] > 0,
+    )
 
 
 async def test_another_pattern_or_no_object_is_400(start):
@@ -140,7 +183,7 @@ async def test_another_pattern_or_no_object_is_400(start):
     ],
 )
 async def test_sync_says_what_became_of_the_model(start, mishap, status):
-    services = await start(works=False, ai_seconds=0.2)
+    services = await start(ai_seconds=0.2)
     sentence = f"buy milk [[mock: {mishap}]]"
     answer = await ask(services, {"naturalLanguage": sentence}, "sync")
 
@@ -151,7 +194,7 @@ async def test_sync_says_what_became_of_the_model(start, mishap, status):
 
 
 async def test_sync_is_held_for_and_paid_by_the_caller(start):
-    services = await start(works=False, tasks_tokens=10_000)
+    services = await start(tasks_tokens=10_000)
     told = await ask(services, {"naturalLanguage": "buy milk"}, "sync")
     paid = await services.balance()
     await ask(services, {"naturalLanguage": "buy milk [[mock: 500]]"}, "sync")
@@ -159,6 +202,35 @@ async def test_sync_is_held_for_and_paid_by_the_caller(start):
     [step] = told.json()["openaiMetadata"].values()
     assert (0, step["inputTokens"] + step["outputTokens"]) == paid
     assert paid == await services.balance(), "a call without an answer costs nothing"
+
+
+async def test_sync_is_in_the_usage(start):
+    services = await start()
+    told = await ask(services, {"naturalLanguage": "buy milk"}, "sync")
+    [step] = told.json()["openaiMetadata"].values()
+    usage = (await services.client.get("/v1/usage")).json()
+    place = f"/v1/jobs/{told.json()['aiServiceRequestId']}"
+    job = (await services.client.get(place)).json()
+
+    assert (1, step["inputTokens"]) == (
+        usage["total"]["calls"],
+        usage["total"]["input_tokens"],
+    )
+    assert ("succeeded", "parse-task") == (job["state"], job["capability"])
+
+
+async def test_sync_goes_by_the_lane_of_its_model(start):
+    paced = Mock(SystemClock())
+    paced.is_paced = True
+    services = await start(
+        provider=paced, ai_requests=1, lane_patience_seconds=0, works=True
+    )
+    first, second = [
+        await ask(services, {"naturalLanguage": "buy milk"}, "sync") for _ in range(2)
+    ]
+
+    assert (200, 503) == (first.status_code, second.status_code), second.text
+    assert int(second.headers["retry-after"]) > 0
 
 
 async def test_sync_over_budget_is_429_and_asks_no_model(start):
@@ -173,7 +245,7 @@ async def test_sync_over_budget_is_429_and_asks_no_model(start):
 
 
 async def test_an_answer_that_was_corrected_counts_both_calls(start):
-    services = await start(works=False)
+    services = await start()
     sentence = "buy milk [[mock: nonsense-once]]"
     told = (await ask(services, {"naturalLanguage": sentence}, "sync")).json()
 
@@ -237,7 +309,7 @@ async def test_the_description_of_the_api_has_the_rooms_in_it(start):
 
 
 async def test_the_routes_need_a_key_and_its_scope(start):
-    services = await start(works=False, keyed=True)
+    services = await start(keyed=True)
     reader = await services.key("ann", "jobs:read")
     writer = await services.key("ann", "jobs:write")
     body = {"naturalLanguage": "buy milk"}

@@ -142,11 +142,11 @@ async def test_a_user_that_cannot_be_seen_is_malformed(start, user):
 @pytest.mark.parametrize(
     ("place", "allowed"),
     [
-        ("/api/v1/tasks", "GET, POST"),
-        ("/api/v1/tasks/task_x", "DELETE, GET, PATCH"),
-        ("/api/v1/requests/req_x", "GET"),
+        ("/api/v1/tasks", "GET, HEAD, POST"),
+        ("/api/v1/tasks/task_x", "DELETE, GET, HEAD, PATCH"),
+        ("/api/v1/requests/req_x", "GET, HEAD"),
         ("/api/v1/webhooks", "POST"),
-        ("/api/v1/capabilities", "GET"),
+        ("/api/v1/capabilities", "GET, HEAD"),
         ("/api/v1/capabilities/parse-task", "POST"),
     ],
 )
@@ -163,13 +163,16 @@ async def test_other_methods_are_405_and_say_which_are_not(start, place, allowed
 async def test_large_bodies_are_413_wherever_they_go(start):
     services = await start(works=False, body_limit=20_000)
     body = b'{"naturalLanguage": "' + b"x" * 20_000 + b'"}'
-    places = ["/api/v1/tasks", "/api/v1/webhooks", PARSE, f"{PARSE}?pattern=async"]
+    places = ["/api/v1/tasks", PARSE, f"{PARSE}?pattern=async"]
+    signed = await services.call_back(body)
+    unsigned = await services.call_back(body, without=["webhook-id"])
     answers = [
         await services.client.post(place, content=body, headers=JSON)
         for place in places
     ]
 
-    assert [413] * 4 == [answer.status_code for answer in answers]
+    assert [413] * 4 == [answer.status_code for answer in (*answers, signed)]
+    assert 401 == unsigned.status_code, "what is not signed is not even read"
 
 
 @BOTH

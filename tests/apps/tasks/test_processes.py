@@ -1,15 +1,23 @@
 """Three processes, PostgreSQL, RabbitMQ and a server that speaks as OpenAI does."""
 
 import asyncio
+import json
 
 import httpx2
 import pika
+import pytest
 
 from tests.apps.tasks.deployment import QUEUE, balance
 
 SENTENCE = "call mum tomorrow"
+WORKER_LINES = (
+    "Starting capability worker",
+    "Shutting down worker gracefully",
+    "Worker shutdown complete",
+)
 
 
+@pytest.mark.executed
 async def test_a_sentence_goes_through_three_processes_and_comes_back_a_task(
     deployment, llm, migrated_url
 ):
@@ -34,10 +42,17 @@ async def test_a_sentence_goes_through_three_processes_and_comes_back_a_task(
     assert 404 == ai.status_code, "the AI service has no tasks"
     for name in ("tasks", "ai", "worker"):
         lines = [line for line in deployment.log(name).splitlines() if "{" in line]
-        named = [line for line in lines if f'"request_id": "{request_id}"' in line]
+        named = [line for line in lines if f'request_id": "{request_id}"' in line]
         assert named, f"{name} does not name the request"
         assert SENTENCE not in deployment.log(name), "no user's text in a log"
     assert 0 == await deployment.stop("worker")
+    events = [
+        json.loads(line)["event"]
+        for line in deployment.log("worker").splitlines()
+        if line.startswith("{")
+    ]
+    said = [event for event in events if event in WORKER_LINES]
+    assert [*WORKER_LINES] == said
 
 
 async def test_a_callback_that_finds_nobody_is_replayed_when_its_receiver_is_back(
@@ -92,6 +107,31 @@ def _depth(url, queue):
         return channel.queue_declare(queue, passive=True).method.message_count
 
 
+async def test_the_ai_service_runs_a_worker_unless_it_is_told_not_to(deployment, llm):
+    llm.may_answer.set()
+    alone = ("serve", "ai", "--dev", "--port", str(deployment.ai))
+    await asyncio.gather(deployment.start("ai", *alone), deployment.start_tasks())
+    async with deployment.wishing() as wishes:
+        told = await wishes.ended(await wishes.wish(SENTENCE))
+    codes = [await deployment.stop(name) for name in ("ai", "tasks")]
+
+    assert ("created", [0, 0]) == (told["status"], codes)
+    for line in WORKER_LINES:
+        assert line in deployment.log("ai")
+        assert line not in deployment.log("tasks"), "which has no capabilities"
+
+
+async def test_a_worker_without_its_broker_stops_the_start(deployment):
+    code = await deployment.start(
+        *("ai", "serve", "ai", "--dev", "--port", "0"),
+        RABBITMQ_URL="amqp://guest:guest@127.0.0.1:1/",
+    )
+
+    assert 2 == code
+    assert "Worker failed to start, AI service startup aborted" in deployment.log("ai")
+    assert "BACKBURNER_TRANSPORT: no broker answers" in deployment.log("ai")
+
+
 async def test_a_missing_setting_is_a_clear_line_and_no_start(deployment):
     no_secret = await deployment.start(
         "tasks", "serve", "tasks", "--port", "0", BACKBURNER_KEY_PEPPER="p" * 32
@@ -100,9 +140,11 @@ async def test_a_missing_setting_is_a_clear_line_and_no_start(deployment):
         "alone", "serve", "tasks", "--dev", "--port", "0", AI_SERVICE_BASE_URL=""
     )
     wrong = await deployment.start(
-        "wrong", "serve", "ai", "--dev", "--port", "0", AI_SERVICE_BASE_URL="nowhere"
+        "wrong", "serve", "tasks", "--dev", "--port", "0", AI_SERVICE_BASE_URL="nowhere"
     )
-    no_key = await deployment.start("no key", "worker", "--dev", OPENAI_API_KEY="")
+    no_key = await deployment.start(
+        "no key", "worker", "--dev", "--app", "ai", OPENAI_API_KEY=""
+    )
     unknown = await deployment.start("other", "serve", "songs", "--dev")
 
     assert [2] * 5 == [no_secret, without, wrong, no_key, unknown]
@@ -111,7 +153,7 @@ async def test_a_missing_setting_is_a_clear_line_and_no_start(deployment):
         ("alone", "AI_SERVICE_BASE_URL is not set"),
         ("wrong", "AI_SERVICE_BASE_URL: "),
         ("no key", "OPENAI_API_KEY"),
-        ("other", "no service is called 'songs'; there is: ai, tasks"),
+        ("other", "no application is called 'songs'; there is: ai, tasks"),
     ):
         assert line in deployment.log(name)
         assert "Traceback" not in deployment.log(name)

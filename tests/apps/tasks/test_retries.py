@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import chain, repeat
 from typing import Any
 
+import orjson
 import pytest
 
 from backburner.ai.mock import Mock
@@ -23,6 +24,7 @@ from backburner_apps.ai.callback import callback
 from backburner_apps.ai.parsing import parse_task
 
 MINUTE = 60_000
+ANSWER = {"result": {}, "openaiMetadata": {}}
 SENTENCE = b'{"naturalLanguage": "buy milk"}'.decode()
 RETURN = (
     '{"callbackUrl": "http://tasks:80/hook", "userId": "u", "aiServiceRequestId": "f"}'
@@ -99,13 +101,19 @@ def asked(*script, **more):
     return run(parse_task, a_claim(input=SENTENCE), script=script, **more)
 
 
-def told(*answers, state=JobState.SUCCEEDED, **more):
+def told(*answers, state=JobState.SUCCEEDED, output=ANSWER, traceparent=None, **more):
     done = state is JobState.SUCCEEDED
-    output = '{"result": {}, "openaiMetadata": {}}' if done else None
+    output = orjson.dumps(output).decode() if done else None
     error = None if done else {"code": "AI_REJECTED", "message": "no"}
     need = Need("capability", "job_0", state, output, error)
     post = Post(*answers)
-    claim = a_claim(input=RETURN, given=[need], request_id="req_1", needs=1)
+    claim = a_claim(
+        input=RETURN,
+        given=[need],
+        request_id="req_1",
+        needs=1,
+        traceparent=traceparent,
+    )
     return post, run(callback, claim, post=post, **more)
 
 
@@ -204,6 +212,32 @@ async def test_a_callback_tells_either_end(state, status):
 
     assert JobState.SUCCEEDED is change.to
     assert status in body
+
+
+@pytest.mark.parametrize(
+    ("output", "result", "metadata"),
+    [
+        ({"status": "failure", "userId": 9}, {"status": "failure", "userId": 9}, {}),
+        ({"result": 1, "openaiMetadata": {"a": 2}, "userId": 9}, 1, {"a": 2}),
+        ("text", "text", {}),
+    ],
+)
+async def test_no_output_passes_for_the_envelope(output, result, metadata):
+    post, running = told(Answer(201, {}), output=output)
+    await running
+    [(_, _, sent)] = post.sent
+    body = orjson.loads(sent)
+
+    assert ("success", "u") == (body["status"], body["userId"])
+    assert (result, metadata) == (body["result"], body["openaiMetadata"])
+
+
+async def test_a_callback_goes_on_with_the_trace():
+    trace = f"00-{'a' * 32}-{'b' * 16}-01"
+    post, running = told(Answer(201, {}), traceparent=trace)
+    await running
+
+    assert [trace] == [headers["traceparent"] for _, headers, _ in post.sent]
 
 
 async def test_a_callback_waits_for_a_capability_that_is_retried_meanwhile():

@@ -1,19 +1,29 @@
 """A sentence in, a task out: both services in one process, over both stores."""
 
 import asyncio
+import json
 
 import orjson
 import pytest
 import sqlalchemy as sa
 
-from backburner import JobState
+from backburner import Backburner, ConfigurationError, JobState, Settings
 from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
 from backburner.domain.budget import Balance
 from backburner.engine.submission import LOCAL as OWNER
 from backburner.ports.store import JobFilter
 from backburner.testing.broker.acts import pause
-from tests.apps.tasks.conftest import CALLED_BACK, EVERY, PARSE, success, waiting
+from backburner_apps.tasks import app as tasks_app
+from backburner_apps.tasks.settings import TasksSettings
+from tests.apps.tasks.conftest import (
+    CALLED_BACK,
+    EVERY,
+    PARSE,
+    TOPIC,
+    success,
+    waiting,
+)
 
 BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 INJECTED = (
@@ -112,8 +122,11 @@ async def test_a_callback_may_come_before_the_answer_that_names_it(start):
             "UPDATE tasks_requests SET ai_request_id = NULL"
         )
     )
-    made = await services.call_back(success("flow_early"), request_id=request_id)
+    unsigned = await services.call_back(success("flow_early"), request_id=request_id)
+    told = success("flow_early", requestId=request_id)
+    made = await services.call_back(told, request_id="another")
 
+    assert 404 == unsigned.status_code, "what only the header says is not signed"
     assert 201 == made.status_code, made.text
 
 
@@ -148,7 +161,9 @@ async def test_what_is_not_signed_as_it_should_is_401(start, changes, code):
         success("x", result={"title": ""}),
         success("x", openaiMetadata={"parse": {"model": "m"}}),
         failure("x", error={}),
-        failure("x", userId=7),
+        failure("x", userId=0),
+        failure("x", userId=True),
+        failure("x", userId=""),
         failure("x", tokenReservation="much"),
     ],
     ids=str,
@@ -159,15 +174,137 @@ async def test_a_callback_of_a_bad_shape_is_400(start, body):
     assert 400 == (await services.call_back(body)).status_code
 
 
-async def test_a_callback_for_an_unknown_request_or_user_is_404(start):
+async def test_a_callback_for_an_unknown_request_is_404(start):
     services = await start(works=False)
-    request_id, ai_id = await waiting(services)
-    foreign = success(ai_id, userId="default/2")
+    await waiting(services)
 
     unknown = await services.call_back(success("flow_none"), request_id="none")
-    other = await services.call_back(foreign, request_id=request_id)
-    assert [404, 404] == [unknown.status_code, other.status_code]
+    assert 404 == unknown.status_code
     assert [] == await tasks_of(services)
+
+
+@pytest.mark.parametrize("user", [7, "7"])
+async def test_the_task_is_the_user_s_whom_the_callback_names(start, user):
+    services = await start(works=False)
+    _, ai_id = await waiting(services)
+    made = await services.call_back(success(ai_id, userId=user))
+    theirs = await services.client.get("/api/v1/tasks", headers={"X-User-Id": "7"})
+
+    assert 201 == made.status_code
+    assert [] == await tasks_of(services)
+    assert [made.json()["task"]] == theirs.json()["items"]
+
+
+@pytest.mark.parametrize("form", ["", "application/x-www-form-urlencoded", "text/x"])
+async def test_a_body_is_read_as_json_whatever_it_is_called(start, form):
+    services = await start()
+    headers = {"Content-Type": form} if form else {}
+    body = b'{"naturalLanguage": "buy milk"}'
+    answers = [
+        await services.client.post(place, content=body, headers=headers)
+        for place in ("/api/v1/tasks", PARSE)
+    ]
+    parts = {"Content-Type": "multipart/form-data; boundary=x"}
+    refused = [
+        await services.client.post(place, content=body, headers=parts)
+        for place in ("/api/v1/tasks", PARSE)
+    ]
+
+    assert [202, 200] == [answer.status_code for answer in answers]
+    assert [415, 415] == [answer.status_code for answer in refused]
+
+
+async def test_large_bodies_of_applications_are_counted(start):
+    services = await start(works=False)
+    bodies = services.door.bodies
+    wish = b'{"naturalLanguage": "' + b"x" * 2 * 1024 * 1024 + b'"}'
+
+    async def send(place):
+        return await services.client.post(place, content=wish)
+
+    bodies.taken = bodies.limit
+    full = [await send(place) for place in ("/api/v1/tasks", PARSE)]
+    bodies.taken = 0
+    free = [await send(place) for place in ("/api/v1/tasks", PARSE)]
+
+    assert [503, 503] == [answer.status_code for answer in full]
+    assert [400, 400] == [answer.status_code for answer in free]
+    assert 0 == bodies.taken
+
+
+async def test_who_has_not_signed_is_refused_before_the_body_is_sent(start):
+    services = await start(works=False)
+    host, port = services.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    head = "POST /api/v1/webhooks HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    writer.write(f"{head}Content-Length: 900000\r\n\r\n".encode())
+    async with asyncio.timeout(60):
+        answered = await reader.readline()
+    writer.close()
+    large = await services.call_back(success("x", naturalLanguage="y" * 2**20))
+
+    assert b"401" in answered
+    assert 413 == large.status_code
+
+
+async def test_callbacks_to_each_origin_have_a_secret_of_their_own(start):
+    services = await start(works=False)
+    _, ai_id = await waiting(services)
+    courier = services.house.courier
+    theirs = courier.secret(TOPIC, "https://elsewhere.example/hook")
+    forged = await services.call_back(success(ai_id), secret=theirs)
+    good = await services.call_back(success(ai_id))
+
+    assert [401, 201] == [forged.status_code, good.status_code]
+    assert theirs == courier.secret(TOPIC, "https://Elsewhere.example:443/other")
+    assert theirs != courier.secret(TOPIC, "https://elsewhere.example:8443/hook")
+
+
+async def test_a_service_that_cannot_verify_does_not_start(store_url):
+    there = TasksSettings(service_base_url="http://127.0.0.1:1")
+    settings = Settings(store=store_url)
+    async with Backburner(settings, apps=[tasks_app], app_settings=[there]) as house:
+        with pytest.raises(ConfigurationError, match=r"^BACKBURNER_WEBHOOK_SECRET"):
+            async with tasks_app.serves(house):
+                pass
+
+
+async def test_a_request_is_told_of_in_the_log_under_the_client_s_id(start):
+    services = await start()
+    trace = f"00-{'a' * 32}-{'b' * 16}-01"
+    named = {"X-Request-ID": "my-own-id", "traceparent": trace}
+    accepted = await services.wish(headers=named)
+    await services.ended(accepted)
+    request_id = accepted.json()["tasksServiceRequestId"]
+    flows = await services.house.engine.flows.list(EVERY)
+    lines = [json.loads(line) for line in services.log.getvalue().splitlines()]
+    mine = [line for line in lines if line.get("request_id") == "my-own-id"]
+    theirs = [line for line in lines if line.get("request_id") == request_id]
+
+    assert [
+        "Create task (async) - starting",
+        "Create task (async) - succeeded",
+        "request",
+    ] == [line["event"] for line in mine]
+    assert {request_id} == {line["tasks_request_id"] for line in mine[1:]}
+    assert ["Handle webhook callback - starting", "request"] == [
+        line["event"]
+        for line in theirs
+        if line.get("route", "webhooks").endswith("webhooks")
+        and line["event"].startswith(("Handle webhook callback - st", "request"))
+    ]
+    assert "Handle webhook callback - succeeded" in {line["event"] for line in theirs}
+    assert [trace] == [flow.traceparent for flow in flows]
+
+
+async def test_a_callback_that_is_refused_is_logged_as_failed(start):
+    services = await start(works=False)
+    await services.call_back(success("flow_none"))
+    lines = [json.loads(line) for line in services.log.getvalue().splitlines()]
+    [failed] = [line for line in lines if line["event"].endswith("- failed")]
+
+    assert "Handle webhook callback - failed" == failed["event"]
+    assert ("REQUEST_NOT_FOUND", "r") == (failed["code"], failed["request_id"])
 
 
 @pytest.mark.parametrize(
@@ -268,7 +405,7 @@ async def test_an_ai_service_that_refuses_or_is_down_frees_what_is_held(
 async def test_a_hold_lapses_by_itself_and_a_late_success_still_counts(start):
     services = await start(works=False, tasks_tokens=10_000, tasks_hold_seconds=0.01)
     request_id, ai_id = await waiting(services)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await services.balance())[0]:
             await services.house.engine.store.free_holds(limit=10)
     made = await services.call_back(success(ai_id), request_id=request_id)
@@ -413,21 +550,18 @@ async def test_a_dead_callback_is_replayed_without_a_model_and_makes_one_task(
     start, answering
 ):
     away = await answering(None)
-    services = await start(
-        works=False,
-        tasks_tokens=10_000,
-        tasks_service_base_url=away,
-        webhook_allow=("127.0.0.1",),
-    )
+    allowed = {"webhook_allow": ("127.0.0.1",)}
+    services = await start(works=False, tasks_tokens=10_000, **allowed)
     accepted = await services.wish()
     house = services.house
+    await point(services, "ai.callback", services.url, away)
     await house.start_worker()
     dead = await failed_job(services, "ai.callback")
     lost = (await services.client.get(accepted.headers["location"])).json()
     assert "CALLBACK_FAILED" == lost["error"]["type"]
     assert 3 == dead.attempt, "three attempts in all"
     calls = await used(services)
-    await point_home(services, dead)
+    await point(services, "ai.callback", away, services.url)
     await house.retry(dead.id)
     told = await services.ended(accepted)
 
@@ -438,7 +572,7 @@ async def test_a_dead_callback_is_replayed_without_a_model_and_makes_one_task(
 
 async def failed_job(services, name):
     store = services.house.engine.store
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             where = JobFilter(OWNER, JobState.FAILED, name)
             found = await store.jobs(where, before=None, limit=1)
@@ -454,13 +588,11 @@ async def used(services):
     )
 
 
-async def point_home(services, job):
-    """Have a job's callback go to where its receiver is now."""
-    [whole] = await services.house.engine.store.find([job.id])
-    away = services.house.settings.tasks_service_base_url
-    text = whole.input.replace(away, services.url)
-    pointing = sa.text("UPDATE jobs SET input = :text WHERE id = :id")
-    pointing = pointing.bindparams(text=text, id=job.id)
+async def point(services, name, old, new):
+    """Have callbacks go to another address, as if the receiver were there."""
+    pointing = sa.text(
+        "UPDATE jobs SET input = replace(input, :old, :new) WHERE capability = :name"
+    ).bindparams(old=old, new=new, name=name)
     await services.house.transact(lambda tx: tx.connection.execute(pointing))
 
 
@@ -472,7 +604,7 @@ async def test_a_dead_capability_fails_the_request_and_a_retry_makes_the_task(st
     released = await services.balance()
     dead = await failed_job(services, "parse-task")
     await services.house.retry(dead.id)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await tasks_of(services):
             await pause()
     after = (await services.client.get(accepted.headers["location"])).json()
@@ -529,18 +661,18 @@ async def test_a_retried_capability_calls_back_again_however_it_ends(start):
 async def flow_ended(services, flow_id, generation):
     """Return what a flow's callbacks told when it has ended in a generation."""
     flows, store = services.house.engine.flows, services.house.engine.store
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (flow := await flows.find(flow_id)).generation < generation:
             await pause()
-        flow = await flows.wait(flow_id, timeout=30)
+        flow = await flows.wait(flow_id, timeout=60)
     assert "succeeded" == flow.state, "its callback was accepted"
     ids = [step.job.id for step in await flows.steps(flow) if "call" in step.job.step]
     found = sorted(await store.find(ids), key=lambda job: job.seq)
     return [orjson.loads(job.output)["status"] for job in found]
 
 
-async def test_the_sync_path_runs_the_same_code_and_queues_nothing(start):
-    services = await start(works=False)
+async def test_the_sync_path_runs_the_same_code_and_calls_nobody_back(start):
+    services = await start()
     body = {
         "naturalLanguage": "call mum tomorrow at 9am",
         "config": {"timezone": "Asia/Tokyo"},

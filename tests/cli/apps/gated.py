@@ -13,4 +13,10 @@ async def gated(_ctx: Context, value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-app = App("gated", capabilities=[gated])
+@capability("blocking", max_attempts=1)
+async def blocking(_ctx: Context, value: dict[str, Any]) -> dict[str, Any]:
+    Path("gate").read_bytes()  # noqa: ASYNC240 - it is to block the event loop
+    return value
+
+
+app = App("gated", capabilities=[gated, blocking])

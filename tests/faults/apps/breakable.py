@@ -11,6 +11,8 @@ from pydantic import BaseModel
 
 from backburner import App, Context, RetryPolicy, Transaction, capability
 
+PAID = 10
+"""Tokens that a call of `pay` uses."""
 effects = sa.Table(
     "effects",
     sa.MetaData(),
@@ -57,6 +59,57 @@ async def block(ctx: Context, value: Work) -> str:
     return ctx.job.id
 
 
+@capability("transact")
+async def transact(ctx: Context, value: Work) -> str:
+    """Block the event loop, then commit a row while the job runs."""
+    if value.gate is not None:
+        value.gate.with_suffix(".begun").touch()
+    while value.gate is not None and value.gate.exists():
+        time.sleep(0.01)  # noqa: ASYNC251, TID251
+
+    def write(tx: Transaction) -> None:
+        row = {"job": ctx.job.id, "generation": ctx.job.generation}
+        tx.connection.execute(effects.insert(), row)
+
+    # So that no interruption of the handler comes first: the store must refuse it.
+    await asyncio.shield(ctx.transact(write))
+    return ctx.job.id
+
+
+@capability("stand still")
+async def stand_still(ctx: Context, value: Work) -> str:
+    """Commit a row after the gate is open; say beside it when the body begins."""
+
+    def write(tx: Transaction) -> None:
+        row = {"job": ctx.job.id, "generation": ctx.job.generation}
+        tx.connection.execute(effects.insert(), row)
+        if value.gate is not None:
+            value.gate.with_suffix(".begun").touch()
+        while value.gate is not None and value.gate.exists():
+            time.sleep(0.01)  # noqa: TID251 - frozen meanwhile
+
+    await ctx.transact(write)
+    return ctx.job.id
+
+
+class Bill(BaseModel):
+    """Where the provider of a model keeps its journal, and how long a call takes."""
+
+    journal: Path
+    seconds: float = 0.02
+
+
+@capability("pay")
+async def pay(ctx: Context, value: Bill) -> str:
+    """Call a model once, and write a row together with the settlement."""
+    leave_one_effect(ctx)
+    await asyncio.sleep(value.seconds)  # noqa: TID251 - the call itself
+    with value.journal.open("a") as journal:
+        journal.write(f"{ctx.job.id}\n")
+    ctx.used("a-model", input_tokens=PAID - 1, output_tokens=1)
+    return ctx.job.id
+
+
 @capability("crash")
 async def crash(_ctx: Context, _value: None) -> None:
     """Take the whole process down."""
@@ -71,4 +124,18 @@ async def shout(ctx: Context, value: dict[str, Any]) -> None:
     raise RuntimeError(value["error"])
 
 
-app = App("breakable", capabilities=[work, block, crash, shout])
+@capability("store")
+async def store(ctx: Context, megabytes: int) -> str:
+    """Write a blob that outlives the job, and delete it if there is one."""
+    found = await ctx.app_blobs.list()
+    if found:
+        await ctx.app_blobs.delete(found[0].id)
+        return found[0].id
+    piece = bytes(1024 * 1024)
+    return (await ctx.app_blobs.write(piece for _ in range(megabytes))).id
+
+
+app = App(
+    "breakable",
+    capabilities=[work, block, transact, stand_still, pay, crash, shout, store],
+)

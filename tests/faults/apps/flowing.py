@@ -1,4 +1,4 @@
-"""Steps of a flow, a job that follows a batch, and a receiver of deliveries."""
+"""Steps of a flow, jobs that follow batches and jobs, a receiver of deliveries."""
 
 from typing import Any
 
@@ -34,10 +34,16 @@ async def follow(_ctx: Context, value: dict[str, Any]) -> int:
     return int(value["done"])
 
 
+@capability("note")
+async def note(_ctx: Context, value: dict[str, Any]) -> str:
+    """Tell how the job ended that this is the completion of."""
+    return str(value["job"]["state"])
+
+
 @capability(delivery.CAPABILITY, queue=delivery.QUEUE)
 async def deliver(_ctx: Context, value: dict[str, Any]) -> str:
     return str(value["type"])
 
 
-own = [extract, chunk, embed, follow, deliver]
+own = [extract, chunk, embed, follow, note, deliver]
 app = App("flowing", [*breakable.capabilities, *own])

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backburner.domain.address import Reach, check_url, is_public, plain
+from backburner.cli.serving import in_development
+from backburner.domain.address import Reach, check_callback, check_url, is_public, plain
+from backburner.settings import Settings
 
 USUAL = Reach()
 
@@ -232,3 +234,47 @@ def test_an_allowed_name_is_vouched_for_and_its_address_is_not():
 def test_what_cannot_be_allowed_is_said_so(text):
     with pytest.raises(ValueError, match="no host, host:port, address or network"):
         Reach.read([text])
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://127.0.0.1/",
+        "https://10.1.2.3/",
+        "https://169.254.169.254/latest",
+        "https://100.64.0.1/",
+        "https://[::1]/",
+        "https://[fd00::1]/",
+        "https://[::ffff:127.0.0.1]/",
+        "https://localhost/",
+        "http://localhost:9000/",
+        "https://a.localhost/",
+    ],
+)
+def test_a_callback_to_a_host_inside_names_the_setting_that_allows_it(url):
+    with pytest.raises(ValueError, match="BACKBURNER_WEBHOOK_ALLOW"):
+        check_callback(url, USUAL)
+
+
+@pytest.mark.parametrize("host", ["1.1.1.1", "[2606:4700::1111]", "example.com"])
+def test_a_callback_to_a_public_host_is_taken(host):
+    assert f"https://{host}/" == str(check_callback(f"https://{host}/", USUAL))
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://localhost:9000/", "http://127.0.0.1:9000/", "http://[::1]:9000/hook"],
+)
+def test_in_development_a_callback_may_go_to_this_machine(url):
+    reach = in_development(Settings()).reach
+
+    assert url == str(check_callback(url, reach))
+    with pytest.raises(ValueError, match="BACKBURNER_WEBHOOK_ALLOW"):
+        check_callback("http://10.0.0.1:9000/", reach)
+
+
+def test_what_is_refused_names_the_setting():
+    with pytest.raises(ValueError, match="BACKBURNER_WEBHOOK_HTTP"):
+        check_url("http://example.com/", USUAL)
+    with pytest.raises(ValueError, match="BACKBURNER_WEBHOOK_PORTS"):
+        check_url("https://example.com:9000/", USUAL)

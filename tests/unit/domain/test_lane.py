@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from backburner.domain import permit as permits_of
 from backburner.domain.errors import ConfigurationError
 from backburner.domain.hint import LONGEST_WAIT, SERVED, Hint
-from backburner.domain.lane import Lane, LaneState, declared, lane_name
+from backburner.domain.lane import (
+    Lane,
+    LaneState,
+    declared,
+    is_reachable,
+    lane_name,
+)
 from backburner.domain.pace import pace
 from backburner.domain.permit import (
     Ask,
@@ -330,3 +336,20 @@ def test_a_lane_that_is_asked_all_the_time_is_used_to_its_limit():
 def test_the_pace_alone_would_let_more_go_in_a_minute(monkeypatch):
     # Control: nobody counts the last minute.
     assert busiest(starts_of_three_minutes(monkeypatch)) > 5
+
+
+@pytest.mark.parametrize(
+    ("name", "is_used"),
+    [
+        ("openai/gpt-5-mini", True),
+        (lane_name("openai", "gpt-5-mini", "sk-1"), True),
+        (lane_name("openai", "gpt-5-mini", "sk-2"), False),
+        ("openai/gpt-5-mini#team-a", False),
+        ("openia/gpt-5-mini", False),
+        ("mock", False),
+    ],
+)
+def test_a_lane_that_no_provider_goes_by_is_known(name, is_used):
+    providers = [("openai", "sk-1"), ("local", None)]
+
+    assert is_used is is_reachable(Lane(name), providers)

@@ -1,14 +1,12 @@
 """The token estimate: bounds that hold for any text. Real texts are in tests/tokens."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backburner.domain.tokens import LONGEST_READ, estimate
+from tests.unit.domain.growing import QUADRATIC, growth
 
-LONGEST_SECONDS = 20
 texts = st.text(max_size=300)
 
 
@@ -41,12 +39,17 @@ def test_nothing_counts_nothing():
 @pytest.mark.parametrize(
     "unit", ["a", " ", "\n", " \n", "-", "\u0430b", "\u5b57", "7", "_", "\U0001f600"]
 )
-def test_a_megabyte_of_anything_is_weighed_in_seconds(unit, monkeypatch):
+def test_the_time_to_weigh_anything_grows_with_its_length_only(unit, monkeypatch):
     monkeypatch.setattr("backburner.domain.tokens.LONGEST_READ", 2_000_000)
-    began = time.process_time()
-    estimate(unit * (1_000_000 // len(unit)))
 
-    assert time.process_time() - began < LONGEST_SECONDS, "it grows with its length"
+    assert growth(estimate, unit) < QUADRATIC
+
+
+def test_what_grows_with_the_square_of_the_length_is_noticed():
+    def square(text):
+        return [text.count("c") for _ in range(len(text) // 50)]
+
+    assert growth(square, "ab") > QUADRATIC
 
 
 def test_what_is_too_long_is_inferred_from_slices():

@@ -15,11 +15,13 @@ from backburner.domain.outcome import (
 )
 from backburner.domain.transitions import (
     ALLOWED,
+    APART_LONGEST,
     Limits,
     cancel,
     expire,
     fingerprint,
     is_last_chance,
+    keep_apart,
     retry,
     retry_all,
     settle,
@@ -271,3 +273,18 @@ def test_a_fingerprint_does_not_change_between_releases():
 
 def test_a_fingerprint_can_be_taken_of_any_text():
     assert 16 == len(fingerprint("greet", Problem("BAD", "\ud800\x00")))
+
+
+def test_a_job_that_is_kept_apart_for_long_writes_fewer_and_fewer_events():
+    claim, waited, events = a_claim(events=6), timedelta(), []
+    beat, hour = timedelta(seconds=2), timedelta(hours=1)
+    first = keep_apart(claim, beat, now=NOON, roll=0.0)
+    while waited < 24 * hour:
+        change = keep_apart(claim, beat, now=NOON, roll=0.5)
+        assert change.run_at - NOON <= 2 * APART_LONGEST / timedelta(milliseconds=1)
+        waited += timedelta(milliseconds=change.run_at - NOON)
+        claim = claim._replace(events=claim.events + 3)
+        events.append(claim.events)
+
+    assert NOON + 2_000 == first.run_at
+    assert 1_500 > events[-1], "it used to be some 80,000 a day"

@@ -7,11 +7,12 @@ import pytest
 
 from backburner.domain.errors import StoreUnavailable
 from backburner.domain.usage import Price, Usage
-from backburner.engine.booking import PATIENCE_MS, Booker, Tab
+from backburner.engine.booking import LONG_MS, PATIENCE_MS, Booker, Tab
 from backburner.testing.doubles import FakeContext, FrozenClock
 from backburner.testing.samples import NOON, a_claim
 
 CALL = Usage("m", 10, 2)
+LONG = timedelta(milliseconds=LONG_MS)
 PATIENCE = timedelta(milliseconds=PATIENCE_MS)
 
 
@@ -47,6 +48,11 @@ class Prices:
         return Price(call.tokens, "v") if self.is_loaded else Price()
 
 
+class RaisingPrices(Prices):
+    def price(self, _call):
+        raise OverflowError
+
+
 class BrokenPrices(Prices):
     async def load(self):
         raise ImportError
@@ -78,12 +84,12 @@ async def until_told(ledger):
 
 async def test_a_call_of_a_long_run_is_told_at_once(booker, ledger, clock):
     tab = Tab(a_claim(), booker)
-    clock.advance(PATIENCE)
+    clock.advance(LONG)
     tab.add(CALL)
     await until_told(ledger)
 
     [booking] = ledger.bookings
-    now = NOON + PATIENCE_MS
+    now = NOON + LONG_MS
     assert (1, "t" * 16, 0, 2) == booking[:4]
     assert (CALL._replace(at=now, cost=12, price_version="v"),) == booking.calls
 
@@ -96,7 +102,8 @@ async def test_a_run_that_is_over_at_once_tells_nothing_before_its_end(
     await booker.ready()
 
     settled = booker.settle(tab)
-    clock.advance(PATIENCE)
+    booker.settled(tab)
+    clock.advance(LONG)
     other = Tab(a_claim(seq=2), booker)
     other.add(CALL)
     await until_told(ledger)
@@ -105,9 +112,33 @@ async def test_a_run_that_is_over_at_once_tells_nothing_before_its_end(
     assert [2] == [booking.seq for booking in ledger.bookings]
 
 
+async def test_a_call_is_booked_while_its_settlement_is_waited_for(
+    booker, ledger, clock
+):
+    tab = Tab(a_claim(), booker)
+    tab.add(CALL)
+    booker.settle(tab)
+    clock.advance(PATIENCE)
+    await until_told(ledger)
+
+    assert [1] == ledger.calls
+
+
+async def test_a_price_that_raises_holds_up_nobody(ledger, clock):
+    booker = Booker(ledger, RaisingPrices(), clock)
+    booker.start()
+    tab = Tab(a_claim(), booker)
+    clock.advance(LONG)
+    tab.add(CALL)
+    await until_told(ledger)
+    await booker.stop()
+
+    assert [None] == [call.cost for call in ledger.bookings[0].calls]
+
+
 async def test_all_calls_of_a_run_are_told_each_time_in_order(booker, ledger, clock):
     tab = Tab(a_claim(), booker)
-    clock.advance(PATIENCE)
+    clock.advance(LONG)
     tab.add(CALL)
     await until_told(ledger)
     tab.add(CALL._replace(model="n"))
@@ -129,7 +160,7 @@ async def test_a_run_that_lost_its_job_is_booked_without_patience(booker, ledger
 async def test_what_a_store_refuses_for_now_is_told_again(booker, ledger, clock):
     ledger.faults.append(StoreUnavailable("not now"))
     tab = Tab(a_claim(), booker)
-    clock.advance(PATIENCE)
+    clock.advance(LONG)
     tab.add(CALL)
     await until_told(ledger)
 
@@ -149,7 +180,7 @@ async def test_calls_are_booked_without_prices_if_there_are_none(ledger, clock):
     booker = Booker(ledger, BrokenPrices(), clock)
     booker.start()
     tab = Tab(a_claim(), booker)
-    clock.advance(PATIENCE)
+    clock.advance(LONG)
     tab.add(CALL)
     await until_told(ledger)
     await booker.stop()

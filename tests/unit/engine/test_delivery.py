@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 from backburner.domain import delivery as deliveries
 from backburner.domain import webhook
+from backburner.domain.job import JobState
 from backburner.domain.outcome import Failed
+from backburner.domain.transitions import Limits, settle
 from backburner.domain.webhook import Endpoint
+from backburner.engine.deliveries import delivering as delivering_capability
 from backburner.engine.delivery import (
     SCHEDULE,
     Deliver,
@@ -24,11 +27,36 @@ from backburner.engine.delivery import (
 from backburner.engine.receivers import Receivers
 from backburner.ports.egress import Answer, Silence
 from backburner.testing.doubles import FrozenClock, SeededDice
-from backburner.testing.samples import ANN, NOON
+from backburner.testing.samples import ANN, NOON, a_claim
 
 MASTER = b"m" * 32
 ENDPOINT = Endpoint("ep_1", ANN, "https://example.com/hook", NOON)
 SECOND = timedelta(seconds=1)
+
+
+def lifetime(retry_after):
+    """Return how long a delivery lives whose receiver asks for the same wait always."""
+    wait = after(503, retry_after=str(retry_after)).retry_after
+    found = delivering_capability(None, None, None)
+    limits = Limits(throttled=found.patience or Limits().throttled)
+    claim, lived = a_claim(max_attempts=found.retry.max_attempts), timedelta()
+    while True:
+        change = settle(
+            claim,
+            Failed("WEBHOOK_STATUS", "503", retry_after=wait),
+            now=NOON,
+            backoff=SECOND,
+            limits=limits,
+        )
+        if change.to is JobState.FAILED:
+            return lived
+        lived += wait
+        claim = claim._replace(throttled=change.throttled)
+
+
+@pytest.mark.parametrize("retry_after", [60, 600, 25_000, 50_000, 86_400, 999_999])
+def test_a_receiver_that_says_when_is_tried_as_long_as_one_that_fails(retry_after):
+    assert SCHEDULE.longest() <= lifetime(retry_after)
 
 
 def after(status, **headers):

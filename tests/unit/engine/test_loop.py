@@ -1,6 +1,11 @@
 import asyncio
 
-from backburner.engine.loop import Loop
+import structlog
+
+from backburner.engine import loop as loops
+from backburner.engine import seldom
+from backburner.engine.loop import Loop, supervised
+from backburner.engine.seldom import Seldom
 
 
 async def test_a_loop_ends_though_its_action_swallowed_the_cancellation():
@@ -18,7 +23,7 @@ async def test_a_loop_ends_though_its_action_swallowed_the_cancellation():
     await begun.wait()
 
     stopping = asyncio.create_task(loop.stop())
-    done, _ = await asyncio.wait({stopping}, timeout=10)
+    done, _ = await asyncio.wait({stopping}, timeout=60)
 
     assert {stopping} == done
 
@@ -38,3 +43,52 @@ async def test_a_loop_that_was_stopped_can_be_started_again():
         await loop.stop()
 
     assert calls.empty()
+
+
+async def test_work_that_raises_is_begun_again_until_it_returns(monkeypatch):
+    monkeypatch.setattr(loops, "RESTART_SECONDS", 0.0)
+    faults = [ValueError("once"), KeyError("twice")]
+
+    async def work():
+        if faults:
+            raise faults.pop()
+
+    await supervised("work", work)
+
+    assert [] == faults
+
+
+async def test_a_loop_that_fails_again_and_again_says_so_once():
+    calls = asyncio.Queue()
+
+    async def action():
+        calls.put_nowait("call")
+        raise OSError("again")
+
+    loop = Loop("failing", action, every=0.0)
+    with structlog.testing.capture_logs() as lines:
+        loop.start()
+        for _ in range(50):
+            await calls.get()
+        await loop.stop()
+
+    assert [{"loop": "failing", "error_type": "OSError", "count": 1}] == [
+        {key: line[key] for key in ("loop", "error_type", "count")} for line in lines
+    ]
+
+
+async def test_a_line_that_comes_again_says_how_many_were_left_out(monkeypatch):
+    written = []
+
+    def write(event, count):
+        written.append((event, count))
+
+    lines = Seldom()
+    for event in ("a", "a", "b", "a"):
+        lines.write(write, event)
+    monkeypatch.setattr(seldom, "SECONDS", 0.0)
+    lines._next.clear()
+    for _ in range(2):
+        lines.write(write, "a")
+
+    assert [("a", 1), ("b", 1), ("a", 3), ("a", 1)] == written

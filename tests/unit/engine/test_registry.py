@@ -1,3 +1,5 @@
+from datetime import timedelta
+
 import pytest
 
 from backburner.domain.errors import ConfigurationError, UnknownCapability
@@ -44,6 +46,47 @@ def test_a_policy_takes_the_place_of_a_count():
 def test_a_name_is_taken_once():
     with pytest.raises(ConfigurationError, match=r"two capabilities .*text\.shout"):
         Registry([shout, capability("text.shout")(whisper.handler)])
+
+
+def test_two_of_one_name_are_told_by_where_they_are_defined():
+    other = capability("text.shout")(whisper.handler)
+
+    with pytest.raises(ConfigurationError) as raised:
+        Registry([shout, other])
+    assert f"{__name__}.shout and {__name__}.whisper" in str(raised.value)
+
+    registry = Registry([shout])
+    with pytest.raises(ConfigurationError, match=f"rename {__name__}.shout"):
+        registry.own(other)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "hint"),
+    [
+        ("timeout", 30, r"timedelta\(seconds=30\), not 30"),
+        ("timeout", timedelta(), "positive"),
+        ("timeout", None, "not None"),
+        ("patience", 60.0, "not 60.0"),
+        ("retry", 3, "RetryPolicy"),
+        ("max_attempts", "3", "whole number from 1"),
+        ("max_attempts", 0, "whole number from 1"),
+        ("max_attempts", True, "whole number from 1"),
+        ("queue", "", "1 to 100"),
+        ("queue", None, "1 to 100"),
+        ("tokens", "many", "a function of the input"),
+        ("tokens", -1, "a function of the input"),
+        ("model", 5, "a name"),
+        ("name", "", "a name"),
+    ],
+)
+def test_a_field_of_a_wrong_type_is_refused_where_it_is_written(field, value, hint):
+    with pytest.raises(ConfigurationError, match=f"`{field}` must be .*{hint}"):
+        capability(**{"name": "x", field: value})(whisper.handler)
+
+
+def test_a_capability_without_a_name_is_told_how_to_write_one():
+    with pytest.raises(ConfigurationError, match=r'write `@capability\("plain"\)`'):
+        capability(plain)
 
 
 def test_the_same_capability_may_come_twice():

@@ -177,6 +177,45 @@ async def test_a_lost_broker_is_tried_again_and_then_told_everything(
     assert [{"a": 4}] == broker.asked, "by a look, and not twice"
 
 
+async def test_a_broker_that_answers_and_refuses_messages_stays_lost(
+    relay, broker, store, contact
+):
+    async def refuse(_counts):
+        raise BrokerUnavailable("no memory")
+
+    lost, publish = [], broker.publish
+    contact.on_loss(lambda: lost.append(1))
+    store.jobs, broker.publish = {"a": 4}, refuse
+    relay.tell({"a": 4}, Ring.WORK)
+    waits = [await relay.work() for _ in range(4)]
+    broker.publish = publish
+    is_up = relay.is_up
+    await relay.work()
+
+    assert [1] == lost
+    assert not is_up
+    assert sorted(set(waits)) == waits, "it is tried less and less often"
+    assert relay.is_up
+    assert [{"a": 4}] == broker.asked
+
+
+async def test_what_is_submitted_while_a_broker_comes_back_is_told(
+    relay, broker, store, contact
+):
+    contact.lose(BrokerUnavailable("out"))
+    counted, depths = {"a": 1}, broker.depths
+
+    async def submit_meanwhile(queues):
+        found = await depths(queues)
+        relay.tell({"a": 2}, Ring.WORK)
+        return found
+
+    store.jobs, broker.depths = counted, submit_meanwhile
+    await relay.work()
+
+    assert [{"a": 1}, {"a": 2}] == broker.asked
+
+
 async def test_a_broker_that_is_lost_while_nothing_waits_is_noticed(
     relay, broker, looked
 ):
@@ -231,7 +270,7 @@ async def test_a_look_that_the_end_cuts_short_is_made_once_more(
     monkeypatch.setattr(broker, "depths", hang)
     relay._looked_at -= 1_000
     relay.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await begun.wait()
     monkeypatch.setattr(broker, "depths", depths)
     await relay.stop()

@@ -8,7 +8,13 @@ from backburner.domain.errors import InvalidInput, UnknownCapability
 from backburner.domain.job import Owner
 from backburner.engine.context import Context
 from backburner.engine.registry import Registry, capability
-from backburner.engine.submission import LOCAL, Options, Submission
+from backburner.engine.submission import (
+    LOCAL,
+    Options,
+    Submission,
+    group_options,
+    job_options,
+)
 from backburner.testing.doubles import FrozenClock, SeededDice
 from backburner.testing.samples import NOON
 
@@ -39,6 +45,44 @@ def prepare():
         return submission.prepare("greet", value or {"name": "Ann"}, Options(**options))
 
     return prepare
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "hint"),
+    [
+        ("delay", 5, "timedelta(seconds=5), not 5"),
+        ("run_at", "tomorrow", "must be a datetime, not 'tomorrow'"),
+        ("start_by", 5, "must be a datetime"),
+        ("deadline", timedelta(1), "must be a datetime"),
+        ("tags", "night", "must be a list of texts, not 'night'"),
+        ("priority", "high", "from 0 to 9"),
+        ("max_attempts", "3", "from 1 to 100"),
+        ("tokens", 1.5, "whole number"),
+        ("idempotency_key", 7, "must be a text"),
+        ("share", 7, "must be a text"),
+        ("queue", 7, "must be a name"),
+        ("owner", "ann", "must be an Owner"),
+    ],
+)
+def test_an_option_of_a_wrong_type_is_named(prepare, option, value, hint):
+    with pytest.raises(InvalidInput) as raised:
+        prepare(**{option: value})
+
+    assert str(raised.value).startswith(f"{option}: ")
+    assert hint in str(raised.value)
+    assert [option] == [field.path for field in raised.value.fields]
+
+
+def test_a_misspelt_option_is_answered_with_a_near_one():
+    with pytest.raises(TypeError, match="no option 'tgas'; did you mean 'tags'"):
+        job_options({"tgas": ["x"]})
+    with pytest.raises(TypeError, match=r"no option 'priority'$"):
+        group_options({"priority": 3})
+
+
+def test_an_input_that_does_not_match_names_the_field(prepare):
+    with pytest.raises(InvalidInput, match=r"'greet': input\.name: String should have"):
+        prepare({"name": "Annabellalina"})
 
 
 def test_what_is_not_said_comes_from_the_capability(prepare):

@@ -3,10 +3,14 @@
 import asyncio
 import random
 from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 from backburner.domain.batch import BatchState
+from backburner.engine import batches as engine
 from backburner.engine.watch import SETTLE_SECONDS, SLOWEST_SECONDS, Watch
 from backburner.ports.bell import Ring
+from backburner.ports.faults import NoFaults
+from backburner.testing.doubles import FrozenClock
 from backburner.testing.simulation.loop import SeededLoop
 
 SECONDS = 10.0
@@ -73,3 +77,20 @@ def test_whoever_is_told_of_the_end_waits_no_longer():
     untold.close()
 
     assert ended == SECONDS < later
+
+
+async def test_the_end_of_a_batch_is_rung():
+    rung = []
+    store = SimpleNamespace(finish_batch=AsyncMock(return_value=True))
+    batches = engine.Batches(
+        store=store,
+        bell=SimpleNamespace(ring=rung.append),
+        clock=FrozenClock(),
+        faults=NoFaults(),
+        submission=None,
+        watch=None,
+        payloads=None,
+    )
+    await batches._finish(1)
+
+    assert [Ring.ENDED] == [what & Ring.ENDED for what in rung]

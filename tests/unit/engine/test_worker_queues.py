@@ -4,6 +4,8 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from backburner import (
     Backburner,
@@ -15,6 +17,7 @@ from backburner import (
     Settings,
     capability,
 )
+from backburner.engine.appetite import Appetite
 
 HOUR = 3_600
 """So long between polls that nothing here can come of one."""
@@ -42,9 +45,27 @@ def a_house(tmp_path, **options):
     return Backburner(settings, capabilities=[a, b], **options)
 
 
+@given(st.integers(1, 5), st.lists(st.tuples(st.integers(1, 6), st.booleans())))
+@example(4, [(1, False), (3, False)])
+@example(2, [(1, True), (1, False)])
+def test_a_worker_rests_only_when_every_queue_was_asked_since_the_ring(count, rounds):
+    """However many slots are free in each round, and whenever it rings in between."""
+    queues = [f"q{n}" for n in range(count)]
+    appetite = Appetite(queues, {}, lambda _queue: 0)
+    asked = set()
+    for free, rings in rounds:
+        wants = appetite.wants(free)
+        appetite.got(wants, 0)
+        asked |= {want.queue for want in wants}
+        assert asked == {*queues} or appetite.may_have_work
+        if rings or not appetite.may_have_work:
+            appetite.ring()
+            asked.clear()
+
+
 async def run_all(house, *asked):
     """Submit five of each, then work; return how all of them ended."""
-    async with house, asyncio.timeout(20):
+    async with house, asyncio.timeout(60):
         tickets = [t for one in asked for t in await house.submit_many(one, range(5))]
         await house.start_worker()
         return [await ticket.result() for ticket in tickets]
@@ -77,7 +98,7 @@ async def test_a_schedule_submits_by_itself(tmp_path):
     every_second = Schedule("often", "* * * * * *", a, 7)
     house = a_house(tmp_path, schedules=[every_second], poll=1)
 
-    async with house, asyncio.timeout(20):
+    async with house, asyncio.timeout(60):
         await house.start_worker()
         async for event in house.engine.stream():
             if event.type == "job.succeeded":

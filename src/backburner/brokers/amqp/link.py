@@ -111,9 +111,10 @@ class Session:
             await self.declare(queue.removesuffix(DEAD))
         async with self.answered():
             publisher = await self._publish()
+            frame_max = self._connection.connection_tune.frame_max
             for post in posts:
                 if post not in written:
-                    written[post] = post.written(publisher.channel)
+                    written[post] = post.written(publisher.channel, frame_max)
             return await publisher.send([written[post] for post in posts])
 
     async def _publish(self) -> Publisher:

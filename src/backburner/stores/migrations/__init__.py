@@ -1,38 +1,118 @@
 """The schema's history, for every database. `HEAD` is where the code expects it."""
 
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import sqlalchemy as sa
 
-HEAD = "0012"
+from backburner.ports.history import History
+
+HEAD = "0017"
 VERSION_TABLE = "backburner_version"
+_HERE = Path(__file__).parent
+ENGINE = History(
+    "backburner", _HERE / "versions", VERSION_TABLE, HEAD, frozenset({HEAD})
+)
+"""The engine's own tables. An application brings a history of its own."""
+_ONE_AT_A_TIME = threading.Lock()
+"""Alembic keeps the migration under way in globals of its modules."""
 
 
-def current(connection: sa.Connection) -> str | None:
+def current(connection: sa.Connection, history: History = ENGINE) -> str | None:
     """Return the revision that the database is at, `None` for an empty one."""
-    if not sa.inspect(connection).has_table(VERSION_TABLE):
+    if not sa.inspect(connection).has_table(history.version_table):
         return None
     version = sa.column("version_num", sa.String)
-    found = sa.select(version).select_from(sa.table(VERSION_TABLE))
+    found = sa.select(version).select_from(sa.table(history.version_table))
     return connection.execute(found).scalar()
 
 
-def upgrade(connection: sa.Connection, revision: str = HEAD) -> None:
+def upgrade(
+    connection: sa.Connection, revision: str = "head", history: History = ENGINE
+) -> None:
     """Bring the schema to a revision, inside the caller's transaction."""
-    _do("upgrade", connection, revision)
+    _do("upgrade", connection, revision, history)
+
+
+def upgrade_live(connection: sa.Connection, history: History = ENGINE) -> None:
+    """
+    Bring the schema up to date beside others who use it.
+
+    Each revision commits by itself, and `create_index_live` builds concurrently. The
+    connection must not be in a transaction.
+    """
+    _do("upgrade", connection, "head", history, is_live=True)
+
+
+def create_index_live(
+    name: str,
+    table: str,
+    columns: Sequence[str],
+    *,
+    where: sa.TextClause | None = None,
+) -> None:
+    """
+    Build an index in a revision, on a table that may be large and in use.
+
+    It comes first in its revision, or alone: what the revision did before is
+    committed. A revision that is cut off is run again as a whole, so an index that
+    is there already is left, and one that was not completed is built anew.
+    """
+    from alembic import op  # noqa: PLC0415 - see `_do`
+
+    context = op.get_context()
+    if not context.opts.get("is_live"):
+        op.create_index(
+            name, table, columns, sqlite_where=where, postgresql_where=where
+        )
+        return
+    with context.autocommit_block():
+        run = op.get_bind().execute
+        patience = run(sa.text("SHOW lock_timeout")).scalar()
+        run(_BE_PATIENT, {"span": "0"})  # it waits for others, nobody for it
+        if not run(_IS_VALID, {"name": name}).scalar():
+            op.execute(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
+        op.create_index(
+            name,
+            table,
+            columns,
+            postgresql_where=where,
+            postgresql_concurrently=True,
+            if_not_exists=True,
+        )
+        run(_BE_PATIENT, {"span": patience})
+
+
+_BE_PATIENT = sa.text("SELECT set_config('lock_timeout', :span, false)")
+_IS_VALID = sa.text(
+    "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"
+)
 
 
 def downgrade(connection: sa.Connection, revision: str) -> None:
     """Take the schema back to a revision, inside the caller's transaction."""
-    _do("downgrade", connection, revision)
+    _do("downgrade", connection, revision, ENGINE)
 
 
-def _do(verb: str, connection: sa.Connection, revision: str) -> None:
+def _do(
+    verb: str,
+    connection: sa.Connection,
+    revision: str,
+    history: History,
+    *,
+    is_live: bool = False,
+) -> None:
     # Takes a sixth of a second to load, which a process at `HEAD` does not need.
     from alembic import command, config  # noqa: PLC0415
 
     given = config.Config()
-    given.set_main_option("script_location", str(Path(__file__).parent))
+    # A `%` in a path would be read as the start of an interpolation.
+    given.set_main_option("script_location", str(_HERE).replace("%", "%%"))
+    given.set_main_option("path_separator", "newline")
+    given.set_main_option("version_locations", str(history.versions).replace("%", "%%"))
     given.attributes["connection"] = connection
-    given.attributes["version_table"] = VERSION_TABLE
-    getattr(command, verb)(given, revision)
+    given.attributes["version_table"] = history.version_table
+    given.attributes["is_live"] = is_live
+    with _ONE_AT_A_TIME:
+        getattr(command, verb)(given, revision)

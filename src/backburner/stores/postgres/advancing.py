@@ -13,10 +13,10 @@ from backburner.domain.job import Need
 from backburner.stores.postgres.queries import Queries
 
 ADVANCE = """
-SELECT done, calling, heirs, sources FROM pg_temp.advance_flows($1, $2, $3, $4)
+SELECT done, calling, heirs, sources FROM pg_temp.advance_flows($1, $2, $3, $4, $5)
 """
 """
-Ends steps, as `finish_jobs` does.
+Ends steps, as `finish_jobs` does, of the flows that come last.
 
 Returns those that it ended, the flows that ended and have somebody to tell, and who was
 released by which step alone.
@@ -27,13 +27,14 @@ LONGEST: Final = 4096
 
 def advance_flows(queries: Queries) -> str:
     """Return the statement that makes the function, in the session that calls it."""
+    lock = _given(queries.lock_flows, "$5")
     release = _given(queries.release_jobs, "done", "'{}'", "$4")
     count_down = _given(queries.count_down_flows, "counting", "fewer", "calm", "$4")
     conclude = _given(queries.conclude_flows, "doubtful", "$4")
     tell = _given(queries.insert_flow_ends, "doubtful")
     return f"""
 CREATE OR REPLACE FUNCTION pg_temp.advance_flows(
-  bigint[], text[], text[], bigint,
+  bigint[], text[], text[], bigint, bigint[],
   OUT done bigint[], OUT calling bigint[], OUT heirs text[], OUT sources bigint[]
 ) LANGUAGE plpgsql AS $body$
 DECLARE
@@ -49,6 +50,8 @@ BEGIN
   calling := '{{}}';
   heirs := '{{}}';
   sources := '{{}}';
+  FOR one IN {lock} LOOP
+  END LOOP;
   FOR one IN {queries.finish_jobs} LOOP
     done := done || one.seq;
     ended := ended || one.flow;

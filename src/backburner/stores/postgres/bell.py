@@ -14,7 +14,7 @@ import asyncpg
 
 from backburner.ports.bell import ALL, Ring
 from backburner.ports.log import log
-from backburner.stores.postgres.database import CONNECT_SECONDS
+from backburner.stores.postgres.database import CONNECT_SECONDS, dial
 
 CHANNEL = "backburner"
 DEBOUNCE_SECONDS = 0.002
@@ -73,11 +73,11 @@ class NotifyBell:
                 await asyncio.sleep(RECONNECT_SECONDS)  # noqa: TID251 - back-off
 
     async def _serve(self) -> None:
-        connection = await asyncpg.connect(
+        connection = await dial(
             self._dsn,
+            name="backburner-bell",
             timeout=CONNECT_SECONDS,
             command_timeout=CONNECT_SECONDS,
-            server_settings={"application_name": "backburner-bell"},
         )
         ended = asyncio.Event()
         connection.add_termination_listener(lambda _: self._end(ended))

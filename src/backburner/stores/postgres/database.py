@@ -1,15 +1,23 @@
 """Connections to PostgreSQL, and its errors in our words."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import asyncpg
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from backburner.domain.errors import StoreFull, StoreUnavailable
+from backburner.domain.errors import (
+    ConfigurationError,
+    StoreFull,
+    StoreUnavailable,
+)
+from backburner.stores.deferral import follow_savepoints
 
 T = TypeVar("T")
 
@@ -26,6 +34,82 @@ TRIES = 3
 RETRIED = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 """The server chose a victim: the same statement may well go through again."""
 
+SSL_MODES: Final = {
+    "true": "require",
+    "on": "require",
+    "1": "require",
+    "false": "disable",
+    "off": "disable",
+    "0": "disable",
+}
+"""What `ssl=` may say beside the words of `sslmode=`."""
+SSL_FILES: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
+UNSUPPORTED: Final = frozenset(
+    {
+        "channel_binding",
+        "connect_timeout",
+        "gssencmode",
+        "keepalives",
+        "keepalives_count",
+        "keepalives_idle",
+        "keepalives_interval",
+        "sslcompression",
+        "sslnegotiation",
+        "tcp_user_timeout",
+    }
+)
+"""Parameters of libpq that the driver would send to the server as settings."""
+
+
+def dsn_of(url: str) -> str:
+    """
+    Return a store's URL as the driver reads it, for every connection alike.
+
+    The driver knows libpq's parameters (`sslmode`, `sslrootcert`, `sslcert`,
+    `sslkey`, …). `ssl=`, as SQLAlchemy spells it, is another name of `sslmode=`.
+    """
+    parsed = sa.make_url(url).set(drivername="postgresql")
+    for name in sorted(UNSUPPORTED & set(parsed.query)):
+        raise ConfigurationError(
+            f"BACKBURNER_STORE: the URL's parameter {name!r} is not supported: "
+            "remove it"
+        )
+    for name in SSL_FILES:
+        named = parsed.query.get(name)
+        if isinstance(named, str) and not Path(named).is_file():
+            raise ConfigurationError(
+                f"BACKBURNER_STORE: {name}={named}: there is no such file"
+            )
+    said = parsed.query.get("ssl")
+    if said is not None:
+        parsed = parsed.difference_update_query(["ssl"])
+        if isinstance(said, str) and "sslmode" not in parsed.query:
+            mode = SSL_MODES.get(said.lower(), said)
+            parsed = parsed.update_query_dict({"sslmode": mode})
+    return parsed.render_as_string(hide_password=False)
+
+
+async def dial(
+    dsn: str,
+    *,
+    name: str = "backburner",
+    timeout: float,  # noqa: ASYNC109 - the driver's own
+    command_timeout: float | None = None,
+    **settings: str,
+) -> Any:
+    """
+    Open a connection of the driver: the only way to the server.
+
+    `name` is the `application_name` that the server shows; `settings` are set for the
+    session.
+    """
+    return await asyncpg.connect(
+        dsn,
+        timeout=timeout,
+        command_timeout=command_timeout,
+        server_settings={"application_name": name, **settings},
+    )
+
 
 class Database:
     """One server's database: a pool that is lent from, and connections to keep."""
@@ -33,8 +117,10 @@ class Database:
     def __init__(self, url: str) -> None:
         self.is_closed = False
         # A read that begins a transaction waits for the server three times.
+        self.dsn = dsn_of(url)
         self._pool = _engine(
-            url,
+            self.dsn,
+            limit=STATEMENT_SECONDS,
             isolation_level="AUTOCOMMIT",
             pool_size=POOL,
             max_overflow=0,
@@ -42,7 +128,11 @@ class Database:
         )
         sa.event.listen(self._pool.sync_engine, "checkout", _refuse_a_closed_one)
         # Readers that hold every connection of the pool must not stop a pipe.
-        self._kept = _engine(url, poolclass=sa.NullPool)
+        self._kept = _engine(self.dsn, limit=STATEMENT_SECONDS, poolclass=sa.NullPool)
+        # What may take long must neither be cut off nor hold up anybody.
+        self._alone = _engine(self.dsn, limit=None, poolclass=sa.NullPool)
+        for engine in (self._pool, self._kept, self._alone):
+            follow_savepoints(engine.sync_engine)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:
@@ -66,6 +156,19 @@ class Database:
         async with translated():
             return await self._kept.connect()
 
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[AsyncConnection]:
+        """Open a connection without a time limit, for migrations and bulk work."""
+        self._check_open()
+        async with translated(), self._alone.connect() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def bulk(self) -> AsyncIterator[AsyncConnection]:
+        """Run a transaction without a time limit on a connection of its own."""
+        async with self.alone() as connection, connection.begin():
+            yield connection
+
     def _check_open(self) -> None:
         if self.is_closed:
             raise StoreUnavailable("the store is closed")
@@ -74,17 +177,19 @@ class Database:
         """Close what is left open."""
         await self._pool.dispose()
         await self._kept.dispose()
+        await self._alone.dispose()
 
 
-def _engine(url: str, **options: Any) -> AsyncEngine:
+def _engine(dsn: str, *, limit: float | None, **options: Any) -> AsyncEngine:
+    creator = partial(
+        dial,
+        dsn,
+        timeout=CONNECT_SECONDS,
+        command_timeout=limit,
+        jit="off",
+    )
     return create_async_engine(
-        sa.make_url(url).set(drivername="postgresql+asyncpg"),
-        connect_args={
-            "timeout": CONNECT_SECONDS,
-            "command_timeout": STATEMENT_SECONDS,
-            "server_settings": {"application_name": "backburner", "jit": "off"},
-        },
-        **options,
+        "postgresql+asyncpg://", async_creator=creator, **options
     )
 
 
@@ -131,9 +236,12 @@ def as_ours(error: BaseException) -> StoreUnavailable | None:
     """Say which of our errors this is; `None` for a programming fault."""
     if isinstance(error, StoreUnavailable):
         return error
-    error = _said_by_driver(error)
+    error = said_by_driver(error)
     if isinstance(error, asyncpg.DiskFullError):
         return StoreFull("the database has no room left")
+    if isinstance(error, _REFUSED):
+        reason = str(error).partition("\n")[0]
+        return StoreUnavailable(f"the database cannot be used: {reason}")
     if isinstance(error, _UNAVAILABLE):
         return StoreUnavailable(f"the database cannot be used: {type(error).__name__}")
     return None
@@ -145,18 +253,30 @@ async def persist(act: Callable[[], Awaitable[T]]) -> T:
         try:
             return await act()
         except Exception as error:
-            told = error.__cause__ if isinstance(error, StoreUnavailable) else error
-            if told is None or not isinstance(_said_by_driver(told), RETRIED):
+            if not was_chosen(error):
                 raise
     return await act()
 
 
-def _said_by_driver(error: BaseException) -> BaseException:
+def was_chosen(error: BaseException) -> bool:
+    """Say whether the server ended a transaction so that another could go on."""
+    told = error.__cause__ if isinstance(error, StoreUnavailable) else error
+    return told is not None and isinstance(said_by_driver(told), RETRIED)
+
+
+def said_by_driver(error: BaseException) -> BaseException:
+    """Return the driver's own error behind one that SQLAlchemy made of it."""
     if isinstance(error, sa.exc.DBAPIError) and error.orig is not None:
         return error.orig.__cause__ or error.orig
     return error
 
 
+_REFUSED = (
+    ssl.SSLError,
+    asyncpg.ClientConfigurationError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+)
+"""Their text says what to correct, and holds no secret."""
 _UNAVAILABLE = (
     OSError,
     TimeoutError,

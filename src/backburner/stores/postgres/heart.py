@@ -4,9 +4,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-import asyncpg
-
-from backburner.stores.postgres.database import translated
+from backburner.stores.postgres.database import dial, translated
 
 BEAT_SECONDS = 2.0
 
@@ -45,13 +43,11 @@ class PostgresHeart:
             return bool(found)
 
     async def _connect(self) -> Any:
-        return await asyncpg.connect(
+        return await dial(
             self._dsn,
+            name="backburner-heart",
             timeout=BEAT_SECONDS,
-            server_settings={
-                "application_name": "backburner-heart",
-                "synchronous_commit": "off",
-            },
+            synchronous_commit="off",
         )
 
     async def _drop(self) -> None:

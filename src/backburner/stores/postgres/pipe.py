@@ -146,6 +146,9 @@ class Pipe:
             )
             if not self._is_durable:
                 await raw.execute("SET synchronous_commit = off")
+                # A process that froze inside a claim would keep its worker from being
+                # declared dead.
+                await raw.execute("SET idle_in_transaction_session_timeout = '30s'")
             self.has_function = await self._make_function(raw)
         except BaseException:
             await self._discard()

@@ -13,6 +13,7 @@ class Queries:
     beat_worker: str
     bury_workers: str
     cancel_dependents: str
+    check_claim: str
     claim_jobs: str
     close_holds: str
     conclude_flows: str
@@ -37,7 +38,10 @@ class Queries:
     insert_flow_ends: str
     insert_holds: str
     insert_jobs: str
+    insert_totals: str
     insert_usages: str
+    limit_transaction: str
+    list_accounts: str
     list_budgets: str
     list_callbacks: str
     list_gates: str
@@ -47,12 +51,17 @@ class Queries:
     list_history: str
     list_needs: str
     list_news: str
+    list_results: str
     list_holds: str
     list_shares: str
-    list_stream: str
     lock_accounts: str
+    lock_batch_at_once: str
+    lock_batches: str
+    lock_flows: str
+    lock_flows_shared: str
     lock_gate: str
-    lock_waiting: str
+    lock_jobs: str
+    lock_name: str
     mark_gate: str
     move_jobs: str
     next_due: str

@@ -6,12 +6,14 @@ from typing import Any, TypeVar
 
 import asyncpg
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backburner.domain.errors import ConfigurationError
 from backburner.ports.store import WorkerInfo
 from backburner.stores import contents, listing
 from backburner.stores.contents import Row
-from backburner.stores.postgres.database import Database, driver
+from backburner.stores.postgres.database import Database, driver, said_by_driver
+from backburner.stores.tables import metadata
 
 T = TypeVar("T")
 
@@ -50,15 +52,16 @@ class PostgresSide:
         async with self._database.transaction() as connection:
             # First: the transaction begins with SQLAlchemy's first statement.
             await connection.run_sync(note)
-            raw = await driver(connection)
             try:
-                await raw.copy_records_to_table(
-                    table.name,
-                    records=rows,
-                    columns=[column.name for column in table.columns],
-                )
-            except asyncpg.DataError as error:
+                await _insert(connection, table, rows)
+            except Exception as error:
+                if not isinstance(said_by_driver(error), asyncpg.DataError):
+                    raise
                 raise ConfigurationError(_misfit(table, rows)) from error
+
+    async def rework(self, body: Callable[[sa.Connection], T]) -> T:
+        async with self._database.bulk() as connection:
+            return await connection.run_sync(body)
 
     async def alive(self, lease: timedelta) -> Sequence[WorkerInfo]:
         span = lease // timedelta(milliseconds=1)
@@ -71,6 +74,20 @@ class PostgresSide:
 
     async def close(self) -> None:
         """Leave the connections to the store, which lends them."""
+
+
+async def _insert(
+    connection: AsyncConnection, table: sa.Table, rows: Sequence[Row]
+) -> None:
+    names = [column.name for column in table.columns]
+    if table.metadata is metadata:
+        raw = await driver(connection)
+        await raw.copy_records_to_table(table.name, records=rows, columns=names)
+        return
+    # SQLAlchemy turns values of any type, such as JSON, into what the driver takes.
+    await connection.execute(
+        table.insert(), [dict(zip(names, row, strict=True)) for row in rows]
+    )
 
 
 def _misfit(table: sa.Table, rows: Sequence[Row]) -> str:

@@ -6,11 +6,17 @@ Batches are sorted by key, so that two of them never wait for each other in a ci
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import asyncpg
 import sqlalchemy as sa
@@ -18,6 +24,7 @@ import sqlalchemy as sa
 from backburner.domain.budget import Charge, Reservation, Rules, budget_of
 from backburner.domain.errors import (
     BudgetExhausted,
+    ClaimLost,
     IdempotencyConflict,
     StoreUnavailable,
 )
@@ -33,6 +40,7 @@ from backburner.domain.job import (
     first_state,
     waits,
 )
+from backburner.domain.publication import Publication
 from backburner.domain.queue import Gate, admit, count
 from backburner.domain.transitions import Change
 from backburner.ports.budgets import Ask
@@ -40,12 +48,22 @@ from backburner.ports.faults import Faults
 from backburner.ports.store import (
     Move,
     Note,
-    Retention,
     Settlement,
     Want,
     WorkerLost,
 )
-from backburner.stores import budgeted, extending, flows, lanes, ledger, sharing
+from backburner.stores import (
+    budgeted,
+    extending,
+    flows,
+    lanes,
+    ledger,
+    publishing,
+    sharing,
+    translating,
+)
+from backburner.stores.deferral import INFO, Deferred
+from backburner.stores.grouped import GroupedTx
 from backburner.stores.linking import (
     Telling,
     deliver,
@@ -54,7 +72,7 @@ from backburner.stores.linking import (
     settle_links,
 )
 from backburner.stores.postgres.advancing import ADVANCE, Heirlooms
-from backburner.stores.postgres.database import TRIES, persist
+from backburner.stores.postgres.database import TRIES, persist, said_by_driver
 from backburner.stores.postgres.pipe import Many, Pipe
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.shares import Shares
@@ -64,6 +82,7 @@ from backburner.stores.settling import (
     error_json,
     event_json,
     expires_at,
+    kept_by_queue,
     tags_text,
     turns,
 )
@@ -151,7 +170,7 @@ class Statements:
 
         def run(connection: sa.Connection) -> T:
             begun[:] = [self._begin(connection, pipe)]
-            return body(begun[0])
+            return begun[0].run(body)
 
         answer = await pipe.transact(run)
         await self.shares.pay(pipe, begun[0].owed)
@@ -287,6 +306,7 @@ class Statements:
 
         def body(tx: Transaction) -> list[Change | None]:
             answers: list[Change | None] = [None] * len(asks)
+            tx.lock_ends(asks)
             for turn in turns(asks):
                 wanted = [asks[i] for i in turn.values()]
                 settled = tx.settle(wanted)
@@ -352,6 +372,7 @@ class Statements:
 
         def body(tx: Transaction) -> list[bool]:
             answers = [False] * len(asks)
+            tx.lock_ends(asks)
             for turn in turns(asks):
                 wanted = [asks[i] for i in turn.values()]
                 moved = tx.move(wanted)
@@ -387,33 +408,16 @@ class Statements:
     async def _report_at_once(
         self, pipe: Pipe, rounds: Sequence[Sequence[Note]]
     ) -> None:
-        # The first round locks every job, in order: the others wait for nobody.
         async with pipe.driver.transaction():
+            # The first round names every job, but it locks only those it changes.
+            seqs = [note.seq for note in rounds[0]]
+            await pipe.rows(self._queries.lock_jobs, seqs)
             await self._report(pipe, rounds)
 
     async def _report(self, pipe: Pipe, rounds: Sequence[Sequence[Note]]) -> None:
         for notes in rounds:
             arrays = [list(column) for column in zip(*notes, strict=True)]
             await pipe.rows(self._queries.report_notes, *arrays)
-
-    async def prune(
-        self, pipe: Pipe, asks: Sequence[tuple[Retention, Instant, int]]
-    ) -> Sequence[Sequence[str]]:
-        """Delete finished jobs past their time, with their events."""
-        return [await self._prune(pipe, *ask) for ask in asks]
-
-    async def _prune(
-        self, pipe: Pipe, keep: Retention, now: Instant, limit: int
-    ) -> Sequence[str]:
-        gone: list[str] = []
-        keyed = now - KEY_LIFETIME_MS
-        for state, span in zip(Retention._fields, keep, strict=True):
-            horizon = now - span // timedelta(milliseconds=1)
-            rows = await pipe.rows(
-                self._queries.delete_jobs, state, horizon, limit, keyed
-            )
-            gone += [job_id for (job_id,) in rows]
-        return gone
 
     async def pace(
         self, pipe: Pipe, acts: Sequence[lanes.Act]
@@ -438,7 +442,7 @@ class Statements:
         ]
 
 
-class Transaction:
+class Transaction(GroupedTx):
     """A `Tx` over a connection in a transaction, as bodies see it."""
 
     def __init__(
@@ -451,12 +455,94 @@ class Transaction:
         self.connection = connection
         self.queries = queries
         self.rulebook = rulebook
-        self.settling: int | None = None
+        self.settling: Collection[int] = ()
         self.owed: Counter[Share] = Counter()
         """What is to be paid after the commit, so that no share is locked until it."""
         self._finishes: dict[Share, int] = {}
         self._now: Instant | None = None
         self._faults = faults
+        self.deferred: Deferred | None = Deferred()
+        connection.info[INFO] = self.deferred
+        self._batches: set[int] = set()
+        """The batches that this transaction has locked."""
+        self.missing: set[int] = set()
+        """Batches that it would have to wait for: it must begin with their locks."""
+        self._flows: set[int] = set()
+        """The flows that this transaction has locked."""
+        self._jobs: set[int] = set()
+        """The jobs that it has locked by their keys alone."""
+
+    def run(self, body: Callable[["Transaction"], T]) -> T:
+        """Run a body, and whatever it left for the end of the transaction."""
+        answer = body(self)
+        self.finish()
+        return answer
+
+    def finish(self) -> None:
+        """Take the last locks, each kind in one order: caps, then accounts."""
+        assert self.deferred is not None  # noqa: S101 - tells the type checker
+        self._check_caps(self.deferred.take(_Capped))
+        ledger.finish(self)
+
+    def lock_groups(
+        self, *, batches: Collection[int] = (), flows: Collection[int] = ()
+    ) -> None:
+        """Lock batches, then flows, by their keys, before any job of theirs."""
+        if batches:
+            self.rows(self.queries.lock_batches, sorted(batches))
+            self._batches.update(batches)
+        if missing := sorted({*flows} - self._flows):
+            self.rows(self.queries.lock_flows, missing)
+            self._flows.update(missing)
+
+    def lock_batch(self, batch: int) -> None:
+        """
+        Lock a batch that is to be filled, without waiting for it.
+
+        By then a body holds its job, or names, which come after batches in the order
+        of locks: were it to wait, two could wait for each other in a circle.
+        """
+        if batch in self._batches:
+            return
+        try:
+            self.rows(self.queries.lock_batch_at_once, batch)
+        except sa.exc.DBAPIError as error:
+            if isinstance(said_by_driver(error), asyncpg.LockNotAvailableError):
+                self.missing.add(batch)
+            raise
+        self._batches.add(batch)
+
+    def lock_jobs(self, seqs: Collection[int]) -> None:
+        """Lock jobs by their keys, whatever their states."""
+        if missing := sorted({*seqs} - self._jobs):
+            self.rows(self.queries.lock_jobs, missing)
+            self._jobs.update(missing)
+
+    def lock_ends(self, asks: Sequence[Settlement] | Sequence[Move]) -> None:
+        """Lock what the settlements or moves of jobs need: flows, then the jobs."""
+        self.lock_groups(flows={*_flows_of(asks)})
+        if _needs_several_statements(asks):
+            self.lock_jobs({ask.seq for ask in asks})
+
+    def lock_booked(self, seqs: Sequence[int]) -> None:
+        """Keep the flows of jobs as they are, before the jobs are locked."""
+        self.rows(self.queries.lock_flows_shared, [*seqs])
+
+    def limit(self, seconds: float) -> None:
+        """Have the server end the transaction should this process stand still."""
+        span = f"{max(1, round(seconds * 1000))}ms"
+        self.rows(self.queries.limit_transaction, span)
+
+    def require(self, claim: Claim) -> None:
+        """Lock a claim's job; `ClaimLost` unless it still runs under the token."""
+        if not self.rows(self.queries.check_claim, claim.seq, claim.token):
+            raise ClaimLost(claim.id)
+        self._jobs.add(claim.seq)
+        self.hit("transact.claimed")
+
+    def lock_hold(self, hold_id: str) -> None:
+        """Have others that reserve by this id wait for the end of the transaction."""
+        self.rows(self.queries.lock_name, f"hold\n{hold_id}")
 
     def hit(self, moment: str) -> None:
         """Pass a failpoint."""
@@ -475,6 +561,12 @@ class Transaction:
 
     def release_hold(self, hold_id: str) -> bool:
         return budgeted.release_hold(self, hold_id)
+
+    def publish(self, events: Sequence[Publication]) -> None:
+        publishing.publish(self.connection, events)
+
+    def advance(self, application: str, mark: int, upto: int) -> bool:
+        return translating.advance(self.connection, application, mark, upto)
 
     def array(self, keys: Collection[int]) -> list[int]:
         """Write keys as statements take them."""
@@ -572,10 +664,13 @@ class Transaction:
         charges = ledger.charge(self, jobs)
         ranks, taken = self._rank(jobs, capped=capped)
         keys = dict(self.rows(self.queries.insert_jobs, *columns(jobs, ranks)))
-        answers = [
-            _submitted(job) if job.id in keys else self._known(job, rank, keys)
-            for job, rank in zip(jobs, ranks, strict=True)
-        ]
+        ranked = sorted(zip(jobs, ranks, strict=True), key=lambda pair: _key(pair[0]))
+        known = {
+            job.id: self._known(job, rank, keys)
+            for job, rank in ranked
+            if job.id not in keys
+        }
+        answers = [_submitted(job) if job.id in keys else known[job.id] for job in jobs]
         pairs = zip(jobs, answers, strict=True)
         self._count([job for job, answer in pairs if not answer.replayed], taken)
         if charges is not None:
@@ -589,14 +684,22 @@ class Transaction:
             self._finishes[share] = place.finish
         if not capped:
             taken.caps.clear()
-        for share in sorted(taken.caps):
-            self.rows(self.queries.lock_waiting, "\n".join(sharing.capped(share)))
         return ranks, taken
 
     def _count(self, stored: Sequence[NewJob], taken: Taken) -> None:
         """Have jobs that were stored just now counted, and paid for."""
-        sharing.check_waiting(self, taken.caps, stored)
+        assert self.deferred is not None  # noqa: S101 - tells the type checker
+        if taken.caps:
+            self.deferred.add([_Capped(taken.caps, stored)])
         self.owe(costs(stored, by_share(stored)))
+
+    def _check_caps(self, added: Sequence["_Capped"]) -> None:
+        """Count what waits in capped queues after all others that added to it."""
+        caps = {share: cap for some, _ in added for share, cap in some.items()}
+        for name in sorted({sharing.capped(share) for share in caps}):
+            self.rows(self.queries.lock_name, "\n".join(name))
+        stored = [job for _, jobs in added for job in jobs]
+        sharing.check_waiting(self, caps, stored)
 
     def owe(self, owed: Mapping[Share, int]) -> None:
         """Have shares pay for it after the commit."""
@@ -613,6 +716,7 @@ class Transaction:
 
     def settle(self, settlements: Sequence[Settlement]) -> Collection[int]:
         """Settle jobs that are still held by their tokens; return their keys."""
+        self.lock_ends(settlements)
         ordered = _by_seq(settlements)
         done = [s for s in ordered if s.change.to is JobState.SUCCEEDED]
         other = [s for s in ordered if s.change.to is not JobState.SUCCEEDED]
@@ -642,6 +746,38 @@ class Transaction:
         raise _elusive()
 
 
+class _Capped(NamedTuple):
+    """Jobs that were stored, to be counted against the caps of their queues."""
+
+    caps: Mapping[Share, int]
+    stored: Sequence[NewJob]
+
+
+def _needs_several_statements(asks: Sequence[Settlement] | Sequence[Move]) -> bool:
+    """
+    Say whether jobs must be locked beforehand to be locked by key.
+
+    One statement over a pipe takes them by key; a body's connection plans for itself.
+    """
+    kinds = {
+        isinstance(ask, Settlement) and ask.change.to is JobState.SUCCEEDED
+        for ask in asks
+    }
+    has_bodies = any(isinstance(ask, Settlement) and ask.body for ask in asks)
+    has_repeats = len({ask.seq for ask in asks}) < len(asks)
+    return len(asks) > 1 and (len(kinds) > 1 or has_bodies or has_repeats)
+
+
+def _flows_of(asks: Iterable[Settlement | Move]) -> Iterator[int]:
+    """Yield the flows that ends are counted in, or that a body may extend."""
+    for ask in asks:
+        has_body = isinstance(ask, Settlement) and ask.body is not None
+        if ask.link is not None and (has_body or ask.change.to.is_final):
+            flow = ask.link.flow
+            if flow is not None:
+                yield flow
+
+
 def _advance(
     steps: Sequence[Settlement], tx: Transaction
 ) -> tuple[Sequence[int], Sequence[tuple[str, int]]]:
@@ -651,7 +787,8 @@ def _advance(
     Return those that ended, and who was released by which of them alone.
     """
     *columns, at = finish_columns(steps)
-    [(settled, calling, heirs, sources)] = tx.rows(ADVANCE, *columns, at)
+    flows_ = sorted({*_flows_of(steps)})
+    [(settled, calling, heirs, sources)] = tx.rows(ADVANCE, *columns, at, flows_)
     tx.hit("advance.released")
     deliver(tx, flows.calling(tx, calling), at)
     tx.hit("advance.told")
@@ -701,6 +838,7 @@ def columns(jobs: Sequence[NewJob], ranks: Sequence[int]) -> list[Any]:
             job.model,
             job.share,
             job.holds,
+            kept_by_queue(job),
         )
         for job in jobs
     ]

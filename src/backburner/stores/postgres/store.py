@@ -1,35 +1,43 @@
 """The store for many machines: a `Store` for `postgresql://` URLs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
 
 from backburner.domain.budget import Rules
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
-from backburner.domain.event import DELTA, Event
+from backburner.domain.event import Event
 from backburner.domain.job import (
     Claim,
     Instant,
     Job,
     JobState,
     NewJob,
-    Owner,
     Submitted,
+    Visibility,
 )
 from backburner.domain.key import ApiKey
-from backburner.domain.queue import Queue, QueueState, Throttling
+from backburner.domain.queue import Queue, QueueState, Throttling, Totals
 from backburner.domain.schedule import ScheduleState
 from backburner.domain.transitions import Change
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults
 from backburner.ports.finding import Finding
+from backburner.ports.history import History
 from backburner.ports.keys import AuditEntry
 from backburner.ports.store import (
-    EVERYTHING,
     FailureGroup,
     Firing,
     Heart,
@@ -38,7 +46,6 @@ from backburner.ports.store import (
     Note,
     Retention,
     Settlement,
-    Topic,
     Tx,
     Want,
     WorkerInfo,
@@ -46,6 +53,7 @@ from backburner.ports.store import (
 from backburner.stores import batches as batching
 from backburner.stores import flows as flowing
 from backburner.stores import (
+    kept,
     keys,
     listing,
     migrations,
@@ -53,36 +61,54 @@ from backburner.stores import (
     queueing,
     sharing,
     timetable,
+    totals,
 )
-from backburner.stores.budgeted import Budgeted
+from backburner.stores.app_blobs import AppBlobRows
+from backburner.stores.budgeted import Budgeted, forget_accounts
 from backburner.stores.burials import Burials
 from backburner.stores.endpoints import Endpoints
+from backburner.stores.erasing import Erasing
 from backburner.stores.grouped import Grouped
 from backburner.stores.lanes import Act, Lanes
 from backburner.stores.ledger import Rulebook, is_charged
 from backburner.stores.linking import LinkTx, ends, settle_links
-from backburner.stores.postgres import examination
+from backburner.stores.postgres import examination, migrating
 from backburner.stores.postgres.advancing import advance_flows
 from backburner.stores.postgres.bell import NotifyBell
+from backburner.stores.postgres.committing import Committing
 from backburner.stores.postgres.database import (
     Database,
+    as_ours,
     driver,
     persist,
     translated,
+    was_chosen,
 )
 from backburner.stores.postgres.heart import PostgresHeart
 from backburner.stores.postgres.horizon import Horizon
+from backburner.stores.postgres.limiting import Limit
 from backburner.stores.postgres.pipe import Many, Pipe
 from backburner.stores.postgres.queries import Queries
+from backburner.stores.postgres.rounds import Rounds
 from backburner.stores.postgres.side import PostgresSide
 from backburner.stores.postgres.statements import Statements, Transaction
 from backburner.stores.prospects import Prospects
 from backburner.stores.rows import as_events
+from backburner.stores.settling import KEY_LIFETIME_MS, turns
+from backburner.stores.streaming import Streams
+from backburner.stores.translating import Translations
 from backburner.stores.usages import Usages, book_settled
 
 T = TypeVar("T")
 Q = TypeVar("Q")
 A = TypeVar("A")
+
+PRUNED_EVENTS = 20_000
+"""How many events are deleted by one statement, about."""
+
+
+MOST_BODIES = 50
+"""Settlement bodies that share a transaction: locks are held until all have run."""
 
 
 class _BodyFailed(Exception):
@@ -92,14 +118,28 @@ class _BodyFailed(Exception):
         self.cause = cause
 
 
-class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Burials):
+class PostgresStore(
+    Grouped,
+    Streams,
+    Endpoints,
+    Usages,
+    Budgeted,
+    Prospects,
+    Lanes,
+    Burials,
+    AppBlobRows,
+    Erasing,
+    Translations,
+):
     """Jobs in a PostgreSQL database, shared by any number of processes."""
+
+    applies_in_order = False
 
     def __init__(
         self, url: str, *, queries: Queries | None = None, faults: Faults
     ) -> None:
         self.queries = queries or Queries.load()
-        self._dsn = sa.make_url(url).set(drivername="postgresql")
+        self._url = sa.make_url(url).set(drivername="postgresql")
         self._database = Database(url)
         self._faults = faults
         self.rulebook = Rulebook(_milliseconds)
@@ -119,6 +159,7 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
             self._pacing,
         )
         self._horizon = Horizon()
+        self._horizons = Rounds(self._find_horizon)
 
     @classmethod
     def from_url(cls, url: str, clock: Clock, faults: Faults) -> Self:
@@ -128,14 +169,14 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
 
     def bell(self) -> NotifyBell:
         """Return the bell of the processes that share this database."""
-        return NotifyBell(self._plain_dsn())
+        return NotifyBell(self._database.dsn)
 
     def side(self) -> PostgresSide:
         """Return what a move reads and writes by, whether the store is open or not."""
-        return PostgresSide(self._database, self._dsn, self.queries.bury_workers)
+        return PostgresSide(self._database, self._url, self.queries.bury_workers)
 
     async def open(self) -> None:
-        shown = self._dsn.render_as_string(hide_password=True)
+        shown = self._url.set(query={}).render_as_string(hide_password=True)
         try:
             version = await self.version()
             if version is None:
@@ -155,6 +196,7 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
 
     async def close(self) -> None:
         self._database.is_closed = True
+        await self._horizons.close()
         for pipe in self._kept:
             await pipe.close()
         await self._database.dispose()
@@ -162,12 +204,13 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
     async def ping(self) -> None:
         await self._run(self._keeping, "touch_store")
 
-    async def version(self) -> str | None:
-        return await self.read(migrations.current)
+    async def version(self, history: History = migrations.ENGINE) -> str | None:
+        return await self.read(lambda c: migrations.current(c, history))
 
-    async def migrate(self) -> tuple[str | None, str | None]:
-        async with self._database.transaction() as connection:
-            return await connection.run_sync(_migrate)
+    async def migrate(
+        self, history: History = migrations.ENGINE
+    ) -> tuple[str | None, str | None]:
+        return await migrating.migrate(self._database, history)
 
     def examine(self, clock: Clock) -> AsyncIterator[Finding]:
         return examination.examine(self, self._database, clock)
@@ -206,7 +249,7 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
         for way, indexes in by_way.items():
             asks = [settlements[index] for index in indexes]
             answers = (
-                [await self._settle_with_body(ask) for ask in asks]
+                await self._settle_with_bodies(asks)
                 if way is None
                 else await self._write(self._settling, way, asks)
             )
@@ -225,8 +268,24 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
     async def link(self, body: Callable[[LinkTx], T]) -> T:
         return await self._transact(body)
 
-    async def transact(self, body: Callable[[Tx], T]) -> T:
-        return await self._transact(body)
+    async def transact(
+        self,
+        body: Callable[[Tx], T],
+        *,
+        claim: Claim | None = None,
+        seconds: float | None = None,
+    ) -> T:
+        limit = None if seconds is None else Limit(seconds)
+        if claim is None:
+            return await self._commit("transact", body, limit=limit)
+
+        def run(tx: Transaction) -> T:
+            if seconds is not None:
+                tx.limit(seconds)
+            tx.require(claim)
+            return body(tx)
+
+        return await self._commit("transact_claimed", run, limit=limit)
 
     async def snapshot(self, body: Callable[[sa.Connection], T]) -> T:
         async with self._database.connection() as connection:
@@ -250,6 +309,12 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
             return []
         return await self.read(lambda c: queueing.listing(c, now))
 
+    async def totals(self) -> Mapping[str, Totals]:
+        return await self.read(totals.read)
+
+    async def compact_totals(self, *, limit: int) -> int:
+        return await self.transact(totals.compact(limit))
+
     async def throttlings(self) -> Sequence[Throttling]:
         return await self.transact(queueing.tell(await self._now()))
 
@@ -266,7 +331,7 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
     async def pace(self, act: Act) -> Any:
         return await self._write(self._pacing, self._statements.pace, act)
 
-    async def lane_time(self) -> Instant:
+    async def read_clock(self) -> Instant:
         return await self._now()
 
     async def enlist(self, worker: WorkerInfo) -> None:
@@ -285,7 +350,7 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
         await self._run(self._keeping, "dismiss_worker", worker)
 
     def heart(self) -> Heart:
-        return PostgresHeart(self._plain_dsn(), self.queries.beat_worker)
+        return PostgresHeart(self._database.dsn, self.queries.beat_worker)
 
     async def orphans(self, *, lease: timedelta, limit: int) -> Sequence[Job]:
         span = lease // timedelta(milliseconds=1)
@@ -300,16 +365,17 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
         return await self.read(listing.workers)
 
     async def report(self, notes: Sequence[Note]) -> None:
-        has_text = any(note.type == DELTA for note in notes)
-        pipe = self._settling if has_text else self._claiming
-        await self._write(pipe, self._statements.report, notes)
+        await self._write(self._settling, self._statements.report, notes)
 
     async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
         rows = await self._rows(self.queries.list_history, job_id, after, limit)
         return as_events(rows)
 
-    async def changes(self, job_id: str, *, limit: int) -> Sequence[Event]:
-        return as_events(await self._rows(self.queries.list_changes, job_id, limit))
+    async def changes(
+        self, job_id: str, *, after: int = 0, limit: int
+    ) -> Sequence[Event]:
+        rows = await self._rows(self.queries.list_changes, job_id, after, limit)
+        return as_events(rows)
 
     async def news(
         self, cursors: Sequence[tuple[int, int]], *, limit: int
@@ -318,20 +384,10 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
         rows = await self._rows(self.queries.list_news, jobs, numbers, limit)
         return as_events(rows)
 
-    async def stream(
-        self, owner: Owner, *, after: int, limit: int, topic: Topic = EVERYTHING
-    ) -> Sequence[Event]:
-        safe = await self.latest()
-        if not topic.is_all:
-            query = listing.topic(owner, topic, after, safe, limit)
-            return as_events(await self.read(lambda c: c.execute(query).all()))
-        whose = (owner.tenant, owner.user)
-        rows = await self._rows(
-            self.queries.list_stream, after, safe, *whose, limit, topic.queues
-        )
-        return as_events(rows)
-
     async def latest(self) -> int:
+        return await self._horizons.join()
+
+    async def _find_horizon(self) -> int:
         newest = await self._look()
         if self._horizon.is_news(newest):
             [(drawn,)] = await self._rows(self.queries.draw_transaction)
@@ -340,8 +396,9 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
         return self._horizon.safe
 
     async def _look(self) -> int:
+        made = self._horizon.made
         [(newest, oldest_running)] = await self._rows(self.queries.event_horizon)
-        self._horizon.pass_over(oldest_running)
+        self._horizon.pass_over(oldest_running, made=made)
         return int(newest)
 
     async def jobs(
@@ -349,7 +406,12 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
     ) -> Sequence[Job]:
         return await self.read(lambda c: listing.jobs(c, where, before, limit))
 
-    async def failures(self, owner: Owner, *, limit: int) -> Sequence[FailureGroup]:
+    async def count(self, where: JobFilter) -> int:
+        return await self.read(lambda c: listing.count(c, where))
+
+    async def failures(
+        self, owner: Visibility, *, limit: int
+    ) -> Sequence[FailureGroup]:
         return await self.read(lambda c: listing.failures(c, owner, limit))
 
     async def depths(self) -> Sequence[tuple[str, JobState, int, Instant | None]]:
@@ -377,13 +439,40 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
     async def prune(
         self, *, keep: Retention, now: Instant, limit: int
     ) -> Sequence[str]:
-        await self.link(batching.prune(keep, now, limit))
-        steps = await self.link(flowing.prune(keep, now, limit))
-        plain = await self._write(
-            self._keeping, self._statements.prune, (keep, now, limit)
-        )
-        await self.transact(sharing.prune)
+        # Apart from the pipes and the pool: nobody waits for what is deleted.
+        await self._commit("transact", batching.prune(keep, now, limit), alone=True)
+        prune_flows = flowing.prune(keep, now, limit)
+        steps = await self._commit("transact", prune_flows, alone=True)
+        plain = [*await self._prune_plain(keep, now, limit)]
+        for prune in (kept.prune_flows, kept.prune_jobs):
+            body = prune(keep, now, limit)
+            plain += await self._commit("transact", body, alone=True)
+        await self._commit("transact", sharing.prune, alone=True)
+        prune_events = queueing.prune(keep, now, limit)
+        await self._commit("transact", prune_events, alone=True)
         return [*steps, *plain]
+
+    async def _prune_plain(
+        self, keep: Retention, now: Instant, limit: int
+    ) -> Sequence[str]:
+        """Delete jobs that are in no flow, in slices that each commit by themselves."""
+        gone: list[str] = []
+        async with self._database.alone() as connection:
+            raw = await driver(connection)
+            for state, span in zip(Retention._fields, keep, strict=True):
+                before, left = now - span // timedelta(milliseconds=1), limit
+                keyed = now - KEY_LIFETIME_MS
+                while left > 0:
+                    ask = (state, before, left, keyed, PRUNED_EVENTS)
+                    self._faults.hit("prune.before_commit")
+                    delete = partial(raw.fetch, self.queries.delete_jobs, *ask)
+                    rows = await persist(delete)
+                    self._faults.hit("prune.after_commit")
+                    gone += [job_id for (job_id,) in rows]
+                    left -= len(rows)
+                    if not rows:
+                        break
+        return gone
 
     async def add_key(self, key: ApiKey, entry: AuditEntry) -> None:
         await self.transact(lambda tx: keys.add(tx.connection, key, entry))
@@ -412,59 +501,103 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
     ) -> Sequence[AuditEntry]:
         return await self.read(lambda c: keys.audited(c, tenant, before, limit))
 
-    async def _settle_with_body(self, settlement: Settlement) -> Change | None:
-        """Settle in a transaction that the body shares; if it raises, otherwise."""
+    async def _settle_with_bodies(
+        self, settlements: Sequence[Settlement]
+    ) -> Sequence[Change | None]:
+        """Settle jobs in transactions that their bodies share, many in each."""
+        answers: list[Change | None] = [None] * len(settlements)
+        for turn in turns(settlements):
+            indexes = sorted(turn.values(), key=lambda i: settlements[i].seq)
+            for first in range(0, len(indexes), MOST_BODIES):
+                part = indexes[first : first + MOST_BODIES]
+                applied = await self._settle_together([settlements[i] for i in part])
+                for index, answer in zip(part, applied, strict=True):
+                    answers[index] = answer
+        return answers
 
-        def run(tx: Transaction) -> bool:
-            is_ours = bool(tx.settle([settlement]))
-            if is_ours and settlement.body is not None:
-                book_settled(tx, [settlement], {settlement.seq})
-                tx.settling = settlement.seq
-                try:
-                    settlement.body(tx)
-                except sa.exc.DBAPIError:
-                    raise
-                except Exception as error:
-                    raise _BodyFailed(error) from error
-                settle_links(tx, ends([settlement], {settlement.seq}))
-            return is_ours
+    async def _settle_together(
+        self, settlements: Sequence[Settlement]
+    ) -> Sequence[Change | None]:
+        """
+        Settle jobs in one transaction; if a body raises, in halves, down to that one.
+
+        A savepoint for each body would cost two statements for each job that succeeds;
+        this costs a few more transactions where one fails.
+        """
+
+        def run(tx: Transaction) -> Collection[int]:
+            settled = tx.settle(settlements)
+            ours = [s for s in settlements if s.seq in settled]
+            book_settled(tx, ours, settled)
+            tx.settling = settled
+            for settlement in ours:
+                _run_body(tx, settlement)
+            settle_links(tx, ends(ours, settled))
+            return settled
 
         try:
-            is_ours = await self._commit("settle", run)
-        except StoreUnavailable:
-            raise
+            settled = await self._commit("settle", run)
+        except StoreUnavailable as error:
+            # Many bodies in one transaction may wait for another one's in a circle.
+            if len(settlements) == 1 or not was_chosen(error):
+                raise
+            return await self._settle_halves(settlements)
         except Exception as error:  # noqa: BLE001 - it is the body's, and goes there
+            if len(settlements) > 1:
+                return await self._settle_halves(settlements)
             cause = error.cause if isinstance(error, _BodyFailed) else error
-            if settlement.otherwise is None:
-                raise cause from cause.__cause__
-            change = settlement.otherwise(cause)
-            instead = settlement._replace(change=change, body=None, otherwise=None)
-            return (await self.settle([instead]))[0]
-        return settlement.change if is_ours else None
+            return await self._settle_otherwise(settlements[0], cause)
+        return [s.change if s.seq in settled else None for s in settlements]
 
-    async def _commit(self, verb: str, body: Callable[[Transaction], T]) -> T:
-        """Run a body in a transaction of its own, past the failpoints of its verb."""
-        begun: list[Transaction] = []
+    async def _settle_halves(
+        self, settlements: Sequence[Settlement]
+    ) -> Sequence[Change | None]:
+        middle = len(settlements) // 2
+        first = await self._settle_together(settlements[:middle])
+        return [*first, *await self._settle_together(settlements[middle:])]
 
-        def run(connection: sa.Connection) -> T:
-            begun[:] = [
-                Transaction(connection, self.queries, self._faults, self.rulebook)
-            ]
-            return body(begun[0])
+    async def _settle_otherwise(
+        self, settlement: Settlement, cause: Exception
+    ) -> Sequence[Change | None]:
+        if settlement.otherwise is None:
+            raise cause from cause.__cause__
+        change = settlement.otherwise(cause)
+        if change is None:
+            return [None]
+        return await self.settle(
+            [settlement._replace(change=change, body=None, otherwise=None)]
+        )
 
-        async def once() -> T:
-            async with self._database.transaction() as connection:
-                answer = await connection.run_sync(run)
-                self._faults.hit(f"{verb}.before_commit")
-            return answer
+    async def forget_accounts(self, *, before: Instant, limit: int) -> int:
+        body = partial(forget_accounts, before=before, limit=limit)
+        return await self._commit("transact", body, alone=True)
 
-        answer = await persist(once)
+    async def _commit(
+        self,
+        verb: str,
+        body: Callable[[Transaction], T],
+        *,
+        alone: bool = False,
+        limit: Limit | None = None,
+    ) -> T:
+        """
+        Run a body in a transaction of its own, past the failpoints of its verb.
+
+        `alone`: on a connection of its own and without a time limit, for bulk work.
+        `limit`: cut off the body when its time is over.
+        """
+        run = Committing(self._begin, body, limit)
+        lend = self._database.bulk if alone else self._database.transaction
+        answer = await run.run(lend, lambda: self._faults.hit(f"{verb}.before_commit"))
         self._faults.hit(f"{verb}.after_commit")
-        if begun[0].owed:
+        if run.tx is not None and run.tx.owed:
             # If it gets lost, what it is for stands nevertheless.
             with suppress(StoreUnavailable):
-                await self._write(self._keeping, self._shares.pay_all, begun[0].owed)
+                await self._write(self._keeping, self._shares.pay_all, run.tx.owed)
         return answer
+
+    def _begin(self, connection: sa.Connection) -> Transaction:
+        return Transaction(connection, self.queries, self._faults, self.rulebook)
 
     async def _write(
         self,
@@ -493,17 +626,23 @@ class PostgresStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Buri
                 found: list[Any] = await raw.fetch(statement, *parameters)
             return found
 
-    def _plain_dsn(self) -> str:
-        return self._dsn.render_as_string(hide_password=False)
+
+def _run_body(tx: Transaction, settlement: Settlement) -> None:
+    if settlement.body is None:
+        return
+    try:
+        settlement.body(tx)
+    except sa.exc.DBAPIError:
+        raise
+    except StoreUnavailable as error:
+        # The ledger says so of every error that it meets: the database's own counts.
+        cause = error.__cause__
+        if isinstance(cause, sa.exc.DBAPIError) and as_ours(cause) is not None:
+            raise
+        raise _BodyFailed(error) from error
+    except Exception as error:
+        raise _BodyFailed(error) from error
 
 
 def _milliseconds() -> float:
     return asyncio.get_running_loop().time() * 1000
-
-
-def _migrate(connection: sa.Connection) -> tuple[str | None, str | None]:
-    # One at a time: processes that start together must not race.
-    connection.execute(sa.text("SELECT pg_advisory_xact_lock(7203510)"))
-    before = migrations.current(connection)
-    migrations.upgrade(connection)
-    return before, migrations.current(connection)

@@ -11,7 +11,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -23,6 +23,8 @@ from backburner.stores.notice import FENCED
 OLDEST = (3, 38, 0)
 """The first version with `->>`."""
 BUSY_TIMEOUT_MS = 10_000
+JOURNALS = frozenset({"wal", "memory"})
+"""How commits may be kept; in memory is what a simulation has."""
 CHECKPOINT_PAGES = 4_000
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 
@@ -66,7 +68,7 @@ class Database:
                 "cached_statements": 256,
             },
         )
-        sa.event.listen(self._engine, "connect", _prepare)
+        sa.event.listen(self._engine, "connect", self._prepare)
         sa.event.listen(self._engine, "begin", _begin)
 
     def connect(self) -> sa.Connection:
@@ -91,6 +93,34 @@ class Database:
         """Close what is left open."""
         self._engine.dispose()
 
+    def _prepare(self, raw: sqlite3.Connection, _record: object) -> None:
+        raw.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        mode = self._set_journal_mode(raw)
+        if mode not in JOURNALS:
+            raise ConfigurationError(
+                f"BACKBURNER_STORE: SQLite cannot keep a write-ahead log here, its "
+                f"journal mode is {mode!r}: put the database on a local file system"
+            )
+        raw.execute("PRAGMA synchronous = FULL")
+        raw.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        raw.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
+        raw.execute("PRAGMA temp_store = MEMORY")
+        raw.execute("PRAGMA cache_size = -65536")
+
+    def _set_journal_mode(self, raw: sqlite3.Connection) -> str:
+        """
+        Have a write-ahead log and return the mode that the file is in now.
+
+        The change from another mode is a write for which SQLite does not wait: beside
+        another it fails at once, whatever the busy timeout. So it takes the lock, and
+        whoever holds the lock must be connected already.
+        """
+        (mode,) = raw.execute("PRAGMA journal_mode").fetchone()
+        if mode not in JOURNALS:
+            with closing(self.lock()) as lock, lock:
+                (mode,) = raw.execute("PRAGMA journal_mode = WAL").fetchone()
+        return str(mode)
+
 
 def driver(connection: sa.Connection) -> sqlite3.Connection:
     """Return the connection that SQLAlchemy lends, for the hot statements."""
@@ -106,16 +136,6 @@ def require_version() -> None:
         raise ConfigurationError(
             f"SQLite {sqlite3.sqlite_version} is too old: {wanted} or newer is needed"
         )
-
-
-def _prepare(raw: sqlite3.Connection, _record: object) -> None:
-    raw.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-    raw.execute("PRAGMA journal_mode = WAL")
-    raw.execute("PRAGMA synchronous = FULL")
-    raw.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-    raw.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
-    raw.execute("PRAGMA temp_store = MEMORY")
-    raw.execute("PRAGMA cache_size = -65536")
 
 
 def _begin(connection: sa.Connection) -> None:
@@ -153,6 +173,14 @@ def as_ours(error: Exception) -> StoreUnavailable | None:
         told = f"the database cannot be used: {_name(error)}"
         return StoreUnavailable(FENCED if is_fenced else told)
     return None
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Say whether the database itself failed: a body may raise an `OSError` too."""
+    cause = error.__cause__ if isinstance(error, StoreUnavailable) else error
+    if not isinstance(cause, (sqlite3.Error, sa.exc.DBAPIError)):
+        return False
+    return as_ours(cause) is not None
 
 
 _UNAVAILABLE = frozenset(

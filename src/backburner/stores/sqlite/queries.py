@@ -14,6 +14,7 @@ class Queries:
     beat_worker: str
     bury_workers: str
     cancel_dependents: str
+    check_claim: str
     claim_jobs: str
     close_holds: str
     conclude_flows: str
@@ -40,10 +41,12 @@ class Queries:
     insert_start_events: str
     insert_state_events: str
     insert_submit_events: str
+    insert_totals: str
     insert_usages: str
     last_key: str
     last_seq: str
     latest_event: str
+    list_accounts: str
     list_callbacks: str
     list_gates: str
     list_changes: str
@@ -53,8 +56,8 @@ class Queries:
     list_history: str
     list_needs: str
     list_news: str
+    list_results: str
     list_holds: str
-    list_stream: str
     lock_accounts: str
     mark_gate: str
     move_jobs: str

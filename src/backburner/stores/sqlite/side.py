@@ -58,6 +58,9 @@ class SqliteSide:
 
         await self.transact(insert)
 
+    async def rework(self, body: Callable[[sa.Connection], T]) -> T:
+        return await self.transact(body)
+
     async def alive(self, lease: timedelta) -> Sequence[WorkerInfo]:
         span = lease // timedelta(milliseconds=1)
 
@@ -79,10 +82,14 @@ class SqliteSide:
                 return body(self._reading)
 
     def _transact(self, body: Callable[[sa.Connection], T]) -> T:
-        with translated(), closing(self._database.lock()) as lock, lock:
+        with translated():
             if self._writing is None:
                 self._writing = _small(self._database.connect())
-            with self._writing.begin():
+            with (
+                closing(self._database.lock()) as lock,
+                lock,
+                self._writing.begin(),
+            ):
                 return body(self._writing)
 
     def _close(self) -> None:

@@ -38,8 +38,10 @@ from backburner.stores.settling import (
     turns,
 )
 from backburner.stores.sharing import corrections, ended_waiting, forgo, used_tokens
+from backburner.stores.sqlite.database import is_unavailable
 from backburner.stores.sqlite.handing import NEEDS, Claiming, Taker
 from backburner.stores.sqlite.transaction import Transaction, savepoint
+from backburner.stores.totals import count_ends
 from backburner.stores.usages import book_settled
 
 
@@ -192,8 +194,10 @@ def _finish(tx: Transaction, settlements: Sequence[Settlement]) -> set[int]:
         return set()
     at = max(s.change.at for s in settlements)
     rows = as_json([(s.seq, s.token, s.change.output) for s in settlements])
-    seqs = [row[0] for row in tx.rows(tx.queries.finish_jobs, rows, at)]
+    ended = tx.rows(tx.queries.finish_jobs, rows, at)
+    seqs = [row[0] for row in ended]
     tx.tell_states(seqs, at)
+    count_ends(tx, [row[1:] for row in ended])
     return set(seqs)
 
 
@@ -201,7 +205,9 @@ def _put(tx: Transaction, settlements: Sequence[Settlement]) -> set[int]:
     if not settlements:
         return set()
     rows = [_settle_row(s) for s in settlements]
-    settled = {row[0] for row in tx.rows(tx.queries.settle_jobs, as_json(rows))}
+    came = tx.rows(tx.queries.settle_jobs, as_json(rows))
+    settled = {row[0] for row in came}
+    count_ends(tx, [row[1:] for row in came])
     tx.tell(
         [
             (s.seq, s.change.event, s.change.at, event_json(s.change))
@@ -225,12 +231,14 @@ def _apply_with_body(
                     settlement.body(tx)
             settle_links(tx, ends([settlement], applied))
     except Exception as error:
-        if settlement.otherwise is None or not tx.driver.in_transaction:
+        is_lost = not tx.driver.in_transaction or is_unavailable(error)
+        if settlement.otherwise is None or is_lost:
             raise
         applied.pop(settlement.seq, None)
-        instead = settlement._replace(
-            change=settlement.otherwise(error), body=None, otherwise=None
-        )
+        change = settlement.otherwise(error)
+        if change is None:
+            return
+        instead = settlement._replace(change=change, body=None, otherwise=None)
         _apply_plain(tx, [instead], applied)
         book_settled(tx, [instead], applied)
         settle_links(tx, ends([instead], applied))

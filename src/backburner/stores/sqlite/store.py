@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -10,26 +11,26 @@ import orjson
 import sqlalchemy as sa
 
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
-from backburner.domain.event import DELTA, Event
+from backburner.domain.event import Event
 from backburner.domain.job import (
     Claim,
     Instant,
     Job,
     JobState,
     NewJob,
-    Owner,
     Submitted,
+    Visibility,
 )
 from backburner.domain.key import ApiKey
-from backburner.domain.queue import Queue, QueueState, Throttling
+from backburner.domain.queue import Queue, QueueState, Throttling, Totals
 from backburner.domain.schedule import ScheduleState
 from backburner.domain.transitions import Change
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults, NoFaults
 from backburner.ports.finding import Finding
+from backburner.ports.history import History
 from backburner.ports.keys import AuditEntry
 from backburner.ports.store import (
-    EVERYTHING,
     FailureGroup,
     Firing,
     Heart,
@@ -38,7 +39,6 @@ from backburner.ports.store import (
     Note,
     Retention,
     Settlement,
-    Topic,
     Tx,
     Want,
     WorkerInfo,
@@ -46,6 +46,7 @@ from backburner.ports.store import (
 from backburner.stores import batches as batching
 from backburner.stores import flows as flowing
 from backburner.stores import (
+    kept,
     keys,
     listing,
     migrations,
@@ -53,10 +54,13 @@ from backburner.stores import (
     queueing,
     sharing,
     timetable,
+    totals,
 )
+from backburner.stores.app_blobs import AppBlobRows
 from backburner.stores.budgeted import Budgeted
 from backburner.stores.burials import Burials
 from backburner.stores.endpoints import Endpoints
+from backburner.stores.erasing import Erasing
 from backburner.stores.grouped import Grouped
 from backburner.stores.lanes import Act, Lanes
 from backburner.stores.ledger import Rulebook
@@ -72,11 +76,14 @@ from backburner.stores.sqlite.database import (
     translated,
 )
 from backburner.stores.sqlite.heart import SqliteHeart
+from backburner.stores.sqlite.limiting import limited
 from backburner.stores.sqlite.queries import Queries
 from backburner.stores.sqlite.reader import Reader, ThreadReader
 from backburner.stores.sqlite.side import SqliteSide
 from backburner.stores.sqlite.transaction import Transaction
 from backburner.stores.sqlite.writer import ThreadWriter, Writer
+from backburner.stores.streaming import Streams
+from backburner.stores.translating import Translations
 from backburner.stores.usages import Usages
 
 T = TypeVar("T")
@@ -84,8 +91,22 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Burials):
+class SqliteStore(
+    Grouped,
+    Streams,
+    Endpoints,
+    Usages,
+    Budgeted,
+    Prospects,
+    Lanes,
+    Burials,
+    AppBlobRows,
+    Erasing,
+    Translations,
+):
     """Jobs in one SQLite file, shared by the processes of one machine."""
+
+    applies_in_order = True
 
     def __init__(
         self,
@@ -113,7 +134,8 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Burial
                 f"BACKBURNER_STORE={url!r} names no file: "
                 "write sqlite:///backburner.db, or four slashes for an absolute path"
             )
-        return cls(Database(Path(name).absolute()), clock, faults=faults)
+        # Whichever link leads to the file, there is one lock beside it.
+        return cls(Database(Path(name).resolve()), clock, faults=faults)
 
     def bell(self) -> SocketBell:
         """Return the bell of the processes that share this file."""
@@ -153,11 +175,13 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Burial
     async def ping(self) -> None:
         await self._write(_touch, None, durable=False)
 
-    async def version(self) -> str | None:
-        return await asyncio.to_thread(self._version)
+    async def version(self, history: History = migrations.ENGINE) -> str | None:
+        return await asyncio.to_thread(self._version, history)
 
-    async def migrate(self) -> tuple[str | None, str | None]:
-        return await asyncio.to_thread(self._migrate)
+    async def migrate(
+        self, history: History = migrations.ENGINE
+    ) -> tuple[str | None, str | None]:
+        return await asyncio.to_thread(self._migrate, history)
 
     def examine(self, clock: Clock) -> AsyncIterator[Finding]:
         del clock  # the file has none of its own to compare
@@ -186,8 +210,28 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Burial
     async def link(self, body: Callable[[LinkTx], T]) -> T:
         return await self._transact(body)
 
-    async def transact(self, body: Callable[[Tx], T]) -> T:
-        return await self._transact(body)
+    async def transact(
+        self,
+        body: Callable[[Tx], T],
+        *,
+        claim: Claim | None = None,
+        seconds: float | None = None,
+    ) -> T:
+        if claim is None and seconds is None:
+            return await self._transact(body)
+
+        def transact(tx: Transaction, _: Sequence[None]) -> Sequence[T]:
+            with limited(tx.driver, seconds):
+                return [body(tx)]
+
+        def transact_claimed(tx: Transaction, _: Sequence[None]) -> Sequence[T]:
+            assert claim is not None  # noqa: S101 - tells the type checker
+            tx.require(claim)
+            return transact(tx, _)
+
+        if claim is None:
+            return await self._write(transact, None)
+        return await self._write(transact_claimed, None)
 
     async def snapshot(self, body: Callable[[sa.Connection], T]) -> T:
         return await self.read(lambda connection: _at_once(connection, body))
@@ -208,6 +252,12 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Burial
         now = self._clock.now()
         return await self.read(lambda c: queueing.listing(c, now))
 
+    async def totals(self) -> Mapping[str, Totals]:
+        return await self.read(totals.read)
+
+    async def compact_totals(self, *, limit: int) -> int:
+        return await self.transact(totals.compact(limit))
+
     async def throttlings(self) -> Sequence[Throttling]:
         return await self.transact(queueing.tell(self._clock.now()))
 
@@ -224,7 +274,7 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Burial
     async def pace(self, act: Act) -> Any:
         return await self._write(statements.pace, (self._clock, act), durable=False)
 
-    async def lane_time(self) -> Instant:
+    async def read_clock(self) -> Instant:
         return self._clock.now()
 
     async def enlist(self, worker: WorkerInfo) -> None:
@@ -249,33 +299,23 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Burial
         return await self.read(listing.workers)
 
     async def report(self, notes: Sequence[Note]) -> None:
-        has_text = any(note.type == DELTA for note in notes)
-        await self._write(statements.report, notes, durable=has_text)
+        await self._write(statements.report, notes)
 
     async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
         rows = await self._rows(self.queries.list_history, job_id, after, limit)
         return as_events(rows)
 
-    async def changes(self, job_id: str, *, limit: int) -> Sequence[Event]:
-        return as_events(await self._rows(self.queries.list_changes, job_id, limit))
+    async def changes(
+        self, job_id: str, *, after: int = 0, limit: int
+    ) -> Sequence[Event]:
+        rows = await self._rows(self.queries.list_changes, job_id, after, limit)
+        return as_events(rows)
 
     async def news(
         self, cursors: Sequence[tuple[int, int]], *, limit: int
     ) -> Sequence[Event]:
         asked = orjson.dumps(cursors).decode()
         return as_events(await self._rows(self.queries.list_news, asked, limit))
-
-    async def stream(
-        self, owner: Owner, *, after: int, limit: int, topic: Topic = EVERYTHING
-    ) -> Sequence[Event]:
-        if not topic.is_all:
-            query = listing.topic(owner, topic, after, None, limit)
-            return as_events(await self.read(lambda c: c.execute(query).all()))
-        whose = (owner.tenant, owner.user)
-        rows = await self._rows(
-            self.queries.list_stream, after, *whose, limit, topic.queues
-        )
-        return as_events(rows)
 
     async def latest(self) -> int:
         return int((await self._rows(self.queries.latest_event))[0][0])
@@ -285,7 +325,12 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Burial
     ) -> Sequence[Job]:
         return await self.read(lambda c: listing.jobs(c, where, before, limit))
 
-    async def failures(self, owner: Owner, *, limit: int) -> Sequence[FailureGroup]:
+    async def count(self, where: JobFilter) -> int:
+        return await self.read(lambda c: listing.count(c, where))
+
+    async def failures(
+        self, owner: Visibility, *, limit: int
+    ) -> Sequence[FailureGroup]:
         return await self.read(lambda c: listing.failures(c, owner, limit))
 
     async def depths(self) -> Sequence[tuple[str, JobState, int, Instant | None]]:
@@ -312,8 +357,11 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Burial
     ) -> Sequence[str]:
         await self.link(batching.prune(keep, now, limit))
         steps = await self.link(flowing.prune(keep, now, limit))
+        steps = [*steps, *await self.link(kept.prune_flows(keep, now, limit))]
         plain = await self._write(statements.prune, (keep, now, limit))
+        plain = [*plain, *await self.link(kept.prune_jobs(keep, now, limit))]
         await self.transact(sharing.prune)
+        await self.transact(queueing.prune(keep, now, limit))
         return [*steps, *plain]
 
     async def add_key(self, key: ApiKey, entry: AuditEntry) -> None:
@@ -365,24 +413,27 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Burial
             lambda c: driver(c).execute(statement, parameters).fetchall()
         )
 
-    def _version(self) -> str | None:
+    def _version(self, history: History = migrations.ENGINE) -> str | None:
         if self.database.path is not None and not self.database.path.exists():
             return None
         with translated(), self.database.connect() as connection:
-            return migrations.current(connection)
+            return migrations.current(connection, history)
 
-    def _migrate(self) -> tuple[str | None, str | None]:
+    def _migrate(
+        self, history: History = migrations.ENGINE
+    ) -> tuple[str | None, str | None]:
         if self.database.path is not None:
-            self.database.path.parent.mkdir(parents=True, exist_ok=True)
+            _require_folder(self.database.path)
         with (
             translated(),
-            self.database.lock(),
             self.database.connect() as connection,
+            closing(self.database.lock()) as lock,
+            lock,
             connection.begin(),
         ):
-            before = migrations.current(connection)
-            migrations.upgrade(connection)
-            return before, migrations.current(connection)
+            before = migrations.current(connection, history)
+            migrations.upgrade(connection, history=history)
+            return before, migrations.current(connection, history)
 
     def _check(self) -> None:
         path = self.database.path
@@ -404,6 +455,15 @@ class SqliteStore(Grouped, Endpoints, Usages, Budgeted, Prospects, Lanes, Burial
             told = notice.why_closed(connection)
         if told is not None:
             raise ConfigurationError(f"BACKBURNER_STORE: {path} {told}")
+
+
+def _require_folder(path: Path) -> None:
+    """Refuse a file in a folder that is not there: its name may be a mistake."""
+    if not path.parent.is_dir():
+        raise ConfigurationError(
+            f"BACKBURNER_STORE: there is no folder {path.parent} for {path.name}: "
+            "make it, or correct the path"
+        )
 
 
 def _at_once(connection: sa.Connection, body: Callable[[sa.Connection], T]) -> T:

@@ -8,10 +8,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from backburner.domain.budget import Reservation
-from backburner.domain.errors import IdempotencyConflict
+from backburner.domain.errors import ClaimLost, IdempotencyConflict
 from backburner.domain.fairness import Share
 from backburner.domain.flow import NewStep
 from backburner.domain.job import (
+    Claim,
     Instant,
     JobState,
     NewJob,
@@ -19,10 +20,20 @@ from backburner.domain.job import (
     first_state,
     waits,
 )
+from backburner.domain.publication import Publication
 from backburner.ports.budgets import Ask
 from backburner.ports.faults import Faults
 from backburner.ports.store import Move
-from backburner.stores import budgeted, extending, ledger, sharing
+from backburner.stores import (
+    budgeted,
+    extending,
+    ledger,
+    publishing,
+    sharing,
+    translating,
+)
+from backburner.stores.deferral import Deferred
+from backburner.stores.grouped import GroupedTx
 from backburner.stores.linking import Telling
 from backburner.stores.settling import (
     KEY_LIFETIME_MS,
@@ -30,12 +41,14 @@ from backburner.stores.settling import (
     error_json,
     event_json,
     expires_at,
+    kept_by_queue,
     tags_text,
 )
 from backburner.stores.sharing import Taken
 from backburner.stores.sqlite.database import driver
 from backburner.stores.sqlite.handing import Taker, hand_on
 from backburner.stores.sqlite.queries import Queries
+from backburner.stores.totals import count_ends
 from backburner.stores.usages import Booked
 
 
@@ -58,7 +71,7 @@ class savepoint(AbstractContextManager[None]):  # noqa: N801 - reads as the stat
         self._raw.execute("RELEASE caller")
 
 
-class Transaction:
+class Transaction(GroupedTx):
     """A `Tx` over the one writing connection."""
 
     def __init__(
@@ -74,22 +87,24 @@ class Transaction:
         self.queries = queries
         self.rulebook = rulebook
         self.now = now
-        self.settling: int | None = None
+        self.settling: Collection[int] = ()
         self.names: Sequence[str] = ()
         self.then: tuple[Callable[..., Any], Sequence[Any]] | None = None
         """What runs next in it, and what each caller of that asks for."""
         self.taker: Taker | None = None
         """Whoever takes released steps at once."""
+        self.deferred: Deferred | None = None
+        """Nothing waits for the end: no other transaction is under way."""
         self._faults = faults
 
     @contextmanager
     def settling_of(self, seq: int) -> Iterator[None]:
         """Run the block as the body of a job's settlement."""
-        self.settling = seq
+        self.settling = {seq}
         try:
             yield
         finally:
-            self.settling = None
+            self.settling = ()
 
     def pass_all(self, moment: str) -> None:
         """Pass the failpoints of whatever ran in this transaction."""
@@ -181,6 +196,29 @@ class Transaction:
         """Add steps to the flow of the step that is being settled."""
         extending.extend(self, flow, steps)
 
+    def require(self, claim: Claim) -> None:
+        """Raise `ClaimLost` unless the job still runs under the claim's token."""
+        if not self.rows(self.queries.check_claim, claim.seq, claim.token):
+            raise ClaimLost(claim.id)
+        self.hit("transact.claimed")
+
+    def lock_hold(self, hold_id: str) -> None:
+        """Do nothing: no other transaction is under way."""
+
+    def lock_groups(
+        self, *, batches: Collection[int] = (), flows: Collection[int] = ()
+    ) -> None:
+        """Do nothing: no other transaction is under way."""
+
+    def lock_batch(self, batch: int) -> None:
+        """Do nothing: no other transaction is under way."""
+
+    def lock_booked(self, seqs: Sequence[int]) -> None:
+        """Do nothing: no other transaction is under way."""
+
+    def lock_jobs(self, seqs: Collection[int]) -> None:
+        """Do nothing: no other transaction is under way."""
+
     def reserve_hold(self, ask: Ask) -> Reservation:
         return budgeted.reserve_hold(self, ask)
 
@@ -190,10 +228,18 @@ class Transaction:
     def release_hold(self, hold_id: str) -> bool:
         return budgeted.release_hold(self, hold_id)
 
+    def publish(self, events: Sequence[Publication]) -> None:
+        publishing.publish(self.connection, events)
+
+    def advance(self, application: str, mark: int, upto: int) -> bool:
+        return translating.advance(self.connection, application, mark, upto)
+
     def move(self, moves: Sequence[Move]) -> Collection[int]:
         """Move jobs that are not running; return the keys of those that were."""
         rows = as_json([_move_row(m) for m in moves])
-        moved = {row[0] for row in self.rows(self.queries.move_jobs, rows)}
+        came = self.rows(self.queries.move_jobs, rows)
+        moved = {row[0] for row in came}
+        count_ends(self, [row[1:] for row in came])
         self.tell(
             [
                 (m.seq, m.change.event, m.change.at, event_json(m.change))
@@ -316,6 +362,7 @@ def _row(seq: int, rank: int, job: NewJob) -> tuple[Any, ...]:
         job.model,
         job.share,
         job.holds,
+        kept_by_queue(job),
     )
 
 

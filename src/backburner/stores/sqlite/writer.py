@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
-from backburner.domain.errors import StoreUnavailable
+from backburner.domain.errors import StoreUnavailable, TransactionTooLong
 from backburner.stores.sqlite.database import Database, as_ours, driver, translated
 from backburner.stores.sqlite.transaction import Transaction, savepoint
 
@@ -37,6 +37,14 @@ class Call(NamedTuple):
     argument: Any
     durable: bool
     future: "asyncio.Future[Any]"
+
+
+class _Interrupted(Exception):
+    """A body was interrupted, and with it the transaction of all callers."""
+
+    def __init__(self, many: Many, error: TransactionTooLong) -> None:
+        self.many = many
+        self.error = error
 
 
 class Writer(Protocol):
@@ -174,6 +182,9 @@ class Session:
         self._lock = database.lock()
         self._owned = connection is None
         self._connection = connection or database.connect()
+        # Should a body go on though its transaction is gone, it begins another one,
+        # which is rolled back, and writes nothing by itself.
+        driver(self._connection).isolation_level = "DEFERRED"
         self._begin = begin
         self._durable = True
         self._waiting: list[Call] = []
@@ -219,6 +230,18 @@ class Session:
         self._lock.close()
 
     def _transact(self, calls: Sequence[Call]) -> Sequence[Any]:
+        """Run calls; if one is interrupted, run the others again without it."""
+        try:
+            return self._transact_once(calls)
+        except _Interrupted as interrupted:
+            others = [call for call in calls if call.many is not interrupted.many]
+            answers = iter(self._transact(others) if others else ())
+            return [
+                interrupted.error if call.many is interrupted.many else next(answers)
+                for call in calls
+            ]
+
+    def _transact_once(self, calls: Sequence[Call]) -> Sequence[Any]:
         self._set_durable(any(call.durable for call in calls))
         with self._connection.begin():
             tx = self._begin(self._connection)
@@ -260,6 +283,8 @@ def _run(tx: Transaction, many: Many, arguments: Sequence[Any]) -> Sequence[Any]
     except Exception as error:
         tx.then = tx.taker = None  # nothing of what was handed on is kept
         if _ends_transaction(tx, error):
+            if isinstance(error, TransactionTooLong):
+                raise _Interrupted(many, error) from error
             raise
         if len(arguments) == 1:
             return [error]

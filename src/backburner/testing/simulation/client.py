@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import sqlalchemy as sa
-
 from backburner.domain.errors import (
     BudgetExhausted,
     CallerError,
@@ -23,13 +21,18 @@ from backburner.testing.auditor import Reading
 from backburner.testing.samples import NOON
 from backburner.testing.simulation.groups import Asked, Groups
 from backburner.testing.simulation.line import LOST, Line
-from backburner.testing.simulation.work import LONG, STEPS, TEXTS, Script
+from backburner.testing.simulation.work import (
+    LONG,
+    NOTED,
+    RECORD_NOTE,
+    STEPS,
+    TEXTS,
+    Script,
+)
 from backburner.testing.simulation.world import World
 
 TRIES: Final = 6
-NOTED: Final = "noted"
 RECEIVERS: Final = ("succeed", "succeed", "give up")
-RECORD_NOTE: Final = sa.text("INSERT INTO notes (job) VALUES (:j)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +263,7 @@ class Client:
             progress=lots.choice((0, 1, 3)),
             effect=lots.random() < 0.7,
             children=lots.choice((0, 0, 0, 0, 1)),
+            writes=self._world.pen.draw(),
             text=lots.choice(("", "", "", *TEXTS)),
         )
         options = Options(
@@ -270,6 +274,7 @@ class Client:
             max_attempts=lots.choice((None, 1, 4)),
             share=lots.choice((None, None, "night", "day")),
             callback=self._draw_callback(),
+            completion=self._world.sequels.draw(),
             tokens=self._world.purse.estimate(),
         )
         request = Request(lots.choice(("sim.work", "sim.other")), script, options)

@@ -1,6 +1,7 @@
 """The one database of a world, in memory: every process writes and reads it inline."""
 
 import functools
+import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -11,8 +12,12 @@ from backburner.stores.sqlite.database import Database, driver
 OWN_TABLES: Final = (
     "CREATE TABLE effects (job TEXT NOT NULL, generation INTEGER NOT NULL)",
     "CREATE TABLE notes (job TEXT NOT NULL)",
+    "CREATE TABLE writes (job TEXT NOT NULL, is_held INTEGER NOT NULL)",
     "CREATE TABLE pruned (job TEXT NOT NULL, state TEXT NOT NULL)",
     "CREATE TABLE gone (worker TEXT NOT NULL, silent INTEGER NOT NULL)",
+    """
+    CREATE TABLE ended (queue TEXT, state TEXT, n INTEGER, PRIMARY KEY (queue, state))
+    """,
     "CREATE TABLE made (capability TEXT NOT NULL, tags TEXT, input TEXT NOT NULL)",
     """
     CREATE TRIGGER note_pruned AFTER DELETE ON jobs
@@ -27,8 +32,17 @@ OWN_TABLES: Final = (
     BEGIN INSERT INTO pruned VALUES (old.id, old.state); END
     """,
     """
+    CREATE TRIGGER note_ended AFTER UPDATE OF state ON jobs
+    WHEN new.state IN ('succeeded', 'failed', 'cancelled') AND new.state <> old.state
+    BEGIN
+      INSERT INTO ended VALUES (new.queue, new.state, 1)
+      ON CONFLICT DO UPDATE SET n = n + 1;
+    END
+    """,
+    """
     CREATE TRIGGER note_made AFTER INSERT ON jobs
     WHEN new.capability = 'webhook.deliver' OR new.tags LIKE 'batch:%'
+         OR new.tags LIKE 'completion:%'
     BEGIN INSERT INTO made VALUES (new.capability, new.tags, new.input); END
     """,
     """
@@ -56,6 +70,11 @@ class Disk:
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         """Read past every port."""
         return self._raw.execute(statement).fetchall()
+
+    def explain(self, statement: str) -> None:
+        """Compile a statement without running it; raise if it is none."""
+        count = max(map(int, re.findall(r"\?(\d+)", statement)), default=0)
+        self._raw.execute(f"EXPLAIN {statement}", (None,) * count)
 
     def close(self) -> None:
         """Forget everything."""

@@ -26,12 +26,15 @@ SELECT id FROM jobs WHERE error_code = 'CANCELLED'
 """
 NOTED_ONLY: Final = """
 SELECT job FROM notes
- WHERE job NOT IN (SELECT id FROM jobs UNION SELECT job FROM pruned)
+ WHERE job NOT IN (SELECT id FROM jobs UNION SELECT id FROM flows
+                   UNION SELECT id FROM batches UNION SELECT job FROM pruned)
 """
 NOT_NOTED_ONCE: Final = """
-SELECT id FROM jobs
+SELECT id FROM (SELECT id, tags FROM jobs UNION SELECT id, tags FROM flows
+                UNION SELECT id, tags FROM batches)
  WHERE tags = 'noted' AND (SELECT count(*) FROM notes WHERE job = id) <> 1
 """
+UNFENCED: Final = "SELECT job FROM writes WHERE NOT is_held"
 GONE: Final = "SELECT worker, silent FROM gone"
 MISCOUNTED: Final = """
 SELECT id FROM jobs AS waiting
@@ -51,11 +54,28 @@ SELECT id FROM (
 """
 
 
+UNPUBLISHED: Final = """
+SELECT job FROM effects WHERE 1 <> (
+  SELECT count(*) FROM events WHERE topic = 'effects'
+     AND data ->> 'job' = effects.job AND data ->> 'generation' = effects.generation)
+"""
+UNFOUNDED: Final = """
+SELECT data ->> 'job' FROM events WHERE topic = 'effects' AND NOT EXISTS (
+  SELECT 1 FROM effects
+   WHERE job = data ->> 'job' AND generation = data ->> 'generation')
+"""
 OVERSPENT: Final = """
 SELECT scope || ' ' || value FROM accounts
  WHERE settled - overdraft + held > ceiling OR held < 0 OR held <> (
    SELECT coalesce(sum(amount), 0) FROM holds
     WHERE account = accounts.seq AND is_open)
+"""
+
+
+MISTOTALLED: Final = """
+SELECT queue || ', ' || state FROM (
+  SELECT queue, state, n FROM ended UNION ALL SELECT queue, state, -n FROM totals)
+ GROUP BY queue, state HAVING sum(n) <> 0
 """
 
 
@@ -76,6 +96,8 @@ def standing_breaches(world: World) -> Iterator[Breach]:
         yield Breach("I9", flow, "is not over with its last step")
     for (account,) in world.disk.rows(OVERSPENT):
         yield Breach("budget", account, "is over its limit, or holds what nobody does")
+    for (ends,) in world.disk.rows(MISTOTALLED):
+        yield Breach("totals", ends, "ended another number of times than is counted")
 
 
 def own_breaches(world: World) -> Iterator[Breach]:
@@ -83,7 +105,10 @@ def own_breaches(world: World) -> Iterator[Breach]:
     checks = {
         PRUNED_ALIVE: Breach("prune", "", "was pruned before its end"),
         CANCELLED_FOR_ANOTHER: Breach("cancel", "", "was cancelled for another"),
+        UNFENCED: Breach("fence", "", "was written by a worker that had lost it"),
         NOTED_ONLY: Breach("transact", "", "is noted and is not there"),
+        UNPUBLISHED: Breach("events", "", "has an effect and not its one event"),
+        UNFOUNDED: Breach("events", "", "has an event of what was not committed"),
         NOT_NOTED_ONCE: Breach("transact", "", "is there and is not noted once"),
     }
     for query, breach in checks.items():

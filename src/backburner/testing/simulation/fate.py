@@ -19,6 +19,7 @@ TRANSACTIONS: Final = (
     "settle",
     "submit",
     "transact",
+    "transact_claimed",
 )
 FAILPOINTS: Final = (
     *(f"{name}.before_commit" for name in TRANSACTIONS),
@@ -27,9 +28,11 @@ FAILPOINTS: Final = (
     "advance.told",
     "batch.finished",
     "batch.finishing",
+    "ended.followed",
     "ledger.closed",
     "ledger.reserved",
     "relay.publish",
+    "transact.claimed",
     "upkeep.buried",
     "upkeep.promoted",
     "worker.claimed",
@@ -43,14 +46,20 @@ WITHOUT_BROKER: Final = tuple(n for n in FAILPOINTS if n != "relay.publish")
 SELDOM: Final = tuple(
     name for name in FAILPOINTS if name.startswith(("_touch", "batch"))
 )
+RARELY: Final = (
+    "_dismiss",
+    "advance",
+    "ended",
+    "ledger",
+    "move",
+    "promote",
+    "transact.",
+    "transact_",
+)
 RARE: Final = (
     *SELDOM,
     *SELDOM,
-    *(
-        name
-        for name in FAILPOINTS
-        if name.startswith(("_dismiss", "advance", "ledger", "move", "promote"))
-    ),
+    *(name for name in FAILPOINTS if name.startswith(RARELY)),
 )
 """A place that is seldom passed is drawn more often."""
 

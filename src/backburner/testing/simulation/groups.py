@@ -20,7 +20,9 @@ from backburner.testing.simulation.world import World
 MOST_STEPS: Final = 8
 RECENT: Final = 5
 TRIES: Final = 6
-STEP_OPTIONS: Final = ("delay", "start_by", "deadline", "max_attempts", "callback")
+STEP_OPTIONS: Final = (
+    *("delay", "start_by", "deadline", "max_attempts", "callback", "completion"),
+)
 
 Draw = Callable[[], tuple[str, Script, Options]]
 Ask = Callable[[Engine], Awaitable[Submitted]]

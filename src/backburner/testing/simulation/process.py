@@ -260,6 +260,7 @@ class Process:
             registry=self.world.registry,
             submit=self._submit,
             wrap=self.engine.wrap,
+            storage=self.engine,
             plan=self.engine.flows.plan,
             touch=self.engine.batches.touch,
             intake=self._make_intake() if self.world.post.is_used else None,

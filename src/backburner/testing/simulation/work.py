@@ -4,17 +4,27 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import sqlalchemy as sa
 from pydantic import BaseModel
 
 from backburner.domain import delivery
-from backburner.domain.errors import PermanentError, Throttled, TransientError
+from backburner.domain.errors import (
+    CallerError,
+    ClaimLost,
+    PermanentError,
+    StoreUnavailable,
+    Throttled,
+    TransientError,
+)
 from backburner.domain.flow import Edge
+from backburner.domain.job import Submitted
 from backburner.domain.outcome import Cancel, Failed, Snooze
 from backburner.domain.retry import RetryPolicy
-from backburner.engine.context import Context
+from backburner.engine.context import Context, JobInfo
+from backburner.engine.flow import Flow
 from backburner.engine.registry import Capability, Registry, capability
 from backburner.engine.transaction import Transaction
 from backburner.testing.simulation.process import PROCESS
@@ -26,6 +36,12 @@ RETRY: Final = RetryPolicy(
     cap=timedelta(seconds=2),
     jitter=timedelta(milliseconds=500),
 )
+NOTED: Final = "noted"
+RECORD_NOTE: Final = sa.text("INSERT INTO notes (job) VALUES (:j)")
+RECORD_WRITE: Final = sa.text("""
+INSERT INTO writes (job, is_held) VALUES (:j, coalesce(
+  (SELECT state = 'running' AND token = :t FROM jobs WHERE id = :j), 0))
+""")
 RECORD_EFFECT: Final = sa.text("INSERT INTO effects (job, generation) VALUES (:j, :g)")
 
 
@@ -51,6 +67,8 @@ class Script(BaseModel):
     progress: int = 0
     effect: bool = False
     children: int = 0
+    writes: int = 0
+    """How many transactions it commits, each with a job, flow or batch."""
     text: str = ""
     """How the result differs from the text it streams, by name; if any, that is it."""
     adds: list[Added] = []
@@ -74,12 +92,77 @@ async def _succeed(ctx: Context, script: Script) -> Answer:
     for _ in range(script.children):
         child = await ctx.submit("sim.work", Script(steps=["succeed"], effect=True))
         process.world.ledger.acknowledge(child.id)
+    if script.writes:
+        # As a handler may do that wants no cancel to stop its write half-way.
+        error = await asyncio.shield(process.spawn(_write_all(ctx, script.writes)))
+        if error is not None:
+            raise error
     if ctx.job.step is not None:
         _extend(ctx, script)
     await _write(ctx, script, "end")
     if script.text:
         return TEXTS[script.text](ctx.text)
     return Report(runs=process.world.runs[ctx.job.id])
+
+
+async def _write_all(ctx: Context, times: int) -> Exception | None:
+    """Commit transactions, one after the other; return what ended them early."""
+    world = PROCESS.get().world
+    try:
+        for _ in range(times):
+            await world.sleep(world.pen.pause())
+            kind = world.pen.lots.choice([*SUBMITTING])
+            world.ledger.acknowledge(await ctx.transact(_write_down(ctx, kind)))
+    except (CallerError, ClaimLost, StoreUnavailable) as error:
+        return error
+    return None
+
+
+def _write_down(ctx: Context, kind: str) -> Callable[[Transaction], str]:
+    """Return a body that notes whether the job is held, and submits something."""
+    claim = ctx._claim  # noqa: SLF001 - nobody else knows the token
+
+    def body(tx: Transaction) -> str:
+        tx.connection.execute(RECORD_WRITE, {"j": claim.id, "t": claim.token})
+        made = SUBMITTING[kind](tx)
+        tx.connection.execute(RECORD_NOTE, {"j": made.id})
+        return made.id
+
+    return body
+
+
+def _submit_job(tx: Transaction) -> Submitted:
+    return tx.submit("sim.work", Script(steps=["succeed"]), tags=[NOTED])
+
+
+def _submit_flow(tx: Transaction) -> Submitted:
+    return tx.submit_flow(_two_steps(), tags=[NOTED])
+
+
+def _open_batch(tx: Transaction) -> Submitted:
+    jobs = [("sim.work", Script(steps=["succeed"]))]
+    return tx.open_batch(jobs, [_two_steps()], tags=[NOTED])
+
+
+def _fill_batch(tx: Transaction) -> Submitted:
+    batch = tx.open_batch(sealed=False, tags=[NOTED])
+    tx.add_to_batch(batch.id, [("sim.work", Script(steps=["succeed"]))], seal=True)
+    return batch
+
+
+def _two_steps() -> Flow:
+    flow = Flow()
+    first = flow.add("sim.work", Script(steps=["succeed"]))
+    flow.add("sim.work", Script(steps=["succeed"]), after=[first])
+    return flow
+
+
+SUBMITTING: Final[Mapping[str, Callable[[Transaction], Submitted]]] = {
+    "job": _submit_job,
+    "flow": _submit_flow,
+    "batch": _open_batch,
+    "members": _fill_batch,
+}
 
 
 def _extend(ctx: Context, script: Script) -> None:
@@ -173,6 +256,13 @@ TEXTS: Final[Mapping[str, Callable[[str], str]]] = {
 }
 
 
+def _leave_effect(job: JobInfo, tx: Transaction) -> None:
+    """Write a row and publish an event: both are there, or neither is."""
+    tx.connection.execute(RECORD_EFFECT, {"j": job.id, "g": job.generation})
+    said = {"job": job.id, "generation": job.generation}
+    tx.publish("effects", "effect:left", said, to=job.owner)
+
+
 async def _perform(ctx: Context, script: Script) -> Answer:
     world, job = PROCESS.get().world, ctx.job
     run = world.runs[job.id]
@@ -184,11 +274,7 @@ async def _perform(ctx: Context, script: Script) -> Answer:
     if used is not None:
         ctx.used("sim", input_tokens=used, output_tokens=0)
     if script.effect:
-        ctx.at_settlement(
-            lambda tx: tx.connection.execute(
-                RECORD_EFFECT, {"j": job.id, "g": job.generation}
-            )
-        )
+        ctx.at_settlement(partial(_leave_effect, job))
     return await STEPS[step](ctx, script)
 
 

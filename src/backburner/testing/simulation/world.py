@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
@@ -29,6 +29,15 @@ LIMITS: Final = Limits(throttled=timedelta(seconds=2))
 
 BROKERED: Final = 0.3
 """How many worlds have a message broker."""
+WRITING: Final = 0.6
+"""In how many worlds handlers have transactions of their own."""
+FOLLOWED: Final = 0.5
+"""In how many worlds jobs have completions."""
+COMPLETIONS: Final = (
+    {"capability": "sim.done"},
+    {"capability": "sim.work", "input": {"steps": ["succeed"], "effect": True}},
+    {"capability": "sim.other", "input": {"steps": ["kill process", "give up"]}},
+)
 LIMITED: Final = 0.4
 """How many worlds have budgets."""
 BUDGETS: Final[Sequence[str]] = (
@@ -91,6 +100,39 @@ class Purse:
         return self.lots.choice((None, 0, 5, 30)) if self.is_limited else None
 
 
+class Pen:
+    """What handlers write while they run, drawn apart from everything else."""
+
+    def __init__(self, seed: int) -> None:
+        self.lots = random.Random(f"writes {seed}")
+        self.is_used = self.lots.random() < WRITING
+        """Whether handlers of this world write."""
+
+    def draw(self) -> int:
+        """Draw how often a run writes."""
+        return self.lots.choice((0, 1, 2)) if self.is_used else 0
+
+    def pause(self) -> float:
+        """Draw how long a run takes before it writes."""
+        # Longer than a lease, too: a process is then frozen before it writes.
+        return round(self.lots.choice((0.0, LEASE, 3 * LEASE)) * self.lots.random(), 3)
+
+
+class Sequels:
+    """The completions of jobs, drawn apart from everything else."""
+
+    def __init__(self, seed: int) -> None:
+        self.lots = random.Random(f"completions {seed}")
+        self.are_asked = self.lots.random() < FOLLOWED
+        """Whether jobs have completions in this world."""
+
+    def draw(self) -> Mapping[str, Any] | None:
+        """Draw what is to follow a job's end, if anything."""
+        if not self.are_asked:
+            return None
+        return self.lots.choice((None, *COMPLETIONS))
+
+
 class Post:
     """The broker of a world, if it has one, drawn apart from everything else."""
 
@@ -147,14 +189,15 @@ class Trace:
 class World:
     """One seed's universe."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - all that a world has
         self, seed: int, variant: Variant, registry: Registry, *, tracing: bool
     ) -> None:
         self.variant = variant
         self.registry = registry
         self.random = random.Random(seed)
-        self.purse = Purse(seed)
+        self.purse, self.sequels = Purse(seed), Sequels(seed)
         self.post = Post(seed)
+        self.pen = Pen(seed)
         self.loop = SeededLoop(self.random)
         self.disk = Disk(self.now_ms, (*variant.schema, *self.purse.budgets))
         self.trace = Trace(self.loop.time, keeps=tracing)

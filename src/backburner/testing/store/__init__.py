@@ -5,12 +5,15 @@ What every store must do: subclass `StoreConformance` and supply two fixtures.
 however that is done. A store is done when its subclass passes.
 """
 
+from backburner.testing.store.app_blobs import AppBlobConformance
 from backburner.testing.store.batches import BatchConformance
 from backburner.testing.store.budgets import BudgetConformance
 from backburner.testing.store.burials import BurialConformance
 from backburner.testing.store.callbacks import CallbackConformance
 from backburner.testing.store.claims import ClaimConformance
+from backburner.testing.store.completions import CompletionConformance
 from backburner.testing.store.endpoints import EndpointConformance
+from backburner.testing.store.erasure import ErasureConformance
 from backburner.testing.store.event_log import EventLogConformance
 from backburner.testing.store.extension import ExtendConformance
 from backburner.testing.store.fairness import CapConformance, FairnessConformance
@@ -19,9 +22,11 @@ from backburner.testing.store.flows import FlowConformance
 from backburner.testing.store.forgetting import ForgetConformance
 from backburner.testing.store.holds import HoldConformance
 from backburner.testing.store.keeper import KeeperConformance
+from backburner.testing.store.keeping import KeepConformance
 from backburner.testing.store.keys import KeyConformance
 from backburner.testing.store.lanes import LaneConformance
 from backburner.testing.store.moves import MoveConformance
+from backburner.testing.store.publications import PublicationConformance
 from backburner.testing.store.queues import QueueConformance
 from backburner.testing.store.reopening import ReopenConformance
 from backburner.testing.store.roster import RosterConformance
@@ -29,6 +34,9 @@ from backburner.testing.store.settlements import SettleConformance
 from backburner.testing.store.submission import SubmitConformance
 from backburner.testing.store.timetable import TimetableConformance
 from backburner.testing.store.topics import TopicConformance
+from backburner.testing.store.totals import TotalsConformance
+from backburner.testing.store.transacted_groups import TransactedGroupConformance
+from backburner.testing.store.transactions import TransactConformance
 from backburner.testing.store.usages import UsageConformance
 
 __all__ = ["StoreConformance"]
@@ -38,9 +46,12 @@ class StoreConformance(
     SubmitConformance,
     ClaimConformance,
     SettleConformance,
+    TransactConformance,
+    TransactedGroupConformance,
     MoveConformance,
     RosterConformance,
     QueueConformance,
+    TotalsConformance,
     FairnessConformance,
     CapConformance,
     TimetableConformance,
@@ -52,14 +63,19 @@ class StoreConformance(
     BudgetConformance,
     HoldConformance,
     CallbackConformance,
+    CompletionConformance,
+    ErasureConformance,
     EventLogConformance,
     TopicConformance,
+    PublicationConformance,
     KeeperConformance,
+    KeepConformance,
     ForgetConformance,
     KeyConformance,
     EndpointConformance,
     UsageConformance,
     LaneConformance,
     BurialConformance,
+    AppBlobConformance,
 ):
     """Everything that `ports/store.py` promises."""

@@ -131,7 +131,7 @@ class BatchConformance(WithFlows):
         assert [known.id] == [
             job.id for job in await store.jobs(JobFilter(), before=None, limit=9)
         ]
-        assert 1 == len(await store.stream(ANN, after=0, limit=9))
+        assert 1 == len((await store.stream(ANN, after=0, limit=9)).events)
 
     async def test_a_key_stands_for_the_first_batch(
         self, store: Store, hands: Hands

@@ -176,6 +176,85 @@ class BudgetConformance(WithWorkers):
         assert (100, 5) == (refused.value.limit, refused.value.left)
         assert Balance(held=5, settled=95, overdraft=55) == await ann(store)
 
+    async def test_use_beyond_the_hold_counts_while_the_job_runs(
+        self, store: Store
+    ) -> None:
+        await store.put_budgets([HUNDRED])
+        await submit(store, tokens=40)
+        [claim] = await self.claim(store)
+        seen = []
+        for used in ([30], [30, 10], [30, 10, 55], [30, 10, 55, 10]):
+            run = Booking(claim.seq, claim.token, 0, claim.events, calls(*used))
+            await store.book([run])
+            await store.book([run])
+            seen.append((await ann(store), await store.overspent(claim.seq)))
+        with pytest.raises(BudgetExhausted):
+            await submit(store, tokens=1)
+        done = settlement(
+            claim,
+            Done("1"),
+            link=claim.link,
+            usage=calls(30, 10, 55, 10, 7),
+            epoch=claim.events,
+        )
+        await store.settle([done])
+
+        assert [
+            Balance(held=40),
+            Balance(held=40),
+            Balance(held=40, settled=55, overdraft=55),
+            Balance(held=40, settled=65, overdraft=65),
+        ] == [balance for balance, _ in seen]
+        assert [None, None, None] == [refused for _, refused in seen[:3]]
+        assert seen[3][1] is not None, "what is held is used, and nothing is left"
+        assert ("user", 100, 0) == (
+            seen[3][1].scope,
+            seen[3][1].limit,
+            seen[3][1].left,
+        )
+        assert Balance(settled=112, overdraft=72) == await ann(store)
+
+    async def test_use_of_an_attempt_that_is_retried_counts_at_once(
+        self, store: Store
+    ) -> None:
+        await store.put_budgets([HUNDRED])
+        await submit(store, tokens=40)
+        await self.end(store, Failed("BAD", "try again", retryable=True), calls(90))
+
+        assert Balance(held=40, settled=50, overdraft=50) == await ann(store)
+
+    async def test_use_of_a_run_that_lost_its_job_counts_at_once(
+        self, store: Store
+    ) -> None:
+        await store.put_budgets([HUNDRED])
+        await submit(store, tokens=40)
+        [lost] = await self.claim(store)
+        back = transitions.hand_back(lost, now=NOON)
+        await store.settle([settlement(lost, Done("1"))._replace(change=back)])
+        [claim] = await self.claim(store, token="t2")
+        late = Booking(lost.seq, lost.token, 0, lost.events, calls(50))
+        own = Booking(claim.seq, claim.token, 0, claim.events, calls(60))
+        await asyncio.gather(store.book([late]), store.book([own]))
+        between = await ann(store)
+        done = settlement(
+            claim, Done("1"), link=claim.link, usage=calls(60), epoch=claim.events
+        )
+        await store.settle([done])
+
+        assert Balance(held=40, settled=70, overdraft=70) == between
+        assert Balance(settled=110, overdraft=70) == await ann(store)
+
+    async def test_a_budget_that_is_dropped_stops_nobody(self, store: Store) -> None:
+        await store.put_budgets([HUNDRED])
+        await submit(store, tokens=40)
+        [claim] = await self.claim(store)
+        await store.book([Booking(claim.seq, claim.token, 0, claim.events, calls(200))])
+        refused = await store.overspent(claim.seq)
+        await store.drop_budget(HUNDRED)
+
+        assert refused is not None
+        assert await store.overspent(claim.seq) is None
+
     async def test_use_that_is_told_after_the_end_is_overdraft(
         self, store: Store
     ) -> None:
@@ -438,6 +517,17 @@ class BudgetConformance(WithWorkers):
         assert Balance(held=70) == held
         assert (True, False) == (first, second)
         assert Balance(settled=80, overdraft=10) == await ann(store)
+
+    async def test_a_transaction_reserves_where_no_budget_applies(
+        self, store: Store
+    ) -> None:
+        ask = Ask("hold_1", ANN, NOON + SECOND, tokens=70)
+        before = await store.transact(lambda tx: tx.reserve_hold(ask))
+        await store.put_budgets([Budget("user", tokens=1, of="acme/bob")])
+        after = await store.transact(lambda tx: tx.reserve_hold(ask))
+
+        assert before == after
+        assert {} == await balances(store)
 
     async def test_what_is_held_in_a_transaction_goes_with_it(
         self, store: Store

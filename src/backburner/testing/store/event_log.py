@@ -144,7 +144,12 @@ class EventLogConformance(WithWorkers):
 
         changes = await store.changes(claim.id, limit=9)
 
+        first = await store.changes(claim.id, limit=2)
+        rest = await store.changes(claim.id, after=2, limit=9)
+
         assert [1, 2, 5] == [e.n for e in changes]
+        assert [1, 2] == [e.n for e in first]
+        assert [5] == [e.n for e in rest]
 
     async def test_news_are_told_for_many_jobs_in_the_order_they_happened(
         self, store: Store
@@ -170,17 +175,19 @@ class EventLogConformance(WithWorkers):
         await submit(store, owner=BOB)
         await store.settle([settlement(ann, Done("1"))])
 
-        stream = await store.stream(ANN, after=0, limit=9)
-        page = await store.stream(ANN, after=stream[0].seq, limit=1)
+        stream = (await store.stream(ANN, after=0, limit=9)).events
+        page = (await store.stream(ANN, after=stream[0].seq, limit=1)).events
 
         assert [1, 2, 3] == [e.n for e in stream]
         assert {ann.id} == {e.subject for e in stream}
         assert [stream[1]] == list(page)
-        assert [] == list(await store.stream(ANN, after=stream[-1].seq, limit=9))
+        assert [] == list(
+            (await store.stream(ANN, after=stream[-1].seq, limit=9)).events
+        )
 
     async def test_the_latest_event_is_where_a_stream_ends(self, store: Store) -> None:
         at_first = await store.latest()
         await submit(store, owner=ANN)
-        stream = await store.stream(ANN, after=0, limit=9)
+        stream = (await store.stream(ANN, after=0, limit=9)).events
 
         assert at_first < await store.latest() == stream[-1].seq

@@ -101,7 +101,7 @@ class FlowSubmitConformance(WithFlows):
         refused = [good.id, other.id, twice.id, nowhere.id]
         assert [] == list(await store.find_flows(refused))
         assert 1 == len(await store.jobs(JobFilter(), before=None, limit=9))
-        assert 2 == len(await store.stream(ANN, after=0, limit=9))
+        assert 2 == len((await store.stream(ANN, after=0, limit=9)).events)
 
     async def test_a_key_stands_for_the_first_flow(
         self, store: Store, hands: Hands

@@ -46,7 +46,9 @@ class ForgetConformance(WithFlows):
         assert {job.id for job in jobs.values()} == {*old}
         assert [] == list(await store.find_flows([flow.id]))
         topic = Topic(flow=flow.seq)
-        assert [] == list(await store.stream(ANN, after=0, limit=9, topic=topic))
+        assert [] == list(
+            (await store.stream(ANN, after=0, limit=9, topic=topic)).events
+        )
         assert [] == list(await store.history(jobs["a"].id, after=0, limit=9))
         assert 2 == len(await other.jobs())
 
@@ -112,7 +114,9 @@ class ForgetConformance(WithFlows):
         assert [] == list(await store.find_batches([found.id]))
         assert [] == list(await store.find_flows([flow.id]))
         topic = Topic(batch=found.seq)
-        assert [] == list(await store.stream(ANN, after=0, limit=9, topic=topic))
+        assert [] == list(
+            (await store.stream(ANN, after=0, limit=9, topic=topic)).events
+        )
 
     async def test_whoever_still_knows_a_forgotten_batch_is_told_or_does_nothing(
         self, store: Store, hands: Hands
@@ -154,5 +158,5 @@ class ForgetConformance(WithFlows):
         gone = await store.prune(keep=NO_RETENTION, now=NOON + DAY, limit=9)
 
         assert [job.id] == list(gone)
-        [told] = await store.stream(ANN, after=0, limit=9)
+        [told] = (await store.stream(ANN, after=0, limit=9)).events
         assert told.subject == (await find(store, told.subject)).id

@@ -7,14 +7,15 @@ import pytest
 
 from backburner.domain import event
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.job import JobState
+from backburner.domain.job import JobState, Owner, Tenant
 from backburner.domain.outcome import Done, HandedBack
+from backburner.domain.queue import Queue
 from backburner.ports.store import (
     JobFilter,
     Retention,
     Store,
 )
-from backburner.testing.samples import ANN, BOB, NOON
+from backburner.testing.samples import ANN, BOB, NOON, a_new_job
 from backburner.testing.store.acts import (
     DAY,
     NO_RETENTION,
@@ -111,6 +112,56 @@ class KeeperConformance(WithWorkers):
         assert greet.sample_id in {first.id, second.id}
         assert other.id == groups["sing"].sample_id
         assert 1 == len(await store.failures(ANN, limit=1))
+
+    async def test_a_tenants_view_shows_all_its_users_and_nobody_elses(
+        self, store: Store
+    ) -> None:
+        other = replace(BOB, tenant="elsewhere")
+        mine = [(await self.failed(store, owner=owner)).id for owner in (ANN, BOB)]
+        await self.failed(store, owner=other)
+        tenant = Tenant(ANN.tenant)
+
+        listed = await store.jobs(JobFilter(owner=tenant), before=None, limit=9)
+        groups = await store.failures(tenant, limit=9)
+        streamed = (await store.stream(tenant, after=0, limit=99)).events
+        own = (await store.stream(ANN, after=0, limit=99)).events
+
+        assert set(mine) == {job.id for job in listed}
+        assert [2] == [group.size for group in groups]
+        assert set(mine) == {told.subject for told in streamed}
+        assert {mine[0]} == {told.subject for told in own}
+
+    async def test_a_small_tenants_jobs_are_listed_after_many_of_others(
+        self, store: Store
+    ) -> None:
+        owners = [Owner("tiny", "tim"), Owner("tiny", "tom"), Owner("tiny", "tim")]
+        ids = [await submit(store, owner=owner) for owner in owners]
+        await store.submit([a_new_job(owner=BOB) for _ in range(1_200)])
+
+        where = JobFilter(owner=Tenant("tiny"))
+        first = await store.jobs(where, before=None, limit=2)
+        rest = await store.jobs(where, before=first[-1].seq, limit=2)
+
+        assert list(reversed(ids)) == [job.id for job in (*first, *rest)]
+
+    async def test_what_matches_is_counted(self, store: Store) -> None:
+        for owner in (ANN, ANN, BOB):
+            await submit(store, owner=owner)
+
+        assert 3 == await store.count(JobFilter())
+        assert 2 == await store.count(JobFilter(owner=ANN))
+        assert 0 == await store.count(JobFilter(state=JobState.FAILED))
+
+    async def test_what_waits_of_a_share_in_a_capped_queue_is_counted(
+        self, store: Store
+    ) -> None:
+        await store.declare([Queue("q", waiting=9)])
+        for owner in (ANN, ANN, BOB):
+            await submit(store, owner=owner, queue="q")
+
+        assert 2 == await store.crowd(a_new_job(owner=ANN, queue="q"))
+        assert 1 == await store.crowd(a_new_job(owner=BOB, queue="q"))
+        assert 0 == await store.crowd(a_new_job(owner=ANN, queue="other"))
 
     async def test_dead_letters_are_listed_by_their_fingerprint(
         self, store: Store

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ REFUSED = Hint(is_refused=True)
 _ids = count(1)
 
 
-def an_ask(**fields: int) -> Ask:
+def an_ask(**fields: Any) -> Ask:
     """Return a wish to call, with an id of its own."""
     return Ask(f"p_{next(_ids)}", **fields)
 
@@ -67,6 +68,58 @@ class LaneConformance(WithWorkers):
             view.state.at_once,
         )
         assert 1 == view.in_use
+
+    async def test_limits_of_a_model_bind_all_its_credentials_together(
+        self, store: Store
+    ) -> None:
+        await store.declare_lanes([Lane("p/m", at_once=2)])
+        first = await self.permit(store, "p/m#one")
+        await self.permit(store, "p/m#two")
+        full = [await self.take(store, name) for name in ("p/m#one", "p/m#three")]
+        elsewhere = await self.take(store, "p/other#one")
+        await self.give(store, first, lane="p/m#one")
+        again = await self.take(store, "p/m#three")
+        in_use = {view.state.name: view.in_use for view in await store.lanes()}
+
+        assert all(isinstance(answer, Wait) for answer in full)
+        assert isinstance(elsewhere, Permit)
+        assert isinstance(again, Permit)
+        assert {
+            "p/m": 2,
+            "p/m#one": 0,
+            "p/m#three": 1,
+            "p/m#two": 1,
+            "p/other#one": 1,
+        } == in_use
+
+    async def test_a_minute_of_a_model_holds_its_requests_by_any_credential(
+        self, store: Store, let_pass: LetPass
+    ) -> None:
+        await store.declare_lanes([Lane("p/m", requests=6)])
+        at = []
+        for second in range(150):
+            lane = f"p/m#{second % 2}"
+            answer = await self.take(store, lane)
+            if isinstance(answer, Permit):
+                at.append(second)
+                await self.give(store, answer, lane=lane)
+            let_pass(timedelta(seconds=1))
+        minutes = [sum(start <= s < start + 60 for s in at) for start in range(90)]
+
+        assert max(minutes) <= 6, f"calls started at {at}"
+        assert len(at) >= 12, "it lets as many go as it may"
+
+    async def test_a_refusal_of_one_credential_parks_no_other(
+        self, store: Store
+    ) -> None:
+        await store.declare_lanes([Lane("p/m", requests=6000)])
+        refused = await self.permit(store, "p/m#one")
+        await self.give(store, refused, REFUSED, "p/m#one")
+        parked = await self.take(store, "p/m#one")
+        other = await self.take(store, "p/m#two")
+
+        assert isinstance(parked, Wait)
+        assert isinstance(other, Permit)
 
     async def test_what_is_declared_last_holds_and_what_was_learnt_stays(
         self, store: Store
@@ -254,7 +307,7 @@ class LaneConformance(WithWorkers):
         await self.give(store, one)
 
         topic = Topic(queues=True)
-        found = await store.stream(ANN, after=0, limit=9, topic=topic)
+        found = (await store.stream(ANN, after=0, limit=9, topic=topic)).events
         assert [True, False, True] == [g.is_parked for g in (first, second, third)]
         assert [(LANE_THROTTLED, "p/m", 1), (LANE_THROTTLED, "p/m", 2)] == [
             (event.type, event.subject, event.n) for event in found

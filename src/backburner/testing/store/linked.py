@@ -123,7 +123,7 @@ class Course:
     async def events(self) -> Sequence[Event]:
         """Return the flow's own events."""
         topic = Topic(flow=(await self.flow()).seq)
-        told = await self._store.stream(ANN, after=0, limit=999, topic=topic)
+        told = (await self._store.stream(ANN, after=0, limit=999, topic=topic)).events
         return [event for event in told if event.subject == self._id]
 
 
@@ -174,7 +174,7 @@ class Collection:
     async def events(self) -> Sequence[Event]:
         """Return the batch's own events."""
         topic = Topic(batch=await self.seq())
-        return await self._store.stream(ANN, after=0, limit=999, topic=topic)
+        return (await self._store.stream(ANN, after=0, limit=999, topic=topic)).events
 
 
 def again(job: Job) -> Move:

@@ -5,12 +5,14 @@ from datetime import timedelta
 
 import pytest
 
+from backburner.domain.event import Event
 from backburner.domain.job import JobState
 from backburner.domain.outcome import Done
 from backburner.domain.queue import Queue, QueueState, Rate, Throttling
-from backburner.ports.store import Store, Want
-from backburner.testing.samples import NOON, a_new_job
+from backburner.ports.store import Retention, Store, Topic, Want
+from backburner.testing.samples import ANN, NOON, a_new_job
 from backburner.testing.store.acts import (
+    DAY,
     LetPass,
     WithWorkers,
     find,
@@ -187,6 +189,29 @@ class QueueConformance(WithWorkers):
         assert [Throttling("default", 1, state.limited_until or 0)] == list(told)
         assert [] == list(again)
         assert [1] == [throttling.windows for throttling in next_one]
+
+    async def test_what_was_told_of_a_window_is_deleted_with_the_oldest_jobs(
+        self, store: Store
+    ) -> None:
+        await store.declare([THREE_A_MINUTE])
+        await store.submit([a_new_job() for _ in range(9)])
+        await self.claim(store, 9)
+        await self.claim(store, 9, token="t2")
+        await store.throttlings()
+        [told] = await self.told_of_queues(store)
+        keep = Retention(timedelta(), failed=timedelta(days=1), cancelled=timedelta())
+        await store.prune(keep=keep, now=told.at + DAY - 1, limit=9)
+        young = await self.told_of_queues(store)
+        await store.prune(keep=keep, now=told.at + DAY, limit=9)
+
+        assert [told] == young
+        assert [] == await self.told_of_queues(store)
+
+    async def told_of_queues(self, store: Store) -> list[Event]:
+        """Return the events of queues."""
+        topic = Topic(queues=True)
+        found = (await store.stream(ANN, after=0, limit=99, topic=topic)).events
+        return [event for event in found if event.type.startswith("queue.")]
 
     async def test_a_window_that_is_full_while_nothing_waits_is_not_told(
         self, store: Store

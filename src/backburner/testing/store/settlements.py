@@ -223,6 +223,27 @@ class SettleConformance(WithWorkers):
             store, claim.id
         )
 
+    async def test_a_body_that_fails_may_leave_the_job_as_it_is(
+        self, store: Store
+    ) -> None:
+        await store.submit([a_new_job(), a_new_job()])
+        first, second = await self.claim(store, 2)
+        put_off = settlement(
+            first,
+            Done("1"),
+            body=write_and_refuse("no"),
+            otherwise=lambda _: None,
+        )
+
+        applied = await store.settle([put_off, settlement(second, Done("2"))])
+        (job,) = await store.find([first.id])
+        again = await store.settle([put_off._replace(body=write("first"))])
+
+        assert [False, True] == [change is not None for change in applied]
+        assert JobState.RUNNING is job.state
+        assert [put_off.change] == [*again]
+        assert ["first"] == [*await written(store)]
+
     async def test_a_body_that_fails_does_not_disturb_its_neighbours(
         self, store: Store
     ) -> None:

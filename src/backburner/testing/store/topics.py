@@ -17,7 +17,7 @@ async def told(
     store: Store, topic: Topic, *, owner: Owner = ANN, after: int = 0
 ) -> Sequence[tuple[str, str]]:
     """Return the subject and type of each event about something."""
-    found = await store.stream(owner, after=after, limit=99, topic=topic)
+    found = (await store.stream(owner, after=after, limit=99, topic=topic)).events
     return [(e.subject, e.type) for e in found]
 
 
@@ -35,8 +35,10 @@ class TopicConformance(WithFlows):
         topic = Topic(flow=flow.seq)
         a, b = jobs["a"].id, jobs["b"].id
 
-        found = await store.stream(ANN, after=0, limit=99, topic=topic)
-        page = await store.stream(ANN, after=found[1].seq, limit=2, topic=topic)
+        found = (await store.stream(ANN, after=0, limit=99, topic=topic)).events
+        page = (
+            await store.stream(ANN, after=found[1].seq, limit=2, topic=topic)
+        ).events
 
         assert [
             (flow.id, event.FLOW_STARTED),
@@ -63,7 +65,8 @@ class TopicConformance(WithFlows):
         await batch.finish()
         last = [await store.last_of(topic) for topic in both]
         streams = [
-            await store.stream(ANN, after=0, limit=99, topic=topic) for topic in both
+            (await store.stream(ANN, after=0, limit=99, topic=topic)).events
+            for topic in both
         ]
 
         assert [told[0].seq for told in streams] == first
@@ -110,7 +113,7 @@ class TopicConformance(WithFlows):
         batch = await self.open(hands, Members([job], [flow]))
         await self.begin(hands, a_new_step("a", owner=BOB), owner=BOB)
         step = (await Course(hands, flow.id).jobs())["a"]
-        seen = await store.stream(ANN, after=0, limit=99)
+        seen = (await store.stream(ANN, after=0, limit=99)).events
 
         assert {
             ((await batch.batch()).id, event.BATCH_OPENED),
@@ -118,8 +121,10 @@ class TopicConformance(WithFlows):
             (job.id, event.QUEUED),
             (step.id, event.QUEUED),
         } == {(e.subject, e.type) for e in seen}
-        assert 2 == len(await store.stream(BOB, after=0, limit=99))
-        assert [] == list(await store.stream(Owner("other", "ann"), after=0, limit=9))
+        assert 2 == len((await store.stream(BOB, after=0, limit=99)).events)
+        assert [] == list(
+            (await store.stream(Owner("other", "ann"), after=0, limit=9)).events
+        )
 
     async def test_queues_are_told_of_to_whoever_asks_for_them(
         self, store: Store, hands: Hands

@@ -3,6 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
+from backburner.stores.migrations import create_index_live
+
 revision = "0010"
 down_revision = "0009"
 branch_labels = None
@@ -13,19 +15,13 @@ FAILED = sa.text("type = 'job.failed'")
 
 def upgrade() -> None:
     """Remember places in the event log; find what failed without reading the rest."""
+    create_index_live("events_failed", "events", ["seq"], where=FAILED)
     op.create_table(
         "marks",
         sa.Column("name", sa.Text, primary_key=True),
         sa.Column("at", sa.BigInteger, nullable=False),
         sa.Column("holder", sa.Text),
         sa.Column("until", sa.BigInteger, nullable=False),
-    )
-    op.create_index(
-        "events_failed",
-        "events",
-        ["seq"],
-        sqlite_where=FAILED,
-        postgresql_where=FAILED,
     )
 
 

@@ -10,4 +10,4 @@ UPDATE jobs
    SET state = 'cancelled', error = $3, error_code = $4, finished_at = $2, open = 0,
        events = events + 1
   FROM waiting WHERE jobs.seq = waiting.seq
-RETURNING jobs.seq
+RETURNING jobs.seq, jobs.queue

@@ -1,10 +1,15 @@
 -- SKIP LOCKED: two workers never wait for each other and never get the same job. The
 -- literal state lets the partial index jobs_ready serve. Committed without waiting
 -- for the disk: losing a claim only means running again. The front of a line never goes
--- back: a job that comes back from a retry may be far behind it.
-WITH chosen AS (
+-- back: a job that comes back from a retry may be far behind it. The worker's row is
+-- kept until the claim commits: one that was declared dead gets nothing, and one that
+-- is declared dead after this has its claims found.
+WITH enlisted AS MATERIALIZED (
+  SELECT id FROM workers WHERE id = $2 FOR KEY SHARE
+), chosen AS (
   SELECT seq FROM jobs
    WHERE queue = $4 AND state = 'queued' AND coalesce(expires_at > $3, true)
+     AND EXISTS (SELECT FROM enlisted)
    ORDER BY priority DESC, rank, seq LIMIT $5
    FOR UPDATE SKIP LOCKED
 ), taken AS (
@@ -18,8 +23,8 @@ WITH chosen AS (
             needs, callback, traceparent, events, tokens, model, share,
             holds
 ), told AS (
-  INSERT INTO events (job, n, type, at, data)
-  SELECT seq, events, 'job.started', started_at,
+  INSERT INTO events (job, n, type, at, tenant, "user", data)
+  SELECT seq, events, 'job.started', started_at, tenant, "user",
          '{"attempt":' || attempt || ',"generation":' || generation
          || ',"worker":"' || $2 || '"}'
     FROM taken

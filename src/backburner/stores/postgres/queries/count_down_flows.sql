@@ -24,8 +24,8 @@ WITH locked AS MATERIALIZED (
             flows.tenant, flows."user", flows.generation, flows.state, flows.callback,
             flows.request_id, flows.traceparent
 ), told AS (
-  INSERT INTO events (flow, n, type, at)
-  SELECT seq, events, 'flow.succeeded', $4 FROM counted
+  INSERT INTO events (flow, n, type, at, tenant, "user")
+  SELECT seq, events, 'flow.succeeded', $4, tenant, "user" FROM counted
    WHERE active = 0 AND NOT troubled ORDER BY seq
 )
 SELECT seq, troubled, id, tenant, "user", generation, state, callback, request_id,

@@ -1,5 +1,6 @@
 -- Rows come as one array per column; the sequence is drawn in the order of submission.
--- Where a key is taken nothing is inserted: the unique index decides.
+-- Where a key is taken nothing is inserted: the unique index decides. Keys are inserted
+-- in their order, so that two who insert the same ones never wait in a circle.
 WITH asked AS (
   SELECT nextval('jobs_seq_seq') AS seq, sorted.* FROM (
     SELECT * FROM unnest(
@@ -8,12 +9,12 @@ WITH asked AS (
       $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[],
       $18::text[], $19::text[], $20::bigint[], $21::text[], $22::int[], $23::int[],
       $24::bigint[], $25::text[], $26::text[], $27::bigint[], $28::text[],
-      $29::text[], $30::int[], $31::bigint[]
+      $29::text[], $30::int[], $31::smallint[], $32::bigint[]
     ) WITH ORDINALITY AS a (
       id, tenant, "user", capability, queue, state, priority, max_attempts, run_at,
       start_by, deadline, expires_at, created_at, ready_at, input, tags, request_id,
       idempotency_key, body_hash, flow, step, needs, open, batch, callback,
-      traceparent, tokens, model, share, holds, rank, place
+      traceparent, tokens, model, share, holds, kept, rank, place
     ) ORDER BY place
   ) AS sorted
 ), stored AS (
@@ -21,18 +22,18 @@ WITH asked AS (
     seq, rank, id, tenant, "user", capability, queue, state, priority, max_attempts,
     run_at, start_by, deadline, expires_at, created_at, ready_at, input, tags,
     request_id, idempotency_key, body_hash, flow, step, needs, open, batch, callback,
-    traceparent, tokens, model, share, holds
+    traceparent, tokens, model, share, holds, kept
   )
   SELECT seq, rank, id, tenant, "user", capability, queue, state, priority,
          max_attempts, run_at, start_by, deadline, expires_at, created_at, ready_at,
          input, tags, request_id, idempotency_key, body_hash, flow, step, needs, open,
-         batch, callback, traceparent, tokens, model, share, holds
-    FROM asked
+         batch, callback, traceparent, tokens, model, share, holds, kept
+    FROM asked ORDER BY tenant, "user", idempotency_key, seq
   ON CONFLICT (tenant, "user", idempotency_key)
     WHERE idempotency_key IS NOT NULL DO NOTHING
-  RETURNING seq, id, state, created_at
+  RETURNING seq, id, tenant, "user", state, created_at
 ), told AS (
-  INSERT INTO events (job, n, type, at)
-  SELECT seq, 1, 'job.' || state, created_at FROM stored ORDER BY seq
+  INSERT INTO events (job, n, type, at, tenant, "user")
+  SELECT seq, 1, 'job.' || state, created_at, tenant, "user" FROM stored ORDER BY seq
 )
 SELECT id, seq FROM stored

@@ -1,5 +1,6 @@
 -- A call that is there already is not booked again. With a token, it is late unless
--- its run still holds the job: nobody may end it meanwhile without having seen this.
+-- its run still holds the job: nobody may end it meanwhile without having seen this,
+-- and of two late bookings the second sees the first.
 INSERT INTO usages (job, generation, epoch, n, at, tenant, "user", capability, tags,
                     model, provider, input_tokens, output_tokens, cached_tokens, cost,
                     price_version, late)
@@ -15,6 +16,6 @@ SELECT jobs.seq, coalesce(s.generation, jobs.generation), s.epoch, s.n, s.at,
                output_tokens, cached_tokens, cost, price_version)
   JOIN jobs ON jobs.seq = s.job
  ORDER BY s.job, s.epoch, s.n
-   FOR SHARE OF jobs
+   FOR NO KEY UPDATE OF jobs
 ON CONFLICT (job, epoch, n) DO NOTHING
 RETURNING job, late

@@ -24,9 +24,14 @@ WITH s AS (
     FROM s
    WHERE jobs.seq = s.seq AND jobs.state = s.from_state
      AND jobs.generation = s.from_generation
-  RETURNING jobs.seq, jobs.events, s.event, s.at, s.data
+  RETURNING jobs.seq, jobs.events, jobs.tenant, jobs."user", s.event, s.at, s.data,
+            jobs.queue, jobs.state
 ), told AS (
-  INSERT INTO events (job, n, type, at, data)
-  SELECT seq, events, event, at, data FROM moved
+  INSERT INTO events (job, n, type, at, data, tenant, "user")
+  SELECT seq, events, event, at, data, tenant, "user" FROM moved
+), counted AS (
+  INSERT INTO totals (queue, state, n)
+  SELECT queue, state, count(*) FROM moved
+   WHERE state IN ('succeeded','failed','cancelled') GROUP BY queue, state
 )
 SELECT seq FROM moved

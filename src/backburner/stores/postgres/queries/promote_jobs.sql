@@ -4,9 +4,9 @@ WITH chosen AS (
 ), promoted AS (
   UPDATE jobs SET state = 'queued', ready_at = $1, events = events + 1
    WHERE seq = ANY (ARRAY (SELECT seq FROM chosen))
-  RETURNING seq, events
+  RETURNING seq, events, tenant, "user"
 ), told AS (
-  INSERT INTO events (job, n, type, at)
-  SELECT seq, events, 'job.queued', $1 FROM promoted
+  INSERT INTO events (job, n, type, at, tenant, "user")
+  SELECT seq, events, 'job.queued', $1, tenant, "user" FROM promoted
 )
 SELECT seq FROM promoted

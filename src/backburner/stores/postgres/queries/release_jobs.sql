@@ -23,11 +23,12 @@ WITH d AS MATERIALIZED (
          ready_at = greatest(jobs.run_at, $3::bigint),
          events = jobs.events + CASE WHEN jobs.open > waiting.n THEN 0 ELSE 1 END
     FROM waiting WHERE jobs.seq = waiting.seq
-  RETURNING jobs.seq, jobs.id, jobs.state, jobs.flow, jobs.events,
+  RETURNING jobs.seq, jobs.id, jobs.tenant, jobs."user", jobs.state, jobs.flow,
+            jobs.events,
             CASE jobs.needs WHEN 1 THEN waiting.source END AS source
 ), told AS (
-  INSERT INTO events (job, n, type, at)
-  SELECT seq, events, 'job.' || state, $3 FROM released
+  INSERT INTO events (job, n, type, at, tenant, "user")
+  SELECT seq, events, 'job.' || state, $3, tenant, "user" FROM released
    WHERE state <> 'blocked' ORDER BY seq
 )
 SELECT flow, id, source FROM released WHERE state <> 'blocked'

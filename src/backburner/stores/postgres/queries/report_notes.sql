@@ -9,7 +9,7 @@ WITH s AS (
          events = events + 1
     FROM s
    WHERE jobs.seq = s.seq AND jobs.token = s.token AND jobs.events = s.n - 1
-  RETURNING jobs.seq, s.n, s.type, s.at, s.data
+  RETURNING jobs.seq, jobs.tenant, jobs."user", s.n, s.type, s.at, s.data
 )
-INSERT INTO events (job, n, type, at, data)
-SELECT seq, n, type, at, data FROM noted
+INSERT INTO events (job, n, type, at, data, tenant, "user")
+SELECT seq, n, type, at, data, tenant, "user" FROM noted

@@ -16,9 +16,14 @@ WITH s AS (
          throttled = coalesce(s.throttled, jobs.throttled),
          finished_at = s.finished_at, events = events + 1
     FROM s WHERE jobs.seq = s.seq AND jobs.token = s.token
-  RETURNING jobs.seq, jobs.events, s.event, s.at, s.data
+  RETURNING jobs.seq, jobs.events, jobs.tenant, jobs."user", s.event, s.at, s.data,
+            jobs.queue, jobs.state
 ), told AS (
-  INSERT INTO events (job, n, type, at, data)
-  SELECT seq, events, event, at, data FROM settled
+  INSERT INTO events (job, n, type, at, data, tenant, "user")
+  SELECT seq, events, event, at, data, tenant, "user" FROM settled
+), counted AS (
+  INSERT INTO totals (queue, state, n)
+  SELECT queue, state, count(*) FROM settled
+   WHERE state IN ('succeeded','failed','cancelled') GROUP BY queue, state
 )
 SELECT seq FROM settled

@@ -5,4 +5,4 @@ UPDATE jobs
    SELECT dependent FROM json_each(?1) JOIN edges ON prerequisite = value
     WHERE NOT continues
  )
-RETURNING seq
+RETURNING seq, queue

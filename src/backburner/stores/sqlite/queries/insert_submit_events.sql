@@ -1,2 +1,3 @@
-INSERT INTO events (job, n, type, at)
-SELECT seq, 1, 'job.' || state, created_at FROM jobs WHERE seq BETWEEN ?1 AND ?2
+INSERT INTO events (job, n, type, at, tenant, "user")
+SELECT seq, 1, 'job.' || state, created_at, tenant, "user"
+  FROM jobs WHERE seq BETWEEN ?1 AND ?2

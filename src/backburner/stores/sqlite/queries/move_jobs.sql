@@ -21,4 +21,4 @@ UPDATE jobs
           FROM json_each(?1)) AS s
  WHERE jobs.seq = s.seq AND jobs.state = s.from_state
    AND jobs.generation = s.from_generation
-RETURNING seq
+RETURNING seq, queue, state

@@ -14,4 +14,4 @@ UPDATE jobs
                value ->> 11 AS crashes, value ->> 12 AS throttled
           FROM json_each(?1)) AS s
  WHERE jobs.seq = s.seq AND jobs.token = s.token
-RETURNING seq
+RETURNING seq, queue, state

@@ -1,0 +1,51 @@
+"""Notes that are counted in the background and found by their words."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from typing import Any
+
+import typer
+
+from backburner import App, Backburner, Queue, read_settings
+from example_notes import tables
+from example_notes.settings import NotesSettings
+from example_notes.work import count, counted
+
+commands = typer.Typer(help="Look after notes.")
+
+
+@commands.callback()
+def group() -> None:
+    """Keep `settings` a command of a group."""
+
+
+@commands.command()
+def settings() -> None:
+    """Print how long a note may be."""
+    typer.echo(read_settings(NotesSettings).longest)
+
+
+@asynccontextmanager
+async def serves(house: Backburner) -> AsyncIterator[Sequence[Any]]:
+    """Give the routes for as long as they are served."""
+    from example_notes.routes import routes  # noqa: PLC0415 - a worker needs none
+
+    yield routes(house)
+
+
+app = App(
+    "notes",
+    capabilities=[count],
+    queues=[Queue("notes", concurrency=4)],
+    serves=serves,
+    settings=NotesSettings,
+    migrations="example_notes.migrations",
+    tables=lambda: [tables.notes],
+    rebuild=tables.rebuild,
+    erase=tables.erase,
+    commands=commands,
+    pages=files("example_notes") / "pages",
+    log_keys=["noteWords"],
+    metrics=[counted],
+)

@@ -1,0 +1,57 @@
+"""The tables of `notes`: one that moves, and one that is derived from it."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from backburner import Owner, Transaction, erase_rows
+
+notes = sa.Table(
+    "notes_notes",
+    sa.MetaData(),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("user", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("words", sa.Integer),
+    sa.Column("extra", sa.JSON(none_as_null=True)),
+)
+ADD = {
+    "sqlite": "INSERT INTO notes_search (id, text) VALUES (:id, :text)",
+    "postgresql": "INSERT INTO notes_search VALUES (:id, to_tsvector(:text))",
+}
+FOUND = {
+    "sqlite": "SELECT id FROM notes_search WHERE notes_search MATCH :words",
+    "postgresql": "SELECT id FROM notes_search WHERE text @@ plainto_tsquery(:words)",
+}
+
+
+def add(connection: Any, row: dict[str, Any]) -> None:
+    """Store a note and what it is found by."""
+    connection.execute(notes.insert(), row)
+    connection.execute(sa.text(ADD[connection.dialect.name]), row)
+
+
+def found(connection: Any, words: str) -> list[str]:
+    """Return the ids of the notes with these words."""
+    # As a phrase: SQLite reads operators in what is not quoted.
+    asked = f'"{words}"' if connection.dialect.name == "sqlite" else words
+    query = sa.text(FOUND[connection.dialect.name])
+    return [*connection.execute(query, {"words": asked}).scalars()]
+
+
+def rebuild(connection: Any) -> None:
+    """Fill the search again from the notes that `backburner move` has copied."""
+    connection.execute(sa.text("DELETE FROM notes_search"))
+    rows = connection.execute(sa.select(notes.c.id, notes.c.text)).mappings().all()
+    if rows:
+        connection.execute(sa.text(ADD[connection.dialect.name]), [*map(dict, rows)])
+
+
+def erase(tx: Transaction, owner: Owner, limit: int) -> int:
+    """Delete notes of a user, and what they are found by."""
+    mine = notes.c.tenant == owner.tenant, notes.c.user == owner.user
+    ids = sa.select(notes.c.id).where(*mine).order_by(notes.c.id).limit(limit)
+    search = sa.table("notes_search", sa.column("id"))
+    tx.connection.execute(sa.delete(search).where(search.c.id.in_(ids)))
+    return erase_rows(tx, notes, owner, limit)

@@ -1,0 +1,75 @@
+"""
+The commands of applications: `backburner NAME …`.
+
+An application is imported when a command of its is called, and by `backburner --help`,
+which lists all of them. No other command imports one that it does not run.
+"""
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_group
+
+from backburner.adapters import installed_apps
+from backburner.app import App
+from backburner.cli import printing
+from backburner.cli.applications import load
+from backburner.domain.errors import ConfigurationError
+from backburner.settings import read
+
+PANEL = "Applications"
+
+
+class Root(TyperGroup):
+    """The commands of the platform, then those of applications."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command; one of the platform's comes first."""
+        return super().get_command(ctx, cmd_name) or _group(cmd_name)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return all names; an application that cannot be loaded is told of."""
+        ours, theirs = super().list_commands(ctx), _names()
+        for name in {*ours}.intersection(theirs):
+            printing.say(
+                f"backburner: the commands of application {name!r} cannot be called: "
+                f"`backburner {name}` is the platform's own; rename the application"
+            )
+        return [*ours, *(name for name in theirs if name not in ours)]
+
+
+def _group(name: str) -> Any:
+    """Return the commands of the application with this name, if it has some."""
+    if name in installed_apps():
+        return _commands(load([name])[0], name)
+    for app in load([named for named in read().apps if ":" in named]):
+        if app.name == name:
+            return _commands(app, name)
+    return None
+
+
+def _commands(app: App, name: str) -> Any:
+    if app.commands is None:
+        return None
+    if not isinstance(app.commands, typer.Typer):
+        kind = type(app.commands).__name__
+        raise ConfigurationError(
+            f"application {app.name!r}: `commands` is a {kind}, not a typer.Typer"
+        )
+    group = get_group(app.commands)
+    group.name = name
+    group.rich_help_panel = PANEL
+    group.help = group.help or f"Commands of the application {name!r}."
+    return group
+
+
+def _names() -> list[str]:
+    names = []
+    for name in installed_apps():
+        try:
+            if load([name])[0].commands is not None:
+                names.append(name)
+        except ConfigurationError as error:
+            printing.say(f"backburner: {error}")
+    return names

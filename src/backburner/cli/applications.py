@@ -1,0 +1,140 @@
+"""Which applications a process runs: chosen by name, loaded, served."""
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from backburner.adapters import installed_apps, load_app
+from backburner.app import App
+from backburner.domain.errors import ConfigurationError
+from backburner.ports.history import PREFIX
+
+AppOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="An application to run: the name of an installed one, or module:app. "
+        "May be repeated; replaces BACKBURNER_APPS.",
+    ),
+]
+
+
+def load(names: Sequence[str]) -> list[App]:
+    """Return the applications of these names, each once, in this order."""
+    # As `python -m` does, so that a module in the current folder is found.
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds strings
+    return [_find(name) for name in dict.fromkeys(names)]
+
+
+def serving_only(services: Sequence[str], apps: Sequence[App]) -> list[App]:
+    """Return the applications, with the routes of these services and of no other."""
+    for service in services:
+        if service not in served_by(apps):
+            raise ConfigurationError(f"application {service!r} has no routes to serve")
+    return [
+        app if app.name in services else replace(app, serves=None, pages=None)
+        for app in apps
+    ]
+
+
+class Present(NamedTuple):
+    """The applications that a store has tables of, or that a command was given."""
+
+    apps: Sequence[App]
+    missing: Mapping[str, str]
+    """Those with tables in the store that cannot be loaded, and why."""
+
+
+async def find_present(store: Any, chosen: Sequence[App]) -> Present:
+    """Return the chosen applications, and the installed ones with tables in a store."""
+    names = await table_names(store)
+    left = {name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)}
+    apps, missing = {app.name: app for app in chosen}, {}
+    for name in installed_apps():
+        if name in apps:
+            continue
+        try:
+            app = _find(name)
+        except ConfigurationError as error:
+            missing[name] = str(error)
+            continue
+        tables = () if app.tables is None else app.tables()
+        if name in left or any(table.name in names for table in tables):
+            apps[name] = app
+    for name in left - apps.keys():
+        missing.setdefault(name, "it is not installed")
+    return Present(
+        [*apps.values()],
+        {name: missing[name] for name in sorted(left & missing.keys())},
+    )
+
+
+async def table_names(store: Any) -> set[str]:
+    """Return the names of the tables in a store that need not be open."""
+    if not hasattr(store, "side") or await store.version() is None:
+        return set()
+    side = store.side()
+    try:
+        names: set[str] = await side.read(_names)
+    finally:
+        await side.close()
+    return names
+
+
+def _names(connection: Any) -> set[str]:
+    from sqlalchemy import inspect
+
+    return {*inspect(connection).get_table_names()}
+
+
+def served_by(apps: Sequence[App]) -> frozenset[str]:
+    """Return the names of the applications that have routes or pages."""
+    return frozenset(
+        app.name for app in apps if app.serves is not None or app.pages is not None
+    )
+
+
+def _find(name: str) -> App:
+    module, _, attribute = name.partition(":")
+    try:
+        found = _load(name) if not attribute else _attribute(module, attribute)
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(f"application {name!r}: {_told(error)}") from error
+    if not isinstance(found, App):
+        raise ConfigurationError(
+            f"application {name!r} is a {type(found).__name__}, not a backburner.App"
+        )
+    return found
+
+
+def _load(name: str) -> App:
+    known = installed_apps()
+    if name not in known:
+        raise ConfigurationError(
+            f"no application is called {name!r}; there is: {', '.join(known)}; "
+            "write one of your own as module:app"
+        )
+    return load_app(name)
+
+
+def _attribute(module: str, path: str) -> Any:
+    found: Any = importlib.import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _told(error: Exception) -> str:
+    """Say in one line what a module raised, and where."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    is_theirs = not last.filename.startswith(("<frozen", __file__))
+    where = f" ({last.filename}, line {last.lineno})" if is_theirs else ""
+    return f"{type(error).__name__}: {error}{where}"

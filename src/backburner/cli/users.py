@@ -1,0 +1,115 @@
+"""The commands about users. They go to the store itself, as those about keys do."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Annotated
+
+import typer
+
+from backburner.adapters import find_store
+from backburner.cli import faults, printing
+from backburner.cli.applications import AppOption, Present, find_present, load
+from backburner.cli.asking import JsonOption
+from backburner.cli.exits import Exit, leave, refuse
+from backburner.cli.serving import StoreOption
+from backburner.clock import SystemClock, SystemDice
+from backburner.domain.errors import ConfigurationError, StoreUnavailable
+from backburner.domain.job import Owner
+from backburner.engine.erasure import Eraser, StillWorking
+from backburner.ports.faults import NoFaults
+from backburner.settings import Settings, fault, read
+from backburner.wiring import Backburner
+
+app = typer.Typer(no_args_is_help=True, help="Erase users.")
+
+ACTOR = "command line"
+
+
+@app.callback()
+def users() -> None:
+    """Keep `erase` a command of a group."""
+
+
+@app.command()
+def erase(
+    tenant: Annotated[str, typer.Argument(help="The user's tenant.")],
+    user: Annotated[str, typer.Argument(help="The user's id.")],
+    *,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Cancel the user's unfinished work first.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    leave_app: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--leave",
+            metavar="NAME",
+            help="Leave the rows of this application, which is not installed.",
+        ),
+    ] = None,
+    app: AppOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """
+    Delete a user's jobs, events, contents, keys and rows in all applications.
+
+    Totals of usage and budgets stay, without the user's name. A run that was
+    interrupted is completed by the next one.
+    """
+    if not tenant.strip() or not user.strip():
+        refuse("name the tenant and the user")
+    settings = read(store=store, apps=app)
+    if not yes:
+        told = f"Erase user {user!r} of tenant {tenant!r} and all their data?"
+        typer.confirm(told, abort=True, err=True)
+    try:
+        counts = asyncio.run(
+            _erase(settings, Owner(tenant, user), leave_app or (), cancel=cancel)
+        )
+    except StillWorking as error:
+        leave(Exit.CONFLICT, str(error))
+    except (StoreUnavailable, OSError) as error:
+        raise ConfigurationError(f"BACKBURNER_STORE cannot be used: {error}") from error
+    if as_json:
+        printing.write_json(counts)
+    else:
+        printing.write_rows(("WHAT", "ROWS"), [*counts.items()])
+
+
+async def _erase(
+    settings: Settings, owner: Owner, left: Collection[str], *, cancel: bool
+) -> Mapping[str, int]:
+    present = await _present(settings, left)
+    async with Backburner(
+        settings, apps=present.apps, faults=faults.parse(fault())
+    ) as house:
+        for name, why in house.unavailable.items():
+            leave(Exit.CONFLICT, f"application {name!r} cannot erase its rows: {why}")
+        for one in present.apps:
+            if one.erase is None and one.tables is not None:
+                printing.say(
+                    f"application {one.name!r} does not say how to erase a user: its "
+                    "rows are left as they are"
+                )
+        erasing = {a.name: a.erase for a in present.apps if a.erase is not None}
+        eraser = Eraser(house.engine, erasing, faults.parse(fault()))
+        alias = f"erased_{SystemDice().token()}"
+        return await eraser.run(owner, alias, actor=ACTOR, cancel=cancel)
+
+
+async def _present(settings: Settings, left: Collection[str]) -> Present:
+    """Return the applications with rows in the store; all must be installed."""
+    store = find_store(settings.store, SystemClock(), NoFaults())
+    try:
+        present = await find_present(store, load(settings.apps))
+    finally:
+        await store.close()
+    for name, why in present.missing.items():
+        if name not in left:
+            leave(
+                Exit.CONFLICT,
+                f"the store has tables of application {name!r}, but {why}: install it, "
+                f"or leave its rows with --leave {name}",
+            )
+    return present

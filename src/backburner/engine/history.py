@@ -1,0 +1,20 @@
+"""A job's history: its events without progress and text, however many there are."""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from backburner.domain.event import Event
+from backburner.ports.store import EventLog
+
+PAGE: Final = 5_000
+
+
+async def changes(events: EventLog, job_id: str) -> AsyncIterator[Event]:
+    """Yield them in order, from the first to the newest."""
+    after = 0
+    while page := await events.changes(job_id, after=after, limit=PAGE):
+        for event in page:
+            yield event
+        if len(page) < PAGE:
+            return
+        after = page[-1].n

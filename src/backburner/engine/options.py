@@ -1,0 +1,51 @@
+"""
+The keyword arguments of `submit` and its relatives, for type checkers.
+
+`Options` and `GroupOptions` in submission.py say what each of them means.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypedDict
+
+from backburner.domain.job import Owner
+
+
+class StepOptions(TypedDict, total=False):
+    """How a step of a flow is run."""
+
+    queue: str | None
+    priority: int
+    run_at: datetime | None
+    delay: timedelta | None
+    start_by: datetime | None
+    deadline: datetime | None
+    tags: Sequence[str]
+    max_attempts: int | None
+    tokens: int | None
+    share: str | None
+    callback: Mapping[str, Any] | str | None
+    completion: Mapping[str, Any] | None
+
+
+class SubmitOptions(StepOptions, total=False):
+    """How a job is run, and on whose behalf."""
+
+    idempotency_key: str | None
+    owner: Owner
+    request_id: str | None
+    traceparent: str | None
+    key: str | None
+
+
+class SubmitGroupOptions(TypedDict, total=False):
+    """How a flow or batch is kept, and on whose behalf."""
+
+    deadline: datetime | None
+    tags: Sequence[str]
+    idempotency_key: str | None
+    callback: Mapping[str, Any] | str | None
+    owner: Owner
+    request_id: str | None
+    traceparent: str | None
+    key: str | None

@@ -1,0 +1,73 @@
+"""What transaction bodies ask for, checked and written as it is stored."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from backburner.domain.batch import Members, NewBatch
+from backburner.domain.flow import NewFlow
+from backburner.domain.job import NewJob, Owner
+from backburner.engine.batches import Batches
+from backburner.engine.flow import NOTHING, Chain, Flow, written
+from backburner.engine.flows import Flows
+from backburner.engine.options import SubmitGroupOptions, SubmitOptions
+from backburner.engine.payloads import Payloads
+from backburner.engine.submission import Submission, group_options, job_options
+
+
+class Preparing:
+    """Does for a transaction what the awaited verbs do; large inputs go to blobs."""
+
+    def __init__(
+        self,
+        submission: Submission,
+        flows: Flows,
+        batches: Batches,
+        payloads: Payloads,
+    ) -> None:
+        self._submission = submission
+        self._flows = flows
+        self._batches = batches
+        self._payloads = payloads
+
+    def job(self, capability: Any, value: Any, said: SubmitOptions) -> NewJob:
+        """Return a job."""
+        options = job_options(said)
+        job = self._submission.prepare(capability, value, options)
+        return self._payloads.stow_input(job)
+
+    def flow(
+        self, flow: Flow | Chain, said: SubmitGroupOptions, value: Any = NOTHING
+    ) -> NewFlow:
+        """Return a flow, or a chain with its input."""
+        new = self._flows.prepare(written(flow, value), group_options(said))
+        return self._payloads.stow_members_inside(Members(flows=[new])).flows[0]
+
+    def batch(
+        self,
+        jobs: Iterable[tuple[Any, Any]],
+        flows: Iterable[Flow],
+        said: SubmitGroupOptions,
+        *,
+        expected: int | None,
+        completion: Mapping[str, Any] | None,
+        sealed: bool | None,
+    ) -> tuple[NewBatch, Members]:
+        """Return a batch and its first members."""
+        options = group_options(said)
+        members = self._batches.gather(jobs, flows, options)
+        batch = self._batches.prepare(
+            options, members, expected=expected, completion=completion, sealed=sealed
+        )
+        return batch, self._payloads.stow_members_inside(members)
+
+    def members(
+        self,
+        jobs: Iterable[tuple[Any, Any]],
+        flows: Iterable[Flow],
+        said: SubmitGroupOptions,
+    ) -> tuple[Owner, Members]:
+        """Return more members of a batch, and whose it must be."""
+        options = group_options(said)
+        key = options.idempotency_key
+        members = self._batches.gather(jobs, flows, options, key=key)
+        return options.owner, self._payloads.stow_members_inside(members)

@@ -1,0 +1,30 @@
+"""Log lines that come again and again while something is broken."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+SECONDS: Final = 10.0
+"""How far apart two lines of one kind are."""
+
+
+class Seldom:
+    """
+    Writes the first line of a kind at once, and the next not before some seconds.
+
+    `count` in a line says for how many it stands.
+    """
+
+    def __init__(self) -> None:
+        self._next: dict[str, float] = {}
+        self._left_out: dict[str, int] = {}
+
+    def write(self, write: Callable[..., object], event: str, **fields: Any) -> None:
+        """Call a method of the log, or count what is left out."""
+        now = asyncio.get_running_loop().time()
+        count = self._left_out.get(event, 0) + 1
+        if now < self._next.get(event, now):
+            self._left_out[event] = count
+            return
+        self._left_out[event], self._next[event] = 0, now + SECONDS
+        write(event, count=count, **fields)

@@ -1,0 +1,67 @@
+"""What one run spends on model calls, and whether it may make another."""
+
+from backburner.domain.job import Claim
+from backburner.domain.usage import Usage
+from backburner.engine.booking import Tab, Till
+
+
+class Spending:
+    """
+    The model calls of one run of a job.
+
+    A run that has paid for a call must not start over free of charge: it would pay for
+    that call again each time. So it waits where it is for its next call, and if it
+    ends all the same it has used an attempt.
+    """
+
+    __slots__ = (
+        "_claim",
+        "_has_been_served",
+        "_till",
+        "is_over",
+        "patience",
+        "tab",
+        "under_way",
+    )
+
+    def __init__(
+        self, claim: Claim, till: Till | None = None, patience: float = 0.0
+    ) -> None:
+        self.patience = patience
+        """For how many seconds a run that has paid waits for its next call."""
+        self._claim = claim
+        self._till = till
+        self._has_been_served = False
+        self.tab: Tab | None = None
+        """The usage that was recorded, if there is any."""
+        self.under_way = 0
+        """How many calls are being made now."""
+        self.is_over = False
+        """Whether the run has ended: nobody waits for a call of it any more."""
+
+    @property
+    def has_paid(self) -> bool:
+        """Whether a call was answered, or is under way and may be."""
+        return self._has_been_served or self.tab is not None or self.under_way > 0
+
+    def add(self, call: Usage, *, is_estimate: bool = False) -> None:
+        """Record what a call used, as its provider counted it or as an estimate."""
+        if self.tab is None:
+            self.tab = Tab(self._claim, self._till)
+        self.tab.add(call, is_estimate=is_estimate)
+
+    async def check(self) -> None:
+        """Raise if the run may make no further call."""
+        if self.is_over:
+            raise RuntimeError("the handler has ended: it may make no further call")
+        if self._till is not None:
+            await self._till.check(self._claim, self.tab)
+
+    def begin(self) -> None:
+        """Note that a call is being made."""
+        self.under_way += 1
+
+    def end(self, *, is_served: bool) -> None:
+        """Note that a call is over, and whether it was answered."""
+        self.under_way -= 1
+        self._has_been_served = self._has_been_served or is_served

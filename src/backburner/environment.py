@@ -1,0 +1,142 @@
+"""
+Reads settings models from the environment, and says what is wrong with it in one line.
+
+Nothing here knows a particular setting: `settings.py` has the platform's, an
+application brings its own. Values of secrets are never part of a message.
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, AliasChoices, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, SettingsError
+
+from backburner.domain.errors import ConfigurationError
+
+S = TypeVar("S", bound=BaseSettings)
+LONGEST_SHOWN: Final = 100
+_PROOF: Final = re.compile(r"//[^/@\s]*@")
+"""What proves who asks, within a URL."""
+
+
+def read_model(model: type[S], given: Mapping[str, Any]) -> S:
+    """Read a model; what is given comes before the environment."""
+    try:
+        return model(**given)
+    except ValidationError as error:
+        secrets = list(_raw_secrets(model, given))
+        told = "; ".join(_told(model, found, secrets) for found in error.errors())
+    except SettingsError as error:
+        # Its message names the field; its cause may quote the value.
+        field = re.search(r'field "(\w+)"', str(error))
+        name = variable(field[1], model) if field else model.__name__
+        told = f"{name}: must be JSON"
+    except Exception as error:  # noqa: BLE001 - a validator may raise anything
+        told = f"{model.__name__}: a validator raised {type(error).__name__}"
+    raise ConfigurationError(" ".join(told.split()))
+
+
+def _told(model: type[BaseSettings], error: Any, secrets: Sequence[str]) -> str:
+    """Write an error as `NAME: problem`; a validator's message may quote a secret."""
+    problem: str = error["msg"]
+    for secret in secrets:
+        problem = problem.replace(secret, "…")
+    if not error["loc"]:
+        return f"{model.__name__}: {problem}"
+    name = str(error["loc"][0])  # what follows is a place in a list
+    told = variable(name, model) if name in model.model_fields else name
+    return f"{told}: {problem}"
+
+
+def _raw_secrets(model: type[BaseSettings], given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the values of secret fields as they were set, the longest first."""
+    names = [name for name, field in model.model_fields.items() if _is_secret(field)]
+    found = [given.get(name) or os.environ.get(variable(name, model)) for name in names]
+    raw = {getattr(value, "get_secret_value", lambda v=value: v)() for value in found}
+    yield from sorted((str(value) for value in raw if value), key=len, reverse=True)
+
+
+def _is_secret(field: FieldInfo) -> bool:
+    return "Secret" in repr(field.annotation)
+
+
+def refuse_unknown(
+    prefix: str, known: frozenset[str], besides: Callable[[], tuple[str, ...]]
+) -> None:
+    """Refuse a variable with this prefix that is not known nor begins as `besides`."""
+    names = sorted(
+        name for name in os.environ if name.startswith(prefix) and name not in known
+    )
+    others = besides() if names else ()
+    for name in names:
+        if not name.startswith(others):
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigurationError(f"{name} is not a setting{hint}")
+
+
+def variable(name: str, model: type[BaseSettings]) -> str:
+    """Return by which variable of the environment a setting is set."""
+    return alias(model, name) or prefix_of(model) + name.upper()
+
+
+def variables(model: type[BaseSettings]) -> frozenset[str]:
+    """Return all variables by which a model's settings are set."""
+    return frozenset(variable(name, model) for name in model.model_fields)
+
+
+def alias(model: type[BaseSettings], name: str) -> str | None:
+    """Return the variable that a field names for itself, if it does."""
+    field = model.model_fields.get(name)
+    named = None if field is None else field.validation_alias
+    if isinstance(named, AliasChoices):
+        return next((each for each in named.choices if isinstance(each, str)), None)
+    return named if isinstance(named, str) else None
+
+
+def prefix_of(model: type[BaseSettings]) -> str:
+    """Return what the variables of a model begin with."""
+    return (model.model_config.get("env_prefix") or "").upper()
+
+
+def shown(settings: BaseSettings) -> dict[str, str]:
+    """Return each variable's value for a reader: a secret only as set or not set."""
+    model = type(settings)
+    return {
+        variable(name, model): _shown(getattr(settings, name), _is_secret(field))
+        for name, field in model.model_fields.items()
+    }
+
+
+def _shown(value: Any, is_secret: bool) -> str:
+    if is_secret:
+        raw = getattr(value, "get_secret_value", lambda: value)()
+        return "set" if raw else "not set"
+    text = ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+    return _PROOF.sub("//…@", text)[:LONGEST_SHOWN]
+
+
+def _has_place(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        is_odd = parts.port == 0 or bool(parts.query or parts.fragment)
+    except ValueError:
+        return False
+    return bool(parts.hostname) and url.isprintable() and " " not in url and not is_odd
+
+
+def _check_url(value: str) -> str:
+    if value and not value.startswith(("http://", "https://")):
+        raise ValueError("must begin with http:// or https://")
+    if value and not _has_place(value):
+        raise ValueError("must be a host, if you like with port and path")
+    return value.rstrip("/")
+
+
+ServiceUrl = Annotated[str, AfterValidator(_check_url)]
+"""The base URL of a service, without its last slash; empty: not set."""

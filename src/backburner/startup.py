@@ -1,0 +1,135 @@
+"""
+What must be set for what a process is asked to run: checked before it starts.
+
+`serve` and `worker` refuse to start with what `problems` finds; `doctor` reports it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from pydantic import SecretStr
+from pydantic_settings import BaseSettings
+
+from backburner.ai import presets
+from backburner.app import App, Setup
+from backburner.domain.address import Reach
+from backburner.domain.ai import Purpose
+from backburner.domain.errors import ConfigurationError
+from backburner.environment import variable
+from backburner.ports.app_settings import AppSettings
+from backburner.settings import Settings, read_settings
+
+_OF_KEYED: Final[Mapping[str, str]] = {
+    "key_pepper": "set it and make a key with `backburner keys create`, or give --dev "
+    "to serve this machine only",
+    "webhook_secret": "a server with API keys signs callbacks with it; set 32 "
+    "characters or more",
+}
+
+
+def read_apps(apps: Iterable[App], given: Iterable[BaseSettings] = ()) -> AppSettings:
+    """
+    Return the settings of applications: those given, else those of the environment.
+
+    Raises `ConfigurationError`, in one line, that names every wrong value.
+    """
+    chosen = {type(settings): settings for settings in given}
+    wrong: dict[str, None] = {}
+    for app in apps:
+        if app.settings is not None and app.settings not in chosen:
+            try:
+                chosen[app.settings] = read_settings(app.settings)
+            except ConfigurationError as error:
+                wrong[f"{error} (application {app.name!r})"] = None
+    if wrong:
+        raise ConfigurationError("; ".join(wrong))
+    return AppSettings(chosen.values())
+
+
+def reach_of(
+    settings: Settings, apps: Iterable[App], own: AppSettings, address: str = ""
+) -> Reach:
+    """Return where webhooks may go: also where these applications say."""
+    places: list[str] = []
+    for app in apps:
+        if app.reaches is not None:
+            read = None if app.settings is None else own.of(app.settings)
+            places += app.reaches(read, "" if app.serves is None else address)
+    return settings.reach_with(places)
+
+
+def check(settings: Settings, apps: Sequence[App], setup: Setup) -> None:
+    """Raise `ConfigurationError`, in one line, if a setting is missing or wrong."""
+    found = problems(settings, apps, setup, read_apps(apps))
+    if found:
+        raise ConfigurationError("; ".join(found))
+
+
+def problems(
+    settings: Settings, apps: Sequence[App], setup: Setup, own: AppSettings
+) -> list[str]:
+    """Return a sentence for each missing setting; each begins with its variable."""
+    found: dict[str, str] = {}
+    for name, sentence in _missing(settings, apps, setup, own):
+        found.setdefault(name, sentence)
+    return [f"{name}{sentence}" for name, sentence in found.items()]
+
+
+def _missing(
+    settings: Settings, apps: Sequence[App], setup: Setup, own: AppSettings
+) -> Iterator[tuple[str, str]]:
+    if setup.is_keyed:
+        for name, sentence in _OF_KEYED.items():
+            if not _is_set(settings, name):
+                yield variable(name, Settings), f" is not set: {sentence}"
+    for app in apps:
+        if setup.works or app.name in setup.served:
+            yield from _of_app(settings, app, setup, own)
+
+
+def _of_app(
+    settings: Settings, app: App, setup: Setup, own: AppSettings
+) -> Iterator[tuple[str, str]]:
+    for use in app.models:
+        if use.is_required:
+            yield from _of_purpose(settings, app, use.purpose)
+    for need in () if app.needs is None else app.needs(setup):
+        places = [(_place(settings, app, own, name), name) for name in need.settings]
+        if not any(_is_set(place, name) for place, name in places):
+            first, *others = [variable(name, type(place)) for place, name in places]
+            either = "".join(f" (or {name})" for name in others)
+            sentence = f"{either} is not set: application {app.name!r} needs it"
+            yield first, f"{sentence} {need.why}"
+
+
+def _of_purpose(
+    settings: Settings, app: App, purpose: Purpose
+) -> Iterator[tuple[str, str]]:
+    """Yield why no provider of models serves a purpose, if none does."""
+    special = getattr(settings, presets.SETTINGS[purpose])
+    chosen = presets.chain(special, settings.ai, purpose)
+    openai = presets.Credentials(settings.openai_api_key.get_secret_value())
+    if any(presets.is_usable(choice.name, openai) for choice in chosen):
+        return
+    needs = f" is not set: application {app.name!r} needs"
+    if chosen:
+        name = chosen[0].name
+        sentence = f"{needs} the provider {name!r} for the purpose {purpose!r}"
+        yield presets.PRESETS[name].key_variable, sentence
+        return
+    # Where others are set, none of them has models for this purpose.
+    setting = presets.SETTINGS[purpose] if settings.ai else "ai"
+    sentence = f"{needs} a provider of models for the purpose {purpose!r}"
+    yield variable(setting, Settings), f"{sentence} (openai, or mock to try it out)"
+
+
+def _place(settings: Settings, app: App, own: AppSettings, name: str) -> BaseSettings:
+    """Return the settings that have a field: the application's own come first."""
+    if app.settings is not None and name in app.settings.model_fields:
+        return own.of(app.settings)
+    return settings
+
+
+def _is_set(settings: BaseSettings, name: str) -> bool:
+    value = getattr(settings, name)
+    return bool(value.get_secret_value() if isinstance(value, SecretStr) else value)

@@ -1,0 +1,169 @@
+"""
+Changes of the schema beside sessions that hold locks.
+
+A migration waits for a lock only for a few seconds at a time, since whatever comes
+after it waits behind it, and then tries again. Who held it up is named in the log and
+in the error.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final, NamedTuple
+
+import asyncpg
+import sqlalchemy as sa
+
+from backburner.domain.errors import ConfigurationError, StoreUnavailable
+from backburner.ports.history import History
+from backburner.ports.log import log
+from backburner.stores import migrations
+from backburner.stores.postgres.database import Database, driver, said_by_driver
+
+LOCK_SECONDS: Final = 5.0
+"""How long one try waits for a lock, and others behind it."""
+PAUSE_SECONDS: Final = 1.0
+"""How long others go on between two tries."""
+PATIENCE_SECONDS: Final = 300.0
+"""How long a migration tries before it gives up."""
+LOOK_SECONDS: Final = 0.5
+KEY: Final = 7203510
+"""Of the advisory lock that a migration holds, so that there is one at a time."""
+
+SETTINGS: Final = f"""
+SET application_name = 'backburner-migrate';
+SET lock_timeout = {LOCK_SECONDS * 1000:.0f}
+"""
+BLOCKERS: Final = """
+SELECT pid, coalesce(nullif(application_name, ''), backend_type) AS program, state,
+       extract(epoch FROM clock_timestamp() - xact_start)::float AS seconds,
+       left(regexp_replace(query, '\\s+', ' ', 'g'), 100) AS query
+  FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids($1)) OR pid IN (
+    SELECT pid FROM pg_locks
+     WHERE locktype = 'advisory' AND objid = $2 AND granted AND pid <> $1
+  )
+ ORDER BY xact_start LIMIT 1
+"""
+
+
+class Blocker(NamedTuple):
+    """A session that another one waits for."""
+
+    pid: int
+    program: str
+    state: str | None
+    seconds: float | None
+    query: str
+
+    def __str__(self) -> str:
+        since = "" if self.seconds is None else f" for {self.seconds:.0f} s"
+        return (
+            f"pid {self.pid} ({self.program}, {self.state or 'unknown'}{since}, "
+            f"query: {self.query})"
+        )
+
+
+class Busy(Exception):
+    """Another process is migrating."""
+
+
+async def migrate(
+    database: Database, history: History = migrations.ENGINE
+) -> tuple[str | None, str | None]:
+    """Bring the schema up to date; return what it was and what it is."""
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + PATIENCE_SECONDS
+    watch = _Watch(database)
+    async with database.connection() as connection:
+        before = await connection.run_sync(migrations.current, history)
+    while True:
+        try:
+            return before, await _try(database, watch, history)
+        except Exception as error:
+            if not _is_lock(error):
+                raise
+            if loop.time() + PAUSE_SECONDS >= ends:
+                raise ConfigurationError(_given_up(watch.last)) from error
+        await asyncio.sleep(PAUSE_SECONDS)  # noqa: TID251 - back-off
+
+
+def _given_up(blocker: Blocker | None) -> str:
+    told = f"the schema could not be changed within {PATIENCE_SECONDS:.0f} s: "
+    if blocker is None:
+        return told + "another session holds a lock; run `backburner migrate` again"
+    return (
+        f"{told}{blocker} holds a lock. End that process, or run "
+        f"SELECT pg_terminate_backend({blocker.pid}), then `backburner migrate` again"
+    )
+
+
+def _is_lock(error: Exception) -> bool:
+    if isinstance(error, Busy):
+        return True
+    cause = error.__cause__ if isinstance(error, StoreUnavailable) else error
+    return cause is not None and isinstance(
+        said_by_driver(cause),
+        asyncpg.LockNotAvailableError | asyncpg.DeadlockDetectedError,
+    )
+
+
+async def _try(database: Database, watch: "_Watch", history: History) -> str | None:
+    async with database.alone() as connection:
+        raw = await driver(connection)
+        await raw.execute(SETTINGS)
+        async with watch.over(raw.get_server_pid()):
+            # Asked for, not waited for: a session that waits for it has a snapshot,
+            # and an index that is built concurrently waits for all of those.
+            if not await raw.fetchval("SELECT pg_try_advisory_lock($1)", KEY):
+                await watch.look()
+                raise Busy
+            return await connection.run_sync(_migrate, history)
+
+
+def _migrate(connection: sa.Connection, history: History) -> str | None:
+    migrations.upgrade_live(connection, history)
+    return migrations.current(connection, history)
+
+
+class _Watch:
+    """Finds out whom a session waits for, by another connection."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._pid = 0
+        self.last: Blocker | None = None
+
+    @asynccontextmanager
+    async def over(self, pid: int) -> AsyncIterator[None]:
+        """Look again and again at a session, for as long as the context lasts."""
+        self._pid = pid
+        task = asyncio.create_task(self._look_for_ever())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def look(self) -> None:
+        """Remember whom the session waits for now, and say so if that is news."""
+        with suppress(StoreUnavailable):
+            async with self._database.connection() as connection:
+                raw = await driver(connection)
+                row = await raw.fetchrow(BLOCKERS, self._pid, KEY)
+            if row is not None:
+                self._note(Blocker(*row))
+
+    def _note(self, blocker: Blocker) -> None:
+        if self.last is None or self.last.pid != blocker.pid:
+            log.warning(
+                "migration waits for a lock",
+                pid=blocker.pid,
+                application=blocker.program,
+                state=blocker.state,
+            )
+        self.last = blocker
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)  # noqa: TID251 - nobody tells
+            await self.look()

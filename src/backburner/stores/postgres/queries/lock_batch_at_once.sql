@@ -1,0 +1,1 @@
+SELECT seq FROM batches WHERE seq = $1 FOR UPDATE NOWAIT

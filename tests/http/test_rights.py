@@ -1,0 +1,180 @@
+"""Administration: who may make keys for whom, and in whose log it is written."""
+
+import pytest
+
+from backburner.domain import key as keys
+from backburner.domain.access import ROLES, SCOPES, Role
+from backburner.domain.key import ApiKey
+from backburner.ports.keys import AuditEntry
+from tests.http.conftest import PEPPER
+
+
+@pytest.fixture
+async def keyed(serve):
+    return await serve(keyed=True, works=False)
+
+
+async def holder(server, tenant, role, *more, **fields):
+    """Return the headers of a new key with a role's scopes, and more."""
+    return server.shown(await server.key(tenant, *ROLES[role], *more, **fields))
+
+
+async def make(server, headers, *scopes, **fields):
+    asked = {"name": "made", "scopes": scopes or ["jobs:read"], **fields}
+    return await server.client.post("/v1/keys", json=asked, headers=headers)
+
+
+async def listed(server, path, headers):
+    response = await server.client.get(path, headers=headers)
+    assert 200 == response.status_code, response.text
+    return response.json()["items"]
+
+
+async def test_a_key_of_a_user_makes_keys_of_that_user_only(keyed):
+    ann = await holder(keyed, "acme", Role.USER, "keys:admin", user="ann")
+    answers = [
+        await make(keyed, ann, user="ann"),
+        await make(keyed, ann, user="bob"),
+        await make(keyed, ann),
+    ]
+
+    assert [201, 403, 403] == [answer.status_code for answer in answers]
+    assert "of that user only" in answers[1].json()["detail"]
+
+
+async def test_a_key_of_a_user_lists_and_revokes_keys_of_that_user_only(keyed):
+    ann = await holder(keyed, "acme", Role.USER, "keys:admin", user="ann")
+    bobs = (await keyed.key("acme", "jobs:read", user="bob")).split("_")[2]
+    anns = (await keyed.key("acme", "jobs:read", user="ann")).split("_")[2]
+    seen = await listed(keyed, "/v1/keys", ann)
+    answers = [
+        (await keyed.client.delete(f"/v1/keys/{key}", headers=ann)).status_code
+        for key in (bobs, anns)
+    ]
+
+    assert {"ann"} == {key["user"] for key in seen}
+    assert [404, 204] == answers
+
+
+async def test_no_key_outlives_the_key_that_made_it(keyed):
+    ends = keyed.house.engine.now() + 600_000
+    admin = await holder(keyed, "acme", Role.TENANT_ADMINISTRATOR, expires_at=ends)
+    mine = (await listed(keyed, "/v1/keys", admin))[0]["expires_at"]
+    answers = [
+        await make(keyed, admin, expires_at=mine),
+        await make(keyed, admin, expires_at="2100-01-01T00:00:00Z"),
+        await make(keyed, admin),
+    ]
+
+    assert [201, 403, 403] == [answer.status_code for answer in answers]
+    assert "expires after" in answers[2].json()["detail"]
+
+
+async def test_a_tenants_administrator_gives_no_platform_scope(keyed):
+    admin = await holder(keyed, "acme", Role.TENANT_ADMINISTRATOR)
+    answers = [
+        await make(keyed, admin, scope)
+        for scope in ("queues:admin", "budgets:admin", "metrics:read", "tenants:act")
+    ]
+
+    assert {403} == {answer.status_code for answer in answers}
+
+
+async def test_not_even_the_platform_gives_a_tenant_a_platform_scope(keyed):
+    boss = await holder(keyed, "default", Role.PLATFORM_ADMINISTRATOR)
+    there = {**boss, "X-Tenant-Id": "acme"}
+    refused = await make(keyed, there, "queues:admin")
+    made = await make(keyed, there, "jobs:read", "keys:admin")
+
+    assert (422, 201) == (refused.status_code, made.status_code)
+    assert "only a key of the tenant 'default'" in refused.json()["detail"]
+
+
+async def test_who_gives_less_does_not_revoke_the_platforms_keys(keyed):
+    admin = await holder(keyed, "default", Role.TENANT_ADMINISTRATOR)
+    boss = (await keyed.key("default", *ROLES[Role.PLATFORM_ADMINISTRATOR])).split("_")
+    revoked = await keyed.client.delete(f"/v1/keys/{boss[2]}", headers=admin)
+
+    assert 403 == revoked.status_code
+
+
+async def test_a_key_from_before_the_rule_has_lost_what_it_cannot_hold(keyed):
+    text = keys.write("OldKey01", bytes(range(32)))
+    digest = keys.digest(PEPPER.encode(), keys.read(text))
+    old = ApiKey("OldKey01", "old", "acme", None, SCOPES, digest, created_at=1)
+    entry = AuditEntry(1, "acme", "tests", "key.created", old.id)
+    await keyed.house.engine.store.add_key(old, entry)
+    headers = keyed.shown(text)
+    paths = ("/v1/jobs", "/v1/queues", "/metrics", "/v1/workers")
+    answers = [
+        (await keyed.client.get(path, headers=headers)).status_code for path in paths
+    ]
+    elsewhere = {**headers, "X-Tenant-Id": "other"}
+    answers.append((await keyed.client.get("/v1/jobs", headers=elsewhere)).status_code)
+
+    assert [200, 403, 403, 403, 403] == answers
+
+
+async def test_only_the_platform_names_a_tenant(keyed):
+    admin = await holder(keyed, "acme", Role.TENANT_ADMINISTRATOR)
+    named = {**admin, "X-Tenant-Id": "other"}
+    boss = await holder(keyed, "default", Role.PLATFORM_OPERATOR)
+    answers = [
+        await keyed.client.get("/v1/jobs", headers=named),
+        await keyed.client.get("/v1/jobs", headers={**boss, "X-Tenant-Id": "acme"}),
+        await keyed.client.get("/v1/jobs", headers={**boss, "X-Tenant-Id": "a b"}),
+    ]
+
+    assert [403, 200, 422] == [answer.status_code for answer in answers]
+
+
+async def test_an_act_is_in_the_log_of_the_tenant_it_was_done_to(keyed):
+    boss = await holder(keyed, "default", Role.PLATFORM_ADMINISTRATOR)
+    acme = {**boss, "X-Tenant-Id": "acme"}
+    admin = await holder(keyed, "acme", Role.TENANT_ADMINISTRATOR)
+    theirs = (await keyed.key("other", "jobs:read")).split("_")[2]
+    made = (await make(keyed, acme)).json()["id"]
+    for said in (
+        {"scope": "tenant", "of": "acme", "tokens": 5},
+        {"scope": "user", "of": "acme/ann", "tokens": 5},
+        {"scope": "key", "of": theirs, "tokens": 5},
+        {"scope": "capability", "of": "demo.echo", "tokens": 5},
+    ):
+        put = await keyed.client.put("/v1/budgets", json=said, headers=boss)
+        assert 200 == put.status_code, put.text
+    paused = await keyed.client.post("/v1/queues/demo/pause", headers=acme)
+    in_acme = await listed(keyed, "/v1/audit", admin)
+    in_other = await listed(keyed, "/v1/audit", {**boss, "X-Tenant-Id": "other"})
+    at_home = await listed(keyed, "/v1/audit", boss)
+
+    assert 200 == paused.status_code
+    actor = boss["Authorization"].split("_")[2]
+    assert [
+        ("budget.set", "user:acme/ann:tokens:86400"),
+        ("budget.set", "tenant:acme:tokens:86400"),
+        ("key.created", made),
+    ] == [(entry["action"], entry["target"]) for entry in in_acme[:3]]
+    assert {f"default/{actor}"} == {entry["actor"] for entry in in_acme[:3]}
+    assert [f"key:{theirs}:tokens:86400"] == [
+        entry["target"] for entry in in_other if entry["action"] == "budget.set"
+    ]
+    assert [("queue.paused", actor), ("budget.set", actor)] == [
+        (entry["action"], entry["actor"]) for entry in at_home[:2]
+    ]
+
+
+async def test_whoever_is_shown_a_secret_is_in_the_log(serve):
+    secret = {"webhook_secret": "a secret that only these tests have"}
+    server = await serve(keyed=True, works=False, webhooks=secret)
+    ann = await holder(server, "acme", Role.USER, user="ann")
+    admin = await holder(server, "acme", Role.TENANT_ADMINISTRATOR)
+    asked = {"url": "https://hooks.example/a"}
+    shown = [
+        (await server.client.post("/v1/endpoints", json=asked, headers=ann)).json()
+        for _ in range(2)
+    ]
+    entries = await listed(server, "/v1/audit", admin)
+
+    assert shown[0] == shown[1]
+    told = ("endpoint.revealed", shown[0]["id"])
+    assert 2 == [(entry["action"], entry["target"]) for entry in entries].count(told)

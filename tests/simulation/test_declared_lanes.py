@@ -1,0 +1,87 @@
+"""A lane that is declared by its model binds `ctx.ask`, in virtual time."""
+
+from datetime import timedelta
+from functools import partial
+
+import pytest
+
+from backburner import Context, Lane, capability
+from backburner.ai.mock import Mock
+from backburner.domain.transitions import Limits
+from backburner.engine.asking import Providers
+from backburner.engine.house import House
+from backburner.engine.registry import Registry
+from backburner.engine.submission import Options
+from backburner.ports.ai import Reply
+from backburner.testing.doubles import FrozenClock
+from backburner.testing.simulation import process
+from backburner.testing.simulation.process import Unit
+from backburner.testing.simulation.world import Nature, Variant, World
+from tests.simulation.mutation import unmeasured
+
+JOBS = 30
+MINUTE = 60
+SPAN = 4 * MINUTE
+
+
+class Provider(Mock):
+    """Notes when it was called; its calls go by a lane with a digest of its key."""
+
+    is_paced = True
+
+    def __init__(self):
+        super().__init__(FrozenClock())
+        self.name, self.credential = "openai", "sk-secret"
+        self.at = []
+        self.world = None
+
+    async def chat(self, chat, _hear=None):
+        self.at.append(self.world.loop.time())
+        return Reply("yes", chat.model)
+
+
+async def live(world, units):
+    for unit in units:
+        unit.clock.skew = 0
+        unit.start()
+    asks = [("ask", number, Options()) for number in range(JOBS)]
+    engine, answer = units[0].process.engine, world.loop.create_future()
+    units[0].process.spawn(
+        units[0].process.serve(lambda _: engine.submit_many(asks), answer)
+    )
+    await answer
+    await world.sleep(SPAN)
+
+
+@pytest.fixture
+def called_at(monkeypatch):
+    """Run a world; return when the provider was called."""
+    provider = Provider()
+
+    @capability("ask", max_attempts=1)
+    async def ask(ctx: Context, number: int) -> str:
+        return await ctx.ask(str(number))
+
+    chain = Providers([provider], FrozenClock())
+    monkeypatch.setattr(process, "LIMITS", Limits(throttled=timedelta(hours=24)))
+    monkeypatch.setattr(process, "House", partial(House, providers=chain))
+    registry = Registry([ask])
+    registry.lanes["openai/mock"] = Lane("openai/mock", requests=6)
+    world = World(1, Variant(), registry, tracing=False)
+    provider.world = world
+    world.nature = Nature(delay=0.0, loss=0.0, keep=timedelta(hours=1))
+    units = []
+    units += [Unit(world, name, slots=10, peers=units) for name in ("one", "other")]
+    try:
+        with unmeasured():
+            world.loop.run_until_complete(world.spawn(live(world, units)))
+        yield provider.at
+    finally:
+        world.close()
+
+
+def test_six_requests_a_minute_go_out_by_a_lane_of_six(called_at):
+    most = max(sum(s <= at < s + MINUTE for at in called_at) for s in called_at)
+
+    assert 6 == most, "no minute holds more, and the limit is used"
+    assert len(called_at) >= 6 * (SPAN // MINUTE) - 4

@@ -1,0 +1,208 @@
+"""The lists of a small owner read its own rows, however many rows others have."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import sqlalchemy as sa
+
+from backburner.adapters import find_store
+from backburner.clock import SystemClock
+from backburner.domain.batch import BatchState
+from backburner.domain.job import JobState, Owner, Tenant
+from backburner.ports.faults import NoFaults
+from backburner.ports.store import GroupFilter, JobFilter, Retention
+from backburner.stores import batches, flows, kept, listing, paging, prospects
+from backburner.testing.samples import a_job
+from tests import homes
+
+pytestmark = pytest.mark.parametrize("store_url", homes.STORES, indirect=True)
+
+OTHERS = 20_000
+"""How many jobs others have; a list may look at a quarter as many rows at most."""
+ANN, TINY, LARGE = Owner("acme", "ann"), Tenant("tiny"), Tenant("acme")
+MINE = """
+INSERT INTO flows (seq, id, tenant, "user", state, created_at, active, troubled, steps)
+VALUES (1, 'flow_a', 'acme', 'ann', 'running', 1, 1, FALSE, 1),
+       (2, 'flow_t', 'tiny', 'tim', 'running', 1, 1, FALSE, 1);
+INSERT INTO batches (id, tenant, "user", state, created_at, sealed, told, told_at)
+VALUES ('batch_a', 'acme', 'ann', 'open', 1, FALSE, 0, 0),
+       ('batch_t', 'tiny', 'tim', 'open', 1, FALSE, 0, 0);
+INSERT INTO queues (name, paused, per, window_at, started, closed, told, keep)
+VALUES ('brief', FALSE, 0, 0, 0, 0, 0, '[null,null,1,1]');
+INSERT INTO jobs (id, tenant, "user", capability, queue, state, priority, rank,
+                  max_attempts, created_at, ready_at, finished_at, input, output, kept)
+VALUES ('job_1', 'tiny', 'tim', 'greet', 'brief', 'succeeded', 0, 1, 3, 1, 1, 5, '{}',
+        '1', 1),
+       ('job_2', 'tiny', 'tim', 'greet', 'brief', 'succeeded', 0, 1, 3, 1, 1, 6, '{}',
+        '1', 2);
+INSERT INTO jobs (id, tenant, "user", capability, queue, state, priority, rank,
+                  max_attempts, created_at, ready_at, finished_at, input, output,
+                  fingerprint, error_code, flow, step, tags)
+SELECT 'job_' || "user" || state, tenant, "user", 'greet', 'default', state, 0, 1, 3,
+       1, 1, at, '{}', '1', fingerprint, 'code',
+       CASE WHEN state = 'blocked' THEN flow END,
+       CASE WHEN state = 'blocked' THEN 's' END, 'one'
+  FROM (SELECT 'acme' AS tenant, 'ann' AS "user", 1 AS flow
+         UNION ALL SELECT 'tiny', 'tim', 2) AS o,
+       (SELECT 'failed' AS state, 6 AS at, 'f1' AS fingerprint
+         UNION ALL SELECT 'succeeded', 5, NULL
+         UNION ALL SELECT 'queued', NULL, NULL
+         UNION ALL SELECT 'blocked', NULL, NULL) AS s
+"""
+THEIRS = """
+INSERT INTO flows (seq, id, tenant, "user", state, created_at, active, troubled, steps)
+SELECT n + 2, 'flow_' || n, 'acme', 'user' || n % 100, 'running', n, 1, FALSE, 1 FROM n;
+INSERT INTO batches (id, tenant, "user", state, created_at, sealed, told, told_at)
+SELECT 'batch_' || n, 'acme', 'user' || n % 100, 'open', n, FALSE, 0, 0 FROM n;
+INSERT INTO jobs (id, tenant, "user", capability, queue, state, priority, rank,
+                  max_attempts, created_at, ready_at, finished_at, input, output,
+                  fingerprint, error_code, flow, step, tags)
+SELECT 'job__' || n, 'acme', 'user' || n % 100, 'greet', 'default',
+       CASE n % 4 WHEN 0 THEN 'queued' WHEN 1 THEN 'failed' WHEN 2 THEN 'blocked'
+                  ELSE 'succeeded' END, 0, n, 3, n, n,
+       CASE WHEN n % 2 = 1 THEN n END, '{}', '1', CASE WHEN n % 4 = 1 THEN 'f1' END,
+       'code', CASE WHEN n % 4 = 2 THEN n + 2 END, CASE WHEN n % 4 = 2 THEN 's' END,
+       'two'
+  FROM n;
+INSERT INTO entries (at, account, hold, kind, amount)
+SELECT n, 1, n, 'released', 1 FROM n
+"""
+NUMBERS = f"""
+CREATE TEMPORARY TABLE n AS WITH RECURSIVE n (n) AS (
+  SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {OTHERS}
+) SELECT n FROM n
+"""  # noqa: S608 - a constant of this file
+
+
+def in_state(state, **more):
+    return JobFilter(ANN, state=JobState(state), **more)
+
+
+def jobs(where):
+    return lambda c: listing.jobs(c, where, None, 2)
+
+
+LISTS = {
+    "jobs": jobs(JobFilter(ANN)),
+    "page": lambda c: listing.jobs(c, JobFilter(ANN), OTHERS, 2),
+    "count": lambda c: listing.count(c, JobFilter(ANN)),
+    "tag": jobs(JobFilter(ANN, tag="none")),
+    "capability": jobs(JobFilter(ANN, capability="none")),
+    "queued": jobs(in_state("queued")),
+    "succeeded": jobs(in_state("succeeded", tag="none")),
+    "cancelled": jobs(in_state("cancelled")),
+    "failed": jobs(in_state("failed")),
+    "fingerprint": jobs(in_state("failed", fingerprint="f1")),
+    "blocked": jobs(in_state("blocked")),
+    "running": jobs(in_state("running")),
+    "failures": lambda c: listing.failures(c, ANN, 9),
+    "flows": lambda c: flows.listing(c, GroupFilter(ANN), None, 2),
+    "flows by tag": lambda c: flows.listing(c, GroupFilter(ANN, tag="no"), None, 2),
+    "batches": lambda c: batches.listing(c, GroupFilter(ANN), None, 2),
+    "open batches": lambda c: batches.listing(
+        c, GroupFilter(ANN, state=BatchState.OPEN, tag="no"), None, 2
+    ),
+    "tenant": jobs(JobFilter(TINY)),
+    "tenant's failed": jobs(JobFilter(TINY, state=JobState.FAILED)),
+    "tenant's blocked": jobs(JobFilter(TINY, state=JobState.BLOCKED)),
+    "tenant's failures": lambda c: listing.failures(c, TINY, 9),
+    "tenant's flows": lambda c: flows.listing(c, GroupFilter(TINY), None, 2),
+    "tenant's batches": lambda c: batches.listing(c, GroupFilter(TINY), None, 2),
+    "large tenant": jobs(JobFilter(LARGE)),
+    "large tenant's flows": lambda c: flows.listing(c, GroupFilter(LARGE), None, 2),
+    "what a queue keeps": lambda c: kept.prune_jobs(Retention(), 9, 9)(
+        SimpleNamespace(connection=c)
+    ),
+    "flows that queues keep": lambda c: kept.prune_flows(Retention(), 9, 9)(
+        SimpleNamespace(connection=c)
+    ),
+    "receipt": lambda c: prospects._closing(
+        c, a_job(seq=1, generation=1, callback="{}", finished_at=9, owner=ANN)
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch):
+    monkeypatch.setattr(paging, "WINDOW", 100)
+
+
+@pytest.fixture
+async def store(store_url):
+    store = find_store(store_url, SystemClock(), NoFaults())
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def fill(store, statements):
+    def body(tx):
+        for statement in statements.split(";"):
+            tx.connection.execute(sa.text(statement))
+
+    await store.transact(body)
+
+
+def visits(connection, read):
+    """Count what a read costs: rows on PostgreSQL, steps of its program on SQLite."""
+    if connection.dialect.name == "postgresql":
+        return sum(rows_of(plan) for plan in plans(connection, read))
+    steps = 0
+
+    def step():
+        nonlocal steps
+        steps += 1
+
+    driver = connection.connection.driver_connection
+    driver.set_progress_handler(step, 1)
+    read(connection)
+    driver.set_progress_handler(None, 1)
+    return steps
+
+
+def plans(connection, read):
+    """Run a read; return how each statement of it was carried out."""
+    seen = []
+
+    @sa.event.listens_for(connection, "before_cursor_execute")
+    def _note(_connection, _cursor, statement, parameters, *_):
+        seen.append((statement, parameters))
+
+    read(connection)
+    sa.event.remove(connection, "before_cursor_execute", _note)
+    for statement, parameters in seen:
+        explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}"
+        told = connection.exec_driver_sql(explain, parameters).scalar_one()
+        yield (json.loads(told) if isinstance(told, str) else told)[0]["Plan"]
+
+
+def rows_of(plan):
+    """Add up the rows that a plan's nodes returned, and those they dropped."""
+    removed = [v for name, v in plan.items() if name.startswith("Rows Removed")]
+    rows = (plan["Actual Rows"] + sum(removed)) * plan["Actual Loops"]
+    return rows + sum(map(rows_of, plan.get("Plans", ())))
+
+
+def analyze(tx):
+    """Gather statistics, as the server does by itself; SQLite goes by its indexes."""
+    if tx.connection.dialect.name == "postgresql":
+        tx.connection.execute(sa.text("ANALYZE"))
+
+
+async def measured(store):
+    return {n: await store.read(lambda c, r=r: visits(c, r)) for n, r in LISTS.items()}
+
+
+async def test_a_list_costs_a_small_owner_the_same_however_many_rows_others_have(store):
+    await fill(store, MINE)
+    alone = await measured(store)
+    await fill(store, f"{NUMBERS};{THEIRS};DROP TABLE n")
+    await store.transact(analyze)
+    among = await measured(store)
+
+    assert {} == {
+        name: (alone[name], cost)
+        for name, cost in among.items()
+        if cost - alone[name] > OTHERS // 4
+    }

@@ -1,0 +1,178 @@
+"""What a page of events reads depends on its owner's events, not on the others'."""
+
+import pytest
+import sqlalchemy as sa
+
+from backburner.adapters import find_store
+from backburner.clock import SystemClock
+from backburner.domain.job import Owner, Tenant
+from backburner.domain.publication import publication
+from backburner.ports.faults import NoFaults
+from backburner.ports.store import EVERYTHING, Topic
+from backburner.stores import streaming
+from backburner.stores.sqlite.database import driver
+from backburner.stores.streaming import Span, page
+from backburner.testing.samples import a_new_job
+
+SMALL = Owner("acme", "small")
+OTHERS = sa.text("""
+INSERT INTO events (n, type, at, tenant, "user", topic)
+WITH RECURSIVE k (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM k WHERE i < 20000)
+SELECT 0, 'noted', 1, 'acme', 'other_' || (i % 2000), 'news' FROM k
+""")
+FORGET_OWNERS = sa.text('UPDATE events SET tenant = NULL, "user" = NULL')
+# What this transaction has read of the table, by whatever way.
+ROWS_READ = sa.text(
+    "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)"
+    "  FROM pg_stat_xact_user_tables WHERE relname = 'events'"
+)
+
+
+pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture
+async def opened(store_url):
+    store = find_store(store_url, SystemClock(), NoFaults())
+    await store.open()
+    yield store
+    await store.close()
+
+
+def work(connection, owner, topic, span):
+    """Return a page, and how much was done for it: rows read, or SQLite's steps."""
+    if connection.dialect.name == "postgresql":
+        return page(connection, owner, topic, span), connection.scalar(ROWS_READ)
+    steps = []
+    driver(connection).set_progress_handler(lambda: steps.append(1), 1)
+    try:
+        return page(connection, owner, topic, span), len(steps)
+    finally:
+        driver(connection).set_progress_handler(None, 0)
+
+
+async def ask(store, owner, topic=EVERYTHING, limit=50):
+    span = Span(0, await store.latest(), limit)
+    return await store.read(lambda c: work(c, owner, topic, span))
+
+
+async def execute(store, statement):
+    await store.transact(lambda tx: tx.connection.execute(statement))
+
+
+async def fill(store, owner):
+    jobs = [a_new_job(owner=owner, tags=("mine",)) for _ in range(20)]
+    await store.submit(jobs)
+    note = publication("news", "noted", {}, to=owner, at=1)
+    await store.transact(lambda tx: tx.publish([note]))
+
+
+VIEWS = {
+    "everything": (SMALL, EVERYTHING),
+    "with-queues": (SMALL, Topic(queues=True)),
+    "tag": (SMALL, Topic(tag="mine")),
+    "topic": (SMALL, Topic(name="news")),
+    "tenant": (Tenant("tiny"), EVERYTHING),
+    "tenant-topic": (Tenant("tiny"), Topic(name="news")),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+async def test_a_page_costs_the_same_among_twenty_thousand_events_of_others(
+    opened, view
+):
+    owner, topic = VIEWS[view]
+    mine = owner if isinstance(owner, Owner) else Owner("tiny", "one")
+    await fill(opened, mine)
+    alone, before = await ask(opened, owner, topic)
+    await execute(opened, OTHERS)
+    await execute(opened, sa.text("ANALYZE"))  # as autovacuum does
+    await fill(opened, mine)
+    among, after = await ask(opened, owner, topic)
+
+    assert alone.events == among.events[: len(alone.events)]
+    assert 2 * len(alone.events) == len(among.events) > 0
+    assert among.is_last
+    assert after <= 3 * before + 1_000
+
+
+async def test_a_walk_through_everybodys_events_is_noticed(opened, monkeypatch):
+    """The control of the test above."""
+    monkeypatch.setattr(streaming, "FEW", 0)
+    monkeypatch.setattr(streaming, "SPAN", 1_000_000)
+    await fill(opened, SMALL)
+    _, before = await ask(opened, SMALL)
+    await execute(opened, OTHERS)
+    await execute(opened, sa.text("ANALYZE"))
+    await fill(opened, SMALL)
+    _, after = await ask(opened, SMALL)
+
+    assert after > 3 * before + 1_000
+
+
+async def test_whoever_sees_many_users_reads_a_bounded_span_and_goes_on(opened):
+    await execute(opened, OTHERS)
+    await fill(opened, SMALL)
+    pages = [await opened.stream(Tenant("acme"), after=0, limit=10_000)]
+    while not pages[-1].is_last:
+        after = pages[-1].upto
+        pages.append(await opened.stream(Tenant("acme"), after=after, limit=10_000))
+    seqs = [event.seq for found in pages for event in found.events]
+
+    assert sorted(set(seqs)) == seqs
+    assert 20_021 == len(seqs)
+    assert max(len(found.events) for found in pages) <= streaming.SPAN
+
+
+async def test_a_rare_tag_is_looked_for_in_bounded_pages(opened, monkeypatch):
+    monkeypatch.setattr(streaming, "SCANNED", 10)
+    await opened.submit([a_new_job(owner=SMALL) for _ in range(25)])
+    job = a_new_job(owner=SMALL, tags=("rare",))
+    await opened.submit([job])
+    topic = Topic(tag="rare")
+    pages = [await opened.stream(SMALL, after=0, limit=9, topic=topic)]
+    while not pages[-1].is_last:
+        after = pages[-1].upto
+        pages.append(await opened.stream(SMALL, after=after, limit=9, topic=topic))
+
+    assert [0, 0, 1] == [len(found.events) for found in pages]
+    assert job.id == pages[-1].events[0].subject
+
+
+@pytest.mark.parametrize("owner", [SMALL, Tenant("acme")], ids=["owner", "tenant"])
+async def test_events_of_an_earlier_release_are_read_before_and_after_upkeep(
+    opened, owner
+):
+    jobs = [a_new_job(owner=SMALL, tags=("mine",)) for _ in range(30)]
+    await opened.submit([*jobs[:20], a_new_job(owner=Owner("other", "ann"))])
+    await execute(opened, FORGET_OWNERS)
+    await opened.submit(jobs[20:])
+    topics = [EVERYTHING, Topic(tag="mine")]
+
+    async def read():
+        found = [await opened.stream(owner, after=0, limit=99, topic=t) for t in topics]
+        return [[event.subject for event in page.events] for page in found]
+
+    before = await read()
+    filled = [await opened.fill_event_owners(limit=15) for _ in range(3)]
+
+    assert [15, 6, 0] == filled
+    assert [[job.id for job in jobs]] * 2 == before == await read()
+
+
+async def test_events_that_have_an_owner_are_told_before_those_that_have_none_yet(
+    opened, monkeypatch
+):
+    monkeypatch.setattr(streaming, "SPAN", 5)
+    jobs = [a_new_job(owner=SMALL) for _ in range(30)]
+    await opened.submit(jobs[:20])
+    last = await opened.latest()
+    await opened.submit(jobs[20:])
+    await execute(opened, sa.text(f"{FORGET_OWNERS} WHERE seq > {last}"))
+    pages = [await opened.stream(SMALL, after=0, limit=99)]
+    while not pages[-1].is_last:
+        pages.append(await opened.stream(SMALL, after=pages[-1].upto, limit=99))
+
+    assert [20, 5, 5] == [len(found.events) for found in pages]
+    told = [event.subject for found in pages for event in found.events]
+    assert [job.id for job in jobs] == told
