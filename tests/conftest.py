@@ -17,7 +17,6 @@ import redis
 from xdist.scheduler import LoadScopeScheduling
 
 from backburner.adapters import find_store
-from backburner.brokers.sqs_address import Address
 from backburner.clock import SystemClock
 from backburner.ports.faults import NoFaults
 from tests import homes, warm
@@ -41,6 +40,9 @@ SERVER = "BACKBURNER_TEST_POSTGRES_URL"
 RABBITMQ = "BACKBURNER_TEST_RABBITMQ_URL"
 REDIS = "BACKBURNER_TEST_REDIS_URL"
 SQS = "BACKBURNER_TEST_SQS_URL"
+S3 = "BACKBURNER_TEST_S3_URL"
+S3_KEY = "test"
+S3_REGION = "us-east-1"
 EMPTY = """
 SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
  WHERE datname = current_database() AND pid <> pg_backend_pid();
@@ -170,21 +172,26 @@ def sqs_url():
 
 
 @pytest.fixture(scope="session")
-def _bucket(sqs_url):
-    """A bucket of this process on the server that speaks like SQS, and like S3."""
-    address = Address.read(sqs_url)
+def s3_endpoint():
+    """The server that speaks like S3, as `tools/services` found it."""
+    return found(S3)
+
+
+@pytest.fixture(scope="session")
+def _bucket(s3_endpoint):
+    """A bucket of this process on the server that speaks like S3."""
     name = f"test-{secrets.token_hex(6)}"
     client = boto3.client(
         "s3",
-        region_name=address.region,
-        endpoint_url=address.endpoint,
-        aws_access_key_id=address.key,
-        aws_secret_access_key=address.secret,
+        region_name=S3_REGION,
+        endpoint_url=s3_endpoint,
+        aws_access_key_id=S3_KEY,
+        aws_secret_access_key=S3_KEY,
     )
     client.create_bucket(Bucket=name)
     client.close()
-    query = urlencode({"endpoint": address.endpoint, "region": address.region})
-    return f"s3://{address.key}:{address.secret}@{name}", query
+    query = urlencode({"endpoint": s3_endpoint, "region": S3_REGION})
+    return f"s3://{S3_KEY}:{S3_KEY}@{name}", query
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from backburner import Backburner, BlobMismatch, BlobMissing, Settings
-from backburner.brokers.sqs_address import Address
 
 SIGNATURE = "X-Amz-Signature"
 HELLO = b"hello"
@@ -33,9 +32,9 @@ def songs(bb):
 
 
 @pytest.fixture
-def credentials(sqs_url):
-    address = Address.read(sqs_url)
-    return Credentials(address.key, address.secret)
+def credentials(s3_url):
+    parts = urlsplit(s3_url)
+    return Credentials(parts.username, parts.password)
 
 
 class Recomputed(S3SigV4QueryAuth):

@@ -23,6 +23,11 @@ from backburner.domain.message import HINT
 from backburner.ports.broker import DEAD, DEAD_DAYS, Letter, Message
 from backburner.ports.finding import Finding, Status
 
+CLIENT_SECONDS = 60.0
+"""
+How long making the client may take: it reads the description of the service, which
+takes seconds on a busy machine, and looks for credentials.
+"""
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 5.0
 """How long an answer may take, over the time that it was told to wait."""
@@ -89,6 +94,10 @@ class SqsBroker:
             ) from error
 
     async def open(self) -> None:
+        for _ in range(TRIES - 1):
+            with suppress(BrokerUnavailable):
+                await self.ping()
+                return
         await self.ping()
 
     async def close(self) -> None:
@@ -266,10 +275,12 @@ class SqsBroker:
         return self._address.name_of(living) + (DEAD if is_dead else "")
 
     async def _call(self, operation: str, *, wait: int = 0, **words: Any) -> Any:
-        async with translated(), asyncio.timeout(ANSWER_SECONDS + wait):
+        async with translated():
             if self._client is None:
-                await self._connect()
-            return await getattr(self._client, operation)(**words)
+                async with asyncio.timeout(CLIENT_SECONDS):
+                    await self._connect()
+            async with asyncio.timeout(ANSWER_SECONDS + wait):
+                return await getattr(self._client, operation)(**words)
 
     async def _connect(self) -> None:
         address = self._address
