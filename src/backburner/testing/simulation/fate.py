@@ -84,7 +84,7 @@ class Fate:
         # Not every fault in every world: too many at once hide each other.
         self._kinds = world.random.sample(kinds, k=world.random.randint(1, len(kinds)))
         self._pause = world.random.choice((0.1, 0.3, 0.8))
-        if self._doom in self._kinds:
+        if self._doom in self._kinds or world.variant.crash_at:
             world.doom = self._draw
 
     async def strike(self, seconds: float) -> None:
@@ -126,6 +126,8 @@ class Fate:
 
     def _draw(self) -> Doom:
         lots = self._world.random
+        if place := self._world.variant.crash_at:
+            return place, lots.choice((0, 1, 3))
         places = FAILPOINTS if self._world.post.is_used else WITHOUT_BROKER
         chosen = lots.choice(RARE if self._world.happens(0.35) else places)
         return chosen, 0 if chosen in SELDOM else lots.choice((0, 0, 1, 3))
