@@ -18,7 +18,7 @@ from backburner.domain.ai import CORRECTION
 from backburner.domain.event import THROTTLED
 from backburner.domain.job import JobState
 
-PATIENCE = 60
+PATIENCE = 180.0
 TASK = {"title": "Buy milk", "steps": ["whole", "2 litres"]}
 
 

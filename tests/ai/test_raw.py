@@ -17,7 +17,7 @@ from backburner.domain.job import JobState
 
 from .conftest import KEY
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 WELL = {
     "model": "gpt-5-mini-2025-08-07",
     "choices": [{"message": {"content": "Hello."}, "finish_reason": "stop"}],

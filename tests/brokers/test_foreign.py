@@ -23,7 +23,7 @@ from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 
 PRODUCERS = Path(__file__).parents[2] / "examples" / "producers"
-PATIENCE = 60.0
+PATIENCE = 180.0
 SECONDS = 60
 AMQPLIB = "amqplib@2.3.1"
 WEEK_MS = 7 * 86_400_000

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 A_MOMENT = 0.01
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 def answers(status, *, body=b"", **headers):

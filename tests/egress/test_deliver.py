@@ -37,7 +37,7 @@ SHORT = 0.2
 SLOTS = 8
 OK = b"HTTP/1.1 200 OK\r\n"
 BODY = b'{"type":"job.succeeded","timestamp":"2026-01-01T12:00:00Z","data":{}}'
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 def an_endpoint(receiver, **fields):

@@ -15,7 +15,7 @@ from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 from backburner.testing.broker.memory import MemoryServer
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from backburner.engine.submission import LOCAL
 from backburner.ports.store import GroupFilter, JobFilter, Topic
 from backburner.testing.auditor import Ledger, audit
 
-PATIENCE = 100.0
+PATIENCE = 180.0
 BAD = 7
 """The file that cannot be chunked before somebody has mended it."""
 

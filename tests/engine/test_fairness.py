@@ -18,7 +18,7 @@ IS_SLOW = homes.BROKER in homes.SLOW
 DUMPED = 2_000 if IS_SLOW else 20_000
 SMALL, SERVED = (800, 400) if IS_SLOW else (4_000, 2_000)
 BULK = 1_000
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 class Work(BaseModel):

@@ -27,7 +27,7 @@ from backburner.ports.store import GroupFilter, JobFilter
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 class Url(BaseModel):

@@ -37,7 +37,7 @@ from tests import warm
 from tests.egress.receiver import Receiver, answers
 from tests.store.moving import a_store, read
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 LOST = "lost"
 LARGE = "x" * 70_000
 ADMIN = Actor("tests", LOCAL.tenant)

@@ -24,7 +24,7 @@ from backburner.domain.flow import Edge
 from backburner.testing.groups import verdict
 from backburner.testing.records import Edge as Line
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 AT_ONCE = RetryPolicy(base=timedelta(), jitter=timedelta())
 ENDS = {
     "succeed": JobState.SUCCEEDED,

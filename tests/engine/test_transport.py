@@ -22,7 +22,7 @@ from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.broker.acts import pause
 from backburner.testing.broker.memory import MemoryBroker, Mischief
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 HERE = "http://127.0.0.1"
 
 

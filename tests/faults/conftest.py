@@ -45,7 +45,7 @@ SETTINGS = {
 DROPPED = ("BACKBURNER_", "COVERAGE_")
 """Who is killed writes down no coverage; measuring it would only make it slow."""
 TRANSPORT = "BACKBURNER_TRANSPORT"
-PATIENCE = 60.0
+PATIENCE = 180.0
 APPS = Path(__file__).parent / "apps"
 SERVICES = Path(__file__).parents[2] / "tools" / "services"
 BODY = {"capability": "work", "input": {"seconds": 0.02}}

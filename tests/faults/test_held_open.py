@@ -20,7 +20,7 @@ from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.statements import Transaction
 from backburner.testing.samples import a_new_job
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 class Reader:

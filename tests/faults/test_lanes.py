@@ -13,7 +13,7 @@ from backburner.settings import Settings
 
 pytestmark = pytest.mark.one_store
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 class Provider:

@@ -14,7 +14,7 @@ from limited import TABLE
 
 pytestmark = pytest.mark.one_store
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 MOST_AT_ONCE = """
 SELECT max(running) FROM (
   SELECT sum(step) OVER (PARTITION BY {part} ORDER BY at, step) AS running FROM (

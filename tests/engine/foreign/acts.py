@@ -12,7 +12,7 @@ from backburner.ports.store import JobFilter
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 ANY_STORE = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 """For what no store has a part in: one is enough."""
 USUAL = {

@@ -77,7 +77,7 @@ async def booker(ledger, clock):
 
 
 async def until_told(ledger):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await ledger.told.wait()
     ledger.told.clear()
 

@@ -19,7 +19,7 @@ ROOM = SLOTS // 2
 YES = Answer(200, {})
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 def an_endpoint(number=1, owner=ANN, host="example.com"):
