@@ -24,8 +24,8 @@ from backburner.stores.sqlite.store import SqliteStore
 from backburner.stores.sqlite.transaction import Transaction
 from backburner.stores.tables import jobs
 from backburner.stores.totals import count_ends
-from backburner.testing.simulation import Variant
-from tests.simulation.mutation import changed, first_seed_to_break
+from backburner.testing.simulation import Variant, simulate
+from tests.simulation.mutation import HEALING, changed, first_seed_to_break, unmeasured
 
 NEVER = timedelta(days=1).total_seconds()
 FENCE = " AND jobs.token = s.token"
@@ -212,6 +212,16 @@ def test_a_claim_whose_answer_was_lost_is_missed_if_it_is_not_given_back(
     monkeypatch.setattr(Worker, "_give_back", forget)
 
     assert first_seed_to_break("I2", Variant()) is not None
+
+
+def test_nothing_is_broken_by_the_time_that_mutations_get() -> None:
+    with unmeasured():
+        broken = {
+            seed: simulate(seed, Variant(healing=HEALING)).breaches
+            for seed in range(20)
+        }
+
+    assert {} == {seed: told for seed, told in broken.items() if told}
 
 
 def test_a_statement_that_is_none_is_no_mutation() -> None:

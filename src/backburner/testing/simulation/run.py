@@ -31,8 +31,6 @@ TROUBLED_SECONDS: Final = 4.5
 """How long fate strikes …"""
 ASKING_SECONDS: Final = 3.5
 """… and how long clients ask before they are done."""
-HEALING_SECONDS: Final = 600.0
-"""How long everything may take to come to rest after that."""
 LOOK_SECONDS: Final = 0.5
 UNREST: Final = """
 SELECT 1 FROM jobs WHERE state NOT IN ('succeeded','failed','cancelled')
@@ -134,7 +132,7 @@ async def _look_on(world: World) -> None:
 
 async def _rest(world: World, clients: Sequence[Client], observer: Observer) -> None:
     """Wait until every job has ended and nobody has anything left to read."""
-    end = world.loop.time() + HEALING_SECONDS
+    end = world.loop.time() + world.variant.healing
     while world.loop.time() < end:
         await world.sleep(LOOK_SECONDS)
         if any(told.invariant != "life" for told in world.breaches):

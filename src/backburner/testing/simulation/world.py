@@ -65,6 +65,8 @@ class Variant:
     """How often the broker is compared with the store."""
     sweep: float = 15 * POLL
     """How often a worker claims what no message told of."""
+    healing: float = 600.0
+    """How long everything may take to come to rest after fate's last strike."""
     crash_at: str = ""
     """The failpoint at which processes end; empty: wherever fate has it."""
 
