@@ -356,6 +356,7 @@ async def test_a_move_that_is_over_is_not_made_again(first, other):
     assert 3 == await count_of(middle, "jobs")
 
 
+@pytest.mark.one_store
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
