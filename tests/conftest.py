@@ -5,6 +5,7 @@ A missing server skips at home and fails in CI.
 """
 
 import asyncio
+import functools
 import os
 import secrets
 import shutil
@@ -12,6 +13,7 @@ from urllib.parse import urlencode
 
 import asyncpg
 import boto3
+import httpcore2
 import pytest
 import redis
 from xdist.scheduler import LoadScopeScheduling
@@ -24,6 +26,8 @@ from tests.aimock import started
 from tests.databases import Migrated
 
 pytest_plugins = ["tests.hanging"]
+# Tests make thousands of HTTP clients; each would load all certificate authorities.
+httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 pytest.register_assert_rewrite("backburner.testing.broker", "backburner.testing.store")
 
 WHOLE = (

@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +14,7 @@ from backburner.blobs.copying import copy
 from backburner.clock import SystemClock, SystemDice
 from backburner.domain.ai import Purpose
 from backburner.domain.errors import BrokerUnavailable, ConfigurationError
+from backburner.environment import entry_points_of
 from backburner.ports.ai import Access, Models, Provider
 from backburner.ports.blobs import BlobStore
 from backburner.ports.broker import Broker
@@ -57,7 +58,7 @@ _GROUPS = {
 
 def _by_scheme(kind: str, url: str, setting: str, *others: str) -> Any:
     """Return the class whose entry point has the name of a URL's scheme."""
-    scheme, found = url.partition(":")[0], entry_points(group=_GROUPS[kind])
+    scheme, found = url.partition(":")[0], entry_points_of(_GROUPS[kind])
     if scheme not in found.names:
         known = ", ".join(sorted({*others, *found.names}))
         raise ConfigurationError(
@@ -221,7 +222,7 @@ def _provider(
     settings: Settings, name: str, models: Models, setting: str, clock: Clock
 ) -> Provider:
     """Make a provider: of a preset, or of an entry point."""
-    found = entry_points(group="backburner.ai")
+    found = entry_points_of("backburner.ai")
     preset = presets.PRESETS.get(name)
     if preset is None and name not in found.names:
         known = ", ".join(sorted({*found.names, *presets.PRESETS}))
@@ -240,10 +241,10 @@ def _provider(
 
 def installed_apps() -> list[str]:
     """Return the names of the applications that installed packages offer."""
-    return sorted(entry_points(group="backburner.apps").names)
+    return sorted(entry_points_of("backburner.apps").names)
 
 
 def load_app(name: str) -> App:
     """Load an installed application by its name."""
-    found: App = entry_points(group="backburner.apps")[name].load()
+    found: App = entry_points_of("backburner.apps")[name].load()
     return found

@@ -9,6 +9,8 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -22,6 +24,16 @@ S = TypeVar("S", bound=BaseSettings)
 LONGEST_SHOWN: Final = 100
 _PROOF: Final = re.compile(r"//[^/@\s]*@")
 """What proves who asks, within a URL."""
+
+
+@cache
+def entry_points_of(group: str) -> EntryPoints:
+    """
+    Return what installed packages offer under a name.
+
+    Read once: it takes a look at every package, and no process notices new ones.
+    """
+    return entry_points(group=group)
 
 
 def read_model(model: type[S], given: Mapping[str, Any]) -> S:

@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Iterable
 from datetime import timedelta
-from importlib.metadata import entry_points
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ from backburner.domain.errors import ConfigurationError
 from backburner.environment import (
     ServiceUrl,
     alias,
+    entry_points_of,
     prefix_of,
     read_model,
     refuse_unknown,
@@ -345,7 +345,7 @@ def _checked(settings: Settings) -> Settings:
 
 def _reserved() -> tuple[str, ...]:
     """Return what belongs to others, as `BACKBURNER_NAME_` to an installed `NAME`."""
-    names = entry_points(group="backburner.apps").names
+    names = entry_points_of("backburner.apps").names
     prefixes = (f"{PREFIX}{re.sub('[^A-Z0-9]', '_', app.upper())}_" for app in names)
     return (*NOT_SETTINGS, *(prefix for prefix in prefixes if not _is_ours(prefix)))
 

@@ -1,6 +1,7 @@
 """Where a client finds its server, and how it shows who it is."""
 
 import os
+import ssl
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -23,11 +24,12 @@ class Connection:
             api_key or os.environ.get("BACKBURNER_API_KEY") or ""
         )
         try:
-            host = httpx2.URL(self.url).host
+            parsed = httpx2.URL(self.url)
         except httpx2.InvalidURL as error:
             raise unreachable(self.url, error) from error
         # A proxy for the world is of no use on the way to this very machine.
-        self._trust_env = host not in _LOOPBACK
+        self._trust_env = parsed.host not in _LOOPBACK
+        self._is_plain = parsed.scheme == "http" and not self._trust_env
 
     def settings(self) -> dict[str, Any]:
         """Return the arguments of a transport."""
@@ -36,6 +38,9 @@ class Connection:
             "timeout": self._timeout,
             "headers": self._headers,
             "trust_env": self._trust_env,
+            # Loading all certificate authorities takes longer than most requests. A
+            # connection without TLS gets a context that trusts nobody instead.
+            "verify": not self._is_plain or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         }
 
     def request(self, ask: Ask) -> dict[str, Any]:
