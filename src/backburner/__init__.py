@@ -38,15 +38,18 @@ from backburner.domain.text import Piece
 from backburner.domain.translation import EngineEvent, Translation
 from backburner.domain.usage import Spent
 from backburner.engine.app_blobs import AppBlobs
-from backburner.engine.app_metrics import Counter, Gauge, Histogram
+from backburner.engine.app_metrics import Counter, Gauge, Histogram, Operations
 from backburner.engine.asking import Asker, Correction
 from backburner.engine.blob_urls import SignedUrl
+from backburner.engine.camel_model import CamelModel
 from backburner.engine.completion import JobEnd
 from backburner.engine.context import Context
 from backburner.engine.erasure import erase_rows
 from backburner.engine.estimates import estimate_of
 from backburner.engine.flow import Flow
+from backburner.engine.foreign import message_options
 from backburner.engine.group_tickets import BatchTicket, FlowTicket
+from backburner.engine.lazy import lazy
 from backburner.engine.options import SubmitGroupOptions, SubmitOptions
 from backburner.engine.outbound import Http, HttpResponse
 from backburner.engine.registry import Capability, capability
@@ -54,7 +57,7 @@ from backburner.engine.schedule import Schedule
 from backburner.engine.submission import GroupOptions
 from backburner.engine.ticket import JobFailed, ResultMismatch, Ticket
 from backburner.engine.transaction import Transaction, View
-from backburner.environment import ServiceUrl
+from backburner.environment import ServiceUrl, TimeZone
 from backburner.ports.ai import Message
 from backburner.settings import Settings, read_settings
 from backburner.wiring import Backburner
@@ -74,6 +77,7 @@ __all__ = [
     "Budget",
     "BudgetExhausted",
     "CallerError",
+    "CamelModel",
     "Cancel",
     "Capability",
     "ClaimLost",
@@ -104,6 +108,7 @@ __all__ = [
     "Message",
     "ModelUse",
     "Need",
+    "Operations",
     "OverBudget",
     "Owner",
     "PermanentError",
@@ -127,6 +132,7 @@ __all__ = [
     "Tenant",
     "Throttled",
     "Ticket",
+    "TimeZone",
     "Transaction",
     "TransactionTooLong",
     "TransientError",
@@ -137,5 +143,7 @@ __all__ = [
     "capability",
     "erase_rows",
     "estimate_of",
+    "lazy",
+    "message_options",
     "read_settings",
 ]

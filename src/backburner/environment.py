@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import EntryPoints, entry_points
 from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, AliasChoices, ValidationError
 from pydantic.fields import FieldInfo
@@ -152,3 +153,17 @@ def _check_url(value: str) -> str:
 
 ServiceUrl = Annotated[str, AfterValidator(_check_url)]
 """The base URL of a service, without its last slash; empty: not set."""
+
+
+def _check_zone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (KeyError, OSError, ValueError):
+        raise ValueError(
+            "there is no such time zone: use a name such as Europe/Berlin"
+        ) from None
+    return value
+
+
+TimeZone = Annotated[str, AfterValidator(_check_zone)]
+"""The name of a time zone, such as Europe/Berlin."""

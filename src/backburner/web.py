@@ -12,16 +12,28 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import Request
 
+from backburner.client.errors import WebhookError
+from backburner.client.webhooks import check_webhook_headers, verify_webhook
 from backburner.domain.errors import InvalidInput
 from backburner.domain.job import Job
+from backburner.engine.idempotency import IdempotencyKey
 from backburner.engine.submission import GroupOptions
 from backburner.http import body
+from backburner.http.app_routes import Route, json_body, routes_of
 from backburner.http.auth import Caller, require
 from backburner.http.body import parse
+from backburner.http.budgets import budget_left
 from backburner.http.door import door_of
-from backburner.http.headers import key_of, traceparent_of
+from backburner.http.headers import key_of, origin, traceparent_of
 from backburner.http.multipart import MAX_PARTS, Form, Part
-from backburner.http.paging import OffsetPage, OffsetQuery, offset_page
+from backburner.http.paging import (
+    CursorPage,
+    CursorQuery,
+    OffsetPage,
+    OffsetQuery,
+    cursor_page,
+    offset_page,
+)
 from backburner.http.prefer import MAX_WAIT, Patience, awaited
 from backburner.http.problems import (
     Refusal,
@@ -37,30 +49,41 @@ from backburner.ports.log import log
 
 __all__ = [
     "Caller",
+    "CursorPage",
+    "CursorQuery",
     "Form",
     "GroupOptions",
+    "IdempotencyKey",
     "OffsetPage",
     "OffsetQuery",
     "Part",
     "Refusal",
+    "Route",
     "ServerEvent",
     "ServerEvents",
     "StreamAccess",
     "StreamReader",
     "answer",
+    "budget_left",
     "checked",
+    "cursor_page",
     "documented",
+    "found",
+    "idempotency_key",
     "invalid",
     "json_body",
     "key_of",
     "log",
     "multipart",
     "offset_page",
+    "origin",
     "parse",
     "read",
     "read_bytes",
+    "read_webhook",
     "request_id_of",
     "require",
+    "routes_of",
     "streamed",
     "time",
     "traceparent_of",
@@ -100,6 +123,43 @@ async def read(request: Request, model: type[M]) -> M:
             return body.matched(parse(content), model)
         except InvalidInput as error:
             raise invalid(error) from None
+
+
+def found(value: T | None, what: str) -> T:
+    """Return something of the caller's own; `None` is a 404, `TASK_NOT_FOUND`."""
+    if value is None:
+        message = f"there is no such {what}, or it is somebody else's"
+        raise Refusal(404, f"{what.upper()}_NOT_FOUND", message)
+    return value
+
+
+def idempotency_key(request: Request, body: BaseModel) -> IdempotencyKey | None:
+    """Return a request's `Idempotency-Key` with a digest of its body, if it has one."""
+    key = key_of(request)
+    try:
+        return None if key is None else IdempotencyKey.of(key, body)
+    except InvalidInput as error:
+        raise invalid(error) from None
+
+
+async def read_webhook(
+    request: Request, adapter: TypeAdapter[T], secret: str, *, limit: int
+) -> T:
+    """
+    Return what a signed webhook tells, if it has at most `limit` bytes.
+
+    One that is not signed with the secret, or too long ago, is a 401; without the three
+    headers of a signature its body is not read. What does not match is a 400.
+    """
+    now = door_of(request).engine.now() / 1000
+    try:
+        check_webhook_headers(request.headers, now=now)
+        content = await read_bytes(request, limit)
+        verify_webhook(content, request.headers, secret, now=now)
+    except WebhookError as error:
+        status = 400 if error.code == "WEBHOOK_BODY" else 401
+        raise Refusal(status, error.code, str(error)) from None
+    return checked(adapter, parse(content))
 
 
 async def read_bytes(request: Request, limit: int) -> bytes:
@@ -154,13 +214,6 @@ async def streamed(
     """
     with door_of(request).uploads.place(request):
         yield body.stream(request, limit)
-
-
-def json_body(adapter: TypeAdapter[Any]) -> dict[str, Any]:
-    """Describe for OpenAPI a body that a route reads by itself; one of plain fields."""
-    schema = adapter.json_schema()
-    content = {"application/json": {"schema": schema}}
-    return {"requestBody": {"required": True, "content": content}}
 
 
 def invalid(error: InvalidInput) -> Refusal:

@@ -5,7 +5,9 @@ They are those of `prometheus_client` with two differences: the platform registe
 when a process loads the application, and the number of their series is bounded.
 """
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 import prometheus_client as prometheus
@@ -58,6 +60,53 @@ class Histogram(_Bounded, prometheus.Histogram):
 
 AppMetric: TypeAlias = Counter | Gauge | Histogram
 _registered: set[AppMetric] = set()
+
+
+class Operations:
+    """
+    What an application did, by result, and how long it took: `App(metrics=[*these])`.
+
+    `Operations("songs")` has `songs_operations_total{operation, result}`, where the
+    result is `success` or `failure`, and `songs_operation_seconds{operation}`.
+    """
+
+    def __init__(self, application: str) -> None:
+        self._total = Counter(
+            f"{application}_operations_total",
+            f"Operations of {application} that have ended, by result.",
+            ["operation", "result"],
+        )
+        self._seconds = Histogram(
+            f"{application}_operation_seconds",
+            f"How long operations of {application} took.",
+            ["operation"],
+        )
+
+    def __iter__(self) -> Iterator[AppMetric]:
+        """Give both metrics."""
+        return iter((self._total, self._seconds))
+
+    def count(self, operation: str, seconds: float, *, is_good: bool) -> None:
+        """Count an operation that has ended."""
+        self._total.labels(operation, "success" if is_good else "failure").inc()
+        self._seconds.labels(operation).observe(max(0.0, seconds))
+
+    @contextmanager
+    def counted(self, operation: str, *, ends: bool = True) -> Iterator[None]:
+        """
+        Count what the block does; it has failed if the block raises.
+
+        If the operation goes on after the block (`ends=False`), only a failure is
+        counted here: call `count` when the operation has ended.
+        """
+        begun, is_good = time.perf_counter(), False
+        try:
+            yield
+            is_good = True
+        finally:
+            if ends or not is_good:
+                seconds = time.perf_counter() - begun
+                self.count(operation, seconds, is_good=is_good)
 
 
 def register(app: str, metrics: Iterable[AppMetric]) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -133,11 +133,20 @@ class Eraser:
         return count
 
 
-def erase_rows(tx: Transaction, table: Any, owner: Owner, limit: int) -> int:
+def erase_rows(
+    tx: Transaction,
+    table: Any,
+    owner: Owner,
+    limit: int,
+    *,
+    parts: Sequence[Any] = (),
+) -> int:
     """
     Delete up to `limit` rows of a user from a table with columns `tenant` and `user`.
 
-    Return how many there were, as `App(erase=…)` must.
+    Return how many there were, as `App(erase=…)` must. `parts` are columns of other
+    tables that hold the primary key of this one, which is one column then: the rows
+    that refer to a deleted row are deleted with it.
     """
     from sqlalchemy import tuple_  # noqa: PLC0415 - only who has tables needs it
 
@@ -145,6 +154,9 @@ def erase_rows(tx: Transaction, table: Any, owner: Owner, limit: int) -> int:
     mine = table.c.tenant == owner.tenant, table.c.user == owner.user
     some = table.select().with_only_columns(*key).where(*mine).limit(limit)
     found = [tuple(row) for row in tx.connection.execute(some)]
+    for column in parts if found else ():
+        belong = column.in_([key for (key,) in found])
+        tx.connection.execute(column.table.delete().where(belong))
     if found:
         tx.connection.execute(table.delete().where(tuple_(*key).in_(found)))
     return len(found)

@@ -10,7 +10,7 @@ had, so none goes round in circles.
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from backburner.domain.errors import (
     BackburnerError,
@@ -178,20 +178,25 @@ class Strangers:
             telemetry.foreign_messages.labels(queue, "refused").inc()
 
 
-def _options(queue: str, asked: Request) -> Options:
-    """Say how a request is run: on its capability's queue, for the user it names."""
+def message_options(asked: Request) -> dict[str, Any]:
+    """Return whose jobs a message asks for, and its request id if it is one."""
     user = LOCAL.user if asked.user is None else str(asked.user)
     if not is_user(user):
         raise refused_field("userId", "must be 1 to 200 visible characters")
+    owner = Owner(LOCAL.tenant, user)
+    return {"owner": owner, "request_id": _request_id(asked.request_id)}
+
+
+def _options(queue: str, asked: Request) -> Options:
+    """Say how a request is run: on its capability's queue, for the user it names."""
     is_held = asked.tokens is not None
     held = f"tokenReservation:{asked.tokens}:{asked.window}"
     return Options(
-        owner=Owner(LOCAL.tenant, user),
+        **message_options(asked),
         idempotency_key=asked.request_id or _key(queue, asked.original.id),
         callback=asked.callback,
         tokens=asked.tokens,
         tags=[held] if is_held else (),
-        request_id=_request_id(asked.request_id),
     )
 
 

@@ -26,6 +26,7 @@ from backburner.http.problems import (
     BudgetNotFound,
     MalformedBody,
     UnsupportedMediaType,
+    budget_headers,
     documented,
 )
 from backburner.ports.keys import AuditEntry
@@ -110,6 +111,20 @@ async def drop(
     if not await engine.budgets.drop(budget, entry):
         raise BudgetNotFound("there is no such budget")
     return wire.answer(await _list(engine, caller))
+
+
+async def budget_left(request: Request, caller: Caller) -> dict[str, str]:
+    """Return headers that say how much of the narrowest token budget is left."""
+    engine = door_of(request).engine
+    found = await engine.budgets.accounts(caller.owner, caller.key)
+    states = [state for state in found if state.account.unit == "tokens"]
+    if not states:
+        return {}
+    state = min(states, key=lambda state: state.balance.left(state.limit))
+    window, per = state.account.window, state.account.per
+    seconds = max(1, -(-(window + per - engine.now()) // 1000))
+    left = state.balance.left(state.limit)
+    return budget_headers(state.limit, per // 1000, left, seconds)
 
 
 async def _list(engine: Engine, caller: Caller) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """
-Pages by offset, with a total, for contracts that ask for them.
+Pages of an application's lists: by a cursor, or by offset with a total.
 
-Each page reads all rows before it, and the total reads every row. Where a contract
-leaves the choice, page by a cursor instead: `where id > last order by id limit n`.
+A page by a cursor reads its own rows only. A page by offset reads all rows before it,
+and its total reads every row: it is for contracts that ask for it.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,39 @@ from pydantic import BaseModel, Field
 from backburner.engine.transaction import View
 
 MAX_OFFSET = 100_000
+
+
+class CursorQuery(BaseModel):
+    """`?limit=&cursor=`; a subclass may narrow both."""
+
+    limit: int = Field(50, ge=1, le=200)
+    cursor: str | None = Field(None, max_length=100)
+    """The last key of the page before."""
+
+
+class CursorPage(NamedTuple):
+    """A part of a list, and the cursor of the next one; `None` after the last."""
+
+    rows: Sequence[sa.Row[Any]]
+    next_cursor: str | None
+
+
+def cursor_page(
+    view: View, rows: sa.Select[Any], key: sa.Column[str], asked: CursorQuery
+) -> CursorPage:
+    """
+    Return a page of a statement, by a column in descending order.
+
+    The column is one of the statement's and has no value twice, such as an id that
+    begins with the time: then the newest rows come first.
+    """
+    if asked.cursor is not None:
+        rows = rows.where(key < asked.cursor)
+    more = rows.order_by(key.desc()).limit(asked.limit + 1)
+    found = view.connection.execute(more).all()
+    shown = found[: asked.limit]
+    is_last = len(found) <= asked.limit
+    return CursorPage(shown, None if is_last else str(getattr(shown[-1], key.name)))
 
 
 class OffsetQuery(BaseModel):

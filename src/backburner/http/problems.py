@@ -288,6 +288,14 @@ _PASSING: Final = frozenset(
 )
 
 
+def budget_headers(limit: int, per: int, left: int, seconds: int) -> dict[str, str]:
+    """Say how much of a budget there is, per so many seconds, and what is left."""
+    return {
+        "RateLimit-Policy": f'"budget";q={limit};w={per}',
+        "RateLimit": f'"budget";r={left};t={seconds}',
+    }
+
+
 async def answer_error(request: Request, error: Exception) -> Response:
     """Answer with what one of our errors means."""
     assert isinstance(error, BackburnerError)  # noqa: S101 - how it is registered
@@ -300,9 +308,9 @@ async def answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, RangeNotSatisfiable):
         answered.headers["Content-Range"] = f"bytes */{error.size}"
     if isinstance(error, BudgetExhausted):
-        answered.headers["RateLimit-Policy"] = f'"budget";q={error.limit};w={error.per}'
-        left = f'"budget";r={error.left};t={error.retry_after}'
-        answered.headers["RateLimit"] = left
+        answered.headers.update(
+            budget_headers(error.limit, error.per, error.left, error.retry_after)
+        )
     return answered
 
 

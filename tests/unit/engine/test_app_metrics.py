@@ -7,7 +7,15 @@ import prometheus_client
 import pytest
 import structlog
 
-from backburner import App, Backburner, ConfigurationError, Counter, Gauge, Histogram
+from backburner import (
+    App,
+    Backburner,
+    ConfigurationError,
+    Counter,
+    Gauge,
+    Histogram,
+    Operations,
+)
 from backburner.engine import app_metrics, telemetry
 from backburner.ports import log as logs
 from backburner.ports.log import log
@@ -57,6 +65,28 @@ def test_every_kind_is_bounded_by_its_number_of_series(registered, monkeypatch):
     )
     first = {"singer": "singer 0", "song": "one"}
     assert 1 == registry.get_sample_value("songs_sung_total", first)
+
+
+def test_operations_are_counted_by_result_when_they_have_ended(registered):
+    operations = Operations("songs")
+    registry = registered(*operations)
+    for ends in (True, False):
+        with operations.counted("sing", ends=ends):
+            pass
+        with (
+            pytest.raises(LookupError),
+            operations.counted("sing", ends=ends),
+        ):
+            raise LookupError
+    operations.count("sing", -1.0, is_good=True)
+
+    def value(name, **labels):
+        return registry.get_sample_value(name, {"operation": "sing", **labels})
+
+    assert 2 == value("songs_operations_total", result="success")
+    assert 2 == value("songs_operations_total", result="failure")
+    assert 4 == value("songs_operation_seconds_count")
+    assert value("songs_operation_seconds_sum") >= 0, "a clock that was set back"
 
 
 def test_a_long_label_value_is_cut(registered):

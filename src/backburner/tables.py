@@ -1,0 +1,70 @@
+"""What an application's own tables have in common, beside what SQLAlchemy offers."""
+
+from typing import Final
+
+import sqlalchemy as sa
+
+from backburner.domain.errors import IdempotencyConflict
+from backburner.domain.job import Instant, Owner
+from backburner.engine.erasure import erase_rows
+from backburner.engine.idempotency import IdempotencyKey
+from backburner.engine.transaction import Transaction
+
+__all__ = ["KEY_MS", "erase_rows", "key_table", "owned_by", "take_key"]
+
+KEY_MS: Final = 24 * 60 * 60 * 1000
+"""How long an idempotency key names its request."""
+
+
+def owned_by(table: sa.Table, owner: Owner) -> sa.ColumnElement[bool]:
+    """Select the rows of a user, in a table with the columns `tenant` and `user`."""
+    return sa.and_(table.c.tenant == owner.tenant, table.c.user == owner.user)
+
+
+def key_table(name: str, metadata: sa.MetaData) -> sa.Table:
+    """Declare a table for `take_key`; a revision of yours makes it."""
+    return sa.Table(
+        name,
+        metadata,
+        sa.Column("tenant", sa.Text, primary_key=True),
+        sa.Column("user", sa.Text, primary_key=True),
+        sa.Column("key", sa.Text, primary_key=True),
+        sa.Column("digest", sa.Text, nullable=False),
+        sa.Column("request_id", sa.Text, nullable=False, index=True),
+        sa.Column("created_at", sa.BigInteger, nullable=False, index=True),
+    )
+
+
+def take_key(
+    tx: Transaction,
+    keys: sa.Table,
+    owner: Owner,
+    repeat: IdempotencyKey,
+    request_id: str,
+    *,
+    now: Instant,
+) -> str:
+    """
+    Return the request that a user's idempotency key names: this one if it is new.
+
+    If two transactions take one key at the same time, the second waits for the commit
+    of the first. A key that was used within a day for another body raises
+    `IdempotencyConflict`. To free a key, delete the row of its request.
+    """
+    tx.connection.execute(keys.delete().where(keys.c.created_at <= now - KEY_MS))
+    row = {"tenant": owner.tenant, "user": owner.user, "key": repeat.key}
+    new = {"digest": repeat.digest, "request_id": request_id, "created_at": now}
+    names = ", ".join(f'"{name}"' for name in (*row, *new))
+    values = ", ".join(f":{name}" for name in (*row, *new))
+    taken = sa.text(
+        f'INSERT INTO "{keys.name}" ({names}) VALUES ({values}) '  # noqa: S608 - ours
+        "ON CONFLICT DO NOTHING"
+    )
+    tx.connection.execute(taken, {**row, **new})
+    mine = sa.and_(owned_by(keys, owner), keys.c.key == repeat.key)
+    found = tx.connection.execute(sa.select(keys).where(mine)).one()
+    if found.digest != repeat.digest:
+        raise IdempotencyConflict(
+            "the Idempotency-Key was used within a day for another body"
+        )
+    return str(found.request_id)
