@@ -5,14 +5,12 @@ A request that is answered later is a flow of two jobs, capability and callback.
 callback runs however the capability ended, so retrying it calls no model again.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Iterator
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from backburner import App, Backburner, ModelUse, Need, ServiceUrl, Setup
+from backburner import App, ModelUse, Need, ServiceUrl, Setup, lazy
 from backburner_apps.ai.answers import QUEUE
 from backburner_apps.ai.callback import callback
 from backburner_apps.ai.parsing import parse_task
@@ -30,14 +28,6 @@ class AiSettings(BaseSettings):
     """Where the Tasks service is called back; empty: where this process serves."""
 
 
-@asynccontextmanager
-async def _serves(house: Backburner) -> AsyncIterator[Sequence[Any]]:
-    # A worker has no use for what it brings.
-    from backburner_apps.ai.routes import routes  # noqa: PLC0415
-
-    yield routes(house)
-
-
 def _needs(setup: Setup) -> Iterator[Need]:
     yield Need(("webhook_secret",), "to sign callbacks")
     if "tasks" not in setup.served:
@@ -50,7 +40,7 @@ app = App(
     "ai",
     capabilities=[parse_task],
     own=[callback],
-    serves=_serves,
+    serves=lazy("backburner_apps.ai.routes:serves"),
     messages={QUEUE: read_message},
     models=[ModelUse("chat")],
     worker_log={

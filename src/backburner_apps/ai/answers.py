@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
-
-from backburner import Context, RetryPolicy, Spent
+from backburner import CamelModel, Context, RetryPolicy, Spent
+from backburner_apps.contract import Step
 
 QUEUE: Final = "ai-capability-jobs"
-"""Whatever runs on it, the AI service offers; but for callbacks."""
+"""The AI service offers every capability on this queue, except its callback."""
 RETRY: Final = RetryPolicy(max_attempts=3)
 """`min(1 s * 2^n, 30 s) + U(0, 1 s)` between attempts, n from 0."""
 PATIENCE: Final = timedelta(minutes=10)
@@ -19,22 +17,7 @@ PATIENCE: Final = timedelta(minutes=10)
 T = TypeVar("T")
 
 
-class Wire(BaseModel):
-    """A value whose names are written `inThisWay` on the wire."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
-
-
-class Step(Wire):
-    """One call of a model."""
-
-    model: str
-    input_tokens: int
-    output_tokens: int
-    duration_ms: int
-
-
-class Answer(Wire, Generic[T]):
+class Answer(CamelModel, Generic[T]):
     """A result, and by step what the calls for it took."""
 
     result: T
@@ -58,26 +41,17 @@ def steps(ctx: Context, first: str, before: Spent) -> dict[str, Step]:
 
     What attempts `before` this one used is one step more: it was paid for as well.
     """
-    told = {
-        first if n == 1 else f"{first}-{n}": Step(
-            model=call.model,
-            input_tokens=call.input_tokens,
-            output_tokens=call.output_tokens,
-            duration_ms=call.duration_ms,
+    named = {
+        first if n == 1 else f"{first}-{n}": Step.model_validate(
+            call, from_attributes=True
         )
         for n, call in enumerate(ctx.ai.calls, start=1)
     }
-    if before.calls:
-        told[f"{first}-earlier"] = _summed(before)
-    return told
+    return {**named, f"{first}-earlier": summed(before)} if before.calls else named
 
 
-def spent(step: str, used: Spent) -> dict[str, Any]:
-    """Write calls that were added up as one step's metadata; how long is not known."""
-    return {step: _summed(used).model_dump(by_alias=True)}
-
-
-def _summed(used: Spent) -> Step:
+def summed(used: Spent) -> Step:
+    """Write calls that were added up as one step; how long they took is not known."""
     return Step(
         model=", ".join(used.models),
         input_tokens=used.input_tokens,

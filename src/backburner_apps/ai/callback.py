@@ -1,73 +1,49 @@
-"""The second job of a request: tells whoever asked what the first came to."""
+"""The second job of a request: tells the caller what the first job came to."""
 
 from datetime import timedelta
 from typing import Annotated, Any, Final, Literal
 
 import orjson
-from pydantic import ConfigDict, Field, StringConstraints
-from pydantic.alias_generators import to_camel
+from pydantic import StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
-from backburner import Context, PermanentError, Snooze, Spent, capability
-from backburner_apps.ai.answers import (
-    PATIENCE,
-    QUEUE,
-    RETRY,
-    Wire,
-    answered,
-    spent,
+from backburner import (
+    CamelModel,
+    Context,
+    PermanentError,
+    Snooze,
+    Spent,
+    capability,
 )
+from backburner_apps.ai.answers import PATIENCE, QUEUE, RETRY, answered, summed
+from backburner_apps.contract import TOPIC, TokenReservation, UserId
 
-TOPIC: Final = "ai-callback"
-"""What callbacks are signed for: their receiver derives the same secret by it."""
 NAME: Final = "ai.callback"
 STEP: Final = "capability"
 RETRIED: Final = timedelta(seconds=2)
 """How long to wait for a capability that is being retried."""
 
-UserId = (
-    Annotated[int, Field(strict=True, ge=1, le=2**53)]
-    | Annotated[
-        str,
-        StringConstraints(
-            strict=True, max_length=400, pattern=r"^\P{C}*[^\p{C}\p{Z}]\P{C}*$"
-        ),
-    ]
-)
-"""A positive integer, or printable text; it comes back with the type it was sent in."""
 
+class Return(CamelModel):
+    """Whom to call back, and what they need to know the request by."""
 
-class TokenReservation(Wire):
-    """What the caller holds for the request; it comes back as it was."""
-
-    tokens_reserved: int = Field(ge=0, le=2**53, strict=True)
-    window_start_timestamp: int = Field(ge=0, le=2**53, strict=True)
-
-
-class Return(Wire):
-    """Whom to tell, and what they need to know it by."""
-
-    callback_url: str
+    callback_url: Annotated[str, StringConstraints(strict=True, max_length=2048)]
     user_id: UserId
     natural_language: str = ""
-    request_id: str = ""
+    request_id: str | None = None
     """The id under which the request was made, as `x-request-id` has it."""
     token_reservation: TokenReservation | None = None
     ai_service_request_id: str = ""
 
 
-class Asked(Wire):
+class Asked(CamelModel, populate_by_name=False, extra="forbid"):
     """What any capability of the service may be asked with."""
 
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=False, extra="forbid"
-    )
-
     reply: SkipJsonSchema[Return | None] = None
-    """Whom to tell; the service writes it, no caller does."""
+    """Whom to call back; the service writes it, no caller does."""
 
 
-class Told(Wire):
+class Told(CamelModel):
     """The caller has it."""
 
     status: Literal["success", "failure"]
@@ -75,7 +51,7 @@ class Told(Wire):
 
 @capability(NAME, queue=QUEUE, retry=RETRY, patience=PATIENCE, tokens=0)
 async def callback(ctx: Context, value: Return) -> Told | Snooze:
-    """Post what a capability came to to whoever asked for it, signed."""
+    """Post what a capability came to, signed, to the caller."""
     given = ctx.needs.get(STEP)
     if given is None:
         raise PermanentError("it is told of nothing: it is no step after a capability")
@@ -87,7 +63,7 @@ async def callback(ctx: Context, value: Return) -> Told | Snooze:
 
 
 def tell_again(ctx: Context, asked: Asked, said: str = "") -> None:
-    """Have a retried capability's end told, either way: its first was told already."""
+    """Have a retried capability call back again: the first end was told already."""
     if asked.reply is None or ctx.job.generation == 0:
         return
     again = asked.reply.model_copy(update={"natural_language": said})
@@ -104,21 +80,14 @@ def message(ctx: Context, value: Return, used: Spent) -> dict[str, Any]:
     no output can pass for a field of the envelope.
     """
     given = ctx.needs[STEP]
-    envelope: dict[str, Any] = {
-        "aiServiceRequestId": value.ai_service_request_id,
-        "userId": value.user_id,
-        "naturalLanguage": value.natural_language,
-    }
-    if value.request_id:
-        envelope["requestId"] = value.request_id
-    if value.token_reservation is not None:
-        reservation = value.token_reservation.model_dump(by_alias=True)
-        envelope["tokenReservation"] = reservation
+    hidden = {"callback_url"}
+    envelope = value.model_dump(by_alias=True, exclude=hidden, exclude_none=True)
     if given.output is not None:
         return {"status": "success", **envelope, **answered(given.output)}
-    error = given.error or {}
-    said = {"message": error.get("message", "it was cancelled")}
-    if "code" in error:
-        said["type"] = error["code"]
-    metadata = {"openaiMetadata": spent(STEP, used)} if used.calls else {}
-    return {"status": "failure", **envelope, "error": said, **metadata}
+    problem = given.error or {}
+    error = {"message": problem.get("message", "it was cancelled")}
+    if "code" in problem:
+        error["type"] = problem["code"]
+    if used.calls:
+        envelope["openaiMetadata"] = {STEP: summed(used).model_dump(by_alias=True)}
+    return {"status": "failure", **envelope, "error": error}

@@ -1,6 +1,5 @@
-"""A request that is answered by a callback: one flow, whoever asks for it."""
+"""A request that is answered by a callback is one flow, over HTTP and by the queue."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -13,29 +12,28 @@ from backburner import (
     Flow,
     GroupOptions,
     InvalidInput,
-    Owner,
     UnknownCapability,
+    message_options,
 )
 from backburner_apps.ai.answers import QUEUE
-from backburner_apps.ai.callback import (
-    NAME,
-    STEP,
-    Asked,
-    Return,
-    TokenReservation,
-    callback,
-)
+from backburner_apps.ai.callback import NAME, STEP, Asked, Return, callback
+from backburner_apps.contract import TokenReservation
 
 FORM: Final = frozenset({"params", "query", "body"})
 """What `input` has in a message of another program; `body` is the capability's."""
-TENANT: Final = "default"
-_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
-_USER: Final = re.compile(r"[!-~]{1,200}")
 
 
 def is_offered(found: Capability[Any, Any]) -> bool:
     """Say whether the AI service offers a capability to its callers."""
     return found.queue == QUEUE and found.name != NAME
+
+
+def offered(house: Backburner, name: str) -> Capability[Any, Any]:
+    """Return a capability that the AI service offers; raise `UnknownCapability`."""
+    found = house.registry.get(name)
+    if found is None or not is_offered(found):
+        raise UnknownCapability("the AI service has no capability of that name")
+    return found
 
 
 def flow_of(
@@ -71,19 +69,12 @@ def read_message(house: Backburner, asked: Any) -> Any:
     value = orjson.loads(asked.input)
     if not isinstance(value, dict) or "body" not in value or not value.keys() <= FORM:
         return None
-    found = house.registry.get(asked.capability)
-    if found is None or not is_offered(found):
-        raise UnknownCapability("the AI service has no capability of that name")
-    body = value["body"]
+    found, body = offered(house, asked.capability), value["body"]
     if not isinstance(body, dict) or "reply" in body:
         raise InvalidInput("input.body: must be an object, without the field reply")
     reply = _reply(house, asked)
-    is_id = _REQUEST_ID.fullmatch(asked.request_id)
-    options = GroupOptions(
-        owner=Owner(TENANT, str(asked.user)),
-        request_id=asked.request_id if is_id else None,
-        idempotency_key=key_of(asked.request_id),
-    )
+    key = key_of(asked.request_id)
+    options = GroupOptions(**message_options(asked), idempotency_key=key)
     return flow_of(house, found, body, reply, options)
 
 
@@ -100,23 +91,17 @@ def _reply(house: Backburner, asked: Any) -> Return:
     ):
         if given is None:
             raise InvalidInput(f"{name}: is missing")
-    if not _USER.fullmatch(str(asked.user)):
-        raise InvalidInput("userId: must be 1 to 200 visible characters")
+    if asked.tokens is not None and not asked.window.isdecimal():
+        raise InvalidInput("tokenReservation.windowStartTimestamp: must be a number")
     return Return(
         callback_url=house.courier.check(asked.callback, "callbackUrl"),
         user_id=asked.user,
         request_id=asked.request_id,
-        token_reservation=_reservation(asked),
-    )
-
-
-def _reservation(asked: Any) -> TokenReservation | None:
-    if asked.tokens is None:
-        return None
-    if not asked.window.isdecimal():
-        raise InvalidInput("tokenReservation.windowStartTimestamp: must be a number")
-    return TokenReservation(
-        tokens_reserved=asked.tokens, window_start_timestamp=int(asked.window)
+        token_reservation=None
+        if asked.tokens is None
+        else TokenReservation(
+            tokens_reserved=asked.tokens, window_start_timestamp=int(asked.window)
+        ),
     )
 
 
@@ -130,7 +115,7 @@ def _takes_reply(found: Capability[Any, Any], value: Mapping[str, Any]) -> bool:
 def _with_id(text: str, flow_id: str) -> str:
     """Write into an input which request it is of; only its flow's id tells."""
     value = orjson.loads(text)
-    told = value.get("reply") if "callbackUrl" not in value else value
-    if told is not None:
-        told["aiServiceRequestId"] = flow_id
+    reply = value.get("reply") if "callbackUrl" not in value else value
+    if reply is not None:
+        reply["aiServiceRequestId"] = flow_id
     return orjson.dumps(value).decode()

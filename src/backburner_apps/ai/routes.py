@@ -1,13 +1,13 @@
 """The AI service over HTTP: what it can do, and asking for it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from math import ceil
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter
-from pydantic import RootModel, StringConstraints, TypeAdapter
+from pydantic import RootModel, TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -21,24 +21,23 @@ from backburner import (
     JobState,
     Problem,
     StoreUnavailable,
-    UnknownCapability,
 )
 from backburner.web import (
     Caller,
     Refusal,
+    Route,
     answer,
     checked,
-    documented,
     invalid,
-    json_body,
+    origin,
     read,
     request_id_of,
     require,
-    traceparent_of,
+    routes_of,
 )
-from backburner_apps.ai.answers import Wire, answered
-from backburner_apps.ai.callback import Return, TokenReservation, UserId
-from backburner_apps.ai.requests import flow_of, is_offered, key_of
+from backburner_apps.ai.answers import answered
+from backburner_apps.ai.callback import Return
+from backburner_apps.ai.requests import flow_of, is_offered, key_of, offered
 
 Writer = Annotated[Caller, require("jobs:write")]
 Reader = Annotated[Caller, require("jobs:read")]
@@ -49,17 +48,16 @@ FIRST: Final = 9
 THROTTLED: Final = "job.throttled"
 LATER: Final = 5
 """When to ask again, in seconds, if the model is not there and does not say."""
-_STATUSES: Final[Mapping[str, int]] = {
-    "AI_TIMEOUT": 504,
-    "TIMEOUT": 504,
-    "EXPIRED": 504,
-    "WORKER_LOST": 503,
-    "AI_NOT_CONFIGURED": 503,
-    "AI_RATE_LIMITED": 503,
-    "AI_UNAVAILABLE": 503,
-    "AI_UNAUTHORIZED": 503,
-    "AI_QUOTA_EXHAUSTED": 503,
-}
+_LATE: Final = ("AI_TIMEOUT", "TIMEOUT", "EXPIRED")
+_AWAY: Final = (
+    "WORKER_LOST",
+    "AI_NOT_CONFIGURED",
+    "AI_RATE_LIMITED",
+    "AI_UNAVAILABLE",
+    "AI_UNAUTHORIZED",
+    "AI_QUOTA_EXHAUSTED",
+)
+_STATUSES: Final = {**dict.fromkeys(_LATE, 504), **dict.fromkeys(_AWAY, 503)}
 _UNUSABLE: Final = 502
 """What any other trouble with a model is."""
 BESIDE: Final = frozenset({"callbackUrl", "userId", "tokenReservation"})
@@ -70,42 +68,26 @@ class Body(RootModel[dict[str, Any]]):
     """The capability's input and, for `async`, beside it whom to call back."""
 
 
-class Later(Wire):
-    """What is said beside the input where the answer comes later."""
-
-    callback_url: Annotated[str, StringConstraints(strict=True, max_length=2048)]
-    user_id: UserId
-    token_reservation: TokenReservation | None = None
+_RETURN = TypeAdapter(Return)
 
 
-_LATER = TypeAdapter(Later)
-
-
-def routes(house: Backburner) -> Sequence[BaseRoute]:
-    """Return the service's routes over a house."""
-    service = Service(house)
-    router = APIRouter(tags=["ai"])
-    router.add_api_route(
-        "/api/v1/capabilities",
-        service.listing,
-        operation_id="list_ai_capabilities",
-        summary="List what the AI service can do",
-        responses=documented(),
+@asynccontextmanager
+async def serves(house: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
+    """Give the service's routes."""
+    service, path = Service(house), "/api/v1/capabilities"
+    listing = "List what the AI service can do"
+    ask = "Ask for a capability: at once, or by a callback"
+    yield routes_of(
+        "ai",
+        [
+            Route("GET", path, service.listing, listing, None, "list_ai_capabilities"),
+            Route("POST", f"{path}/{{name}}", service.ask, ask, Body, "ask_ai"),
+        ],
     )
-    router.add_api_route(
-        "/api/v1/capabilities/{name}",
-        service.ask,
-        methods=["POST"],
-        operation_id="ask_ai",
-        summary="Ask for a capability: at once, or by a callback",
-        responses=documented(),
-        openapi_extra=json_body(TypeAdapter(Body)),
-    )
-    return router.routes
 
 
 class Service:
-    """The routes' way to the house."""
+    """What the routes do."""
 
     def __init__(self, house: Backburner) -> None:
         self._house = house
@@ -135,30 +117,30 @@ class Service:
         It is checked that the capability exists, that the input matches, and that the
         input is no prompt injection, in this order.
         """
-        found = self._find(name)
+        found = offered(self._house, name)
         if pattern not in PATTERNS:
             raise Refusal(400, "INVALID_INPUT", "pattern is sync or async")
         sent = (await read(request, Body)).root
         if "reply" in sent:
             raise Refusal(400, "INVALID_INPUT", "reply: no such field")
-        value = {key: told for key, told in sent.items() if key not in BESIDE}
+        value = {key: given for key, given in sent.items() if key not in BESIDE}
         checked(found.input, value)
+        asked_by = origin(request, caller)
         if pattern == "sync":
-            return await self._now(request, caller, found, value)
-        return await self._later(request, caller, found, value, sent)
-
-    def _find(self, name: str) -> Capability[Any, Any]:
-        found = self._house.registry.get(name)
-        if found is None or not is_offered(found):
-            raise UnknownCapability("the AI service has no capability of that name")
-        return found
+            return await self._now(found, value, asked_by)
+        reply = self._reply(sent)
+        reply.request_id = request_id_of(request)
+        # A repeat of a request is known by its own id.
+        has_id = "x-request-id" in request.headers
+        key = key_of(reply.request_id) if has_id else None
+        options = GroupOptions(**asked_by, idempotency_key=key)
+        return await self._later(flow_of(self._house, found, value, reply, options))
 
     async def _now(
         self,
-        request: Request,
-        caller: Caller,
         found: Capability[Any, Any],
         value: dict[str, Any],
+        asked_by: Mapping[str, Any],
     ) -> Response:
         """
         Run it as a job of one attempt, before what waits, and answer with its end.
@@ -170,10 +152,7 @@ class Service:
         ticket = await self._house.submit(
             found.name,
             value,
-            owner=caller.owner,
-            key=caller.key,
-            request_id=request_id_of(request),
-            traceparent=traceparent_of(request),
+            **asked_by,
             priority=FIRST,
             max_attempts=1,
             deadline=now + found.timeout,
@@ -198,49 +177,21 @@ class Service:
         message = "the model takes no call just now"
         return Refusal(503, code, message, retry_after=wait)
 
-    async def _later(
-        self,
-        request: Request,
-        caller: Caller,
-        found: Capability[Any, Any],
-        value: dict[str, Any],
-        sent: dict[str, Any],
-    ) -> Response:
-        reply = self._reply(sent)
-        reply.request_id = request_id_of(request)
-        options = GroupOptions(
-            owner=caller.owner,
-            key=caller.key,
-            request_id=request_id_of(request),
-            traceparent=traceparent_of(request),
-            idempotency_key=_repeated(request),
-        )
-        new = flow_of(self._house, found, value, reply, options)
+    async def _later(self, flow: Any) -> Response:
         try:
-            submitted = (await self._house.engine.flows.store([new]))[0]
+            [submitted] = await self._house.engine.flows.store([flow])
         except StoreUnavailable as error:
-            raise Refusal(
-                503, error.code, "it cannot be stored just now", retry_after=2
-            ) from None
+            message = "it cannot be stored just now"
+            raise Refusal(503, error.code, message, retry_after=2) from None
         return answer({"aiServiceRequestId": submitted.id}, 202)
 
     def _reply(self, sent: dict[str, Any]) -> Return:
-        told = checked(_LATER, {key: sent[key] for key in BESIDE & sent.keys()})
+        reply = checked(_RETURN, {key: sent[key] for key in BESIDE & sent.keys()})
         try:
-            url = self._house.courier.check(told.callback_url, "callbackUrl")
+            url = self._house.courier.check(reply.callback_url, "callbackUrl")
         except InvalidInput as error:
             raise invalid(error) from None
-        return Return(
-            callback_url=url,
-            user_id=told.user_id,
-            token_reservation=told.token_reservation,
-        )
-
-
-def _repeated(request: Request) -> str | None:
-    """Return the key by which a repeat of a request is known: its own id."""
-    told = request.headers.get("x-request-id")
-    return None if told is None else key_of(request_id_of(request))
+        return reply.model_copy(update={"callback_url": url})
 
 
 def _refusal(error: Problem | None) -> Refusal:
@@ -248,5 +199,5 @@ def _refusal(error: Problem | None) -> Refusal:
     if error is None:
         return Refusal(503, "CANCELLED", "it was cancelled", retry_after=LATER)
     status = _STATUSES.get(error.code, _UNUSABLE)
-    wait = LATER if status == 503 else None  # noqa: PLR2004 - as in the table above
+    wait = LATER if error.code in _AWAY else None
     return Refusal(status, error.code, error.message, retry_after=wait)

@@ -5,22 +5,13 @@ It holds tokens for its user, has the AI service work, and writes the task when 
 called back. The two share no table: all that goes between them goes over HTTP.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Iterator
 
-from backburner import App, Backburner, Need, Owner, Setup, Transaction
-from backburner_apps.tasks import metrics
+from backburner import App, Need, Operations, Setup, lazy
 from backburner_apps.tasks.settings import TasksSettings
 
-
-@asynccontextmanager
-async def _serves(house: Backburner) -> AsyncIterator[Sequence[Any]]:
-    # A worker has no use for what it brings.
-    from backburner_apps.tasks.service import opened  # noqa: PLC0415
-
-    async with opened(house) as routes:
-        yield routes
+operations = Operations("tasks")
+"""A task counts when the callback ends its request, not at the 202."""
 
 
 def _needs(setup: Setup) -> Iterator[Need]:
@@ -34,31 +25,15 @@ def _needs(setup: Setup) -> Iterator[Need]:
         yield Need(("api_key",), "to call the AI service")
 
 
-def _reaches(settings: TasksSettings, address: str) -> Iterator[str]:
-    yield settings.service_base_url or address
-
-
-def _erase(tx: Transaction, owner: Owner, limit: int) -> int:
-    from backburner_apps.tasks.book import erase  # noqa: PLC0415 - loads SQLAlchemy
-
-    return erase(tx, owner, limit)
-
-
-def _tables() -> Sequence[Any]:
-    from backburner_apps.tasks.tables import metadata  # noqa: PLC0415 - loads SQLAlchemy
-
-    return metadata.sorted_tables
-
-
 app = App(
     "tasks",
-    serves=_serves,
+    serves=lazy("backburner_apps.tasks.service:serves"),
     needs=_needs,
     settings=TasksSettings,
-    reaches=_reaches,
+    reaches=lambda settings, address: [settings.service_base_url or address],
     migrations="backburner_apps.tasks.migrations",
-    tables=_tables,
-    erase=_erase,
+    tables=lazy("backburner_apps.tasks.tables:all_tables"),
+    erase=lazy("backburner_apps.tasks.book:erase"),
     log_keys=["tasks_request_id"],
-    metrics=[metrics.operations, metrics.seconds],
+    metrics=[*operations],
 )

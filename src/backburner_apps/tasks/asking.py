@@ -1,12 +1,14 @@
 """The Tasks service's way to the AI service: a real call over HTTP."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any, Final
 
 import httpx2
 
 from backburner import Backburner, Owner
 from backburner.web import Refusal, log
+from backburner_apps.tasks.book import Asked
 from backburner_apps.tasks.settings import TasksSettings
 
 SECONDS: Final = 10.0
@@ -51,73 +53,70 @@ class AiService:
         await self._http.aclose()
 
     async def parse(
-        self,
-        request_id: str,
-        owner: Owner,
-        sentence: str,
-        reservation: dict[str, int],
-        traceparent: str | None = None,
+        self, asked: Asked, request_id: str, reservation: dict[str, int]
     ) -> str:
         """Have a sentence made a task of; return by which id it is known there."""
-        sent = {
-            "naturalLanguage": sentence,
-            "config": {"timezone": self._timezone},
-            "callbackUrl": self._callback,
-            "userId": owner.user,
-            "tokenReservation": reservation,
-        }
+        trace = {} if asked.trace is None else {"traceparent": asked.trace}
         answer = await self._call(
             "POST",
             f"/api/v1/capabilities/{CAPABILITY}",
+            asked.owner,
             params={"pattern": "async"},
-            json=sent,
-            headers={
-                "X-Request-ID": request_id,
-                **_acting_as(owner),
-                **({} if traceparent is None else {"traceparent": traceparent}),
+            headers={"X-Request-ID": request_id, **trace},
+            json={
+                "naturalLanguage": asked.sentence,
+                "config": {"timezone": self._timezone},
+                "callbackUrl": self._callback,
+                "userId": asked.owner.user,
+                "tokenReservation": reservation,
             },
         )
-        told = _read(answer)
-        known_as = told.get("aiServiceRequestId")
+        body = _read(answer)
+        known_as = body.get("aiServiceRequestId")
         if answer.status_code == 202 and isinstance(known_as, str):  # noqa: PLR2004
             return known_as
-        raise _refusal(answer, told)
+        raise _refusal(answer, body)
 
     async def state(self, ai_request_id: str, owner: Owner) -> str | None:
         """Return how far a request is: queued, running or lost; `None`: unknown."""
-        headers = _acting_as(owner)
         try:
-            answer = await self._call(
-                "GET", f"/v1/flows/{ai_request_id}", headers=headers
-            )
+            answer = await self._call("GET", f"/v1/flows/{ai_request_id}", owner)
         except Refusal:
             return None
-        told = _read(answer)
         if answer.status_code == 404:  # noqa: PLR2004
             return LOST
         if answer.status_code != 200:  # noqa: PLR2004
             return None
-        if told.get("state") not in {"running", None}:
+        flow = _read(answer)
+        if flow.get("state") not in {"running", None}:
             return LOST
-        steps = told.get("steps", [])
-        states = {step.get("name"): step.get("state") for step in steps}
-        has_begun = states.get("capability") not in {"queued", "scheduled"}
-        return "running" if has_begun else "queued"
+        states = {each.get("name"): each.get("state") for each in flow.get("steps", [])}
+        is_waiting = states.get("capability") in {"queued", "scheduled"}
+        return "queued" if is_waiting else "running"
 
-    async def _call(self, method: str, path: str, **more: Any) -> httpx2.Response:
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        owner: Owner,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> httpx2.Response:
+        named = {"X-User-Id": _name(owner), **(headers or {})}
+        sent = {"headers": named, **more}
         try:
             try:
-                return await self._http.request(method, path, **more)
+                return await self._http.request(method, path, **sent)
             except HUNG_UP:
                 # Asking again is safe: by its id it is the same request.
-                return await self._http.request(method, path, **more)
+                return await self._http.request(method, path, **sent)
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
             raise Refusal(503, CODE, SILENT, retry_after=LATER) from None
         except httpx2.HTTPError:
             raise Unsure(503, CODE, SILENT, retry_after=LATER) from None
 
 
-def _acting_as(owner: Owner) -> dict[str, str]:
+def _name(owner: Owner) -> str:
     """
     Name the user to the AI service: each has a fair share of its own there.
 
@@ -125,9 +124,8 @@ def _acting_as(owner: Owner) -> dict[str, str]:
     """
     is_default = owner.tenant == DEFAULT_TENANT
     name = owner.user if is_default else f"{owner.tenant}/{owner.user}"
-    if len(name) > LONGEST_USER:
-        name = hashlib.sha256(name.encode()).hexdigest()
-    return {"X-User-Id": name}
+    is_long = len(name) > LONGEST_USER
+    return hashlib.sha256(name.encode()).hexdigest() if is_long else name
 
 
 def _read(answer: httpx2.Response) -> dict[str, Any]:
@@ -138,24 +136,22 @@ def _read(answer: httpx2.Response) -> dict[str, Any]:
     return told if isinstance(told, dict) else {}
 
 
-def _refusal(answer: httpx2.Response, told: dict[str, Any]) -> Refusal:
+def _refusal(answer: httpx2.Response, body: dict[str, Any]) -> Refusal:
     """Pass on why the AI service does not do it, as far as it is the caller's."""
     status = answer.status_code
     if status == 400:  # noqa: PLR2004
-        code, why = told.get("code"), told.get("detail")
+        code, why = body.get("code"), body.get("detail")
         return Refusal(400, str(code or "REFUSED"), str(why or "it was refused"))
-    wait = answer.headers.get("retry-after", "")
-    seconds = int(wait) if wait.isdecimal() else LATER
-    if status == 429:  # noqa: PLR2004
-        return Refusal(503, CODE, "the AI service is busy", retry_after=seconds)
-    if status == 503:  # noqa: PLR2004
-        # A commit whose answer was lost is a 503, too.
-        return Unsure(503, CODE, "the AI service is busy", retry_after=seconds)
+    # A commit whose answer was lost is a 503, too.
+    kind = Refusal if 400 <= status < 500 else Unsure  # noqa: PLR2004
+    if status in {429, 503}:
+        wait = answer.headers.get("retry-after", "")
+        seconds = int(wait) if wait.isdecimal() else LATER
+        return kind(503, CODE, "the AI service is busy", retry_after=seconds)
     if status in {401, 403}:
         log.error(
             "AI service refused BACKBURNER_API_KEY: it needs the scopes jobs:read, "
             "jobs:write and users:act",
             status=status,
         )
-    kind = Unsure if status < 400 or status >= 500 else Refusal  # noqa: PLR2004
     return kind(502, "AI_SERVICE_ERROR", "the AI service's answer cannot be used")

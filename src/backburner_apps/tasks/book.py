@@ -12,8 +12,10 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from backburner import IdempotencyConflict, Owner, Transaction, View, erase_rows
-from backburner_apps.tasks.shapes import Change, Failure, Query, Success, plain
+from backburner import Owner, Transaction, View
+from backburner.tables import erase_rows, owned_by, take_key
+from backburner.web import IdempotencyKey, cursor_page
+from backburner_apps.tasks.shapes import Change, Failure, Query, Success
 from backburner_apps.tasks.tables import keys, requests, subtasks, tasks
 
 OPEN: Final = "open"
@@ -21,15 +23,13 @@ CREATED: Final = "created"
 FAILED: Final = "failed"
 REFUSED: Final = "refused"
 FEW: Final = 5
-KEY_MS: Final = 24 * 60 * 60 * 1000
-"""How long an idempotency key stands for its request."""
 
-k, r, s, t = keys.c, requests.c, subtasks.c, tasks.c
+r, s, t = requests.c, subtasks.c, tasks.c
 
 _MINE = r.id == sa.bindparam("request")
 _ACCEPT = requests.update().where(_MINE, r.ai_request_id.is_(None))
 """Built once, as is every statement that each sentence needs."""
-_CREATE = requests.update().where(_MINE)
+_END = requests.update().where(_MINE)
 _FIND = (
     sa.select(requests)
     .where(
@@ -45,19 +45,17 @@ _OLDEST = sa.select(r.id).order_by(r.id).limit(FEW).subquery()
 _FORGET = requests.delete().where(
     r.id.in_(sa.select(_OLDEST.c.id)), r.created_at < sa.bindparam("before")
 )
-_TAKE_KEY = sa.text(
-    'INSERT INTO tasks_keys (tenant, "user", "key", digest, request_id, created_at) '
-    "VALUES (:tenant, :user, :key, :digest, :request_id, :created_at) "
-    "ON CONFLICT DO NOTHING"
-)
 _ADD, _ADD_TASK, _ADD_STEPS = requests.insert(), tasks.insert(), subtasks.insert()
 
 
-class Repeat(NamedTuple):
-    """A client's idempotency key, and a digest of what it asks for with it."""
+class Asked(NamedTuple):
+    """What a client wants a task made of."""
 
-    key: str
-    digest: str
+    request_id: str
+    owner: Owner
+    sentence: str
+    repeat: IdempotencyKey | None
+    trace: str | None
 
 
 class Ended(NamedTuple):
@@ -65,36 +63,26 @@ class Ended(NamedTuple):
 
     request: str
     task: Mapping[str, Any] | None
-    is_news: bool
+    is_news: bool = False
     """Whether it changed anything; the same again does not."""
-    began_at: int
+    began_at: int = 0
 
 
-def add(tx: Transaction, request_id: str, owner: Owner, now: int) -> None:
-    """Write down a request before anybody is asked to do it."""
+def opened(tx: Transaction, asked: Asked, now: int) -> tuple[str, Any]:
+    """
+    Write down a request before anybody is asked to do it.
+
+    Return its id and, if it was asked for before with the same key, its row.
+    """
+    request_id, owner = asked.request_id, asked.owner
+    if asked.repeat is not None:
+        request_id = take_key(tx, keys, owner, asked.repeat, request_id, now=now)
+        known = request(tx, request_id, owner)
+        if known is not None:
+            return request_id, known
     row = {"id": request_id, "tenant": owner.tenant, "user": owner.user}
     tx.connection.execute(_ADD, {**row, "state": OPEN, "created_at": now})
-
-
-def first_of(
-    tx: Transaction, request_id: str, owner: Owner, repeat: Repeat, now: int
-) -> str:
-    """
-    Return the request that an idempotency key stands for: this one if it is new.
-
-    Whoever comes at the same time waits for the other's commit.
-    """
-    tx.connection.execute(keys.delete().where(k.created_at <= now - KEY_MS))
-    row = {"tenant": owner.tenant, "user": owner.user, "key": repeat.key}
-    new = {"digest": repeat.digest, "request_id": request_id, "created_at": now}
-    tx.connection.execute(_TAKE_KEY, {**row, **new})
-    mine = [keys.c[name] == value for name, value in row.items()]
-    found = tx.connection.execute(sa.select(keys).where(*mine)).one()
-    if found.digest != repeat.digest:
-        raise IdempotencyConflict(
-            "the Idempotency-Key was used within a day for another body"
-        )
-    return str(found.request_id)
+    return request_id, None
 
 
 def forget(tx: Transaction, before: int) -> None:
@@ -109,8 +97,8 @@ def forget(tx: Transaction, before: int) -> None:
 
 def accepted(tx: Transaction, request_id: str, ai_request_id: str) -> None:
     """Note by which id the AI service knows a request."""
-    told = {"request": request_id, "ai_request_id": ai_request_id}
-    tx.connection.execute(_ACCEPT, told)
+    noted = {"request": request_id, "ai_request_id": ai_request_id}
+    tx.connection.execute(_ACCEPT, noted)
 
 
 def refused(
@@ -121,11 +109,9 @@ def refused(
 
     Its idempotency key is free again: nothing was done under it.
     """
-    mine = sa.and_(r.id == request_id, r.state == OPEN)
-    tx.connection.execute(
-        requests.update().where(mine).values(state=REFUSED, error=error, ended_at=now)
-    )
-    tx.connection.execute(keys.delete().where(k.request_id == request_id))
+    row = {"state": REFUSED, "error": error, "ended_at": now}
+    tx.connection.execute(_END.where(r.state == OPEN), {"request": request_id, **row})
+    tx.connection.execute(keys.delete().where(keys.c.request_id == request_id))
     tx.release(request_id)
 
 
@@ -141,14 +127,22 @@ def end(tx: Transaction, told: Success | Failure, new: str, now: int) -> Ended |
     if row.ai_request_id is None:
         accepted(tx, row.id, told.ai_service_request_id)
     if row.state == CREATED:
-        return Ended(row.id, _of_request(tx, row.id), is_news=False, began_at=0)
+        return Ended(row.id, _of_request(tx, row.id))
     if row.state == REFUSED:
         if isinstance(told, Success):
             tx.settle(row.id, told.tokens)
-        return Ended(row.id, None, is_news=False, began_at=0)
+        return Ended(row.id, None)
+    ended: dict[str, Any] = {"request": row.id, "ended_at": now}
     if isinstance(told, Failure):
-        return _fail(tx, row, told, now)
-    return _create(tx, row, told, new, now)
+        # If it was retried in vain, the last reason counts.
+        error = told.error.model_dump(exclude_none=True)
+        tx.connection.execute(_END, {**ended, "state": FAILED, "error": error})
+        tx.release(row.id)
+        return Ended(row.id, None, row.state == OPEN, row.created_at)
+    tx.connection.execute(_END, {**ended, "state": CREATED, "error": None})
+    task = _create(tx, row, told, new, now)
+    tx.settle(row.id, told.tokens)
+    return Ended(row.id, task, is_news=True, began_at=row.created_at)
 
 
 def _found(tx: Transaction, told: Success | Failure) -> Any:
@@ -157,58 +151,34 @@ def _found(tx: Transaction, told: Success | Failure) -> Any:
     return tx.connection.execute(_FIND, asked).first()
 
 
-def _fail(tx: Transaction, row: Any, told: Failure, now: int) -> Ended:
-    # If it was retried in vain, the last reason counts.
-    tx.connection.execute(
-        requests.update()
-        .where(r.id == row.id)
-        .values(state=FAILED, error=plain(told.error), ended_at=now)
-    )
-    tx.release(row.id)
-    return Ended(row.id, None, row.state == OPEN, row.created_at)
-
-
-def _create(tx: Transaction, row: Any, told: Success, new: str, now: int) -> Ended:
-    found = told.result
+def _create(
+    tx: Transaction, row: Any, told: Success, new: str, now: int
+) -> Mapping[str, Any]:
+    parsed = told.result
     task = {
         "id": new,
         "tenant": row.tenant,
         "user": str(told.user_id),
         "request_id": row.id,
         "status": "todo",
-        "title": found.title,
-        "description": found.description,
-        "due_date": None if found.due_date is None else found.due_date.isoformat(),
-        "priority": found.priority,
-        "category": found.category,
-        "recurrence": found.recurrence,
+        **parsed.model_dump(exclude={"due_date", "subtasks"}),
+        "due_date": None if parsed.due_date is None else parsed.due_date.isoformat(),
         "natural_language": told.natural_language,
         "created_at": now,
         "updated_at": now,
     }
     tx.connection.execute(_ADD_TASK, task)
-    steps = [{"title": step.title} for step in found.subtasks]
+    steps = [{"title": step.title} for step in parsed.subtasks]
     if steps:
         rows = [{"task": new, "position": n, **step} for n, step in enumerate(steps)]
         tx.connection.execute(_ADD_STEPS, rows)
-    created = {"request": row.id, "state": CREATED, "error": None, "ended_at": now}
-    tx.connection.execute(_CREATE, created)
-    tx.settle(row.id, told.tokens)
-    whole = {**task, "subtasks": steps}
-    return Ended(row.id, whole, is_news=True, began_at=row.created_at)
+    return {**task, "subtasks": steps}
 
 
 def request(view: View, request_id: str, owner: Owner) -> Any:
     """Return an owner's request, or `None`."""
-    mine = sa.and_(r.id == request_id, r.tenant == owner.tenant, r.user == owner.user)
+    mine = sa.and_(r.id == request_id, owned_by(requests, owner))
     return view.connection.execute(sa.select(requests).where(mine)).first()
-
-
-def _of_request(view: View, request_id: str) -> Mapping[str, Any] | None:
-    row = view.connection.execute(
-        sa.select(tasks).where(t.request_id == request_id)
-    ).first()
-    return None if row is None else _whole(view, [row])[0]
 
 
 def of_request(
@@ -219,30 +189,23 @@ def of_request(
     return row, None if row is None else _of_request(view, row.id)
 
 
+def _of_request(view: View, request_id: str) -> Mapping[str, Any] | None:
+    return _one(view, t.request_id == request_id)
+
+
 def show(view: View, task_id: str, owner: Owner) -> Mapping[str, Any] | None:
     """Return an owner's task, or `None`."""
-    row = view.connection.execute(sa.select(tasks).where(_is(task_id, owner))).first()
-    return None if row is None else _whole(view, [row])[0]
+    return _one(view, _is(task_id, owner))
 
 
 def page(
     view: View, owner: Owner, query: Query
 ) -> tuple[Sequence[Mapping[str, Any]], str | None]:
     """Return some of an owner's tasks, newest first, and where to go on."""
-    wanted = [t.tenant == owner.tenant, t.user == owner.user]
-    for column, value in (
-        (t.status, query.status),
-        (t.priority, query.priority),
-        (t.category, query.category),
-    ):
-        if value is not None:
-            wanted.append(column == value)
-    if query.cursor is not None:
-        wanted.append(t.id < query.cursor)
-    chosen = sa.select(tasks).where(*wanted).order_by(t.id.desc())
-    rows = view.connection.execute(chosen.limit(query.limit + 1)).all()
-    shown = _whole(view, rows[: query.limit])
-    return shown, shown[-1]["id"] if len(rows) > query.limit else None
+    wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
+    chosen = sa.select(tasks).where(owned_by(tasks, owner)).filter_by(**wanted)
+    rows, cursor = cursor_page(view, chosen, t.id, query)
+    return _whole(view, rows), cursor
 
 
 def change(
@@ -265,8 +228,12 @@ def drop(tx: Transaction, task_id: str, owner: Owner) -> bool:
 
 
 def _is(task_id: str, owner: Owner) -> sa.ColumnElement[bool]:
-    mine = sa.and_(t.tenant == owner.tenant, t.user == owner.user)
-    return sa.and_(t.id == task_id, mine)
+    return sa.and_(t.id == task_id, owned_by(tasks, owner))
+
+
+def _one(view: View, which: sa.ColumnElement[bool]) -> Mapping[str, Any] | None:
+    rows = view.connection.execute(sa.select(tasks).where(which)).all()
+    return next(iter(_whole(view, rows)), None)
 
 
 def _whole(view: View, rows: Sequence[Any]) -> list[Mapping[str, Any]]:
@@ -276,20 +243,10 @@ def _whole(view: View, rows: Sequence[Any]) -> list[Mapping[str, Any]]:
     steps: dict[str, list[dict[str, Any]]] = {}
     for step in view.connection.execute(found) if ids else ():
         steps.setdefault(step.task, []).append({"title": step.title})
-    names = tasks.columns.keys()
-    return [
-        {**dict(zip(names, row, strict=True)), "subtasks": steps.get(row.id, [])}
-        for row in rows
-    ]
+    return [{**row._asdict(), "subtasks": steps.get(row.id, [])} for row in rows]
 
 
 def erase(tx: Transaction, owner: Owner, limit: int) -> int:
     """Delete some rows of a user; return how many, 0 if there are none left."""
-    mine = sa.select(t.id).where(t.tenant == owner.tenant, t.user == owner.user)
-    some = mine.order_by(t.id).limit(limit)
-    tx.connection.execute(subtasks.delete().where(s.task.in_(some)))
-    found = tx.connection.execute(some).scalars().all()
-    if found:
-        tx.connection.execute(tasks.delete().where(t.id.in_(found)))
-        return len(found)
-    return sum(erase_rows(tx, table, owner, limit) for table in (keys, requests))
+    gone = erase_rows(tx, tasks, owner, limit, parts=[s.task])
+    return gone or sum(erase_rows(tx, each, owner, limit) for each in (keys, requests))

@@ -1,20 +1,9 @@
 """The settings of the Tasks service."""
 
-from typing import Annotated
-from zoneinfo import ZoneInfo
-
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from backburner import ServiceUrl
-
-
-def _check_zone(value: str) -> str:
-    try:
-        ZoneInfo(value)
-    except (KeyError, OSError, ValueError):
-        raise ValueError(f"no time zone is called {value!r}") from None
-    return value
+from backburner import ServiceUrl, TimeZone
 
 
 class TasksSettings(BaseSettings):
@@ -36,5 +25,5 @@ class TasksSettings(BaseSettings):
     """How long tokens are held for a request that is not called back."""
     keep_days: float = Field(90.0, gt=0, le=3650)
     """How long a request for a task is known; longer than its dead letter is kept."""
-    timezone: Annotated[str, AfterValidator(_check_zone)] = "UTC"
+    timezone: TimeZone = "UTC"
     """What "tomorrow" is told by, such as Europe/Berlin."""

@@ -2,25 +2,33 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AwareDatetime,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StringConstraints,
     TypeAdapter,
 )
-from pydantic.alias_generators import to_camel
 
-LONGEST: Final = 10_000
-"""The most characters that a sentence may have."""
-SEEN: Final = r"[^\p{Cc}\p{Cf}\p{Z}]"
-"""A character that is no control, format or space, so that there is one to read."""
-PAGE: Final = 50
-MOST: Final = 200
+from backburner import CamelModel
+from backburner.web import CursorQuery
+from backburner_apps.contract import (
+    LONGEST,
+    Line,
+    Priority,
+    Sentence,
+    Step,
+    Subtask,
+    TokenReservation,
+    UserId,
+)
+
+Status = Literal["todo", "in_progress", "done"]
+Id = Annotated[str, StringConstraints(max_length=100)]
+ABSENT: Any = None
+"""The default of a field that may be left out, but cannot be null."""
 
 
 def _is_text(value: Any) -> Any:
@@ -29,69 +37,32 @@ def _is_text(value: Any) -> Any:
     return value
 
 
-Sentence = Annotated[
-    str,
-    StringConstraints(
-        strict=True,
-        strip_whitespace=True,
-        min_length=1,
-        max_length=LONGEST,
-        pattern=SEEN,
-    ),
-]
-Line = Annotated[
-    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)
-]
-Status = Literal["todo", "in_progress", "done"]
-Priority = Literal["low", "medium", "high", "urgent"]
-
-
-class Wire(BaseModel):
-    """A value whose names are written `inThisWay` on the wire."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="ignore"
-    )
-
-
-class Wish(BaseModel):
+class Wish(CamelModel, populate_by_name=False, extra="forbid"):
     """What somebody wants to do, in their words."""
-
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid")
 
     natural_language: Sentence
 
 
-class Change(BaseModel):
-    """What of a task is to be another; what is not named stays."""
+class Change(CamelModel, populate_by_name=False, extra="forbid"):
+    """What to change of a task; what is not named stays, and some cannot be null."""
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid")
-
-    status: Status | None = None
-    title: Line | None = None
+    status: Status = ABSENT
+    title: Line = ABSENT
+    priority: Priority = ABSENT
     description: str | None = Field(None, max_length=LONGEST)
     due_date: Annotated[AwareDatetime | None, BeforeValidator(_is_text)] = None
-    priority: Priority | None = None
     category: str | None = Field(None, max_length=100)
 
 
-class Query(Wire):
+class Query(CursorQuery):
     """Which tasks, and how many at once."""
 
     status: Status | None = None
     priority: Priority | None = None
     category: str | None = Field(None, max_length=100)
-    limit: int = Field(PAGE, ge=1, le=MOST)
-    cursor: str | None = Field(None, max_length=100)
 
 
-class Subtask(Wire):
-    """A step of a task."""
-
-    title: Line
-
-
-class Result(Wire):
+class Result(CamelModel):
     """A task as the AI service reads it out of a sentence."""
 
     title: Line
@@ -103,32 +74,11 @@ class Result(Wire):
     subtasks: list[Subtask] = Field(default_factory=list, max_length=100)
 
 
-class Step(Wire):
-    """One call of a model."""
-
-    model: str
-    input_tokens: int = Field(ge=0, le=2**40)
-    output_tokens: int = Field(ge=0, le=2**40)
-    duration_ms: int = Field(ge=0)
-
-
-class TokenReservation(Wire):
-    """What was held for a request."""
-
-    tokens_reserved: int = Field(ge=0)
-    window_start_timestamp: int = Field(ge=0)
-
-
-class _Ended(Wire):
-    ai_service_request_id: Annotated[
-        str, StringConstraints(min_length=1, max_length=100)
-    ]
-    user_id: (
-        Annotated[int, Field(strict=True, ge=1, le=2**53)]
-        | Annotated[str, StringConstraints(strict=True, min_length=1, max_length=500)]
-    )
+class _Ended(CamelModel):
+    ai_service_request_id: Annotated[Id, StringConstraints(min_length=1)]
+    user_id: UserId
     natural_language: str
-    request_id: Annotated[str, StringConstraints(max_length=100)] = ""
+    request_id: Id = ""
     """Under which id this service asked for it."""
     token_reservation: TokenReservation | None = None
 
@@ -147,7 +97,7 @@ class Success(_Ended):
         return sum(call.input_tokens + call.output_tokens for call in calls)
 
 
-class Fault(Wire):
+class Fault(CamelModel):
     """Why there is none."""
 
     message: str
@@ -165,8 +115,3 @@ class Failure(_Ended):
 CALLBACK: TypeAdapter[Success | Failure] = TypeAdapter(
     Annotated[Success | Failure, Field(discriminator="status")]
 )
-
-
-def plain(value: Any) -> Any:
-    """Write a value as plain data, without what is not there."""
-    return value.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -1,6 +1,10 @@
 """The Tasks service's tables. They are its own; `migrations` makes them."""
 
+from collections.abc import Sequence
+
 import sqlalchemy as sa
+
+from backburner.tables import key_table
 
 metadata = sa.MetaData()
 
@@ -45,14 +49,10 @@ subtasks = sa.Table(
     sa.Column("title", sa.Text, nullable=False),
 )
 
-keys = sa.Table(
-    "tasks_keys",
-    metadata,
-    sa.Column("tenant", sa.Text, primary_key=True),
-    sa.Column("user", sa.Text, primary_key=True),
-    sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("digest", sa.Text, nullable=False),
-    sa.Column("request_id", sa.Text, nullable=False, index=True),
-    sa.Column("created_at", sa.BigInteger, nullable=False, index=True),
-)
+keys = key_table("tasks_keys", metadata)
 """Which request an `Idempotency-Key` stands for, and the digest of its body."""
+
+
+def all_tables() -> Sequence[sa.Table]:
+    """Return the tables that `backburner move` copies."""
+    return metadata.sorted_tables

@@ -1,0 +1,67 @@
+"""What the Tasks service and the AI service send each other. They share no more."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from backburner import CamelModel
+
+TOPIC: Final = "ai-callback"
+"""What callbacks are signed for: sender and receiver derive the same secret by it."""
+LONGEST: Final = 10_000
+"""The most characters that a sentence may have; one of them can be seen."""
+
+
+def _storable(text: Any) -> Any:
+    """Leave out of a model's words what not every database takes."""
+    return text.replace("\0", "") if isinstance(text, str) else text
+
+
+Sentence = Annotated[
+    str,
+    StringConstraints(
+        strict=True,
+        strip_whitespace=True,
+        min_length=1,
+        max_length=LONGEST,
+        pattern=r"[^\p{Cc}\p{Cf}\p{Z}]",
+    ),
+]
+Words = Annotated[str, BeforeValidator(_storable)]
+Line = Annotated[
+    Words, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)
+]
+Priority = Literal["low", "medium", "high", "urgent"]
+Amount = Annotated[int, Field(ge=0, le=2**53)]
+UserId = (
+    Annotated[int, Field(strict=True, ge=1, le=2**53)]
+    | Annotated[
+        str,
+        StringConstraints(
+            strict=True, max_length=400, pattern=r"^\P{C}*[^\p{C}\p{Z}]\P{C}*$"
+        ),
+    ]
+)
+"""A positive integer, or printable text; it comes back with the type it was sent in."""
+
+
+class Subtask(CamelModel):
+    """A step of a task."""
+
+    title: Line
+
+
+class Step(CamelModel):
+    """One call of a model."""
+
+    model: str
+    input_tokens: Amount
+    output_tokens: Amount
+    duration_ms: Amount
+
+
+class TokenReservation(CamelModel, strict=True):
+    """What the caller holds for the request; it comes back as it was."""
+
+    tokens_reserved: Amount
+    window_start_timestamp: Amount
