@@ -1,5 +1,6 @@
 """What an application's own tables have in common, beside what SQLAlchemy offers."""
 
+from functools import cache
 from typing import Final
 
 import sqlalchemy as sa
@@ -35,6 +36,16 @@ def key_table(name: str, metadata: sa.MetaData) -> sa.Table:
     )
 
 
+@cache
+def _take(table: str) -> sa.TextClause:
+    return sa.text(
+        f'INSERT INTO "{table}" '  # noqa: S608 - the name that a program gave
+        '(tenant, "user", "key", digest, request_id, created_at) '
+        "VALUES (:tenant, :user, :key, :digest, :request_id, :created_at) "
+        "ON CONFLICT DO NOTHING"
+    )
+
+
 def take_key(
     tx: Transaction,
     keys: sa.Table,
@@ -54,13 +65,7 @@ def take_key(
     tx.connection.execute(keys.delete().where(keys.c.created_at <= now - KEY_MS))
     row = {"tenant": owner.tenant, "user": owner.user, "key": repeat.key}
     new = {"digest": repeat.digest, "request_id": request_id, "created_at": now}
-    names = ", ".join(f'"{name}"' for name in (*row, *new))
-    values = ", ".join(f":{name}" for name in (*row, *new))
-    taken = sa.text(
-        f'INSERT INTO "{keys.name}" ({names}) VALUES ({values}) '  # noqa: S608 - ours
-        "ON CONFLICT DO NOTHING"
-    )
-    tx.connection.execute(taken, {**row, **new})
+    tx.connection.execute(_take(keys.name), {**row, **new})
     mine = sa.and_(owned_by(keys, owner), keys.c.key == repeat.key)
     found = tx.connection.execute(sa.select(keys).where(mine)).one()
     if found.digest != repeat.digest:

@@ -42,6 +42,7 @@ from backburner.http.problems import (
     field_errors,
     request_id_of,
 )
+from backburner.http.service_client import ServiceAnswer, ServiceClient, Unsure
 from backburner.http.sse import ServerEvent, ServerEvents
 from backburner.http.stream_access import StreamAccess, StreamReader
 from backburner.http.wire import answer, time
@@ -61,8 +62,11 @@ __all__ = [
     "Route",
     "ServerEvent",
     "ServerEvents",
+    "ServiceAnswer",
+    "ServiceClient",
     "StreamAccess",
     "StreamReader",
+    "Unsure",
     "answer",
     "budget_left",
     "checked",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property, partial
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from pydantic_settings import BaseSettings
 
@@ -90,6 +90,7 @@ from backburner.prices import ListPrices, read_overrides
 from backburner.settings import Settings, read
 from backburner.startup import reach_of, read_apps
 
+P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
 In = TypeVar("In")
@@ -455,13 +456,28 @@ class Backburner:
         )
         return BatchTicket(submitted, self.engine, chosen)
 
-    async def transact(self, body: Callable[[Transaction], T]) -> T:
-        """Run a plain function in one transaction, jobs it submits included."""
-        return await self.engine.transact(body)
+    async def transact(
+        self,
+        body: Callable[Concatenate[Transaction, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """
+        Run a plain function in one transaction, jobs it submits included.
 
-    async def read(self, body: Callable[[View], T]) -> T:
-        """Run a plain function over what is committed now; nobody waits for it."""
-        return await self.engine.read(body)
+        It gets the transaction and what else is given: `transact(add, "a song")`.
+        """
+        return await self.engine.transact(lambda tx: body(tx, *args, **named))
+
+    async def read(
+        self, body: Callable[Concatenate[View, P], T], *args: P.args, **named: P.kwargs
+    ) -> T:
+        """
+        Run a plain function over what is committed now; nobody waits for it.
+
+        It gets the database as it is at one instant, and what else is given.
+        """
+        return await self.engine.read(lambda view: body(view, *args, **named))
 
     def blobs(self, app: str, owner: Owner = LOCAL) -> AppBlobs:
         """

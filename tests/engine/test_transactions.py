@@ -18,6 +18,7 @@ from backburner import (
     PermanentError,
     Transaction,
     TransactionTooLong,
+    View,
     capability,
 )
 from backburner.domain.errors import BatchNotFound
@@ -73,6 +74,27 @@ async def test_a_handler_commits_while_it_runs_and_reads_what_it_wrote(working):
 
     assert (["a"], JobState.RUNNING) == (seen, state)
     assert ["a"] == await ticket.result()
+
+
+async def test_what_else_is_given_is_passed_on_to_the_body(working):
+    def add(tx: Transaction, first: str, *, second: str) -> int:
+        write(first)(tx)
+        return write(second)(tx)
+
+    def begin_with(view: View, letter: str) -> list[str]:
+        return [text for text in texts(view) if text.startswith(letter)]
+
+    @capability("adds")
+    async def adds(ctx: Context, value: str) -> tuple[int, list[str]]:
+        count = await ctx.transact(add, value, second="b")
+        return count, await ctx.read(begin_with, "b")
+
+    house = await prepare(await working(adds))
+    ticket = await house.submit(adds, "a")
+
+    assert (2, ["b"]) == await ticket.result()
+    assert 4 == await house.transact(add, "c", second="d")
+    assert ["d"] == await house.read(begin_with, letter="d")
 
 
 async def test_jobs_of_a_handlers_transaction_are_its_owners_and_are_run(working):

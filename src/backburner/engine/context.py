@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from backburner.domain.errors import (
     ClaimLost,
@@ -31,6 +31,7 @@ from backburner.engine.transaction import Transaction, View
 from backburner.ports.ai import Message
 from backburner.ports.app_settings import AppSettings
 
+P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
 In = TypeVar("In")
@@ -375,16 +376,28 @@ class Context:
             raise TransientError("no requests are sent from here")
         return self._http()
 
-    async def read(self, body: Callable[[View], T]) -> T:
-        """Run a plain function over what is committed now; it cannot write."""
-        return await self._database().read(body)
+    async def read(
+        self, body: Callable[Concatenate[View, P], T], *args: P.args, **named: P.kwargs
+    ) -> T:
+        """
+        Run a plain function over what is committed now; it cannot write.
 
-    async def transact(self, body: Callable[[Transaction], T]) -> T:
+        It gets the database as it is at one instant, and what else is given.
+        """
+        return await self._database().read(lambda view: body(view, *args, **named))
+
+    async def transact(
+        self,
+        body: Callable[Concatenate[Transaction, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
         """
         Run a plain function in one transaction, committed when this returns.
 
-        It is committed only if this worker still holds the job; otherwise `ClaimLost`
-        is raised and the attempt is over. A body that takes longer than
+        It gets the transaction, and what else is given. It is committed only if this
+        worker still holds the job; otherwise `ClaimLost` is raised and the attempt is
+        over. A body that takes longer than
         `BACKBURNER_TRANSACTION_SECONDS` is rolled back: `TransactionTooLong`. If the
         job runs again, as after a lost worker, it may commit again: write so that a
         repeat changes nothing, or use `at_settlement`.
@@ -393,7 +406,9 @@ class Context:
         if not self._claim.token:
             raise PermanentError("only a job can write to the database; here is none")
         try:
-            return await database.transact(body, claim=self._claim)
+            return await database.transact(
+                lambda tx: body(tx, *args, **named), claim=self._claim
+            )
         except ClaimLost:
             if self._lose is not None:
                 self._lose()

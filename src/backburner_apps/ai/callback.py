@@ -7,14 +7,7 @@ import orjson
 from pydantic import StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
-from backburner import (
-    CamelModel,
-    Context,
-    PermanentError,
-    Snooze,
-    Spent,
-    capability,
-)
+from backburner import CamelModel, Context, PermanentError, Snooze, Spent, capability
 from backburner_apps.ai.answers import PATIENCE, QUEUE, RETRY, answered, summed
 from backburner_apps.contract import TOPIC, TokenReservation, UserId
 

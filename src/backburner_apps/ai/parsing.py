@@ -10,14 +10,7 @@ from pydantic import Field
 from backburner import CamelModel, Context, TimeZone, capability, estimate_of
 from backburner_apps.ai.answers import PATIENCE, QUEUE, RETRY, Answer, steps
 from backburner_apps.ai.callback import Asked, tell_again
-from backburner_apps.contract import (
-    LONGEST,
-    Line,
-    Priority,
-    Sentence,
-    Subtask,
-    Words,
-)
+from backburner_apps.contract import LONGEST, Line, Priority, Sentence, Subtask, Words
 
 MOST_SUBTASKS: Final = 20
 SYSTEM: Final = """\

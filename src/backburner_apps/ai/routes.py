@@ -21,26 +21,15 @@ from backburner import (
     JobState,
     Problem,
     StoreUnavailable,
+    web,
 )
-from backburner.web import (
-    Caller,
-    Refusal,
-    Route,
-    answer,
-    checked,
-    invalid,
-    origin,
-    read,
-    request_id_of,
-    require,
-    routes_of,
-)
+from backburner.web import Refusal, Route
 from backburner_apps.ai.answers import answered
 from backburner_apps.ai.callback import Return
 from backburner_apps.ai.requests import flow_of, is_offered, key_of, offered
 
-Writer = Annotated[Caller, require("jobs:write")]
-Reader = Annotated[Caller, require("jobs:read")]
+Writer = Annotated[web.Caller, web.require("jobs:write")]
+Reader = Annotated[web.Caller, web.require("jobs:read")]
 
 PATTERNS: Final = ("sync", "async")
 FIRST: Final = 9
@@ -77,7 +66,7 @@ async def serves(house: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
     service, path = Service(house), "/api/v1/capabilities"
     listing = "List what the AI service can do"
     ask = "Ask for a capability: at once, or by a callback"
-    yield routes_of(
+    yield web.routes_of(
         "ai",
         [
             Route("GET", path, service.listing, listing, None, "list_ai_capabilities"),
@@ -106,7 +95,7 @@ class Service:
             for found in self._house.registry
             if is_offered(found)
         ]
-        return answer({"items": items})
+        return web.answer({"items": items})
 
     async def ask(
         self, request: Request, name: str, caller: Writer, pattern: str = "sync"
@@ -120,16 +109,16 @@ class Service:
         found = offered(self._house, name)
         if pattern not in PATTERNS:
             raise Refusal(400, "INVALID_INPUT", "pattern is sync or async")
-        sent = (await read(request, Body)).root
+        sent = (await web.read(request, Body)).root
         if "reply" in sent:
             raise Refusal(400, "INVALID_INPUT", "reply: no such field")
         value = {key: given for key, given in sent.items() if key not in BESIDE}
-        checked(found.input, value)
-        asked_by = origin(request, caller)
+        web.checked(found.input, value)
+        asked_by = web.origin(request, caller)
         if pattern == "sync":
             return await self._now(found, value, asked_by)
         reply = self._reply(sent)
-        reply.request_id = request_id_of(request)
+        reply.request_id = web.request_id_of(request)
         # A repeat of a request is known by its own id.
         has_id = "x-request-id" in request.headers
         key = key_of(reply.request_id) if has_id else None
@@ -167,7 +156,7 @@ class Service:
         if ended.state is not JobState.SUCCEEDED:
             raise _refusal(ended.error)
         told = answered(orjson.loads(ended.output or "null"))
-        return answer({**told, "aiServiceRequestId": ticket.id})
+        return web.answer({**told, "aiServiceRequestId": ticket.id})
 
     def _busy(self, waiting: Job) -> Refusal:
         error = waiting.error
@@ -183,14 +172,14 @@ class Service:
         except StoreUnavailable as error:
             message = "it cannot be stored just now"
             raise Refusal(503, error.code, message, retry_after=2) from None
-        return answer({"aiServiceRequestId": submitted.id}, 202)
+        return web.answer({"aiServiceRequestId": submitted.id}, 202)
 
     def _reply(self, sent: dict[str, Any]) -> Return:
-        reply = checked(_RETURN, {key: sent[key] for key in BESIDE & sent.keys()})
+        reply = web.checked(_RETURN, {key: sent[key] for key in BESIDE & sent.keys()})
         try:
             url = self._house.courier.check(reply.callback_url, "callbackUrl")
         except InvalidInput as error:
-            raise invalid(error) from None
+            raise web.invalid(error) from None
         return reply.model_copy(update={"callback_url": url})
 
 

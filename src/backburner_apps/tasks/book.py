@@ -8,6 +8,7 @@ may have asked again, and would have two.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -15,6 +16,7 @@ import sqlalchemy as sa
 from backburner import Owner, Transaction, View
 from backburner.tables import erase_rows, owned_by, take_key
 from backburner.web import IdempotencyKey, cursor_page
+from backburner_apps.tasks.settings import TasksSettings
 from backburner_apps.tasks.shapes import Change, Failure, Query, Success
 from backburner_apps.tasks.tables import keys, requests, subtasks, tasks
 
@@ -45,6 +47,12 @@ _OLDEST = sa.select(r.id).order_by(r.id).limit(FEW).subquery()
 _FORGET = requests.delete().where(
     r.id.in_(sa.select(_OLDEST.c.id)), r.created_at < sa.bindparam("before")
 )
+"""
+Deletes a few of the oldest requests, of those that are from before a time.
+
+Done with each new one, so there is no more to do than was ever added. Their tasks stay;
+a callback for one of them is told that there is none.
+"""
 _ADD, _ADD_TASK, _ADD_STEPS = requests.insert(), tasks.insert(), subtasks.insert()
 
 
@@ -54,8 +62,20 @@ class Asked(NamedTuple):
     request_id: str
     owner: Owner
     sentence: str
+    tokens: int
+    """What it is expected to cost."""
     repeat: IdempotencyKey | None
     trace: str | None
+
+
+class Held(NamedTuple):
+    """The request that stands for what was asked, and what is held for it."""
+
+    request_id: str
+    is_repeat: bool
+    """Whether it was asked for before, with the same idempotency key."""
+    reservation: dict[str, int] | None
+    """`None`: the AI service has the request, or had."""
 
 
 class Ended(NamedTuple):
@@ -68,12 +88,27 @@ class Ended(NamedTuple):
     began_at: int = 0
 
 
-def opened(tx: Transaction, asked: Asked, now: int) -> tuple[str, Any]:
-    """
-    Write down a request before anybody is asked to do it.
+def hold(tx: Transaction, asked: Asked, settings: TasksSettings, now: int) -> Held:
+    """Write a request down and hold what it is expected to cost, or neither."""
+    kept = timedelta(days=settings.keep_days) // timedelta(milliseconds=1)
+    tx.connection.execute(_FORGET, {"before": now - kept})
+    request_id, row = _opened(tx, asked, now)
+    if row is not None and (row.ai_request_id or row.state != OPEN):
+        return Held(request_id, is_repeat=True, reservation=None)
+    # Held under its id: of a repeat that the AI service is asked for once more, what
+    # was held the first time.
+    until = now + int(settings.hold_seconds * 1000)
+    reserved = tx.reserve(request_id, asked.tokens, asked.owner, until=until)
+    start = reserved.window_start
+    if start is None:
+        asked_at = now if row is None else row.created_at
+        start = asked_at - asked_at % (settings.window_seconds * 1000)
+    held = {"tokensReserved": reserved.tokens_reserved, "windowStartTimestamp": start}
+    return Held(request_id, row is not None, held)
 
-    Return its id and, if it was asked for before with the same key, its row.
-    """
+
+def _opened(tx: Transaction, asked: Asked, now: int) -> tuple[str, Any]:
+    """Return a new request's id, or with its row that of one with the same key."""
     request_id, owner = asked.request_id, asked.owner
     if asked.repeat is not None:
         request_id = take_key(tx, keys, owner, asked.repeat, request_id, now=now)
@@ -83,16 +118,6 @@ def opened(tx: Transaction, asked: Asked, now: int) -> tuple[str, Any]:
     row = {"id": request_id, "tenant": owner.tenant, "user": owner.user}
     tx.connection.execute(_ADD, {**row, "state": OPEN, "created_at": now})
     return request_id, None
-
-
-def forget(tx: Transaction, before: int) -> None:
-    """
-    Take out a few of the oldest requests, of those that are from before a time.
-
-    Done with each new one, so there is no more to do than was ever added. Their tasks
-    stay; who calls back for one of them is told that there is none.
-    """
-    tx.connection.execute(_FORGET, {"before": before})
 
 
 def accepted(tx: Transaction, request_id: str, ai_request_id: str) -> None:
@@ -127,7 +152,7 @@ def end(tx: Transaction, told: Success | Failure, new: str, now: int) -> Ended |
     if row.ai_request_id is None:
         accepted(tx, row.id, told.ai_service_request_id)
     if row.state == CREATED:
-        return Ended(row.id, _of_request(tx, row.id))
+        return Ended(row.id, _one(tx, t.request_id == row.id))
     if row.state == REFUSED:
         if isinstance(told, Success):
             tx.settle(row.id, told.tokens)
@@ -186,11 +211,7 @@ def of_request(
 ) -> tuple[Any, Mapping[str, Any] | None]:
     """Return a request and the task that it became."""
     row = request(view, request_id, owner)
-    return row, None if row is None else _of_request(view, row.id)
-
-
-def _of_request(view: View, request_id: str) -> Mapping[str, Any] | None:
-    return _one(view, t.request_id == request_id)
+    return row, None if row is None else _one(view, t.request_id == row.id)
 
 
 def show(view: View, task_id: str, owner: Owner) -> Mapping[str, Any] | None:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 from pydantic import TypeAdapter
 from pydantic.alias_generators import to_camel
@@ -12,47 +12,17 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from structlog.contextvars import bind_contextvars
 
-from backburner import (
-    Backburner,
-    Budget,
-    ConfigurationError,
-    Owner,
-    Transaction,
-    estimate_of,
-)
-from backburner.web import (
-    Caller,
-    Refusal,
-    Route,
-    answer,
-    budget_left,
-    checked,
-    found,
-    idempotency_key,
-    log,
-    read,
-    read_webhook,
-    require,
-    routes_of,
-    time,
-    traceparent_of,
-)
+from backburner import Backburner, Budget, ConfigurationError, estimate_of, web
+from backburner.web import Refusal, Route, log
 from backburner_apps.contract import TOPIC
 from backburner_apps.tasks import book, operations
-from backburner_apps.tasks.asking import LOST, AiService, Unsure
+from backburner_apps.tasks.asking import LOST, AiService
 from backburner_apps.tasks.settings import TasksSettings
-from backburner_apps.tasks.shapes import (
-    CALLBACK,
-    Change,
-    Failure,
-    Query,
-    Success,
-    Wish,
-)
+from backburner_apps.tasks.shapes import CALLBACK, Change, Failure, Query, Success, Wish
 
-Writer = Annotated[Caller, require("jobs:write")]
-Reader = Annotated[Caller, require("jobs:read")]
-Anybody = Annotated[Caller, require("public")]
+Writer = Annotated[web.Caller, web.require("jobs:write")]
+Reader = Annotated[web.Caller, web.require("jobs:read")]
+Anybody = Annotated[web.Caller, web.require("public")]
 
 CREATE: Final = "create"
 LARGEST_CALLBACK: Final = 1024 * 1024
@@ -91,7 +61,7 @@ async def serves(house: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
 def _routes(service: "Service") -> Sequence[BaseRoute]:
     tasks, one = "/api/v1/tasks", "/api/v1/tasks/{task_id}"
     asked, webhooks = "/api/v1/requests/{request_id}", "/api/v1/webhooks"
-    return routes_of(
+    return web.routes_of(
         "tasks",
         [
             Route(
@@ -107,16 +77,6 @@ def _routes(service: "Service") -> Sequence[BaseRoute]:
     )
 
 
-class _Held(NamedTuple):
-    """The request that stands for what was asked, and what is held for it."""
-
-    request_id: str
-    is_repeat: bool
-    """Whether it was asked for before, with the same idempotency key."""
-    reservation: dict[str, int] | None
-    """`None`: the AI service has the request, or had."""
-
-
 class Service:
     """What the routes do."""
 
@@ -129,92 +89,81 @@ class Service:
     async def create(self, request: Request, caller: Writer) -> Response:
         """Hold tokens, ask the AI service, answer 202; the task comes later."""
         with operations.counted(CREATE, ends=False):
-            wish = await read(request, Wish)
+            wish = await web.read(request, Wish)
             log.info("Create task (async) - starting")
+            engine = self._house.engine
             asked = book.Asked(
-                self._house.engine.draw("req"),
+                engine.draw("req"),
                 caller.owner,
                 wish.natural_language,
-                idempotency_key(request, wish),
-                traceparent_of(request),
+                expected(wish.natural_language),
+                web.idempotency_key(request, wish),
+                web.traceparent_of(request),
             )
-            held = await self._hold(asked)
+            settings, now = self._house.settings_of(TasksSettings), engine.now()
+            held = await self._house.transact(book.hold, asked, settings, now)
             request_id = held.request_id
             # By this name the AI service and its worker know it.
             bind_contextvars(tasks_request_id=request_id)
             if held.reservation is not None:
                 await self._ask(asked, request_id, held.reservation)
             log.info("Create task (async) - succeeded")
-        headers = await budget_left(request, caller)
+        headers = await web.budget_left(request, caller)
         headers["Location"] = f"/api/v1/requests/{request_id}"
         if held.is_repeat:
             headers["Idempotency-Replayed"] = "true"
-        return answer({"tasksServiceRequestId": request_id}, 202, headers)
+        return web.answer({"tasksServiceRequestId": request_id}, 202, headers)
 
     async def listing(self, request: Request, caller: Reader) -> Response:
         """List the caller's own tasks."""
         with operations.counted("list"):
-            query = checked(_QUERY, dict(request.query_params))
-            shown, cursor = await self._house.read(
-                lambda view: book.page(view, caller.owner, query)
-            )
+            query = web.checked(_QUERY, dict(request.query_params))
+            shown, cursor = await self._house.read(book.page, caller.owner, query)
         items = [_task(row) for row in shown]
-        return answer({"items": items, "nextCursor": cursor})
+        return web.answer({"items": items, "nextCursor": cursor})
 
     async def show(self, task_id: str, caller: Reader) -> Response:
         """Return one of the caller's own tasks."""
         with operations.counted("show"):
-            task = await self._house.read(
-                lambda view: book.show(view, task_id, caller.owner)
-            )
-            return answer(_task(found(task, "task")))
+            task = await self._house.read(book.show, task_id, caller.owner)
+            return web.answer(_task(web.found(task, "task")))
 
     async def change(self, request: Request, task_id: str, caller: Writer) -> Response:
         """Change the status of a task, or what else of it is named."""
         with operations.counted("change"):
-            wanted = await read(request, Change)
+            wanted = await web.read(request, Change)
             if not wanted.model_fields_set:
                 raise Refusal(400, "INVALID_INPUT", "name what is to change")
             now = self._house.engine.now()
             task = await self._house.transact(
-                lambda tx: book.change(tx, task_id, caller.owner, wanted, now)
+                book.change, task_id, caller.owner, wanted, now
             )
-            return answer(_task(found(task, "task")))
+            return web.answer(_task(web.found(task, "task")))
 
     async def drop(self, task_id: str, caller: Writer) -> Response:
         """Delete a task and its steps."""
         with operations.counted("delete"):
-            was_there = await self._house.transact(
-                lambda tx: book.drop(tx, task_id, caller.owner)
-            )
-            found(was_there or None, "task")
+            was_there = await self._house.transact(book.drop, task_id, caller.owner)
+            web.found(was_there or None, "task")
         return Response(status_code=204)
 
     async def request(self, request_id: str, caller: Reader) -> Response:
         """Say what became of a request: queued, running, created or failed."""
         with operations.counted("request"):
-            row, task = await self._of_request(request_id, caller.owner)
-            state = None
-            if row.state == book.OPEN and row.ai_request_id:
+            state, mine = None, (request_id, caller.owner)
+            row, task = await self._house.read(book.of_request, *mine)
+            if row is not None and row.state == book.OPEN and row.ai_request_id:
                 state = await self._ai.state(row.ai_request_id, caller.owner)
             if state == LOST:
                 # It may have been called back while the AI service was asked.
-                row, task = await self._of_request(request_id, caller.owner)
-            return answer(_became(row, task, state))
-
-    async def _of_request(
-        self, request_id: str, owner: Owner
-    ) -> tuple[Any, Mapping[str, Any] | None]:
-        row, task = await self._house.read(
-            lambda view: book.of_request(view, request_id, owner)
-        )
-        return found(row, "request"), task
+                row, task = await self._house.read(book.of_request, *mine)
+            return web.answer(_became(web.found(row, "request"), task, state))
 
     async def webhook(self, request: Request, _caller: Anybody) -> Response:
         """Take what the AI service came to: the task and the tokens, or neither."""
         log.info("Handle webhook callback - starting")
         try:
-            told = await read_webhook(
+            told = await web.read_webhook(
                 request, CALLBACK, self._secret, limit=LARGEST_CALLBACK
             )
             ended = await self._end(told)
@@ -226,16 +175,14 @@ class Service:
         log.info("Handle webhook callback - succeeded", status=told.status)
         body: dict[str, Any] = {"tasksServiceRequestId": ended.request}
         if isinstance(told, Failure):
-            return answer({**body, "acknowledged": True}, 201)
-        return answer({**body, "task": _task(ended.task)}, 201)
+            return web.answer({**body, "acknowledged": True}, 201)
+        return web.answer({**body, "task": _task(ended.task)}, 201)
 
     async def _end(self, told: Success | Failure) -> book.Ended:
         engine = self._house.engine
         new, now = engine.draw("task"), engine.now()
-        ended = found(
-            await self._house.transact(lambda tx: book.end(tx, told, new, now)),
-            "request",
-        )
+        ended = await self._house.transact(book.end, told, new, now)
+        ended = web.found(ended, "request")
         bind_contextvars(tasks_request_id=ended.request)
         if ended.is_news:
             took = (now - ended.began_at) / 1000
@@ -243,34 +190,6 @@ class Service:
         if isinstance(told, Failure):
             log.warning("task not made", code=told.error.type)
         return ended
-
-    async def _hold(self, asked: book.Asked) -> _Held:
-        """Write the request down and hold what it is expected to cost, or neither."""
-        now = self._house.engine.now()
-        settings = self._house.settings_of(TasksSettings)
-        until = now + int(settings.hold_seconds * 1000)
-        keep = timedelta(days=settings.keep_days) // timedelta(milliseconds=1)
-
-        def hold(tx: Transaction) -> _Held:
-            book.forget(tx, now - keep)
-            request_id, row = book.opened(tx, asked, now)
-            if row is not None and (row.ai_request_id or row.state != book.OPEN):
-                return _Held(request_id, is_repeat=True, reservation=None)
-            # Held under its id: of a repeat that the AI service is asked for once more,
-            # what was held the first time.
-            tokens = expected(asked.sentence)
-            reserved = tx.reserve(request_id, tokens, asked.owner, until=until)
-            start = reserved.window_start
-            if start is None:
-                asked_at = now if row is None else row.created_at
-                start = asked_at - asked_at % (settings.window_seconds * 1000)
-            reservation = {
-                "tokensReserved": reserved.tokens_reserved,
-                "windowStartTimestamp": start,
-            }
-            return _Held(request_id, row is not None, reservation)
-
-        return await self._house.transact(hold)
 
     async def _ask(
         self, asked: book.Asked, request_id: str, reservation: dict[str, int]
@@ -285,21 +204,19 @@ class Service:
         try:
             known_as = await self._ai.parse(asked, request_id, reservation)
         except Refusal as refusal:
-            if asked.repeat is None or not isinstance(refusal, Unsure):
+            if asked.repeat is None or not isinstance(refusal, web.Unsure):
                 error = {"message": str(refusal), "type": refusal.code}
                 now = self._house.engine.now()
-                await self._house.transact(
-                    lambda tx: book.refused(tx, request_id, error, now)
-                )
+                await self._house.transact(book.refused, request_id, error, now)
             raise
-        await self._house.transact(lambda tx: book.accepted(tx, request_id, known_as))
+        await self._house.transact(book.accepted, request_id, known_as)
 
 
 def _became(
     row: Any, task: Mapping[str, Any] | None, state: str | None
 ) -> dict[str, Any]:
     """Say what became of a request; `state` is the AI service's of an open one."""
-    told = {"tasksServiceRequestId": row.id, "createdAt": time(row.created_at)}
+    told = {"tasksServiceRequestId": row.id, "createdAt": web.time(row.created_at)}
     if row.state == book.CREATED:
         return {**told, "status": row.state, "task": _task(task)}
     if row.state in {book.FAILED, book.REFUSED}:
@@ -314,6 +231,8 @@ def _task(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Write a task for its owner; `None` if it was deleted."""
     if row is None:
         return None
-    shown = {to_camel(name): row[name] for name in SHOWN if row[name] is not None}
-    times = {to_camel(name): time(row[name]) for name in ("created_at", "updated_at")}
-    return {**shown, **times}
+    return {
+        **{to_camel(name): row[name] for name in SHOWN if row[name] is not None},
+        "createdAt": web.time(row["created_at"]),
+        "updatedAt": web.time(row["updated_at"]),
+    }
