@@ -36,6 +36,12 @@ def a_key(key="k", **body):
 
 
 @pytest.fixture
+def home_url(store_url):
+    """Each of the databases."""
+    return store_url
+
+
+@pytest.fixture
 async def shop(submitting):
     """A house whose database has the tables above."""
     house = await submitting()

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from backburner.domain.app_blob import BLOB, UPLOAD, is_kind
@@ -55,7 +56,7 @@ class Payloads:
         """Do the same for one job, inside a transaction body."""
         if self._blobs is None or not is_large(job.input):
             return job
-        return self._stow(self._blobs, [job])[0]
+        return self._stow_aside(self._blobs, [job])[0]
 
     async def stow_members(self, members: Members) -> Members:
         """Put the large inputs of jobs and flows away; return what is to be stored."""
@@ -67,7 +68,12 @@ class Payloads:
         jobs = _jobs_of(members)
         if self._blobs is None or not any(is_large(job.input) for job in jobs):
             return members
-        return _with_jobs(members, jobs, self._stow(self._blobs, jobs))
+        return _with_jobs(members, jobs, self._stow_aside(self._blobs, jobs))
+
+    def _stow_aside(self, blobs: BlobStore, jobs: Sequence[NewJob]) -> list[NewJob]:
+        """Put all away within a body, which may run on the event loop's thread."""
+        work = partial(self._stow, blobs, jobs)
+        return work() if self._jobs is None else self._jobs.aside(work)
 
     def _stow(self, blobs: BlobStore, jobs: Sequence[NewJob]) -> list[NewJob]:
         """Put all away, or leave nothing behind."""

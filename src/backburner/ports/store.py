@@ -228,6 +228,15 @@ class JobStore(Protocol):
         """
         ...
 
+    def aside(self, work: Callable[[], T]) -> T:
+        """
+        Do something that blocks, such as writing a file, and return what it returns.
+
+        It is called within a body of `transact`, `settle` or `finish_batch`. The event
+        loop goes on meanwhile. Outside of a body it does the work at once.
+        """
+        ...
+
     async def snapshot(self, body: Callable[[Connection], T]) -> T:
         """
         Run `body` over what is committed now and return what it returns.

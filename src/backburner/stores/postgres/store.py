@@ -15,6 +15,8 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.util import await_only
+from sqlalchemy.util.concurrency import in_greenlet
 
 from backburner.domain.budget import Rules
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
@@ -286,6 +288,10 @@ class PostgresStore(
             return body(tx)
 
         return await self._commit("transact_claimed", run, limit=limit)
+
+    def aside(self, work: Callable[[], T]) -> T:
+        # Bodies run in a greenlet on the event loop's thread.
+        return await_only(asyncio.to_thread(work)) if in_greenlet() else work()
 
     async def snapshot(self, body: Callable[[sa.Connection], T]) -> T:
         async with self._database.connection() as connection:

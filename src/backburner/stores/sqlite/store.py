@@ -233,6 +233,9 @@ class SqliteStore(
             return await self._write(transact, None)
         return await self._write(transact_claimed, None)
 
+    def aside(self, work: Callable[[], T]) -> T:
+        return work()  # bodies run in the writer's thread
+
     async def snapshot(self, body: Callable[[sa.Connection], T]) -> T:
         return await self.read(lambda connection: _at_once(connection, body))
 

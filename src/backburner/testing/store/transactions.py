@@ -28,6 +28,8 @@ from backburner.testing.store.acts import (
 
 SHORT = 0.2
 """How many seconds a body may take that takes longer."""
+LONG = 60.0
+"""How many seconds to wait for something that is certain to come."""
 ENDLESS = sa.text("""
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000)
 SELECT count(*) FROM n
@@ -133,6 +135,34 @@ class TransactConformance(WithWorkers):
         with pytest.raises(Refused):
             await store.transact(write_and_refuse("x"), claim=claim, seconds=60)
 
+        assert [] == await written(store)
+
+    async def test_blocking_work_aside_lets_the_event_loop_go_on(
+        self, store: Store
+    ) -> None:
+        loop, went_on = asyncio.get_running_loop(), threading.Event()
+
+        def body(tx: Tx) -> bool:
+            write("before")(tx)
+            loop.call_soon_threadsafe(went_on.set)
+            has_gone_on = store.aside(lambda: went_on.wait(LONG))
+            write("after")(tx)
+            return has_gone_on
+
+        assert await store.transact(body)
+        assert ["after", "before"] == sorted(await written(store))
+        assert 7 == store.aside(lambda: 7), "outside of a body"
+
+    async def test_what_fails_aside_fails_its_body(self, store: Store) -> None:
+        def fail() -> None:
+            raise Refused
+
+        def body(tx: Tx) -> None:
+            write("never")(tx)
+            store.aside(fail)
+
+        with pytest.raises(Refused):
+            await store.transact(body)
         assert [] == await written(store)
 
     @pytest.mark.parametrize("body", TOO_LONG)
