@@ -85,7 +85,11 @@ class Settings(BaseSettings):
     blob_limit: int = Field(1024**3, ge=1, le=1024**4)
     """The most bytes of one blob of an application. Default: 1 GiB."""
     link_secret: SecretStr = SecretStr("")
-    """Signs links, 32 characters or more; by comma, the first signs, all hold."""
+    """
+    Secret that signs URLs, stream tokens and logins, at least 32 characters; the same
+    for every server and worker. To rotate it, list several separated by commas: the
+    first one signs, all of them verify. Without it a process accepts only its own.
+    """
     webhook_secret: SecretStr = SecretStr("")
     """What webhooks' secrets follow from, 32 characters or more; another, others."""
     webhook_allow: Annotated[tuple[str, ...], NoDecode] = ()

@@ -75,6 +75,26 @@ def problems(
     return [f"{name}{sentence}" for name, sentence in found.items()]
 
 
+def signing_warning(
+    settings: Settings, apps: Sequence[App], *, serves: bool, is_keyed: bool
+) -> str | None:
+    """
+    Return a sentence if other processes refuse what a process may sign.
+
+    A server with API keys signs for its callers, and may be one of several. A worker
+    signs nothing but the URLs of applications' blobs. A server for this machine only,
+    without keys, accepts what it signs.
+    """
+    signs_for_others = is_keyed or (apps and not serves)
+    if settings.link_secrets or not signs_for_others:
+        return None
+    return (
+        f"{variable('link_secret', Settings)} is not set: other processes refuse the "
+        "signed URLs, stream tokens and logins of this one, and they end with it; set "
+        "the same 32 characters or more for every server and worker"
+    )
+
+
 def _missing(
     settings: Settings, apps: Sequence[App], setup: Setup, own: AppSettings
 ) -> Iterator[tuple[str, str]]:

@@ -160,6 +160,7 @@ def test_doctor_reports_what_a_start_is_refused_for(run):
     ):
         assert any("fail" == kind and name in told for kind, told in failed), name
     assert [("pass", "settings suffice; applications: ai")] == passed
+    assert "BACKBURNER_LINK_SECRET is not set" in sound.stdout
     assert "no application is called 'songs'" in missing[0][1]
 
 

@@ -96,6 +96,17 @@ async def test_a_worker_whose_store_is_away_is_not_ready(start, migrated_url):
     assert {"status": "ok"} == back.json()
 
 
+def test_a_worker_of_applications_is_warned_that_nobody_shares_its_signatures(start):
+    alone, _ = probed(start)
+    shared, _ = probed(start, BACKBURNER_LINK_SECRET="s" * 32)
+    warned = [
+        any("BACKBURNER_LINK_SECRET is not set" in line for line in worker.lines)
+        for worker in (alone, shared)
+    ]
+
+    assert [True, False] == warned
+
+
 def test_a_stopping_worker_leaves_with_code_0(start):
     worker, url = probed(start)
     get(url, "/readyz")

@@ -6,7 +6,7 @@ from backburner import App, ModelUse, Setup
 from backburner.domain.errors import ConfigurationError
 from backburner.environment import variables
 from backburner.settings import Settings
-from backburner.startup import check, problems, read_apps
+from backburner.startup import check, problems, read_apps, signing_warning
 from backburner_apps.ai import AiSettings
 from backburner_apps.ai import app as ai
 from backburner_apps.tasks import app as tasks
@@ -90,3 +90,22 @@ def test_only_a_required_purpose_refuses_the_start():
         ConfigurationError, match=r"^BACKBURNER_AI is not set: .*vision"
     ):
         check(Settings(), [required, optional], Setup())
+
+
+@pytest.mark.parametrize(
+    ("apps", "plan", "secret", "is_warned"),
+    [
+        ([ai], {"serves": False, "is_keyed": False}, "", True),
+        ([], {"serves": True, "is_keyed": True}, "", True),
+        ([], {"serves": False, "is_keyed": False}, "", False),
+        ([ai], {"serves": True, "is_keyed": False}, "", False),
+        ([ai], {"serves": True, "is_keyed": True}, "s" * 32, False),
+    ],
+    ids=["worker", "server with keys", "plain worker", "for one machine", "secret"],
+)
+def test_who_signs_for_others_without_a_shared_secret_is_warned(
+    apps, plan, secret, is_warned
+):
+    found = signing_warning(Settings(link_secret=secret), apps, **plan)
+
+    assert is_warned == (found is not None and "BACKBURNER_LINK_SECRET" in found)

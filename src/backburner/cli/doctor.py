@@ -32,7 +32,7 @@ from backburner.ports.clock import Clock
 from backburner.ports.faults import NoFaults
 from backburner.ports.finding import Finding, Status
 from backburner.settings import Settings, read
-from backburner.startup import problems, read_apps
+from backburner.startup import problems, read_apps, signing_warning
 
 OLDEST_PYTHON = (3, 11)
 COLOURS = {Status.PASS: "green", Status.WARN: "yellow", Status.FAIL: "red"}
@@ -119,6 +119,10 @@ async def _start(settings: Settings, services: Sequence[str]) -> AsyncIterator[F
     found = problems(settings, apps, Setup(served_by(apps), is_keyed=is_keyed), own)
     for problem in found:
         yield Finding(Status.FAIL, "start", problem, "set it, or do not run it")
+    warning = signing_warning(settings, apps, serves=False, is_keyed=is_keyed)
+    if warning is not None:
+        fix = "openssl rand -hex 32"
+        yield Finding(Status.WARN, "signing", warning, fix)
     if not is_keyed:
         told = "BACKBURNER_KEY_PEPPER is not set: `serve` starts with --dev only"
         yield Finding(Status.WARN, "start", told, "set it, and make an API key")

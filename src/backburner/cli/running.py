@@ -32,6 +32,7 @@ from backburner.domain.errors import (
 from backburner.engine import telemetry
 from backburner.ports.log import log
 from backburner.settings import Settings, fault
+from backburner.startup import signing_warning
 from backburner.wiring import Backburner
 
 LINGER_SECONDS = 0.5
@@ -95,6 +96,12 @@ async def _run(plan: Plan) -> bool:
         except BackburnerError as error:
             _tell(plan, "failed", code=error.code)
             raise
+        serves = plan.listener is not None
+        warning = signing_warning(
+            plan.settings, plan.apps, serves=serves, is_keyed=plan.is_keyed
+        )
+        if warning is not None:
+            log.warning(warning)
         if plan.listener is None:
             probes = _probe(plan, house, stack)
             spare_collector()
