@@ -27,7 +27,7 @@ from backburner_apps.contract import (
 
 Status = Literal["todo", "in_progress", "done"]
 Id = Annotated[str, StringConstraints(max_length=100)]
-ABSENT: Any = None
+ABSENT: Any = Field(default_factory=lambda: None)
 """The default of a field that may be left out, but cannot be null."""
 
 
