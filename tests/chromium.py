@@ -25,6 +25,16 @@ from starlette.routing import Route
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 PATIENCE_SECONDS = 90.0
+OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--no-first-run",
+    "--no-proxy-server",
+    "--remote-debugging-port=0",  # it stays until it is ended
+)
 HTML = """<!doctype html><title>A page of another origin</title><script>
 const say = (name, type, more = {}) =>
   fetch("/said", {method: "POST", body: JSON.stringify({name, type, ...more})})
@@ -148,15 +158,8 @@ async def a_page(host: str = "localhost") -> AsyncIterator[Page]:
 async def visited(page: Page, folder: Path) -> AsyncIterator[None]:
     """Have Chromium show a page while the block runs."""
     browser = await asyncio.create_subprocess_exec(
-        _program(),
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--disable-background-networking",
-        "--no-first-run",
-        "--no-proxy-server",
-        "--remote-debugging-port=0",  # it stays until it is ended
+        program(),
+        *OPTIONS,
         f"--user-data-dir={folder}",
         page.origin,
         stdin=asyncio.subprocess.DEVNULL,
@@ -171,7 +174,7 @@ async def visited(page: Page, folder: Path) -> AsyncIterator[None]:
         await browser.wait()
 
 
-def _program() -> str:
+def program() -> str:
     """Find the browser, or skip where it is not installed; in CI that is a failure."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:

@@ -9,6 +9,7 @@ import typer
 
 from backburner import App, Backburner, Queue, read_settings
 from example_notes import tables
+from example_notes.importing import imported, split
 from example_notes.settings import NotesSettings
 from example_notes.work import count, counted
 
@@ -29,14 +30,14 @@ def settings() -> None:
 @asynccontextmanager
 async def serves(house: Backburner) -> AsyncIterator[Sequence[Any]]:
     """Give the routes for as long as they are served."""
-    from example_notes.routes import routes  # noqa: PLC0415 - a worker needs none
+    from example_notes import import_routes, routes  # noqa: PLC0415 - not in a worker
 
-    yield routes(house)
+    yield [*routes.routes(house), *import_routes.routes(house)]
 
 
 app = App(
     "notes",
-    capabilities=[count],
+    capabilities=[count, split, imported],
     queues=[Queue("notes", concurrency=4)],
     serves=serves,
     settings=NotesSettings,

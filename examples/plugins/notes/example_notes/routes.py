@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from typing import Annotated, Any
-from uuid import uuid4
 
 import sqlalchemy as sa
-from fastapi import APIRouter
-from pydantic import BaseModel
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from backburner import Backburner, Transaction, View
+from backburner import Backburner, Owner, Transaction, View
 from backburner.web import (
     Caller,
     OffsetQuery,
@@ -35,6 +34,13 @@ class NewNote(BaseModel):
     text: str
 
 
+class NotesQuery(OffsetQuery):
+    """`?q=&limit=&offset=`."""
+
+    q: str = Field("", max_length=100)
+    """Words to look for."""
+
+
 def routes(house: Backburner) -> Sequence[Any]:
     """Return the routes over an open `Backburner`."""
     router, settings = APIRouter(tags=["notes"]), house.settings_of(NotesSettings)
@@ -47,33 +53,30 @@ def routes(house: Backburner) -> Sequence[Any]:
             raise Refusal(
                 400, "NOTE_TOO_LONG", f"at most {settings.longest} characters"
             )
-        owner, note = caller.owner, f"note_{uuid4().hex}"
-
-        def store(tx: Transaction) -> None:
-            row = {"id": note, "tenant": owner.tenant, "user": owner.user}
-            extra = {"length": len(wanted.text)}
-            tables.add(tx.connection, {**row, "text": wanted.text, "extra": extra})
-            tx.submit(count, note, owner=owner)
-
-        await house.transact(store)
-        return answer({"id": note})
-
-    @router.get("/notes")
-    async def find(request: Request, caller: Reader) -> Response:
-        """List one's notes, or those with the words of `?q=`."""
-        words = request.query_params.get("q", "")[:100].replace('"', "")
         owner = caller.owner
 
-        def look(view: View) -> dict[str, Any]:
-            mine = notes.c.tenant == owner.tenant, notes.c.user == owner.user
-            query = sa.select(notes).where(*mine).order_by(notes.c.id)
-            if words:
-                ids = tables.found(view.connection, words)
-                query = query.where(notes.c.id.in_(ids))
-            page = offset_page(view, query, OffsetQuery())
-            items = [{"text": row.text, "words": row.words} for row in page.rows]
-            return {"items": items, "total": page.total}
+        def store(tx: Transaction) -> str:
+            note = tables.add(tx, owner, wanted.text)
+            tx.submit(count, note, owner=owner)
+            return note
 
-        return answer(await house.read(look))
+        return answer({"id": await house.transact(store)})
+
+    @router.get("/notes")
+    async def find(caller: Reader, asked: Annotated[NotesQuery, Query()]) -> Response:
+        """List one's notes, or those with the words of `?q=`."""
+        return answer(await house.read(lambda view: found(view, caller.owner, asked)))
 
     return router.routes
+
+
+def found(view: View, owner: Owner, asked: NotesQuery) -> dict[str, Any]:
+    """Return a page of an owner's notes, and how many there are in all."""
+    mine = notes.c.tenant == owner.tenant, notes.c.user == owner.user
+    query = sa.select(notes).where(*mine).order_by(notes.c.id)
+    words = asked.q.replace('"', "")
+    if words:
+        query = query.where(notes.c.id.in_(tables.found(view.connection, words)))
+    page = offset_page(view, query, asked)
+    items = [{"text": row.text, "words": row.words} for row in page.rows]
+    return {"items": items, "total": page.total}

@@ -1,6 +1,7 @@
 """The tables of `notes`: one that moves, and one that is derived from it."""
 
 from typing import Any
+from uuid import uuid4
 
 import sqlalchemy as sa
 
@@ -26,10 +27,18 @@ FOUND = {
 }
 
 
-def add(connection: Any, row: dict[str, Any]) -> None:
-    """Store a note and what it is found by."""
-    connection.execute(notes.insert(), row)
-    connection.execute(sa.text(ADD[connection.dialect.name]), row)
+def add(tx: Transaction, owner: Owner, text: str) -> str:
+    """Store a note and what it is found by; return its id."""
+    row = {
+        "id": f"note_{uuid4().hex}",
+        "tenant": owner.tenant,
+        "user": owner.user,
+        "text": text,
+        "extra": {"length": len(text)},
+    }
+    tx.connection.execute(notes.insert(), row)
+    tx.connection.execute(sa.text(ADD[tx.connection.dialect.name]), row)
+    return row["id"]
 
 
 def found(connection: Any, words: str) -> list[str]:

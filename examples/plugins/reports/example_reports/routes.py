@@ -1,17 +1,27 @@
 """The routes of `reports`."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Annotated, Any
 from uuid import uuid4
 
 import sqlalchemy as sa
 from fastapi import APIRouter
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from backburner import Backburner, Flow, Transaction, View
-from backburner.web import Caller, Refusal, answer, read, require
+from backburner import Backburner, Flow, Owner, Transaction, View
+from backburner.web import (
+    Caller,
+    Refusal,
+    ServerEvent,
+    ServerEvents,
+    StreamReader,
+    answer,
+    read,
+    require,
+    wait,
+)
 from example_reports.work import Wanted, check, ended, reports, write
 
 Writer = Annotated[Caller, require("jobs:write")]
@@ -24,6 +34,10 @@ class NewReport(BaseModel):
     title: str
     url: str = ""
     """A page to look at meanwhile."""
+    notify: str = ""
+    """A URL that is told when the report is written."""
+    wait: int = Field(0, ge=0, le=60)
+    """How many seconds to wait for it."""
 
 
 def routes(house: Backburner) -> Sequence[Any]:
@@ -36,23 +50,33 @@ def routes(house: Backburner) -> Sequence[Any]:
         asked = await read(request, NewReport)
         owner, report = caller.owner, f"report_{uuid4().hex}"
 
-        def store(tx: Transaction) -> None:
+        def store(tx: Transaction) -> str:
             row = {"id": report, "tenant": owner.tenant, "user": owner.user}
             tx.connection.execute(reports.insert(), {**row, "title": asked.title})
             flow = Flow()
             flow.add(check, asked.url)
             tx.submit_flow(flow, owner=owner)
-            done = {"capability": ended, "input": {"report": report}}
+            told = {"report": report, "notify": asked.notify}
+            done = {"capability": ended, "input": told}
             wanted = Wanted(id=report, title=asked.title)
-            tx.submit(write, wanted, owner=owner, completion=done)
+            return tx.submit(write, wanted, owner=owner, completion=done).id
 
-        await house.transact(store)
-        return answer({"id": report})
+        job_id = await house.transact(store)
+        job = await wait(request, caller, job_id, seconds=asked.wait)
+        return answer({"id": report, "job": job_id, "state": str(job.state)}, 201)
 
     @router.get("/reports/{report_id}")
     async def fetch(report_id: str, caller: Reader) -> Response:
         """Stream a report that is written."""
-        owner = caller.owner
+        return StreamingResponse(await content(caller.owner, report_id))
+
+    @router.get("/reports/{report_id}/lines")
+    async def follow(report_id: str, reader: StreamReader) -> Response:
+        """Send a report line by line to a browser; a token for `reports` will do."""
+        owner = reader.following("topic", "reports").owner
+        return ServerEvents(lines(await content(owner, report_id)))
+
+    async def content(owner: Owner, report_id: str) -> AsyncGenerator[bytes, None]:
         mine = reports.c.tenant == owner.tenant, reports.c.user == owner.user
         query = sa.select(reports.c.blob).where(*mine, reports.c.id == report_id)
 
@@ -63,6 +87,16 @@ def routes(house: Backburner) -> Sequence[Any]:
         blob = await house.read(look)
         if blob is None:
             raise Refusal(404, "NO_REPORT", "there is no such report, or not yet")
-        return StreamingResponse(house.blobs("reports", owner).read(blob))
+        return house.blobs("reports", owner).read(blob)
 
     return router.routes
+
+
+async def lines(
+    pieces: AsyncGenerator[bytes, None],
+) -> AsyncGenerator[ServerEvent, None]:
+    """Yield an event for each line of a report, which is short."""
+    text = b"".join([piece async for piece in pieces]).decode()
+    for number, line in enumerate(text.splitlines(), 1):
+        yield ServerEvent({"text": line}, "line", number)
+    yield ServerEvent({}, "end")
