@@ -1,7 +1,9 @@
 """Applications that bring tables: made, adopted, refused, and left when uninstalled."""
 
 import json
+import re
 import shutil
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -11,7 +13,9 @@ from backburner.adapters import find_store
 from backburner.client import Client
 from backburner.clock import SystemClock
 from backburner.ports.faults import NoFaults
+from backburner.testing.broker.acts import pause
 from backburner_apps.tasks.tables import metadata, tasks
+from tests.cli.conftest import Gate
 from tests.cli.plugin import BROKEN, FIRST, SEED, install, revise
 
 DEMO = "backburner.demo:app"
@@ -79,6 +83,36 @@ async def test_processes_that_migrate_at_once_apply_a_revision_once(
     assert ["made"] == await in_the_store(
         store_url, lambda c: [*c.execute(made).scalars()]
     )
+
+
+def waits_for_a_file(pid):
+    """Say whether a process waits for a file that another one has locked."""
+    return re.search(rf"-> FLOCK .* {pid} ", Path("/proc/locks").read_text())
+
+
+async def until_it_waits(process, store_url):
+    """Wait until a process waits for another one that migrates the store."""
+    if store_url.startswith("postgres"):
+        process.says("migration waits for a lock")
+        return
+    while not waits_for_a_file(process.popen.pid):
+        await pause()
+
+
+@both_stores
+async def test_a_process_waits_while_another_one_migrates(start, tmp_path, store_url):
+    gate = Gate(tmp_path / "gate")
+    install(tmp_path, f"{FIRST}; {SEED}; open({str(gate.path)!r}).read()")
+    first = start("migrate", "--json", "--app", "shop", "--store", store_url)
+    gate.reached()
+    second = start("worker", "--app", "shop", "--store", store_url)
+    await until_it_waits(second, store_url)
+    gate.opened()
+    code = first.exit_code()
+    second.says("works on shop")
+
+    assert 0 == code, first.lines
+    assert ["0001"] == await in_the_store(store_url, versions)
 
 
 @both_stores

@@ -178,6 +178,18 @@ async def test_a_url_ends_and_outlives_the_secret_that_replaced_its_own(
     assert is_taken != await refused(server, "GET", url)
 
 
+@pytest.mark.parametrize(("minutes", "is_taken"), [(0, True), (2, False)])
+async def test_a_url_to_send_to_ends(server, songs, root, minutes, is_taken):
+    then = SystemClock().now() - minutes * 60_000
+    path = urlsplit((await songs.upload_url(size=5)).url).path
+    url, _ = Links([NEW], lambda: then).sign(
+        path, span=timedelta(minutes=1), method="PUT", terms={"size": "5"}
+    )
+
+    assert is_taken != await refused(server, "PUT", url, content=HELLO)
+    assert is_taken == bool(left_in(root))
+
+
 async def test_a_url_of_what_is_gone_is_404(server, songs):
     blob = await songs.write(HELLO)
     get = await songs.download_url(blob.id)

@@ -101,6 +101,22 @@ async def test_a_topic_is_followed_over_a_socket(server):
     )
 
 
+async def test_nothing_of_another_owners_topic_comes_over_a_socket(server):
+    others = (Owner(LOCAL.tenant, "another"), Owner("another", LOCAL.user))
+    for to in (*others, Tenant("another"), LOCAL):
+        await publish(server, 1, to=to)
+    async with a_socket(server) as socket:
+        await say(socket, type="subscribe", topic="files", after=0)
+        _, past = await hear(socket, 2)
+        for to in (*others, Tenant("another")):
+            await publish(server, 2, to=to)
+        await publish(server, 3)
+        [live] = await hear(socket, 1)
+
+    assert [1, 3] == [past["data"]["n"], live["data"]["n"]]
+    assert past["seq"] + 4 <= live["seq"], "the others were published in between"
+
+
 @pytest.mark.parametrize(
     "asked",
     [{"topic": ""}, {"topic": "a b"}, {"topic": "x" * 201}, {"topic": "a", "tag": "b"}],

@@ -419,7 +419,11 @@ class SqliteStore(
     def _version(self, history: History = migrations.ENGINE) -> str | None:
         if self.database.path is not None and not self.database.path.exists():
             return None
-        with translated(), self.database.connect() as connection:
+        # As a reader: a writer would fail beside a migration that takes long.
+        with (
+            translated(),
+            self.database.connect().execution_options(reads=True) as connection,
+        ):
             return migrations.current(connection, history)
 
     def _migrate(
