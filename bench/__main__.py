@@ -95,7 +95,7 @@ def _runs(rows: list[table.Row], options: argparse.Namespace) -> list[Run]:
     runs: list[Run] = [
         (store, name)
         for name in dict.fromkeys(row.name for row in rows)
-        for store in stores
+        for store in (stores[:1] if name in table.ANY_STORE else stores)
     ]
     runs += _brokered(_words(options.only), _words(options.brokers))
     if any(row.peer_figure for row in rows):

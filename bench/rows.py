@@ -31,8 +31,8 @@ from backburner.engine import telemetry
 from backburner.engine.flow import written
 from backburner.ports.store import JobFilter, Tx
 from bench import blobs as streaming
+from bench import buckets, work
 from bench import owners as among_owners
-from bench import work
 from bench.loaded import compare
 from bench.meter import Expected, Meter, NotTrueError, check, quantiles, rss_mb
 from bench.servers import ask
@@ -40,6 +40,8 @@ from bench.wire import post
 
 JOBS = int(os.environ.get("BENCH_JOBS", "20000"))
 TRANSPORT = os.environ.get("BENCH_TRANSPORT", "database")
+S3 = "BACKBURNER_TEST_S3_URL"
+"""Where moto plays S3."""
 FILES = JOBS // 2
 BODIES = JOBS // 2
 BLOB_MB = min(1024, JOBS // 16)
@@ -143,9 +145,19 @@ async def settled_with_bodies(folder: Path) -> Figures:
 
 async def blobs(folder: Path) -> Figures:
     """Stream a blob of 1 GiB into a folder and out of it again."""
-    figures = await streaming.measure(
-        url_of(folder), (folder / "blobs").as_uri(), BLOB_MB
-    )
+    return await _streamed(folder, (folder / "blobs").as_uri())
+
+
+async def blobs_s3(folder: Path) -> Figures:
+    """Stream a blob of 1 GiB into what plays S3 and out of it again."""
+    if not os.environ.get(S3):
+        raise NotTrueError(f"{S3} is not set: nothing plays S3")
+    place, query = buckets.made(os.environ[S3])
+    return await _streamed(folder, f"{place}/bench?{query}")
+
+
+async def _streamed(folder: Path, place: str) -> Figures:
+    figures = await streaming.measure(url_of(folder), place, BLOB_MB)
     if not figures["is_same"]:
         raise NotTrueError("what was read is not what was written")
     return figures
@@ -444,6 +456,7 @@ ROWS: dict[str, Callable[[Path], Awaitable[Figures]]] = {
         flows,
         settled_with_bodies,
         blobs,
+        blobs_s3,
         submit_bulk,
         submit_singly,
         latency_here,

@@ -78,6 +78,8 @@ SENTENCES = (
         is_higher_better=False,
     ),
 )
+ANY_STORE = frozenset({"blobs_s3"})
+"""Rows that take minutes and on which the database has no influence: run on one."""
 
 
 ROWS = (
@@ -132,6 +134,20 @@ ROWS = (
     Row("blobs", "… out of it, MiB/s", "read_mb", {}),
     Row(
         "blobs",
+        "… growth of the process's memory, MiB",
+        "growth_mb",
+        _both(64),
+        is_higher_better=False,
+    ),
+    Row(
+        "blobs_s3",
+        "stream a blob of 1 GiB into S3, which moto plays, hashed, MiB/s",
+        "write_mb",
+        {},
+    ),
+    Row("blobs_s3", "… out of it, MiB/s", "read_mb", {}),
+    Row(
+        "blobs_s3",
         "… growth of the process's memory, MiB",
         "growth_mb",
         _both(64),

@@ -9,10 +9,8 @@ import functools
 import os
 import secrets
 import shutil
-from urllib.parse import urlencode
 
 import asyncpg
-import boto3
 import httpcore2
 import pytest
 import redis
@@ -21,6 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 from backburner.adapters import find_store
 from backburner.clock import SystemClock
 from backburner.ports.faults import NoFaults
+from bench import buckets
 from tests import homes, warm
 from tests.aimock import started
 from tests.databases import Migrated
@@ -45,8 +44,6 @@ RABBITMQ = "BACKBURNER_TEST_RABBITMQ_URL"
 REDIS = "BACKBURNER_TEST_REDIS_URL"
 SQS = "BACKBURNER_TEST_SQS_URL"
 S3 = "BACKBURNER_TEST_S3_URL"
-S3_KEY = "test"
-S3_REGION = "us-east-1"
 EMPTY = """
 SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
  WHERE datname = current_database() AND pid <> pg_backend_pid();
@@ -184,18 +181,7 @@ def s3_endpoint():
 @pytest.fixture(scope="session")
 def _bucket(s3_endpoint):
     """A bucket of this process on the server that speaks like S3."""
-    name = f"test-{secrets.token_hex(6)}"
-    client = boto3.client(
-        "s3",
-        region_name=S3_REGION,
-        endpoint_url=s3_endpoint,
-        aws_access_key_id=S3_KEY,
-        aws_secret_access_key=S3_KEY,
-    )
-    client.create_bucket(Bucket=name)
-    client.close()
-    query = urlencode({"endpoint": s3_endpoint, "region": S3_REGION})
-    return f"s3://{S3_KEY}:{S3_KEY}@{name}", query
+    return buckets.made(s3_endpoint)
 
 
 @pytest.fixture
