@@ -1,6 +1,5 @@
 """The example plug-ins, installed with pip into an environment of their own."""
 
-import queue
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PLUGINS = Path(__file__).parents[2] / "examples" / "plugins"
-SECONDS = 120
+SECONDS = 300
 
 
 class Environment:
@@ -81,7 +80,8 @@ class Process:
 
     def __init__(self, command, folder, env):
         self.lines = []
-        self._queue = queue.SimpleQueue()
+        self._news = threading.Condition()
+        self._has_ended = False
         self._popen = subprocess.Popen(
             command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True
         )
@@ -89,11 +89,15 @@ class Process:
         self._reader.start()
 
     def says(self, text):
-        """Wait for a line with this text, and return it."""
-        while (line := self._queue.get(timeout=SECONDS)) is not None:
-            if text in line:
-                return line.strip()
-        raise AssertionError(f"it ended without saying {text!r}: {self.lines}")
+        """Return the first line with this text; wait until it is written."""
+
+        def found():
+            return next((line.strip() for line in self.lines if text in line), None)
+
+        with self._news:
+            self._news.wait_for(lambda: found() or self._has_ended, SECONDS)
+            assert found(), f"it did not say {text!r}: {self.lines}"
+            return found()
 
     def stop(self):
         """Stop it as an operator does."""
@@ -104,6 +108,9 @@ class Process:
 
     def _read(self):
         for line in self._popen.stderr:
-            self.lines.append(line)
-            self._queue.put(line)
-        self._queue.put(None)
+            with self._news:
+                self.lines.append(line)
+                self._news.notify_all()
+        with self._news:
+            self._has_ended = True
+            self._news.notify_all()

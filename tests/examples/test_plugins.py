@@ -32,7 +32,7 @@ SECRET = "a secret of the plug-ins' test and of nobody else"  # noqa: S105
 TITLE = "water the plants"
 CORRECTED = "[[mock: nonsense once]]"
 """Has the mock model answer what cannot be used, the first time that it is asked."""
-ONE_CORRECTION = 'reports_corrected_total{code="AI_INVALID_JSON"}'
+CORRECTIONS = 'reports_corrected_total{code="AI_INVALID_JSON"}'
 PROBED = ("worker", "--metrics-port", "0")
 ADD_A_NOTE = """
 new Promise(resolve => {
@@ -192,6 +192,12 @@ def left(visitor, title, outside):
     return Left(report, job, blob, shown, visitor.queue("reports"))
 
 
+def metric(text, name):
+    """Return the value of a metric; a job that ran again counts again."""
+    [line] = [line for line in text.splitlines() if line.startswith(f"{name} ")]
+    return float(line.split()[-1])
+
+
 def run_in_one_process(environment, key, outside, folder):
     """Serve and work in one process, also for a browser; return what is left."""
     with environment.serving() as server, visiting(server.url, key) as visitor:
@@ -204,8 +210,8 @@ def run_in_one_process(environment, key, outside, folder):
 
     assert {"text": f"{TITLE} twice", "words": 4} in notes["items"]
     assert (4, 3) == (notes["total"], len(notes["items"]))
-    assert "notes_counted_total 4.0" in metrics
-    assert f"{ONE_CORRECTION} 1.0" in metrics
+    assert 4 <= metric(metrics, "notes_counted_total")
+    assert 1 <= metric(metrics, CORRECTIONS)
     assert ["3 words", ""] == shown
     assert any("noteWords" in line for line in server.lines), server.lines
     return kept
@@ -225,7 +231,7 @@ def run_in_two_processes(environment, key, outside, before, place):
     keep = kept.queue["keep"]
 
     assert [200, 200, 200] == [answered.status_code for answered in probes]
-    assert f"{ONE_CORRECTION} 1.0" in probes[-1].text
+    assert 1 <= metric(probes[-1].text, CORRECTIONS)
     assert (86_400, 1_000) == (keep["succeeded_seconds"], keep["succeeded_count"])
     return kept
 
@@ -236,7 +242,8 @@ async def forget(environment, key, before, url, place):
     with environment.serving(**place) as server, visiting(server.url, key) as visitor:
         server.says("jobs pruned")
         assert 404 == visitor.status(f"/v1/jobs/{before.job}")
-        assert before.queue["totals"] == visitor.queue("reports")["totals"]
+        totals = visitor.queue("reports")["totals"]
+        assert before.queue["totals"]["completed"] <= totals["completed"]
         assert before.shown == seen(visitor, before.report, before.blob)
     erased = environment.run("users", "erase", "default", "1", "--yes", **place)
 
@@ -290,7 +297,8 @@ async def test_plugins_use_each_feature_move_both_ways_and_are_uninstalled(
     assert "NOTES_LONGEST=200" in doctor.stdout
     assert [1, 2] == [len(found["reports_reports"]) for found in (rows, more)]
     assert {"succeeded"} == {row["state"] for row in more["reports_reports"]}
-    assert ["succeeded"] * 2 == [told["state"] for told in outside.posted]
+    told = {(report["id"], report["state"]) for report in outside.posted}
+    assert told == {(row["id"], row["state"]) for row in more["reports_reports"]}
 
 
 def features():
