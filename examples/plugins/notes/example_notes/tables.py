@@ -29,23 +29,29 @@ FOUND = {
 
 def add(tx: Transaction, owner: Owner, text: str) -> str:
     """Store a note and what it is found by; return its id."""
+    note, connection = f"note_{uuid4().hex}", tx.connection
     row = {
-        "id": f"note_{uuid4().hex}",
+        "id": note,
         "tenant": owner.tenant,
         "user": owner.user,
         "text": text,
         "extra": {"length": len(text)},
     }
-    tx.connection.execute(notes.insert(), row)
-    tx.connection.execute(sa.text(ADD[tx.connection.dialect.name]), row)
-    return row["id"]
+    connection.execute(notes.insert(), row)
+    connection.execute(sa.text(ADD[name_of(connection)]), row)
+    return note
+
+
+def name_of(connection: Any) -> str:
+    """Return which database a connection is to."""
+    return str(connection.dialect.name)
 
 
 def found(connection: Any, words: str) -> list[str]:
     """Return the ids of the notes with these words."""
     # As a phrase: SQLite reads operators in what is not quoted.
-    asked = f'"{words}"' if connection.dialect.name == "sqlite" else words
-    query = sa.text(FOUND[connection.dialect.name])
+    asked = f'"{words}"' if name_of(connection) == "sqlite" else words
+    query = sa.text(FOUND[name_of(connection)])
     return [*connection.execute(query, {"words": asked}).scalars()]
 
 
@@ -54,7 +60,7 @@ def rebuild(connection: Any) -> None:
     connection.execute(sa.text("DELETE FROM notes_search"))
     rows = connection.execute(sa.select(notes.c.id, notes.c.text)).mappings().all()
     if rows:
-        connection.execute(sa.text(ADD[connection.dialect.name]), [*map(dict, rows)])
+        connection.execute(sa.text(ADD[name_of(connection)]), [*map(dict, rows)])
 
 
 def erase(tx: Transaction, owner: Owner, limit: int) -> int:
