@@ -23,6 +23,7 @@ INSERT INTO marks (name, at, until)
 SELECT :name, coalesce(max(seq), 0), 0 FROM events WHERE true
 ON CONFLICT (name) DO NOTHING
 """)
+_ADVANCE = sa.text("UPDATE marks SET at = :upto WHERE name = :name AND at = :mark")
 _MARK = sa.select(m.at).where(m.name == sa.bindparam("name"))
 
 
@@ -50,6 +51,8 @@ class Translations(Protocol):
         self, application: str, wanted: Selection, *, seen: int, limit: int
     ) -> Untranslated:
         safe = await self.latest()
+        if safe <= seen:
+            return Untranslated(seen, [], seen, is_last=True)
 
         def look(connection: sa.Connection) -> Untranslated:
             found = connection.execute(_MARK, {"name": _name(application)})
@@ -62,8 +65,8 @@ class Translations(Protocol):
 
 def advance(connection: Connection, application: str, mark: int, upto: int) -> bool:
     """Move a mark on, unless another process did; whoever comes second waits here."""
-    moving = sa.update(marks).where(m.name == _name(application), m.at == mark)
-    return bool(connection.execute(moving.values(at=upto)).rowcount)
+    asked = {"name": _name(application), "mark": mark, "upto": upto}
+    return bool(connection.execute(_ADVANCE, asked).rowcount)
 
 
 def _look(
@@ -75,28 +78,19 @@ def _look(
     limit: int,
 ) -> Untranslated:
     upto = min(safe, after + SPAN)
-    query = (
-        sa.select(*_COLUMNS)
-        .select_from(events)
-        .outerjoin(jobs, c.seq == e.job)
-        .where(e.seq > after, e.seq <= upto, e.topic.is_(None), _is_of(wanted))
-        .order_by(e.seq)
-        .limit(limit)
-    )
-    rows = connection.execute(query).all()
+    asked = {
+        "after": after,
+        "upto": upto,
+        "limit": limit,
+        "types": [name for name in wanted.types if name != QUEUE_THROTTLED],
+        "capabilities": [*wanted.capabilities],
+        "queues": [*wanted.queues] if QUEUE_THROTTLED in wanted.types else [],
+    }
+    rows = connection.execute(_EVENTS, asked).all()
     if len(rows) == limit:
         upto = rows[-1].seq
     found = [_as_engine_event(row) for row in rows]
     return Untranslated(mark, found, upto, is_last=upto >= safe)
-
-
-def _is_of(wanted: Selection) -> sa.ColumnElement[bool]:
-    of_jobs = {*wanted.types} - {QUEUE_THROTTLED}
-    mine = sa.and_(e.type.in_(of_jobs), c.capability.in_(wanted.capabilities))
-    if QUEUE_THROTTLED not in wanted.types:
-        return mine
-    closed = sa.and_(e.type == QUEUE_THROTTLED, e.queue.in_(wanted.queues))
-    return sa.or_(mine, closed)
 
 
 def _id_of(table: sa.Table, key: sa.Column[Any]) -> sa.ScalarSelect[Any]:
@@ -118,6 +112,28 @@ _COLUMNS: Final = (
     _id_of(flows, c.flow).label("flow_id"),
     c.step,
     _id_of(batches, c.batch).label("batch_id"),
+)
+
+_IS_OF_JOB = sa.and_(
+    e.type.in_(sa.bindparam("types", expanding=True)),
+    c.capability.in_(sa.bindparam("capabilities", expanding=True)),
+)
+_IS_OF_QUEUE = sa.and_(
+    e.type == QUEUE_THROTTLED, e.queue.in_(sa.bindparam("queues", expanding=True))
+)
+# Built once: every process asks every second.
+_EVENTS: Final = (
+    sa.select(*_COLUMNS)
+    .select_from(events)
+    .outerjoin(jobs, c.seq == e.job)
+    .where(
+        e.seq > sa.bindparam("after", type_=sa.BigInteger),
+        e.seq <= sa.bindparam("upto", type_=sa.BigInteger),
+        e.topic.is_(None),
+        sa.or_(_IS_OF_JOB, _IS_OF_QUEUE),
+    )
+    .order_by(e.seq)
+    .limit(sa.bindparam("limit", type_=sa.Integer))
 )
 
 

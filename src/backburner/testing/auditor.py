@@ -20,7 +20,13 @@ from backburner.domain import event
 from backburner.domain.event import attempts
 from backburner.domain.job import WAITING, JobState
 from backburner.domain.text import Text
-from backburner.domain.transitions import ALLOWED, WORKER_LOST, Limits
+from backburner.domain.transitions import (
+    ALLOWED,
+    DEPENDENCY_FAILED,
+    EXPIRED,
+    WORKER_LOST,
+    Limits,
+)
 from backburner.stores.sqlite.database import Database
 from backburner.testing import budgets, groups
 from backburner.testing.groups import GroupReading, Made
@@ -33,6 +39,15 @@ from backburner.testing.records import (
     steps,
 )
 
+CAUSES = (
+    event.SUCCEEDED,
+    event.FAILED,
+    event.CANCELLED,
+    EXPIRED,
+    WORKER_LOST,
+    DEPENDENCY_FAILED,
+)
+"""What a job can end by: an event's type, or the code of an error in it."""
 FREE = frozenset({"throttled", "scheduled", "stalled", "handed_back"})
 """Outcomes of an attempt that give it back."""
 
@@ -143,6 +158,18 @@ def moves(records: Iterable[Record]) -> Counter[tuple[JobState, JobState]]:
         for before, after, _ in steps(record.events)
         if before is not None
     )
+
+
+def followed_ends(records: Iterable[Record]) -> Counter[str]:
+    """Count the ends of jobs that have a completion, by what caused them."""
+    followed = [record for record in records if record.row.is_followed]
+    ends = (told for record in followed for told in record.events if told.is_final)
+    return Counter(map(_cause, ends))
+
+
+def _cause(told: event.Event) -> str:
+    code = (told.data.get("error") or {}).get("code")
+    return code if code in CAUSES else told.type
 
 
 def _job_breaches(record: Record, limits: Limits) -> Iterator[Breach]:

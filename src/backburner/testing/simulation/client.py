@@ -24,10 +24,10 @@ from backburner.testing.simulation.line import LOST, Line
 from backburner.testing.simulation.work import (
     LONG,
     NOTED,
-    RECORD_NOTE,
     STEPS,
     TEXTS,
     Script,
+    note,
 )
 from backburner.testing.simulation.world import World
 
@@ -141,7 +141,7 @@ class Client:
             submitted = tx.submit(
                 request.capability, request.script, tags=(NOTED,), queue="other"
             )
-            tx.connection.execute(RECORD_NOTE, {"j": submitted.id})
+            note(tx, submitted.id)
             return submitted.id
 
         self._world.ledger.acknowledge(

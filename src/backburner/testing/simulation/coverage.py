@@ -6,6 +6,7 @@ from typing import Final
 
 from backburner.domain.job import JobState
 from backburner.domain.transitions import ALLOWED
+from backburner.testing.auditor import CAUSES
 from backburner.testing.simulation.fate import FAILPOINTS
 from backburner.testing.simulation.run import Outcome
 
@@ -24,12 +25,13 @@ class Coverage:
         self.passed: Counter[str] = Counter()
         self.crashed: Counter[str] = Counter()
         self.moves: Counter[tuple[JobState, JobState]] = Counter()
+        self.followed: Counter[str] = Counter()
         self.seeds = self.failed = 0
         for outcome in outcomes:
             self._add(outcome)
 
     def report(self) -> Iterator[str]:
-        """Yield a line for each failpoint and each move."""
+        """Yield a line for each failpoint, each move and each end."""
         yield f"{'failpoint':<28}{'passed':>10}{'crashed':>10}"
         for name in sorted({*FAILPOINTS, *self.passed}):
             yield f"{name:<28}{self.passed[name]:>10}{self.crashed[name]:>10}"
@@ -37,6 +39,9 @@ class Coverage:
         for before, after in MOVES:
             told = f"{before} → {after}"
             yield f"{told:<28}{self.moves[before, after]:>10}"
+        yield f"{'end with a completion':<28}{'made':>10}"
+        for cause in CAUSES:
+            yield f"{cause:<28}{self.followed[cause]:>10}"
         yield f"{self.failed} of {self.seeds} seeds failed"
 
     def gaps(self) -> list[str]:
@@ -45,6 +50,7 @@ class Coverage:
             *(f"{name} passed" for name in FAILPOINTS if not self.passed[name]),
             *(f"{name} crashed" for name in FAILPOINTS if not self.crashed[name]),
             *(f"{a} → {b}" for a, b in MOVES if not self.moves[a, b]),
+            *(f"{cause} followed" for cause in CAUSES if not self.followed[cause]),
             *(f"{name} listed" for name in self.passed if name not in FAILPOINTS),
         ]
 
@@ -54,3 +60,4 @@ class Coverage:
         self.passed += outcome.passed
         self.crashed += outcome.crashed
         self.moves += outcome.moves
+        self.followed += outcome.followed

@@ -34,6 +34,12 @@ SELECT id FROM (SELECT id, tags FROM jobs UNION SELECT id, tags FROM flows
                 UNION SELECT id, tags FROM batches)
  WHERE tags = 'noted' AND (SELECT count(*) FROM notes WHERE job = id) <> 1
 """
+NOTED_OR_PUBLISHED: Final = """
+SELECT job FROM (
+  SELECT job, 1 AS n FROM notes
+   UNION ALL SELECT data ->> 'id', -1 FROM events WHERE topic = 'notes')
+ GROUP BY job HAVING sum(n) <> 0
+"""
 UNFENCED: Final = "SELECT job FROM writes WHERE NOT is_held"
 GONE: Final = "SELECT worker, silent FROM gone"
 MISCOUNTED: Final = """
@@ -107,6 +113,7 @@ def own_breaches(world: World) -> Iterator[Breach]:
         CANCELLED_FOR_ANOTHER: Breach("cancel", "", "was cancelled for another"),
         UNFENCED: Breach("fence", "", "was written by a worker that had lost it"),
         NOTED_ONLY: Breach("transact", "", "is noted and is not there"),
+        NOTED_OR_PUBLISHED: Breach("events", "", "has a note or its event, not both"),
         UNPUBLISHED: Breach("events", "", "has an effect and not its one event"),
         UNFOUNDED: Breach("events", "", "has an event of what was not committed"),
         NOT_NOTED_ONCE: Breach("transact", "", "is there and is not noted once"),
@@ -114,6 +121,7 @@ def own_breaches(world: World) -> Iterator[Breach]:
     for query, breach in checks.items():
         for (job,) in world.disk.rows(query):
             yield breach._replace(job=job)
+    yield from world.application.breaches(world.disk)
     stopped = [worker.id for worker in world.stopped]
     for worker, silent in world.disk.rows(GONE):
         if silent < LEASE * 1000 and worker not in stopped:

@@ -33,6 +33,8 @@ FAILPOINTS: Final = (
     "ledger.reserved",
     "relay.publish",
     "transact.claimed",
+    "translate.published",
+    "translate.read",
     "upkeep.buried",
     "upkeep.promoted",
     "worker.claimed",
@@ -40,8 +42,6 @@ FAILPOINTS: Final = (
     "worker.settling",
 )
 """Every named place where a process can end."""
-WITHOUT_BROKER: Final = tuple(n for n in FAILPOINTS if n != "relay.publish")
-
 
 SELDOM: Final = tuple(
     name for name in FAILPOINTS if name.startswith(("_touch", "batch"))
@@ -55,6 +55,7 @@ RARELY: Final = (
     "promote",
     "transact.",
     "transact_",
+    "translate",
 )
 RARE: Final = (
     *SELDOM,
@@ -62,6 +63,13 @@ RARE: Final = (
     *(name for name in FAILPOINTS if name.startswith(RARELY)),
 )
 """A place that is seldom passed is drawn more often."""
+
+
+def places_in(world: World, names: Sequence[str]) -> Sequence[str]:
+    """Return the places that processes of a world can pass."""
+    absent: tuple[str, ...] = () if world.post.is_used else ("relay.",)
+    absent += () if world.application.is_used else ("translate.",)
+    return [name for name in names if not name.startswith(absent)]
 
 
 class Fate:
@@ -81,6 +89,8 @@ class Fate:
             self._cut_store,
             self._stall_disk,
         ]
+        self._places = places_in(world, FAILPOINTS)
+        self._rare = places_in(world, RARE)
         # Not every fault in every world: too many at once hide each other.
         self._kinds = world.random.sample(kinds, k=world.random.randint(1, len(kinds)))
         self._pause = world.random.choice((0.1, 0.3, 0.8))
@@ -128,8 +138,7 @@ class Fate:
         lots = self._world.random
         if place := self._world.variant.crash_at:
             return place, lots.choice((0, 1, 3))
-        places = FAILPOINTS if self._world.post.is_used else WITHOUT_BROKER
-        chosen = lots.choice(RARE if self._world.happens(0.35) else places)
+        chosen = lots.choice(self._rare if self._world.happens(0.35) else self._places)
         return chosen, 0 if chosen in SELDOM else lots.choice((0, 0, 1, 3))
 
     def _doom(self, process: Process) -> None:
@@ -149,7 +158,7 @@ class Fate:
 
     def _ask_to_stop(self, process: Process) -> None:
         if self._world.doom is not None and self._world.happens(0.5):
-            process.doom = (self._world.random.choice(RARE), 0)
+            process.doom = (self._world.random.choice(self._rare), 0)
         process.spawn(process.stop(self._world.random.choice((0.0, 0.5, 3.0))))
 
     def _cut_store(self, _process: Process) -> None:

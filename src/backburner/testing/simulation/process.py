@@ -15,6 +15,7 @@ from backburner.engine.house import House
 from backburner.engine.intake import Intake
 from backburner.engine.relay import Relay
 from backburner.engine.submission import Options, Submission
+from backburner.engine.translating import Translator
 from backburner.engine.upkeep import Upkeep, UpkeepOptions
 from backburner.engine.watch import Watch
 from backburner.engine.worker import Worker, WorkerOptions
@@ -24,6 +25,7 @@ from backburner.stores.sqlite.reader import InlineReader
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.stores.sqlite.writer import InlineWriter
 from backburner.testing.doubles import SeededDice
+from backburner.testing.simulation.application import NAME
 from backburner.testing.simulation.loop import Lane
 from backburner.testing.simulation.ports import (
     FailingHeart,
@@ -58,12 +60,20 @@ class Unit:
     """A place for a process: when it ends, another is started."""
 
     def __init__(
-        self, world: World, name: str, *, slots: int, peers: Sequence["Unit"]
+        self,
+        world: World,
+        name: str,
+        *,
+        slots: int,
+        translates: bool = False,
+        peers: Sequence["Unit"],
     ) -> None:
         self.world = world
         self.name = name
         self.slots = slots
         """How many jobs it runs at once; none if it only serves."""
+        self.translates = translates
+        """Whether its processes have loaded the application."""
         self.peers = peers
         """Every unit, this one too."""
         self.clock = SkewedClock(world)
@@ -138,14 +148,15 @@ class Process:
         ).start()
         batches.start()
         self._watch.start()
-        if self.unit.slots:
-            worker = self._make_worker()
-            try:
+        try:
+            if self.unit.translates:
+                await self._make_translator().start()
+            if self.unit.slots:
+                worker = self._make_worker()
                 await worker.start()
-            except StoreUnavailable:
-                self.die("start")
-            else:
                 self._worker = worker
+        except StoreUnavailable:
+            self.die("start")
 
     async def serve(
         self, verb: Callable[[Engine], Awaitable[T]], answer: "asyncio.Future[T]"
@@ -248,6 +259,18 @@ class Process:
 
     async def _refuse(self, queue: str, messages: Sequence[Message]) -> None:
         self.world.protest(f"{len(messages)} on {queue} are not ours")
+
+    def _make_translator(self) -> Translator:
+        application = self.world.application
+        return Translator(
+            NAME,
+            application.translation,
+            application.selection,
+            engine=self.engine,
+            bell=self._ringer,
+            faults=self,
+            poll=self.world.variant.poll,
+        )
 
     def _make_worker(self) -> Worker:
         variant = self.world.variant

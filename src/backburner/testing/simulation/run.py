@@ -55,6 +55,8 @@ class Outcome:
     """How often a process ended at each."""
     moves: Counter[tuple[JobState, JobState]]
     """How often jobs went from one state to another."""
+    followed: Counter[str]
+    """How often jobs with a completion ended, by cause."""
     trace: Sequence[str]
 
 
@@ -77,6 +79,7 @@ def simulate(
             passed=world.passed,
             crashed=world.crashed,
             moves=auditor.moves(books.jobs.values()),
+            followed=auditor.followed_ends(books.jobs.values()),
             trace=world.trace.lines,
         )
     finally:
@@ -140,18 +143,21 @@ async def _rest(world: World, clients: Sequence[Client], observer: Observer) -> 
         [(last,)] = world.disk.rows("SELECT coalesce(max(seq), 0) FROM events")
         is_read = not any(client.reads for client in clients)
         is_seen = max(observer.seen, default=0) >= last
-        if is_read and is_seen and not world.disk.rows(UNREST):
+        is_behind = world.application.is_behind(world.disk)
+        if is_read and is_seen and not is_behind and not world.disk.rows(UNREST):
             return
-    if not (is_read and is_seen):
+    if not (is_read and is_seen) or is_behind:
         world.protest("readers still wait for what happened")
 
 
 def _make_units(world: World) -> Sequence[Unit]:
-    """Have two to four processes; the second only serves."""
+    """Have two to four processes; the second only serves, the first two translate."""
     units: list[Unit] = []
     for index in range(world.random.randint(2, 4)):
         slots = 0 if index == 1 else world.random.choice((2, 5, 20))
-        units.append(Unit(world, f"p{index}", slots=slots, peers=units))
+        translates = world.application.is_used and index < 2
+        name = f"p{index}"
+        units.append(Unit(world, name, slots=slots, translates=translates, peers=units))
     return units
 
 

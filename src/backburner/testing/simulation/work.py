@@ -26,6 +26,7 @@ from backburner.domain.retry import RetryPolicy
 from backburner.engine.context import Context, JobInfo
 from backburner.engine.flow import Flow
 from backburner.engine.registry import Capability, Registry, capability
+from backburner.engine.submission import LOCAL
 from backburner.engine.transaction import Transaction
 from backburner.testing.simulation.process import PROCESS
 from backburner.testing.simulation.world import LEASE
@@ -37,7 +38,7 @@ RETRY: Final = RetryPolicy(
     jitter=timedelta(milliseconds=500),
 )
 NOTED: Final = "noted"
-RECORD_NOTE: Final = sa.text("INSERT INTO notes (job) VALUES (:j)")
+_RECORD_NOTE: Final = sa.text("INSERT INTO notes (job) VALUES (:j)")
 RECORD_WRITE: Final = sa.text("""
 INSERT INTO writes (job, is_held) VALUES (:j, coalesce(
   (SELECT state = 'running' AND token = :t FROM jobs WHERE id = :j), 0))
@@ -118,6 +119,12 @@ async def _write_all(ctx: Context, times: int) -> Exception | None:
     return None
 
 
+def note(tx: Transaction, subject: str) -> None:
+    """Note what a transaction submits: write a row and publish an event."""
+    tx.connection.execute(_RECORD_NOTE, {"j": subject})
+    tx.publish("notes", "noted", {"id": subject}, to=LOCAL)
+
+
 def _write_down(ctx: Context, kind: str) -> Callable[[Transaction], str]:
     """Return a body that notes whether the job is held, and submits something."""
     claim = ctx._claim  # noqa: SLF001 - nobody else knows the token
@@ -125,7 +132,7 @@ def _write_down(ctx: Context, kind: str) -> Callable[[Transaction], str]:
     def body(tx: Transaction) -> str:
         tx.connection.execute(RECORD_WRITE, {"j": claim.id, "t": claim.token})
         made = SUBMITTING[kind](tx)
-        tx.connection.execute(RECORD_NOTE, {"j": made.id})
+        note(tx, made.id)
         return made.id
 
     return body

@@ -19,6 +19,7 @@ from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.auditor import Ledger
 from backburner.testing.broker.memory import MemoryServer, Mischief
 from backburner.testing.records import Breach
+from backburner.testing.simulation.application import Application
 from backburner.testing.simulation.disk import Disk
 from backburner.testing.simulation.loop import Lane, SeededLoop
 
@@ -202,8 +203,10 @@ class World:
         self.purse, self.sequels = Purse(seed), Sequels(seed)
         self.post = Post(seed)
         self.pen = Pen(seed)
+        self.application = Application(seed)
         self.loop = SeededLoop(self.random)
-        self.disk = Disk(self.now_ms, (*variant.schema, *self.purse.budgets))
+        changes = (*variant.schema, *self.purse.budgets, *self.application.tables)
+        self.disk = Disk(self.now_ms, changes)
         self.trace = Trace(self.loop.time, keeps=tracing)
         self.context = self.loop.add(Lane("world"))
         """Where everything runs that is not of a process: clients, and fate."""
