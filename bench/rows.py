@@ -29,9 +29,9 @@ from backburner.domain.batch import BatchState
 from backburner.domain.job import JobState
 from backburner.engine import telemetry
 from backburner.engine.flow import written
-from backburner.ports.store import JobFilter, Tx
+from backburner.ports.store import JobFilter
 from bench import blobs as streaming
-from bench import buckets, work
+from bench import buckets, history, work
 from bench import owners as among_owners
 from bench.loaded import compare
 from bench.meter import Expected, Meter, NotTrueError, check, quantiles, rss_mb
@@ -56,15 +56,18 @@ GAP_MS = (100, 200) if TRANSPORT.startswith("sqs") else (4, 10)
 WARM = 5
 """Probes that open the connections and are not counted."""
 FINISHED = 1_000_000
-FAR = 4_000_000_000_000
-"""A time that no pruning reaches."""
 
 Figures = dict[str, Any]
 
 
 def house(folder: Path, **options: Any) -> Backburner:
     """Open a house over the store that is measured."""
-    settings = Settings(store=url_of(folder), transport=TRANSPORT, **options)
+    return opened(url_of(folder), **options)
+
+
+def opened(url: str, **options: Any) -> Backburner:
+    """Open a house over any store."""
+    settings = Settings(store=url, transport=TRANSPORT, **options)
     return Backburner(settings, apps=[work.app])
 
 
@@ -85,8 +88,9 @@ async def drain(folder: Path) -> Figures:
 
 async def drain_over_history(folder: Path) -> Figures:
     """Do the same on top of a million finished jobs and their events."""
-    async with house(folder) as bb:
-        await bb.engine.store.transact(fill_history)
+    async with house(folder):
+        pass  # it makes the tables
+    await asyncio.to_thread(history.fill, url_of(folder), FINISHED, fail=False)
     await asyncio.to_thread(come_to_rest, url_of(folder))
     async with house(folder) as bb:
         await fill(bb, JOBS)
@@ -291,17 +295,15 @@ async def http(folder: Path) -> Figures:
 
 
 async def owners(folder: Path) -> Figures:
-    """List a small owner's jobs, failures and events: alone, then among a million."""
-    measured = []
-    for alone in (True, False):
-        if not alone:
-            await asyncio.to_thread(forget, folder)
-        async with house(folder) as bb:
-            await bb.engine.store.transact(among_owners.fill(alone=alone))
-        await asyncio.to_thread(come_to_rest, url_of(folder))
-        async with house(folder) as bb:
-            measured.append(await among_owners.measure(bb))
-    return among_owners.compared(*measured)
+    """List a small owner's jobs, failures and events: alone, and among a million."""
+    with among_owners.beside(url_of(folder)) as alone:
+        for url in (alone, url_of(folder)):
+            async with opened(url):
+                pass  # it makes the tables
+            await asyncio.to_thread(among_owners.fill, url, alone=url == alone)
+            await asyncio.to_thread(come_to_rest, url)
+        async with opened(alone) as bb, opened(url_of(folder)) as among:
+            return await among_owners.compared(bb, among)
 
 
 async def sentences(folder: Path) -> Figures:
@@ -384,49 +386,6 @@ async def _until_quiet(bb: Backburner) -> None:
     while await bb.engine.store.depths():
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.05)
-
-
-HISTORY = (
-    f"""
-    INSERT INTO jobs (seq, id, tenant, "user", capability, queue, state,
-      priority, rank, attempt, max_attempts, events, created_at, ready_at,
-      started_at, finished_at, input, output)
-    SELECT i, 'job_' || i, 'default', '1', 'bench.noop', '{work.QUEUE}', 'succeeded',
-      0, i, 1, 3, 3, {FAR}, {FAR}, {FAR}, {FAR}, '{"x" * 200}', '{{"i":1}}'
-    FROM ({{numbers}}) AS n
-    """,
-    f"""
-    INSERT INTO events (job, n, type, at, tenant, "user")
-    SELECT seq, k.column1, k.column2, {FAR}, tenant, "user" FROM jobs,
-      (VALUES (1, 'job.queued'), (2, 'job.started'), (3, 'job.succeeded')) AS k
-    """,
-)
-SQLITE_NUMBERS = f"""
-    WITH RECURSIVE n(i) AS (
-      SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {FINISHED}) SELECT i FROM n
-"""
-POSTGRES_NUMBERS = f"SELECT generate_series(1, {FINISHED}) AS i"
-
-
-def fill_history(tx: Tx) -> None:
-    """Insert finished jobs and their events, as a long-lived store holds them."""
-    connection: Any = tx.connection
-    is_sqlite = connection.dialect.name == "sqlite"
-    numbers = SQLITE_NUMBERS if is_sqlite else POSTGRES_NUMBERS
-    for statement in HISTORY:
-        connection.exec_driver_sql(statement.replace("{numbers}", numbers))
-    if not is_sqlite:
-        connection.exec_driver_sql("SELECT setval('jobs_seq_seq', max(seq)) FROM jobs")
-
-
-def forget(folder: Path) -> None:
-    """Empty the tables that were filled by SQL."""
-    url = url_of(folder)
-    if url.startswith("postgres"):
-        ask(url, "TRUNCATE jobs, events")
-    else:
-        for name in ("bench.db", "bench.db-wal", "bench.db-shm"):
-            (folder / name).unlink(missing_ok=True)
 
 
 def come_to_rest(url: str) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import asyncpg
@@ -20,7 +21,7 @@ def fresh_database(server: str) -> Iterator[str]:
 
 
 def ask(url: str, statement: str) -> str | None:
-    """Run one statement outside any transaction; return its first value."""
+    """Run one statement outside any transaction; return its first value, as text."""
 
     async def run() -> str | None:
         connection = await asyncpg.connect(url)
@@ -30,4 +31,5 @@ def ask(url: str, statement: str) -> str | None:
             await connection.close()
         return None if value is None else str(value)
 
-    return asyncio.run(run())
+    with ThreadPoolExecutor(1) as pool:  # there may be a loop in this thread
+        return pool.submit(asyncio.run, run()).result()
