@@ -1,6 +1,5 @@
 """The lists of a small owner read its own rows, however many rows others have."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +14,7 @@ from backburner.ports.store import GroupFilter, JobFilter, Retention
 from backburner.stores import batches, flows, kept, listing, paging, prospects
 from backburner.testing.samples import a_job
 from tests import homes
+from tests.plans import plans, rows_of
 
 pytestmark = pytest.mark.parametrize("store_url", homes.STORES, indirect=True)
 
@@ -161,29 +161,6 @@ def visits(connection, read):
     return steps
 
 
-def plans(connection, read):
-    """Run a read; return how each statement of it was carried out."""
-    seen = []
-
-    @sa.event.listens_for(connection, "before_cursor_execute")
-    def _note(_connection, _cursor, statement, parameters, *_):
-        seen.append((statement, parameters))
-
-    read(connection)
-    sa.event.remove(connection, "before_cursor_execute", _note)
-    for statement, parameters in seen:
-        explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}"
-        told = connection.exec_driver_sql(explain, parameters).scalar_one()
-        yield (json.loads(told) if isinstance(told, str) else told)[0]["Plan"]
-
-
-def rows_of(plan):
-    """Add up the rows that a plan's nodes returned, and those they dropped."""
-    removed = [v for name, v in plan.items() if name.startswith("Rows Removed")]
-    rows = (plan["Actual Rows"] + sum(removed)) * plan["Actual Loops"]
-    return rows + sum(map(rows_of, plan.get("Plans", ())))
-
-
 def analyze(tx):
     """Gather statistics, as the server does by itself; SQLite goes by its indexes."""
     if tx.connection.dialect.name == "postgresql":
@@ -206,3 +183,11 @@ async def test_a_list_costs_a_small_owner_the_same_however_many_rows_others_have
         for name, cost in among.items()
         if cost - alone[name] > OTHERS // 4
     }
+
+
+async def test_dead_letters_are_counted_up_to_a_bound(store, monkeypatch):
+    await fill(store, MINE)
+    whole = await store.dead_letters()
+    monkeypatch.setattr(listing, "DEAD_COUNTED", 1)
+
+    assert (2, 1) == (whole, await store.dead_letters())

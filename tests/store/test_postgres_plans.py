@@ -98,6 +98,21 @@ async def test_what_waits_is_counted_by_its_index_alone(server):
     assert "Seq Scan" not in plan, plan
 
 
+async def test_dead_letters_are_counted_by_their_index_and_up_to_a_bound(server):
+    connection, _ = server
+    await connection.execute(
+        "UPDATE jobs SET state = 'failed', output = NULL"
+        " WHERE finished_at IS NOT NULL AND seq % 7 = 0"
+    )
+    await connection.execute("VACUUM ANALYZE jobs")
+    statement = str(listing.COUNT_DEAD).replace(":cap", "10")
+    rows = await connection.fetch(f"EXPLAIN (COSTS OFF) {statement}")
+    plan = "\n".join(row[0] for row in rows)
+
+    assert "->  Limit" in plan, plan
+    assert "Index Only Scan using jobs_failed_by_owner on jobs" in plan, plan
+
+
 async def test_what_failed_is_found_by_its_index(server):
     connection, _ = server
     await connection.execute(

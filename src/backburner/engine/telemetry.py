@@ -193,7 +193,11 @@ ai_calls = Counter(
     ["provider", "purpose", "result"],
     registry=registry,
 )
-dead_jobs = Gauge("backburner_dead_jobs", "Dead letters kept.", registry=registry)
+dead_jobs = Gauge(
+    "backburner_dead_jobs",
+    "Dead letters kept; counted up to 100,000.",
+    registry=registry,
+)
 build_info = Gauge(
     "backburner_build_info", "The release.", ["version"], registry=registry
 )

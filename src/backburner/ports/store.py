@@ -656,7 +656,7 @@ class Keeper(Protocol):
         ...
 
     async def dead_letters(self) -> int:
-        """Return how many dead letters there are, of all owners."""
+        """Count dead letters of all owners; a store may stop at 100,000."""
         ...
 
     async def promote(self, *, now: Instant, limit: int) -> int:
