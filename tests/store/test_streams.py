@@ -5,6 +5,7 @@ import sqlalchemy as sa
 
 from backburner.adapters import find_store
 from backburner.clock import SystemClock
+from backburner.domain.batch import Members
 from backburner.domain.job import Owner, Tenant
 from backburner.domain.publication import publication
 from backburner.ports.faults import NoFaults
@@ -12,8 +13,14 @@ from backburner.ports.store import EVERYTHING, GroupFilter, Topic
 from backburner.stores import streaming
 from backburner.stores.sqlite.database import driver
 from backburner.stores.streaming import Span, page
-from backburner.stores.tables import events, jobs
-from backburner.testing.samples import ANN, a_new_flow, a_new_job, a_new_step
+from backburner.stores.tables import events
+from backburner.testing.samples import (
+    ANN,
+    a_new_batch,
+    a_new_flow,
+    a_new_job,
+    a_new_step,
+)
 from tests.plans import pages_of, plans
 
 SMALL = Owner("acme", "small")
@@ -113,31 +120,41 @@ async def test_a_walk_through_everybodys_events_is_noticed(opened, monkeypatch):
     assert after > 3 * before
 
 
-TALK = sa.text("""
-INSERT INTO events (job, n, type, at, tenant, "user")
+TELL = """
+INSERT INTO events ({key}, n, type, at, tenant, "user")
 WITH RECURSIVE k (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM k WHERE i < 20000)
-SELECT jobs.seq, jobs.events + i, 'job.progress', 1, jobs.tenant, jobs."user"
-  FROM k, jobs WHERE jobs.step = 'talks' ORDER BY i
-""")
-COUNT_TALK = sa.text("UPDATE jobs SET events = events + 20000 WHERE step = 'talks'")
+SELECT t.seq, t.events + i, 'told', 1, t.tenant, t."user"
+  FROM k, {table} AS t WHERE {chosen} ORDER BY i
+"""
+COUNT = "UPDATE {table} SET events = events + 20000 WHERE {chosen}"
+TALKS = {
+    "job": {"table": "jobs", "chosen": "step = 'talks'"},
+    "batch": {"table": "batches", "chosen": "seq = 1"},
+}
 
 
-async def a_talkative_flow(store):
-    """Measure a flow's first page, and its news after one step said a lot."""
+async def talk(store, key):
+    """Have a step of the flow, or the batch, tell of twenty thousand things."""
+    for statement in (TELL, COUNT, "ANALYZE"):
+        await execute(store, sa.text(statement.format(key=key, **TALKS[key])))
+
+
+async def a_talkative_group(store, key):
+    """Measure the first page of a flow or batch, and its news after a lot was told."""
     steps = [a_new_step(name) for name in ("talks", "waits", "rests")]
-    await store.submit_flows([a_new_flow(*steps)])
-    [flow] = await store.flows(GroupFilter(ANN), before=None, limit=1)
-    topic = Topic(flow=flow.seq)
+    flow = a_new_flow(*steps)
+    await store.open_batch(a_new_batch(), Members([], [flow]))
+    [found] = await store.flows(GroupFilter(ANN), before=None, limit=1)
+    topic = Topic(flow=found.seq) if key == "job" else Topic(batch=1)
     begun = await ask(store, ANN, topic)
-    await execute(store, TALK)
-    await execute(store, COUNT_TALK)
-    await execute(store, sa.text("ANALYZE"))
+    await talk(store, key)
     after = await store.latest() - 3
     return begun, await ask(store, ANN, topic, after=after), topic
 
 
-async def test_the_news_of_a_flow_cost_the_same_whatever_was_told_before(opened):
-    (begun, before), (news, after), topic = await a_talkative_flow(opened)
+@pytest.mark.parametrize("key", TALKS)
+async def test_the_news_of_a_group_cost_the_same_whatever_was_told_before(opened, key):
+    (begun, before), (news, after), topic = await a_talkative_group(opened, key)
     first, at_first = await ask(opened, ANN, topic, limit=len(begun.events))
     last = await opened.latest()
 
@@ -146,23 +163,26 @@ async def test_the_news_of_a_flow_cost_the_same_whatever_was_told_before(opened)
     assert max(after, at_first) <= 10 * before
 
 
-async def test_a_look_at_all_events_of_the_steps_is_noticed(opened, monkeypatch):
+@pytest.mark.parametrize("key", TALKS)
+async def test_a_look_at_all_events_of_a_group_is_noticed(opened, monkeypatch, key):
     """The control of the test above."""
-    monkeypatch.setattr(streaming, "_news_of_steps", all_of_steps)
-    (_, before), (news, after), _ = await a_talkative_flow(opened)
+    monkeypatch.setattr(streaming, "_news", all_of_group)
+    (_, before), (news, after), _ = await a_talkative_group(opened, key)
 
     assert 3 == len(news.events)
     assert after > 10 * before
 
 
-def all_of_steps(flow):
-    steps = sa.select(jobs.c.seq).where(jobs.c.flow == flow)
-    query = sa.select(events.c.seq).where(events.c.job.in_(steps))
-    return query.limit(1_000_000).cte()  # nobody can push a condition into it
+def all_of_group(key, chosen):
+    holders = sa.select(streaming.HOLDERS[key].c.seq).where(chosen)
+    found = sa.select(events.c.seq).where(events.c[key].in_(holders))
+    # With a limit nobody can push the condition into it.
+    told = found.limit(1_000_000).cte(f"all_of_{key}").c.seq
+    return sa.select(told).where(told > streaming.AFTER)
 
 
 async def test_a_flow_is_read_in_pages_of_any_size(opened):
-    _, _, topic = await a_talkative_flow(opened)
+    _, _, topic = await a_talkative_group(opened, "job")
     whole = (await opened.stream(ANN, after=0, limit=30_000, topic=topic)).events
     pages, seen = [], []
     for limit in (1, 2, 3, 5000, 1, 20_000):

@@ -262,34 +262,35 @@ def _of_group(owner: Visibility, wanted: Topic, span: Span) -> sa.Select[Any]:
 
 def _numbers(wanted: Topic) -> Any:
     if wanted.flow is None:
-        return sa.select(e.seq).where(e.batch == wanted.batch, *IN_SPAN)
-    news = _news_of_steps(wanted.flow).c.seq
-    return sa.union_all(
-        sa.select(news).where(news > AFTER),
-        sa.select(e.seq).where(e.flow == wanted.flow, *IN_SPAN),
+        return _news("batch", b.seq == wanted.batch)
+    steps, own = (
+        _news("job", c.flow == wanted.flow),
+        _news("flow", f.seq == wanted.flow),
     )
+    return sa.union_all(steps, own)
 
 
-def _news_of_steps(flow: int) -> sa.CTE:
+def _news(key: str, chosen: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """
-    Select the numbers of a page's worth of events after the cursor, for each step.
+    Select a page's worth of events after the cursor, of each chosen job, flow or batch.
 
-    The events of a step are in the same order by number as in the log. So the last one
-    up to the cursor is found by bisection, where `low` and `high` meet; from there on
-    they are read one by one, while some are `left` to read. However many events a step
-    has, a few are visited besides those that are returned.
+    Their events are in the same order by `n`, which has no gaps, as in the log. So the
+    last one up to the cursor is found by bisection, where `low` and `high` meet; from
+    there on they are read one by one, while some are `left` to read. However many
+    events there are, a few are visited besides those that are returned.
 
     All by one statement, step by step: SQLite takes the result of such a statement for
     so large that it would read all events in advance for a join with it.
     """
+    holder = HOLDERS[key].c
     begin = sa.select(
-        c.seq.label("job"),
+        holder.seq.label("holder"),
         sa.literal_column("0").label("low"),
-        c.events.label("high"),
+        holder.events.label("high"),
         LIMIT.label("left"),
         sa.cast(sa.literal_column("0"), sa.BigInteger).label("seq"),
     )
-    at = begin.where(c.flow == flow).cte("search", recursive=True)
+    at = begin.where(chosen).cte(f"{key}_news", recursive=True)
     low, high, left = at.c.low, at.c.high, at.c.left
     event = events.alias("event").c
     is_searching = low < high
@@ -297,15 +298,19 @@ def _news_of_steps(flow: int) -> sa.CTE:
     n = sa.case((is_searching, middle), else_=low + 1)
     is_below = sa.and_(is_searching, sa.func.coalesce(event.seq, 0) > AFTER)
     next_ = sa.select(
-        at.c.job,
+        at.c.holder,
         sa.case((is_below, low), else_=n),
         sa.case((is_below, middle - 1), (is_searching, high), else_=n),
         sa.case((is_searching, left), else_=left - 1),
         sa.case((is_searching, at.c.seq), else_=event.seq),
     )
-    found = at.outerjoin(event.seq.table, sa.and_(event.job == at.c.job, event.n == n))
+    found = at.outerjoin(
+        event.seq.table, sa.and_(event[key] == at.c.holder, event.n == n)
+    )
     is_next = sa.and_(event.seq <= UPTO, left > 0)
-    return at.union_all(next_.select_from(found).where(sa.or_(is_searching, is_next)))
+    next_ = next_.select_from(found).where(sa.or_(is_searching, is_next))
+    news = at.union_all(next_).c.seq
+    return sa.select(news).where(news > AFTER)
 
 
 def _joined(data: sa.ColumnElement[Any]) -> sa.Select[Any]:
