@@ -329,3 +329,23 @@ async def test_a_budget_refuses_a_transaction_as_a_whole(submitting):
         await house.transact(body)
 
     assert [] == list(await house.engine.jobs(JobFilter()))
+
+
+async def test_a_transaction_names_the_jobs_of_the_flow_that_it_submits(working):
+    house = await working(measure, double)
+    seen = {}
+
+    def body(tx):
+        flow = tx.submit_flow(a_flow("ab"), idempotency_key="one").id
+        seen["now"] = tx.now()
+        return flow, dict(tx.step_ids(flow))
+
+    flow, jobs = await house.transact(body)
+
+    assert abs(seen["now"] - house.engine.now()) < 60_000
+    for step, job_id in jobs.items():
+        job = await house.engine.find(job_id)
+        assert (step, flow) == (job.step, job.flow_id)
+    # A flow that a key stands for was submitted by another transaction.
+    with pytest.raises(KeyError):
+        await house.transact(body)

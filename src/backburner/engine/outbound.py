@@ -63,7 +63,7 @@ class HttpOptions(TypedDict, total=False):
     """What a call may say."""
 
     headers: Mapping[str, str]
-    hosts: Iterable[str]
+    hosts: Iterable[str] | None
     """The only hosts it may reach, redirects included: `host`, `host:port` or
     `*.domain`. Without it: any that the operator allows, by default public ones."""
     limit: int

@@ -74,6 +74,7 @@ class Transaction(View):
         "_defaults",
         "_now",
         "_prepare",
+        "_steps",
         "_tx",
         "filled",
         "has_published",
@@ -93,10 +94,15 @@ class Transaction(View):
         self._prepare = prepare
         self._defaults: SubmitGroupOptions = defaults or {}
         self._now = now
+        self._steps: dict[str, Mapping[str, str]] = {}
         self.has_submitted = False
         self.has_published = False
         self.filled: set[int] = set()
         """The batches that got more members; they are looked at after the commit."""
+
+    def now(self) -> Instant:
+        """Return the time by the store's clock, in milliseconds since the epoch."""
+        return self._now()
 
     @overload
     def submit(
@@ -146,7 +152,20 @@ class Transaction(View):
         """Submit a flow, or a chain with its input, if this transaction commits."""
         new = self._prepare.flow(flow, {**self._defaults, **options}, value)
         self.has_submitted = True
-        return self._tx.submit_flows([new])[0]
+        submitted = self._tx.submit_flows([new])[0]
+        if not submitted.replayed:
+            jobs = {step.job.step or "": step.job.id for step in new.steps}
+            self._steps[submitted.id] = jobs
+        return submitted
+
+    def step_ids(self, flow_id: str) -> Mapping[str, str]:
+        """
+        Return the job ids of a flow that this transaction submitted, by step name.
+
+        Raises `KeyError` for any other flow, also for one that an idempotency key
+        stood for.
+        """
+        return self._steps[flow_id]
 
     def open_batch(
         self,
