@@ -52,7 +52,9 @@ class Settings(BaseSettings):
     """Where the jobs are: `sqlite:///file`, or four slashes for an absolute path."""
     transport: str = Field(
         "database",
-        validation_alias=AliasChoices("BACKBURNER_TRANSPORT", "RABBITMQ_URL"),
+        validation_alias=AliasChoices(
+            "BACKBURNER_TRANSPORT", "RABBITMQ_URL", "REDIS_URL"
+        ),
     )
     """What tells workers of work: `database`, or a broker's URL (amqp, redis, sqs)."""
     url: str = "http://127.0.0.1:8765"

@@ -7,9 +7,10 @@ from backburner.domain.transitions import ALLOWED
 from backburner.environment import variable, variables
 from backburner.settings import Settings
 from backburner_apps.ai import AiSettings
+from backburner_apps.chat.settings import ChatSettings
 from backburner_apps.tasks.settings import TasksSettings
 
-MODELS = (Settings, TasksSettings, AiSettings)
+MODELS = (Settings, TasksSettings, AiSettings, ChatSettings)
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,7 +53,7 @@ def test_the_sample_environment_has_every_setting_and_its_default():
         for model in MODELS
         for name in model.model_fields
     }
-    expected |= dict.fromkeys(("RABBITMQ_URL",), "")
+    expected |= dict.fromkeys(("RABBITMQ_URL", "REDIS_URL"), "")
 
     assert expected == sample
 

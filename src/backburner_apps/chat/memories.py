@@ -1,0 +1,156 @@
+"""
+What is remembered of conversations, found again by how similar it is.
+
+A memory belongs to one user. It is shown to others of the tenant only where its
+personality says `sharedMemory`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from backburner import Owner, Transaction, View
+from backburner_apps.chat import rows
+from backburner_apps.chat.personalities import Personality
+from backburner_apps.chat.shapes import MAX_MEMORY
+from backburner_apps.chat.tables import forgotten, memories
+from backburner_apps.chat.vectors import nearest, packed
+
+COMPARED: Final = 1_000
+"""How many of the newest memories are compared with a question."""
+
+Read = Callable[[Callable[[View], Any]], Awaitable[Any]]
+"""Reads the database, such as `ctx.read` and `Backburner.read`."""
+m = memories.c
+
+
+class Embedded(NamedTuple):
+    """A text's vector, and the model that made it: others' cannot be compared."""
+
+    model: str
+    vector: str
+
+    @classmethod
+    def of(cls, model: str, vector: Sequence[float]) -> "Embedded":
+        """Take a vector as a provider gives it."""
+        return cls(model, packed(vector))
+
+
+class Memory(NamedTuple):
+    """Something that is remembered."""
+
+    id: str
+    content: str
+    created_at: int
+
+
+def visible(personality: Personality, owner: Owner) -> sa.ColumnElement[bool]:
+    """Return the condition for the memories that a user is answered with."""
+    theirs = sa.and_(m.tenant == owner.tenant, m.personality == personality.id)
+    return theirs if personality.shared_memory else theirs & (m.user == owner.user)
+
+
+async def similar(
+    read: Read,
+    personality: Personality,
+    owner: Owner,
+    question: Embedded,
+    most: int,
+) -> list[Memory]:
+    """Return the memories that are most similar to a question, that one first."""
+    if not most:
+        return []
+    query = (
+        sa.select(m.id, m.content, m.created_at, m.vector)
+        .where(visible(personality, owner), m.model == question.model)
+        .order_by(m.created_at.desc(), m.id.desc())
+        .limit(min(personality.memory_limit or COMPARED, COMPARED))
+    )
+
+    def look(view: View) -> list[tuple[Memory, str]]:
+        return [(Memory(*row[:3]), row[3]) for row in view.connection.execute(query)]
+
+    found = await read(look)
+    # In a thread: a thousand long vectors take a tenth of a second.
+    return await asyncio.to_thread(nearest, question.vector, found, most)
+
+
+def remember(
+    tx: Transaction,
+    memory_id: str,
+    owner: Owner,
+    personality_id: str,
+    content: str,
+    embedded: Embedded,
+) -> Memory:
+    """Store a memory, once for its id."""
+    memory = Memory(memory_id, content[:MAX_MEMORY], tx.now())
+    row = {
+        **memory._asdict(),
+        **embedded._asdict(),
+        "tenant": owner.tenant,
+        "user": owner.user,
+        "personality": personality_id,
+    }
+    rows.add(tx.connection, memories, row)
+    return memory
+
+
+def forget(tx: Transaction, owner: Owner, personality_id: str) -> int:
+    """
+    Delete what a personality remembers of a user; return how much that was.
+
+    What is said from now on is remembered; replies that are being written are not.
+    """
+    insert = rows.insert(tx.connection, forgotten)
+    row = {"tenant": owner.tenant, "user": owner.user, "personality": personality_id}
+    now = tx.now()
+    again = insert.values(**row, at=now).on_conflict_do_update(
+        index_elements=["tenant", "user", "personality"], set_={"at": now}
+    )
+    tx.connection.execute(again)
+    mine = m.tenant == owner.tenant, m.user == owner.user
+    done = memories.delete().where(*mine, m.personality == personality_id)
+    return int(tx.connection.execute(done).rowcount)
+
+
+def is_forgotten(view: View, owner: Owner, personality_id: str, since: int) -> bool:
+    """Say whether a user has said `/forget` at this instant or later."""
+    f = forgotten.c
+    query = sa.select(f.at).where(
+        f.tenant == owner.tenant,
+        f.user == owner.user,
+        f.personality == personality_id,
+        f.at >= since,
+    )
+    return view.connection.execute(query).first() is not None
+
+
+def delete(tx: Transaction, owner: Owner, personality_id: str, memory_id: str) -> bool:
+    """Delete one memory of a user; say whether it was there."""
+    mine = m.tenant == owner.tenant, m.user == owner.user
+    one = memories.delete().where(
+        *mine, m.personality == personality_id, m.id == memory_id
+    )
+    return bool(tx.connection.execute(one).rowcount)
+
+
+def trim(tx: Transaction, tenant: str, personality: Personality, most: int) -> int:
+    """Delete the oldest memories over a personality's limit, at most so many."""
+    if personality.memory_limit is None:
+        return 0
+    part: list[Any] = [] if personality.shared_memory else [m.user]
+    place = sa.func.row_number().over(
+        partition_by=part or None, order_by=(m.created_at.desc(), m.id.desc())
+    )
+    theirs = m.tenant == tenant, m.personality == personality.id
+    placed = sa.select(m.id, place.label("place")).where(*theirs).subquery()
+    over = (
+        sa.select(placed.c.id)
+        .where(placed.c.place > personality.memory_limit)
+        .limit(most)
+    )
+    done = memories.delete().where(m.id.in_(over))
+    return int(tx.connection.execute(done).rowcount)

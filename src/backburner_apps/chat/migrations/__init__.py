@@ -1,0 +1,1 @@
+"""The revisions of `chat`'s tables, in the folder `versions`."""

@@ -1,0 +1,116 @@
+"""The personalities of a tenant: who answers, with which model and which memory."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from backburner import PermanentError, Transaction, View
+from backburner_apps.chat import rows
+from backburner_apps.chat.shapes import NewPersonality, PersonalityChange
+from backburner_apps.chat.tables import forgotten, memories, personalities
+
+NOT_FOUND: Final = "PERSONALITY_NOT_FOUND"
+MOST: Final = 1_000
+"""How many personalities a tenant may have."""
+
+p = personalities.c
+_FIELDS = (
+    *(p.id, p.name, p.system_prompt, p.model, p.temperature),
+    *(p.memory_limit, p.shared_memory),
+)
+
+
+class Personality(NamedTuple):
+    """Who answers."""
+
+    id: str
+    name: str
+    system_prompt: str
+    model: str | None
+    temperature: float | None
+    memory_limit: int | None
+    """How many memories are kept of a user, of all users if shared; `None`: all."""
+    shared_memory: bool
+    """Whether every user of the tenant is answered with everybody's memories."""
+
+    def wire(self) -> dict[str, Any]:
+        """Return it as clients see it."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "systemPrompt": self.system_prompt,
+            "llmConfig": {"model": self.model, "temperature": self.temperature},
+            "memoryLimit": self.memory_limit,
+            "sharedMemory": self.shared_memory,
+        }
+
+
+class PersonalityNotFound(PermanentError):
+    """The tenant has no such personality, or not any more."""
+
+    code = NOT_FOUND
+
+    def __init__(self, personality_id: str) -> None:
+        super().__init__(f"Personality not found: {personality_id}")
+
+
+def find(view: View, tenant: str, personality_id: str) -> Personality:
+    """Return a personality; raise `PersonalityNotFound`."""
+    query = sa.select(*_FIELDS).where(p.tenant == tenant, p.id == personality_id)
+    row = view.connection.execute(query).one_or_none()
+    if row is None:
+        raise PersonalityNotFound(personality_id)
+    return Personality(*row)
+
+
+def listed(view: View, tenant: str) -> Sequence[Personality]:
+    """Return a tenant's personalities by name."""
+    query = sa.select(*_FIELDS).where(p.tenant == tenant).order_by(p.name, p.id)
+    return [Personality(*row) for row in view.connection.execute(query.limit(MOST))]
+
+
+def count(view: View, tenant: str) -> int:
+    """Return how many personalities a tenant has."""
+    query = sa.select(sa.func.count()).where(p.tenant == tenant)
+    return int(view.connection.execute(query).scalar_one())
+
+
+def create(tx: Transaction, tenant: str, new: NewPersonality) -> bool:
+    """Store a personality unless its id is taken; say whether it was stored."""
+    now = tx.now()
+    row = {"tenant": tenant, "created_at": now, "updated_at": now}
+    return rows.add(tx.connection, personalities, {**row, **_columns(new)})
+
+
+def change(
+    tx: Transaction, tenant: str, personality_id: str, wanted: PersonalityChange
+) -> Personality:
+    """Change what is named of a personality and return it."""
+    values = _columns(wanted, wanted.model_fields_set)
+    mine = p.tenant == tenant, p.id == personality_id
+    update = personalities.update().where(*mine)
+    tx.connection.execute(update.values(**values, updated_at=tx.now()))
+    return find(tx, tenant, personality_id)
+
+
+def delete(tx: Transaction, tenant: str, personality_id: str) -> None:
+    """Delete a personality and everybody's memories of it."""
+    find(tx, tenant, personality_id)
+    for table, column in ((memories, "personality"), (forgotten, "personality")):
+        theirs = table.c.tenant == tenant, table.c[column] == personality_id
+        tx.connection.execute(table.delete().where(*theirs))
+    mine = p.tenant == tenant, p.id == personality_id
+    tx.connection.execute(personalities.delete().where(*mine))
+
+
+def _columns(
+    said: NewPersonality | PersonalityChange, named: set[str] | None = None
+) -> Mapping[str, Any]:
+    """Return the columns of what is said, or of those fields of it that are named."""
+    fields = type(said).model_fields if named is None else named
+    values = {name: getattr(said, name) for name in fields if name != "llm_config"}
+    if "llm_config" in fields:
+        values["model"] = said.llm_config.model
+        values["temperature"] = said.llm_config.temperature
+    return values

@@ -1,0 +1,150 @@
+"""What `chat` takes and gives, over HTTP and between its jobs."""
+
+from typing import Annotated, Final, Literal, Self
+from uuid import uuid4
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+MAX_BYTES: Final = 25 * 1024 * 1024
+"""The largest attachment."""
+MAX_ATTACHMENTS: Final = 10
+MAX_TURNS: Final = 100
+MAX_TEXT: Final = 32_000
+MAX_MEMORY: Final = 4_000
+
+RequestId = Annotated[
+    str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9._:\-]{1,64}$")
+]
+Identifier = Annotated[
+    str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9._:\-]{1,100}$")
+]
+Text = Annotated[str, StringConstraints(strict=True, max_length=MAX_TEXT)]
+
+
+def _printable(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError("must be printable")
+    return name
+
+
+Name = Annotated[
+    str,
+    StringConstraints(strict=True, min_length=1, max_length=200),
+    AfterValidator(_printable),
+]
+
+
+class Wire(BaseModel):
+    """A value whose names are written `inThisWay` on the wire."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+
+class Turn(Wire):
+    """One message of the conversation so far."""
+
+    role: Literal["user", "assistant"]
+    content: Text
+
+
+class Attachment(Wire):
+    """A file: at a public address, or in the request itself."""
+
+    url: Annotated[str, StringConstraints(strict=True, max_length=2048)] | None = None
+    data_url: (
+        Annotated[str, StringConstraints(strict=True, pattern="^data:")] | None
+    ) = None
+    content_type: Annotated[str, StringConstraints(strict=True, max_length=200)]
+    name: Name | None = None
+    size: Annotated[int, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.url is None) == (self.data_url is None):
+            raise ValueError("give either url or dataUrl")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """Its media type's first part, such as `audio` or `image`."""
+        return self.content_type.partition("/")[0].strip().lower()
+
+
+class GenerateRequest(Wire):
+    """A message that wants a reply."""
+
+    request_id: RequestId | None = None
+    personality_id: Identifier
+    channel_id: Identifier
+    guild_id: Identifier | None = None
+    user_id: Annotated[str, StringConstraints(pattern=r"^[!-~]{1,200}$")]
+    user_message: Text
+    conversation_history: list[Turn] = Field([], max_length=MAX_TURNS)
+    attachments: list[Attachment] = Field([], max_length=MAX_ATTACHMENTS)
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.user_message.strip() and not self.attachments:
+            raise ValueError("userMessage is empty and there is no attachment")
+        return self
+
+
+class Usage(Wire):
+    """The tokens of all model calls of the `llm-generation` job's last run."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+
+
+class Reply(Wire):
+    """What a request is answered with."""
+
+    content: str
+    model: str
+    personality_name: str
+    usage: Usage
+
+
+class LlmConfig(Wire):
+    """Which model answers, and how freely; what is left out is the provider's own."""
+
+    model: Name | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+
+
+class NewPersonality(Wire):
+    """A personality as it is created."""
+
+    id: Identifier = Field(default_factory=lambda: uuid4().hex)
+    name: Name
+    system_prompt: Annotated[Text, StringConstraints(min_length=1)]
+    llm_config: LlmConfig = LlmConfig()
+    memory_limit: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    shared_memory: bool = False
+
+
+class PersonalityChange(Wire):
+    """What is to be changed of a personality; what is not named stays."""
+
+    name: Name = ""
+    system_prompt: Annotated[Text, StringConstraints(min_length=1)] = ""
+    llm_config: LlmConfig = LlmConfig()
+    memory_limit: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    shared_memory: bool = False
+
+
+class NewMemory(Wire):
+    """A memory as it is created."""
+
+    content: Annotated[
+        str, StringConstraints(strict=True, min_length=1, max_length=MAX_MEMORY)
+    ]

@@ -1,0 +1,242 @@
+"""What `chat` does in the background: it reads attachments, and writes the reply."""
+
+import asyncio
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from pydantic import BaseModel
+
+from backburner import (
+    Context,
+    PermanentError,
+    RetryPolicy,
+    Transaction,
+    View,
+    capability,
+)
+from backburner.web import log
+from backburner_apps.chat import memories, personalities
+from backburner_apps.chat.memories import Embedded, Memory
+from backburner_apps.chat.personalities import Personality
+from backburner_apps.chat.prompt import (
+    FORGOTTEN,
+    Part,
+    conversation,
+    exchange,
+    is_forget,
+    question,
+)
+from backburner_apps.chat.settings import ChatSettings
+from backburner_apps.chat.shapes import (
+    MAX_BYTES,
+    Attachment,
+    GenerateRequest,
+    Reply,
+    Usage,
+)
+from backburner_apps.chat.tables import requests
+
+QUEUE: Final = "ai-jobs"
+RETRY: Final = RetryPolicy.listed(timedelta(seconds=2), timedelta(seconds=4))
+LONGEST: Final = timedelta(minutes=21)
+"""Ends a run that does not end itself after `BACKBURNER_CHAT_LOCK_SECONDS`."""
+LOCK_EXCEEDED: Final = "LOCK_EXCEEDED"
+UNREADABLE: Final = "ATTACHMENT_UNREADABLE"
+FETCH_SECONDS: Final = 30.0
+DESCRIBE: Final = (
+    "Describe this picture for somebody who cannot see it. Quote any text in it."
+)
+LOADED, RETRIEVED, ASKING, ANSWERED, STORED = 10, 30, 50, 90, 100
+"""How far the reply is, in percent."""
+
+
+class Fetch(BaseModel):
+    """An attachment to read."""
+
+    attachment: Attachment
+    hosts: list[str] = []
+    """The only hosts that it may be fetched from; empty: any public one."""
+
+
+class Asked(BaseModel):
+    """A reply to write."""
+
+    request: GenerateRequest
+    parts: list[Part] = []
+
+
+@capability("audio-transcription", queue=QUEUE, timeout=LONGEST, retry=RETRY)
+async def transcribe(ctx: Context, value: Fetch) -> str:
+    """Write down what is said in a recording."""
+    async with locked(ctx):
+        content = await read(ctx, value)
+        return await ctx.transcribe(content, value.attachment.content_type)
+
+
+@capability("image-description", queue=QUEUE, timeout=LONGEST, retry=RETRY)
+async def describe(ctx: Context, value: Fetch) -> str:
+    """Say what is in a picture."""
+    async with locked(ctx):
+        content = await read(ctx, value)
+        told = value.attachment.content_type
+        return await ctx.describe(content, told, prompt=DESCRIBE)
+
+
+@capability("llm-generation", queue=QUEUE, timeout=LONGEST, retry=RETRY)
+async def generate(ctx: Context, value: Asked) -> Reply:
+    """Write the reply, with what is remembered and what was attached."""
+    async with locked(ctx):
+        asked, owner = value.request, ctx.job.owner
+
+        def load(view: View) -> Personality:
+            return personalities.find(view, owner.tenant, asked.personality_id)
+
+        personality = await ctx.read(load)
+        await ctx.progress(LOADED, STORED)
+        if is_forget(asked.user_message):
+            return _forget(ctx, personality)
+        text = question(asked.user_message, value.parts, ctx.needs)
+        embedded, found = await _remembered(ctx, personality, text)
+        await ctx.progress(RETRIEVED, STORED)
+        remembered = [memory.content for memory in found]
+        messages = conversation(personality.system_prompt, remembered, asked, text)
+        await ctx.progress(ASKING, STORED)
+        content = await ctx.ask(
+            messages,
+            model=personality.model,
+            temperature=personality.temperature,
+            stream=True,
+        )
+        await ctx.progress(ANSWERED, STORED)
+        reply = _reply(ctx, personality, content)
+        _store(ctx, personality, reply, exchange(text, content), embedded)
+        await ctx.progress(STORED, STORED)
+        return reply
+
+
+@asynccontextmanager
+async def locked(ctx: Context) -> AsyncIterator[None]:
+    """Fail a run that takes longer than it may, for good."""
+    loop = asyncio.get_running_loop()
+    begun, seconds = loop.time(), ctx.settings_of(ChatSettings).lock_seconds
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        took = round((loop.time() - begun) * 1000)
+        log.warning("Stuck job detected", jobId=ctx.job.id, durationMs=took)
+        raise PermanentError("Job exceeded lock duration", code=LOCK_EXCEEDED) from None
+
+
+async def read(ctx: Context, value: Fetch) -> bytes:
+    """Return an attachment's content."""
+    told = value.attachment
+    if (told.size or 0) > MAX_BYTES:
+        raise _unreadable(f"it has more than {MAX_BYTES // 1024**2} MB")
+    if told.data_url is not None:
+        return _data(told.data_url)
+    response = await ctx.http.get(
+        told.url or "",
+        hosts=value.hosts or None,
+        limit=MAX_BYTES,
+        seconds=FETCH_SECONDS,
+    )
+    response.raise_for_status()
+    if not response.body:
+        raise _unreadable("it is empty")
+    return response.body
+
+
+def _data(url: str) -> bytes:
+    head, comma, body = url.partition(",")
+    if not comma:
+        raise _unreadable("its data URL has no content")
+    if not head.lower().endswith(";base64"):
+        content = unquote_to_bytes(body)
+    else:
+        try:
+            content = b64decode(unquote_to_bytes(body), validate=True)
+        except (NotBase64, ValueError):
+            raise _unreadable("its data URL is not valid base64") from None
+    if not content:
+        raise _unreadable("it is empty")
+    if len(content) > MAX_BYTES:
+        raise _unreadable(f"it has more than {MAX_BYTES // 1024**2} MB")
+    return content
+
+
+def _unreadable(why: str) -> PermanentError:
+    return PermanentError(why, code=UNREADABLE)
+
+
+async def _remembered(
+    ctx: Context, personality: Personality, text: str
+) -> tuple[Embedded, Sequence[Memory]]:
+    """Return the vector of a message, and the memories that are similar to it."""
+    vectors = await ctx.embed([text])
+    embedded = Embedded.of(vectors.model, vectors.vectors[0])
+    most = ctx.settings_of(ChatSettings).memories
+    return embedded, await memories.similar(
+        ctx.read, personality, ctx.job.owner, embedded, most
+    )
+
+
+def _reply(ctx: Context, personality: Personality, content: str) -> Reply:
+    calls = ctx.ai.calls
+    read, written = (
+        sum(call.input_tokens for call in calls),
+        sum(call.output_tokens for call in calls),
+    )
+    return Reply(
+        content=content,
+        model=calls[-1].model,
+        personality_name=personality.name,
+        usage=Usage(
+            input_tokens=read, output_tokens=written, total_tokens=read + written
+        ),
+    )
+
+
+def _store(
+    ctx: Context,
+    personality: Personality,
+    reply: Reply,
+    content: str,
+    embedded: Embedded,
+) -> None:
+    """Keep the reply and remember the exchange, with the job's success or not."""
+    job = ctx.job
+
+    def store(tx: Transaction) -> None:
+        _keep(tx, job.id, reply)
+        # What began before its user said `/forget` is forgotten, too.
+        if not memories.is_forgotten(tx, job.owner, personality.id, job.created_at):
+            memories.remember(tx, job.id, job.owner, personality.id, content, embedded)
+
+    ctx.at_settlement(store)
+
+
+def _forget(ctx: Context, personality: Personality) -> Reply:
+    reply = Reply(
+        content=FORGOTTEN, model="", personality_name=personality.name, usage=Usage()
+    )
+    job = ctx.job
+
+    def store(tx: Transaction) -> None:
+        memories.forget(tx, job.owner, personality.id)
+        _keep(tx, job.id, reply)
+
+    ctx.at_settlement(store)
+    return reply
+
+
+def _keep(tx: Transaction, job_id: str, reply: Reply) -> None:
+    change = requests.update().where(requests.c.job_id == job_id)
+    tx.connection.execute(change.values(reply=reply.model_dump(by_alias=True)))

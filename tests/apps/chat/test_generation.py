@@ -1,0 +1,116 @@
+"""A request becomes one flow, and its reply one row."""
+
+import pytest
+
+from backburner import Owner, Ticket
+from backburner.domain.job import Submitted
+from backburner_apps.chat.generation import (
+    DuplicateRequest,
+    TooManyRequests,
+    submit_generation,
+)
+from backburner_apps.chat.personalities import PersonalityNotFound
+from backburner_apps.chat.settings import ChatSettings
+from backburner_apps.chat.tables import memories, requests
+from tests.apps.chat.conftest import DATA, PICTURE, asked
+
+ME = Owner("default", "1")
+
+
+def submitting(request, settings=None, owner=ME, **options):
+    chosen = settings or ChatSettings()
+    return lambda tx: submit_generation(tx, owner, request, chosen, **options)
+
+
+def ticket(chat, job_id):
+    return Ticket(Submitted(job_id, "queued"), chat.house.engine)
+
+
+async def test_a_reply_follows_its_attachments_and_says_what_could_not_be_read(start):
+    chat = await start()
+    await chat.make()
+    attachments = [
+        {"dataUrl": DATA, "contentType": "audio/ogg", "name": "voice.ogg"},
+        {"dataUrl": "data:audio/ogg;base64,!!!", "contentType": "audio/ogg"},
+        {"dataUrl": PICTURE, "contentType": "image/png", "name": "cat.png"},
+        {"dataUrl": "data:image/png;base64,", "contentType": "image/png"},
+        {"dataUrl": "data:,x", "contentType": "text/plain", "name": "notes.txt"},
+    ]
+    request = asked("look", requestId="r1", attachments=attachments)
+
+    made = await chat.house.transact(submitting(request))
+    reply = await ticket(chat, made.job_id).result()
+    flow = await chat.house.engine.flows.find(made.flow_id, ME)
+    steps = await chat.house.engine.flows.steps(flow)
+
+    names = ["audio-r1-0", "audio-r1-1", "image-r1-0", "image-r1-1", "llm-r1"]
+    assert names == sorted(step.job.step for step in steps)
+    for name in names:
+        found = await chat.client.get("/v1/jobs", params={"tag": name})
+        assert [name] == [job["step"] for job in found.json()["items"]]
+    assert reply["content"].startswith("Mock answer to: look\n\n[Attachment 1, audio")
+    for told in (
+        '1, audio "voice.ogg": [mock transcription',
+        "2, audio: could not be read: its data URL is not valid base64]",
+        '3, image "cat.png": [mock description',
+        "4, image: could not be read: it is empty]",
+        '5, attachment "notes.txt" (text/plain): could not be read: only audio',
+    ):
+        assert told in reply["content"]
+    assert ("mock", "Ada") == (reply["model"], reply["personalityName"])
+    assert reply["usage"]["totalTokens"] > 0
+    [row] = await chat.rows(requests)
+    assert (made.job_id, reply) == (row["job_id"], row["reply"])
+    [memory] = await chat.rows(memories)
+    assert (made.job_id, "1") == (memory["id"], memory["user"])
+
+
+async def test_the_same_request_is_one_flow(start):
+    chat = await start()
+    await chat.make()
+    request = asked(requestId="r1")
+    made = await chat.house.transact(submitting(request))
+    with pytest.raises(DuplicateRequest):
+        await chat.house.transact(submitting(request))
+    reply = await ticket(chat, made.job_id).result()
+
+    later = ChatSettings(duplicate_seconds=0)
+    again = await chat.house.transact(submitting(request, later))
+    others = await chat.house.transact(
+        submitting(request, later, owner=Owner("default", "2"))
+    )
+
+    assert (made.job_id, False, reply) == (again.job_id, again.is_new, again.reply)
+    assert others.is_new
+    assert others.job_id != made.job_id
+
+
+async def test_without_an_id_the_body_is_known_within_the_window_only(start):
+    chat = await start(works=False)
+    await chat.make()
+    first = await chat.house.transact(submitting(asked()))
+    with pytest.raises(DuplicateRequest):
+        await chat.house.transact(submitting(asked()))
+
+    other = await chat.house.transact(submitting(asked("other")))
+    later = ChatSettings(duplicate_seconds=0)
+    second = await chat.house.transact(submitting(asked(), later))
+
+    assert 3 == len({first.job_id, other.job_id, second.job_id})
+    assert 2 == len(await chat.rows(requests))
+
+
+async def test_what_is_refused_leaves_nothing_behind(start):
+    chat = await start(works=False)
+    with pytest.raises(PersonalityNotFound, match="Personality not found: ada"):
+        await chat.house.transact(submitting(asked()))
+    await chat.make()
+    few = ChatSettings(user_requests=2)
+    for n in range(2):
+        await chat.house.transact(submitting(asked(str(n)), few))
+    with pytest.raises(TooManyRequests) as refused:
+        await chat.house.transact(submitting(asked("3"), few))
+    await chat.house.transact(submitting(asked("3"), few, owner=Owner("default", "2")))
+
+    assert 0 < refused.value.retry_after <= 60
+    assert 3 == len(await chat.rows(requests))
