@@ -161,6 +161,13 @@ def find_providers(
     }
 
 
+def find_provider(settings: Settings, name: str, clock: Clock) -> Provider:
+    """Return a provider of models by its name, with its own models."""
+    choice = presets.Choice(name, "")
+    models = _models(settings, choice, "chat", is_first=False)
+    return _provider(settings, name, models, "ModelUse(fallback=…)", clock)
+
+
 def _chain(
     settings: Settings, purpose: Purpose
 ) -> Iterator[tuple[tuple[str, Models], str]]:

@@ -1,6 +1,6 @@
 """What one application brings, and what it needs from the process that runs it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
@@ -50,6 +50,8 @@ class ModelUse(NamedTuple):
     """Whether a process refuses to start if no provider serves the purpose."""
     code: str = NOT_CONFIGURED
     """The error code of a call that no provider can serve."""
+    fallback: str = ""
+    """The provider that serves the purpose if none is set for it, such as `mock`."""
 
 
 class Need(NamedTuple):
@@ -80,6 +82,14 @@ class App:
     schedules: Sequence[Schedule] = ()
     budgets: Sequence[Budget] = ()
     lanes: Sequence[Lane] = ()
+    model_lane: Callable[[Any], Lane] | None = None
+    """
+    Takes its settings and returns a lane by which all its model calls go.
+
+    It limits them over all workers, whatever their models, besides each model's lane.
+    """
+    counted_queue: str = ""
+    """The queue whose counts `GET /metrics` answers with as JSON."""
     serves: Serves | None = None
     own: Sequence[Capability[Any, Any]] = ()
     """Capabilities that its code asks for and nobody else can, by whatever door."""
@@ -129,6 +139,8 @@ class App:
     and returns how many there were. It is called until it returns 0. `erase_rows` does
     so for a table with the columns `tenant` and `user`.
     """
+    samples: Callable[[Any], Awaitable[object]] | None = None
+    """Takes the open `Backburner` and makes sample data for `demo`; may run again."""
     rebuild: Callable[[Any], object] | None = None
     """
     Takes a connection and fills what is derived from the tables, for example a

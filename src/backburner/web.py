@@ -7,7 +7,7 @@ is not said here is answered as everywhere: problems by RFC 9457, and a request'
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import Request
@@ -20,7 +20,7 @@ from backburner.engine.idempotency import IdempotencyKey
 from backburner.engine.submission import GroupOptions
 from backburner.http import body
 from backburner.http.app_routes import Route, json_body, routes_of
-from backburner.http.auth import Caller, require
+from backburner.http.auth import Caller, acting_as, require
 from backburner.http.body import parse
 from backburner.http.budgets import budget_left
 from backburner.http.door import door_of
@@ -34,7 +34,7 @@ from backburner.http.paging import (
     cursor_page,
     offset_page,
 )
-from backburner.http.prefer import MAX_WAIT, Patience, awaited
+from backburner.http.prefer import Patience, awaited
 from backburner.http.problems import (
     Refusal,
     UnsupportedMediaType,
@@ -42,6 +42,7 @@ from backburner.http.problems import (
     field_errors,
     request_id_of,
 )
+from backburner.http.queues import counts
 from backburner.http.service_client import ServiceAnswer, ServiceClient, Unsure
 from backburner.http.sse import ServerEvent, ServerEvents
 from backburner.http.stream_access import StreamAccess, StreamReader
@@ -67,6 +68,7 @@ __all__ = [
     "StreamAccess",
     "StreamReader",
     "Unsure",
+    "acting_as",
     "answer",
     "budget_left",
     "checked",
@@ -82,6 +84,7 @@ __all__ = [
     "offset_page",
     "origin",
     "parse",
+    "queue_counts",
     "read",
     "read_bytes",
     "read_webhook",
@@ -93,6 +96,9 @@ __all__ = [
     "traceparent_of",
     "wait",
 ]
+
+LONGEST_WAIT: Final = 600
+"""The most seconds that `wait` waits."""
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -192,16 +198,22 @@ async def wait(request: Request, caller: Caller, job_id: str, *, seconds: int) -
     """
     Return a job of the caller when it ends, or as it is after some seconds.
 
-    It waits for 60 seconds at most and counts as one of the caller's streams; if there
-    is no place for another one, it does not wait. Input and output are whole.
+    It waits for 10 minutes at most and counts as one of the caller's streams; if there
+    is no place for another one, it does not wait, nor if the client or the server goes
+    away. Input and output are whole.
     """
     engine = door_of(request).engine
     patience = Patience(
         lambda: engine.find(job_id, caller.visible),
         lambda span: engine.wait(job_id, caller.visible, timeout=span),
     )
-    job = await awaited(request, min(max(0, seconds), MAX_WAIT), patience)
+    job = await awaited(request, min(max(0, seconds), LONGEST_WAIT), patience)
     return await engine.payloads.whole(job)
+
+
+async def queue_counts(request: Request, queue: str) -> dict[str, Any]:
+    """Return how many jobs of a queue wait, run and have ended; 404 if unknown."""
+    return await counts(door_of(request).engine, queue)
 
 
 @asynccontextmanager

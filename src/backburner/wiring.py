@@ -15,6 +15,7 @@ from backburner import schemas
 from backburner.adapters import (
     find_blobs,
     find_broker,
+    find_provider,
     find_providers,
     find_store,
     unreachable,
@@ -148,6 +149,8 @@ class Backburner:
         for lane in lanes:
             self.registry.pace(lane)
         self._codes: dict[tuple[str, Purpose], str] = {}
+        self._model_lanes: dict[str, str] = {}
+        """By capability, the lane by which its application's model calls go."""
         self._readers: dict[str, ReadsMessage] = {}
         self._app_of: dict[str, str] = {}
         """By capability, the application that has it."""
@@ -182,12 +185,14 @@ class Backburner:
         register(app.name, app.metrics)
         for found in (*app.capabilities, *app.own):
             self._app_of[found.name] = app.name
-        for found in app.capabilities:
-            self.registry.add(found)
             for use in app.models:
                 self._codes[found.name, use.purpose] = use.code
+        for found in app.capabilities:
+            self.registry.add(found)
         for found in app.own:
             self.registry.own(found)
+        self.registry.counted_queue = app.counted_queue or self.registry.counted_queue
+        self._add_model_lane(app)
         for queue in app.queues:
             self.registry.limit(queue)
         for lane in app.lanes:
@@ -195,6 +200,15 @@ class Backburner:
         self._readers |= app.messages
         self._schedules += app.schedules
         self._budgets += app.budgets
+
+    def _add_model_lane(self, app: App) -> None:
+        if app.model_lane is None:
+            return
+        own = None if app.settings is None else self._app_settings.of(app.settings)
+        lane = app.model_lane(own)
+        self.registry.pace(lane)
+        for found in (*app.capabilities, *app.own):
+            self._model_lanes[found.name] = lane.name
 
     @property
     def engine(self) -> Engine:
@@ -692,15 +706,29 @@ class Backburner:
     def _engage(self) -> None:
         """Have providers of models ready, and what is known of their limits told."""
         settings, given = self.settings, self._ai
-        chains = {} if given is not None else find_providers(settings, self._clock)
+        chains = {} if given is not None else self._find_providers()
         chain = given if isinstance(given, Sequence) else [given] if given else []
         self._providers = providers = Providers(
-            chain, self._clock, settings.ai_seconds, self._codes, chains
+            chain,
+            self._clock,
+            settings.ai_seconds,
+            self._codes,
+            chains,
+            self._model_lanes,
         )
         self._stack.push_async_callback(providers.close)
         for lane in _lanes(settings, providers):
             if lane.name not in self.registry.lanes:
                 self.registry.pace(lane)
+
+    def _find_providers(self) -> Mapping[Purpose, Sequence[Provider]]:
+        """Return the providers that are set, and applications' own where none is."""
+        chains = dict(find_providers(self.settings, self._clock))
+        for use in (use for app in self._apps for use in app.models):
+            if use.fallback and not chains[use.purpose]:
+                made = find_provider(self.settings, use.fallback, self._clock)
+                chains[use.purpose] = [made]
+        return chains
 
     def _deliver(self) -> None:
         """Have this worker send webhooks, if it can sign them."""

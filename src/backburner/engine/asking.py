@@ -98,6 +98,8 @@ class Providers:
     """By capability and purpose, the error code of a call that nobody can serve."""
     by_purpose: Mapping[Purpose, Sequence[Provider]] = field(default_factory=dict)
     """The chains of purposes that have one of their own."""
+    lanes: Mapping[str, str] = field(default_factory=dict)
+    """By capability, a lane that all its calls go by besides their models' lanes."""
 
     def of(self, purpose: Purpose) -> Sequence[Provider]:
         """Return who is asked for a purpose, the first first."""

@@ -2,7 +2,17 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
+from datetime import timedelta
+from typing import (
+    Any,
+    Concatenate,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from backburner.domain.errors import (
     ClaimLost,
@@ -69,8 +79,20 @@ class Submit(Protocol):
         ...
 
 
+class Running(NamedTuple):
+    """A job in a worker's hands."""
+
+    job_id: str
+    duration_ms: int
+    """How long this run of it takes by now."""
+
+
 class Storage(Protocol):
     """The database, as handlers may use it."""
+
+    async def running(self, queue: str) -> Sequence[Running]:
+        """Return jobs of a queue that run now, whoever's they are."""
+        ...
 
     async def read(self, body: Callable[[View], T]) -> T:
         """Run a body over what is committed now; it cannot write."""
@@ -306,7 +328,15 @@ class Context:
             waited=self._claim.throttled,
             spending=self.spending,
             waits=waits,
+            within=self._model_lane,
         )
+
+    @property
+    def _model_lane(self) -> str | None:
+        """The lane of its application, by which all model calls of that go."""
+        providers = self._providers
+        lanes = {} if providers is None else providers.lanes
+        return lanes.get(self._claim.capability)
 
     @property
     def ai(self) -> Asker:
@@ -413,6 +443,16 @@ class Context:
             if self._lose is not None:
                 self._lose()
             raise
+
+    async def running(self, queue: str, *, longer_than: timedelta) -> list[Running]:
+        """
+        Return jobs of a queue whose run takes longer than it should, whoever's.
+
+        Of the newest 1,000 that run; for an application that reports on its queues.
+        """
+        least = longer_than // timedelta(milliseconds=1)
+        found = await self._database().running(queue)
+        return [job for job in found if job.duration_ms > least]
 
     def _database(self) -> Storage:
         if self._storage is None:

@@ -30,7 +30,7 @@ from backburner.engine import telemetry
 from backburner.engine.app_blobs import BlobService
 from backburner.engine.batches import Batches
 from backburner.engine.budgets import Budgets, counted
-from backburner.engine.context import inherited
+from backburner.engine.context import Running, inherited
 from backburner.engine.endpoints import Endpoints
 from backburner.engine.flows import Flows
 from backburner.engine.history import changes
@@ -67,6 +67,7 @@ TRIES = 10
 """How often a decision is taken again because the job moved meanwhile."""
 TRANSACTION_SECONDS = 5.0
 """How long a transaction body may take."""
+MOST_RUNNING = 1_000
 HISTORY = 10_000
 """How many events of a job its attempts are read from."""
 
@@ -208,6 +209,15 @@ class Engine:
     async def read(self, body: Callable[[View], T]) -> T:
         """Run a plain function over what is committed now; it cannot write."""
         return await self.store.snapshot(lambda connection: body(View(connection)))
+
+    async def running(self, queue: str) -> Sequence[Running]:
+        """Return jobs of a queue that run now, the newest 1,000, whoever's they are."""
+        where = JobFilter(state=JobState.RUNNING, queue=queue)
+        now = self._clock.now()
+        return [
+            Running(job.id, now - (job.started_at or now))
+            for job in await self.store.jobs(where, before=None, limit=MOST_RUNNING)
+        ]
 
     def wrap(
         self, tx: Tx, parent: Claim | None = None, *, traceparent: str | None = None

@@ -191,7 +191,7 @@ class Call:
     clients do, is understood without.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a thing of its own
         self,
         road: Road | None,
         lane: str,
@@ -200,12 +200,14 @@ class Call:
         waited: int = 0,
         spending: Spending | None = None,
         waits: bool = True,
+        within: str | None = None,
     ) -> None:
         """
         Take where leave comes from, `None` if none is needed, and the lane's name.
 
         With `waits`, a run whose `spending` shows that it has paid for a call waits
-        here for its turn.
+        here for its turn. `within` is another lane that must have room first; what
+        the provider says of its limits is of no concern to it.
         """
         if not 0 < len(lane) <= MAX_NAME or not lane.isprintable():
             raise ValueError(f"a lane's name has 1 to {MAX_NAME} printable characters")
@@ -220,15 +222,40 @@ class Call:
         self._said: Hint | None = None
         self._spending = spending
         self._waits = waits
+        self._outer = None
+        if within is not None:
+            self._outer = Call(
+                road, within, waited=waited, spending=spending, waits=waits
+            )
 
     async def __aenter__(self) -> Self:
         await self._check()
-        if self._road is not None:
-            self._ask = self._road.ask(self._tokens, self._waited)
-            self._permit = await self._permitted(self._road, self._ask)
+        if self._outer is not None:
+            await self._outer.take()
+        try:
+            await self.take()
+        except BaseException:
+            self._release_outer()
+            raise
         if self._spending is not None:
             self._spending.begin()
         return self
+
+    async def take(self) -> None:
+        """Get leave to call."""
+        if self._road is not None:
+            self._ask = self._road.ask(self._tokens, self._waited)
+            self._permit = await self._permitted(self._road, self._ask)
+
+    def release(self) -> None:
+        """Give leave back, whatever the provider said."""
+        permit, self._permit = self._permit, None
+        if self._road is not None and permit is not None and self._ask is not None:
+            self._road.give(self.lane, permit, SERVED, self._ask)
+
+    def _release_outer(self) -> None:
+        if self._outer is not None:
+            self._outer.release()
 
     async def _permitted(self, road: Road, ask: Ask) -> Permit:
         """Return leave to call, as soon as its turn is; raise if that is not near."""
@@ -300,6 +327,7 @@ class Call:
     ) -> None:
         if isinstance(error, GeneratorExit):
             return  # the loop is gone, and with it whoever would give it back
+        self._release_outer()
         if self._spending is not None:
             self._spending.end(is_served=error is None)
         said = self._said or self._understood(error)

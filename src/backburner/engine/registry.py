@@ -183,6 +183,8 @@ class Registry:
         self._own: dict[str, Capability[Any, Any]] = {}
         self.policies: dict[str, Queue] = {}
         self.lanes: dict[str, Lane] = {}
+        self.counted_queue: str | None = None
+        """The queue whose counts `/metrics` shows as JSON, if any."""
         self.withheld: set[str] = set()
         """Queues that no worker of this process takes jobs from."""
         for found in capabilities:

@@ -153,8 +153,9 @@ class Worker:
         providers = self._house.providers
         chain = () if providers is None else providers.chain
         paced = [(p.name, p.credential) for p in chain if p.is_paced]
+        of_apps = () if providers is None else providers.lanes.values()
         for lane in lanes:
-            if not is_reachable(lane, paced):
+            if lane.name not in of_apps and not is_reachable(lane, paced):
                 log.warning("no provider goes by this lane", lane=lane.name)
 
     async def stop(self, grace: float) -> bool:

@@ -176,7 +176,7 @@ async def admitted(connection: HTTPConnection, scope: str) -> Caller:
     if tenant is not None:
         caller = _acting_in(tenant, caller)
     user = connection.headers.get(USER_HEADER)
-    return caller if user is None else _acting_as(user, caller)
+    return caller if user is None else acting_as(user, caller)
 
 
 def count(connection: HTTPConnection, caller: Caller) -> None:
@@ -224,7 +224,8 @@ def scope_of(route: Any) -> str | None:
     return next((scope for scope in scopes if scope is not None), None)
 
 
-def _acting_as(user: str, caller: Caller) -> Caller:
+def acting_as(user: str, caller: Caller) -> Caller:
+    """Return a caller as it acts for a user of its tenant; needs `users:act`."""
     if access.ACT not in caller.scopes:
         raise Forbidden(f"to name a user needs the scope {access.ACT}")
     if not is_user(user):

@@ -12,6 +12,7 @@ from backburner.http import wire
 from backburner.http.auth import PUBLIC, require
 from backburner.http.door import door_of
 from backburner.http.problems import documented
+from backburner.http.queues import counts
 from backburner.http.schemas import Health
 
 router = APIRouter(tags=["health"])
@@ -65,16 +66,27 @@ async def readyz(request: Request) -> Response:
     response_class=Response,
     responses={
         200: {
-            "description": "In the text format.",
-            "content": {"text/plain": {"schema": {"type": "string"}}},
+            "description": "In the text format; as JSON, the counts of one queue.",
+            "content": {
+                "text/plain": {"schema": {"type": "string"}},
+                "application/json": {"schema": {"type": "object"}},
+            },
         },
         **documented(StoreUnavailable),
     },
     dependencies=[require("metrics:read")],
 )
 async def metrics(request: Request) -> Response:
-    """Count the queues anew and write all metrics."""
+    """
+    Count the queues anew and write all metrics.
+
+    Who accepts `application/json` gets the counts of one queue instead: that of
+    `?queue=`, else the one that an application names.
+    """
     door = door_of(request)
+    queue = request.query_params.get("queue") or door.engine.registry.counted_queue
+    if queue and "application/json" in request.headers.get("accept", "").lower():
+        return wire.answer(await counts(door.engine, queue))
     await _measure(door.engine)
     telemetry.build_info.labels(door.version).set(1)
     return Response(telemetry.metrics(), media_type=METRICS_TYPE)

@@ -13,7 +13,7 @@ from backburner.domain.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from backburner.domain.job import JobState
+from backburner.domain.job import WAITING, JobState
 from backburner.domain.queue import Keep, QueueState, Totals
 from backburner.engine.engine import Engine
 from backburner.http import wire
@@ -121,6 +121,25 @@ async def _queues(engine: Engine) -> dict[str, dict[str, Any]]:
     for name, totals in (await engine.store.totals()).items():
         found.setdefault(name, _view(QueueState(name)))["totals"] = totals._asdict()
     return found
+
+
+async def counts(engine: Engine, queue: str) -> dict[str, Any]:
+    """Return how many jobs of a queue wait, run and have ended, in all."""
+    found = (await _queues(engine)).get(queue)
+    if found is None:
+        raise QueueNotFound("no queue has that name")
+    waiting = sum(found[state] for state in WAITING)
+    active, totals = found[JobState.RUNNING], found["totals"]
+    return {
+        "queue": {
+            "waiting": waiting,
+            "active": active,
+            "completed": totals["completed"],
+            "failed": totals["failed"],
+            "total": waiting + active,
+        },
+        "timestamp": wire.time(engine.now()),
+    }
 
 
 def _keep(keep: Keep | None) -> dict[str, Any] | None:
