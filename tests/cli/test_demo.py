@@ -48,7 +48,7 @@ def test_the_printed_commands_submit_a_job_and_poll_its_result(words, run, tmp_p
 
 
 def test_the_printed_commands_make_a_task_of_a_sentence_and_show_it(words):
-    *_, wishing, listing = re.findall(r"^ *(curl .*)$", words, re.MULTILINE)
+    wishing, listing = re.findall(r"^ *(curl .*/tasks\b.*)$", words, re.MULTILINE)
     method, url, headers, body = the_request_of(wishing)
     base = url.removesuffix("/api/v1/tasks")
 
@@ -61,6 +61,16 @@ def test_the_printed_commands_make_a_task_of_a_sentence_and_show_it(words):
     assert 202 == accepted.status_code
     assert ("Pack", "urgent") == (task["title"], task["priority"])
     assert ["Passport", "Charger", "Shoes"] == [s["title"] for s in task["subtasks"]]
+
+
+def test_the_printed_command_has_a_message_answered(words):
+    asking = re.search(r"(curl -i \S+/ai/generate .*?\}')", words, re.DOTALL)[1]
+    _, _, url, _, body = shlex.split(asking)
+
+    answered = httpx2.post(url, content=body, timeout=60)
+
+    assert 200 == answered.status_code, answered.text
+    assert "Mock answer to: My dog is called Rex." == answered.json()["content"]
 
 
 def test_the_printed_commands_list_flows_and_batches_that_move(words, run):

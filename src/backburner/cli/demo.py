@@ -1,8 +1,9 @@
 """`demo`: a house with sample jobs moving, to look at and to try things on."""
 
+import asyncio
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import cycle
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from backburner.adapters import installed_apps
+from backburner.app import App
 from backburner.cli import printing
 from backburner.cli.applications import AppOption, load
 from backburner.cli.serving import (
@@ -79,6 +81,12 @@ Make a task of a sentence, through two services and a webhook, and see it:
     -d '{{"naturalLanguage": "urgently pack tomorrow: passport, charger and shoes"}}'
   curl {url}/api/v1/tasks
 
+Have a chat message answered, by a personality that remembers what you say:
+
+  curl -i {url}/ai/generate -d '{{
+    "personalityId": "assistant", "channelId": "c1", "userId": "1",
+    "userMessage": "My dog is called Rex."}}'
+
 Jobs that wait for jobs, and jobs that end together:
 
   {command} flows list{option}
@@ -121,9 +129,14 @@ def demo(
 
         def ready(house: Backburner, stack: AsyncExitStack) -> None:
             samples = cycle(SAMPLES)
+            is_told = asyncio.Event()
 
             async def submit() -> None:
                 await house.submit(*next(samples), tags=["sample"])
+                if not is_told.is_set():
+                    await _make_samples(apps, house)
+                    is_told.set()
+                    _tell(here)
 
             async def open_batch() -> None:
                 flows, jobs = [sample_flow()], [("demo.sleep", {"seconds": 8})]
@@ -136,7 +149,6 @@ def demo(
                 trickle = Loop("samples", work, every=every)
                 trickle.start()
                 stack.push_async_callback(trickle.stop)
-            _tell(here)
 
         plan = running.Plan(
             settings,
@@ -147,6 +159,13 @@ def demo(
             shows_traces=True,
         )
         raise typer.Exit(running.run(plan))
+
+
+async def _make_samples(apps: Sequence[App], house: Backburner) -> None:
+    """Have the applications make what the printed examples use."""
+    for app in apps:
+        if app.samples is not None and app.name not in house.unavailable:
+            await app.samples(house)
 
 
 def _bind(settings: Settings) -> Any:

@@ -10,12 +10,16 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from backburner import App, Backburner, Keep, ModelUse, Queue
-from backburner_apps.chat import tables
+from backburner import App, Backburner, Keep, Lane, ModelUse, Queue, Translation
+from backburner_apps.chat import sample, tables
+from backburner_apps.chat.log_lines import LOGGED, write
 from backburner_apps.chat.settings import ChatSettings
-from backburner_apps.chat.work import QUEUE, describe, generate, transcribe
+from backburner_apps.chat.upkeep import SCHEDULES, UPKEEP_QUEUE, clean_up, find_stuck
+from backburner_apps.chat.work import QUEUE, describe, embed, generate, transcribe
 
 PER_WORKER = 5
+MINUTE_MS = 60_000
+UNLIMITED = 1_000_000
 
 
 @asynccontextmanager
@@ -26,9 +30,21 @@ async def _serves(house: Backburner) -> AsyncIterator[Sequence[Any]]:
     yield routes(house)
 
 
+def _model_lane(settings: ChatSettings) -> Lane:
+    """Return the limits of all model calls of the fleet."""
+    spacing = settings.provider_spacing_ms
+    return Lane(
+        "chat/models",
+        # As fast as the spacing allows from the start: this limit need not be learnt.
+        requests=MINUTE_MS // spacing if spacing else UNLIMITED,
+        at_once=settings.provider_at_once,
+        spacing=timedelta(milliseconds=spacing),
+    )
+
+
 app = App(
     "chat",
-    own=[transcribe, describe, generate],
+    own=[transcribe, describe, generate, embed, clean_up, find_stuck],
     queues=[
         Queue(
             QUEUE,
@@ -38,12 +54,18 @@ app = App(
                 succeeded_count=10,
                 failed=timedelta(days=7),
             ),
-        )
+        ),
+        Queue(UPKEEP_QUEUE, keep=Keep(succeeded=timedelta(hours=1))),
     ],
+    schedules=SCHEDULES,
+    model_lane=_model_lane,
+    counted_queue=QUEUE,
+    translates=Translation(LOGGED, write),
+    samples=sample.make,
     serves=_serves,
     models=[
         ModelUse("chat"),
-        ModelUse("embedding", is_required=False),
+        ModelUse("embedding", is_required=False, fallback="mock"),
         ModelUse("transcription", is_required=False),
         ModelUse("vision", is_required=False),
     ],

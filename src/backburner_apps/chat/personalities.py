@@ -76,6 +76,12 @@ def count(view: View, tenant: str) -> int:
     return int(view.connection.execute(query).scalar_one())
 
 
+def limited(view: View) -> list[tuple[str, Personality]]:
+    """Return the personalities of all tenants that have a limit of memories."""
+    query = sa.select(p.tenant, *_FIELDS).where(p.memory_limit.is_not(None))
+    return [(row[0], Personality(*row[1:])) for row in view.connection.execute(query)]
+
+
 def create(tx: Transaction, tenant: str, new: NewPersonality) -> bool:
     """Store a personality unless its id is taken; say whether it was stored."""
     now = tx.now()

@@ -15,8 +15,10 @@ from backburner import (
     Context,
     PermanentError,
     RetryPolicy,
+    Throttled,
     Transaction,
     View,
+    WorkError,
     capability,
 )
 from backburner.web import log
@@ -119,9 +121,16 @@ async def generate(ctx: Context, value: Asked) -> Reply:
         return reply
 
 
+@capability("chat.embed", queue=QUEUE, timeout=timedelta(seconds=60))
+async def embed(ctx: Context, text: str) -> Embedded:
+    """Return the vector of a text; run within a request, without a job."""
+    vectors = await ctx.embed([text])
+    return Embedded.of(vectors.model, vectors.vectors[0])
+
+
 @asynccontextmanager
 async def locked(ctx: Context) -> AsyncIterator[None]:
-    """Fail a run that takes longer than it may, for good."""
+    """Fail a run that takes longer than it may, for good; log why it is retried."""
     loop = asyncio.get_running_loop()
     begun, seconds = loop.time(), ctx.settings_of(ChatSettings).lock_seconds
     try:
@@ -133,6 +142,25 @@ async def locked(ctx: Context) -> AsyncIterator[None]:
         took = round((loop.time() - begun) * 1000)
         log.warning("Stuck job detected", jobId=ctx.job.id, durationMs=took)
         raise PermanentError("Job exceeded lock duration", code=LOCK_EXCEEDED) from None
+    except Exception as error:
+        _log_retry(ctx, error)
+        raise
+
+
+def _log_retry(ctx: Context, error: Exception) -> None:
+    attempt, most = ctx.job.attempt, ctx.job.max_attempts
+    if attempt >= most or (isinstance(error, WorkError) and not error.retryable):
+        return
+    told = error.retry_after if isinstance(error, Throttled) else None
+    delay = RETRY.delay(attempt, 0.0) if told is None else timedelta(seconds=told)
+    log.warning(
+        "Retrying after error",
+        jobId=ctx.job.id,
+        attempt=attempt,
+        maxAttempts=most,
+        delayMs=delay // timedelta(milliseconds=1),
+        error_type=type(error).__name__,
+    )
 
 
 async def read(ctx: Context, value: Fetch) -> bytes:

@@ -1,0 +1,21 @@
+"""The personality that `demo` ships."""
+
+from typing import Final
+
+from backburner import Backburner
+from backburner_apps.chat.personalities import create
+from backburner_apps.chat.shapes import NewPersonality
+
+TENANT: Final = "default"
+ASSISTANT: Final = NewPersonality(
+    id="assistant",
+    name="Assistant",
+    system_prompt=(
+        "You are a helpful, friendly assistant in a chat. Answer briefly and plainly."
+    ),
+)
+
+
+async def make(house: Backburner) -> None:
+    """Store the sample personality unless it is there."""
+    await house.transact(lambda tx: create(tx, TENANT, ASSISTANT))

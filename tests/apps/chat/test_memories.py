@@ -1,0 +1,205 @@
+"""Personalities of a tenant, and memories of its users."""
+
+import pytest
+
+from backburner import Owner
+from backburner_apps.chat import memories as book
+from backburner_apps.chat import upkeep
+from backburner_apps.chat.memories import Embedded
+from backburner_apps.chat.tables import erase as erase_rows
+from backburner_apps.chat.tables import forgotten, memories, requests, windows
+
+ONE, TWO = {"X-User-Id": "one"}, {"X-User-Id": "two"}
+PLACE = "/personalities/ada/memories"
+
+
+async def test_personalities_belong_to_the_tenant(start):
+    chat = await start(works=False)
+    new = {"id": "ada", "name": "Ada", "systemPrompt": "You are Ada."}
+    made = await chat.client.post("/personalities", json=new)
+    taken = await chat.client.post("/personalities", json=new)
+    named = await chat.client.post(
+        "/personalities", json={"name": "Zoe", "systemPrompt": "You are Zoe."}
+    )
+    config = {"model": "m", "temperature": 0.5}
+    changed = await chat.client.patch(
+        "/personalities/ada", json={"llmConfig": config, "memoryLimit": 3}
+    )
+    found = await chat.client.get("/personalities", headers=TWO)
+    elsewhere = await chat.client.get("/personalities", headers={"X-Tenant-Id": "t"})
+    wrong = await chat.client.post("/personalities", json={**new, "memoryLimit": 0})
+    gone = await chat.client.delete(named.headers["Location"])
+    unknown = [
+        await chat.client.request(method, "/personalities/none", json={})
+        for method in ("GET", "PATCH", "DELETE")
+    ]
+
+    nothing = {"model": None, "temperature": None}
+    assert (201, "/personalities/ada") == (made.status_code, made.headers["Location"])
+    assert {
+        **new,
+        "llmConfig": nothing,
+        "memoryLimit": None,
+        "sharedMemory": False,
+    } == made.json()
+    assert {**made.json(), "llmConfig": config, "memoryLimit": 3} == changed.json()
+    assert [changed.json(), named.json()] == found.json()["items"]
+    assert [] == elsewhere.json()["items"]
+    codes = [each.status_code for each in (taken, wrong, gone, *unknown)]
+    assert [409, 400, 204, 404, 404, 404] == codes
+
+
+async def remembered(chat, headers, q="dog"):
+    found = await chat.client.get(PLACE, params={"q": q}, headers=headers)
+    return [item["content"] for item in found.json()["items"]]
+
+
+async def test_a_memory_is_its_users_unless_the_personality_shares_it(start):
+    chat = await start()
+    await chat.make()
+    dog, cat = "my dog is called Rex", "my cat is called Tom"
+    await chat.generate(dog, userId="one")
+    await chat.generate(cat, userId="two")
+    made = await chat.client.post(PLACE, json={"content": "the dog"}, headers=ONE)
+    listed = await chat.client.get(PLACE, headers=ONE)
+    [first, *_] = await remembered(chat, ONE)
+    theirs = await remembered(chat, TWO)
+    foreign = await chat.client.delete(made.headers["Location"], headers=TWO)
+
+    assert (201, 2) == (made.status_code, listed.json()["total"])
+    assert "the dog" == first
+    assert f"User: {dog}\nReply: Mock answer to: {dog}" in await remembered(chat, ONE)
+    assert not any("Rex" in told for told in theirs)
+    assert 404 == foreign.status_code
+    own = await chat.client.delete(made.headers["Location"], headers=ONE)
+    assert 204 == own.status_code
+
+    await chat.client.patch("/personalities/ada", json={"sharedMemory": True})
+    assert any("Rex" in told for told in await remembered(chat, TWO))
+
+
+@pytest.mark.one_store
+async def test_the_model_is_given_what_is_similar(start):
+    given = []
+    chat = await start()
+    await chat.make()
+    provider = chat.house._providers.of("chat")[0]
+    answers = provider.chat
+
+    async def hear(chat, hear=None):
+        given.append(chat.messages)
+        return await answers(chat, hear)
+
+    provider.chat = hear
+    await chat.generate("my dog is called Rex", userId="one")
+    await chat.generate("Rain in Paris", userId="one")
+    history = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "yes?"},
+    ]
+    await chat.generate("who is my dog", userId="one", conversationHistory=history)
+    await chat.generate("who is my dog", userId="two")
+
+    [*_, asked, others] = given
+    assert "You are Ada." in asked[0].text
+    assert "my dog is called Rex" in asked[0].text
+    assert "Paris" not in asked[0].text
+    assert ["system", "user", "assistant", "user"] == [m.role for m in asked]
+    assert "who is my dog" == asked[-1].text
+    assert "Rex" not in others[0].text
+
+
+async def test_a_user_can_have_everything_forgotten(start):
+    chat = await start()
+    await chat.make()
+    await chat.generate("my dog is called Rex", userId="one")
+    await chat.generate("my cat is called Tom", userId="two")
+    told = await chat.generate(" /Forget ", userId="one")
+    after = await remembered(chat, ONE)
+    await chat.generate("my dog is called Max", userId="one")
+
+    assert "I have forgotten everything you told me." == told.json()["content"]
+    assert [] == after
+    assert 1 == len(await remembered(chat, TWO, "cat"))
+    assert [
+        "User: my dog is called Max\nReply: Mock answer to: my dog is called Max"
+    ] == (await remembered(chat, ONE))
+
+
+@pytest.mark.one_store
+async def test_a_reply_that_began_before_forget_is_not_remembered(start, until):
+    chat = await start(works=False)
+    await chat.make()
+    await chat.generate("my dog is called Rex", params="?wait=0")
+    me = Owner("default", "1")
+    await chat.house.transact(lambda tx: book.forget(tx, me, "ada"))
+    await chat.house.start_worker()
+
+    async def is_answered():
+        return [row for row in await chat.rows(requests) if row["reply"]]
+
+    await until(is_answered)
+    assert [] == await chat.rows(memories)
+
+
+async def clean(chat):
+    ticket = await chat.house.submit(upkeep.clean_up, None)
+    return await ticket.result()
+
+
+async def test_clean_up_deletes_old_requests_and_memories_over_the_limit(start):
+    chat = await start()
+    await chat.make()
+    await chat.generate("old")
+    users = [Owner("default", user) for user in ("one", "two")]
+
+    def store(tx):
+        for owner in users:
+            for n in range(5):
+                vector = Embedded.of("mock", [1.0])
+                book.remember(tx, f"{owner.user}{n}", owner, "ada", str(n), vector)
+
+    await chat.house.transact(store)
+    assert 0 == await clean(chat)
+    change = {"memoryLimit": 2}
+    await chat.client.patch("/personalities/ada", json=change)
+    age = requests.update().values(created_at=requests.c.created_at - 25 * 3_600_000)
+    await chat.house.transact(lambda tx: tx.connection.execute(age))
+
+    assert 1 + 3 + 3 == await clean(chat)
+    assert [] == await chat.rows(requests)
+    kept = {row["id"] for row in await chat.rows(memories) if row["user"] != "1"}
+    assert {"one3", "one4", "two3", "two4"} == kept
+    await chat.client.patch("/personalities/ada", json={"sharedMemory": True})
+    assert 3 == await clean(chat)
+
+
+@pytest.mark.one_store
+async def test_a_users_rows_can_be_erased(start):
+    chat = await start()
+    await chat.make()
+    for user in ("one", "two"):
+        await chat.generate(userId=user)
+        await chat.generate("/forget", userId=user)
+        await chat.generate("again", userId=user)
+    one = Owner("default", "one")
+    while await chat.house.transact(lambda tx: erase_rows(tx, one, 1)):
+        pass
+
+    for table in (memories, requests, windows, forgotten):
+        assert {"two"} == {row["user"] for row in await chat.rows(table)}
+
+
+@pytest.mark.one_store
+async def test_both_schedules_are_the_engines(start):
+    chat = await start(works=False)
+    found = await chat.client.get("/v1/schedules")
+    crons = {item["name"]: item["cron"] for item in found.json()["items"]}
+    stuck = await chat.house.submit(upkeep.find_stuck, None)
+    await chat.house.start_worker()
+
+    assert {
+        "cleanup-cache": "* * * * *",
+        "find-stuck-jobs": "*/30 * * * * *",
+    } == crons
+    assert 0 == await stuck.result()
