@@ -13,7 +13,8 @@ import orjson
 import pytest
 import structlog
 
-from backburner import Backburner
+from backburner import Backburner, Ticket
+from backburner.domain.job import Submitted
 from backburner.engine import telemetry
 from backburner.engine.keys import Actor, Wanted
 from backburner.engine.submission import LOCAL
@@ -40,6 +41,11 @@ def body(message="hello", **more):
 
 def asked(message="hello", **more):
     return GenerateRequest.model_validate(body(message, **more))
+
+
+def ticket(chat, job_id):
+    """Return the way to a job's result."""
+    return Ticket(Submitted(job_id, "queued"), chat.house.engine)
 
 
 @dataclass

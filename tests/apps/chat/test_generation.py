@@ -2,8 +2,7 @@
 
 import pytest
 
-from backburner import Owner, Ticket
-from backburner.domain.job import Submitted
+from backburner import Owner
 from backburner_apps.chat.generation import (
     DuplicateRequest,
     TooManyRequests,
@@ -12,7 +11,7 @@ from backburner_apps.chat.generation import (
 from backburner_apps.chat.personalities import PersonalityNotFound
 from backburner_apps.chat.settings import ChatSettings
 from backburner_apps.chat.tables import memories, requests
-from tests.apps.chat.conftest import DATA, PICTURE, asked
+from tests.apps.chat.conftest import DATA, PICTURE, asked, ticket
 
 ME = Owner("default", "1")
 
@@ -20,10 +19,6 @@ ME = Owner("default", "1")
 def submitting(request, settings=None, owner=ME, **options):
     chosen = settings or ChatSettings()
     return lambda tx: submit_generation(tx, owner, request, chosen, **options)
-
-
-def ticket(chat, job_id):
-    return Ticket(Submitted(job_id, "queued"), chat.house.engine)
 
 
 async def test_a_reply_follows_its_attachments_and_says_what_could_not_be_read(start):

@@ -1,0 +1,183 @@
+"""Two servers and workers that are killed, as processes over one database."""
+
+import asyncio
+import os
+import sys
+from contextlib import AsyncExitStack
+from itertools import count
+
+import httpx2
+import pytest
+
+from backburner import Backburner
+from backburner.domain.event import SUCCEEDED
+from backburner.ports.store import JobFilter
+from backburner.settings import Settings
+from backburner.testing.broker.acts import pause
+from backburner_apps.chat import app as chat_app
+from backburner_apps.chat import personalities
+from backburner_apps.chat.settings import ChatSettings
+from backburner_apps.chat.tables import memories, requests
+from tests import warm
+from tests.apps.chat.conftest import ADA, body
+from tests.ports import held_port
+
+DROPPED = ("BACKBURNER_", "COVERAGE_", "OPENAI_", "RABBITMQ_", "REDIS_")
+SAME = 100
+CONVERSATIONS = 18
+LONG = "word " * 15 + "[[mock: drip]]"
+"""What the mock takes most of a second to repeat."""
+KILLED_AFTER = 4
+"""Replies that a worker stores before it is killed."""
+
+
+class Fleet:
+    """Processes over one database."""
+
+    def __init__(self, folder, settings):
+        self._folder, self._settings = folder, settings
+        self._names = count()
+        self.running = []
+
+    async def start(self, *arguments):
+        """Start one and wait until it says that it is ready."""
+        known = os.environ.items()  # noqa: TID251 - what our programs start in
+        kept = {k: v for k, v in known if not k.startswith(DROPPED)}
+        path = self._folder / f"{next(self._names)}.log"
+        with path.open("wb") as log:
+            process = await asyncio.to_thread(
+                warm.Popen,
+                [sys.executable, "-m", "backburner", *arguments],
+                cwd=self._folder,
+                env=kept | self._settings,
+                stdin=warm.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self.running.append(process)
+        async with asyncio.timeout(120):
+            while "Backburner " not in path.read_text():
+                assert process.poll() is None, path.read_text()
+                await pause()
+        return process
+
+    async def start_worker(self):
+        return await self.start("worker", "--dev", "--app", "chat")
+
+    def kill(self):
+        for process in self.running:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+async def house(store_url):
+    """The database as the test looks into it."""
+    settings = Settings(store=store_url, ai=("mock",))
+    async with Backburner(
+        settings, apps=[chat_app], app_settings=[ChatSettings()]
+    ) as house:
+        await house.transact(lambda tx: personalities.create(tx, "default", ADA))
+        yield house
+
+
+@pytest.fixture
+async def fleet(tmp_path, store_url, house):
+    del house  # it has made the tables
+    found = Fleet(
+        tmp_path,
+        {
+            "BACKBURNER_STORE": store_url,
+            "BACKBURNER_POLL_SECONDS": "0.3",
+            "BACKBURNER_BEAT_SECONDS": "0.5",
+            "BACKBURNER_LEASE_SECONDS": "2",
+            "BACKBURNER_CRASH_LIMIT": "1000",
+            "BACKBURNER_CHAT_DUPLICATE_SECONDS": "3600",
+            "BACKBURNER_CHAT_USER_REQUESTS": "0",
+        },
+    )
+    yield found
+    found.kill()
+
+
+async def rows(house, table):
+    def look(view):
+        return view.connection.execute(table.select()).mappings().all()
+
+    return await house.read(look)
+
+
+async def replied(house):
+    return [row for row in await rows(house, requests) if row["reply"] is not None]
+
+
+async def test_conversations_over_two_servers_and_workers_that_are_killed(
+    fleet, house, record_property
+):
+    async with AsyncExitStack() as stack:
+        clients = []
+        for _ in range(2):
+            port = stack.enter_context(held_port())
+            serve = ("serve", "chat", "--dev", "--no-worker", "--port", str(port))
+            await fleet.start(*serve)
+            client = httpx2.AsyncClient(
+                base_url=f"http://127.0.0.1:{port}", timeout=300, trust_env=False
+            )
+            clients.append(await stack.enter_async_context(client))
+        worker = await fleet.start_worker()
+
+        same = [
+            clients[n % 2].post("/ai/generate", json=body(requestId="same"))
+            for n in range(SAME)
+        ]
+        answers = await asyncio.gather(*same)
+        talks = [
+            clients[n % 2].post(
+                "/ai/generate",
+                json=body(f"message {n} {LONG}", requestId=f"talk-{n}"),
+            )
+            for n in range(CONVERSATIONS)
+        ]
+        talking = asyncio.gather(*talks)
+        kills = await kill_workers(fleet, house, worker)
+        replies = await talking
+
+    codes = sorted(answer.status_code for answer in answers)
+    assert [200] + [429] * (SAME - 1) == codes
+    refused = [answer.json() for answer in answers if answer.status_code == 429]
+    assert [{"error": "Duplicate request"}] * (SAME - 1) == refused
+    assert [200] * CONVERSATIONS == [reply.status_code for reply in replies]
+    stored = {row["request_id"]: row["reply"] for row in await replied(house)}
+    assert CONVERSATIONS + 1 == len(stored)
+    for n, reply in enumerate(replies):
+        assert f"Mock answer to: message {n}" in reply.json()["content"]
+        assert stored[f"talk-{n}"] == reply.json()
+    jobs = await house.engine.jobs(JobFilter(queue="ai-jobs"), limit=500)
+    assert {job.id for job in jobs} == {
+        row["id"] for row in await rows(house, memories)
+    }
+    ends = [
+        event
+        for job in jobs
+        async for event in house.engine.events(job)
+        if event.type == SUCCEEDED
+    ]
+    assert len(jobs) == len(ends) == CONVERSATIONS + 1
+    assert kills, "control: workers were killed"
+    record_property("told", f"chat: {CONVERSATIONS} conversations, {kills} kills")
+
+
+async def kill_workers(fleet, house, worker):
+    """Kill a worker after every few replies, while there are any to come."""
+    kills, left = 0, CONVERSATIONS + 1
+    async with asyncio.timeout(300):
+        while (done := len(await replied(house))) < left:
+            until = min(done + KILLED_AFTER, left)
+            while len(await replied(house)) < until:
+                await pause()
+            if until < left:
+                worker.kill()
+                worker.wait()
+                kills += 1
+                worker = await fleet.start_worker()
+    return kills
