@@ -315,6 +315,14 @@ async def sentences(folder: Path) -> Figures:
     return await tasked(url_of(folder), TRANSPORT, folder, count)
 
 
+async def conversations(folder: Path) -> Figures:
+    """Have messages answered by `chat`: a server, a worker and the mock."""
+    from bench.conversations import FEWEST, answered  # noqa: PLC0415 - as above
+
+    count = max(FEWEST, JOBS // 20)
+    return await answered(url_of(folder), TRANSPORT, folder, count)
+
+
 async def _post_all(port: int) -> list[float]:
     waits: list[float] = []
 
@@ -425,6 +433,7 @@ ROWS: dict[str, Callable[[Path], Awaitable[Figures]]] = {
         http,
         owners,
         sentences,
+        conversations,
         worker,
     )
 }

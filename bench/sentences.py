@@ -108,7 +108,7 @@ async def tasked(url: str, transport: str, folder: Path, count: int) -> Figures:
 
 
 def _settings(url: str, transport: str, model: AiMock) -> dict[str, str]:
-    tasks, ai = _free_ports()
+    tasks, ai = free_ports()
     return {
         "BACKBURNER_STORE": url,
         "BACKBURNER_TRANSPORT": transport,
@@ -136,6 +136,15 @@ async def _deployed(folder: Path, env: dict[str, str]) -> AsyncIterator[Deployme
         name: ("serve", name, "--dev", "--no-worker", "--port", port)
         for name, port in ports.items()
     } | {"worker": ("worker", "--app", "ai")}
+    async with running_processes(folder, env, commands) as found:
+        yield Deployment(found, int(ports["tasks"]))
+
+
+@asynccontextmanager
+async def running_processes(
+    folder: Path, env: dict[str, str], commands: Mapping[str, Sequence[str]]
+) -> AsyncIterator[Mapping[str, psutil.Process]]:
+    """Run commands of ours side by side, each ready before the block begins."""
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name, words in commands.items():
@@ -149,8 +158,7 @@ async def _deployed(folder: Path, env: dict[str, str]) -> AsyncIterator[Deployme
                 )
         for name, process in running.items():
             await asyncio.to_thread(_ready, process, folder / f"{name}.log")
-        found = {name: psutil.Process(p.pid) for name, p in running.items()}
-        yield Deployment(found, int(ports["tasks"]))
+        yield {name: psutil.Process(p.pid) for name, p in running.items()}
     finally:
         for process in running.values():
             process.terminate()
@@ -165,7 +173,7 @@ def _ready(process: "subprocess.Popen[bytes]", log: Path) -> None:
         time.sleep(0.05)
 
 
-def _free_ports() -> tuple[int, int]:
+def free_ports() -> tuple[int, int]:
     """Return two: either service must know the other's before it is there."""
     with (
         socket.create_server(("127.0.0.1", 0)) as one,
@@ -234,13 +242,13 @@ async def _loaded(
     at_once: int,
 ) -> Figures:
     """Keep many under way; say how quick it was and which process worked how much."""
-    before = {name: _cpu(process) for name, process in processes.items()}
+    before = {name: cpu_of(process) for name, process in processes.items()}
     begun = time.perf_counter()
     waits = await client.send(count, at_once)
     wall = time.perf_counter() - begun
     await _until_over(bb)
     used = {
-        name: (_cpu(process) - before[name]) / count * 1e6
+        name: (cpu_of(process) - before[name]) / count * 1e6
         for name, process in processes.items()
     }
     return {
@@ -257,7 +265,8 @@ async def _until_over(bb: Backburner) -> None:
         await asyncio.sleep(0.01)
 
 
-def _cpu(process: psutil.Process) -> float:
+def cpu_of(process: psutil.Process) -> float:
+    """Return the processor time that a process has used, in seconds."""
     used = process.cpu_times()
     return float(used.user + used.system)
 

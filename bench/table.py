@@ -81,6 +81,29 @@ SENTENCES = (
 ANY_STORE = frozenset({"blobs_s3"})
 """Rows that take minutes and on which the database has no influence: run on one."""
 
+CONVERSATIONS = (
+    Row(
+        "conversations",
+        "messages that `chat` answers over a server and a worker, replies/s",
+        "per_second",
+        {},
+    ),
+    Row(
+        "conversations",
+        "… request → reply, 20 under way, p99 ms",
+        "p99_ms",
+        {},
+        is_higher_better=False,
+    ),
+    Row(
+        "conversations",
+        "… CPU a reply of the two processes, µs",
+        "cpu_us",
+        {},
+        is_higher_better=False,
+    ),
+)
+
 
 ROWS = (
     Row(
@@ -238,6 +261,7 @@ ROWS = (
         record={"SAQ on Redis": 58},
     ),
     *SENTENCES,
+    *CONVERSATIONS,
 )
 
 
@@ -279,6 +303,7 @@ BROKER_ROWS = (
         is_higher_better=False,
     ),
     *SENTENCES,
+    *CONVERSATIONS,
 )
 """What is measured with a broker before the store; the store's own rows are above."""
 

@@ -4,9 +4,14 @@ from asyncio import StreamReader, StreamWriter
 
 
 async def post(
-    streams: tuple[StreamReader, StreamWriter], path: str, said: str, more: str = ""
+    streams: tuple[StreamReader, StreamWriter],
+    path: str,
+    said: str,
+    more: str = "",
+    *,
+    status: int = 202,
 ) -> bytes:
-    """Post JSON over a connection that is kept; return the body of the 202."""
+    """Post JSON over a connection that is kept; return the body of the answer."""
     reader, writer = streams
     head = (
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -21,6 +26,6 @@ async def post(
         if line.startswith(b"content-length")
     )
     body = await reader.readexactly(length)
-    if not answer.startswith(b"HTTP/1.1 202"):
+    if not answer.startswith(f"HTTP/1.1 {status}".encode()):
         raise RuntimeError((answer + body).decode())
     return body

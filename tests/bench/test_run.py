@@ -10,7 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from backburner import Backburner
-from bench import work
+from backburner_apps.chat import app as chat_app
+from bench import conversations, work
 from bench.__main__ import put_in_readme
 from bench.meter import Expected, NotTrueError, check
 from bench.peers import roster
@@ -18,6 +19,9 @@ from bench.sentences import FEWEST, WARM, check_tasks
 
 PROJECT = Path(__file__).parents[2]
 QUICK = ("--jobs", "500", "--reps", "1", "--only", "drain")
+ONE_MEMORY_LESS = sa.text(
+    "DELETE FROM chat_memories WHERE id IN (SELECT max(id) FROM chat_memories)"
+)
 ONE_TASK_LESS = sa.text(
     "DELETE FROM tasks_tasks WHERE id IN (SELECT max(id) FROM tasks_tasks)"
 )
@@ -126,6 +130,27 @@ async def test_sentences_become_tasks_over_real_processes(
         await bb.transact(lambda tx: tx.connection.execute(ONE_TASK_LESS))
         with pytest.raises(NotTrueError):
             await check_tasks(bb, all_of_them)
+
+
+async def test_messages_are_answered_over_real_processes(tmp_path):
+    said = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "bench.rows", "conversations", tmp_path],
+        stdout=subprocess.PIPE,
+        check=True,
+        cwd=PROJECT,
+        env={"BENCH_JOBS": "20"},
+        timeout=200,
+    )
+
+    assert json.loads(said.stdout)["per_second"] > 0
+    all_of_them = conversations.WARM + conversations.FEWEST
+    url = f"sqlite:///{tmp_path}/bench.db"
+    async with Backburner(store=url, apps=[chat_app]) as bb:
+        await conversations.check_replies(bb, all_of_them)
+        await bb.transact(lambda tx: tx.connection.execute(ONE_MEMORY_LESS))
+        with pytest.raises(NotTrueError):
+            await conversations.check_replies(bb, all_of_them)
 
 
 async def test_a_row_that_the_store_does_not_bear_out_has_no_figures(tmp_path):
