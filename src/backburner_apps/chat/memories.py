@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from backburner import Owner, Transaction, View
 from backburner_apps.chat import rows
 from backburner_apps.chat.personalities import Personality
-from backburner_apps.chat.shapes import MAX_MEMORY
+from backburner_apps.chat.shapes import MAX_MEMORY, is_id
 from backburner_apps.chat.tables import forgotten, memories
 from backburner_apps.chat.vectors import nearest, packed
 
@@ -86,7 +86,9 @@ def remember(
     embedded: Embedded,
 ) -> Memory:
     """Store a memory, once for its id."""
-    memory = Memory(memory_id, content[:MAX_MEMORY], tx.now())
+    # What a model wrote may hold what PostgreSQL stores in no text.
+    kept = content.replace("\0", "")[:MAX_MEMORY]
+    memory = Memory(memory_id, kept, tx.now())
     row = {
         **memory._asdict(),
         **embedded._asdict(),
@@ -130,6 +132,8 @@ def is_forgotten(view: View, owner: Owner, personality_id: str, since: int) -> b
 
 def delete(tx: Transaction, owner: Owner, personality_id: str, memory_id: str) -> bool:
     """Delete one memory of a user; say whether it was there."""
+    if not (is_id(personality_id) and is_id(memory_id)):
+        return False
     mine = m.tenant == owner.tenant, m.user == owner.user
     one = memories.delete().where(
         *mine, m.personality == personality_id, m.id == memory_id

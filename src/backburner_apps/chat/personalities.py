@@ -7,7 +7,12 @@ import sqlalchemy as sa
 
 from backburner import PermanentError, Transaction, View
 from backburner_apps.chat import rows
-from backburner_apps.chat.shapes import NewPersonality, PersonalityChange
+from backburner_apps.chat.shapes import (
+    MAX_ID,
+    NewPersonality,
+    PersonalityChange,
+    is_id,
+)
 from backburner_apps.chat.tables import forgotten, memories, personalities
 
 NOT_FOUND: Final = "PERSONALITY_NOT_FOUND"
@@ -52,11 +57,13 @@ class PersonalityNotFound(PermanentError):
     code = NOT_FOUND
 
     def __init__(self, personality_id: str) -> None:
-        super().__init__(f"Personality not found: {personality_id}")
+        super().__init__(f"Personality not found: {personality_id[:MAX_ID]}")
 
 
 def find(view: View, tenant: str, personality_id: str) -> Personality:
     """Return a personality; raise `PersonalityNotFound`."""
+    if not is_id(personality_id):
+        raise PersonalityNotFound(personality_id)
     query = sa.select(*_FIELDS).where(p.tenant == tenant, p.id == personality_id)
     row = view.connection.execute(query).one_or_none()
     if row is None:
@@ -93,6 +100,7 @@ def change(
     tx: Transaction, tenant: str, personality_id: str, wanted: PersonalityChange
 ) -> Personality:
     """Change what is named of a personality and return it."""
+    find(tx, tenant, personality_id)
     values = _columns(wanted, wanted.model_fields_set)
     mine = p.tenant == tenant, p.id == personality_id
     update = personalities.update().where(*mine)
@@ -103,8 +111,8 @@ def change(
 def delete(tx: Transaction, tenant: str, personality_id: str) -> None:
     """Delete a personality and everybody's memories of it."""
     find(tx, tenant, personality_id)
-    for table, column in ((memories, "personality"), (forgotten, "personality")):
-        theirs = table.c.tenant == tenant, table.c[column] == personality_id
+    for table in (memories, forgotten):
+        theirs = table.c.tenant == tenant, table.c.personality == personality_id
         tx.connection.execute(table.delete().where(*theirs))
     mine = p.tenant == tenant, p.id == personality_id
     tx.connection.execute(personalities.delete().where(*mine))

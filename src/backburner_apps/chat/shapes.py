@@ -1,5 +1,6 @@
 """What `chat` takes and gives, over HTTP and between its jobs."""
 
+import re
 from typing import Annotated, Final, Literal, Self
 from uuid import uuid4
 
@@ -20,13 +21,33 @@ MAX_TURNS: Final = 100
 MAX_TEXT: Final = 32_000
 MAX_MEMORY: Final = 4_000
 
+MAX_ID: Final = 100
+_ID: Final = re.compile(rf"[A-Za-z0-9._:\-]{{1,{MAX_ID}}}")
+
+
+def is_id(text: str) -> bool:
+    """Say whether a text may be an id: what is not is never asked for."""
+    return _ID.fullmatch(text) is not None
+
+
+def _storable(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not contain the character U+0000")
+    return text
+
+
 RequestId = Annotated[
     str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9._:\-]{1,64}$")
 ]
 Identifier = Annotated[
-    str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9._:\-]{1,100}$")
+    str, StringConstraints(strict=True, pattern=rf"^[A-Za-z0-9._:\-]{{1,{MAX_ID}}}$")
 ]
-Text = Annotated[str, StringConstraints(strict=True, max_length=MAX_TEXT)]
+Text = Annotated[
+    str,
+    StringConstraints(strict=True, max_length=MAX_TEXT),
+    AfterValidator(_storable),
+]
+"""PostgreSQL stores no text with U+0000."""
 
 
 def _printable(name: str) -> str:
@@ -146,5 +167,7 @@ class NewMemory(Wire):
     """A memory as it is created."""
 
     content: Annotated[
-        str, StringConstraints(strict=True, min_length=1, max_length=MAX_MEMORY)
+        str,
+        StringConstraints(strict=True, min_length=1, max_length=MAX_MEMORY),
+        AfterValidator(_storable),
     ]

@@ -20,6 +20,7 @@ from backburner import (
     View,
     WorkError,
     capability,
+    estimate_of,
 )
 from backburner.web import log
 from backburner_apps.chat import memories, personalities
@@ -53,6 +54,8 @@ FETCH_SECONDS: Final = 30.0
 DESCRIBE: Final = (
     "Describe this picture for somebody who cannot see it. Quote any text in it."
 )
+EXPECTED: Final = 500
+"""How many tokens a reply is expected to have, for budgets."""
 LOADED, RETRIEVED, ASKING, ANSWERED, STORED = 10, 30, 50, 90, 100
 """How far the reply is, in percent."""
 
@@ -89,7 +92,13 @@ async def describe(ctx: Context, value: Fetch) -> str:
         return await ctx.describe(content, told, prompt=DESCRIBE)
 
 
-@capability("llm-generation", queue=QUEUE, timeout=LONGEST, retry=RETRY)
+@capability(
+    "llm-generation",
+    queue=QUEUE,
+    timeout=LONGEST,
+    retry=RETRY,
+    tokens=estimate_of(output=EXPECTED),
+)
 async def generate(ctx: Context, value: Asked) -> Reply:
     """Write the reply, with what is remembered and what was attached."""
     async with locked(ctx):

@@ -30,7 +30,8 @@ async def test_personalities_belong_to_the_tenant(start):
     wrong = await chat.client.post("/personalities", json={**new, "memoryLimit": 0})
     gone = await chat.client.delete(named.headers["Location"])
     unknown = [
-        await chat.client.request(method, "/personalities/none", json={})
+        await chat.client.request(method, f"/personalities/{name}", json={})
+        for name in ("none", "%00", "none/memories/%00")
         for method in ("GET", "PATCH", "DELETE")
     ]
 
@@ -46,7 +47,7 @@ async def test_personalities_belong_to_the_tenant(start):
     assert [changed.json(), named.json()] == found.json()["items"]
     assert [] == elsewhere.json()["items"]
     codes = [each.status_code for each in (taken, wrong, gone, *unknown)]
-    assert [409, 400, 204, 404, 404, 404] == codes
+    assert [409, 400, 204, *[404] * 6, 405, 405, 404] == codes
 
 
 async def remembered(chat, headers, q="dog"):

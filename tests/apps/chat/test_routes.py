@@ -55,9 +55,10 @@ async def test_a_form_is_read_as_json_and_multipart_is_not(start):
     parts = await chat.client.post("/ai/generate", files={"a": b"b"})
     wrong = await chat.generate(attachments=[{"contentType": "image/png"}])
     nothing = await chat.generate(" ")
+    nul = await chat.generate("a\0b")
 
-    assert [200, 415, 400, 400] == [
-        each.status_code for each in (plain, parts, wrong, nothing)
+    assert [200, 415, 400, 400, 400] == [
+        each.status_code for each in (plain, parts, wrong, nothing, nul)
     ]
 
 
@@ -191,6 +192,16 @@ async def test_jobs_of_the_queue_are_counted(start, until):
     assert 404 == unknown.status_code
     ended = {"waiting": 0, "active": 0, "completed": 1, "failed": 0, "total": 0}
     assert ended == await until(is_done)
+
+
+@pytest.mark.one_store
+async def test_the_fleets_model_calls_are_limited(start):
+    chat = await start()
+    found = (await chat.client.get("/v1/lanes")).json()["items"]
+    [lane] = [each for each in found if each["name"] == "chat/models"]
+
+    limits = lane["at_once"], lane["spacing_seconds"], lane["requests"]
+    assert (5, 0.2, 300) == limits
 
 
 @pytest.mark.one_store
