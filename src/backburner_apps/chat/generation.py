@@ -87,7 +87,8 @@ def submit_generation(  # noqa: PLR0913 - what a request may have besides
     `TooManyRequests`.
     """
     personalities.find(tx, owner.tenant, asked.personality_id)
-    earlier = _earlier(tx, owner, asked, settings)
+    key = _key(owner, asked)
+    earlier = _earlier(tx, key, asked, settings)
     if earlier is not None:
         return earlier
     _count(tx, owner, settings.user_requests)
@@ -98,7 +99,7 @@ def submit_generation(  # noqa: PLR0913 - what a request may have besides
     submitted = tx.submit_flow(flow, **chosen)
     job_id = tx.step_ids(submitted.id)[llm_step(request_id)]
     row = {
-        **_key(owner, asked),
+        **key,
         "request_id": request_id,
         "flow_id": submitted.id,
         "job_id": job_id,
@@ -167,10 +168,13 @@ def _key(owner: Owner, asked: GenerateRequest) -> dict[str, str]:
 
 
 def _earlier(
-    tx: Transaction, owner: Owner, asked: GenerateRequest, settings: ChatSettings
+    tx: Transaction,
+    key: Mapping[str, str],
+    asked: GenerateRequest,
+    settings: ChatSettings,
 ) -> Generation | None:
     """Return what the same request became earlier; refuse it within its window."""
-    mine = [r[name] == value for name, value in _key(owner, asked).items()]
+    mine = [r[name] == value for name, value in key.items()]
     since = tx.now() - round(settings.duplicate_seconds * 1000)
     if asked.request_id is None:
         # A body is a request of its own each time, but for its window.

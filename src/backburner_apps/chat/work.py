@@ -54,6 +54,8 @@ FETCH_SECONDS: Final = 30.0
 DESCRIBE: Final = (
     "Describe this picture for somebody who cannot see it. Quote any text in it."
 )
+EMBEDDED: Final = 8_000
+"""How many characters of a message its vector is made of: models take no more."""
 EXPECTED: Final = 500
 """How many tokens a reply is expected to have, for budgets."""
 LOADED, RETRIEVED, ASKING, ANSWERED, STORED = 10, 30, 50, 90, 100
@@ -122,6 +124,7 @@ async def generate(ctx: Context, value: Asked) -> Reply:
             model=personality.model,
             temperature=personality.temperature,
             stream=True,
+            partial=True,
         )
         await ctx.progress(ANSWERED, STORED)
         reply = _reply(ctx, personality, content)
@@ -145,8 +148,9 @@ async def locked(ctx: Context) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(seconds) as limit:
             yield
-    except TimeoutError:
+    except TimeoutError as error:
         if not limit.expired():
+            _log_retry(ctx, error)
             raise
         took = round((loop.time() - begun) * 1000)
         log.warning("Stuck job detected", jobId=ctx.job.id, durationMs=took)
@@ -217,7 +221,7 @@ async def _remembered(
     ctx: Context, personality: Personality, text: str
 ) -> tuple[Embedded, Sequence[Memory]]:
     """Return the vector of a message, and the memories that are similar to it."""
-    vectors = await ctx.embed([text])
+    vectors = await ctx.embed([text[:EMBEDDED]])
     embedded = Embedded.of(vectors.model, vectors.vectors[0])
     most = ctx.settings_of(ChatSettings).memories
     return embedded, await memories.similar(
