@@ -5,8 +5,7 @@ from typing import Annotated, Any, Final, TypeVar
 from uuid import uuid4
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Query
-from pydantic import TypeAdapter
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -16,13 +15,13 @@ from backburner.web import (
     Caller,
     OffsetQuery,
     Refusal,
+    Route,
     answer,
-    documented,
-    json_body,
     offset_page,
     read,
     request_id_of,
     require,
+    routes_of,
     time,
 )
 from backburner_apps.chat import memories, personalities
@@ -53,28 +52,19 @@ _MEMORY = "/personalities/{personality_id}/memories/{memory_id}"
 def routes(house: Backburner) -> Sequence[BaseRoute]:
     """Return the routes over an open `Backburner`."""
     service = Service(house)
-    router = APIRouter(tags=["chat"])
-    for method, path, endpoint, summary, model in (
-        ("GET", _ALL, service.listing, "List the personalities", None),
-        ("POST", _ALL, service.create, "Create a personality", NewPersonality),
-        ("GET", _MEMBER, service.show, "Read a personality", None),
-        ("PATCH", _MEMBER, service.change, "Change a personality", PersonalityChange),
-        ("DELETE", _MEMBER, service.delete, "Delete a personality", None),
-        ("GET", _MEMORIES, service.memories, "List or search memories", None),
-        ("POST", _MEMORIES, service.remember, "Create a memory", NewMemory),
-        ("DELETE", _MEMORY, service.forget, "Delete a memory", None),
-    ):
-        takes: Any = model
-        router.add_api_route(
-            path,
-            endpoint,
-            methods=[method],
-            operation_id=f"chat_{summary.lower().replace(' ', '_')}",
-            summary=summary,
-            responses=documented(),
-            openapi_extra=None if takes is None else json_body(TypeAdapter(takes)),
-        )
-    return router.routes
+    return routes_of(
+        "chat",
+        [
+            Route("GET", _ALL, service.listing, "List the personalities"),
+            Route("POST", _ALL, service.create, "Create one", NewPersonality),
+            Route("GET", _MEMBER, service.show, "Read a personality"),
+            Route("PATCH", _MEMBER, service.change, "Change one", PersonalityChange),
+            Route("DELETE", _MEMBER, service.delete, "Delete a personality"),
+            Route("GET", _MEMORIES, service.memories, "List or search memories"),
+            Route("POST", _MEMORIES, service.remember, "Create a memory", NewMemory),
+            Route("DELETE", _MEMORY, service.forget, "Delete a memory"),
+        ],
+    )
 
 
 class Service:

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Query
-from pydantic import TypeAdapter
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -14,15 +13,15 @@ from backburner import Backburner, Job, JobState, Transaction
 from backburner.web import (
     Caller,
     Refusal,
+    Route,
     acting_as,
     answer,
-    documented,
-    json_body,
     log,
     queue_counts,
     read,
     request_id_of,
     require,
+    routes_of,
     traceparent_of,
     wait,
 )
@@ -54,24 +53,14 @@ Seconds = Annotated[
 def routes(house: Backburner) -> Sequence[BaseRoute]:
     """Return the routes over an open `Backburner`."""
     service = Service(house)
-    router = APIRouter(tags=["chat"])
-    router.add_api_route(
-        "/ai/generate",
-        service.generate,
-        methods=["POST"],
-        operation_id="generate_reply",
-        summary="Reply to a message",
-        responses=documented(),
-        openapi_extra=json_body(TypeAdapter(GenerateRequest)),
-    )
-    router.add_api_route(
-        "/metrics/queues",
-        counts,
-        operation_id="count_queue",
-        summary="Count the jobs of a queue",
-        responses=documented(),
-    )
-    return [*router.routes, *personality_routes.routes(house)]
+    own = [
+        Route(
+            *("POST", "/ai/generate", service.generate, "Reply to a message"),
+            GenerateRequest,
+        ),
+        Route("GET", "/metrics/queues", counts, "Count the jobs of a queue"),
+    ]
+    return [*routes_of("chat", own), *personality_routes.routes(house)]
 
 
 async def counts(request: Request, _caller: Metrics, queue: str = QUEUE) -> Response:

@@ -6,13 +6,12 @@ from uuid import uuid4
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     StringConstraints,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
+
+from backburner import CamelModel
 
 MAX_BYTES: Final = 25 * 1024 * 1024
 """The largest attachment."""
@@ -63,20 +62,14 @@ Name = Annotated[
 ]
 
 
-class Wire(BaseModel):
-    """A value whose names are written `inThisWay` on the wire."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
-
-
-class Turn(Wire):
+class Turn(CamelModel):
     """One message of the conversation so far."""
 
     role: Literal["user", "assistant"]
     content: Text
 
 
-class Attachment(Wire):
+class Attachment(CamelModel):
     """A file: at a public address, or in the request itself."""
 
     url: Annotated[str, StringConstraints(strict=True, max_length=2048)] | None = None
@@ -99,7 +92,7 @@ class Attachment(Wire):
         return self.content_type.partition("/")[0].strip().lower()
 
 
-class GenerateRequest(Wire):
+class GenerateRequest(CamelModel):
     """A message that wants a reply."""
 
     request_id: RequestId | None = None
@@ -118,7 +111,7 @@ class GenerateRequest(Wire):
         return self
 
 
-class Usage(Wire):
+class Usage(CamelModel):
     """The tokens of all model calls of the `llm-generation` job's last run."""
 
     input_tokens: int = 0
@@ -126,7 +119,7 @@ class Usage(Wire):
     total_tokens: int = 0
 
 
-class Reply(Wire):
+class Reply(CamelModel):
     """What a request is answered with."""
 
     content: str
@@ -135,14 +128,14 @@ class Reply(Wire):
     usage: Usage
 
 
-class LlmConfig(Wire):
+class LlmConfig(CamelModel):
     """Which model answers, and how freely; what is left out is the provider's own."""
 
     model: Name | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
 
 
-class NewPersonality(Wire):
+class NewPersonality(CamelModel):
     """A personality as it is created."""
 
     id: Identifier = Field(default_factory=lambda: uuid4().hex)
@@ -153,7 +146,7 @@ class NewPersonality(Wire):
     shared_memory: bool = False
 
 
-class PersonalityChange(Wire):
+class PersonalityChange(CamelModel):
     """What is to be changed of a personality; what is not named stays."""
 
     name: Name = ""
@@ -163,7 +156,7 @@ class PersonalityChange(Wire):
     shared_memory: bool = False
 
 
-class NewMemory(Wire):
+class NewMemory(CamelModel):
     """A memory as it is created."""
 
     content: Annotated[
