@@ -34,7 +34,7 @@ from backburner.domain.lane import Lane
 from backburner.domain.outcome import Cancel, Failed, Snooze
 from backburner.domain.queue import Keep, Queue, Rate
 from backburner.domain.retry import RetryPolicy
-from backburner.domain.text import Piece
+from backburner.domain.text import Draft, Piece
 from backburner.domain.translation import EngineEvent, Translation
 from backburner.domain.usage import Spent
 from backburner.engine.app_blobs import AppBlobs
@@ -85,6 +85,7 @@ __all__ = [
     "Context",
     "Correction",
     "Counter",
+    "Draft",
     "EngineEvent",
     "Event",
     "Failed",

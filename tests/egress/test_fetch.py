@@ -94,6 +94,19 @@ async def test_post_sends_bytes_or_json(http, receiving):
     assert "content-type" not in receiver.requests[1].headers
 
 
+async def test_patch_sends_bytes_or_json_and_follows_no_redirect(http, receiving):
+    elsewhere = await receiving(answers(200))
+    receiver = await receiving(answers(307, Location=elsewhere.url()))
+    said = await http().patch(receiver.url(), json={"b": [2]})
+    await http().patch(receiver.url(), content=b"c")
+
+    assert 307 == said.status
+    assert "PATCH /hook?key=1 HTTP/1.1" == receiver.requests[0].line
+    assert [b'{"b":[2]}', b"c"] == [r.body for r in receiver.requests]
+    assert "application/json" == receiver.requests[0].headers["content-type"]
+    assert [] == elsewhere.requests
+
+
 def ten_gigabytes(head, sent):
     """Answer with 10 GB, and note how many bytes were taken."""
 

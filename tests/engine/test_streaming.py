@@ -9,7 +9,9 @@ import pytest
 from backburner import (
     Backburner,
     Context,
+    Draft,
     Failed,
+    Owner,
     PermanentError,
     Piece,
     RetryPolicy,
@@ -103,6 +105,28 @@ async def test_a_live_reader_gets_text_while_the_handler_runs(opened, gated, gat
 
     assert (Piece("attempt 1, "), JobState.RUNNING) == (first, running)
     assert [Piece("done")] == rest
+
+
+async def test_another_handler_reads_the_text_so_far(opened, gated, gate):
+    drafts = []
+
+    @capability("look", max_attempts=1)
+    async def look(ctx: Context, job_id: str) -> None:
+        drafts.append(await ctx.draft_of(job_id))
+
+    house = await opened(gated, look)
+    ticket = await house.submit(gated, None)
+    await anext(ticket.pieces())
+    await (await house.submit(look, ticket.id)).result()
+    gate.set()
+    await ticket.result()
+    await (await house.submit(look, ticket.id)).result()
+    stranger = await house.submit(look, ticket.id, owner=Owner("default", "2"))
+    refused = await stranger.wait()
+
+    running = Draft(JobState.RUNNING, "attempt 1, ")
+    assert [running, Draft(JobState.SUCCEEDED, "attempt 1, done")] == drafts
+    assert "JobNotFound" in refused.error.message
 
 
 async def test_a_retry_opens_a_new_epoch_and_tells_readers_to_drop_the_old(opened):

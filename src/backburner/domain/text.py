@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from backburner.domain.event import DELTA, STARTED
+from backburner.domain.job import JobState
 
 LONGEST_DELTA: Final = 16_384
 
@@ -35,6 +36,13 @@ class Piece(NamedTuple):
     text: str
     is_reset: bool = False
     """Whether all that came before is void: the text begins anew with this."""
+
+
+class Draft(NamedTuple):
+    """What a job has streamed so far."""
+
+    state: JobState
+    text: str
 
 
 class Text:

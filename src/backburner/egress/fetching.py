@@ -90,7 +90,7 @@ class GuardedFetcher:
             request.method,
             url_of(target),
             headers=sent_headers(target, headers),
-            content=request.body if request.method == "POST" else None,
+            content=None if request.method == "GET" else request.body,
             extensions=self._extensions,
         ) as response:
             said = read_headers(response.headers)

@@ -23,6 +23,7 @@ from backburner.domain.errors import (
 from backburner.domain.flow import Edge
 from backburner.domain.job import Claim, Instant, Need, Owner
 from backburner.domain.lane import lane_name
+from backburner.domain.text import Draft
 from backburner.domain.usage import NOTHING, Spent, Usage, usage
 from backburner.engine.app_blobs import AppBlobs
 from backburner.engine.asking import Asker, Providers, Vectors
@@ -102,6 +103,10 @@ class Storage(Protocol):
         self, body: Callable[[Transaction], T], *, claim: Claim | None = None
     ) -> T:
         """Run a body in one transaction; `ClaimLost` unless the claim still holds."""
+        ...
+
+    async def draft(self, job_id: str, owner: Owner) -> Draft:
+        """Return the state of an owner's job and the text that it has streamed."""
         ...
 
 
@@ -415,6 +420,15 @@ class Context:
         It gets the database as it is at one instant, and what else is given.
         """
         return await self._database().read(lambda view: body(view, *args, **named))
+
+    async def draft_of(self, job_id: str) -> Draft:
+        """
+        Return the state of another job and the text that it has streamed so far.
+
+        The job must have the same owner as this one; otherwise `JobNotFound`.
+        """
+        owner = Owner(self._claim.tenant, self._claim.user)
+        return await self._database().draft(job_id, owner)
 
     async def transact(
         self,

@@ -25,6 +25,7 @@ from backburner.domain.job import (
     Submitted,
     Visibility,
 )
+from backburner.domain.text import Draft, Text
 from backburner.domain.transitions import Change
 from backburner.engine import telemetry
 from backburner.engine.app_blobs import BlobService
@@ -68,6 +69,8 @@ TRIES = 10
 TRANSACTION_SECONDS = 5.0
 """How long a transaction body may take."""
 MOST_RUNNING = 1_000
+PAGE = 1_000
+"""How many events are read at once."""
 HISTORY = 10_000
 """How many events of a job its attempts are read from."""
 
@@ -237,6 +240,15 @@ class Engine:
         if not found or not owner.covers(found[0].owner):
             raise JobNotFound(f"there is no job {job_id[:60]!r}")
         return found[0]
+
+    async def draft(self, job_id: str, owner: Visibility = LOCAL) -> Draft:
+        """Return the state of an owner's job and the text that it has streamed."""
+        job, text, seen = await self.find(job_id, owner), Text(), 0
+        while events := await self.store.history(job_id, after=seen, limit=PAGE):
+            for event in events:
+                text.take(event.n, event.type, event.data)
+            seen = events[-1].n
+        return Draft(job.state, str(text))
 
     async def jobs(
         self, where: JobFilter, *, before: int | None = None, limit: int = 50

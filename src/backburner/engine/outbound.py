@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, Literal, NoReturn, TypedDict, Unpack
+from typing import Any, Final, NoReturn, TypedDict, Unpack
 
 import orjson
 
@@ -18,7 +18,14 @@ from backburner.domain.errors import PermanentError, Throttled, TransientError
 from backburner.domain.hint import retry_after
 from backburner.domain.outbound import AllowedHosts
 from backburner.ports.clock import Clock
-from backburner.ports.egress import Fetcher, Incoming, Outgoing, Silence, Unusable
+from backburner.ports.egress import (
+    Fetcher,
+    Incoming,
+    Method,
+    Outgoing,
+    Silence,
+    Unusable,
+)
 
 NOT_ALLOWED: Final = "HTTP_NOT_ALLOWED"
 TOO_LARGE: Final = "HTTP_TOO_LARGE"
@@ -167,15 +174,22 @@ class Http:
         A job may run twice, and so may this: give the server an id to know it by, such
         as `ctx.job.id`.
         """
-        if json is not None:
-            given = {"Content-Type": "application/json", **options.get("headers", {})}
-            options["headers"] = given
-            content = orjson.dumps(json)
-        return await self._send("POST", url, options, content)
+        return await self._send("POST", url, options, _body(content, json, options))
+
+    async def patch(
+        self,
+        url: str,
+        *,
+        content: bytes = b"",
+        json: Any = None,
+        **options: Unpack[HttpOptions],
+    ) -> HttpResponse:
+        """Send a PATCH request; otherwise the same as `post`."""
+        return await self._send("PATCH", url, options, _body(content, json, options))
 
     async def _send(
         self,
-        method: Literal["GET", "POST"],
+        method: Method,
         url: str,
         options: HttpOptions,
         content: bytes = b"",
@@ -241,6 +255,15 @@ def _refuse(why: Unusable, request: Outgoing) -> NoReturn:
             code = REDIRECTS
             message = f"the server redirects more than {request.redirects} times"
     raise PermanentError(message, code=code)
+
+
+def _body(content: bytes, json: Any, options: HttpOptions) -> bytes:
+    """Return the bytes to send, and name their type in the headers if it is JSON."""
+    if json is None:
+        return content
+    given = options.get("headers", {})
+    options["headers"] = {"Content-Type": "application/json", **given}
+    return orjson.dumps(json)
 
 
 def _checked(options: HttpOptions) -> Mapping[str, str]:

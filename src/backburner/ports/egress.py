@@ -49,11 +49,14 @@ class Egress(Protocol):
         ...
 
 
+Method = Literal["GET", "PATCH", "POST"]
+
+
 @dataclass(frozen=True, slots=True)
 class Outgoing:
     """A request of a handler, and how much it may take."""
 
-    method: Literal["GET", "POST"]
+    method: Method
     url: str
     seconds: float
     """For everything: names, connections, redirects and the whole answer."""
