@@ -62,7 +62,7 @@ lock: setup-dev ## resolve the lock files anew, newest versions that fit
 	@tools/lock
 
 clean: ## remove everything that make made
-	rm -rf .venv .services .bench tools/aimock/node_modules build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .venv .services .bench tools/*/node_modules build dist htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

@@ -1,0 +1,69 @@
+"""
+The calls of Discord's API that change a reply, and what its answers mean for a job.
+
+The token of an interaction is part of the URL. It is a secret for 15 minutes: it is not
+logged, and errors do not contain URLs.
+"""
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from backburner import Http, HttpResponse, Throttled
+from backburner_apps.chat.discord.interaction import message
+from backburner_apps.chat.discord.settings import DiscordSettings
+
+SECONDS: Final = 10.0
+"""How long Discord may take to answer."""
+TOO_MANY_REQUESTS: Final = 429
+LONGEST_WAIT: Final = 3_600.0
+CODE: Final = "DISCORD_RATE_LIMIT"
+
+
+class DiscordApi:
+    """Edits and adds to the reply of one interaction after the other."""
+
+    def __init__(self, http: Http, settings: DiscordSettings) -> None:
+        self._http = http
+        base = settings.discord_api_base_url.rstrip("/")
+        self._root = f"{base}/webhooks/{settings.discord_application_id}"
+        self._hosts = [urlsplit(base).netloc]
+
+    async def edit(self, token: str, content: str) -> None:
+        """Replace the text of the reply."""
+        checked(
+            await self._http.patch(
+                f"{self._root}/{token}/messages/@original",
+                json=message(content),
+                hosts=self._hosts,
+                seconds=SECONDS,
+            )
+        )
+
+    async def follow_up(self, token: str, content: str) -> None:
+        """Add a message after the reply; a repeat adds it again."""
+        checked(
+            await self._http.post(
+                f"{self._root}/{token}",
+                json=message(content),
+                hosts=self._hosts,
+                seconds=SECONDS,
+            )
+        )
+
+
+def checked(response: HttpResponse) -> None:
+    """Return if Discord accepted a call; raise what its answer means otherwise."""
+    if response.status == TOO_MANY_REQUESTS:
+        raise Throttled(
+            "Discord asks to wait", retry_after=_retry_after(response), code=CODE
+        )
+    response.raise_for_status()
+
+
+def _retry_after(response: HttpResponse) -> float:
+    """Return the seconds to wait: the body says them more precisely than the header."""
+    try:
+        seconds = response.json()["retry_after"]
+        return min(max(0.0, float(seconds)), LONGEST_WAIT)
+    except Exception:  # noqa: BLE001 - whatever the body is, the header is left
+        return 1.0 if response.retry_after is None else response.retry_after
