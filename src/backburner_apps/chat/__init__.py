@@ -10,8 +10,21 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from backburner import App, Backburner, Keep, Lane, ModelUse, Queue, Translation
+from backburner import (
+    App,
+    Backburner,
+    Keep,
+    Lane,
+    ModelUse,
+    Owner,
+    Queue,
+    Transaction,
+    Translation,
+)
 from backburner_apps.chat import sample, tables
+from backburner_apps.chat.discord import application
+from backburner_apps.chat.discord import tables as discord_tables
+from backburner_apps.chat.discord.cli import commands
 from backburner_apps.chat.log_lines import LOGGED, write
 from backburner_apps.chat.settings import ChatSettings
 from backburner_apps.chat.upkeep import SCHEDULES, UPKEEP_QUEUE, clean_up, find_stuck
@@ -27,7 +40,11 @@ async def _serves(house: Backburner) -> AsyncIterator[Sequence[Any]]:
     # A worker has no use for what it brings.
     from backburner_apps.chat.routes import routes  # noqa: PLC0415
 
-    yield routes(house)
+    yield [*routes(house), *application.routes(house)]
+
+
+def _erase(tx: Transaction, owner: Owner, limit: int) -> int:
+    return tables.erase(tx, owner, limit) or discord_tables.erase(tx, owner, limit)
 
 
 def _model_lane(settings: ChatSettings) -> Lane:
@@ -44,7 +61,10 @@ def _model_lane(settings: ChatSettings) -> Lane:
 
 app = App(
     "chat",
-    own=[transcribe, describe, generate, embed, clean_up, find_stuck],
+    own=[
+        *(transcribe, describe, generate, embed, clean_up, find_stuck),
+        *application.OWN,
+    ],
     queues=[
         Queue(
             QUEUE,
@@ -56,6 +76,7 @@ app = App(
             ),
         ),
         Queue(UPKEEP_QUEUE, keep=Keep(succeeded=timedelta(hours=1))),
+        *application.QUEUES,
     ],
     schedules=SCHEDULES,
     model_lane=_model_lane,
@@ -72,6 +93,7 @@ app = App(
     settings=ChatSettings,
     migrations="backburner_apps.chat.migrations",
     tables=lambda: tables.metadata.sorted_tables,
-    erase=tables.erase,
+    erase=_erase,
+    commands=commands,
     log_keys=["requestId", "jobId", "durationMs", "attempt", "maxAttempts", "delayMs"],
 )

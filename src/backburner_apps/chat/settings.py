@@ -1,10 +1,12 @@
 """The settings of `chat`."""
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
+
+from backburner_apps.chat.discord.settings import DiscordSettings
 
 
-class ChatSettings(BaseSettings):
+class ChatSettings(DiscordSettings):
     """How requests are limited, how long they are awaited, and what is remembered."""
 
     model_config = SettingsConfigDict(

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from backburner import Context, Owner, Schedule, Transaction, capability
 from backburner.web import log
 from backburner_apps.chat import memories
+from backburner_apps.chat.discord import book
 from backburner_apps.chat.personalities import Personality, limited
 from backburner_apps.chat.settings import ChatSettings
 from backburner_apps.chat.tables import forgotten, requests, windows
@@ -30,6 +31,7 @@ Deletes = Callable[[Transaction], int]
 async def clean_up(ctx: Context, _value: None) -> int:
     """Delete old requests, and memories over a personality's limit; count them."""
     deleted = await _until_few(ctx, _old_requests(ctx))
+    deleted += await _until_few(ctx, lambda tx: book.clean(tx, SOME))
     for tenant, personality in await ctx.read(limited):
         deleted += await _until_few(ctx, _trimming(tenant, personality))
     return deleted

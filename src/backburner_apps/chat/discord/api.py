@@ -1,8 +1,8 @@
 """
 The calls of Discord's API that change a reply, and what its answers mean for a job.
 
-The token of an interaction is part of the URL. It is a secret for 15 minutes: it is not
-logged, and errors do not contain URLs.
+A reply has a webhook, `{application id}/{token}`, which is part of the URL. It is a
+secret for 15 minutes: it is not logged, and errors do not contain URLs.
 """
 
 from typing import Final
@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from backburner import Http, HttpResponse, Throttled
 from backburner_apps.chat.discord.interaction import message
-from backburner_apps.chat.discord.settings import DiscordSettings
 
 SECONDS: Final = 10.0
 """How long Discord may take to answer."""
@@ -20,30 +19,29 @@ CODE: Final = "DISCORD_RATE_LIMIT"
 
 
 class DiscordApi:
-    """Edits and adds to the reply of one interaction after the other."""
+    """Edits and adds to replies."""
 
-    def __init__(self, http: Http, settings: DiscordSettings) -> None:
+    def __init__(self, http: Http, base_url: str) -> None:
         self._http = http
-        base = settings.discord_api_base_url.rstrip("/")
-        self._root = f"{base}/webhooks/{settings.discord_application_id}"
-        self._hosts = [urlsplit(base).netloc]
+        self._root = f"{base_url.rstrip('/')}/webhooks"
+        self._hosts = [urlsplit(base_url).netloc]
 
-    async def edit(self, token: str, content: str) -> None:
+    async def edit(self, webhook: str, content: str) -> None:
         """Replace the text of the reply."""
         checked(
             await self._http.patch(
-                f"{self._root}/{token}/messages/@original",
+                f"{self._root}/{webhook}/messages/@original",
                 json=message(content),
                 hosts=self._hosts,
                 seconds=SECONDS,
             )
         )
 
-    async def follow_up(self, token: str, content: str) -> None:
+    async def follow_up(self, webhook: str, content: str) -> None:
         """Add a message after the reply; a repeat adds it again."""
         checked(
             await self._http.post(
-                f"{self._root}/{token}",
+                f"{self._root}/{webhook}",
                 json=message(content),
                 hosts=self._hosts,
                 seconds=SECONDS,

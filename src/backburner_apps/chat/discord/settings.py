@@ -4,7 +4,7 @@ import re
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, SecretStr
-from pydantic_settings import BaseSettings
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from backburner import ServiceUrl
 
@@ -28,6 +28,8 @@ def _check_id(value: str) -> str:
 
 class DiscordSettings(BaseSettings):
     """Which Discord application calls, and on whose behalf its users act."""
+
+    model_config = SettingsConfigDict(frozen=True, populate_by_name=True)
 
     discord_public_key: Annotated[str, AfterValidator(_check_key)] = Field(
         "", validation_alias="DISCORD_PUBLIC_KEY"
