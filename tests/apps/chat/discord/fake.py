@@ -60,6 +60,8 @@ class FakeDiscord:
         self.commands = []
         self.refusals = deque()
         """Status and body of the next answers, in place of carrying calls out."""
+        self.refuses = lambda _call: True
+        """Which calls those are for."""
         self._holds = []
         self._changed = asyncio.Condition()
 
@@ -116,7 +118,7 @@ class FakeDiscord:
                 await hold.release.wait()
 
     def _answer(self, request, call):
-        if self.refusals:
+        if self.refusals and self.refuses(call):
             return self.refusals.popleft()
         refusal = self._unknown(request, call) or self._too_often(call)
         refusal = refusal or _invalid(call.content)

@@ -210,6 +210,7 @@ async def test_a_reply_that_discord_takes_no_more_is_a_dead_letter(start):
 @ONE
 async def test_discord_down_for_a_while_only_delays_the_reply(start, discord):
     bot = await start()
+    discord.refuses = lambda call: not call.is_draft
     discord.refusals += [(503, {}), (500, {})]
     token = await bot.give(a_command(1, **HI))
     await discord.shows(token, "Mock answer to: hi")
