@@ -16,7 +16,7 @@ from backburner_apps.chat import personalities
 from backburner_apps.chat.discord import replying, routes
 from backburner_apps.chat.shapes import NewPersonality
 from tests.apps.chat.conftest import Chat, chatting
-from tests.apps.chat.discord.fake import FakeDiscord, fake_discord
+from tests.apps.chat.discord.fake import PATIENCE, FakeDiscord, fake_discord
 from tests.apps.chat.discord.payloads import APPLICATION, PUBLIC_KEY, signed
 
 TENANT = "guests"
@@ -89,18 +89,18 @@ class Bot:
         return [job for job in jobs if job.capability == capability]
 
     async def quiet(self) -> None:
-        """Wait until every job has ended."""
-        while True:
-            found = await self.house.read(
-                lambda view: view.connection.exec_driver_sql(
-                    'SELECT id, tenant, "user" FROM jobs WHERE state NOT IN '
-                    "('succeeded', 'failed', 'cancelled') ORDER BY seq"
-                ).first()
-            )
-            if found is None:
-                return
-            owner = Owner(found.tenant, found.user)
-            await self.house.engine.wait(found.id, owner, timeout=60)
+        """Wait until every job has ended but for the scheduled ones."""
+        async with asyncio.timeout(PATIENCE):
+            while found := await self.house.read(_unfinished):
+                owner = Owner(found.tenant, found.user)
+                await self.house.engine.wait(found.id, owner, timeout=60)
+
+
+def _unfinished(view):
+    return view.connection.exec_driver_sql(
+        "SELECT id, tenant, \"user\" FROM jobs WHERE queue <> 'chat-upkeep' "
+        "AND state NOT IN ('succeeded', 'failed', 'cancelled') ORDER BY seq"
+    ).first()
 
 
 @pytest.fixture
