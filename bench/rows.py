@@ -323,6 +323,14 @@ async def conversations(folder: Path) -> Figures:
     return await answered(url_of(folder), TRANSPORT, folder, count)
 
 
+async def deferrals(folder: Path) -> Figures:
+    """Have commands of Discord deferred while 200 other jobs run."""
+    from bench.deferrals import FEWEST, deferred  # noqa: PLC0415 - as above
+
+    count = max(FEWEST, JOBS // 20)
+    return await deferred(url_of(folder), TRANSPORT, folder, count)
+
+
 async def _post_all(port: int) -> list[float]:
     waits: list[float] = []
 
@@ -434,6 +442,7 @@ ROWS: dict[str, Callable[[Path], Awaitable[Figures]]] = {
         owners,
         sentences,
         conversations,
+        deferrals,
         worker,
     )
 }

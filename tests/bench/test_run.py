@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from backburner import Backburner
 from backburner_apps.chat import app as chat_app
-from bench import conversations, work
+from bench import conversations, deferrals, work
 from bench.__main__ import put_in_readme
 from bench.meter import Expected, NotTrueError, check
 from bench.peers import roster
@@ -22,6 +22,7 @@ QUICK = ("--jobs", "500", "--reps", "1", "--only", "drain")
 ONE_MEMORY_LESS = sa.text(
     "DELETE FROM chat_memories WHERE id IN (SELECT max(id) FROM chat_memories)"
 )
+NO_REPLIES = sa.text("UPDATE chat_discord_interactions SET sent = 0")
 ONE_TASK_LESS = sa.text(
     "DELETE FROM tasks_tasks WHERE id IN (SELECT max(id) FROM tasks_tasks)"
 )
@@ -151,6 +152,27 @@ async def test_messages_are_answered_over_real_processes(tmp_path):
         await bb.transact(lambda tx: tx.connection.execute(ONE_MEMORY_LESS))
         with pytest.raises(NotTrueError):
             await conversations.check_replies(bb, all_of_them)
+
+
+async def test_commands_are_deferred_over_real_processes(tmp_path):
+    said = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "bench.rows", "deferrals", tmp_path],
+        stdout=subprocess.PIPE,
+        check=True,
+        cwd=PROJECT,
+        env={"BENCH_JOBS": "20"},
+        timeout=200,
+    )
+
+    assert json.loads(said.stdout)["p99_ms"] > 0
+    all_of_them = deferrals.WARM + deferrals.FEWEST
+    url = f"sqlite:///{tmp_path}/bench.db"
+    async with Backburner(store=url, apps=[chat_app]) as bb:
+        await deferrals.check_replies(bb, all_of_them)
+        await bb.transact(lambda tx: tx.connection.execute(NO_REPLIES))
+        with pytest.raises(NotTrueError):
+            await deferrals.check_replies(bb, all_of_them)
 
 
 async def test_a_row_that_the_store_does_not_bear_out_has_no_figures(tmp_path):
