@@ -19,6 +19,8 @@ from backburner_apps.chat.shapes import Turn
 
 MAX_TURNS: Final = 20
 """How many messages of a channel are kept, those of users and replies together."""
+MAX_CONTENT: Final = 6_000
+"""How many characters of a message are kept; a user's has no more."""
 KEPT: Final = 24 * 3_600_000
 """How long an interaction is kept, in milliseconds; its token holds 15 minutes."""
 
@@ -134,7 +136,7 @@ def begin_reply(
 
 
 def mark_sent(
-    tx: Transaction, interaction_id: str, sent: int, *, was_contested: bool
+    tx: Transaction, interaction_id: str, sent: int, *, was_contested: bool = False
 ) -> None:
     """
     Store that so many messages of the reply were sent.
@@ -165,7 +167,8 @@ def add_turns(tx: Transaction, interaction_id: str, reply: str, at: int) -> None
             "position": position,
             "at": at,
             "role": role,
-            "content": content,
+            # What a model wrote may hold what PostgreSQL stores in no text.
+            "content": content.replace("\0", "")[:MAX_CONTENT],
         }
         rows.add(tx.connection, turns, row)
     here = t.tenant == asked.tenant, t.channel == asked.channel

@@ -83,26 +83,20 @@ async def show_reply(ctx: Context, value: Finished) -> Shown:
     opened = await ctx.transact(begin)
     while opened is not None and not opened.sent:
         await api.edit(opened.webhook, parts[0])
-        await _mark(ctx, interaction, 1, was_contested=opened.is_contested)
+        await ctx.transact(
+            book.mark_sent, interaction, 1, was_contested=opened.is_contested
+        )
         opened = await ctx.transact(begin)
     if opened is None:
         return Shown(messages=0)
     for sent in range(opened.sent, len(parts)):
         await api.follow_up(opened.webhook, parts[sent])
-        await _mark(ctx, interaction, sent + 1)
+        await ctx.transact(book.mark_sent, interaction, sent + 1)
     return Shown(messages=len(parts))
 
 
 def _api(ctx: Context) -> DiscordApi:
     return DiscordApi(ctx.http, ctx.settings_of(ChatSettings).discord_api_base_url)
-
-
-async def _mark(
-    ctx: Context, interaction: str, sent: int, *, was_contested: bool = False
-) -> None:
-    await ctx.transact(
-        lambda tx: book.mark_sent(tx, interaction, sent, was_contested=was_contested)
-    )
 
 
 @capability("chat.discord-draft", queue=DRAFT_QUEUE, timeout=TIMEOUT, retry=RETRY)
@@ -117,14 +111,12 @@ async def show_draft(ctx: Context, value: Followed) -> Shown | Snooze:
     if draft.state.is_final:
         return Shown(messages=1)
     text, wait = preview(draft.text), EVERY
-    webhook = await ctx.transact(
-        lambda tx: book.begin_edit(tx, value.interaction, len(text))
-    )
+    webhook = await ctx.transact(book.begin_edit, value.interaction, len(text))
     if webhook is not None:
         try:
             wait = await _edit(api, webhook, text)
         except PermanentError:  # the message or the token is gone
-            await ctx.transact(lambda tx: book.settle_edit(tx, value.interaction))
+            await ctx.transact(book.settle_edit, value.interaction)
             return Shown(messages=0)
         await _repair(ctx, api, value.interaction)
     return Snooze(wait, "the model is writing")
@@ -143,7 +135,7 @@ async def _edit(api: DiscordApi, webhook: str, text: str) -> timedelta:
 
 async def _repair(ctx: Context, api: DiscordApi, interaction: str) -> None:
     """Show the finished reply again if a draft may have replaced it."""
-    late = await ctx.transact(lambda tx: book.end_edit(tx, interaction))
+    late = await ctx.transact(book.end_edit, interaction)
     if late is not None:
         await api.edit(late.webhook, late.final)
-        await ctx.transact(lambda tx: book.settle_edit(tx, interaction))
+        await ctx.transact(book.settle_edit, interaction)

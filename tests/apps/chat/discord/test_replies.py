@@ -26,8 +26,12 @@ OWNER = Owner(TENANT, f"discord:{USER}")
 HI = {"personality": "fox", "message": "hi"}
 
 
-def finals(discord, token):
-    return [call.content for call in discord.of(token) if not call.is_draft]
+def check_final(discord, token, text):
+    """Check that a reply was sent once, or again after a draft that met it."""
+    finals = [call.content for call in discord.of(token) if not call.is_draft]
+    assert [text] * len(finals) == finals
+    assert 1 <= len(finals) <= 1 + len(drafts(discord, token))
+    assert [text] == discord.shown[token]
 
 
 def drafts(discord, token):
@@ -44,7 +48,7 @@ async def test_the_reply_is_shown_once_when_the_model_has_answered(start, discor
     token = await bot.give(a_command(1, **HI))
     await discord.shows(token, "Mock answer to: hi")
     await bot.quiet()
-    assert ["Mock answer to: hi"] == finals(discord, token)
+    check_final(discord, token, "Mock answer to: hi")
     assert [] == discord.of(token, "follow-up")
     reply = await the_job(bot, "chat.discord-reply")
     assert (JobState.SUCCEEDED, OWNER) == (reply.state, reply.owner)
@@ -68,7 +72,7 @@ async def test_drafts_are_at_least_two_seconds_apart(start, discord, monkeypatch
     assert ["Once …", "Once upon a time …"] == [call.content for call in shown]
     # It is asked again after Discord's answer, by the clock of the store.
     assert shown[1].at - shown[0].at > EVERY.total_seconds() - 0.1
-    assert ["Once upon a time"] == finals(discord, token)
+    check_final(discord, token, "Once upon a time")
 
 
 @ONE
@@ -140,7 +144,7 @@ async def test_a_model_that_fails_for_good_is_an_apology(start, discord):
     token = await bot.give(a_command(1, personality="fox", message=message))
     await discord.shows(token, APOLOGY)
     await bot.quiet()
-    assert [APOLOGY] == finals(discord, token)
+    check_final(discord, token, APOLOGY)
     assert JobState.FAILED == (await the_job(bot)).state
 
 
@@ -285,6 +289,19 @@ async def test_the_last_20_messages_of_a_channel_are_the_history(start, discord)
     assert ["elsewhere"] == asked[12]
     kept = await bot.chat.rows(turns)
     assert 20 == len([row for row in kept if row["channel"] == CHANNEL])
+
+
+async def test_a_long_or_odd_reply_does_not_spoil_the_history(start, discord):
+    bot = await start()
+    pen = bot.author.pen("hi")
+    token = await bot.give(a_command(1, **HI))
+    pen.put_nowait("\0" + "word " * 8_000)
+    pen.put_nowait(None)
+    await discord.until(lambda: len(discord.shown[token]) == 10)
+    again = a_command(2, personality="fox", message="again")
+    await discord.shows(await bot.give(again), "Mock answer to: again")
+    history = bot.author.chats[-1].messages[1:-1]
+    assert [2, 6_000] == [len(message.text) for message in history]
 
 
 @ONE
