@@ -167,8 +167,7 @@ def add_turns(tx: Transaction, interaction_id: str, reply: str, at: int) -> None
             "position": position,
             "at": at,
             "role": role,
-            # What a model wrote may hold what PostgreSQL stores in no text.
-            "content": content.replace("\0", "")[:MAX_CONTENT],
+            "content": content[:MAX_CONTENT],
         }
         rows.add(tx.connection, turns, row)
     here = t.tenant == asked.tenant, t.channel == asked.channel

@@ -71,7 +71,8 @@ class Shown(BaseModel):
 async def show_reply(ctx: Context, value: Finished) -> Shown:
     """Show the reply, or the apology, and keep it as a turn of its channel."""
     ended, interaction = value.job, value.interaction
-    content = "" if ended.output is None else ended.output.content
+    written = "" if ended.output is None else ended.output.content
+    content = written.replace("\0", "")  # which PostgreSQL stores in no text
     parts = split(content) or [APOLOGY]
     api = _api(ctx)
 

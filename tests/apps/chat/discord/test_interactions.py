@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import sys
 
 import pytest
+from pydantic import ValidationError
 
-from backburner import Backburner, Context, capability
+from backburner import Backburner, ConfigurationError, Context, capability
 from backburner.domain.job import JobState
-from backburner_apps.chat.discord import attachments
+from backburner_apps.chat import discord as discord_package
+from backburner_apps.chat.discord import attachments, routes
 from tests.apps.chat.discord.conftest import DEFERRED, TENANT, told
 from tests.apps.chat.discord.fake import PATIENCE
 from tests.apps.chat.discord.payloads import IMAGE, PING, USER, a_command, signed
@@ -203,6 +206,19 @@ async def test_a_user_who_asks_too_often_is_told_and_others_are_not(start):
     assert "very often" in told(answer)
     await bot.give(a_command(3, user="77", **ASKED))
     assert 2 == len(await bot.jobs("chat.discord-draft"))
+
+
+@ONE
+async def test_what_the_endpoint_needs_is_told_at_the_start(start, monkeypatch):
+    with pytest.raises(ConfigurationError, match="DISCORD_APPLICATION_ID is not set"):
+        await start(works=False, discord_application_id="")
+    with pytest.raises(ValidationError, match="64 hexadecimal digits"):
+        await start(works=False, discord_public_key="my key")
+    monkeypatch.delitem(sys.modules, routes.__name__)
+    monkeypatch.delattr(discord_package, "routes")
+    monkeypatch.setitem(sys.modules, "backburner_apps.chat.discord.signature", None)
+    with pytest.raises(ConfigurationError, match=r"pip install .backburner\[discord\]"):
+        await start(works=False)
 
 
 @ONE

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from backburner.domain.job import JobState
+from backburner_apps.chat.discord.replying import APOLOGY
 from tests import warm
 from tests.apps.chat.discord.payloads import a_command
 
@@ -43,7 +44,7 @@ async def workers(store_url, discord, tmp_path):
     }
 
     @asynccontextmanager
-    async def start(*, queues=""):
+    async def start(*, queues="", **changes):
         environ = os.environ.items()  # noqa: TID251 - what our programs start in
         kept = {k: v for k, v in environ if not k.startswith(DROPPED)}
         log = (tmp_path / f"worker-{len(started)}.log").open("wb")
@@ -53,7 +54,7 @@ async def workers(store_url, discord, tmp_path):
                 warm.Popen,
                 [sys.executable, "-m", "backburner", "worker", "--app", "chat"],
                 cwd=tmp_path,
-                env=kept | settings | more,
+                env=kept | settings | more | changes,
                 stdin=warm.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -96,6 +97,25 @@ async def test_a_worker_killed_while_the_reply_is_on_its_way(start, discord, wor
     assert ["Mock answer to: hi"] * 2 == [call.content for call in discord.of(token)]
     assert ["Mock answer to: hi"] == discord.shown[token]
     assert JobState.SUCCEEDED == (await bot.jobs("chat.discord-reply"))[0].state
+
+
+@pytest.mark.one_store
+async def test_a_job_that_lost_its_worker_for_good_is_an_apology(
+    start, discord, workers
+):
+    bot = await start(works=False, crash_limit=1)
+    message = "[[mock: hang]] hi"
+    token = await bot.give(a_command(1, personality="fox", message=message))
+    [job] = await bot.jobs("llm-generation")
+    async with workers(queues="ai-jobs"):
+        async for event in bot.house.engine.events(job):
+            if event.type == "job.started":
+                break
+    async with workers(BACKBURNER_CRASH_LIMIT="1"):
+        await discord.shows(token, APOLOGY)
+        await bot.quiet()
+    [job] = await bot.jobs("llm-generation")
+    assert (JobState.FAILED, "WORKER_LOST") == (job.state, job.error.code)
 
 
 @pytest.mark.one_store

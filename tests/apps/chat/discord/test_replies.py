@@ -222,9 +222,8 @@ async def test_discord_down_for_a_while_only_delays_the_reply(start, discord):
     assert 3 == (await the_job(bot, "chat.discord-reply")).attempt
 
 
-async def test_a_draft_that_is_under_way_does_not_replace_the_reply(start, discord):
-    """The reply does not wait for it, and is sent again after it."""
-    bot = await start()
+async def meet(bot, discord):
+    """Have Discord carry a draft out after the reply, which was sent after it."""
     pen = bot.author.pen("hi")
     token = await bot.give(a_command(1, **HI))
     hold = discord.hold(lambda call: call.is_draft)
@@ -233,16 +232,29 @@ async def test_a_draft_that_is_under_way_does_not_replace_the_reply(start, disco
     pen.put_nowait("upon a time")
     pen.put_nowait(None)
     await discord.shows(token, "Once upon a time")
-    await bot.house.engine.wait(
-        (await the_job(bot, "chat.discord-reply")).id, OWNER, timeout=60
-    )
-    hold.release.set()  # now Discord carries the draft out
+    reply = await the_job(bot, "chat.discord-reply")
+    await bot.house.engine.wait(reply.id, OWNER, timeout=60)
+    hold.release.set()
     await bot.quiet()
+    return token
 
+
+async def test_a_draft_that_is_under_way_does_not_replace_the_reply(start, discord):
+    """The reply does not wait for it, and is sent again after it."""
+    token = await meet(await start(), discord)
     assert ["Once upon a time"] == discord.shown[token]
     assert ["Once upon a time", "Once …", "Once upon a time"] == [
         call.content for call in discord.of(token)
     ]
+
+
+@ONE
+async def test_control_without_the_second_sending_the_draft_stays(
+    start, discord, monkeypatch
+):
+    monkeypatch.setattr(book, "end_edit", book.settle_edit)
+    token = await meet(await start(), discord)
+    assert ["Once …"] == discord.shown[token]
 
 
 @ONE
