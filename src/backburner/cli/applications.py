@@ -13,6 +13,7 @@ import typer
 from backburner.adapters import installed_apps, load_app
 from backburner.app import App
 from backburner.domain.errors import ConfigurationError
+from backburner.environment import entry_points_of
 from backburner.ports.history import PREFIX
 
 AppOption = Annotated[
@@ -29,6 +30,8 @@ def load(names: Sequence[str]) -> list[App]:
     """Return the applications of these names, each once, in this order."""
     # As `python -m` does, so that a module in the current folder is found.
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds strings
+    # A package that is installed there was not seen before.
+    entry_points_of.cache_clear()
     return [_find(name) for name in dict.fromkeys(names)]
 
 
