@@ -40,6 +40,8 @@ class Setup:
     """Whether it runs jobs."""
     is_keyed: bool = False
     """Whether its callers must show an API key."""
+    is_dev: bool = False
+    """Whether it was started for development, with `--dev`."""
 
 
 class ModelUse(NamedTuple):

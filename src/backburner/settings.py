@@ -174,14 +174,18 @@ class Settings(BaseSettings):
     Model providers in order of preference, separated by commas, such as `openai`.
     `mock` invents answers without a model. Default: none (with `--dev`: `mock`).
     """
-    ai_text: Annotated[tuple[str, ...], NoDecode] = ()
+    ai_text: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), validation_alias=AliasChoices("BACKBURNER_AI_TEXT", "AI_TEXT_PROVIDER")
+    )
     """
     Providers for text in place of `BACKBURNER_AI`, in order of preference: names, or
     `name:model` for a certain model, such as `deepseek,openai:gpt-5-mini`.
     """
     ai_embedding: Annotated[tuple[str, ...], NoDecode] = ()
     """The same for vectors of texts, such as `openai`; only the first is asked."""
-    ai_audio: Annotated[tuple[str, ...], NoDecode] = ()
+    ai_audio: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), validation_alias=AliasChoices("BACKBURNER_AI_AUDIO", "AI_AUDIO_PROVIDER")
+    )
     """The same for recordings, such as `gemini` or `groq`."""
     ai_vision: Annotated[tuple[str, ...], NoDecode] = ()
     """The same for pictures, such as `anthropic`."""

@@ -408,9 +408,10 @@ async def listen(ctx: Context, value: str) -> str:
     return await ctx.transcribe(value.encode(), "audio/ogg")
 
 
-async def test_without_a_provider_no_answer_is_invented(path, ended):
+@pytest.mark.parametrize("kind", ["capabilities", "own"])
+async def test_without_a_provider_no_answer_is_invented(path, ended, kind):
     deaf = ModelUse("transcription", is_required=False, code="NO_EARS")
-    app = App("deaf", capabilities=[listen], models=[deaf])
+    app = App("deaf", **{kind: [listen]}, models=[deaf])
     async with Backburner(
         Settings(store=f"sqlite:///{path}"), capabilities=[parse], apps=[app]
     ) as house:
@@ -549,3 +550,10 @@ async def test_the_hook_sees_only_corrections_and_cannot_break_the_answer():
     second = await asker(late).ask("how many?", into=Number, on_correction=breaks)
 
     assert ([], 1, 2) == (seen, first.number, second.number)
+
+
+async def test_who_is_asked_first_is_known_before_asking():
+    first = asker(Named("first"), Named("second")).first()
+
+    assert ("first", "mock") == first
+    assert None is asker().first("transcription")

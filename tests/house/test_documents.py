@@ -10,6 +10,7 @@ from backburner_apps.ai import AiSettings
 from backburner_apps.chat.settings import ChatSettings
 from backburner_apps.tasks.settings import TasksSettings
 
+ALIASES = ("RABBITMQ_URL", "REDIS_URL", "AI_TEXT_PROVIDER", "AI_AUDIO_PROVIDER")
 MODELS = (Settings, TasksSettings, AiSettings, ChatSettings)
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +54,7 @@ def test_the_sample_environment_has_every_setting_and_its_default():
         for model in MODELS
         for name in model.model_fields
     }
-    expected |= dict.fromkeys(("RABBITMQ_URL", "REDIS_URL"), "")
+    expected |= dict.fromkeys(ALIASES, "")
 
     assert expected == sample
 

@@ -187,3 +187,15 @@ def test_what_is_no_exact_origin_is_refused(monkeypatch, origin):
     monkeypatch.setenv("BACKBURNER_CORS_ORIGINS", f"https://b.example,{origin}")
     with pytest.raises(ConfigurationError, match=r"BACKBURNER_CORS_ORIGINS.*no origin"):
         read()
+
+
+def test_text_and_audio_have_other_names(monkeypatch):
+    monkeypatch.setenv("AI_TEXT_PROVIDER", "deepseek,openai:gpt-5-mini")
+    monkeypatch.setenv("AI_AUDIO_PROVIDER", "gemini")
+    found = read()
+
+    assert ("deepseek", "openai:gpt-5-mini") == found.ai_text
+    assert ("gemini",) == found.ai_audio
+
+    monkeypatch.setenv("BACKBURNER_AI_TEXT", "mistral")
+    assert ("mistral",) == read().ai_text, "ours comes first"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backburner import App, ModelUse, Setup
+from backburner import App, ModelUse, Need, Setup
 from backburner.domain.errors import ConfigurationError
 from backburner.environment import variables
 from backburner.settings import Settings
@@ -109,3 +109,13 @@ def test_who_signs_for_others_without_a_shared_secret_is_warned(
     found = signing_warning(Settings(link_secret=secret), apps, **plan)
 
     assert is_warned == (found is not None and "BACKBURNER_LINK_SECRET" in found)
+
+
+def test_an_application_knows_whether_a_process_is_for_development():
+    def needs(setup):
+        yield from () if setup.is_dev else [Need(("api_key",), "to call others")]
+
+    app = App("careful", needs=needs)
+
+    assert ["BACKBURNER_API_KEY"] == missing([app], {})
+    assert [] == missing([app], {"is_dev": True})

@@ -18,8 +18,14 @@ from zoneinfo import ZoneInfo
 import orjson
 
 from backburner.ai.script import Mishap, Script, without_marks
-from backburner.ai.sentences import task_of
-from backburner.ai.shaping import is_task, sample, shaped
+from backburner.ai.sentences import task_of, tasks_of
+from backburner.ai.shaping import (
+    is_task,
+    is_task_list,
+    sample,
+    shaped,
+    shaped_list,
+)
 from backburner.domain.ai import CORRECTION, Trouble, by_status
 from backburner.ports.ai import (
     Access,
@@ -42,7 +48,11 @@ CHARACTERS_A_TOKEN: Final = 4
 DRIP_SECONDS: Final = 0.05
 SHOWN: Final = 200
 MOST_ZONES: Final = 5
+MISFIT: Final = '{"tasks": "none", "title": 0}'
+"""JSON of another shape than anybody asks for."""
 NONSENSE: Final = "Certainly! I would rather talk about the weather {than this."
+
+_UNUSABLE: Final = {"nonsense": NONSENSE, "misfit": MISFIT}
 
 _NOW = re.compile(
     r"\b(?:now|today)\b[^\n]{0,40}?"
@@ -80,10 +90,9 @@ class Mock:
         mishap = self._script.next(prompt)
         read = _tokens("".join(message.text for message in chat.messages))
         await _befall(mishap, chat.model, read)
-        is_nonsense = mishap.kind == "nonsense" or (
-            mishap.kind == "nonsense-once" and tries == 0
-        )
-        text = NONSENSE if is_nonsense else self._answer(chat, prompt)
+        kind, _, once = mishap.kind.partition("-")
+        unusable = None if once == "once" and tries else _UNUSABLE.get(kind)
+        text = self._answer(chat, prompt) if unusable is None else unusable
         is_cut = mishap.kind == "truncated"
         text = text[: len(text) // 2] if is_cut else text
         await _say(text, hear, drips=mishap.kind == "drip")
@@ -119,6 +128,9 @@ class Mock:
         if is_task(chat.schema):
             now = self._now(chat.messages)
             value: Any = shaped(task_of(text, now), chat.schema, now)
+        elif is_task_list(chat.schema):
+            now = self._now(chat.messages)
+            value = shaped_list(tasks_of(text, now), chat.schema, now)
         else:
             value = sample(chat.schema, text[:SHOWN])
         return orjson.dumps(value).decode()

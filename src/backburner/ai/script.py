@@ -18,6 +18,7 @@ KINDS: Final = frozenset(
     {
         *("ok", "hang", "drip", "drop", "broken", "refuse"),
         *("nonsense", "nonsense-once", "too-long", "no-quota", "truncated"),
+        *("misfit", "misfit-once"),
     }
 )
 

@@ -1,5 +1,5 @@
 """
-English sentences about things to do, read without a model.
+English and Russian sentences about things to do, read without a model.
 
 For the mock: it knows common ways to say when, how often, how urgent and in which
 steps, and takes whatever is left for the title.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from typing import Final
 
+from backburner.ai import russian
 from backburner.ai.when import (
     Reader,
     first_time,
@@ -21,6 +22,7 @@ from backburner.ai.when import (
 )
 
 LONGEST_TITLE: Final = 200
+MOST_TASKS: Final = 5
 MOST_STEPS: Final = 20
 
 
@@ -45,8 +47,8 @@ def task_of(text: str, now: datetime) -> Task:
     head, task.steps = _steps(text)
     reader = Reader(head)
     task.recurrence = take_recurrence(reader)
-    task.hour = take_hour(reader)
-    task.day = take_day(reader, now.date()) or _among(task.steps, now.date())
+    task.hour = take_hour(reader) or russian.take_hour(reader)
+    task.day = _day(reader, now.date()) or _among(task.steps, now.date())
     if task.day is None:
         at = take_span(reader, now)
         if at is not None:
@@ -62,16 +64,40 @@ def task_of(text: str, now: datetime) -> Task:
     return task
 
 
+def tasks_of(text: str, now: datetime) -> list[Task]:
+    """
+    Read a message as one task or several.
+
+    Several are a list without a heading, lines, or sentences of their own; a list with
+    a heading is one task with steps.
+    """
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    bullets = [found[1] for line in lines if (found := _BULLET.match(line))]
+    if bullets and len(bullets) < len(lines):
+        parts = [text]
+    elif bullets or len(lines) > 1:
+        parts = bullets or lines
+    else:
+        parts = _SENTENCE.split(text.strip())
+    return [task_of(part, now) for part in parts[:MOST_TASKS]]
+
+
+def _day(reader: Reader, today: date) -> date | None:
+    return take_day(reader, today) or take_day(reader, today, russian.WHEN)
+
+
 # --- steps ---------------------------------------------------------------------------
 
 _BULLET = re.compile(r"^\s*(?:[-*\u2022]|\d{1,2}[.)])\s+(.+)$")
-_FIRST = re.compile(r"\bfirst(?:ly)?,?\s+(.+)$", re.IGNORECASE | re.DOTALL)
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+(?=[A-ZА-ЯЁ])")
+_FIRST = re.compile(r"\b(?:first(?:ly)?|сначала),?\s+(.+)$", re.IGNORECASE | re.DOTALL)
 _THEN = re.compile(
-    r"[,;.]?\s*\b(?:(?:and\s+)?(?:then|after that|finally|lastly))\b,?\s*",
+    r"[,;.]?\s*\b(?:(?:and\s+|[аи]\s+)?(?:then|after that|finally|lastly|"
+    r"потом|затем|после этого|наконец))\b,?\s*",
     re.IGNORECASE,
 )
 _COLON = re.compile(r"^([^:\n]{2,200}):\s+(\S.*)$", re.DOTALL)
-_ITEMS = re.compile(r"\s*[,;\n]\s*(?:and\s+)?|\s+and\s+")
+_ITEMS = re.compile(r"\s*[,;\n]\s*(?:(?:and|и)\s+)?|\s+(?:and|и)\s+")
 
 
 def _steps(text: str) -> tuple[str, list[str]]:
@@ -86,7 +112,9 @@ def _steps(text: str) -> tuple[str, list[str]]:
         steps = _clean(_THEN.split(first.group(1)))
         return text[: first.start()].strip(" :,") or steps[0], steps
     colon = _COLON.match(text.strip())
-    if colon is not None and not re.fullmatch(r"(?i)(to-?do|task|note)", colon[1]):
+    if colon is not None and not re.fullmatch(
+        r"(?i)(to-?do|task|note|задача|дело)", colon[1]
+    ):
         return colon.group(1), _clean(_ITEMS.split(colon.group(2)))
     return text, []
 
@@ -100,7 +128,7 @@ def _among(steps: list[str], today: date) -> date | None:
     """Take the day out of the steps: it is meant for all of them."""
     for n, step in enumerate(steps):
         reader = Reader(step)
-        day = take_day(reader, today)
+        day = _day(reader, today)
         if day is not None:
             steps[n] = reader.text.strip() or step
             return day
@@ -111,11 +139,11 @@ def _among(steps: list[str], today: date) -> date | None:
 
 _PRIORITIES = (
     (
-        r"\b(?:urgent(?:ly)?|a\.?s\.?a\.?p\b\.?|critical|right away)\b|!{3,}",
+        r"\b(?:urgent(?:ly)?|a\.?s\.?a\.?p\b\.?|critical|right away|срочно)\b|!{3,}",
         "urgent",
     ),
     (r"\blow(?:est)?[ -]priority\b|\bno rush\b|\bwhenever\b|\bsome ?day\b", "low"),
-    (r"\bhigh(?:est)?[ -]priority\b|\b(?:very\s+)?important\b|!!", "high"),
+    (r"\bhigh(?:est)?[ -]priority\b|\b(?:(?:very\s+)?important|важно)\b|!!", "high"),
     (r"\b(?:medium|normal)[ -]priority\b", "medium"),
 )
 _CATEGORIES = {
@@ -147,7 +175,8 @@ def _category(reader: Reader) -> str | None:
 _POLITE = re.compile(
     r"^(?:please|hey|hi|ok(?:ay)?|remind me to|remember to|don'?t forget to|"
     r"(?:i|we) (?:need to|have to|want to|must|should)|can you|could you|"
-    r"add (?:a )?task (?:to|for)?|to-?do|task|note)\b[\s:,]*",
+    r"add (?:a )?task (?:to|for)?|to-?do|task|note|пожалуйста|напомни(?: мне)?|"
+    r"(?:мне )?(?:надо|нужно)|не забыть|не забудь|задача)\b[\s:,]*",
     re.IGNORECASE,
 )
 _LOOSE = re.compile(

@@ -20,21 +20,50 @@ def is_task(schema: Schema) -> bool:
     return set(schema.get("properties", ())) >= TASK
 
 
+def is_task_list(schema: Schema) -> bool:
+    """Tell whether a schema asks for several things to do, as `tasks`."""
+    item = _item(schema)
+    return {"title", "subtasks"} <= set(item.get("properties", ()))
+
+
+def shaped_list(tasks: Sequence[Task], schema: Schema, now: datetime) -> dict[str, Any]:
+    """Write tasks as their schema wants them."""
+    item = {**_item(schema), "$defs": schema.get("$defs", {})}
+    return {"tasks": [shaped(task, item, now) for task in tasks]}
+
+
+def _item(schema: Schema) -> Schema:
+    listed = _resolved(schema.get("properties", {}).get("tasks", {}), schema)
+    return _resolved(listed.get("items", {}), schema)
+
+
 def shaped(task: Task, schema: Schema, now: datetime) -> dict[str, Any]:
     """Write a task as its schema wants it."""
     fields = schema["properties"]
     said: dict[str, Any] = {
         "title": task.title,
         "description": task.description,
-        "priority": _level(task.priority, _resolved(fields["priority"], schema)),
+        "summary": task.description,
+        "priority": _level(
+            task.priority, _resolved(fields.get("priority", {}), schema)
+        ),
         "category": task.category,
+        "projectHint": task.category,
         "recurrence": task.recurrence,
         "subtasks": _steps(task.steps, _resolved(fields["subtasks"], schema), schema),
     }
     for name in ("dueDate", "due_date", "deadline"):
         if name in fields and task.day is not None:
             said[name] = _due(task, _resolved(fields[name], schema), now)
-    return {n: v for n, v in said.items() if n in fields and v is not None}
+    return {
+        n: _cut(v, _resolved(fields[n], schema))
+        for n, v in said.items()
+        if n in fields and v is not None
+    }
+
+
+def _cut(value: Any, schema: Schema) -> Any:
+    return value[: schema.get("maxLength")] if isinstance(value, str) else value
 
 
 def _due(task: Task, schema: Schema, now: datetime) -> str:

@@ -35,7 +35,7 @@ class Reader:
 
     def take(self, pattern: str) -> re.Match[str] | None:
         """Cut the first phrase that matches, with the little word before it."""
-        lead = r"(?:\b(?:on|by|at|due|before|until|from|starting)\s+){0,2}"
+        lead = r"(?:\b(?:on|by|at|due|before|until|from|starting|до|ко?|во?)\s+){0,2}"
         found = re.search(rf"{lead}(?:{pattern})", self.text, re.IGNORECASE)
         if found is not None:
             self.text = f"{self.text[: found.start()]} {self.text[found.end() :]}"
@@ -88,11 +88,11 @@ def first_time(rule: str, today: date) -> date:
     if found := re.search(r"BYDAY=([A-Z,]+)", rule):
         short = [day[:2].upper() for day in DAYS]
         named = {short.index(day) for day in found[1].split(",")}
-        return min(_next(today, day) for day in named)
+        return min(next_weekday(today, day) for day in named)
     if found := re.search(r"BYMONTHDAY=(\d+)", rule):
         day = int(found[1])
-        this = _in_month(today.year, today.month, day)
-        return this if this > today else _in_month(*_month_after(today, 1), day)
+        this = in_month(today.year, today.month, day)
+        return this if this > today else in_month(*month_after(today, 1), day)
     return today + timedelta(days=1)
 
 
@@ -135,9 +135,13 @@ def _part(reader: Reader) -> time | None:
     return None
 
 
-def take_day(reader: Reader, today: date) -> date | None:
-    """Return the day, if one is named."""
-    for pattern, read in _WHEN:
+When = Sequence[tuple[str, Callable[[re.Match[str], date], date | None]]]
+"""How days are named, by pattern, and which day that is."""
+
+
+def take_day(reader: Reader, today: date, when: When | None = None) -> date | None:
+    """Return the day, if one is named, in English unless `when` says how."""
+    for pattern, read in _WHEN if when is None else when:
         if found := re.search(pattern, reader.text, re.IGNORECASE):
             day = read(found, today)
             if day is not None:
@@ -157,7 +161,7 @@ def take_span(reader: Reader, now: datetime) -> datetime | None:
 
 
 def _iso(found: re.Match[str], _today: date) -> date | None:
-    return _valid(int(found[1]), int(found[2]), int(found[3]))
+    return valid_date(int(found[1]), int(found[2]), int(found[3]))
 
 
 def _named(day: str, month: str, year: str | None, today: date) -> date | None:
@@ -165,10 +169,10 @@ def _named(day: str, month: str, year: str | None, today: date) -> date | None:
         n for n, name in enumerate(MONTHS, 1) if name[:3] == month[:3].lower()
     )
     if year is not None:
-        return _valid(int(year), number, int(day))
-    this = _valid(today.year, number, int(day))
+        return valid_date(int(year), number, int(day))
+    this = valid_date(today.year, number, int(day))
     is_over = this is None or this < today
-    return _valid(today.year + 1, number, int(day)) if is_over else this
+    return valid_date(today.year + 1, number, int(day)) if is_over else this
 
 
 def _ahead(found: re.Match[str], today: date) -> date:
@@ -178,7 +182,7 @@ def _ahead(found: re.Match[str], today: date) -> date:
     if unit == "week":
         return today + timedelta(weeks=count)
     months = count * 12 if unit == "year" else count
-    return _in_month(*_month_after(today, months), today.day)
+    return in_month(*month_after(today, months), today.day)
 
 
 def _next_unit(found: re.Match[str], today: date) -> date:
@@ -186,8 +190,8 @@ def _next_unit(found: re.Match[str], today: date) -> date:
     if unit == "week":
         return today + timedelta(days=7 - today.weekday())
     if unit == "weekend":
-        return _next(today, 5)
-    return date(*_month_after(today, 12 if unit == "year" else 1), 1)
+        return next_weekday(today, 5)
+    return date(*month_after(today, 12 if unit == "year" else 1), 1)
 
 
 def _end_of(found: re.Match[str], today: date) -> date:
@@ -197,21 +201,21 @@ def _end_of(found: re.Match[str], today: date) -> date:
     if unit == "day":
         return today
     month = 12 if unit == "year" else today.month
-    return _in_month(today.year, month, 31)
+    return in_month(today.year, month, 31)
 
 
 def _weekday_of(found: re.Match[str], today: date) -> date:
     day, which = _weekday(found[2]), (found[1] or "").strip().lower()
     if which == "next":
         return today + timedelta(days=7 - today.weekday() + day)
-    return _next(today, day)
+    return next_weekday(today, day)
 
 
-_WHEN: Final[Sequence[tuple[str, Callable[[re.Match[str], date], date | None]]]] = (
+_WHEN: Final[When] = (
     (r"\b(\d{4})-(\d{2})-(\d{2})\b", _iso),
     (
         r"\b(\d{1,2})\.(\d{1,2})\.(\d{4})\b",
-        lambda f, _: _valid(*map(int, (f[3], f[2], f[1]))),
+        lambda f, _: valid_date(*map(int, (f[3], f[2], f[1]))),
     ),
     (
         rf"\b(?:the\s+)?{_NTH}\s+(?:of\s+)?({_MONTH})\b\.?(?:,?\s+(\d{{4}})\b)?",
@@ -236,23 +240,27 @@ _WHEN: Final[Sequence[tuple[str, Callable[[re.Match[str], date], date | None]]]]
 )
 
 
-def _valid(year: int, month: int, day: int) -> date | None:
+def valid_date(year: int, month: int, day: int) -> date | None:
+    """Return a date, or `None` if there is no such day."""
     try:
         return date(year, month, day)
     except ValueError:
         return None
 
 
-def _in_month(year: int, month: int, day: int) -> date:
+def in_month(year: int, month: int, day: int) -> date:
+    """Return a day of a month, or its last one."""
     return date(year, month, min(day, calendar.monthrange(year, month)[1]))
 
 
-def _month_after(day: date, months: int) -> tuple[int, int]:
+def month_after(day: date, months: int) -> tuple[int, int]:
+    """Return year and month some months later."""
     count = day.year * 12 + day.month - 1 + months
     return min(count // 12, 9999), count % 12 + 1
 
 
-def _next(today: date, weekday: int) -> date:
+def next_weekday(today: date, weekday: int) -> date:
+    """Return the next such day of the week after today."""
     return today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 1)
 
 

@@ -103,7 +103,9 @@ class Serving:
         apps = load((*settings.apps, *self.services))
         if self.services:
             apps = serving_only(self.services, apps)
-        setup = Setup(served_by(apps), works=self.works, is_keyed=is_keyed)
+        setup = Setup(
+            served_by(apps), works=self.works, is_keyed=is_keyed, is_dev=self.dev
+        )
         check(settings, apps, setup)
         from backburner.cli import running
 
@@ -162,7 +164,7 @@ def worker(
     if dev:
         settings = in_development(settings)
     apps = load(settings.apps)
-    check(settings, apps, Setup())
+    check(settings, apps, Setup(is_dev=dev))
     from backburner.cli import running
 
     def ready(house: Backburner, _stack: AsyncExitStack) -> None:

@@ -79,6 +79,13 @@ class Correction(NamedTuple):
     """How many characters the answer had."""
 
 
+class Choice(NamedTuple):
+    """A provider and its model, as the settings name them."""
+
+    provider: str
+    model: str
+
+
 class Vectors(NamedTuple):
     """Texts as vectors; only those of one model can be compared."""
 
@@ -229,6 +236,12 @@ class Asker:
     def calls(self) -> Sequence[Called]:
         """The calls that were answered so far, in order; the provider told of each."""
         return tuple(self._calls)
+
+    def first(self, purpose: Purpose = "chat") -> Choice | None:
+        """Return the provider and the model that are asked first for a purpose."""
+        for provider in self._providers.of(purpose)[:1]:
+            return Choice(provider.name, str(getattr(provider.models, purpose)))
+        return None
 
     @overload
     async def ask(

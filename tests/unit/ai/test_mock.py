@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+from datetime import datetime
 from typing import Literal
 
 import pytest
@@ -29,6 +30,17 @@ class Task(BaseModel):
     category: str | None = None
     recurrence: str | None = None
     subtasks: list[Step]
+
+
+class Todo(BaseModel):
+    title: str
+    summary: str | None = None
+    deadline: datetime | None = None
+    subtasks: list[Step] = []
+
+
+class Todos(BaseModel):
+    tasks: list[Todo] = Field(min_length=1, max_length=5)
 
 
 class Report(BaseModel):
@@ -197,3 +209,31 @@ async def test_it_fails_as_its_script_says_and_then_no_more():
 def test_a_script_that_makes_no_sense_is_refused():
     with pytest.raises(ConfigurationError, match="knows no 'explode'"):
         Mock(FrozenClock(), script=["explode"])
+
+
+async def test_a_message_becomes_the_tasks_that_are_asked_for(mock):
+    said = "<message>\nПозвонить маме завтра в 5 вечера. Купить: хлеб и сыр\n</message>"
+    reply = await mock.chat(question(said, Todos))
+    call, buy = Todos.model_validate_json(reply.content).tasks
+
+    assert ("Позвонить маме", "2026-11-16T17:00:00+01:00") == (
+        call.title,
+        call.deadline.isoformat(),
+    )
+    assert [Step(title="Хлеб"), Step(title="Сыр", order=1)] == buy.subtasks
+
+
+async def test_json_of_another_shape_until_it_is_corrected_or_for_ever(mock):
+    once = question("[[mock: misfit once]] buy milk", Todos)
+    shown = Message("assistant", "x"), Message("user", f"{CORRECTION}wrong")
+    first = await mock.chat(once)
+    corrected = await mock.chat(
+        question("[[mock: misfit once]] buy milk", Todos, *shown)
+    )
+    never = await mock.chat(question("[[mock: misfit]] buy milk", Todos, *shown))
+
+    assert first.content == never.content
+    with pytest.raises(ValueError, match="tasks"):
+        Todos.model_validate_json(first.content)
+    [task] = Todos.model_validate_json(corrected.content).tasks
+    assert "Buy milk" == task.title

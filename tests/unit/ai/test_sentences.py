@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backburner.ai.sentences import LONGEST_TITLE, task_of
+from backburner.ai.sentences import LONGEST_TITLE, task_of, tasks_of
 
 SUNDAY = datetime(2026, 11, 15, 20, 0, tzinfo=UTC)
 
@@ -34,7 +34,21 @@ SUNDAY = datetime(2026, 11, 15, 20, 0, tzinfo=UTC)
         ("meet next week", "Meet", date(2026, 11, 16), None),
         ("Sat down with Marco", "Sat down with Marco", None, None),
         ("no date at all", "No date at all", None, None),
-        ("Купить молоко завтра", "Купить молоко завтра", None, None),
+        ("Купить молоко завтра", "Купить молоко", date(2026, 11, 16), None),
+        (
+            "Позвонить маме послезавтра в 5 вечера",
+            "Позвонить маме",
+            date(2026, 11, 17),
+            time(17),
+        ),
+        ("оплатить счёт 5 мая", "Оплатить счёт", date(2027, 5, 5), None),
+        ("отчёт до пятницы", "Отчёт", date(2026, 11, 20), None),
+        ("в следующую среду к врачу", "К врачу", date(2026, 11, 18), None),
+        ("через 3 дня убрать гараж", "Убрать гараж", date(2026, 11, 18), None),
+        ("через неделю сдать книгу", "Сдать книгу", date(2026, 11, 22), None),
+        ("сегодня в 22:30 уснуть", "Уснуть", date(2026, 11, 15), time(22, 30)),
+        ("завтра утром на рынок", "На рынок", date(2026, 11, 16), time(9)),
+        ("в 7 раз больше", "В 7 раз больше", None, None),
     ],
 )
 def test_it_understands_when(text, title, day, hour):
@@ -122,3 +136,26 @@ def test_any_text_at_any_time_gives_a_task(text, now):
     task = task_of(text, now)
 
     assert 0 < len(task.title) <= LONGEST_TITLE, "a task has a title that fits"
+
+
+@pytest.mark.parametrize(
+    ("text", "titles"),
+    [
+        ("Buy milk tomorrow", ["Buy milk"]),
+        ("Buy milk tomorrow. Call mum on Friday.", ["Buy milk", "Call mum"]),
+        ("- buy milk\n- call mum", ["Buy milk", "Call mum"]),
+        ("buy milk\ncall mum", ["Buy milk", "Call mum"]),
+        ("Party:\n- cake\n- candles", ["Party"]),
+        ("Купить молоко завтра. Позвонить маме.", ["Купить молоко", "Позвонить маме"]),
+        ("\n".join("abcdefg"), ["A", "B", "C", "D", "E"]),
+    ],
+)
+def test_a_message_is_one_task_or_several(text, titles):
+    assert titles == [task.title for task in tasks_of(text, SUNDAY)]
+
+
+def test_a_russian_list_with_a_heading_is_steps():
+    [task] = tasks_of("Собрать вещи завтра: паспорт, зарядку и обувь", SUNDAY)
+
+    assert ("Собрать вещи", date(2026, 11, 16)) == (task.title, task.day)
+    assert ["Паспорт", "Зарядку", "Обувь"] == task.steps
