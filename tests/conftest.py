@@ -20,7 +20,7 @@ from backburner.adapters import find_store
 from backburner.clock import SystemClock
 from backburner.ports.faults import NoFaults
 from bench import buckets
-from tests import homes, warm
+from tests import bot_api, homes, warm
 from tests.aimock import started
 from tests.databases import Migrated
 
@@ -251,3 +251,10 @@ def aimock(_aimock):
     """A fake LLM server that has been told nothing yet."""
     _aimock.reset()
     return _aimock
+
+
+@pytest.fixture(scope="session")
+def telegram():
+    """A Bot API server of this process, for tests with tokens of their own."""
+    with bot_api.started() as server:
+        yield server

@@ -48,7 +48,7 @@ def test_the_printed_commands_submit_a_job_and_poll_its_result(words, run, tmp_p
 
 
 def test_the_printed_commands_make_a_task_of_a_sentence_and_show_it(words):
-    wishing, listing = re.findall(r"^ *(curl .*/tasks\b.*)$", words, re.MULTILINE)
+    wishing, listing = re.findall(r"^ *(curl .*/api/v1/tasks.*)$", words, re.MULTILINE)
     method, url, headers, body = the_request_of(wishing)
     base = url.removesuffix("/api/v1/tasks")
 
@@ -71,6 +71,22 @@ def test_the_printed_command_has_a_message_answered(words):
 
     assert 200 == answered.status_code, answered.text
     assert "Mock answer to: My dog is called Rex." == answered.json()["content"]
+
+
+def test_the_printed_commands_write_to_a_bot_and_show_its_reply(words):
+    writing, showing = re.findall(
+        r"^ *(curl .*/(?:telegram|inbox)/.*)$", words, re.MULTILINE
+    )
+    _, url, _, body = shlex.split(writing)
+
+    taken = httpx2.post(url, content=body)
+    while not (replies := httpx2.get(shlex.split(showing)[1]).json()["items"]):
+        pass
+    page = re.search(r"reply is at (\S+),", words)[1]
+
+    assert 200 == taken.status_code
+    assert replies[0]["text"].startswith("✅ Task created\n\n1. <b>Pack</b> ⏰ ")
+    assert "outbox.js" in httpx2.get(page).text
 
 
 def test_the_printed_commands_list_flows_and_batches_that_move(words, run):

@@ -76,7 +76,7 @@ MOCK = {"BACKBURNER_AI": "mock"}
         (["worker", "--app", "wrong:app"], {}, "a str, not a backburner.App"),
         (["worker", "--app", "wrong:none"], {}, "has no attribute 'none'"),
         (["worker", "--app", "wrong"], {}, "of your own as module:app"),
-        (["worker"], {"BACKBURNER_APPS": "wrong"}, "there is: ai, chat"),
+        (["worker"], {"BACKBURNER_APPS": "wrong"}, "there is: ai, "),
         (["serve", "songs", "--dev"], {}, "no application is called 'songs'"),
         (["worker"], {"BACKBURNER_APPS": ""}, "--app or BACKBURNER_APPS"),
         (["serve"], KEYED, "BACKBURNER_WEBHOOK_SECRET is not set"),

@@ -87,6 +87,15 @@ Have a chat message answered, by a personality that remembers what you say:
     "personalityId": "assistant", "channelId": "c1", "userId": "1",
     "userMessage": "My dog is called Rex."}}'
 
+Write to a Telegram bot that turns messages into tasks, and read its reply:
+
+  curl {url}/telegram/webhook -d '{{"update_id": 1, "message": {{ \
+    "message_id": 1, "chat": {{"id": 42}}, "from": {{"id": 42, "first_name": "Ada"}}, \
+    "text": "Pack tomorrow: passport, charger and shoes"}}}}'
+  curl {url}/inbox/outbox
+
+The reply is at {url}/apps/inbox/, too.
+
 Jobs that wait for jobs, and jobs that end together:
 
   {command} flows list{option}

@@ -1,0 +1,290 @@
+"""
+The inbox's rows: users, records of messages, tasks, replies without a bot.
+
+A record is `PROCESSING` from the message's submit on. Whoever stores the effect of the
+message closes it in the same transaction, as `SUCCESS` or `FALLBACK`, and only one can.
+`FAILED` is a dead letter: a retry of it may still store the effect.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from backburner import Owner, Transaction, View, erase_rows
+from backburner_apps.inbox.shapes import Message, TelegramUser
+from backburner_apps.inbox.tables import (
+    ACTIVE,
+    outbox,
+    records,
+    subtasks,
+    tasks,
+    users,
+)
+
+PROCESSING: Final = "PROCESSING"
+SUCCESS: Final = "SUCCESS"
+FALLBACK: Final = "FALLBACK"
+FAILED: Final = "FAILED"
+TODO: Final = "TODO"
+PARSE_FAILED: Final = "PARSE_FAILED"
+DONE: Final = "DONE"
+FEW: Final = 5
+MOST_REPLIES: Final = 200
+
+o, r, s, t, u = outbox.c, records.c, subtasks.c, tasks.c, users.c
+
+
+class Key(NamedTuple):
+    """What a message is recognised by."""
+
+    queue: str
+    key: str
+
+
+class NewTask(NamedTuple):
+    """A task to be stored."""
+
+    title: str
+    status: str = TODO
+    summary: str | None = None
+    deadline: str | None = None
+    project_hint: str | None = None
+    steps: Sequence[str] = ()
+    original_input: str | None = None
+    original_input_type: str | None = None
+
+
+def _insert(tx: Transaction, table: sa.Table) -> Any:
+    """Return an INSERT that can say what happens on a conflict."""
+    connection: Any = tx.connection
+    if connection.dialect.name == "sqlite":
+        return sqlite.insert(table)
+    return postgresql.insert(table)
+
+
+# --- users ---------------------------------------------------------------------------
+
+
+def keep_user(
+    tx: Transaction, owner: Owner, user: TelegramUser, correlation_id: str
+) -> None:
+    """Store who writes, or what is new about them."""
+    now = tx.now()
+    news = {
+        **user.model_dump(exclude={"id", "is_bot"}),
+        "telegram_id": user.id,
+        "correlation_id": correlation_id,
+        "updated_at": now,
+    }
+    row = {**_of(owner), **news, "last_number": 0, "created_at": now}
+    added = _insert(tx, users).values(row)
+    tx.connection.execute(
+        added.on_conflict_do_update(index_elements=["tenant", "user"], set_=news)
+    )
+
+
+def language_code(view: View, owner: Owner) -> str | None:
+    """Return the language that a user's client said last."""
+    mine = sa.select(u.language_code).where(*_owned(u, owner))
+    code: str | None = view.connection.execute(mine).scalar()
+    return code
+
+
+def _take_numbers(tx: Transaction, owner: Owner, count: int) -> int:
+    """Return the first of so many new numbers of a user's tasks."""
+    now = tx.now()
+    row = {**_of(owner), "last_number": count, "created_at": now, "updated_at": now}
+    added = _insert(tx, users).values(row)
+    taken = added.on_conflict_do_update(
+        index_elements=["tenant", "user"], set_={"last_number": u.last_number + count}
+    ).returning(u.last_number)
+    last: int = tx.connection.execute(taken).scalar_one()
+    return last - count + 1
+
+
+# --- records -------------------------------------------------------------------------
+
+
+def open_record(
+    tx: Transaction,
+    owner: Owner,
+    key: Key,
+    correlation_id: str,
+    status: str = PROCESSING,
+    payload: Mapping[str, Any] | None = None,
+) -> bool:
+    """Take note of a message; `False` if it was there before."""
+    now = tx.now()
+    row = {
+        "id": f"idem_{uuid4().hex}",
+        **_of(owner),
+        "queue_name": key.queue,
+        "idempotency_key": key.key,
+        "status": status,
+        "correlation_id": correlation_id,
+        "result_payload": payload,
+        "created_at": now,
+        "updated_at": now,
+        "completed_at": None if status == PROCESSING else now,
+    }
+    added = _insert(tx, records).values(row)
+    done = tx.connection.execute(
+        added.on_conflict_do_nothing(
+            index_elements=["queue_name", "idempotency_key"], index_where=ACTIVE
+        )
+    )
+    return bool(done.rowcount)
+
+
+def find_record(view: View, key: Key) -> Any:
+    """Return what is known of a message, or `None`."""
+    return view.connection.execute(sa.select(records).where(*_keyed(key))).first()
+
+
+def close_record(
+    tx: Transaction, key: Key, status: str, payload: Mapping[str, Any]
+) -> bool:
+    """Note that the effect of a message is stored; `False` if it was before."""
+    now = tx.now()
+    done = tx.connection.execute(
+        records.update()
+        .where(*_keyed(key), r.status.in_([PROCESSING, FAILED]))
+        .values(status=status, result_payload=payload, updated_at=now, completed_at=now)
+    )
+    return bool(done.rowcount)
+
+
+def fail_record(tx: Transaction, key: Key, code: str) -> bool:
+    """Note that a message is a dead letter; `False` if it has ended otherwise."""
+    done = tx.connection.execute(
+        records.update()
+        .where(*_keyed(key), r.status == PROCESSING)
+        .values(status=FAILED, result_payload={"code": code}, updated_at=tx.now())
+    )
+    return bool(done.rowcount)
+
+
+def forget_records(tx: Transaction, before: int) -> None:
+    """Take out a few of the oldest records, of those that are from before a time."""
+    oldest = sa.select(r.id).order_by(r.created_at).limit(FEW).subquery()
+    tx.connection.execute(
+        records.delete().where(
+            r.id.in_(sa.select(oldest.c.id)),
+            r.created_at < before,
+            r.status != PROCESSING,
+        )
+    )
+
+
+def _keyed(key: Key) -> tuple[sa.ColumnElement[bool], ...]:
+    same = r.queue_name == key.queue, r.idempotency_key == key.key
+    return (*same, r.deleted_at.is_(None))
+
+
+# --- tasks ---------------------------------------------------------------------------
+
+
+def add_tasks(
+    tx: Transaction,
+    owner: Owner,
+    message: Message,
+    new: Sequence[NewTask],
+    *,
+    source: str,
+) -> list[int]:
+    """Store tasks with their steps; return their numbers."""
+    now, first = tx.now(), _take_numbers(tx, owner, len(new))
+    numbers = list(range(first, first + len(new)))
+    for number, task in zip(numbers, new, strict=True):
+        row = {
+            "id": f"task_{uuid4().hex}",
+            **_of(owner),
+            "number": number,
+            **task._asdict(),
+            "source": source,
+            "source_type": message.source_type,
+            "telegram_chat_id": message.telegram_chat_id,
+            "telegram_message_id": message.telegram_message_id,
+            "correlation_id": message.correlation_id,
+            "created_at": now,
+            "updated_at": now,
+        }
+        del row["steps"]
+        tx.connection.execute(tasks.insert(), row)
+        steps = [
+            {
+                "task": row["id"],
+                "position": place,
+                "title": step,
+                "correlation_id": message.correlation_id,
+            }
+            for place, step in enumerate(task.steps)
+        ]
+        if steps:
+            tx.connection.execute(subtasks.insert(), steps)
+    return numbers
+
+
+def open_tasks(view: View, owner: Owner, limit: int) -> tuple[Sequence[Any], int]:
+    """Return a user's open tasks, the oldest first, and how many there are in all."""
+    mine = (*_owned(t, owner), t.status != DONE)
+    listed = sa.select(tasks).where(*mine).order_by(t.number).limit(limit)
+    total = view.connection.execute(
+        sa.select(sa.func.count()).select_from(tasks).where(*mine)
+    ).scalar_one()
+    return view.connection.execute(listed).all(), total
+
+
+def finish_task(tx: Transaction, owner: Owner, number: int) -> tuple[Any, bool]:
+    """Mark a task as done; return it, or `None`, and whether it was open."""
+    this = (*_owned(t, owner), t.number == number)
+    changed = tx.connection.execute(
+        tasks.update()
+        .where(*this, t.status != DONE)
+        .values(status=DONE, updated_at=tx.now())
+    ).rowcount
+    row = tx.connection.execute(sa.select(tasks).where(*this)).first()
+    return row, bool(changed)
+
+
+# --- replies without a bot -----------------------------------------------------------
+
+
+def add_reply(tx: Transaction, owner: Owner, reply: Mapping[str, Any]) -> None:
+    """Keep a reply for the page; the oldest make room."""
+    row = {"id": f"reply_{uuid4().hex}", **_of(owner), **reply, "created_at": tx.now()}
+    tx.connection.execute(outbox.insert(), row)
+    kept = sa.select(o.id).order_by(o.created_at.desc(), o.id).limit(MOST_REPLIES)
+    tx.connection.execute(outbox.delete().where(o.id.not_in(kept)))
+
+
+def replies(view: View, tenant: str, user: str | None, limit: int) -> Sequence[Any]:
+    """Return the newest replies of a tenant, or of one of its users."""
+    mine = [o.tenant == tenant, *([] if user is None else [o.user == user])]
+    newest = sa.select(outbox).where(*mine).order_by(o.created_at.desc(), o.id)
+    found: Sequence[Any] = view.connection.execute(newest.limit(limit)).all()
+    return found
+
+
+def erase(tx: Transaction, owner: Owner, limit: int) -> int:
+    """Delete some rows of a user; return how many, 0 if there are none left."""
+    some = sa.select(t.id).where(*_owned(t, owner)).order_by(t.id).limit(limit)
+    found = tx.connection.execute(some).scalars().all()
+    if found:
+        tx.connection.execute(subtasks.delete().where(s.task.in_(found)))
+        tx.connection.execute(tasks.delete().where(t.id.in_(found)))
+        return len(found)
+    return sum(
+        erase_rows(tx, table, owner, limit) for table in (outbox, records, users)
+    )
+
+
+def _of(owner: Owner) -> dict[str, str]:
+    return {"tenant": owner.tenant, "user": owner.user}
+
+
+def _owned(columns: Any, owner: Owner) -> tuple[sa.ColumnElement[bool], ...]:
+    return columns.tenant == owner.tenant, columns.user == owner.user

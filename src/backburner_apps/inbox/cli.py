@@ -1,0 +1,65 @@
+"""`backburner inbox …`: tells Telegram where the bot is."""
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from backburner import ConfigurationError, read_settings
+from backburner_apps.inbox.settings import InboxSettings
+
+PATH: Final = "/telegram/webhook"
+SECONDS: Final = 30.0
+commands = typer.Typer(help="Look after the Telegram bot.")
+
+
+@commands.callback()
+def group() -> None:
+    """Look after the Telegram bot."""
+
+
+@commands.command("set-webhook")
+def set_webhook(
+    url: Annotated[
+        str,
+        typer.Argument(
+            help="The public https address of this server, such as https://example.com."
+        ),
+    ],
+) -> None:
+    """Have Telegram post updates to this server, with TELEGRAM_WEBHOOK_SECRET."""
+    settings = read_settings(InboxSettings)
+    for name, value in (
+        ("TELEGRAM_BOT_TOKEN", settings.token),
+        ("TELEGRAM_WEBHOOK_SECRET", settings.secret),
+    ):
+        if not value:
+            raise ConfigurationError(f"{name} is not set: set-webhook needs it")
+    hook = url.rstrip("/")
+    hook = hook if hook.endswith(PATH) else f"{hook}{PATH}"
+    told = _post(settings, hook)
+    if told.get("ok") is not True:
+        raise ConfigurationError(
+            f"the Bot API did not take the webhook: {told.get('description')}"
+        )
+    typer.echo(f"Telegram posts updates to {hook}")
+
+
+def _post(settings: InboxSettings, hook: str) -> dict[str, Any]:
+    import httpx2  # noqa: PLC0415 - for this command only
+
+    body = {
+        "url": hook,
+        "secret_token": settings.secret,
+        "allowed_updates": ["message"],
+    }
+    api = f"{settings.telegram_api_base_url}/bot{settings.token}/setWebhook"
+    try:
+        answer = httpx2.post(api, json=body, timeout=SECONDS, trust_env=False)
+        told = answer.json()
+    except (httpx2.HTTPError, ValueError) as error:
+        # Not the error itself: it may name the URL, which holds the token.
+        raise ConfigurationError(
+            f"the Bot API cannot be used: {type(error).__name__}; check "
+            "TELEGRAM_API_BASE_URL"
+        ) from None
+    return told if isinstance(told, dict) else {}

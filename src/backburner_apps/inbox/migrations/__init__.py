@@ -1,0 +1,1 @@
+"""The revisions of the inbox's tables."""

@@ -1,0 +1,93 @@
+"""The settings of the inbox."""
+
+import re
+from typing import Final, Literal
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from backburner import ServiceUrl, TimeZone
+
+ParseMode = Literal["HTML", "Markdown"]
+TELEGRAM: Final = "https://api.telegram.org"
+_SECRET: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
+_TOKEN: Final = re.compile(r"[A-Za-z0-9:_-]{1,256}")
+
+
+class InboxSettings(BaseSettings):
+    """Whose messages are read, how they are understood, and where answers go."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="BACKBURNER_INBOX_", frozen=True, populate_by_name=True
+    )
+
+    telegram_bot_token: SecretStr = Field(
+        SecretStr(""), validation_alias="TELEGRAM_BOT_TOKEN"
+    )
+    """
+    The bot's token, from @BotFather. Without it (only with `--dev` and in `demo`)
+    replies are not sent: they are shown at `/apps/inbox/`.
+    """
+    telegram_webhook_secret: SecretStr = Field(
+        SecretStr(""), validation_alias="TELEGRAM_WEBHOOK_SECRET"
+    )
+    """
+    The secret that Telegram sends with every update: 1 to 256 letters, digits, `_` and
+    `-`. Updates with another one are refused. With `--dev` it may be empty.
+    """
+    telegram_api_base_url: ServiceUrl = Field(
+        TELEGRAM, validation_alias="TELEGRAM_API_BASE_URL"
+    )
+    """
+    The address of the Bot API. One that is not public, such as a Bot API server of your
+    own, must also be named in `BACKBURNER_WEBHOOK_ALLOW`.
+    """
+    ai_timeout_ms: int = Field(
+        30_000, ge=1, le=600_000, validation_alias="AI_TIMEOUT_MS"
+    )
+    """How long a model's answer may take in all, in milliseconds."""
+    tenant: str = Field("default", min_length=1, max_length=200)
+    """The tenant that messages and tasks belong to; the user is `telegram:{id}`."""
+    timezone: TimeZone = "UTC"
+    """The time zone by which "tomorrow" is understood, such as Europe/Berlin."""
+    parse_mode: ParseMode = "HTML"
+    """How replies are formatted: `HTML` or `Markdown`."""
+    deadline_seconds: float = Field(3600.0, gt=0, le=604_800)
+    """
+    How long, in seconds, a message may wait to be understood. After that it is kept as
+    it is, as a task with the status PARSE_FAILED.
+    """
+    keep_days: float = Field(90.0, gt=0, le=3650)
+    """How many days a message is remembered, to recognise its repeats."""
+
+    @field_validator("telegram_webhook_secret")
+    @classmethod
+    def _secret(cls, value: SecretStr) -> SecretStr:
+        return _matched(value, _SECRET, "letters, digits, _ and -, at most 256")
+
+    @field_validator("telegram_bot_token")
+    @classmethod
+    def _token(cls, value: SecretStr) -> SecretStr:
+        return _matched(value, _TOKEN, "a token as @BotFather gives it")
+
+    @property
+    def token(self) -> str:
+        """The bot's token; empty: there is no bot."""
+        return self.telegram_bot_token.get_secret_value()
+
+    @property
+    def secret(self) -> str:
+        """The secret of updates; empty: none is asked for."""
+        return self.telegram_webhook_secret.get_secret_value()
+
+    @property
+    def ai_seconds(self) -> float:
+        """How long a model's answer may take, in seconds."""
+        return self.ai_timeout_ms / 1000
+
+
+def _matched(value: SecretStr, pattern: re.Pattern[str], must_be: str) -> SecretStr:
+    text = value.get_secret_value()
+    if text and not pattern.fullmatch(text):
+        raise ValueError(f"must be {must_be}")
+    return value

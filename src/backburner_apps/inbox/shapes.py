@@ -1,0 +1,171 @@
+"""What goes over the inbox's wires: Telegram's updates, its jobs, a model's answer."""
+
+from datetime import date, datetime, time
+from typing import Annotated, Any, Final
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
+from pydantic.alias_generators import to_camel
+
+from backburner import PermanentError
+
+LONGEST_TEXT: Final = 10_000
+"""The most characters of a message; Telegram's own limit is 4,096."""
+PAYLOAD_INVALID: Final = "QUEUE_JOB_PAYLOAD_INVALID"
+LAST_MINUTE: Final = time(23, 59)
+
+
+def _storable(said: Any) -> Any:
+    """Leave out what not every database takes."""
+    return said.replace("\0", "") if isinstance(said, str) else said
+
+
+def _day_or_time(said: Any) -> Any:
+    """Take a deadline as ISO 8601 writes it; a day alone ends with its last minute."""
+    if said is None:
+        return None
+    if not isinstance(said, str):
+        raise ValueError("must be a text as ISO 8601 writes times")  # noqa: TRY004
+    try:
+        return datetime.combine(date.fromisoformat(said), LAST_MINUTE)
+    except ValueError:
+        return datetime.fromisoformat(said)
+
+
+Words = Annotated[str, BeforeValidator(_storable)]
+Brief = Annotated[Words, AfterValidator(lambda text: text[:256])]
+Line = Annotated[
+    Words,
+    StringConstraints(strict=True, strip_whitespace=True, min_length=1, max_length=500),
+]
+Id = Annotated[int, Field(strict=True, ge=-(2**62), le=2**62)]
+Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=512)]
+
+
+class TelegramUser(BaseModel):
+    """Who wrote a message."""
+
+    id: Id
+    is_bot: bool = False
+    first_name: Brief = ""
+    last_name: Brief | None = None
+    username: Brief | None = None
+    language_code: Brief | None = None
+
+
+class Chat(BaseModel):
+    """Where it was written."""
+
+    id: Id
+
+
+class Recording(BaseModel):
+    """A voice message, which is fetched later."""
+
+    file_id: Name
+    file_unique_id: Name
+    mime_type: Brief = "audio/ogg"
+
+
+class TelegramMessage(BaseModel):
+    """A new message; of its many fields those that matter here."""
+
+    message_id: Id
+    chat: Chat
+    sender: TelegramUser | None = Field(None, alias="from")
+    text: Words | None = Field(None, max_length=LONGEST_TEXT)
+    voice: Recording | None = None
+
+
+class Update(BaseModel):
+    """What Telegram posts; without `message` it is about something else."""
+
+    update_id: Id
+    message: TelegramMessage | None = None
+
+
+class Wire(BaseModel):
+    """A value whose names are written `inThisWay` on the wire."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True
+    )
+
+    def plain(self) -> dict[str, Any]:
+        """Write it as plain data, without what is not there."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class Voice(Wire):
+    """Where a voice message is."""
+
+    file_id: Name
+    mime_type: str = Field("audio/ogg", max_length=256)
+
+
+class Message(Wire):
+    """A job of the queue `task-parsing`."""
+
+    user_id: Name
+    text: str = Field(strict=True, max_length=LONGEST_TEXT)
+    telegram_message_id: Id
+    telegram_chat_id: Id
+    correlation_id: Name
+    idempotency_key: Name
+    voice: Voice | None = None
+    """Only of a voice message, whose text is empty."""
+
+    @property
+    def source_type(self) -> str:
+        """What was sent: `text` or `voice`."""
+        return "text" if self.voice is None else "voice"
+
+
+def message_of(payload: Any) -> Message:
+    """Return a job's payload; one that is not valid is a dead letter, not retried."""
+    try:
+        return Message.model_validate(payload)
+    except ValidationError as error:
+        fields = {".".join(map(str, fault["loc"])) for fault in error.errors()}
+        raise PermanentError(
+            f"the payload is not valid: {', '.join(sorted(fields))[:300]}",
+            code=PAYLOAD_INVALID,
+        ) from None
+
+
+class Subtask(BaseModel):
+    """A step of a task."""
+
+    title: Line
+    order: int = Field(strict=True, ge=0)
+
+
+class Task(BaseModel):
+    """A task that a model reads off a message."""
+
+    title: Line
+    summary: Annotated[Words, Field(strict=True, max_length=2000)] | None = None
+    deadline: Annotated[datetime, BeforeValidator(_day_or_time)] | None = None
+    projectHint: (  # noqa: N815 - the contract's name, as the model is shown it
+        Annotated[Words, Field(strict=True, max_length=500)] | None
+    ) = None
+    subtasks: list[Subtask] = Field(default_factory=list, max_length=20)
+
+    @property
+    def steps(self) -> list[str]:
+        """The titles of its subtasks, in their order."""
+        ordered = sorted(self.subtasks, key=lambda subtask: subtask.order)
+        return [subtask.title for subtask in ordered]
+
+
+class Parsed(BaseModel):
+    """What a model's answer must be."""
+
+    tasks: list[Task] = Field(min_length=1, max_length=5)

@@ -1,0 +1,157 @@
+"""The inbox in one process, over real databases, with a Bot API of the tests."""
+
+import io
+import socket
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+import httpx2
+import pytest
+import sqlalchemy as sa
+import structlog
+import telegram
+
+from backburner import Backburner, Owner
+from backburner.domain.job import JobState
+from backburner.engine import telemetry
+from backburner.http import server as http
+from backburner.http.auth import as_developer, by_key
+from backburner.ports.store import JobFilter
+from backburner.settings import Settings
+from backburner.testing.broker.acts import pause
+from backburner_apps.inbox import app as inbox_app
+from backburner_apps.inbox import tables
+from backburner_apps.inbox.settings import InboxSettings
+from tests.apps.inbox.fake_bot import TOKEN, FakeBot, serving
+from tests.http.conftest import _serving
+
+SECRET = "a-secret-of-the-tests"  # noqa: S105 - of the tests
+HEADER = "X-Telegram-Bot-Api-Secret-Token"
+PATH = "/telegram/webhook"
+ADA = telegram.User(7, "Ada", is_bot=False, language_code="en", username="ada")
+OWNER = Owner("default", "telegram:7")
+NUMBERS = count(1)
+
+
+def written(text=None, sender=ADA, **more):
+    """Return an update with a message, built by python-telegram-bot."""
+    number = next(NUMBERS)
+    chat = telegram.Chat(sender.id, "private", first_name=sender.first_name)
+    at = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
+    message = telegram.Message(number, at, chat, from_user=sender, text=text, **more)
+    return telegram.Update(number, message=message).to_dict()
+
+
+@dataclass
+class Inbox:
+    """A running process with the inbox, and who writes to its bot."""
+
+    url: str
+    house: Backburner
+    client: httpx2.AsyncClient
+    log: io.StringIO
+    bot: FakeBot
+
+    async def post(self, update: Any, secret: str | None = SECRET, **more: Any):
+        """Post an update as Telegram does."""
+        headers = {} if secret is None else {HEADER: secret}
+        headers |= more.pop("headers", {})
+        return await self.client.post(PATH, json=update, headers=headers, **more)
+
+    async def say(self, text: str, sender: telegram.User = ADA):
+        """Have somebody write a text; return when it is taken."""
+        answer = await self.post(written(text, sender))
+        assert 200 == answer.status_code, answer.text
+        return answer
+
+    async def rest(self) -> None:
+        """Wait until no job is left."""
+        while await self.house.engine.store.depths():
+            await pause()
+
+    async def rows(self, table: sa.Table, *where: Any) -> list[Any]:
+        """Return the rows of a table, as they were made."""
+        order = [c for c in table.c if c.name in {"created_at", "task", "position"}]
+        wanted = sa.select(table).where(*where).order_by(*order)
+        return await self.house.read(lambda view: view.connection.execute(wanted).all())
+
+    async def tasks(self) -> list[Any]:
+        return sorted(await self.rows(tables.tasks), key=lambda row: row.number)
+
+    async def jobs(self, capability: str) -> list[Any]:
+        """Return the whole jobs of a capability."""
+        where = JobFilter(OWNER, capability=capability)
+        listed = await self.house.engine.jobs(where, limit=100)
+        return await self.house.engine.store.find([job.id for job in listed])
+
+    async def job(self) -> Any:
+        [found] = await self.jobs("inbox.parse-message")
+        return found
+
+    async def metric(self, name: str, **labels: str) -> float:
+        value = telemetry.registry.get_sample_value(name, labels)
+        return value or 0.0
+
+
+@pytest.fixture
+async def start(store_url):
+    """Start processes over one database."""
+    async with AsyncExitStack() as stack:
+
+        def begin(**options: Any):
+            return stack.enter_async_context(opened(store_url, **options))
+
+        yield begin
+
+
+@asynccontextmanager
+async def opened(store, *, works=True, keyed=False, provider=None, **settings):
+    ours = {name: settings.pop(name) for name in [*settings] if name in OURS}
+    async with AsyncExitStack() as stack:
+        bot = FakeBot()
+        bot.url = await stack.enter_async_context(serving(bot.answer))
+        listener = socket.create_server(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        chosen = Settings(
+            store=store,
+            poll_seconds=0.2,
+            grace_seconds=0,
+            webhook_allow=("127.0.0.1",),
+            **{"key_pepper": "p" * 32, "ai": ("mock",), **settings},
+        )
+        told = {
+            "telegram_bot_token": TOKEN,
+            "telegram_webhook_secret": SECRET,
+            "telegram_api_base_url": bot.url,
+            **ours,
+        }
+        log = io.StringIO()
+        telemetry.configure(level="debug", pretty=False, stream=log)
+        house = Backburner(
+            chosen,
+            apps=[inbox_app],
+            app_settings=[InboxSettings(**told)],
+            ai=provider,
+        )
+        await stack.enter_async_context(house)
+        if works:
+            await house.start_worker()
+        app = http.build(
+            house.engine,
+            chosen,
+            keys=house.keys,
+            authenticate=by_key(house.keys) if keyed else as_developer,
+            rooms=await stack.enter_async_context(inbox_app.serves(house)),
+        )
+        await stack.enter_async_context(_serving(app, chosen, listener))
+        client = httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False)
+        await stack.enter_async_context(client)
+        yield Inbox(url, house, client, log, bot)
+    structlog.reset_defaults()
+
+
+OURS = frozenset(InboxSettings.model_fields)
+SUCCEEDED, FAILED = JobState.SUCCEEDED, JobState.FAILED
