@@ -42,8 +42,9 @@ def _day_or_time(said: Any) -> Any:
 Words = Annotated[str, BeforeValidator(_storable)]
 Brief = Annotated[Words, AfterValidator(lambda text: text[:256])]
 Line = Annotated[
-    Words,
+    str,
     StringConstraints(strict=True, strip_whitespace=True, min_length=1, max_length=500),
+    BeforeValidator(_storable),
 ]
 Id = Annotated[int, Field(strict=True, ge=-(2**62), le=2**62)]
 Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=512)]

@@ -75,13 +75,13 @@ class FakeBot:
 
     async def said(self, count=1):
         """Wait until so many messages were accepted; return their texts."""
-        async with asyncio.timeout(60), self.called:
+        async with asyncio.timeout(300), self.called:
             await self.called.wait_for(lambda: len(self.sent) >= count)
         return [message["shown"] for message in self.sent]
 
     async def was_called(self, count):
         """Wait until so many calls were made."""
-        async with asyncio.timeout(60), self.called:
+        async with asyncio.timeout(300), self.called:
             await self.called.wait_for(lambda: len(self.calls) >= count)
 
     def replies(self):
@@ -141,9 +141,18 @@ class FakeBot:
 
 @asynccontextmanager
 async def serving(answer):
-    """Serve `answer(path, body)`, or `answer(path, body, head)`; give the URL."""
+    """Serve what `answer(path, body)` returns: status and body; give the URL."""
+    at_work = set()
 
     async def reply(reader, writer):
+        at_work.add(asyncio.current_task())
+        try:
+            await reply_once(reader, writer)
+        finally:
+            at_work.discard(asyncio.current_task())
+            writer.close()
+
+    async def reply_once(reader, writer):
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             told = head.lower().partition("content-length:")[2].split()
@@ -154,10 +163,12 @@ async def serving(answer):
                 head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(content)}\r\n"
                 writer.write(head.encode() + b"Connection: close\r\n\r\n" + content)
                 await writer.drain()
-        writer.close()
 
     server = await asyncio.start_server(reply, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
+        for task in at_work:
+            task.cancel()
+        await asyncio.gather(*at_work, return_exceptions=True)

@@ -53,7 +53,9 @@ class Post:
         return next(self._answers)
 
 
-async def run(capability, claim, *, roll=0.0, script=(), post=None, seconds=60.0):
+async def run(
+    capability, claim, *, roll=0.0, script=(), post=None, seconds=60.0, **ports
+):
     """Run a job to its end; return every change of it."""
     clock, changes = FrozenClock(), []
     anything: Any = None
@@ -78,11 +80,12 @@ async def run(capability, claim, *, roll=0.0, script=(), post=None, seconds=60.0
     providers = Providers([Mock(clock, script=script)], clock, seconds)
     reach = Reach.read(["tasks"])
     courier = Courier(reach, b"m" * 32, clock, post)
-    claim = claim._replace(capability=capability.name, max_attempts=3)
+    attempts = capability.retry.max_attempts
+    claim = claim._replace(capability=capability.name, max_attempts=attempts)
     while True:
         attempt = Attempt(claim, capability)
         outcome = await attempt.run(
-            FakeContext(), anything, providers=providers, courier=courier
+            FakeContext(), anything, providers=providers, courier=courier, **ports
         )
         change = settler.decide(attempt, outcome)
         changes.append(change)
