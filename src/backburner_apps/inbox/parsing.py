@@ -124,10 +124,13 @@ class ModelParser:
         """Take how long an answer may take in all."""
         self._ctx = ctx
         self._seconds = seconds
-        self.provider, self.model = ctx.ai.first() or (NONE, NONE)
+        self.provider, self.model = NONE, NONE
+        """Who was asked last, or answered."""
+        self._choose("chat")
 
     async def parse_text(self, text: str, context: ParseContext) -> list[Task]:
         """Ask for the tasks in a text; an unusable answer is corrected once."""
+        self._choose("chat")
         written = context.written_at
         zone = getattr(written.tzinfo, "key", str(written.tzinfo))
         system = SYSTEM.format(now=written.isoformat(timespec="seconds"), zone=zone)
@@ -145,12 +148,15 @@ class ModelParser:
                 )
             except WorkError as error:
                 raise ParseError(error) from error
+            last = self._ctx.ai.calls[-1]
+            self.provider, self.model = last.provider, last.model
         return parsed.tasks
 
     async def parse_audio(
         self, audio: bytes, mime_type: str, context: ParseContext
     ) -> Heard:
         """Have a recording written down, then read it as a text."""
+        self._choose("transcription")
         try:
             text = await self._ctx.transcribe(audio, mime_type, seconds=self._seconds)
         except WorkError as error:
@@ -160,6 +166,9 @@ class ModelParser:
             return Heard(text, await self.parse_text(text, context))
         except ParseError as error:
             raise ParseError(error.cause, text) from error
+
+    def _choose(self, purpose: Literal["chat", "transcription"]) -> None:
+        self.provider, self.model = self._ctx.ai.first(purpose) or (NONE, NONE)
 
     @contextmanager
     def _measured(self) -> Iterator[None]:

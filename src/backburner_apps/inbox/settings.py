@@ -43,9 +43,9 @@ class InboxSettings(BaseSettings):
     own, must also be named in `BACKBURNER_WEBHOOK_ALLOW`.
     """
     ai_timeout_ms: int = Field(
-        30_000, ge=1, le=600_000, validation_alias="AI_TIMEOUT_MS"
+        30_000, ge=1, le=120_000, validation_alias="AI_TIMEOUT_MS"
     )
-    """How long a model's answer may take in all, in milliseconds."""
+    """How long a model's answer may take in all, in milliseconds; at most 120000."""
     tenant: str = Field("default", min_length=1, max_length=200)
     """The tenant that messages and tasks belong to; the user is `telegram:{id}`."""
     timezone: TimeZone = "UTC"

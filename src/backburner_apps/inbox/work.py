@@ -88,7 +88,8 @@ def expected(payload: dict[str, Any]) -> int:
     queue=QUEUE,
     retry=RETRY,
     patience=PATIENCE,
-    timeout=timedelta(minutes=5),
+    # An attempt that has paid for one call waits up to 10 minutes for the next.
+    timeout=timedelta(minutes=15),
     tokens=expected,
 )
 async def parse_message(ctx: Context, value: dict[str, Any]) -> Result:
@@ -229,11 +230,11 @@ class Parsing:
         return self._ctx.job.attempt >= self._ctx.job.max_attempts
 
     def _where(self) -> dict[str, Any]:
-        calls = self._ctx.ai.calls
-        asked = (calls[-1].provider, calls[-1].model) if calls else None
-        provider, model = asked or (self._parser.provider, self._parser.model)
-        attempt = self._ctx.job.attempt
-        return {"provider": provider, "model": model, "attempt": attempt}
+        return {
+            "provider": self._parser.provider,
+            "model": self._parser.model,
+            "attempt": self._ctx.job.attempt,
+        }
 
 
 def _throttled(error: ParseError) -> Throttled:

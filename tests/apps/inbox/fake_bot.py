@@ -140,9 +140,13 @@ class FakeBot:
 
 
 @asynccontextmanager
-async def serving(answer):
-    """Serve what `answer(path, body)` returns: status and body; give the URL."""
-    at_work = set()
+async def serving(answer, heads=()):
+    """
+    Serve what `answer(path, body)` returns: status and body; give the URL.
+
+    `heads` gets the head of each request.
+    """
+    at_work, heads = set(), heads if isinstance(heads, list) else []
 
     async def reply(reader, writer):
         at_work.add(asyncio.current_task())
@@ -155,6 +159,7 @@ async def serving(answer):
     async def reply_once(reader, writer):
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            heads.append(head)
             told = head.lower().partition("content-length:")[2].split()
             body = await reader.readexactly(int(told[0]) if told else 0)
             found = await answer(head.split()[1], body)

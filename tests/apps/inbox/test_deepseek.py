@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.apps.inbox.conftest import SUCCEEDED
+from tests.apps.inbox.fake_bot import serving
 
 TASK = {"title": "Buy milk", "deadline": "2026-11-20", "subtasks": []}
 ANSWER = json.dumps({"tasks": [TASK]})
@@ -58,6 +59,25 @@ async def test_the_request_has_exactly_these_fields(start, deepseek):
     )
     assert told[0]["promptLength"] > 500
     assert "milk" not in inbox.log.getvalue()
+
+
+async def test_the_key_is_shown_as_a_bearer(start, monkeypatch):
+    async def reply(_path, _body):
+        message = {"role": "assistant", "content": ANSWER}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        return 200, json.dumps({"model": "deepseek-chat", "choices": [choice]}).encode()
+
+    heads = []
+    async with serving(reply, heads) as url:
+        monkeypatch.setenv("DEEPSEEK_API_KEY", "sk-of-the-tests")
+        monkeypatch.setenv("DEEPSEEK_BASE_URL", f"{url}/v1")
+        inbox = await start(ai=(), ai_text=("deepseek",))
+        await inbox.say("Buy milk")
+        await inbox.rest()
+
+    [head] = heads
+    assert head.startswith("POST /v1/chat/completions HTTP/1.1\r\n")
+    assert "authorization: bearer sk-of-the-tests\r\n" in head.lower()
 
 
 async def test_a_correction_shows_what_was_wrong_once(start, deepseek):

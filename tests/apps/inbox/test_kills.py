@@ -47,8 +47,8 @@ class Fleet:
         self.folder, self.url, self.port = folder, url, port
         self.settings = {
             "BACKBURNER_STORE": url,
-            "BACKBURNER_BEAT_SECONDS": "0.3",
-            "BACKBURNER_LEASE_SECONDS": "1.5",
+            "BACKBURNER_BEAT_SECONDS": "0.5",
+            "BACKBURNER_LEASE_SECONDS": "3",
             "BACKBURNER_POLL_SECONDS": "0.3",
             "BACKBURNER_GRACE_SECONDS": "1",
             "BACKBURNER_SLOTS": str(SLOTS),
@@ -201,7 +201,7 @@ async def test_a_worker_that_dies_at_a_line_repeats_no_effect(fleet, client, bot
         await client.deliver(written(f"Buy {n} eggs", somebody(n)), 2)
     for line in LINES:
         worker = fleet.work(BACKBURNER_FAULT=line, BACKBURNER_SLOTS="1")
-        assert Exit.KILLED == await asyncio.to_thread(worker.wait, 60), line
+        assert Exit.KILLED == await asyncio.to_thread(worker.wait, 300), line
     fleet.work()
     await client.rest()
 

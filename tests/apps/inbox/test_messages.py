@@ -8,7 +8,7 @@ import orjson
 import pytest
 import telegram
 
-from backburner_apps.inbox import tables
+from backburner_apps.inbox import book, tables
 from backburner_apps.inbox.effects import QUEUE
 from tests.apps.inbox.conftest import ADA, HEADER, OWNER, PATH, SECRET, written
 from tests.apps.inbox.fake_bot import LONGEST, units
@@ -179,6 +179,18 @@ async def test_a_job_that_comes_twice_is_a_duplicate_at_the_processor(start):
     assert ["DUPLICATE"] * 4 + ["SUCCESS"] == sorted(statuses)
     assert [1, 2] == [task.number for task in await inbox.tasks()]
     assert before + 7 == await inbox.metric(**HITS)
+
+
+async def test_without_its_record_a_message_has_many_effects(start, monkeypatch):
+    # Control: nobody looks at the record, so each delivery is as good as the first.
+    monkeypatch.setattr(book, "open_record", lambda *_: True)
+    monkeypatch.setattr(book, "close_record", lambda *_: True)
+    inbox = await start()
+    update = written("Buy milk")
+    await asyncio.gather(*(inbox.post(update) for _ in range(5)))
+    await inbox.rest()
+
+    assert [1, 2, 3, 4, 5] == [task.number for task in await inbox.tasks()]
 
 
 def first_of(inbox):

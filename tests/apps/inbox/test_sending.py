@@ -162,7 +162,7 @@ async def test_a_part_that_fails_is_sent_again_and_no_other(start):
 
 
 async def test_a_slow_bot_api_is_given_up_and_asked_again(start, monkeypatch):
-    monkeypatch.setattr(bot_api, "SECONDS", 0.3)
+    monkeypatch.setattr(bot_api, "SECONDS", 1.0)
     inbox = await start()
     inbox.bot.script.append(HANG)
     await inbox.say("Buy milk")
@@ -170,7 +170,8 @@ async def test_a_slow_bot_api_is_given_up_and_asked_again(start, monkeypatch):
     await inbox.rest()
     [job] = await inbox.jobs("inbox.notify")
 
-    assert (2, 2) == (job.attempt, len(inbox.bot.calls))
+    assert SUCCEEDED is job.state
+    assert job.attempt == len(inbox.bot.calls) > 1
 
 
 async def test_a_refused_message_harms_no_other(start):

@@ -5,7 +5,8 @@ import telegram
 
 from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
-from backburner.ports.ai import Reply, Tokens
+from backburner.domain.ai import by_status
+from backburner.ports.ai import Fault, Reply, Tokens
 from backburner_apps.inbox import tables
 from backburner_apps.inbox import telegram as bot_api
 from tests.apps.inbox.conftest import FAILED, OWNER, SUCCEEDED, written
@@ -20,9 +21,11 @@ class Hearing(Mock):
 
     def __init__(self, said):
         super().__init__(SystemClock())
-        self.said, self.heard = said, []
+        self.said, self.heard, self.broken = said, [], False
 
     async def transcribe(self, audio, model):
+        if self.broken:
+            raise Fault(by_status(400), "it answered 400", status=400)
         self.heard.append((audio.content, audio.mime_type))
         return Reply(self.said, model, Tokens(0, 5))
 
@@ -133,6 +136,21 @@ async def test_a_bot_api_that_fails_is_asked_for_the_recording_again(start):
     [task], job = await inbox.tasks(), await inbox.job()
 
     assert ("Buy bread", 3) == (task.title, job.attempt), "the 429 cost no attempt"
+
+
+async def test_a_provider_that_cannot_hear_is_named(start):
+    labels = {"result": "fallback", "provider": "deaf"}
+    provider = Hearing("unheard")
+    provider.name, provider.broken = "deaf", True
+    inbox = await start(provider=provider)
+    before = await inbox.metric("ai_parse_total", **labels)
+    inbox.bot.files["voice/f1.oga"] = SOUND
+    await inbox.post(spoken())
+    await inbox.rest()
+    [task] = await inbox.tasks()
+
+    assert ("PARSE_FAILED", "VOICE") == (task.status, task.original_input_type)
+    assert before + 1 == await inbox.metric("ai_parse_total", **labels)
 
 
 async def test_a_recording_that_is_too_large_is_not_read(start, monkeypatch):
