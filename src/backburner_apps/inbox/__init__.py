@@ -5,32 +5,14 @@ Telegram's webhook → queue `task-parsing` → a model → tasks, record and no
 one transaction → queue `notifications` → Telegram. See docs/inbox.md.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from importlib.resources import files
-from typing import Any
 
-from backburner import (
-    App,
-    Backburner,
-    ModelUse,
-    Need,
-    Owner,
-    Setup,
-    Transaction,
-)
+from backburner import App, ModelUse, Need, Setup, lazy
 from backburner_apps.inbox import metrics, notifying, work
 from backburner_apps.inbox.cli import commands
 from backburner_apps.inbox.parsing import NO_AUDIO
 from backburner_apps.inbox.settings import InboxSettings
-
-
-@asynccontextmanager
-async def _serves(house: Backburner) -> AsyncIterator[Sequence[Any]]:
-    # A worker has no use for what it brings.
-    from backburner_apps.inbox.routes import routes  # noqa: PLC0415
-
-    yield routes(house)
 
 
 def _needs(setup: Setup) -> Iterator[Need]:
@@ -43,22 +25,10 @@ def _needs(setup: Setup) -> Iterator[Need]:
         yield Need(("telegram_bot_token",), "to answer in Telegram")
 
 
-def _erase(tx: Transaction, owner: Owner, limit: int) -> int:
-    from backburner_apps.inbox.book import erase  # noqa: PLC0415 - loads SQLAlchemy
-
-    return erase(tx, owner, limit)
-
-
-def _tables() -> Sequence[Any]:
-    from backburner_apps.inbox.tables import metadata  # noqa: PLC0415 - as above
-
-    return metadata.sorted_tables
-
-
 app = App(
     "inbox",
     own=[work.parse_message, work.message_ended, notifying.notify],
-    serves=_serves,
+    serves=lazy("backburner_apps.inbox.routes:serves"),
     models=[
         ModelUse("chat"),
         ModelUse("transcription", is_required=False, code=NO_AUDIO),
@@ -66,8 +36,8 @@ app = App(
     needs=_needs,
     settings=InboxSettings,
     migrations="backburner_apps.inbox.migrations",
-    tables=_tables,
-    erase=_erase,
+    tables=lazy("backburner_apps.inbox.tables:all_tables"),
+    erase=lazy("backburner_apps.inbox.book:erase"),
     commands=commands,
     pages=files("backburner_apps.inbox") / "pages",
     log_keys=[

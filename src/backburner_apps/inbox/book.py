@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from backburner import Owner, Transaction, View, erase_rows
+from backburner.tables import owned_by
 from backburner_apps.inbox.shapes import Message, TelegramUser
 from backburner_apps.inbox.tables import (
     ACTIVE,
@@ -88,7 +89,7 @@ def keep_user(
 
 def language_code(view: View, owner: Owner) -> str | None:
     """Return the language that a user's client said last."""
-    mine = sa.select(u.language_code).where(*_owned(u, owner))
+    mine = sa.select(u.language_code).where(owned_by(users, owner))
     code: str | None = view.connection.execute(mine).scalar()
     return code
 
@@ -230,7 +231,7 @@ def add_tasks(
 
 def open_tasks(view: View, owner: Owner, limit: int) -> tuple[Sequence[Any], int]:
     """Return a user's open tasks, the oldest first, and how many there are in all."""
-    mine = (*_owned(t, owner), t.status != DONE)
+    mine = (owned_by(tasks, owner), t.status != DONE)
     listed = sa.select(tasks).where(*mine).order_by(t.number).limit(limit)
     total = view.connection.execute(
         sa.select(sa.func.count()).select_from(tasks).where(*mine)
@@ -240,7 +241,7 @@ def open_tasks(view: View, owner: Owner, limit: int) -> tuple[Sequence[Any], int
 
 def finish_task(tx: Transaction, owner: Owner, number: int) -> tuple[Any, bool]:
     """Mark a task as done; return it, or `None`, and whether it was open."""
-    this = (*_owned(t, owner), t.number == number)
+    this = (owned_by(tasks, owner), t.number == number)
     changed = tx.connection.execute(
         tasks.update()
         .where(*this, t.status != DONE)
@@ -271,20 +272,10 @@ def replies(view: View, tenant: str, user: str | None, limit: int) -> Sequence[A
 
 def erase(tx: Transaction, owner: Owner, limit: int) -> int:
     """Delete some rows of a user; return how many, 0 if there are none left."""
-    some = sa.select(t.id).where(*_owned(t, owner)).order_by(t.id).limit(limit)
-    found = tx.connection.execute(some).scalars().all()
-    if found:
-        tx.connection.execute(subtasks.delete().where(s.task.in_(found)))
-        tx.connection.execute(tasks.delete().where(t.id.in_(found)))
-        return len(found)
-    return sum(
-        erase_rows(tx, table, owner, limit) for table in (outbox, records, users)
-    )
+    gone = erase_rows(tx, tasks, owner, limit, parts=[s.task])
+    rest = (outbox, records, users)
+    return gone or sum(erase_rows(tx, table, owner, limit) for table in rest)
 
 
 def _of(owner: Owner) -> dict[str, str]:
     return {"tenant": owner.tenant, "user": owner.user}
-
-
-def _owned(columns: Any, owner: Owner) -> tuple[sa.ColumnElement[bool], ...]:
-    return columns.tenant == owner.tenant, columns.user == owner.user

@@ -2,13 +2,12 @@
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, NamedTuple
 
 import orjson
-from fastapi import APIRouter
-from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -18,13 +17,13 @@ from backburner import Backburner, Owner, Transaction
 from backburner.web import (
     Caller,
     Refusal,
+    Route,
     answer,
-    documented,
-    json_body,
     log,
     read,
     request_id_of,
     require,
+    routes_of,
     time,
 )
 from backburner_apps.inbox import book, chat_commands, metrics, notifying
@@ -51,27 +50,14 @@ CREATE: Final = "create-new"
 COMMAND: Final = "command"
 
 
-def routes(house: Backburner) -> Sequence[BaseRoute]:
-    """Return the routes over an open `Backburner`."""
-    router, service = APIRouter(tags=["inbox"]), Service(house)
-    router.add_api_route(
-        PATH,
-        service.webhook,
-        methods=["POST"],
-        summary="Take an update of Telegram",
-        operation_id="inbox_webhook",
-        responses=documented(),
-        openapi_extra=json_body(TypeAdapter(Update)),
-    )
-    router.add_api_route(
-        "/inbox/outbox",
-        service.outbox,
-        methods=["GET"],
-        summary="Show replies of a process without a bot",
-        operation_id="inbox_outbox",
-        responses=documented(),
-    )
-    return router.routes
+@asynccontextmanager
+async def serves(house: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
+    """Give the routes over an open `Backburner`."""
+    service = Service(house)
+    webhook = Route("POST", PATH, service.webhook, "Take an update of Telegram", Update)
+    summary = "Show replies of a process without a bot"
+    outbox = Route("GET", "/inbox/outbox", service.outbox, summary)
+    yield routes_of("inbox", [webhook, outbox])
 
 
 class _Written(NamedTuple):
@@ -110,12 +96,10 @@ class Service:
         command = chat_commands.command_of(written.message.text or "")
         if command is None:
             queue = QUEUE
-            is_new = await self._house.transact(lambda tx: self._take(tx, written))
+            is_new = await self._house.transact(self._take, written)
         else:
             queue = notifying.QUEUE
-            is_new = await self._house.transact(
-                lambda tx: self._obey(tx, written, command)
-            )
+            is_new = await self._house.transact(self._obey, written, command)
         if not is_new:
             metrics.hits.labels(queue).inc()
             log.info("Update was received before", code=DUPLICATE, queue=queue)
@@ -128,9 +112,7 @@ class Service:
         # Without keys, in development, there is nobody to hide them from.
         user = None if caller.grant is None else getattr(caller.visible, "user", None)
         tenant = self._settings.tenant if caller.grant is None else caller.owner.tenant
-        rows = await self._house.read(
-            lambda view: book.replies(view, tenant, user, SHOWN)
-        )
+        rows = await self._house.read(book.replies, tenant, user, SHOWN)
         return answer({"items": [_reply(row) for row in rows]})
 
     def _check_secret(self, request: Request) -> None:

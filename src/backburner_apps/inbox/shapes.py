@@ -7,14 +7,12 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StringConstraints,
     ValidationError,
 )
-from pydantic.alias_generators import to_camel
 
-from backburner import PermanentError
+from backburner import CamelModel, PermanentError
 
 LONGEST_TEXT: Final = 10_000
 """The most characters of a message; Telegram's own limit is 4,096."""
@@ -92,12 +90,8 @@ class Update(BaseModel):
     message: TelegramMessage | None = None
 
 
-class Wire(BaseModel):
-    """A value whose names are written `inThisWay` on the wire."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, frozen=True
-    )
+class Wire(CamelModel):
+    """What goes over a queue."""
 
     def plain(self) -> dict[str, Any]:
         """Write it as plain data, without what is not there."""

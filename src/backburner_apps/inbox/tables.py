@@ -1,5 +1,6 @@
 """The inbox's tables. They are its own; `migrations` makes them."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import sqlalchemy as sa
@@ -96,3 +97,8 @@ outbox = sa.Table(
     sa.Column("created_at", sa.BigInteger, nullable=False, index=True),
 )
 """Replies of a process without a bot, for its page."""
+
+
+def all_tables() -> Sequence[sa.Table]:
+    """Return the tables that `backburner move` copies."""
+    return metadata.sorted_tables
