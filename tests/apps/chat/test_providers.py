@@ -7,7 +7,7 @@ import pytest
 from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
 from backburner.domain.ai import Trouble
-from backburner.ports.ai import Fault
+from backburner.ports.ai import Fault, Reply
 from backburner.ports.store import JobFilter
 from backburner_apps.chat.tables import memories
 from tests.apps.chat.conftest import ticket
@@ -95,3 +95,27 @@ async def test_what_a_provider_refuses_for_good_is_not_tried_again(start):
     assert [502] * 4 == [reply.status_code for reply in replies]
     assert [1] * 4 == [job.attempt for job in found]
     assert [] == chat.lines("Retrying after error")
+
+
+class Odd(Mock):
+    """Writes what a database may not store."""
+
+    async def chat(self, chat, hear=None):
+        text = "\0odd"
+        await hear(text)
+        return Reply(text, chat.model)
+
+
+async def test_a_reply_that_holds_a_nul_is_stored_and_remembered(start):
+    chat = await start(provider=Odd(SystemClock()))
+    await chat.make()
+    reply = await chat.generate(requestId="r1", params="?wait=30")
+    again = await start(duplicate_seconds=0)
+    repeated = await again.generate(requestId="r1")
+
+    assert (200, "\0odd") == (reply.status_code, reply.json().get("content")), (
+        chat.log.getvalue()
+    )
+    assert reply.json() == repeated.json()
+    [memory] = await chat.rows(memories)
+    assert "User: hello\nReply: odd" == memory["content"]
