@@ -23,7 +23,7 @@ from backburner.http.auth import as_developer, by_key
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 from backburner_apps.chat import app as chat_app
-from backburner_apps.chat import personalities
+from backburner_apps.chat import generation, personalities
 from backburner_apps.chat.settings import ChatSettings
 from backburner_apps.chat.shapes import GenerateRequest, NewPersonality
 from tests.http.conftest import _serving
@@ -140,6 +140,16 @@ async def chatting(store, *, works=True, keyed=False, provider=None, **settings)
         await stack.enter_async_context(client)
         yield Chat(client, url, house, log)
     structlog.reset_defaults()
+
+
+@pytest.fixture
+def one_minute(monkeypatch):
+    """Have the minute of users' limits begin now, so that it does not end meanwhile."""
+
+    def begin(chat):
+        monkeypatch.setattr(generation, "MINUTE", chat.house.engine.now() + 59_000)
+
+    return begin
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ ME = Owner("default", "1")
 
 
 def submitting(request, settings=None, owner=ME, **options):
-    chosen = settings or ChatSettings()
+    chosen = settings or ChatSettings(duplicate_seconds=3600)
     return lambda tx: submit_generation(tx, owner, request, chosen, **options)
 
 
@@ -95,8 +95,9 @@ async def test_without_an_id_the_body_is_known_within_the_window_only(start):
     assert 2 == len(await chat.rows(requests))
 
 
-async def test_what_is_refused_leaves_nothing_behind(start):
+async def test_what_is_refused_leaves_nothing_behind(start, one_minute):
     chat = await start(works=False)
+    one_minute(chat)
     with pytest.raises(PersonalityNotFound, match="Personality not found: ada"):
         await chat.house.transact(submitting(asked()))
     await chat.make()

@@ -103,8 +103,9 @@ async def test_a_client_that_leaves_does_not_stop_its_job(start, until):
     assert row["reply"] == (await again.generate(requestId="r1")).json()
 
 
-async def test_what_cannot_be_is_refused_and_nothing_is_queued(start):
+async def test_what_cannot_be_is_refused_and_nothing_is_queued(start, one_minute):
     chat = await start(user_requests=1)
+    one_minute(chat)
     unknown = await chat.generate()
     await chat.make()
     first = await chat.generate("one")
