@@ -23,6 +23,7 @@ async def test_the_request_has_exactly_these_fields(start, deepseek):
     labels = {"result": "success", "provider": "deepseek"}
     inbox = await start(ai=(), ai_text=("deepseek",))
     before = await inbox.metric("ai_parse_total", **labels)
+    timed = await inbox.metric("ai_parse_duration_ms_count", provider="deepseek")
     for number, form in enumerate(FORMS):
         deepseek.answers(form, to=f"milk {number}")
         await inbox.say(f"Buy milk {number}")
@@ -48,6 +49,9 @@ async def test_the_request_has_exactly_these_fields(start, deepseek):
         for needed in ("Keep the language", "No Markdown", '"maxItems":5', "Example"):
             assert needed in system["content"]
     assert before + 3 == await inbox.metric("ai_parse_total", **labels)
+    assert timed + 3 == await inbox.metric(
+        "ai_parse_duration_ms_count", provider="deepseek"
+    )
     lines = [json.loads(line) for line in inbox.log.getvalue().splitlines()]
     told = [line for line in lines if line["event"] == "DeepSeek request metadata"]
     assert 3 == len(told)
