@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
@@ -10,10 +11,18 @@ from pydantic import ValidationError
 from backburner import Backburner, ConfigurationError, Context, capability
 from backburner.domain.job import JobState
 from backburner_apps.chat import discord as discord_package
-from backburner_apps.chat.discord import attachments, routes
+from backburner_apps.chat.discord import application, attachments, routes
+from backburner_apps.chat.discord.routes import PATH
 from tests.apps.chat.discord.conftest import DEFERRED, TENANT, told
 from tests.apps.chat.discord.fake import PATIENCE
-from tests.apps.chat.discord.payloads import IMAGE, PING, USER, a_command, signed
+from tests.apps.chat.discord.payloads import (
+    IMAGE,
+    PING,
+    PUBLIC_KEY,
+    USER,
+    a_command,
+    signed,
+)
 
 ONE = pytest.mark.one_store
 """Of tests that any store is good for."""
@@ -208,17 +217,24 @@ async def test_a_user_who_asks_too_often_is_told_and_others_are_not(start):
     assert 2 == len(await bot.jobs("chat.discord-draft"))
 
 
-@ONE
-async def test_what_the_endpoint_needs_is_told_at_the_start(start, monkeypatch):
+def needs(**settings):
+    """Have the routes made with some settings."""
+    chosen = {"discord_public_key": PUBLIC_KEY, "discord_application_id": "1"}
+    house = SimpleNamespace(settings_of=lambda model: model(**chosen | settings))
+    return application.routes(house)
+
+
+def test_what_the_endpoint_needs_is_told_at_the_start(monkeypatch):
+    assert [PATH] == [route.path for route in needs()]
     with pytest.raises(ConfigurationError, match="DISCORD_APPLICATION_ID is not set"):
-        await start(works=False, discord_application_id="")
+        needs(discord_application_id="")
     with pytest.raises(ValidationError, match="64 hexadecimal digits"):
-        await start(works=False, discord_public_key="my key")
+        needs(discord_public_key="my key")
     monkeypatch.delitem(sys.modules, routes.__name__)
     monkeypatch.delattr(discord_package, "routes")
     monkeypatch.setitem(sys.modules, "backburner_apps.chat.discord.signature", None)
     with pytest.raises(ConfigurationError, match=r"pip install .backburner\[discord\]"):
-        await start(works=False)
+        needs()
 
 
 @ONE

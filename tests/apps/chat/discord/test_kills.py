@@ -9,14 +9,18 @@ import asyncio
 import os
 import sys
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from backburner.domain.job import JobState
 from backburner_apps.chat.discord.replying import APOLOGY
 from tests import warm
+from tests.apps.chat.discord.fake import PATIENCE
 from tests.apps.chat.discord.payloads import a_command
 
+APPS = Path(__file__).parents[3] / "faults" / "apps"
+"""Where the broker is whose queues are those of one test."""
 DROPPED = ("BACKBURNER_", "COVERAGE_", "DISCORD_")
 HI = {"personality": "fox", "message": "hi"}
 BEAT, LEASE = 0.3, 3.0
@@ -53,7 +57,7 @@ async def workers(store_url, discord, tmp_path):
             process = await asyncio.to_thread(
                 warm.Popen,
                 [sys.executable, "-m", "backburner", "worker", "--app", "chat"],
-                cwd=tmp_path,
+                cwd=APPS,
                 env=kept | settings | more | changes,
                 stdin=warm.DEVNULL,
                 stdout=log,
@@ -108,9 +112,10 @@ async def test_a_job_that_lost_its_worker_for_good_is_an_apology(
     token = await bot.give(a_command(1, personality="fox", message=message))
     [job] = await bot.jobs("llm-generation")
     async with workers(queues="ai-jobs"):
-        async for event in bot.house.engine.events(job):
-            if event.type == "job.started":
-                break
+        async with asyncio.timeout(PATIENCE):
+            async for event in bot.house.engine.events(job):
+                if event.type == "job.started":
+                    break
     async with workers(BACKBURNER_CRASH_LIMIT="1"):
         await discord.shows(token, APOLOGY)
         await bot.quiet()
