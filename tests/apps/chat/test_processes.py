@@ -24,7 +24,6 @@ from tests.ports import held_port
 
 DROPPED = ("BACKBURNER_", "COVERAGE_", "OPENAI_", "RABBITMQ_", "REDIS_")
 SAME = 100
-CONVERSATIONS = 18
 LONG = "word " * 15 + "[[mock: drip]]"
 """What the mock takes most of a second to repeat."""
 KILLED_AFTER = 4
@@ -111,8 +110,11 @@ async def replied(house):
     return [row for row in await rows(house, requests) if row["reply"] is not None]
 
 
+@pytest.mark.parametrize(
+    "count", [pytest.param(18, id="few"), pytest.param(200, marks=pytest.mark.chaos)]
+)
 async def test_conversations_over_two_servers_and_workers_that_are_killed(
-    fleet, house, record_property
+    fleet, house, record_property, count
 ):
     async with AsyncExitStack() as stack:
         clients = []
@@ -121,7 +123,7 @@ async def test_conversations_over_two_servers_and_workers_that_are_killed(
             serve = ("serve", "chat", "--dev", "--no-worker", "--port", str(port))
             await fleet.start(*serve)
             client = httpx2.AsyncClient(
-                base_url=f"http://127.0.0.1:{port}", timeout=300, trust_env=False
+                base_url=f"http://127.0.0.1:{port}", timeout=900, trust_env=False
             )
             clients.append(await stack.enter_async_context(client))
         worker = await fleet.start_worker()
@@ -136,19 +138,19 @@ async def test_conversations_over_two_servers_and_workers_that_are_killed(
                 "/ai/generate",
                 json=body(f"message {n} {LONG}", requestId=f"talk-{n}"),
             )
-            for n in range(CONVERSATIONS)
+            for n in range(count)
         ]
         talking = asyncio.gather(*talks)
-        kills = await kill_workers(fleet, house, worker)
+        kills = await kill_workers(fleet, house, worker, count + 1)
         replies = await talking
 
     codes = sorted(answer.status_code for answer in answers)
     assert [200] + [429] * (SAME - 1) == codes
     refused = [answer.json() for answer in answers if answer.status_code == 429]
     assert [{"error": "Duplicate request"}] * (SAME - 1) == refused
-    assert [200] * CONVERSATIONS == [reply.status_code for reply in replies]
+    assert [200] * count == [reply.status_code for reply in replies]
     stored = {row["request_id"]: row["reply"] for row in await replied(house)}
-    assert CONVERSATIONS + 1 == len(stored)
+    assert count + 1 == len(stored)
     for n, reply in enumerate(replies):
         assert f"Mock answer to: message {n}" in reply.json()["content"]
         assert stored[f"talk-{n}"] == reply.json()
@@ -162,15 +164,15 @@ async def test_conversations_over_two_servers_and_workers_that_are_killed(
         async for event in house.engine.events(job)
         if event.type == SUCCEEDED
     ]
-    assert len(jobs) == len(ends) == CONVERSATIONS + 1
+    assert len(jobs) == len(ends) == count + 1
     assert kills, "control: workers were killed"
-    record_property("told", f"chat: {CONVERSATIONS} conversations, {kills} kills")
+    record_property("told", f"chat: {count} conversations, {kills} kills")
 
 
-async def kill_workers(fleet, house, worker):
+async def kill_workers(fleet, house, worker, left):
     """Kill a worker after every few replies, while there are any to come."""
-    kills, left = 0, CONVERSATIONS + 1
-    async with asyncio.timeout(300):
+    kills = 0
+    async with asyncio.timeout(600):
         while (done := len(await replied(house))) < left:
             until = min(done + KILLED_AFTER, left)
             while len(await replied(house)) < until:
