@@ -215,5 +215,7 @@ def all_kinds(kind):
 
 def test_every_error_that_a_caller_may_see_has_its_status():
     seen = (all_kinds(CallerError) - {CallerError}) | all_kinds(StoreUnavailable)
+    # Applications answer their own errors; which are loaded depends on other tests.
+    ours = {kind for kind in seen if kind.__module__.startswith("backburner.")}
 
-    assert set() == seen - problems.TABLE.keys()
+    assert set() == ours - problems.TABLE.keys()

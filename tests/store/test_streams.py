@@ -29,6 +29,12 @@ INSERT INTO events (n, type, at, tenant, "user", topic)
 WITH RECURSIVE k (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM k WHERE i < 20000)
 SELECT 0, 'noted', 1, 'acme', 'other_' || (i % 2000), 'news' FROM k
 """)
+MOST = 10
+"""
+How many times the work a page may cost among others: a walk costs over a hundred.
+
+SQLite may read a small owner's events by the owner or by the topic, as it likes.
+"""
 FORGET_OWNERS = sa.text('UPDATE events SET tenant = NULL, "user" = NULL')
 
 
@@ -103,7 +109,7 @@ async def test_a_page_costs_the_same_among_twenty_thousand_events_of_others(
     assert alone.events == among.events[: len(alone.events)]
     assert 2 * len(alone.events) == len(among.events) > 0
     assert among.is_last
-    assert after <= 3 * before
+    assert after <= MOST * before
 
 
 async def test_a_walk_through_everybodys_events_is_noticed(opened, monkeypatch):
@@ -117,7 +123,7 @@ async def test_a_walk_through_everybodys_events_is_noticed(opened, monkeypatch):
     await fill(opened, SMALL)
     _, after = await ask(opened, SMALL)
 
-    assert after > 3 * before
+    assert after > MOST * before
 
 
 TELL = """
@@ -160,7 +166,7 @@ async def test_the_news_of_a_group_cost_the_same_whatever_was_told_before(opened
 
     assert [last - 2, last - 1, last] == [event.seq for event in news.events]
     assert begun.events == first.events
-    assert max(after, at_first) <= 10 * before
+    assert max(after, at_first) <= MOST * before
 
 
 @pytest.mark.parametrize("key", TALKS)
@@ -170,7 +176,7 @@ async def test_a_look_at_all_events_of_a_group_is_noticed(opened, monkeypatch, k
     (_, before), (news, after), _ = await a_talkative_group(opened, key)
 
     assert 3 == len(news.events)
-    assert after > 10 * before
+    assert after > MOST * before
 
 
 def all_of_group(key, chosen):
