@@ -15,7 +15,17 @@ class Server:
     """Sends as many bytes as its path says, and counts what it could send."""
 
     def __init__(self):
-        self.url, self.sent = "", 0
+        self.url, self.sent, self.at_work = "", 0, {}
+
+    def accept(self, reader, writer):
+        task = asyncio.create_task(self.reply(reader, writer))
+        self.at_work[task] = writer
+
+    async def stop(self):
+        for task, writer in self.at_work.items():
+            task.cancel()
+            writer.transport.abort()
+        await asyncio.gather(*self.at_work, return_exceptions=True)
 
     async def reply(self, reader, writer):
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -35,9 +45,10 @@ class Server:
 @asynccontextmanager
 async def serving():
     found = Server()
-    async with await asyncio.start_server(found.reply, "127.0.0.1", 0) as server:
+    async with await asyncio.start_server(found.accept, "127.0.0.1", 0) as server:
         found.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         yield found
+    await found.stop()
 
 
 def allowing(url):

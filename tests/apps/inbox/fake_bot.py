@@ -146,15 +146,15 @@ async def serving(answer, heads=()):
 
     `heads` gets the head of each request.
     """
-    at_work, heads = set(), heads if isinstance(heads, list) else []
+    at_work, heads = {}, heads if isinstance(heads, list) else []
+
+    def accept(reader, writer):
+        # Known from the first moment: a task that never began closes nothing.
+        at_work[asyncio.create_task(reply(reader, writer))] = writer
 
     async def reply(reader, writer):
-        at_work.add(asyncio.current_task())
-        try:
-            await reply_once(reader, writer)
-        finally:
-            at_work.discard(asyncio.current_task())
-            writer.close()
+        await reply_once(reader, writer)
+        writer.close()
 
     async def reply_once(reader, writer):
         with suppress(ConnectionError, asyncio.IncompleteReadError):
@@ -169,11 +169,12 @@ async def serving(answer, heads=()):
                 writer.write(head.encode() + b"Connection: close\r\n\r\n" + content)
                 await writer.drain()
 
-    server = await asyncio.start_server(reply, "127.0.0.1", 0)
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
-        for task in at_work:
+        for task, writer in at_work.items():
             task.cancel()
+            writer.transport.abort()
         await asyncio.gather(*at_work, return_exceptions=True)
