@@ -47,8 +47,10 @@ async def serving():
     found = Server()
     async with await asyncio.start_server(found.accept, "127.0.0.1", 0) as server:
         found.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        yield found
-    await found.stop()
+        try:
+            yield found
+        finally:
+            await found.stop()
 
 
 def allowing(url):
