@@ -14,17 +14,20 @@ from backburner.testing.store import StoreConformance
 from tests.lock_order import recording
 
 CLOCK = "clock_timestamp()"
-TABLE_CLOCK = "(SELECT to_timestamp(ms / 1000.0) FROM test_clock)"
+TABLE_CLOCK = "(SELECT to_timestamp(ms / 1000.0) FROM tests.clock)"
+SET_CLOCK = """
+CREATE SCHEMA IF NOT EXISTS tests;
+CREATE TABLE IF NOT EXISTS tests.clock (ms bigint);
+DELETE FROM tests.clock;
+INSERT INTO tests.clock VALUES (1000000000)
+"""
+"""In a schema of its own, which stays from test to test."""
 
 
 class TestPostgresStore(StoreConformance):
     @pytest.fixture
     async def store(self, migrated_url):
-        await _run(
-            migrated_url,
-            "CREATE TABLE test_clock (ms bigint);"
-            "INSERT INTO test_clock VALUES (1000000000)",
-        )
+        await _run(migrated_url, SET_CLOCK)
         store = PostgresStore(migrated_url, queries=_queries(), faults=NoFaults())
         with recording() as recorder:
             await store.open()
@@ -36,7 +39,7 @@ class TestPostgresStore(StoreConformance):
     def let_pass(self, migrated_url):
         def advance(span):
             ms = round(span.total_seconds() * 1000)
-            advanced = f"UPDATE test_clock SET ms = ms + {ms}"  # noqa: S608 - ours
+            advanced = f"UPDATE tests.clock SET ms = ms + {ms}"  # noqa: S608 - ours
             _in_a_thread(_run(migrated_url, advanced))
 
         return advance

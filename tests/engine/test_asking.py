@@ -1,9 +1,11 @@
 """Handlers that ask models, in a real house; the models are the mock's."""
 
 import asyncio
+import io
 import sys
 
 import pytest
+import structlog
 from pydantic import BaseModel
 
 from backburner import (
@@ -18,6 +20,7 @@ from backburner import (
     Throttled,
     TransientError,
     capability,
+    open_asker,
 )
 from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
@@ -25,6 +28,7 @@ from backburner.domain.ai import Trouble
 from backburner.domain.errors import ConfigurationError
 from backburner.domain.event import THROTTLED
 from backburner.domain.job import JobState
+from backburner.engine import telemetry
 from backburner.engine.asking import Asker, Providers
 from backburner.engine.lanes import Call
 from backburner.ports.ai import Fault, Reply, Tokens
@@ -291,6 +295,25 @@ async def test_the_first_text_tells_the_lane_that_it_is_served():
     assert [(200, 0), (200, len(heard))] == told, "others need not wait for the rest"
 
 
+async def test_text_can_be_passed_to_a_function_in_place_of_the_stream():
+    emitted, passed = [], []
+
+    async def emit(text):
+        emitted.append(text)
+
+    async def change(text):
+        passed.append(text.upper())
+
+    asking = asker(Named("one"), emit=emit)
+    answer = await asking.ask("one two", stream=change)
+
+    assert ([], answer.upper()) == (emitted, "".join(passed))
+    with pytest.raises(ValueError, match="cannot be streamed"):
+        await asking.ask("one two", into=int, stream=change)
+    await asking.ask("one two", stream=True)
+    assert answer == "".join(emitted), "control: by default it is emitted"
+
+
 async def test_text_is_streamed_as_it_comes(working, ended):
     house = await working(say)
     ticket = await house.submit(say, "one two [[mock: drip]]")
@@ -369,11 +392,20 @@ async def test_recordings_and_pictures_go_the_same_way():
     assert 3 == len(context.usage) == len(context.ai.calls)
 
 
-async def test_no_word_of_a_prompt_or_an_answer_reaches_the_log(capsys):
+@pytest.fixture
+def log():
+    """What is logged, whatever was set up by tests before."""
+    stream = io.StringIO()
+    telemetry.configure(level="info", pretty=False, stream=stream)
+    yield stream
+    structlog.reset_defaults()
+
+
+async def test_no_word_of_a_prompt_or_an_answer_reaches_the_log(log):
     chain = Named("one", "500"), Named("two")
     with pytest.raises(PermanentError):
         await asker(*chain).ask("canary-7 [[mock: nonsense]]", into=Task)
-    told = capsys.readouterr().err
+    told = log.getvalue()
 
     assert "provider passed over" in told, "control: something is told"
     assert "asking once more" in told
@@ -390,6 +422,17 @@ async def test_the_same_asker_serves_without_a_job(submitting):
     [call] = asking.calls
     assert ("mock", "mock") == call[:2]
     assert call.input_tokens > 0 < call.output_tokens
+
+
+async def test_a_program_without_a_store_asks_and_corrects_once():
+    async with open_asker(Settings(ai="mock")) as asking:
+        task = await asking.ask("fix the roof asap [[mock: nonsense once]]", into=Task)
+
+        assert ("Fix the roof", "urgent") == (task.title, task.priority)
+        assert 2 == len(asking.calls), "the question and one correction"
+        with pytest.raises(PermanentError):
+            await asking.ask("fix the roof [[mock: nonsense]]", into=Task)
+        assert 4 == len(asking.calls), "no second correction"
 
 
 async def test_a_house_may_be_given_its_own_providers(path, ended):

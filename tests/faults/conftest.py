@@ -20,6 +20,7 @@ import httpx2
 import pytest
 import sqlalchemy as sa
 from breakable import app, effects
+from stepping import app as stepping
 
 from backburner.adapters import find_store
 from backburner.clock import SystemClock, SystemDice
@@ -147,7 +148,7 @@ class Client:
     def __init__(self, store, bell, watch):
         self.ledger = Ledger()
         self.store = store
-        registry = Registry(app.capabilities)
+        registry = Registry([*app.capabilities, *stepping.capabilities])
         clock = SystemClock()
         self.engine = Engine(
             store=store,
@@ -203,7 +204,7 @@ class Client:
 
 
 class Caller:
-    """Submits over HTTP without pause and keeps every answer."""
+    """Submits over HTTP all the time and keeps every answer."""
 
     def __init__(self, process, ledger):
         self._client = httpx2.AsyncClient(
@@ -229,10 +230,10 @@ class Caller:
         async with asyncio.timeout(within):
             await eventually(self.submit)
 
-    async def _submit_for_ever(self):
+    async def _submit_for_ever(self, pause):
         while True:
             await self.submit()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(pause)
 
     async def _read_for_ever(self):
         """Follow every event, and come back after each cut."""
@@ -248,9 +249,9 @@ class Caller:
                 if event.data:
                     self.stream.append(int(event.id))
 
-    def begin(self, tasks=4):
+    def begin(self, tasks=4, *, pause=0.02):
         self._tasks = [
-            asyncio.create_task(self._submit_for_ever()) for _ in range(tasks)
+            asyncio.create_task(self._submit_for_ever(pause)) for _ in range(tasks)
         ]
 
     def follow(self):

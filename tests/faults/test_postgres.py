@@ -52,7 +52,7 @@ async def caller(fleet, caller_of):
     for _ in range(2):
         await fleet.worker(**MANY).ready()
     caller = caller_of(server)
-    caller.begin()
+    caller.begin(pause=0.04)
     return caller
 
 

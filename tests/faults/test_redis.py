@@ -40,7 +40,7 @@ async def caller(fleet, caller_of, told):
     for _ in range(2):
         await fleet.worker("unswept", **told).ready()
     caller = caller_of(server)
-    caller.begin()
+    caller.begin(pause=0.04)
     return caller
 
 

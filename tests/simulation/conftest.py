@@ -19,6 +19,6 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def outcomes() -> list[Outcome]:
-    seeds = int(os.environ.get("BACKBURNER_TEST_SEEDS", "120"))
+    seeds = int(os.environ.get("BACKBURNER_TEST_SEEDS", "80"))
     with unmeasured():
         return [simulate(seed) for seed in range(seeds)]

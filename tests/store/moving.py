@@ -102,7 +102,7 @@ def _value(column, number, dice):
 
 def _is_name(column):
     return column.primary_key or column.name in {
-        *("id", "idempotency_key", "url", "step", "upload", "value"),
+        *("id", "idempotency_key", "key", "url", "step", "upload", "value"),
     }
 
 

@@ -287,22 +287,24 @@ async def test_the_order_that_was_is_found(store, monkeypatch, swap, workload):
 
 
 async def test_a_worker_that_is_declared_dead_meanwhile_claims_nothing(store, session):
-    """Its row is there when the claim looks for queues, and gone when it takes jobs."""
+    """Its row is there when the claim looks for limits, and gone when it takes jobs."""
+    await store.declare([Queue("default", concurrency=5)])
     await store.submit([a_new_job()])
-    looked = LOADED.list_gates
+    looked, looks = LOADED.list_gates, []
     pipe = store._claiming
     rows = pipe.rows
 
     async def buried_after_the_look(statement, *parameters):
         found = await rows(statement, *parameters)
-        if statement == looked:
+        if statement == looked and found:
             await session.execute("DELETE FROM workers")
+            looks.append(statement)
         return found
 
     pipe.rows = buried_after_the_look
     claims = await store.claim("w_1", "t_1", [Want("default", 5)], now=NOON)
 
-    assert [] == list(claims)
+    assert ([], [looked]) == (list(claims), looks)
 
 
 async def test_reservations_of_one_id_at_once_hold_once(store):

@@ -18,8 +18,9 @@ from backburner.ports.bell import Ring
 from backburner.ports.faults import NoFaults
 from backburner.ports.store import Settlement, Want, WorkerInfo
 from backburner.stores.postgres import bell as bells
-from backburner.stores.postgres import database, heart
+from backburner.stores.postgres import database, driver, heart
 from backburner.stores.postgres.bell import NotifyBell
+from backburner.stores.postgres.database import dial
 from backburner.stores.postgres.heart import PostgresHeart
 from backburner.stores.postgres.pipe import Pipe
 from backburner.stores.postgres.store import PostgresStore
@@ -304,3 +305,29 @@ def test_a_beat_that_hangs_past_the_lease_is_a_lost_lease():
     pulse.beat()
 
     assert ["w"] == lost
+
+
+async def test_a_process_asks_once_what_the_servers_own_types_are(
+    postgres_url, monkeypatch
+):
+    asked = []
+    ask = asyncpg.Connection._introspect_types
+
+    async def counted(connection, types, seconds):
+        asked.append(set(types))
+        return await ask(connection, types, seconds)
+
+    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", counted)
+    monkeypatch.setattr(driver, "_known", {})
+    for _ in range(2):
+        connection = await dial(postgres_url, timeout=60)
+        await connection.execute("CREATE DOMAIN small AS int[]")
+        found = await connection.fetchval("SELECT $1::bigint[]", [1, 2])
+        own = await connection.fetchval("SELECT $1::small", [3])
+        await connection.execute("DROP DOMAIN small")
+        await connection.close()
+        assert ([1, 2], [3]) == (found, own)
+
+    known = [types for types in asked if max(types) < driver.FIRST_OWN]
+    assert [{1016}] == known, "an array of bigint, by the first connection"
+    assert 2 == len(asked) - len(known), "a type of the database's own is asked for"

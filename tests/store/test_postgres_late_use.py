@@ -16,7 +16,7 @@ from backburner.ports.faults import NoFaults
 from backburner.ports.store import Want, WorkerInfo
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.store import PostgresStore
-from backburner.stores.usages import _book
+from backburner.stores.usages import book_calls
 from backburner.testing.broker.acts import pause
 from backburner.testing.samples import NOON
 from backburner.testing.store.acts import find, settlement, submit
@@ -79,7 +79,7 @@ async def book_three(one, two, watcher):
     arrived, go = asyncio.Event(), asyncio.Event()
 
     def held(tx):
-        _book(tx, [late(claim, 0, 30)])
+        book_calls(tx, [late(claim, 0, 30)])
         arrived.set()
         await_only(go.wait())
 

@@ -22,7 +22,7 @@ ANALYZE;
 SEQS = [5, 9]
 WORDS = ["a", "b"]
 ARGUMENTS = {
-    "claim_jobs": ["token", "worker", NOON, "default", 10],
+    "claim_jobs": ["token", "worker", NOON, "default", 10, False],
     "finish_jobs": [SEQS, WORDS, WORDS, NOON],
     "settle_jobs": [
         *(SEQS, WORDS, WORDS, SEQS, SEQS, WORDS, WORDS, WORDS, WORDS, SEQS, SEQS),

@@ -48,6 +48,8 @@ class Trouble(StrEnum):
     TRUNCATED = "AI_TRUNCATED"
     """The answer ends where its limit of tokens was reached."""
     TOO_LONG = "AI_CONTEXT_TOO_LONG"
+    NOT_PREPARED = "AI_MODEL_NOT_PREPARED"
+    """The model is not on this machine yet; a command or a download brings it."""
     INVALID_JSON = "AI_INVALID_JSON"
     """Even corrected, there is no JSON in the answer."""
     SCHEMA_VIOLATION = "AI_SCHEMA_VIOLATION"

@@ -77,6 +77,19 @@ class BlobService:
     """The most bytes of one content."""
     faults: Faults
     urls: UrlSigner
+    uploaded: tuple[Callable[[Transaction, str, int], None], ...] = ()
+    """What applications do when bytes arrive at a signed URL of this server."""
+
+    async def note_upload(self, upload: str, size: int) -> None:
+        """Let the applications know that an upload has arrived, in one transaction."""
+        if not self.uploaded:
+            return
+
+        def body(tx: Transaction) -> None:
+            for hook in self.uploaded:
+                hook(tx, upload, size)
+
+        await self.transact(body)
 
     def of(self, app: str, owner: Owner) -> "AppBlobs":
         """Return the blobs of one application and owner."""
@@ -178,6 +191,9 @@ class AppBlobs:
         except (BlobMismatch, BlobTooLarge):
             await self._service.drop([blob.id, upload])
             raise
+        except BlobMissing:
+            # Another caller may have confirmed it, and dropped what was sent, just now.
+            return await self._confirmed(upload)
         stored = await self._commit(blob, measured, also)
         if stored is None:
             # Somebody else was faster; both read the same bytes.
@@ -185,6 +201,12 @@ class AppBlobs:
             return await self.confirm(upload)
         await self._service.drop([upload])
         return stored
+
+    async def _confirmed(self, upload: str) -> AppBlob:
+        found = await self._service.rows.find_upload(self.app, self.owner, upload)
+        if found is None:
+            raise BlobMissing("there is no such blob")
+        return current(found, self._service.clock.now())
 
     async def upload_url(
         self,

@@ -5,7 +5,7 @@ An `Asker` does so for a job, or for whoever has none: it is the same code.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, overload
@@ -107,14 +107,19 @@ class Providers:
     """The chains of purposes that have one of their own."""
     lanes: Mapping[str, str] = field(default_factory=dict)
     """By capability, a lane that all its calls go by besides their models' lanes."""
+    fallbacks: Mapping[tuple[str, Purpose], Sequence[Provider]] = field(
+        default_factory=dict
+    )
+    """By capability and purpose, the providers of its application where none is set."""
 
-    def of(self, purpose: Purpose) -> Sequence[Provider]:
+    def of(self, purpose: Purpose, capability: str = "") -> Sequence[Provider]:
         """Return who is asked for a purpose, the first first."""
-        return self.by_purpose.get(purpose, self.chain)
+        own = self.fallbacks.get((capability, purpose))
+        return self.by_purpose.get(purpose, self.chain) if own is None else own
 
     async def close(self) -> None:
         """Give up what is open."""
-        chains = (self.chain, *self.by_purpose.values())
+        chains = (self.chain, *self.by_purpose.values(), *self.fallbacks.values())
         for provider in {id(each): each for chain in chains for each in chain}.values():
             await provider.close()
 
@@ -237,9 +242,13 @@ class Asker:
         """The calls that were answered so far, in order; the provider told of each."""
         return tuple(self._calls)
 
+    def recall(self, calls: Iterable[Called]) -> None:
+        """Add calls of an earlier run whose answers are used again."""
+        self._calls += calls
+
     def first(self, purpose: Purpose = "chat") -> Choice | None:
         """Return the provider and the model that are asked first for a purpose."""
-        for provider in self._providers.of(purpose)[:1]:
+        for provider in self._providers.of(purpose, self._capability)[:1]:
             return Choice(provider.name, str(getattr(provider.models, purpose)))
         return None
 
@@ -268,7 +277,7 @@ class Asker:
         temperature: float | None = None,
         max_tokens: int | None = None,
         seconds: float | None = None,
-        stream: bool = False,
+        stream: bool | Hear = False,
         partial: bool = False,
     ) -> str: ...
 
@@ -282,7 +291,7 @@ class Asker:
         temperature: float | None = None,
         max_tokens: int | None = None,
         seconds: float | None = None,
-        stream: bool = False,
+        stream: bool | Hear = False,
         partial: bool = False,
         on_correction: Callable[[Correction], None] | None = None,
     ) -> Any:
@@ -292,8 +301,9 @@ class Asker:
         An answer of another shape is shown to the model with what is wrong, once, and
         `on_correction` is called before that; what it raises is logged. The
         `seconds` are for all of it but waits for lanes. With `stream` the text is
-        emitted as it comes. An answer that reached its limit of tokens raises
-        `AnswerTruncated`, unless `partial` text will do.
+        emitted as it comes, or passed to `stream` if that is a function. An answer
+        that reached its limit of tokens raises `AnswerTruncated`, unless `partial`
+        text will do.
         """
         if stream and into is not None:
             raise ValueError("an answer that may be corrected cannot be streamed")
@@ -320,7 +330,7 @@ class Asker:
             model,
             read=lambda: "\n".join(texts),
         )
-        chain = self._providers.of("embedding")[:1]
+        chain = self._providers.of("embedding", self._capability)[:1]
         reply = await self._answered(work, self._time(seconds), chain)
         return Vectors(reply.model, reply.content)
 
@@ -396,10 +406,11 @@ class Asker:
         model: str | None,
         time: _Time,
         *,
-        stream: bool = False,
+        stream: bool | Hear = False,
         partial: bool = False,
     ) -> str:
-        speech = _Speech(self._emit) if stream else None
+        emit = stream if callable(stream) else self._emit
+        speech = _Speech(emit) if stream else None
         hear = None if speech is None else speech.hear
 
         def do(provider: Provider, name: str) -> Awaitable[Reply[str]]:
@@ -415,7 +426,8 @@ class Asker:
         self, work: _Work, time: _Time, chain: Sequence[Provider] | None = None
     ) -> Reply[Any]:
         """Return the first answer; a run that has paid for calls waits for it."""
-        chain = self._providers.of(work.purpose) if chain is None else chain
+        if chain is None:
+            chain = self._providers.of(work.purpose, self._capability)
         if not chain:
             raise self._not_configured(work.purpose)
         waited = 0.0

@@ -129,7 +129,7 @@ class Batches:
             expected=expected,
             sealed=is_full if sealed is None else sealed,
             completion=completion,
-            said=said or [expected, completion, sealed, _said(members)],
+            said=said or [expected, _named(completion), sealed, _said(members)],
         )
 
     async def store(self, batch: NewBatch, members: Members) -> Submitted:
@@ -396,6 +396,14 @@ def _new(members: Members, submitted: Sequence[Submitted]) -> Members:
 def _member_key(key: str, path: str) -> str:
     """Make a key for a member: of any length, and nobody's by chance."""
     return hashlib.sha256(f"{path} {key}".encode()).hexdigest()
+
+
+def _named(completion: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return a completion with its capability's name instead of the capability."""
+    if completion is None:
+        return None
+    asked = completion.get("capability")
+    return {**completion, "capability": getattr(asked, "name", asked)}
 
 
 def _said(members: Members) -> Any:

@@ -51,6 +51,14 @@ class Till(Protocol):
         """Return what a job has used so far, by all of its runs."""
         ...
 
+    async def booking(self, tab: "Tab") -> Booking:
+        """Return a run's usage with its prices, to be recorded by the caller."""
+        ...
+
+    def booked(self, tab: "Tab", booking: Booking) -> None:
+        """Note that the caller has recorded this usage of a run."""
+        ...
+
     async def check(self, claim: Claim, tab: "Tab | None") -> None:
         """Raise `OverBudget` if a run may make no further call."""
         ...
@@ -229,6 +237,18 @@ class Booker:
         tab.booked = len(tab.calls)
         self._tabs.pop(tab, None)
 
+    async def booking(self, tab: Tab) -> Booking:
+        """Return a run's usage with its prices, to be recorded by the caller."""
+        await self.ready()
+        tab.price(self._prices)
+        return tab.booking()
+
+    def booked(self, tab: Tab, booking: Booking) -> None:
+        """Note that this usage of a run is in the store."""
+        tab.booked = max(tab.booked, len(booking.calls))
+        if not tab.is_open:
+            self._tabs.pop(tab, None)
+
     async def book(self, tabs: Sequence[Tab]) -> None:
         """Book calls now; return when they are in the store."""
         await self._tell(tabs)
@@ -259,9 +279,7 @@ class Booker:
         bookings = [tab.booking() for tab in tabs]
         await self._store.book(bookings)
         for tab, booking in zip(tabs, bookings, strict=True):
-            tab.booked = max(tab.booked, len(booking.calls))
-            if not tab.is_open:
-                self._tabs.pop(tab, None)
+            self.booked(tab, booking)
 
 
 def _wait(tab: Tab, now: Instant) -> int:

@@ -3,16 +3,23 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from hashlib import sha256
+from inspect import isawaitable
 from typing import (
     Any,
     Concatenate,
+    Generic,
     NamedTuple,
     ParamSpec,
     Protocol,
     TypeVar,
     Unpack,
+    get_type_hints,
     overload,
 )
+
+from pydantic import BaseModel
 
 from backburner.domain.errors import (
     ClaimLost,
@@ -26,7 +33,7 @@ from backburner.domain.lane import lane_name
 from backburner.domain.text import Draft
 from backburner.domain.usage import NOTHING, Spent, Usage, usage
 from backburner.engine.app_blobs import AppBlobs
-from backburner.engine.asking import Asker, Providers, Vectors
+from backburner.engine.asking import Asker, Called, Providers, Vectors
 from backburner.engine.booking import Till
 from backburner.engine.courier import Courier
 from backburner.engine.flow import Flow, Planned, Typed
@@ -35,7 +42,9 @@ from backburner.engine.needs import Given, given
 from backburner.engine.options import SubmitGroupOptions, SubmitOptions
 from backburner.engine.outbound import Http
 from backburner.engine.payloads import JobBlobs, Payloads
+from backburner.engine.shapes import shape_of
 from backburner.engine.spending import Spending
+from backburner.engine.steps import StepJournal, StepStorage, request_of
 from backburner.engine.telling import MOST_UNTOLD, Ear, Voice
 from backburner.engine.ticket import Ticket
 from backburner.engine.transaction import Transaction, View
@@ -49,6 +58,8 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 LARGEST_WHOLE = 2**53
+NOT_REQUESTED = frozenset({"seconds", "on_correction", "stream"})
+"""Options of a model call that do not change what is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +99,14 @@ class Running(NamedTuple):
     """How long this run of it takes by now."""
 
 
-class Storage(Protocol):
+class Answered(BaseModel, Generic[T]):
+    """A model's answer as it is stored, with the calls that it took."""
+
+    value: T
+    calls: list[Called]
+
+
+class Storage(StepStorage, Protocol):
     """The database, as handlers may use it."""
 
     async def running(self, queue: str) -> Sequence[Running]:
@@ -110,6 +128,24 @@ class Storage(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What handlers may use; the same for every attempt of a worker."""
+
+    ear: Ear
+    submit: Submit
+    payloads: Payloads | None = None
+    till: Till | None = None
+    lanes: Road | None = None
+    providers: Providers | None = None
+    courier: Courier | None = None
+    app_settings: AppSettings | None = None
+    http: Callable[[], Http] | None = None
+    storage: Storage | None = None
+    lose: Callable[[Claim], None] | None = None
+    """Whom to tell that a job is no longer this worker's."""
+
+
 def inherited(claim: Claim) -> SubmitGroupOptions:
     """Return what a job made by another one takes over: its owner and request."""
     return {
@@ -123,58 +159,27 @@ class Context:
     """One attempt's way to the house. Nothing here outlives the attempt."""
 
     __slots__ = (
-        "_app_settings",
         "_asker",
         "_blobs",
         "_bodies",
         "_claim",
-        "_courier",
-        "_ear",
         "_flow",
         "_given",
-        "_http",
-        "_lanes",
-        "_lose",
         "_needs",
-        "_payloads",
-        "_providers",
-        "_storage",
-        "_submit",
-        "_till",
+        "_services",
+        "_steps",
         "is_over",
-        "spending",
+        "spent",
         "voice",
     )
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each is a thing of its own
-        self,
-        claim: Claim,
-        ear: Ear,
-        submit: Submit,
-        payloads: Payloads | None = None,
-        needs: Sequence[Need] = (),
-        till: Till | None = None,
-        lanes: Road | None = None,
-        providers: Providers | None = None,
-        courier: Courier | None = None,
-        app_settings: AppSettings | None = None,
-        http: Callable[[], Http] | None = None,
-        storage: Storage | None = None,
-        lose: Callable[[], None] | None = None,
+    def __init__(
+        self, claim: Claim, services: Services, needs: Sequence[Need] = ()
     ) -> None:
-        """Take, besides, whom to tell that the job is no longer this worker's."""
         self._claim = claim
-        self._ear = ear
-        self._submit = submit
-        self._payloads = payloads
-        self._lanes = lanes
-        self._providers = providers
-        self._courier = courier
-        self._app_settings = app_settings
-        self._http = http
-        self._storage = storage
-        self._lose = lose
+        self._services = services
         self._asker: Asker | None = None
+        self._steps: StepJournal | None = None
         self.voice: Voice | None = None
         """What was said so far, if anything was."""
         self.is_over = False
@@ -184,10 +189,17 @@ class Context:
         self._flow: Flow | None = None
         self._needs = needs
         self._given: Mapping[str, Given] | None = None
-        self._till = till
-        patience = 0.0 if lanes is None else lanes.paid_patience
-        self.spending = Spending(claim, till, patience)
+        self.spent: Spending | None = None
+        """The same, if there may have been any."""
+
+    @property
+    def spending(self) -> Spending:
         """The model calls of this attempt."""
+        if self.spent is None:
+            lanes, till = self._services.lanes, self._services.till
+            patience = 0.0 if lanes is None else lanes.paid_patience
+            self.spent = Spending(self._claim, till, patience, is_over=self.is_over)
+        return self.spent
 
     @property
     def needs(self) -> Mapping[str, Given]:
@@ -216,7 +228,7 @@ class Context:
 
     def settings_of(self, model: type[S]) -> S:
         """Return an application's settings: `ctx.settings_of(SongsSettings).limit`."""
-        return (self._app_settings or AppSettings()).of(model)
+        return (self._services.app_settings or AppSettings()).of(model)
 
     async def progress(
         self, done: float, total: float = 1.0, message: str | None = None
@@ -275,17 +287,17 @@ class Context:
     @property
     def usage(self) -> tuple[Usage, ...]:
         """What `used` was told, in order."""
-        tab = self.spending.tab
+        tab = None if self.spent is None else self.spent.tab
         return () if tab is None else tab.calls
 
     async def used_before(self) -> Spent:
         """Add up what earlier attempts used of models, since it was last retried."""
-        till = self._till
+        till = self._services.till
         return NOTHING if till is None else await till.spent_before(self._claim)
 
     async def used_by(self, step: str) -> Spent:
         """Add up what a step of `needs` used of models, by all of its runs."""
-        till, given = self._till, self.needs[step]
+        till, given = self._services.till, self.needs[step]
         return NOTHING if till is None else await till.spent_on(given.job_id)
 
     def lane(
@@ -309,7 +321,7 @@ class Context:
         name = lane_name(provider, model, credential, label)
         expected = self._claim.tokens if tokens is None else tokens
         return Call(
-            self._lanes,
+            self._services.lanes,
             name,
             tokens=expected or 0,
             waited=self._claim.throttled,
@@ -327,7 +339,7 @@ class Context:
     ) -> Call:
         """Return a call that the asker makes; see `LaneOf`."""
         return Call(
-            self._lanes if is_paced else None,
+            self._services.lanes if is_paced else None,
             lane_name(provider, model, credential),
             tokens=self._claim.tokens or 0,
             waited=self._claim.throttled,
@@ -339,7 +351,7 @@ class Context:
     @property
     def _model_lane(self) -> str | None:
         """The lane of its application, by which all model calls of that go."""
-        providers = self._providers
+        providers = self._services.providers
         lanes = {} if providers is None else providers.lanes
         return lanes.get(self._claim.capability)
 
@@ -347,10 +359,10 @@ class Context:
     def ai(self) -> Asker:
         """Who asks models for this job: by lanes, booked, with `calls` to look at."""
         if self._asker is None:
-            if self._providers is None:
+            if self._services.providers is None:
                 raise PermanentError("no provider of models is set up here")
             self._asker = Asker(
-                self._providers,
+                self._services.providers,
                 lane=self._call,
                 book=self._book,
                 emit=self.emit,
@@ -360,32 +372,207 @@ class Context:
         return self._asker
 
     @overload
+    async def step(
+        self,
+        name: str,
+        compute: Callable[..., Awaitable[T]],
+        *args: Any,
+        into: Any = None,
+        **named: Any,
+    ) -> T: ...
+
+    @overload
+    async def step(
+        self,
+        name: str,
+        compute: Callable[..., T],
+        *args: Any,
+        into: Any = None,
+        **named: Any,
+    ) -> T: ...
+
+    async def step(
+        self,
+        name: str,
+        compute: Callable[..., Any],
+        *args: Any,
+        into: Any = None,
+        **named: Any,
+    ) -> Any:
+        """
+        Compute a result once for this job: `await ctx.step("charge", charge, order)`.
+
+        The result is stored before this returns. If the handler runs again, after a
+        crash, a failed attempt or a retry, it gets the stored result and `compute` is
+        not called. A crash before the result is stored calls it again. A name is used
+        once in a run. The result is read back as `into`, else as the type that
+        `compute` is annotated to return, else as JSON.
+        """
+
+        async def run() -> Any:
+            value = compute(*args, **named)
+            return await value if isawaitable(value) else value
+
+        return await self.steps.named(name, run, into or _return_type(compute))
+
+    async def forget(self, step: str | None = None) -> None:
+        """
+        Discard a step's stored result, so that the next run computes it again.
+
+        Without a name it is the answer of this run's last model call: for a handler
+        that rejects an answer and raises to have the model asked again.
+        """
+        await self.steps.forget(step)
+
+    @overload
     async def ask(
-        self, prompt: str | Sequence[Message], *, into: type[T], **options: Any
+        self,
+        prompt: str | Sequence[Message],
+        *,
+        into: type[T],
+        remember: bool = True,
+        **options: Any,
     ) -> T: ...
 
     @overload
     async def ask(
-        self, prompt: str | Sequence[Message], *, into: None = None, **options: Any
+        self,
+        prompt: str | Sequence[Message],
+        *,
+        into: None = None,
+        remember: bool = True,
+        **options: Any,
     ) -> str: ...
 
     async def ask(
-        self, prompt: str | Sequence[Message], *, into: Any = None, **options: Any
+        self,
+        prompt: str | Sequence[Message],
+        *,
+        into: Any = None,
+        remember: bool = True,
+        **options: Any,
     ) -> Any:
-        """Ask a model, if you like `into` a type; takes what `Asker.ask` takes."""
-        return await self.ai.ask(prompt, into=into, **options)
+        """
+        Ask a model, if you like `into` a type; takes what `Asker.ask` takes.
 
-    async def embed(self, texts: Sequence[str], **options: Any) -> Vectors:
+        The answer is a step: a later run of the job gets it without another call.
+        `remember=False` asks again each time.
+        """
+        called = partial(self.ai.ask, prompt, into=into, **options)
+        if not remember:
+            return await called()
+        schema = None if into is None else shape_of(into).schema
+        request = {k: v for k, v in options.items() if k not in NOT_REQUESTED}
+        answer, is_stored = await self._remembered(
+            "ask", request_of(prompt=prompt, schema=schema, **request), called, into
+        )
+        stream = options.get("stream")
+        if is_stored and stream:
+            await (stream if callable(stream) else self.emit)(answer)
+        return answer
+
+    async def embed(
+        self, texts: Sequence[str], *, remember: bool = True, **options: Any
+    ) -> Vectors:
         """Return a vector for each text; takes what `Asker.embed` takes."""
-        return await self.ai.embed(texts, **options)
+        called = partial(self.ai.embed, texts, **options)
+        if not remember:
+            return await called()
+        request = request_of(texts=texts, model=options.get("model"))
+        answer, _ = await self._remembered("embed", request, called, Vectors)
+        return Vectors(*answer)
 
-    async def transcribe(self, audio: bytes, mime_type: str, **options: Any) -> str:
+    async def transcribe(
+        self, audio: bytes, mime_type: str, *, remember: bool = True, **options: Any
+    ) -> str:
         """Write down a recording; takes what `Asker.transcribe` takes."""
-        return await self.ai.transcribe(audio, mime_type, **options)
+        called = partial(self.ai.transcribe, audio, mime_type, **options)
+        return await self._media("transcribe", audio, mime_type, called, remember)
 
-    async def describe(self, image: bytes, mime_type: str, **options: Any) -> str:
+    async def describe(
+        self, image: bytes, mime_type: str, *args: Any, **options: Any
+    ) -> str:
         """Say what is in a picture; takes what `Asker.describe` takes."""
-        return await self.ai.describe(image, mime_type, **options)
+        remember = options.pop("remember", True)
+        called = partial(self.ai.describe, image, mime_type, *args, **options)
+        return await self._media(
+            "describe", image, mime_type, called, remember, *args, **options
+        )
+
+    async def _media(
+        self,
+        kind: str,
+        content: bytes,
+        mime_type: str,
+        called: Callable[[], Awaitable[str]],
+        remember: bool,
+        *args: Any,
+        **options: Any,
+    ) -> str:
+        if not remember:
+            return await called()
+        digest = sha256(content).hexdigest()
+        options.pop("seconds", None)
+        request = request_of(content=digest, type=mime_type, args=args, **options)
+        answer, _ = await self._remembered(kind, request, called, str)
+        return str(answer)
+
+    async def _remembered(
+        self,
+        kind: str,
+        request: bytes,
+        called: Callable[[], Awaitable[Any]],
+        into: Any,
+    ) -> tuple[Any, bool]:
+        """Return a model's answer and whether an earlier run of the job got it."""
+        asker = self.ai
+
+        async def compute() -> Answered[Any]:
+            before = len(asker.calls)
+            value = await called()
+            return Answered(value=value, calls=[*asker.calls[before:]])
+
+        shape: Any = Answered.__class_getitem__(str if into is None else into)
+        answered, is_stored = await self.steps.call(kind, request, compute, shape)
+        if is_stored:
+            asker.recall(answered.calls)
+        return answered.value, is_stored
+
+    @property
+    def steps(self) -> StepJournal:
+        """The steps of this run."""
+        if self._steps is None:
+            services = self._services
+            self._steps = StepJournal(
+                self._claim,
+                services.storage,
+                services.payloads or Payloads(),
+                self.spending,
+                lose=services.lose,
+                report=lambda kind, data: self._speak().mark(kind, data),
+            )
+        return self._steps
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether this run has come to a step."""
+        return self._steps is not None
+
+    async def _flush_steps(self) -> None:
+        """Have the answers stored before something else is done with them."""
+        if self._steps is not None:
+            await self._steps.flush()
+
+    def end(self) -> None:
+        """Let the handler, which has ended, do nothing more."""
+        self.is_over = True
+        if self.spent is not None:
+            self.spent.is_over = True
+
+    async def part(self, *, is_done: bool) -> None:
+        """End the run's steps; see `StepJournal.part`."""
+        if self._steps is not None:
+            await self._steps.part(is_done=is_done)
 
     async def deliver(self, url: str, body: bytes, *, topic: str) -> None:
         """
@@ -394,9 +581,10 @@ class Context:
         It has this job's id at every attempt, and its request's id. What goes wrong
         is raised as what it means: worth another attempt, later, or never.
         """
-        if self._courier is None:
+        if self._services.courier is None:
             raise TransientError("nothing is delivered from here")
-        await self._courier.send(self._claim, url, body, topic)
+        await self._flush_steps()
+        await self._services.courier.send(self._claim, url, body, topic)
 
     @property
     def http(self) -> Http:
@@ -407,9 +595,9 @@ class Context:
         bounded in size and time; what goes wrong is raised as what it means: worth
         another attempt, later, or never.
         """
-        if self._http is None:
+        if self._services.http is None:
             raise TransientError("no requests are sent from here")
-        return self._http()
+        return self._services.http()
 
     async def read(
         self, body: Callable[Concatenate[View, P], T], *args: P.args, **named: P.kwargs
@@ -449,13 +637,14 @@ class Context:
         database = self._database()
         if not self._claim.token:
             raise PermanentError("only a job can write to the database; here is none")
+        await self._flush_steps()
         try:
             return await database.transact(
                 lambda tx: body(tx, *args, **named), claim=self._claim
             )
         except ClaimLost:
-            if self._lose is not None:
-                self._lose()
+            if self._services.lose is not None:
+                self._services.lose(self._claim)
             raise
 
     async def running(self, queue: str, *, longer_than: timedelta) -> list[Running]:
@@ -469,9 +658,9 @@ class Context:
         return [job for job in found if job.duration_ms > least]
 
     def _database(self) -> Storage:
-        if self._storage is None:
+        if self._services.storage is None:
             raise PermanentError("there is no database here")
-        return self._storage
+        return self._services.storage
 
     def at_settlement(self, body: Callable[[Transaction], None]) -> None:
         """
@@ -501,8 +690,9 @@ class Context:
         self, capability: Any, value: Any, **options: Unpack[SubmitOptions]
     ) -> Any:
         """Submit another job, durable when this returns; takes what `submit` takes."""
+        await self._flush_steps()
         chosen: SubmitOptions = {**inherited(self._claim), **options}
-        return await self._submit(capability, value, **chosen)
+        return await self._services.submit(capability, value, **chosen)
 
     @property
     def blobs(self) -> JobBlobs:
@@ -513,7 +703,7 @@ class Context:
         by themselves.
         """
         if self._blobs is None:
-            self._blobs = JobBlobs(self._claim, self._payloads or Payloads())
+            self._blobs = JobBlobs(self._claim, self._services.payloads or Payloads())
         return self._blobs
 
     @property
@@ -524,13 +714,13 @@ class Context:
         These blobs outlive the job, and are written and read as streams. A run that
         is repeated writes again: give the blob a time to live, or delete it.
         """
-        if self._payloads is None or self._payloads.of_app is None:
+        if self._services.payloads is None or self._services.payloads.of_app is None:
             raise PermanentError("applications keep no blobs here")
-        return self._payloads.of_app(self._claim)
+        return self._services.payloads.of_app(self._claim)
 
     def _speak(self) -> Voice:
         if self.voice is None:
-            self.voice = Voice(self._claim, self._ear)
+            self.voice = Voice(self._claim, self._services.ear)
         return self.voice
 
     @property
@@ -562,6 +752,14 @@ class Context:
     def settlement_bodies(self) -> tuple[Callable[[Transaction], None], ...]:
         """What `at_settlement` was given, in order."""
         return tuple(self._bodies or ())
+
+
+def _return_type(compute: Callable[..., Any]) -> Any:
+    """Return the type that a function is annotated to return; `Any` if none."""
+    try:
+        return get_type_hints(compute).get("return", Any)
+    except Exception:  # noqa: BLE001 - a partial or a callable object has no hints
+        return Any
 
 
 def _number(value: float) -> float:

@@ -25,8 +25,10 @@ from backburner.domain.job import (
     Submitted,
     Visibility,
 )
+from backburner.domain.step import StepResult, StoredStep
 from backburner.domain.text import Draft, Text
 from backburner.domain.transitions import Change
+from backburner.domain.usage import Booking
 from backburner.engine import telemetry
 from backburner.engine.app_blobs import BlobService
 from backburner.engine.batches import Batches
@@ -250,6 +252,22 @@ class Engine:
             seen = events[-1].n
         return Draft(job.state, str(text))
 
+    async def save_steps(
+        self, results: Sequence[StepResult], bookings: Sequence[Booking] = ()
+    ) -> Sequence[bool]:
+        """Store results of steps; see `StepStore`."""
+        return await self.store.save_steps(results, bookings)
+
+    async def steps_of(
+        self, job: int, *, most: int | None = None
+    ) -> Sequence[StoredStep]:
+        """Return the stored results of a job's steps; see `StepStore`."""
+        return await self.store.steps_of(job, most=most)
+
+    async def forget_step(self, job: int, token: str, key: str) -> bool:
+        """Delete a step's result, if its job runs under the token."""
+        return await self.store.forget_step(job, token, key)
+
     async def jobs(
         self, where: JobFilter, *, before: int | None = None, limit: int = 50
     ) -> Sequence[Job]:
@@ -288,9 +306,17 @@ class Engine:
             f"job {job_id} moves too fast to be cancelled; try again"
         )
 
-    async def retry(self, job_id: str, owner: Visibility = LOCAL) -> Job:
-        """Queue a dead letter again, in its next generation."""
+    async def retry(
+        self, job_id: str, owner: Visibility = LOCAL, *, fresh: bool = False
+    ) -> Job:
+        """
+        Queue a dead letter again, in its next generation.
+
+        Its handler gets the stored results of its steps; `fresh` discards them first.
+        """
         job = await self.find(job_id, owner)
+        if fresh:
+            await self.store.forget_steps(job.seq, job.generation)
         with counted():
             moved = await self.store.reopen(retry_moves([job], self._clock.now()))
         if not moved[0]:

@@ -1,10 +1,10 @@
 """One attempt: from a claim to the outcome that settles it."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from enum import Enum, auto
-from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -33,19 +33,14 @@ from backburner.domain.outcome import (
 )
 from backburner.domain.transitions import TIMEOUT, UNEXPECTED
 from backburner.engine import guarding
-from backburner.engine.asking import Providers
-from backburner.engine.booking import Tab, Till
-from backburner.engine.context import Context, Storage, Submit
-from backburner.engine.courier import Courier
-from backburner.engine.lanes import Road
+from backburner.engine.booking import Tab
+from backburner.engine.context import Context, Services
 from backburner.engine.needs import input_of, is_apart, whole
-from backburner.engine.outbound import Http
 from backburner.engine.payloads import Payloads
 from backburner.engine.registry import Capability
 from backburner.engine.shapes import mistakes
-from backburner.engine.telling import Ear, Voice
+from backburner.engine.telling import Voice
 from backburner.engine.tracing import trace_of
-from backburner.ports.app_settings import AppSettings
 from backburner.ports.log import log
 
 LONGEST_WAIT = 365 * 86_400.0
@@ -111,26 +106,14 @@ class Attempt:
             if self.is_started and self.task is not None:
                 self.task.cancel()
 
-    async def run(  # noqa: PLR0913, PLR0917 - each is a thing of its own
-        self,
-        ear: Ear,
-        submit: Submit,
-        payloads: Payloads | None = None,
-        till: Till | None = None,
-        lanes: Road | None = None,
-        providers: Providers | None = None,
-        courier: Courier | None = None,
-        app_settings: AppSettings | None = None,
-        http: Callable[[], Http] | None = None,
-        storage: Storage | None = None,
-    ) -> Outcome | None:
+    async def run(self, services: Services) -> Outcome | None:
         """Run the handler; return what it came to, `None` if it does not matter."""
         self.is_started = True
         if self.interruption is not None:
             return _interrupted(self.interruption)
         if self.capability is None:
             return _unknown(self.claim)
-        payloads = payloads or _NO_BLOBS
+        payloads = services.payloads or _NO_BLOBS
         text, needs = self.claim.input, self.claim.given
         if is_apart(text) or (needs and any(is_apart(n.output) for n in needs)):
             fetched = await self._fetched(payloads)
@@ -147,21 +130,7 @@ class Attempt:
             raise
         except BaseException as error:  # noqa: BLE001 - a validator may raise anything
             return classify(error)
-        self.context = Context(
-            self.claim,
-            ear,
-            submit,
-            payloads,
-            needs,
-            till,
-            lanes,
-            providers,
-            courier,
-            app_settings,
-            http,
-            storage,
-            partial(self.interrupt, Interruption.LOST),
-        )
+        self.context = Context(self.claim, services, needs)
         return await self._answer(self.capability, self.context, payloads, value)
 
     async def _fetched(self, payloads: Payloads) -> "_Brought | Outcome | None":
@@ -217,12 +186,21 @@ class Attempt:
             raise
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything
             outcome = classify(error)
-        context.spending.is_over = True
+        context.end()
+        if context.has_steps:
+            await self._part(context, outcome)
+        spent = context.spent
         if self.interruption is not None:
             return _interrupted(self.interruption)
-        if isinstance(outcome, Failed) and context.spending.has_paid:
+        if spent is not None and spent.has_paid and isinstance(outcome, Failed):
             outcome = outcome._replace(is_paid=True)
         return outcome
+
+    async def _part(self, context: Context, outcome: Outcome) -> None:
+        """Have the results of a run's steps stored, if a later run may need them."""
+        if self.interruption is not Interruption.LOST:
+            with suppress(asyncio.CancelledError):
+                await context.part(is_done=isinstance(outcome, Done))
 
     @property
     def voice(self) -> Voice | None:
@@ -232,7 +210,8 @@ class Attempt:
     @property
     def tab(self) -> Tab | None:
         """What its handler used of models, if anything."""
-        return None if self.context is None else self.context.spending.tab
+        context = self.context
+        return None if context is None or context.spent is None else context.spent.tab
 
     async def heard_out(self, voice: Voice, outcome: Outcome) -> Outcome | None:
         """Return the outcome when the store has what was said before it."""

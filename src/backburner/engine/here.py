@@ -18,7 +18,7 @@ from backburner.domain.usage import MICRO, Usage
 from backburner.engine.asking import Providers
 from backburner.engine.booking import loaded
 from backburner.engine.budgets import Budgets
-from backburner.engine.context import Context, Storage, Submit
+from backburner.engine.context import Context, Services, Storage, Submit
 from backburner.engine.outbound import Http
 from backburner.engine.registry import Capability
 from backburner.engine.telling import Voice
@@ -44,8 +44,7 @@ class Here:
 
     async def run(self, found: Capability[Any, Any], job: NewJob) -> Any:
         """Run a capability by the code of a job; raise what goes wrong."""
-        ctx = Context(
-            _stand_in(job),
+        services = Services(
             _Deaf(),
             self.submit,
             providers=self.providers,
@@ -53,6 +52,7 @@ class Here:
             http=self.http,
             storage=self.storage,
         )
+        ctx = Context(_stand_in(job), services)
         held = await self.budgets.hold(job, lasts=found.timeout + SPARE)
         has_succeeded = False
         try:

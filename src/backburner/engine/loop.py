@@ -29,18 +29,24 @@ class Loop:
         action: Callable[[], Awaitable[float | None]],
         *,
         every: float,
+        after: float = 0.0,
     ) -> None:
-        """Take an action that may return in how many seconds it wants to run again."""
+        """
+        Take an action that may return in how many seconds it wants to run again.
+
+        The first call comes `after` so many seconds.
+        """
         self._name = name
         self._action = action
         self._every = every
+        self._after = after
         self._poked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_stopping = False
         self._seldom = Seldom()
 
     def start(self) -> None:
-        """Begin; the first call comes at once."""
+        """Begin; unless it was told otherwise, the first call comes at once."""
         self._is_stopping = False
         self._task = asyncio.create_task(
             supervised(self._name, self._run), name=self._name
@@ -66,14 +72,19 @@ class Loop:
                 task.result()
 
     async def _run(self) -> None:
+        if self._after:
+            await self._rest(self._after)
         while True:
             self._poked.clear()
             pause = await self._once()
             if self._is_stopping:
                 return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._poked.wait()
+            await self._rest(pause)
+
+    async def _rest(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._poked.wait()
 
     async def _once(self) -> float:
         try:

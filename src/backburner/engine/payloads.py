@@ -122,6 +122,16 @@ class Payloads:
         await asyncio.to_thread(self._blobs.put, contents)
         return str(Reference(key, len(content)))
 
+    async def stow_step(self, claim: Claim, n: int, text: str) -> str:
+        """Put a large result of a step away; return what its row is to hold."""
+        if self._blobs is None:
+            return text
+        # By token, as outputs are.
+        key = BlobKey(claim.id, f"step-{claim.token}-{n}")
+        content = text.encode()
+        await asyncio.to_thread(self._blobs.put, [(key, content)])
+        return str(Reference(key, len(content)))
+
     async def put(self, key: BlobKey, content: bytes) -> None:
         """Keep a content of a handler, for as long as its job is kept."""
         await asyncio.to_thread(self._store().put, [(key, content)])

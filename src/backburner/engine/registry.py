@@ -187,6 +187,8 @@ class Registry:
         """The queue whose counts `/metrics` shows as JSON, if any."""
         self.withheld: set[str] = set()
         """Queues that no worker of this process takes jobs from."""
+        self.retries: dict[str, RetryPolicy] = {}
+        """By capability, delays that take the place of its own."""
         for found in capabilities:
             self.add(found)
 
@@ -208,6 +210,10 @@ class Registry:
                 f"({found.origin}); rename {other.origin}"
             )
         self._own[found.name] = found
+
+    def retry_of(self, found: Capability[Any, Any]) -> RetryPolicy:
+        """Return how long the retries of a capability wait."""
+        return self.retries.get(found.name, found.retry)
 
     def limit(self, queue: Queue) -> None:
         """Declare what a queue allows; it is said once."""

@@ -100,9 +100,9 @@ class Settler:
         is one short write. Where claims are applied after what was sent before them, a
         slot is free as soon as the settlement is sent.
         """
-        held = [*self._outcomes, *self._holding]
         if queue is None:
-            return len(held)
+            return len(self._outcomes) + len(self._holding)
+        held = (*self._outcomes, *self._holding)
         return sum(1 for attempt, _ in held if attempt.claim.queue == queue)
 
     @property
@@ -194,16 +194,19 @@ class Settler:
         self, batch: Sequence[Ended], applied: Sequence[Change | None]
     ) -> None:
         """Tell what was settled, and keep what was put off."""
-        answers = [*zip(batch, applied, strict=True)]
+        answers = zip(batch, applied, strict=True)
         put_off = [e for e, change in answers if change is None and e[0].is_put_off]
-        if put_off:
-            self._seldom.write(
-                log.warning, "settle put off: steps not stored", worker=self._worker()
-            )
-            self._settle_later(put_off)
-            answers = [answer for answer in answers if answer[0] not in put_off]
-        if answers:
-            self._tell([e for e, _ in answers], [change for _, change in answers])
+        if not put_off:
+            self._tell(batch, applied)
+            return
+        self._seldom.write(
+            log.warning, "settle put off: steps not stored", worker=self._worker()
+        )
+        self._settle_later(put_off)
+        answers = zip(batch, applied, strict=True)
+        told = [answer for answer in answers if answer[0] not in put_off]
+        if told:
+            self._tell([e for e, _ in told], [change for _, change in told])
 
     def _settle_later(self, batch: Sequence[Ended]) -> None:
         self._outcomes = [*batch, *self._outcomes]
@@ -225,7 +228,7 @@ class Settler:
 
     async def _book_first(self, batch: Sequence[Ended]) -> None:
         """Book the calls of runs whose settlement may take long: it has a body."""
-        tabs = [a.tab for a, s in batch if a.tab is not None and s.body is not None]
+        tabs = [a.tab for a, s in batch if s.body is not None and a.tab is not None]
         if any(tab.is_open for tab in tabs):
             await self._booker.book([tab for tab in tabs if tab.is_open])
 
@@ -258,22 +261,20 @@ class Settler:
         batch: Sequence[Ended],
         applied: Sequence[Change | None],
     ) -> None:
+        ends: list[tuple[Claim, Change]] = []
         for (attempt, settlement), change in zip(batch, applied, strict=True):
             if change is None:
                 self.lose(attempt)
-            elif attempt.tab is not None and settlement.usage:
+                continue
+            ends.append((attempt.claim, change))
+            if settlement.usage and attempt.tab is not None:
                 self._booker.settled(attempt.tab)
-        ends = [
-            (attempt.claim, change)
-            for (attempt, _), change in zip(batch, applied, strict=True)
-            if change is not None
-        ]
         telemetry.stale_completions.inc(len(batch) - len(ends))
         telemetry.settled(ends)
         rings = Ring.EVENTS
         if any(attempt.has_submitted for attempt, _ in batch):
             rings |= Ring.WORK | Ring.SCHEDULE
-        if any(attempt.claim.link is not None for attempt, _ in batch):
+        if any(settlement.link is not None for _, settlement in batch):
             rings |= Ring.WORK
         if self._house.touch is not None:
             over = {claim.batch for claim, change in ends if change.to.is_final}
@@ -337,7 +338,9 @@ class Settler:
         claim, capability = attempt.claim, attempt.capability
         backoff = timedelta()
         if isinstance(outcome, Failed):
-            policy = capability.retry if capability is not None else RetryPolicy()
+            policy = RetryPolicy()
+            if capability is not None:
+                policy = self._house.registry.retry_of(capability)
             backoff = policy.delay(claim.attempt, self._house.dice.roll())
         return transitions.settle(
             claim,

@@ -1,7 +1,7 @@
 """What one run spends on model calls, and whether it may make another."""
 
-from backburner.domain.job import Claim
-from backburner.domain.usage import Usage
+from backburner.domain.job import Claim, Instant
+from backburner.domain.usage import Booking, Usage
 from backburner.engine.booking import Tab, Till
 
 
@@ -25,7 +25,12 @@ class Spending:
     )
 
     def __init__(
-        self, claim: Claim, till: Till | None = None, patience: float = 0.0
+        self,
+        claim: Claim,
+        till: Till | None = None,
+        patience: float = 0.0,
+        *,
+        is_over: bool = False,
     ) -> None:
         self.patience = patience
         """For how many seconds a run that has paid waits for its next call."""
@@ -36,7 +41,7 @@ class Spending:
         """The usage that was recorded, if there is any."""
         self.under_way = 0
         """How many calls are being made now."""
-        self.is_over = False
+        self.is_over = is_over
         """Whether the run has ended: nobody waits for a call of it any more."""
 
     @property
@@ -49,6 +54,21 @@ class Spending:
         if self.tab is None:
             self.tab = Tab(self._claim, self._till)
         self.tab.add(call, is_estimate=is_estimate)
+
+    def now(self) -> Instant:
+        """Return the time by the clock of the usage's records."""
+        return 0 if self._till is None else self._till.now()
+
+    async def booking(self) -> Booking | None:
+        """Return the usage that is not recorded yet, with its prices."""
+        if self._till is None or self.tab is None or not self.tab.is_open:
+            return None
+        return await self._till.booking(self.tab)
+
+    def booked(self, booking: Booking) -> None:
+        """Note that this usage was recorded."""
+        if self._till is not None and self.tab is not None:
+            self._till.booked(self.tab, booking)
 
     async def check(self) -> None:
         """Raise if the run may make no further call."""

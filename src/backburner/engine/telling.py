@@ -50,6 +50,7 @@ class Voice:
         "_ear",
         "_fault",
         "_length",
+        "_marks",
         "_n",
         "_noted",
         "_notes",
@@ -71,6 +72,8 @@ class Voice:
         """How many characters of the text are in notes, or were."""
         self._replaces = False
         self._progress: Mapping[str, Any] | None = None
+        self._marks: list[tuple[str, Mapping[str, Any]]] = []
+        """Events that are neither text nor progress."""
         self._notes: Sequence[Note] = ()
         """What is under way to the store: it stays as it is until it is there."""
         self._told = asyncio.Event()
@@ -85,6 +88,11 @@ class Voice:
     def report(self, progress: Mapping[str, Any]) -> None:
         """Say how far it is."""
         self._progress = progress
+        self._ear.hear(self)
+
+    def mark(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Write an event of another type."""
+        self._marks.append((kind, data))
         self._ear.hear(self)
 
     def say(self, text: str) -> None:
@@ -142,12 +150,14 @@ class Voice:
     @property
     def has_news(self) -> bool:
         """Whether there is anything that the store does not have."""
-        return bool(self._notes or self._untold or self._progress)
+        return bool(self._notes or self._untold or self._progress or self._marks)
 
     def _is_ahead(self, allowed: int) -> bool:
         return self._length - self._noted > allowed if allowed else self.has_news
 
     def _news(self) -> Iterable[tuple[str, Mapping[str, Any]]]:
+        marks, self._marks = self._marks, []
+        yield from marks
         text, self._untold = "".join(self._untold), []
         if text or self._replaces:
             offset, epoch = self._noted, self._claim.events

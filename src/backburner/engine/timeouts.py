@@ -10,12 +10,16 @@ import asyncio
 import heapq
 from collections.abc import Callable, Hashable
 from itertools import count
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T", bound=Hashable)
 
 MOST_STALE: Final = 64
 """How many more places than items the heap may have besides as many again."""
+
+Place: TypeAlias = list[Any]
+"""When an item is due, a number to tell equal times apart, and the item or `None`."""
+ITEM: Final = 2
 
 
 class Timeouts(Generic[T]):
@@ -25,28 +29,27 @@ class Timeouts(Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._expired = expired
         self._numbers = count()
-        self._number: dict[T, int] = {}
-        self._item: dict[int, T] = {}
-        self._heap: list[tuple[float, int]] = []
-        """When each is due, and its number; also of items that were discarded."""
+        self._place: dict[T, Place] = {}
+        self._heap: list[Place] = []
+        """By when they are due; also the places of items that were discarded."""
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, item: T, seconds: float) -> None:
         """Begin an item's time."""
-        at, number = self._loop.time() + seconds, next(self._numbers)
-        self._number[item], self._item[number] = number, item
-        heapq.heappush(self._heap, (at, number))
+        at = self._loop.time() + seconds
+        place = self._place[item] = [at, next(self._numbers), item]
+        heapq.heappush(self._heap, place)
         if self._timer is None or at < self._timer.when():
             self._wake_at(at)
 
     def discard(self, item: T) -> None:
         """End an item's time; it may have ended before."""
-        number = self._number.pop(item, None)
-        if number is None:
+        place = self._place.pop(item, None)
+        if place is None:
             return
-        del self._item[number]
-        if len(self._heap) > 2 * len(self._item) + MOST_STALE:
-            self._heap = [place for place in self._heap if place[1] in self._item]
+        place[ITEM] = None
+        if len(self._heap) > 2 * len(self._place) + MOST_STALE:
+            self._heap = [place for place in self._heap if place[ITEM] is not None]
             heapq.heapify(self._heap)
 
     def _wake_at(self, at: float) -> None:
@@ -58,13 +61,12 @@ class Timeouts(Generic[T]):
         self._timer, now = None, self._loop.time()
         due: list[T] = []
         while self._heap:
-            at, number = self._heap[0]
-            if number in self._item:
+            at, _, item = self._heap[0]
+            if item is not None:
                 if at > now:
                     self._wake_at(at)
                     break
-                item = self._item.pop(number)
-                del self._number[item]
+                del self._place[item]
                 due.append(item)
             heapq.heappop(self._heap)
         for item in due:

@@ -36,6 +36,7 @@ class UpkeepOptions:
     lease: timedelta = timedelta(seconds=10)
     rescue_every: float = 2.0
     prune_every: float = 60.0
+    prune_after: float = 0.0
     limits: Limits = field(default_factory=Limits)
     retention: Retention = field(default_factory=Retention)
     usage: timedelta = timedelta(days=400)
@@ -111,7 +112,12 @@ class Upkeep:
             self._promoting,
             Loop("expire", self.expire, every=options.poll),
             Loop("rescue", self.rescue, every=options.rescue_every),
-            Loop("prune", self.prune, every=options.prune_every),
+            Loop(
+                "prune",
+                self.prune,
+                every=options.prune_every,
+                after=options.prune_after,
+            ),
             Loop("free", self.free, every=options.rescue_every),
         )
         self._deafen = bell.listen(self._hear)

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from backburner.domain import transitions
 from backburner.domain.errors import StoreUnavailable, readable
-from backburner.domain.job import Claim, JobState
+from backburner.domain.job import Claim, Instant, JobState
 from backburner.domain.lane import Lane, is_reachable
 from backburner.domain.outcome import Failed, HandedBack, Outcome
 from backburner.domain.transitions import (
@@ -20,6 +20,7 @@ from backburner.domain.transitions import (
 from backburner.engine import telemetry
 from backburner.engine.appetite import Appetite
 from backburner.engine.booking import Booker
+from backburner.engine.context import Services
 from backburner.engine.execution import Attempt, Interruption
 from backburner.engine.heartbeat import Heartbeat
 from backburner.engine.house import House
@@ -111,6 +112,19 @@ class Worker:
             lambda: self.id,
             patience=options.patience,
             paid_patience=options.paid_patience,
+        )
+        self._services = Services(
+            self._teller,
+            house.submit,
+            house.payloads,
+            self._booker,
+            self._lanes,
+            house.providers,
+            house.courier,
+            house.app_settings,
+            house.http,
+            house.storage,
+            self._drop,
         )
         self._watching = Loop("worker-queues", self._watch_queues, every=options.poll)
         self._deafen: Callable[[], None] | None = None
@@ -254,8 +268,10 @@ class Worker:
         claims = await self._take(wants)
         self._house.faults.hit("worker.claimed")
         self._appetite.got(wants, len(claims))
-        for claim in await self._keep_apart(claims):
-            self._try(claim)
+        begun = await self._keep_apart(claims)
+        now = self._house.clock.now()
+        for claim in begun:
+            self._try(claim, now)
 
     async def _keep_apart(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         """
@@ -365,12 +381,12 @@ class Worker:
         known = {(a.claim.seq, a.claim.token) for a in self._attempts}
         return known | self._settler.coming
 
-    def _try(self, claim: Claim) -> None:
+    def _try(self, claim: Claim, now: Instant) -> None:
         """Begin an attempt; one that cannot be begun has failed."""
         attempt = Attempt(claim, self._house.registry.get(claim.capability))
         self._attempts[attempt] = None
         try:
-            self._begin(attempt)
+            self._begin(attempt, now)
         except Exception as error:  # noqa: BLE001 - one job must not hold up the others
             del self._attempts[attempt]
             kind = type(error).__name__
@@ -378,9 +394,8 @@ class Worker:
             why = readable(f"it could not be begun: {kind}: {error}")
             self._settler.add(attempt, Failed("UNEXPECTED", why))
 
-    def _begin(self, attempt: Attempt) -> None:
+    def _begin(self, attempt: Attempt, now: Instant) -> None:
         claim = attempt.claim
-        now = self._house.clock.now()
         telemetry.started(claim, now)
         if attempt.capability is not None:
             seconds = attempt.capability.timeout.total_seconds()
@@ -388,6 +403,12 @@ class Worker:
                 seconds = min(seconds, max(0.0, (claim.deadline - now) / 1000))
             self._timeouts.add(attempt, seconds)
         attempt.task = self._loop.create_task(self._run(attempt))
+
+    def _drop(self, claim: Claim) -> None:
+        """Interrupt the handler of a job that is no longer this worker's."""
+        for attempt in self._attempts:
+            if attempt.claim is claim:
+                attempt.interrupt(Interruption.LOST)
 
     def _time_out(self, attempt: Attempt) -> None:
         deadline = attempt.claim.deadline
@@ -407,20 +428,9 @@ class Worker:
             self._settler.add(attempt, outcome)
 
     async def _run(self, attempt: Attempt) -> None:
-        house, outcome = self._house, None
+        outcome = None
         try:
-            outcome = await attempt.run(
-                self._teller,
-                house.submit,
-                house.payloads,
-                self._booker,
-                self._lanes,
-                house.providers,
-                house.courier,
-                house.app_settings,
-                house.http,
-                house.storage,
-            )
+            outcome = await attempt.run(self._services)
             if attempt.tab is not None:
                 with suppress(asyncio.CancelledError):
                     await self._booker.ready()

@@ -153,9 +153,11 @@ async def show(request: Request, caller: Reader, job_id: str) -> Response:
     response_model=JobView,
     responses=jobs.RETRIED,
 )
-async def retry(request: Request, caller: Retrier, job_id: str) -> Response:
+async def retry(
+    request: Request, caller: Retrier, job_id: str, *, fresh: jobs.Fresh = False
+) -> Response:
     """Queue a dead letter again, in its next generation, with fresh attempts."""
-    return await jobs.retried(request, caller, job_id)
+    return await jobs.retried(request, caller, job_id, fresh=fresh)
 
 
 def _told(asked: RetryRequest) -> str:

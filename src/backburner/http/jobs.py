@@ -66,6 +66,9 @@ hot = APIRouter(tags=["jobs"], route_class=StraightRoute)
 Reader = Annotated[Caller, require("jobs:read")]
 Writer = Annotated[Caller, require("jobs:write")]
 Retrier = Annotated[Caller, require("dead-letters:retry")]
+Fresh = Annotated[
+    bool, Query(description="Discard the stored results of the job's steps.")
+]
 
 MAX_RETRY_AFTER = 60
 RECEIPT = {**headers.LOCATION, **headers.REPLAYED, **APPLIED}
@@ -314,18 +317,22 @@ async def cancel(request: Request, caller: Writer, job_id: str) -> Response:
     response_model=JobView,
     responses=RETRIED,
 )
-async def retry(request: Request, caller: Retrier, job_id: str) -> Response:
+async def retry(
+    request: Request, caller: Retrier, job_id: str, *, fresh: Fresh = False
+) -> Response:
     """Queue a failed job again, in its next generation, with fresh attempts."""
-    return await retried(request, caller, job_id)
+    return await retried(request, caller, job_id, fresh=fresh)
 
 
-async def retried(request: Request, caller: Caller, job_id: str) -> Response:
+async def retried(
+    request: Request, caller: Caller, job_id: str, *, fresh: bool = False
+) -> Response:
     """Write in the log, queue a dead letter again and answer with the job."""
     engine = door_of(request).engine
     found = await engine.find(job_id, caller.visible)
     if found.state is JobState.FAILED:
         await audit.record(request, caller, "dead_letter.retried", job_id)
-    job = await engine.retry(job_id, caller.visible)
+    job = await engine.retry(job_id, caller.visible, fresh=fresh)
     told = {"Location": wire.location(job.id), "Retry-After": "1"}
     return wire.answer(wire.summary(job), 202, told)
 

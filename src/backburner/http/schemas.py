@@ -355,6 +355,23 @@ class JobPage(BaseModel):
     next_cursor: str | None
 
 
+class StepView(BaseModel):
+    """A step of a job's handler whose result is stored."""
+
+    name: str
+    kind: str = Field(description="`step`, or the model call: `ask`, `embed` …")
+    run: int = Field(description="The number of the `job.started` event of its run.")
+    stored_at: str
+    size: int = Field(description="Characters of the result as JSON.")
+    result: Any = Field(None, description="The result, if it is not too large.")
+
+
+class StepList(BaseModel):
+    """Stored steps, the oldest first."""
+
+    items: list[StepView]
+
+
 class FailureGroupView(BaseModel):
     """Dead letters that failed alike."""
 

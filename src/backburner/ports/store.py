@@ -43,6 +43,7 @@ from backburner.ports.finding import Finding
 from backburner.ports.history import History
 from backburner.ports.keys import KeyStore
 from backburner.ports.lanes import LaneStore
+from backburner.ports.steps import StepStore
 from backburner.ports.translations import TranslationStore
 
 T = TypeVar("T")
@@ -795,6 +796,7 @@ class Store(
     AppBlobStore,
     ErasureStore,
     TranslationStore,
+    StepStore,
     Protocol,
 ):
     """All of it, and its doors."""

@@ -12,6 +12,7 @@ from backburner.ports.erasure import Erasable
 from backburner.ports.store import Connection, Tx
 from backburner.stores import flows as flowing
 from backburner.stores.linking import LinkTx
+from backburner.stores.steps import delete_of
 from backburner.stores.tables import (
     accounts,
     api_keys,
@@ -132,6 +133,7 @@ def _erase(tx: LinkTx, owner: Owner, which: Erasable) -> int:
     seqs = run(final.order_by(jobs.c.seq).with_for_update()).scalars().all()
     if seqs:
         run(events.delete().where(events.c.job.in_(seqs)))
+        delete_of(tx.connection, seqs)
         run(jobs.delete().where(jobs.c.seq.in_(seqs)))
     theirs = app_blobs.c.seq.in_(which.blobs), _of(app_blobs, owner)
     return int(count + len(seqs) + run(app_blobs.delete().where(*theirs)).rowcount)

@@ -28,6 +28,7 @@ from backburner.stores.linking import LinkTx, callers_of, conclude, deliver, ove
 from backburner.stores.rows import LISTED_COLUMNS, as_listed
 from backburner.stores.settling import KEY_LIFETIME_MS, error_json, event_json
 from backburner.stores.sharing import forgo
+from backburner.stores.steps import delete_of
 from backburner.stores.tables import batches, edges, events, flows
 from backburner.stores.tables import jobs as job_table
 from backburner.stores.totals import count_ends
@@ -247,6 +248,7 @@ def delete(tx: LinkTx, gone: Sequence[int]) -> Sequence[str]:
     # By the flow: the steps may be more than a statement has room for.
     seqs = sa.select(c.seq).where(c.flow.in_(gone))
     run(events.delete().where(events.c.job.in_(seqs)))
+    delete_of(tx.connection, seqs)
     run(events.delete().where(events.c.flow.in_(gone)))
     run(edges.delete().where(e.dependent.in_(seqs)))
     run(job_table.delete().where(c.flow.in_(gone)))

@@ -21,6 +21,7 @@ from backburner.stores import flows as flowing
 from backburner.stores.linking import LinkTx
 from backburner.stores.queueing import policies
 from backburner.stores.settling import KEY_LIFETIME_MS, KEYED
+from backburner.stores.steps import delete_of
 from backburner.stores.tables import events, flows, jobs
 
 j, f = jobs.c, flows.c
@@ -59,6 +60,7 @@ def prune_jobs(general: Retention, now: Instant, limit: int) -> Body:
         seqs = [row.seq for row in gone]
         if seqs:
             tx.connection.execute(events.delete().where(events.c.job.in_(seqs)))
+            delete_of(tx.connection, seqs)
             tx.connection.execute(jobs.delete().where(j.seq.in_(seqs)))
         return [row.id for row in gone]
 

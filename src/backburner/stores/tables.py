@@ -326,6 +326,19 @@ usages = sa.Table(
     sa.Column("late", sa.Boolean, nullable=False),
 )
 
+step_results = sa.Table(
+    "step_results",
+    metadata,
+    sa.Column("seq", Key, primary_key=True),
+    sa.Column("job", sa.BigInteger, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("epoch", sa.Integer, nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("result", sa.Text, nullable=False),
+)
+
 lanes = sa.Table(
     "lanes",
     metadata,

@@ -76,7 +76,8 @@ def book_settled(
         )
 
 
-def _book(tx: BookTx, bookings: Sequence[Booking]) -> None:
+def book_calls(tx: BookTx, bookings: Sequence[Booking]) -> None:
+    """Record what runs used, each call once; a lost job's calls are late."""
     calls = [
         _booked(b.seq, b.token, b.generation, b.epoch, n, call)
         for b in bookings
@@ -133,7 +134,7 @@ class Usages(Protocol):
         ...
 
     async def book(self, bookings: Sequence[Booking]) -> None:
-        await self.link(lambda tx: _book(tx, bookings))
+        await self.link(lambda tx: book_calls(tx, bookings))
 
     async def spent(
         self, seqs: Sequence[int], *, with_late: bool = True

@@ -12,7 +12,7 @@ from backburner.blobs.memory import MemoryBlobs
 from backburner.domain.event import PROGRESS
 from backburner.domain.job import Instant, uuid7
 from backburner.engine.asking import Providers
-from backburner.engine.context import Context
+from backburner.engine.context import Context, Services
 from backburner.engine.outbound import Http, HttpLimits, HttpResponse
 from backburner.engine.payloads import Payloads
 from backburner.engine.telling import Voice
@@ -99,8 +99,7 @@ class FakeContext(Context):
         self.told: list[dict[str, Any]] = []
         """Progress; the text is in `text`."""
         self.submitted: list[tuple[Any, Any, dict[str, Any]]] = []
-        super().__init__(
-            a_claim(**claim),
+        services = Services(
             self,
             self._keep,
             Payloads(MemoryBlobs(FrozenClock())),
@@ -108,6 +107,7 @@ class FakeContext(Context):
             app_settings=AppSettings(settings),
             http=lambda: Http(self, clock, LIMITS),
         )
+        super().__init__(a_claim(**claim), services)
 
     async def fetch(self, request: Outgoing) -> Incoming | Silence | Unusable:
         """Be what sends the requests of `ctx.http`."""

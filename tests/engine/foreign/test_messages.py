@@ -1,12 +1,15 @@
 """Other programs' messages become jobs, retries or letters."""
 
+import io
 import json
 
 import pytest
+import structlog
 
 from backburner import Budget, Queue
 from backburner.domain.errors import StoreUnavailable
 from backburner.domain.job import JobState, Owner
+from backburner.engine import telemetry
 from tests.engine.foreign.acts import (
     ANY_STORE,
     Fickle,
@@ -176,10 +179,17 @@ async def test_where_too_many_wait_a_message_is_buried(opened, server):
 CANARY = "c4n4ry"
 
 
+@pytest.fixture
+def log():
+    """What is logged, whatever was set up by tests before."""
+    stream = io.StringIO()
+    telemetry.configure(level="info", pretty=False, stream=stream)
+    yield stream
+    structlog.reset_defaults()
+
+
 @ANY_STORE
-async def test_nothing_that_a_producer_wrote_reaches_a_log(
-    opened, server, fickle, capfd
-):
+async def test_nothing_that_a_producer_wrote_reaches_a_log(opened, server, fickle, log):
     house = await opened(fickle.capability())
     told = {"requestId": f"{CANARY} r", "userId": CANARY}
     bad = [
@@ -198,7 +208,7 @@ async def test_nothing_that_a_producer_wrote_reaches_a_log(
     await letters(server, "fickle")
     await emptied(server, "greetings", "fickle")
     await house.stop_worker()
-    logged = capfd.readouterr().err
+    logged = log.getvalue()
 
     assert len(bad) == logged.count('"message refused"'), "the log is looked at"
     assert CANARY not in logged

@@ -10,6 +10,7 @@ from backburner.domain.errors import (
     WorkError,
 )
 from backburner.domain.outcome import Cancel, Done, Failed, Snooze
+from backburner.engine.context import Services
 from backburner.engine.execution import Attempt, Interruption, classify
 from backburner.engine.registry import capability
 from backburner.testing.doubles import FakeContext
@@ -78,7 +79,7 @@ async def wait(_ctx: FakeContext, _value: None) -> None:
 
 
 async def run(attempt):
-    return await attempt.run(lambda _: None, None)
+    return await attempt.run(Services(lambda _: None, None))
 
 
 async def test_a_result_is_written_as_json():

@@ -45,6 +45,25 @@ async def test_a_loop_that_was_stopped_can_be_started_again():
     assert calls.empty()
 
 
+async def test_the_first_call_may_have_to_wait_unless_it_is_wanted_sooner():
+    calls = asyncio.Queue()
+
+    async def action():
+        calls.put_nowait("call")
+
+    at_once = Loop("at once", action, every=3600.0)
+    later = Loop("later", action, every=3600.0, after=3600.0)
+    later.start()
+    at_once.start()
+    await calls.get()
+    assert calls.empty(), "it would have been called first"
+    later.poke()
+
+    assert "call" == await calls.get()
+    await at_once.stop()
+    await later.stop()
+
+
 async def test_work_that_raises_is_begun_again_until_it_returns(monkeypatch):
     monkeypatch.setattr(loops, "RESTART_SECONDS", 0.0)
     faults = [ValueError("once"), KeyError("twice")]

@@ -8,7 +8,7 @@ import pytest
 from backburner.domain import event
 from backburner.domain.errors import StoreUnavailable
 from backburner.domain.text import LONGEST_DELTA, Text
-from backburner.engine.context import Context
+from backburner.engine.context import Context, Services
 from backburner.engine.telling import MOST_UNTOLD, Teller, Voice
 from backburner.ports.bell import Ring
 from backburner.testing.doubles import FakeContext, FrozenClock, SilentBell
@@ -74,7 +74,7 @@ async def teller(events, bell):
 
 @pytest.fixture
 def ctx(teller):
-    return Context(a_claim(events=EPOCH), teller, None)
+    return Context(a_claim(events=EPOCH), Services(teller, None))
 
 
 def written(voice):

@@ -64,7 +64,8 @@ async def test_what_ended_in_time_leaves_nothing_behind(timers):
 
     assert 1 == len(timers())
     assert len(timeouts._heap) <= MOST_STALE + 3
-    assert ["lasting"] == [*timeouts._number] == [*timeouts._item.values()]
+    kept = [item for _, _, item in timeouts._heap if item is not None]
+    assert ["lasting"] == [*timeouts._place] == kept
 
 
 async def test_an_item_that_is_due_sooner_is_not_kept_waiting():

@@ -18,6 +18,7 @@ from backburner.domain.errors import (
     StoreUnavailable,
 )
 from backburner.stores.deferral import follow_savepoints
+from backburner.stores.postgres.driver import Connection
 
 T = TypeVar("T")
 
@@ -107,6 +108,7 @@ async def dial(
         dsn,
         timeout=timeout,
         command_timeout=command_timeout,
+        connection_class=Connection,
         server_settings={"application_name": name, **settings},
     )
 

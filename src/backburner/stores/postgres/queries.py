@@ -70,6 +70,7 @@ class Queries:
     read_clock: str
     release_jobs: str
     report_notes: str
+    save_steps: str
     settle_jobs: str
     take_shares: str
     touch_store: str

@@ -42,6 +42,7 @@ from backburner.domain.job import (
 )
 from backburner.domain.publication import Publication
 from backburner.domain.queue import Gate, admit, count
+from backburner.domain.step import StepResult
 from backburner.domain.transitions import Change
 from backburner.ports.budgets import Ask
 from backburner.ports.faults import Faults
@@ -60,6 +61,7 @@ from backburner.stores import (
     ledger,
     publishing,
     sharing,
+    steps,
     translating,
 )
 from backburner.stores.deferral import INFO, Deferred
@@ -110,6 +112,8 @@ class Statements:
         self._rulebook = rulebook
         self.shares = Shares(queries)
         self._heirlooms = Heirlooms()
+        self._gated: Collection[str] = frozenset()
+        """Queues that had limits when somebody looked last."""
 
     async def submit(
         self, pipe: Pipe, batches: Sequence[Sequence[NewJob]]
@@ -210,24 +214,46 @@ class Statements:
     async def _claim(
         self, pipe: Pipe, worker: str, token: str, wants: Sequence[Want], now: Instant
     ) -> Sequence[Claim] | WorkerLost:
-        found = await pipe.rows(self._queries.list_gates, worker)
-        if not found:
-            return WorkerLost()
-        gated = found[0][0].split("\n") if found[0][0] else ()
+        """Take jobs; if a queue gives none, see whether that is for its limits."""
         claims: list[Claim] = []
-        for queue, limit in wants:
-            want = Want(queue, limit)
-            if queue in gated:
+        has_looked = False
+        for want in wants:
+            taken: Sequence[Claim] = ()
+            is_asked = want.queue not in self._gated
+            if is_asked:
+                taken = await self._take(pipe, worker, token, want, now)
+            if not taken and not has_looked:
+                if not await self._read_gates(pipe, worker):
+                    return claims or WorkerLost()
+                has_looked = True
+            if not taken and want.queue in self._gated:
                 async with pipe.driver.transaction():
-                    claims += await self._claim_gated(pipe, worker, token, want, now)
-            else:
-                claims += await self._take(pipe, worker, token, want, now)
+                    taken = await self._claim_gated(pipe, worker, token, want, now)
+            elif not is_asked:  # its limits are gone
+                taken = await self._take(pipe, worker, token, want, now)
+            claims += taken
         return claims
 
+    async def _read_gates(self, pipe: Pipe, worker: str) -> bool:
+        """Read which queues have limits; say whether the worker is enlisted."""
+        found = await pipe.rows(self._queries.list_gates, worker)
+        if found:
+            self._gated = frozenset((found[0][0] or "").split("\n"))
+        return bool(found)
+
     async def _take(
-        self, pipe: Pipe, worker: str, token: str, want: Want, now: Instant
+        self,
+        pipe: Pipe,
+        worker: str,
+        token: str,
+        want: Want,
+        now: Instant,
+        *,
+        is_locked: bool = False,
     ) -> Sequence[Claim]:
-        rows = await pipe.rows(self._queries.claim_jobs, token, worker, now, *want)
+        """Take jobs of a queue that has no limits, or whose lock is held."""
+        asked = (token, worker, now, *want, is_locked)
+        rows = await pipe.rows(self._queries.claim_jobs, *asked)
         steps = [row[0] for row in rows if row[NEEDS]]
         if steps:
             given = await self._given(pipe, rows, steps)
@@ -263,7 +289,7 @@ class Statements:
         taken: Sequence[Claim] = ()
         if admission.allowed:
             allowed = Want(queue, admission.allowed)
-            taken = await self._take(pipe, worker, token, allowed, now)
+            taken = await self._take(pipe, worker, token, allowed, now, is_locked=True)
         if gate.rate is not None:
             waiting = bool(await pipe.rows(self._queries.has_queued, queue, now))
             after = count(gate, admission, taken=len(taken), waiting=waiting)
@@ -418,6 +444,14 @@ class Statements:
         for notes in rounds:
             arrays = [list(column) for column in zip(*notes, strict=True)]
             await pipe.rows(self._queries.report_notes, *arrays)
+
+    async def save(
+        self, pipe: Pipe, batches: Sequence[Sequence[StepResult]]
+    ) -> Sequence[Sequence[bool]]:
+        """Store the results of steps of jobs that are still held."""
+        results = [result for batch in batches for result in batch]
+        rows = await pipe.rows(self._queries.save_steps, *_columns(results))
+        return [steps.kept(batch, rows) for batch in batches]
 
     async def pace(
         self, pipe: Pipe, acts: Sequence[lanes.Act]
@@ -619,6 +653,10 @@ class Transaction(GroupedTx):
     def book(self, calls: Sequence[Booked]) -> Sequence[Any]:
         """Note calls of models; return the jobs of new ones, and whether it is late."""
         return self.rows(self.queries.insert_usages, *_columns(calls))
+
+    def save_steps(self, results: Sequence[StepResult]) -> Sequence[Any]:
+        """Store results of jobs that are held; return their jobs and keys."""
+        return self.rows(self.queries.save_steps, *_columns(results))
 
     def insert(self, jobs: Sequence[NewJob]) -> list[int]:
         """Store jobs that have no idempotency key; return their keys."""

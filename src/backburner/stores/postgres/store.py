@@ -33,6 +33,7 @@ from backburner.domain.job import (
 from backburner.domain.key import ApiKey
 from backburner.domain.queue import Queue, QueueState, Throttling, Totals
 from backburner.domain.schedule import ScheduleState
+from backburner.domain.step import StepResult
 from backburner.domain.transitions import Change
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults
@@ -97,6 +98,7 @@ from backburner.stores.postgres.statements import Statements, Transaction
 from backburner.stores.prospects import Prospects
 from backburner.stores.rows import as_events
 from backburner.stores.settling import KEY_LIFETIME_MS, turns
+from backburner.stores.steps import Steps
 from backburner.stores.streaming import Streams
 from backburner.stores.translating import Translations
 from backburner.stores.usages import Usages, book_settled
@@ -132,6 +134,7 @@ class PostgresStore(
     AppBlobRows,
     Erasing,
     Translations,
+    Steps,
 ):
     """Jobs in a PostgreSQL database, shared by any number of processes."""
 
@@ -372,6 +375,9 @@ class PostgresStore(
 
     async def report(self, notes: Sequence[Note]) -> None:
         await self._write(self._settling, self._statements.report, notes)
+
+    async def save_plain_steps(self, results: Sequence[StepResult]) -> Sequence[bool]:
+        return await self._write(self._settling, self._statements.save, results)
 
     async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
         rows = await self._rows(self.queries.list_history, job_id, after, limit)

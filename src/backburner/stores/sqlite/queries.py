@@ -22,6 +22,7 @@ class Queries:
     count_waiting: str
     delete_events: str
     delete_jobs: str
+    delete_steps: str
     dismiss_worker: str
     enlist_worker: str
     find_by_key: str
@@ -69,6 +70,7 @@ class Queries:
     release_jobs: str
     report_notes: str
     save_shares: str
+    save_steps: str
     settle_jobs: str
     touch_store: str
 

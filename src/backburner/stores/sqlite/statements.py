@@ -15,6 +15,7 @@ from backburner.domain.errors import BudgetExhausted
 from backburner.domain.event import PROGRESS
 from backburner.domain.job import Claim, Instant, JobState, NewJob, Submitted
 from backburner.domain.queue import Gate, admit, count
+from backburner.domain.step import StepResult
 from backburner.domain.transitions import Change
 from backburner.ports.clock import Clock
 from backburner.ports.store import (
@@ -25,7 +26,7 @@ from backburner.ports.store import (
     Want,
     WorkerLost,
 )
-from backburner.stores import lanes
+from backburner.stores import lanes, steps
 from backburner.stores.flows import as_needs
 from backburner.stores.ledger import submit_each
 from backburner.stores.linking import ends, settle_links
@@ -285,6 +286,14 @@ def _report(tx: Transaction, notes: Sequence[Note]) -> dict[int, None]:
     return {}
 
 
+def save(
+    tx: Transaction, batches: Sequence[Sequence[StepResult]]
+) -> Sequence[Sequence[bool]]:
+    """Store the results of steps of jobs that are still held."""
+    rows = tx.save_steps([result for batch in batches for result in batch])
+    return [steps.kept(batch, rows) for batch in batches]
+
+
 def _settle_row(s: Settlement) -> tuple[Any, ...]:
     change = s.change
     return (
@@ -322,7 +331,9 @@ def _prune(tx: Transaction, keep: Retention, now: Instant, limit: int) -> Sequen
     for state, span in spans.items():
         horizon = now - span // timedelta(milliseconds=1)
         gone += tx.rows(tx.queries.delete_jobs, state, horizon, limit, keyed)
-    tx.driver.execute(tx.queries.delete_events, (as_json([seq for seq, _ in gone]),))
+    seqs = as_json([seq for seq, _ in gone])
+    tx.driver.execute(tx.queries.delete_events, (seqs,))
+    tx.driver.execute(tx.queries.delete_steps, (seqs,))
     return [job_id for _, job_id in gone]
 
 

@@ -24,6 +24,7 @@ from backburner.domain.job import (
 from backburner.domain.key import ApiKey
 from backburner.domain.queue import Queue, QueueState, Throttling, Totals
 from backburner.domain.schedule import ScheduleState
+from backburner.domain.step import StepResult
 from backburner.domain.transitions import Change
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults, NoFaults
@@ -82,6 +83,7 @@ from backburner.stores.sqlite.reader import Reader, ThreadReader
 from backburner.stores.sqlite.side import SqliteSide
 from backburner.stores.sqlite.transaction import Transaction
 from backburner.stores.sqlite.writer import ThreadWriter, Writer
+from backburner.stores.steps import Steps
 from backburner.stores.streaming import Streams
 from backburner.stores.translating import Translations
 from backburner.stores.usages import Usages
@@ -103,6 +105,7 @@ class SqliteStore(
     AppBlobRows,
     Erasing,
     Translations,
+    Steps,
 ):
     """Jobs in one SQLite file, shared by the processes of one machine."""
 
@@ -303,6 +306,9 @@ class SqliteStore(
 
     async def report(self, notes: Sequence[Note]) -> None:
         await self._write(statements.report, notes)
+
+    async def save_plain_steps(self, results: Sequence[StepResult]) -> Sequence[bool]:
+        return await self._write(statements.save, results)
 
     async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
         rows = await self._rows(self.queries.list_history, job_id, after, limit)

@@ -21,6 +21,7 @@ from backburner.domain.job import (
     waits,
 )
 from backburner.domain.publication import Publication
+from backburner.domain.step import StepResult
 from backburner.ports.budgets import Ask
 from backburner.ports.faults import Faults
 from backburner.ports.store import Move
@@ -185,6 +186,11 @@ class Transaction(GroupedTx):
         """Note calls of models; return the jobs of new ones, and whether it is late."""
         rows = as_json([tuple(call) for call in calls])
         return self.rows(self.queries.insert_usages, rows)
+
+    def save_steps(self, results: Sequence[StepResult]) -> Sequence[Any]:
+        """Store results of jobs that are held; return their jobs and keys."""
+        rows = as_json([tuple(result) for result in results])
+        return self.rows(self.queries.save_steps, rows)
 
     def insert(self, jobs: Sequence[NewJob]) -> list[int]:
         """Store jobs that have no idempotency key; return their keys."""

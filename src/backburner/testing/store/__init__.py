@@ -31,6 +31,7 @@ from backburner.testing.store.queues import QueueConformance
 from backburner.testing.store.reopening import ReopenConformance
 from backburner.testing.store.roster import RosterConformance
 from backburner.testing.store.settlements import SettleConformance
+from backburner.testing.store.steps import StepConformance
 from backburner.testing.store.submission import SubmitConformance
 from backburner.testing.store.timetable import TimetableConformance
 from backburner.testing.store.topics import TopicConformance
@@ -74,6 +75,7 @@ class StoreConformance(
     KeyConformance,
     EndpointConformance,
     UsageConformance,
+    StepConformance,
     LaneConformance,
     BurialConformance,
     AppBlobConformance,

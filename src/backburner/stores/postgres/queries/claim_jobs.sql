@@ -3,13 +3,17 @@
 -- for the disk: losing a claim only means running again. The front of a line never goes
 -- back: a job that comes back from a retry may be far behind it. The worker's row is
 -- kept until the claim commits: one that was declared dead gets nothing, and one that
--- is declared dead after this has its claims found.
+-- is declared dead after this has its claims found. From a queue with limits only who
+-- says so ($6) takes: it holds the queue's lock.
 WITH enlisted AS MATERIALIZED (
   SELECT id FROM workers WHERE id = $2 FOR KEY SHARE
 ), chosen AS (
   SELECT seq FROM jobs
    WHERE queue = $4 AND state = 'queued' AND coalesce(expires_at > $3, true)
      AND EXISTS (SELECT FROM enlisted)
+     AND ($6 OR NOT EXISTS (
+       SELECT FROM queues
+        WHERE name = $4 AND (paused OR concurrency IS NOT NULL OR rate IS NOT NULL)))
    ORDER BY priority DESC, rank, seq LIMIT $5
    FOR UPDATE SKIP LOCKED
 ), taken AS (

@@ -14,5 +14,7 @@ WITH old AS (
   RETURNING seq, id
 ), forgotten AS (
   DELETE FROM events USING gone WHERE events.job = gone.seq
+), unneeded AS (
+  DELETE FROM step_results USING gone WHERE step_results.job = gone.seq
 )
 SELECT id FROM gone

@@ -1,0 +1,59 @@
+"""Results of steps within a handler, and the keys by which a later run finds them."""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from backburner.domain.job import Instant
+
+NAMED: Final = "step"
+"""The kind of a step that the handler names itself; others are kinds of model calls."""
+MAX_STEP_NAME: Final = 200
+MAX_STEPS: Final = 10_000
+"""How many results are stored for one job."""
+
+
+class StepResult(NamedTuple):
+    """The result of a step, as it is stored for the claim that computed it."""
+
+    job: int
+    token: str
+    key: str
+    kind: str
+    name: str
+    """The name that the handler gave, or what people see of a model call."""
+    epoch: int
+    """The run that computed it: the number of its `job.started`."""
+    at: Instant
+    result: str
+    """JSON, or a reference to it."""
+
+
+class StoredStep(NamedTuple):
+    """The stored result of a step."""
+
+    key: str
+    kind: str
+    name: str
+    epoch: int
+    at: Instant
+    result: str
+    """JSON, or a reference to it; empty if it was not asked for."""
+    size: int = 0
+    """How many characters `result` has in its row."""
+
+
+def named_key(path: Sequence[str]) -> str:
+    """Return the key of a named step; `path` ends with its name, within other steps."""
+    return "/".join([NAMED, *path])
+
+
+def request_key(path: Sequence[str], kind: str, request: bytes, occurrence: int) -> str:
+    """
+    Return the key of a model call.
+
+    It is the hash of the request and its occurrence number, so concurrent calls may be
+    made in any order.
+    """
+    digest = sha256(request).hexdigest()
+    return "/".join([kind, *path, f"{digest}:{occurrence}"])

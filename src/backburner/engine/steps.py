@@ -1,0 +1,369 @@
+"""
+Steps of a handler: their results are stored, and a later run of the job reads them.
+
+A named step is stored before `ctx.step` returns. The answer of a model call is stored a
+moment later, or before the handler does anything else that lasts: a handler that ends
+in success right after its last call needs no stored answer, so nothing is written.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Protocol
+
+import orjson
+from pydantic import TypeAdapter
+
+from backburner.domain.blob import is_large
+from backburner.domain.errors import (
+    ClaimLost,
+    PermanentError,
+    StoreUnavailable,
+    readable,
+)
+from backburner.domain.event import STEP_CHANGED
+from backburner.domain.job import Claim
+from backburner.domain.step import (
+    MAX_STEP_NAME,
+    MAX_STEPS,
+    NAMED,
+    StepResult,
+    StoredStep,
+    named_key,
+    request_key,
+)
+from backburner.domain.usage import Booking
+from backburner.engine.booking import FIRST_RUN
+from backburner.engine.payloads import Payloads
+from backburner.engine.spending import Spending
+from backburner.ports.log import log
+
+MOMENT_SECONDS: Final = 0.005
+"""How long after a model's answer the end of its run is waited for."""
+RETRY_SECONDS: Final = 0.5
+PARTING_SECONDS: Final = 2.0
+"""How long a run that failed waits for its answers to be stored."""
+
+_path: ContextVar[tuple[str, ...]] = ContextVar("step_path", default=())
+"""The named steps within which this code runs."""
+
+
+class StepStorage(Protocol):
+    """Stores the results of steps."""
+
+    async def save_steps(
+        self, results: Sequence[StepResult], bookings: Sequence[Booking] = ()
+    ) -> Sequence[bool]:
+        """Store results with the usage of their runs; see `StepStore`."""
+        ...
+
+    async def steps_of(self, job: int) -> Sequence[StoredStep]:
+        """Return the stored results of a job."""
+        ...
+
+    async def forget_step(self, job: int, token: str, key: str) -> bool:
+        """Delete a result; `False` if the job is not held any more."""
+        ...
+
+
+class Step(NamedTuple):
+    """A step that the handler has come to."""
+
+    key: str
+    kind: str
+    name: str
+    adapter: TypeAdapter[Any]
+
+    def dump(self, value: Any) -> str:
+        """Return the result as JSON; raise `PermanentError` if that cannot be."""
+        try:
+            text = self.adapter.dump_json(value, by_alias=True, warnings="error")
+        except Exception as error:
+            raise PermanentError(
+                readable(
+                    f"the result of step {self.name!r} cannot be stored: {error}. "
+                    "Return a value that Pydantic can serialise, or pass its type as "
+                    "`into`"
+                ),
+                code="STEP_NOT_SERIALISABLE",
+            ) from error
+        return text.decode()
+
+    def load(self, text: str) -> Any:
+        """Return a stored result; raise `PermanentError` if the type has changed."""
+        try:
+            return self.adapter.validate_json(text)
+        except ValueError as error:
+            raise PermanentError(
+                f"the stored result of step {self.name!r} does not match the type that "
+                "the handler expects now. Retry the job with fresh=true to run its "
+                "steps again",
+                code="STEP_MISMATCH",
+            ) from error
+
+
+class StepJournal:
+    """The steps of one run of a job."""
+
+    def __init__(
+        self,
+        claim: Claim,
+        storage: StepStorage | None,
+        payloads: Payloads,
+        spending: Spending,
+        *,
+        lose: Callable[[Claim], None] | None = None,
+        report: Callable[[str, dict[str, Any]], None] | None = None,
+    ) -> None:
+        """
+        Without `storage` nothing is stored: each step is computed.
+
+        `lose` is called if the job turns out to be held by another worker, `report`
+        with the type and data of an event.
+        """
+        self._claim = claim
+        self._storage = storage if claim.token else None
+        self._payloads = payloads
+        self._spending = spending
+        self._lose = lose
+        self._report = report
+        self._stored: dict[str, StoredStep] | None = None
+        self._unread: set[str] = set()
+        self._seen: set[str] = set()
+        self._counts: Counter[tuple[tuple[str, ...], str, bytes]] = Counter()
+        self._pending: list[StepResult] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushing: asyncio.Task[None] | None = None
+        self._loading = asyncio.Lock()
+        self._written = 0
+        self._last_call: str | None = None
+        self._is_lost = False
+
+    async def named(
+        self, name: str, compute: Callable[[], Awaitable[Any]], into: Any
+    ) -> Any:
+        """Return the stored result of a step that the handler names, or compute it."""
+        path = (*_path.get(), _checked_name(name))
+        step = Step(named_key(path), NAMED, name, adapter_of(into))
+        if step.key in self._seen:
+            raise PermanentError(
+                f"step {name!r} runs twice in one run of the job. Give each step its "
+                "own name, for example with a number",
+                code="STEP_REPEATED",
+            )
+        self._seen.add(step.key)
+        stored = await self._find(step)
+        if stored is not None:
+            return step.load(stored)
+        await self.flush()
+        outer = _path.set(path)
+        try:
+            value = await compute()
+        finally:
+            _path.reset(outer)
+        text = step.dump(value)
+        await self._keep(step, text)
+        await self.flush()
+        return step.load(text)
+
+    async def call(
+        self,
+        kind: str,
+        request: bytes,
+        compute: Callable[[], Awaitable[Any]],
+        into: Any,
+    ) -> tuple[Any, bool]:
+        """Return a model's answer and whether it was stored by an earlier run."""
+        path = _path.get()
+        counted = (path, kind, request)
+        key = request_key(path, kind, request, self._counts[counted])
+        self._counts[counted] += 1
+        step = Step(key, kind, kind, adapter_of(into))
+        stored = await self._find(step)
+        if stored is not None:
+            return step.load(stored), True
+        await self.flush()
+        value = await compute()
+        text = step.dump(value)
+        await self._keep(step, text)
+        self._flush_soon()
+        return step.load(text), False
+
+    async def forget(self, name: str | None = None) -> None:
+        """
+        Discard a stored result, so that the next run computes it again.
+
+        Without a name, the last model call of this run.
+        """
+        await self.flush()
+        key = self._last_call if name is None else named_key((*_path.get(), name))
+        if key is None or self._storage is None:
+            return
+        claim = self._claim
+        if not await self._storage.forget_step(claim.seq, claim.token, key):
+            self._give_up()
+            raise ClaimLost(claim.id)
+        self._seen.discard(key)
+        if self._stored is not None:
+            self._stored.pop(key, None)
+
+    async def flush(self) -> None:
+        """Return when all results so far are stored; `ClaimLost` if they are not."""
+        while (saving := self._saving()) is not None:
+            await asyncio.shield(saving)
+        if self._is_lost:
+            raise ClaimLost(self._claim.id)
+
+    async def part(self, *, is_done: bool) -> None:
+        """End the run: one that succeeded needs no results any more."""
+        self._cancel_timer()
+        if is_done:
+            self._pending.clear()
+        try:
+            async with asyncio.timeout(PARTING_SECONDS):
+                await self.flush()
+        except (ClaimLost, TimeoutError):
+            return
+        except Exception as error:  # noqa: BLE001 - the run has its outcome
+            log.error("step not stored", error_type=type(error).__name__)
+
+    def _saving(self) -> "asyncio.Task[None] | None":
+        """Return the task that stores results; `None` if there is nothing to store."""
+        if self._flushing is not None and not self._flushing.done():
+            return self._flushing
+        self._flushing = None
+        if self._pending:
+            self._cancel_timer()
+            self._flushing = asyncio.create_task(self._save())
+        return self._flushing
+
+    async def _find(self, step: Step) -> str | None:
+        """Return the stored result of a step, if there is one."""
+        if self._storage is None:
+            return None
+        stored = await self._load(self._storage)
+        found = stored.get(step.key)
+        if found is not None:
+            self._unread.discard(step.key)
+            self._note(step)
+            return await self._payloads.text(found.result)
+        if self._unread and self._report is not None:
+            # The code is not the one that stored them, or its input has changed.
+            self._report(STEP_CHANGED, {"step": step.name, "unread": len(self._unread)})
+            self._unread.clear()
+        return None
+
+    def _note(self, step: Step) -> None:
+        if step.kind != NAMED:
+            self._last_call = step.key
+
+    async def _load(self, storage: StepStorage) -> dict[str, StoredStep]:
+        async with self._loading:
+            if self._stored is None:
+                found = await self._persist(self._read, storage)
+                self._stored = {step.key: step for step in found}
+                self._unread = {step.key for step in found}
+        return self._stored
+
+    async def _read(self, storage: StepStorage) -> Sequence[StoredStep]:
+        claim = self._claim
+        is_first = claim.events <= FIRST_RUN and not claim.generation
+        return () if is_first else await storage.steps_of(claim.seq)
+
+    async def _keep(self, step: Step, text: str) -> None:
+        """Put a result into what is to be stored."""
+        self._note(step)
+        if self._storage is None:
+            return
+        self._written += 1
+        if self._written + len(self._stored or ()) > MAX_STEPS:
+            raise PermanentError(
+                f"a job may store {MAX_STEPS:,} steps. Do several things in one step, "
+                "or split the job",
+                code="STEP_LIMIT",
+            )
+        if is_large(text):
+            text = await self._payloads.stow_step(self._claim, self._written, text)
+        claim = self._claim
+        self._pending.append(
+            StepResult(
+                job=claim.seq,
+                token=claim.token,
+                key=step.key,
+                kind=step.kind,
+                name=step.name,
+                epoch=claim.events,
+                at=self._spending.now(),
+                result=text,
+            )
+        )
+
+    def _flush_soon(self) -> None:
+        if self._pending and self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(MOMENT_SECONDS, self._begin_flush)
+
+    def _begin_flush(self) -> None:
+        self._timer = None
+        self._saving()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _save(self) -> None:
+        """Store what is pending, with the usage that is not recorded yet."""
+        storage = self._storage
+        results, self._pending = self._pending, []
+        if storage is None or not results:
+            return
+        booking = await self._spending.booking()
+        bookings = () if booking is None else (booking,)
+        held = await self._persist(storage.save_steps, results, bookings)
+        if booking is not None:
+            self._spending.booked(booking)
+        if not all(held):
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self._is_lost = True
+        if self._lose is not None:
+            self._lose(self._claim)
+
+    async def _persist(self, verb: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        """Do it again while the store is away: what is paid for is not thrown away."""
+        while True:
+            try:
+                return await verb(*args)
+            except StoreUnavailable as error:
+                log.warning("step not stored", job_id=self._claim.id, code=error.code)
+            await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - nothing tells when
+
+
+def _checked_name(name: str) -> str:
+    if not name or len(name) > MAX_STEP_NAME:
+        raise PermanentError(
+            f"a step's name has 1 to {MAX_STEP_NAME} characters, this one has "
+            f"{len(name)}",
+            code="STEP_NAME",
+        )
+    return name
+
+
+_known: Callable[[Any], TypeAdapter[Any]] = lru_cache(maxsize=256)(TypeAdapter)
+
+
+def adapter_of(into: Any) -> TypeAdapter[Any]:
+    """Return what writes and reads a type, made once where that can be."""
+    try:
+        return _known(into)
+    except TypeError:  # a type that is no key of a cache
+        return TypeAdapter(into)
+
+
+def request_of(**parts: Any) -> bytes:
+    """Return a request as bytes that are the same for the same request."""
+    return orjson.dumps(parts, option=orjson.OPT_SORT_KEYS, default=str)

@@ -1,0 +1,103 @@
+"""Results of steps within handlers, in SQLAlchemy Core: the same on every database."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import sqlalchemy as sa
+
+from backburner.domain.job import FINAL
+from backburner.domain.step import StepResult, StoredStep
+from backburner.domain.usage import Booking
+from backburner.stores.tables import jobs, step_results
+from backburner.stores.usages import BookTx, book_calls
+
+T = TypeVar("T")
+s = step_results.c
+
+
+class StepTx(BookTx, Protocol):
+    """A transaction of either database."""
+
+    def save_steps(self, results: Sequence[StepResult]) -> Sequence[Any]:
+        """Store results of jobs that are held; return their jobs and keys."""
+        ...
+
+
+class Steps(Protocol):
+    """The verbs of `StepStore`, for any store that can read and transact."""
+
+    async def read(self, read: Callable[[sa.Connection], T]) -> T:
+        """Read; each statement sees what was committed before it."""
+        ...
+
+    async def link(self, body: Callable[[Any], T]) -> T:
+        """Run a body in a transaction of its own, durable."""
+        ...
+
+    async def save_plain_steps(self, results: Sequence[StepResult]) -> Sequence[bool]:
+        """Store results without usage, together with those of concurrent calls."""
+        ...
+
+    async def save_steps(
+        self, results: Sequence[StepResult], bookings: Sequence[Booking] = ()
+    ) -> Sequence[bool]:
+        if not bookings:
+            return await self.save_plain_steps(results)
+        return await self.link(lambda tx: _save(tx, results, bookings))
+
+    async def steps_of(
+        self, job: int, *, most: int | None = None
+    ) -> Sequence[StoredStep]:
+        size = sa.func.length(s.result)
+        shown = (
+            s.result if most is None else sa.case((size <= most, s.result), else_="")
+        )
+        fields = (s.key, s.kind, s.name, s.epoch, s.at, shown, size)
+        query = sa.select(*fields).where(s.job == job).order_by(s.seq)
+        return await self.read(lambda c: [StoredStep(*row) for row in c.execute(query)])
+
+    async def forget_step(self, job: int, token: str, key: str) -> bool:
+        return await self.link(lambda tx: _forget_one(tx, job, token, key))
+
+    async def forget_steps(self, job: int, generation: int) -> int:
+        return await self.link(lambda tx: _forget_all(tx, job, generation))
+
+
+def kept(results: Sequence[StepResult], rows: Iterable[Any]) -> list[bool]:
+    """Return for each result whether it is among the returned jobs and keys."""
+    stored = {(row[0], row[1]) for row in rows}
+    return [(result.job, result.key) in stored for result in results]
+
+
+def delete_of(connection: sa.Connection, seqs: Any) -> None:
+    """Delete the results of jobs that are deleted."""
+    connection.execute(step_results.delete().where(s.job.in_(seqs)))
+
+
+def _save(
+    tx: StepTx, results: Sequence[StepResult], bookings: Sequence[Booking]
+) -> list[bool]:
+    tx.lock_booked([booking.seq for booking in bookings])
+    stored = kept(results, tx.save_steps(results))
+    book_calls(tx, bookings)
+    return stored
+
+
+def _held(tx: Any, *where: Any) -> bool:
+    row = sa.select(jobs.c.seq).where(*where).with_for_update()
+    return tx.connection.execute(row).first() is not None
+
+
+def _forget_one(tx: Any, job: int, token: str, key: str) -> bool:
+    if not _held(tx, jobs.c.seq == job, jobs.c.token == token):
+        return False
+    tx.connection.execute(step_results.delete().where(s.job == job, s.key == key))
+    return True
+
+
+def _forget_all(tx: Any, job: int, generation: int) -> int:
+    ended = jobs.c.state.in_(sorted(FINAL)), jobs.c.generation == generation
+    if not _held(tx, jobs.c.seq == job, *ended):
+        return 0
+    gone = tx.connection.execute(step_results.delete().where(s.job == job))
+    return int(gone.rowcount)

@@ -1,0 +1,134 @@
+"""Results of steps within handlers: stored under the claim, once, with their usage."""
+
+from typing import Any
+
+from backburner.domain.job import Claim
+from backburner.domain.outcome import Done, Failed
+from backburner.domain.step import StepResult
+from backburner.domain.usage import Booking, Usage
+from backburner.ports.store import Store
+from backburner.testing.samples import NOON
+from backburner.testing.store.acts import (
+    DAY,
+    NO_RETENTION,
+    WithWorkers,
+    find,
+    retry,
+    settlement,
+)
+
+CALL = Usage("m-1", 100, 20, "house", 40, NOON, 7, "t-1")
+
+
+def result(claim: Claim, key: str = "step/a", **fields: Any) -> StepResult:
+    """Return the result of a step of a claim's run."""
+    usual = StepResult(
+        claim.seq, claim.token, key, "step", key[-1], claim.events, NOON, '"one"'
+    )
+    return usual._replace(**fields)
+
+
+def booking(claim: Claim, *calls: Usage) -> Booking:
+    """Return what a claim's run has used."""
+    return Booking(claim.seq, claim.token, claim.generation, claim.events, calls)
+
+
+async def keys(store: Store, claim: Claim) -> list[str]:
+    """Return the keys of a job's stored results."""
+    return [step.key for step in await store.steps_of(claim.seq)]
+
+
+class StepConformance(WithWorkers):
+    """`StepStore`: what is stored belongs to the claim, and stays as it is."""
+
+    async def test_results_are_read_in_the_order_in_which_they_were_stored(
+        self, store: Store
+    ) -> None:
+        claim = await self.claimed(store)
+        await store.save_steps([result(claim, "step/b", result='{"é": [1]}')])
+        assert [True, True] == await store.save_steps(
+            [result(claim, "step/a"), result(claim, "ask/c", kind="ask")]
+        )
+        found = await store.steps_of(claim.seq)
+        assert ["step/b", "step/a", "ask/c"] == [step.key for step in found]
+        first = found[0]
+        assert ('{"é": [1]}', "step", "b", claim.events, NOON) == (
+            *(first.result, first.kind, first.name, first.epoch, first.at),
+        )
+
+    async def test_a_key_keeps_its_first_result(self, store: Store) -> None:
+        claim = await self.claimed(store)
+        await store.save_steps([result(claim)])
+        assert [True] == await store.save_steps([result(claim, result='"two"')])
+        assert ['"one"'] == [s.result for s in await store.steps_of(claim.seq)]
+
+    async def test_a_claim_that_is_lost_stores_nothing(self, store: Store) -> None:
+        lost, held = await self.claimed(store), await self.claimed(store)
+        stale = result(lost, token="another")
+        assert [False, True] == await store.save_steps([stale, result(held)])
+        assert not await store.steps_of(lost.seq)
+        assert ["step/a"] == await keys(store, held)
+
+    async def test_a_job_that_has_ended_stores_nothing(self, store: Store) -> None:
+        claim = await self.claimed(store)
+        await store.settle([settlement(claim, Done("1"))])
+        assert [False] == await store.save_steps([result(claim)])
+        assert [False] == await store.save_steps([result(claim)], [booking(claim)])
+        assert not await store.steps_of(claim.seq)
+
+    async def test_usage_is_recorded_with_the_result_and_once(
+        self, store: Store
+    ) -> None:
+        claim = await self.claimed(store)
+        used = [booking(claim, CALL)]
+        assert [True] == await store.save_steps([result(claim)], used)
+        assert [True] == await store.save_steps([result(claim)], used)
+        await store.settle(
+            [settlement(claim, Done("1"), usage=(CALL,), epoch=claim.events)]
+        )
+        assert 120 == (await store.spent([claim.seq]))[claim.seq].tokens
+
+    async def test_usage_of_a_lost_claim_is_recorded_though_its_result_is_not(
+        self, store: Store
+    ) -> None:
+        claim = await self.claimed(store)
+        await store.settle([settlement(claim, Failed("BAD", "no", retryable=False))])
+        assert [False] == await store.save_steps(
+            [result(claim)], [booking(claim, CALL)]
+        )
+        assert 120 == (await store.spent([claim.seq]))[claim.seq].tokens
+
+    async def test_results_outlive_a_retry(self, store: Store) -> None:
+        claim = await self.claimed(store)
+        await store.save_steps([result(claim)])
+        await store.settle([settlement(claim, Failed("BAD", "no", retryable=False))])
+        await store.reopen([retry(await find(store, claim.id))])
+        assert ["step/a"] == await keys(store, claim)
+
+    async def test_all_results_of_a_job_that_has_ended_can_be_forgotten(
+        self, store: Store
+    ) -> None:
+        claim = await self.claimed(store)
+        await store.save_steps([result(claim), result(claim, "step/b")])
+        assert 0 == await store.forget_steps(claim.seq, claim.generation)  # it runs
+        await store.settle([settlement(claim, Failed("BAD", "no", retryable=False))])
+        assert 0 == await store.forget_steps(claim.seq, claim.generation + 1)
+        assert 2 == await store.forget_steps(claim.seq, claim.generation)
+        assert not await store.steps_of(claim.seq)
+
+    async def test_one_result_can_be_forgotten_by_the_holder(
+        self, store: Store
+    ) -> None:
+        claim = await self.claimed(store)
+        await store.save_steps([result(claim), result(claim, "step/b")])
+        assert not await store.forget_step(claim.seq, "another", "step/a")
+        assert await store.forget_step(claim.seq, claim.token, "step/a")
+        assert ["step/b"] == await keys(store, claim)
+
+    async def test_results_go_with_their_job(self, store: Store) -> None:
+        claim = await self.claimed(store)
+        await store.save_steps([result(claim)])
+        await store.settle([settlement(claim, Done("1"))])
+        await store.prune(keep=NO_RETENTION, now=NOON + DAY, limit=10)
+        assert not await store.find([claim.id])
+        assert not await store.steps_of(claim.seq)

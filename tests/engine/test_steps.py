@@ -1,0 +1,408 @@
+"""Steps of handlers: computed once for a job, whatever interrupts its runs."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from pydantic import BaseModel
+
+from backburner import (
+    Backburner,
+    Context,
+    JobFailed,
+    PermanentError,
+    RetryPolicy,
+    TransientError,
+    capability,
+)
+from backburner.ai.mock import Mock
+from backburner.clock import SystemClock
+from backburner.domain.event import STEP_CHANGED
+from backburner.engine.asking import Vectors
+from backburner.ports.ai import Reply, Tokens
+from backburner.settings import Settings
+
+AT_ONCE = RetryPolicy(base=timedelta(), jitter=timedelta())
+SETTINGS = {"grace_seconds": 0, "poll_seconds": 0.2}
+
+
+class Counting(Mock):
+    """A provider that numbers its answers and counts its calls."""
+
+    def __init__(self):
+        super().__init__(SystemClock())
+        self.asked = []
+
+    async def chat(self, chat, hear=None):
+        self.asked.append(chat.messages[-1].text)
+        text = f"{chat.messages[-1].text} {len(self.asked)}"
+        if chat.schema is not None:
+            text = f'{{"title": "{text}"}}'
+        if hear is not None:
+            await hear(text)
+        return Reply(text, chat.model, Tokens(60, 40))
+
+    async def embed(self, texts, model):
+        self.asked.append("embed")
+        return Reply([[float(len(self.asked))] for _ in texts], model, Tokens(5, 0))
+
+
+class Title(BaseModel):
+    title: str
+
+
+class Failing:
+    """Fails at the first passings of a place, as often as it is told."""
+
+    def __init__(self, times=1):
+        self.left = times
+
+    def __call__(self):
+        if self.left:
+            self.left -= 1
+            raise TransientError("not yet")
+
+
+@pytest.fixture
+async def running(home_url):
+    """Open a house that works on a handler with a counting provider."""
+    opened = []
+
+    async def start(one, provider=None, **settings):
+        house = Backburner(
+            Settings(store=home_url, **{**SETTINGS, **settings}),
+            capabilities=[one],
+            ai=provider or Counting(),
+        )
+        await house.__aenter__()
+        opened.append(house)
+        await house.start_worker()
+        return house
+
+    yield start
+    for house in opened:
+        await house.__aexit__(None, None, None)
+
+
+async def test_a_failed_attempt_pays_for_no_answer_again(running):
+    fail, provider = Failing(2), Counting()
+
+    @capability("two", retry=AT_ONCE)
+    async def two(ctx: Context, value: str) -> list[str]:
+        first = await ctx.ask(value)
+        second = await ctx.ask("second", into=Title)
+        fail()
+        return [first, second.title, *(call.model for call in ctx.ai.calls)]
+
+    house = await running(two, provider)
+    ticket = await house.submit(two, "first")
+    told = await ticket.result()
+    assert ["first 1", "second 2"] == told[:2]
+    assert ["first", "second"] == provider.asked
+    assert 4 == len(told)  # its calls are known, though this run made none
+    job = await ticket.job()
+    assert 3 == job.attempt
+    assert 200 == (await house.engine.store.spent([job.seq]))[job.seq].tokens
+
+
+async def test_without_remembering_each_attempt_asks(running):
+    fail, provider = Failing(2), Counting()
+
+    @capability("fresh", retry=AT_ONCE)
+    async def fresh(ctx: Context, value: str) -> str:
+        answer = await ctx.ask(value, remember=False)
+        fail()
+        return answer
+
+    house = await running(fresh, provider)
+    assert "a 3" == await (await house.submit(fresh, "a")).result()
+
+
+async def test_a_named_step_is_computed_once_and_read_back_as_its_type(running):
+    fail, computed = Failing(2), []
+
+    async def charge(amount: int) -> Title:
+        computed.append(amount)
+        return Title(title=f"paid {amount}")
+
+    def place() -> tuple[int, str]:
+        computed.append("place")
+        return 1, "a"
+
+    seen = []
+
+    @capability("charge", retry=AT_ONCE)
+    async def pay(ctx: Context, value: int) -> str:
+        paid = await ctx.step("charge", charge, value)
+        where = await ctx.step("place", place)
+        seen.append((paid, where))
+        fail()
+        return paid.title
+
+    house = await running(pay)
+    assert "paid 7" == await (await house.submit(pay, 7)).result()
+    assert [7, "place"] == computed
+    assert [(Title(title="paid 7"), (1, "a"))] * 3 == seen
+
+
+async def test_the_same_question_twice_has_two_answers_in_any_order(running):
+    fail, provider = Failing(1), Counting()
+
+    @capability("gathered", retry=AT_ONCE)
+    async def gathered(ctx: Context, value: str) -> list[str]:
+        names = [value, "other", value]
+        answers = await asyncio.gather(*(ctx.ask(name) for name in names))
+        fail()
+        return answers
+
+    house = await running(gathered, provider)
+    told = await (await house.submit(gathered, "a")).result()
+    assert 3 == len(provider.asked)
+    assert {"a 1", "other 2", "a 3"} == {*told}
+
+
+async def test_a_retried_dead_letter_keeps_its_answers_unless_it_is_to_start_fresh(
+    running,
+):
+    fail, provider = Failing(2), Counting()
+
+    @capability("dead", max_attempts=1)
+    async def dead(ctx: Context, value: str) -> str:
+        answer = await ctx.ask(value)
+        fail()
+        return answer
+
+    house = await running(dead, provider)
+    ticket = await house.submit(dead, "a")
+    with pytest.raises(JobFailed):
+        await ticket.result()
+    await house.engine.retry(ticket.id)
+    with pytest.raises(JobFailed):
+        await ticket.result()
+    assert ["a"] == provider.asked
+    await house.engine.retry(ticket.id, fresh=True)
+    assert "a 2" == await ticket.result()
+
+
+async def test_a_handler_that_rejects_an_answer_forgets_it(running):
+    provider = Counting()
+
+    @capability("picky", retry=AT_ONCE)
+    async def picky(ctx: Context, value: str) -> str:
+        answer = await ctx.ask(value)
+        if not answer.endswith("3"):
+            await ctx.forget()
+            raise TransientError("not good enough")
+        return answer
+
+    house = await running(picky, provider)
+    assert "a 3" == await (await house.submit(picky, "a")).result()
+
+
+async def test_embeddings_and_streamed_text_are_steps_too(running):
+    fail, provider = Failing(1), Counting()
+
+    @capability("mixed", retry=AT_ONCE)
+    async def mixed(ctx: Context, value: str) -> str:
+        vectors = await ctx.embed([value])
+        assert isinstance(vectors, Vectors)
+        text = await ctx.ask(value, stream=True)
+        fail()
+        return text
+
+    house = await running(mixed, provider)
+    ticket = await house.submit(mixed, "a")
+    assert "a 2" == await ticket.result()
+    assert ["embed", "a"] == provider.asked
+    assert "a 2" == (await house.engine.draft(ticket.id)).text
+
+
+async def test_a_stored_answer_is_passed_to_the_function_that_takes_streamed_text(
+    running,
+):
+    fail, provider, heard = Failing(1), Counting(), []
+
+    @capability("passed", retry=AT_ONCE)
+    async def passed(ctx: Context, value: str) -> str:
+        async def hear(text: str) -> None:
+            heard.append(text)
+
+        answer = await ctx.ask(value, stream=hear)
+        fail()
+        return answer
+
+    house = await running(passed, provider)
+    ticket = await house.submit(passed, "a")
+    assert "a 1" == await ticket.result()
+    assert ["a"] == provider.asked
+    assert ["a 1", "a 1"] == heard
+    types = {
+        e.type for e in await house.engine.store.history(ticket.id, after=0, limit=99)
+    }
+    assert STEP_CHANGED not in types
+
+
+async def test_a_result_larger_than_a_row_is_stored_beside_it(running):
+    fail, computed = Failing(1), []
+
+    def large() -> str:
+        computed.append(1)
+        return "x" * 200_000
+
+    @capability("large", retry=AT_ONCE)
+    async def make(ctx: Context, _value: None) -> int:
+        size = len(await ctx.step("large", large))
+        fail()
+        return size
+
+    house = await running(make)
+    ticket = await house.submit(make, None)
+    assert 200_000 == await ticket.result()
+    assert [1] == computed
+    job = await ticket.job()
+    [stored] = await house.engine.steps_of(job.seq)
+    assert len(stored.result) < 200
+
+
+@pytest.mark.parametrize(
+    ("code", "handler"),
+    [
+        ("STEP_NOT_SERIALISABLE", lambda ctx: ctx.step("odd", object)),
+        ("STEP_NAME", lambda ctx: ctx.step("", dict)),
+        ("STEP_NAME", lambda ctx: ctx.step("x" * 201, dict)),
+    ],
+)
+async def test_what_cannot_be_a_step_says_why(running, code, handler):
+    @capability("odd", max_attempts=1)
+    async def odd(ctx: Context, _value: None) -> None:
+        await handler(ctx)
+
+    house = await running(odd)
+    with pytest.raises(JobFailed) as told:
+        await (await house.submit(odd, None)).result()
+    assert code == told.value.job.error.code
+
+
+async def test_a_name_is_used_once_in_a_run(running):
+    @capability("twice", max_attempts=1)
+    async def twice(ctx: Context, _value: None) -> None:
+        await ctx.step("same", dict)
+        await ctx.step("same", dict)
+
+    house = await running(twice)
+    with pytest.raises(JobFailed) as told:
+        await (await house.submit(twice, None)).result()
+    assert "STEP_REPEATED" == told.value.job.error.code
+    assert "same" in str(told.value)
+
+
+async def test_a_step_within_a_step_is_found_by_its_place(running):
+    fail, computed = Failing(1), []
+
+    async def inner() -> str:
+        computed.append("inner")
+        return "i"
+
+    @capability("nested", retry=AT_ONCE)
+    async def nested(ctx: Context, _value: None) -> str:
+        async def outer() -> str:
+            computed.append("outer")
+            found = await ctx.step("part", inner)
+            fail()
+            return found
+
+        return await ctx.step("outer", outer) + await ctx.step("part", inner)
+
+    house = await running(nested)
+    assert "ii" == await (await house.submit(nested, None)).result()
+    assert ["outer", "inner", "outer", "inner"] == computed
+
+
+async def test_a_changed_request_is_reported_while_answers_are_unread(running):
+    fail, questions = Failing(1), ["old", "new"]
+
+    @capability("changed", retry=AT_ONCE)
+    async def changed(ctx: Context, _value: None) -> str:
+        answer = await ctx.ask(questions.pop(0))
+        fail()
+        return answer
+
+    house = await running(changed)
+    ticket = await house.submit(changed, None)
+    assert "new 2" == await ticket.result()
+    history = await house.engine.store.history(ticket.id, after=0, limit=100)
+    [event] = [event for event in history if event.type == STEP_CHANGED]
+    assert {"step": "ask", "unread": 1} == event.data
+
+
+async def test_a_stored_result_of_another_type_is_refused_with_a_way_out(running):
+    types, fail = [int, Title], Failing(1)
+
+    @capability("retyped", retry=AT_ONCE)
+    async def retyped(ctx: Context, _value: None) -> str:
+        result = await ctx.step("one", lambda: 1, into=types.pop(0))
+        fail()
+        return str(result)
+
+    house = await running(retyped)
+    ticket = await house.submit(retyped, None)
+    with pytest.raises(JobFailed) as told:
+        await ticket.result()
+    assert "STEP_MISMATCH" == told.value.job.error.code
+    assert "fresh" in str(told.value)
+
+
+async def test_a_run_that_lost_its_job_stores_nothing(running):
+    begun, cancelled, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    ended = asyncio.get_running_loop().create_future()
+
+    @capability("slow", max_attempts=1)
+    async def slow(ctx: Context, _value: None) -> None:
+        begun.set()
+        try:
+            await go_on.wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            await go_on.wait()
+        try:
+            await ctx.step("late", dict)
+        except BaseException as error:
+            ended.set_result(type(error).__name__)
+            raise
+
+    house = await running(slow)
+    ticket = await house.submit(slow, None)
+    await asyncio.wait_for(begun.wait(), 60)
+    await ticket.cancel()
+    await asyncio.wait_for(cancelled.wait(), 60)
+    go_on.set()
+    job = await ticket.job()
+    assert "ClaimLost" == await asyncio.wait_for(ended, 60)
+    assert not await house.engine.steps_of(job.seq)
+
+
+async def test_an_answer_right_before_success_is_not_written(running):
+    @capability("single")
+    async def single(ctx: Context, value: str) -> str:
+        return await ctx.ask(value)
+
+    house = await running(single)
+    ticket = await house.submit(single, "a")
+    await ticket.result()
+    job = await ticket.job()
+    assert not await house.engine.steps_of(job.seq)
+    assert 100 == (await house.engine.store.spent([job.seq]))[job.seq].tokens
+
+
+async def test_a_permanent_failure_keeps_what_was_paid(running):
+    @capability("refused", max_attempts=1)
+    async def refused(ctx: Context, value: str) -> str:
+        await ctx.ask(value)
+        raise PermanentError("no")
+
+    house = await running(refused)
+    ticket = await house.submit(refused, "a")
+    with pytest.raises(JobFailed):
+        await ticket.result()
+    job = await ticket.job()
+    assert ["ask"] == [step.kind for step in await house.engine.steps_of(job.seq)]

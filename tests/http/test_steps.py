@@ -1,0 +1,40 @@
+"""The stored steps of a job over HTTP, and a retry that discards them."""
+
+import pytest
+
+from backburner import Context, PermanentError, capability
+
+ON_BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+
+
+@ON_BOTH
+async def test_stored_steps_are_listed_kept_by_a_retry_and_discarded_on_demand(serve):
+    computed = []
+
+    def measure() -> dict[str, int]:
+        computed.append(1)
+        return {"size": len(computed)}
+
+    @capability("test.steps", queue="demo", max_attempts=1)
+    async def fail(ctx: Context, _value: dict[str, int]) -> None:
+        await ctx.step("measure", measure)
+        await ctx.step("large", lambda: "x" * 2_000)
+        raise PermanentError("no")
+
+    server = await serve(capabilities=[fail])
+    job = await server.ended(await server.submit("test.steps"))
+    path = f"/v1/jobs/{job['id']}"
+    first = (await server.client.get(f"{path}/steps")).json()["items"]
+    await server.ended((await server.client.post(f"{path}/retry")).json())
+    kept = (await server.client.get(f"{path}/steps")).json()["items"]
+    again = await server.client.post(f"{path}/retry", params={"fresh": True})
+    await server.ended(again.json())
+    fresh = (await server.client.get(f"{path}/steps")).json()["items"]
+
+    assert [("measure", {"size": 1}), ("large", None)] == [
+        (step["name"], step["result"]) for step in first
+    ]
+    assert [len('{"size":1}'), 2_002] == [step["size"] for step in first]
+    assert first == kept
+    assert {"size": 2} == fresh[0]["result"]
+    assert 2 == len(computed)
