@@ -323,12 +323,43 @@ async def conversations(folder: Path) -> Figures:
     return await answered(url_of(folder), TRANSPORT, folder, count)
 
 
+async def searches(folder: Path) -> Figures:
+    """Search the chunks of one user, 100,000 with the usual number of jobs."""
+    from bench.searching import searched  # noqa: PLC0415 - as above
+
+    return await searched(url_of(folder), JOBS * 5)
+
+
+async def embedding(folder: Path) -> Figures:
+    """Embed chunks by the offline model, which is prepared if it is not there."""
+    from bench.searching import embedded  # noqa: PLC0415 - as above
+
+    del folder
+    return await embedded()
+
+
 async def deferrals(folder: Path) -> Figures:
     """Have commands of Discord deferred while 200 other jobs run."""
     from bench.deferrals import FEWEST, deferred  # noqa: PLC0415 - as above
 
     count = max(FEWEST, JOBS // 20)
     return await deferred(url_of(folder), TRANSPORT, folder, count)
+
+
+async def uploads(folder: Path) -> Figures:
+    """Have files processed by `documents`, with the rates of its queues lifted."""
+    from bench.uploads import FEWEST, MOST, processed  # noqa: PLC0415 - as above
+
+    count = min(MOST, max(FEWEST, JOBS // 20))
+    return await processed(url_of(folder), TRANSPORT, folder, count, is_lifted=True)
+
+
+async def uploads_limited(folder: Path) -> Figures:
+    """Have files processed by `documents` with its limits as they are."""
+    from bench.uploads import FEWEST, processed  # noqa: PLC0415 - as above
+
+    count = min(100, max(FEWEST, JOBS // 20))
+    return await processed(url_of(folder), TRANSPORT, folder, count, is_lifted=False)
 
 
 async def _post_all(port: int) -> list[float]:
@@ -443,6 +474,10 @@ ROWS: dict[str, Callable[[Path], Awaitable[Figures]]] = {
         sentences,
         conversations,
         deferrals,
+        uploads,
+        uploads_limited,
+        searches,
+        embedding,
         worker,
     )
 }

@@ -78,11 +78,33 @@ SENTENCES = (
         is_higher_better=False,
     ),
 )
-ANY_STORE = frozenset({"blobs_s3"})
+ANY_STORE = frozenset({"blobs_s3", "embedding"})
 """Rows that take minutes and on which the database has no influence: run on one."""
 
 DISCORD_LIMIT = dict.fromkeys((SQLITE, POSTGRES, *BROKERS), 3_000.0)
 """Discord waits for three seconds."""
+RETRIEVAL = (
+    Row(
+        "searches",
+        "search over 100,000 chunks of one user, question embedded, p95 ms",
+        "p95_ms",
+        _both(100),
+        is_higher_better=False,
+    ),
+    Row("searches", "… p50, ms", "p50_ms", {}, is_higher_better=False),
+    Row(
+        "searches",
+        "… the first, which reads the vectors, ms",
+        "first_ms",
+        {},
+        is_higher_better=False,
+    ),
+    Row("searches", "… memory, MB", "rss_mb", {}, is_higher_better=False),
+    Row(
+        "embedding", "chunks embedded by the offline model, chunks/s", "per_second", {}
+    ),
+    Row("embedding", "… CPU a chunk, µs", "cpu_us", {}, is_higher_better=False),
+)
 CONVERSATIONS = (
     Row(
         "conversations",
@@ -109,6 +131,31 @@ CONVERSATIONS = (
         "Discord's commands deferred while 200 jobs run, 20 under way, p99 ms",
         "p99_ms",
         DISCORD_LIMIT,
+        is_higher_better=False,
+    ),
+)
+
+UPLOADS = (
+    Row("uploads", "files that `documents` makes ready, files/s", "per_second", {}),
+    Row(
+        "uploads",
+        "… confirm → ready, p95 ms",
+        "p95_ms",
+        {},
+        is_higher_better=False,
+    ),
+    Row(
+        "uploads",
+        "… memory of the worker, MB",
+        "worker_mb",
+        {},
+        is_higher_better=False,
+    ),
+    Row(
+        "uploads_limited",
+        "the same with its limits, confirm → ready, p95 ms",
+        "p95_ms",
+        {},
         is_higher_better=False,
     ),
 )
@@ -271,6 +318,8 @@ ROWS = (
     ),
     *SENTENCES,
     *CONVERSATIONS,
+    *UPLOADS,
+    *RETRIEVAL,
 )
 
 
@@ -313,6 +362,7 @@ BROKER_ROWS = (
     ),
     *SENTENCES,
     *CONVERSATIONS,
+    *UPLOADS,
 )
 """What is measured with a broker before the store; the store's own rows are above."""
 

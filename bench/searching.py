@@ -1,0 +1,142 @@
+"""
+Searches over 100,000 chunks of one user, and chunks embedded per second.
+
+The chunks have words as frequent as those of a language, without its stop words, and
+random vectors. Each search embeds its question by the offline model, so that is part of
+its time. The first search, which reads the vectors into memory, is measured apart.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backburner import Backburner, Owner, Settings, read_settings
+from backburner_apps.documents import search
+from backburner_apps.documents.chunk_store import SLICE, replace_chunks
+from backburner_apps.documents.chunking import Chunk, content_hash
+from backburner_apps.documents.embed_work import packed, store_vectors
+from backburner_apps.documents.embedding.folder import NAMES, cache_folder
+from backburner_apps.documents.embedding.prepare import prepare
+from backburner_apps.documents.embedding.runtime import load
+from backburner_apps.documents.settings import DocumentsSettings
+from bench.meter import NotTrueError, quantiles, rss_mb
+from bench.retrieval import APP, add_row, read_corpus
+
+OWNER = Owner("default", "reader")
+MODEL = f"minilm/{NAMES['minilm']}"
+DIMENSION = 384
+VOCABULARY = 40_000
+STOP_WORDS = 100
+WORDS = 110
+"""How many words of a chunk of 160 are none that are left out."""
+ASKED = 6
+SEARCHES = 200
+EMBEDDED = 128
+PARAGRAPHS = 4
+"""As many of them make a text of about 130 words."""
+SEED = 7
+
+Figures = dict[str, Any]
+
+
+class Language:
+    """Words that are as frequent as Zipf's law says."""
+
+    def __init__(self) -> None:
+        ranks = np.arange(STOP_WORDS, STOP_WORDS + VOCABULARY)
+        self._shares = (1 / ranks) / (1 / ranks).sum()
+        self.random = np.random.default_rng(SEED)
+
+    def words(self, count: int) -> list[str]:
+        """Draw words."""
+        drawn = self.random.choice(VOCABULARY, count, p=self._shares)
+        return [f"w{number}" for number in drawn]
+
+
+async def fill(bb: Backburner, count: int) -> None:
+    """Store chunks and their vectors, some hundred in each file."""
+    language = Language()
+    for first in range(0, count, SLICE):
+        size = min(SLICE, count - first)
+        drawn = language.words(size * WORDS)
+        parts = [
+            Chunk(number, 1, text, content_hash(text))
+            for number in range(size)
+            for text in [" ".join(drawn[number * WORDS : (number + 1) * WORDS])]
+        ]
+        vectors = language.random.standard_normal((size, DIMENSION))
+        rows = [
+            (part.content_hash, DIMENSION, packed(vector))
+            for part, vector in zip(parts, vectors, strict=True)
+        ]
+        file_id = f"file-{first}"
+        await bb.transact(add_row, OWNER, file_id)
+        await bb.transact(replace_chunks, OWNER, file_id, "batch", parts)
+        await bb.transact(store_vectors, OWNER, MODEL, rows)
+
+
+def questions(count: int) -> Iterator[str]:
+    """Yield questions with frequent and rare words."""
+    language = Language()
+    for _ in range(count):
+        yield " ".join(language.words(ASKED))
+
+
+def prepared_folder() -> Path:
+    """Return the folder of the offline model, prepared if it is not there."""
+    cache = cache_folder(read_settings(DocumentsSettings).models)
+    return prepare("minilm", cache, lambda line: print(line, file=sys.stderr))
+
+
+async def searched(url: str, count: int) -> Figures:
+    """Search one after the other; return how long it took."""
+    await asyncio.to_thread(prepared_folder)
+    async with Backburner(Settings(store=url, ai=()), apps=[APP]) as bb:
+        await fill(bb, count)
+        begun = time.perf_counter()
+        await _found(bb, "w1 w2 w3")
+        first = time.perf_counter() - begun
+        for question in questions(5):
+            await _found(bb, question)
+        waits = []
+        for question in questions(SEARCHES):
+            begun = time.perf_counter()
+            await _found(bb, question)
+            waits.append(time.perf_counter() - begun)
+    told = {"first_ms": round(first * 1000), "rss_mb": rss_mb()}
+    return quantiles(waits) | {"p95_ms": _p95(waits)} | told
+
+
+def _p95(waits: list[float]) -> float:
+    return round(sorted(waits)[int(len(waits) * 0.95)] * 1000, 1)
+
+
+async def _found(bb: Backburner, question: str) -> None:
+    found = await search.search(bb, OWNER, question)
+    if found.mode != "hybrid" or len(found.results) != search.LIMIT:
+        raise NotTrueError(
+            f"a {found.mode} search found {len(found.results)}: is the offline model "
+            "prepared? `backburner documents prepare`"
+        )
+
+
+async def embedded() -> Figures:
+    """Embed texts of about 130 words; return how many in a second."""
+    corpus = read_corpus("paraphrased-english")
+    lines = [text for article in corpus.articles.values() for text in article]
+    texts = [" ".join(lines[n : n + PARAGRAPHS]) for n in range(EMBEDDED)]
+    model = await asyncio.to_thread(lambda: load(prepared_folder()))
+    await asyncio.to_thread(model.embed, texts[:8])
+    begun, cpu = time.perf_counter(), time.process_time()
+    read = await asyncio.to_thread(model.embed, texts)
+    wall, used = time.perf_counter() - begun, time.process_time() - cpu
+    return {
+        "per_second": round(EMBEDDED / wall, 1),
+        "cpu_us": round(used / EMBEDDED * 1e6),
+        "tokens": round(read.tokens / EMBEDDED),
+    }

@@ -1,0 +1,1 @@
+"""The offline embedding models: how they are made, and how they are run."""

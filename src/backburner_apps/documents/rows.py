@@ -1,0 +1,24 @@
+"""All tables of `documents`, and inserts that two processes may do at once."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from backburner_apps.documents import chunk_tables
+
+_INSERT: Mapping[str, Any] = {
+    "postgresql": postgresql.insert,
+    "sqlite": sqlite.insert,
+}
+
+
+def all_tables() -> Sequence[sa.Table]:
+    """Return the tables of batches, files and chunks, for `backburner move`."""
+    return chunk_tables.chunks.metadata.sorted_tables
+
+
+def insert(connection: Any, table: sa.Table) -> Any:
+    """Return an INSERT that can be given `on_conflict_…`."""
+    return _INSERT[connection.dialect.name](table)

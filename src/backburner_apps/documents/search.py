@@ -1,0 +1,197 @@
+"""
+Searches the chunks of one user by meaning and by words.
+
+Both lists are put into one order by `ranking.fuse`. Without vectors, a search is by
+words only and says so. Whatever is found is read from the database in the end, so that
+a deleted file is not found, whatever a cache holds.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import sqlalchemy as sa
+
+from backburner import Backburner, Context, Owner, View
+from backburner.tables import owned_by
+from backburner_apps.documents.chunk_tables import chunks, owners
+from backburner_apps.documents.embed_work import Question, embed_question, question_of
+from backburner_apps.documents.full_text import Filters, full_text, prefix_of, term
+from backburner_apps.documents.ranking import WEIGHTS, Weights, fuse, snippet
+from backburner_apps.documents.tables import files
+from backburner_apps.documents.vector_cache import Standing, VectorCache
+from backburner_apps.documents.words import query_words
+
+MAX_QUERY: Final = 1_000
+"""How many characters of a question are used."""
+LIMIT: Final = 10
+MAX_LIMIT: Final = 50
+DEPTH: Final = 100
+"""How many places of each list are put into one order."""
+CACHE: Final = VectorCache()
+c = chunks.c
+
+Mode = Literal["hybrid", "keyword"]
+Place = Backburner | Context
+"""Where a search runs: in a route or in a job."""
+
+
+class Result(NamedTuple):
+    """A chunk that was found."""
+
+    file_id: str
+    file_name: str
+    batch_id: str
+    page: int | None
+    score: float
+    snippet: str
+    text: str
+    """The whole chunk, which is not part of an answer over HTTP."""
+
+
+class SearchResults(NamedTuple):
+    """What was found, the best first, and how."""
+
+    results: Sequence[Result]
+    mode: Mode
+
+
+class _Lexical(NamedTuple):
+    standing: Standing
+    found: Sequence[int]
+
+
+async def search(
+    place: Place,
+    owner: Owner,
+    text: str,
+    *,
+    batch_id: str | None = None,
+    file_id: str | None = None,
+    limit: int = LIMIT,
+) -> SearchResults:
+    """Find the chunks of a user's files that answer a question best."""
+    limit = max(1, min(limit, MAX_LIMIT))
+    return await find(place, owner, text, Filters(batch_id, file_id), limit)
+
+
+async def find(
+    place: Place,
+    owner: Owner,
+    text: str,
+    filters: Filters,
+    limit: int,
+    weights: Weights = WEIGHTS,
+) -> SearchResults:
+    """Search with weights for the lists by words and by meaning."""
+    text = text[:MAX_QUERY]
+    wanted = query_words(text)
+    lexical = await place.read(_by_words, owner, wanted, filters)
+    if lexical is None:
+        return SearchResults([], "keyword")
+    has_vectors = lexical.standing.version > 0
+    question = await _question(place, owner, text) if has_vectors else None
+    similar = await _by_meaning(place, lexical.standing, question, filters, limit)
+    scores = fuse(zip(weights, (lexical.found, similar or ()), strict=True))
+    rows = await place.read(_rows, owner, [*scores][: limit * 2])
+    ordered = sorted(rows, key=lambda row: (-scores[row.seq], row.seq))
+    found = [_result(row, scores[row.seq], wanted) for row in _different(ordered)]
+    return SearchResults(found[:limit], "keyword" if similar is None else "hybrid")
+
+
+async def _question(place: Place, owner: Owner, text: str) -> Question | None:
+    if isinstance(place, Context):
+        return await question_of(place, text)
+    return await place.run(embed_question, text, owner=owner)
+
+
+def _by_words(
+    view: View, owner: Owner, wanted: Sequence[str], filters: Filters
+) -> _Lexical | None:
+    """Return the chunks with these words; `None` for a user who has no chunks."""
+    row = view.connection.execute(
+        owners.select().where(owned_by(owners, owner))
+    ).first()
+    if row is None:
+        return None
+    prefix = prefix_of(row.number)
+    terms = [term(prefix, word) for word in wanted]
+    index = full_text(view.connection)
+    found = index.find(terms, filters, row.chunks, DEPTH)
+    return _Lexical(
+        Standing(owner, row.token, row.chunks, row.version, row.removed), found
+    )
+
+
+async def _by_meaning(
+    place: Place,
+    standing: Standing,
+    question: Question | None,
+    filters: Filters,
+    limit: int,
+) -> list[int] | None:
+    """Return similar chunks; `None` if there is nothing to compare with."""
+    if question is None:
+        return None
+    only = await place.read(_hashes, standing.owner, filters) if filters.given else None
+    most = DEPTH
+    while True:
+        near = await CACHE.nearest(place.read, standing, question, most, only)
+        found = await place.read(_chunks_of, standing.owner, near, filters)
+        # Where many are of deleted chunks, look further.
+        if len(found) >= limit or len(near) < most:
+            return found[:DEPTH] if near else None
+        most *= 4
+
+
+def _hashes(view: View, owner: Owner, filters: Filters) -> set[str]:
+    query = sa.select(c.content_hash).where(owned_by(chunks, owner), *_where(filters))
+    return {row[0] for row in view.connection.execute(query)}
+
+
+def _chunks_of(
+    view: View, owner: Owner, near: Sequence[str], filters: Filters
+) -> list[int]:
+    """Return the chunks with these contents, in their order."""
+    query = sa.select(c.content_hash, c.seq).where(
+        owned_by(chunks, owner), c.content_hash.in_(near), *_where(filters)
+    )
+    places = {content_hash: place for place, content_hash in enumerate(near)}
+    rows = [tuple(row) for row in view.connection.execute(query)]
+    rows.sort(key=lambda row: (places[row[0]], row[1]))
+    return [int(seq) for _, seq in rows]
+
+
+def _where(filters: Filters) -> list[sa.ColumnElement[bool]]:
+    return [c[name] == value for name, value in filters.given.items()]
+
+
+def _rows(view: View, owner: Owner, seqs: Sequence[int]) -> Sequence[Any]:
+    joined = chunks.join(files, files.c.id == c.file_id)
+    whose = files.c.tenant.label("file_tenant"), files.c.user.label("file_user")
+    query = sa.select(chunks, files.c.name, *whose).select_from(joined)
+    # Owners are compared here: SQLite would rather read all chunks of this one.
+    mine = owner.tenant, owner.user, owner.tenant, owner.user
+    return [
+        row
+        for row in view.connection.execute(query.where(c.seq.in_(seqs)))
+        if (row.tenant, row.user, row.file_tenant, row.file_user) == mine
+    ]
+
+
+def _different(rows: Iterable[Any]) -> list[Any]:
+    """Leave out what a file repeats."""
+    return [
+        *{(row.file_id, row.content_hash): row for row in reversed([*rows])}.values()
+    ][::-1]
+
+
+def _result(row: Any, score: float, wanted: Sequence[str]) -> Result:
+    return Result(
+        row.file_id,
+        row.name,
+        row.batch_id,
+        row.page,
+        round(score, 6),
+        snippet(row.text, wanted),
+        row.text,
+    )

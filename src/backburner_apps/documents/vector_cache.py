@@ -1,0 +1,248 @@
+"""
+The vectors of users, kept in memory while they are searched.
+
+An owner's row says how many transactions have added vectors; each vector has the number
+of its own. So a process reads only those that it does not have yet, whoever added them.
+Vectors of deleted chunks may stay for a while: a search finds no chunk for them.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import sqlalchemy as sa
+
+from backburner import Owner, View
+from backburner.tables import owned_by
+from backburner_apps.documents.chunk_tables import vectors
+from backburner_apps.documents.embed_work import FLOATS, Question
+
+MOST_BYTES: Final = 256 * 1024**2
+"""How much memory the vectors of all users take in one process."""
+ROWS: Final = 1_000
+"""How many vectors are read at once."""
+HASH_BYTES: Final = 250
+"""How much the hash of a text takes, with its place in two collections."""
+BLOCKS: Final = 16
+"""How many parts the vectors of a user have before they are put together."""
+LAST: Final = "~"
+"""Comes after every hash."""
+STALE: Final = 1_000
+"""How many vectors may have been deleted before all are read anew."""
+v = vectors.c
+
+Read = Callable[..., Awaitable[Any]]
+Matrix = npt.NDArray[np.float32]
+
+
+class Standing(NamedTuple):
+    """What an owner's row says of the vectors."""
+
+    owner: Owner
+    token: str
+    chunks: int
+    version: int
+    removed: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some vectors, with the hashes of their texts."""
+
+    hashes: Sequence[str]
+    matrix: Matrix
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The place of each hash."""
+        return {content_hash: at for at, content_hash in enumerate(self.hashes)}
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes."""
+        return int(self.matrix.nbytes) + HASH_BYTES * len(self.hashes)
+
+    def best(
+        self, question: Matrix, most: int, only: Collection[str] | None
+    ) -> list[tuple[float, str]]:
+        """Return the most similar vectors, of these texts only, in no order."""
+        if only is None:
+            scores = self.matrix @ question
+            rows = _largest(scores, most)
+            return [(float(scores[row]), self.hashes[row]) for row in rows]
+        chosen = [self.places[each] for each in only if each in self.places]
+        scores = self.matrix[chosen] @ question
+        best = _largest(scores, most)
+        return [(float(scores[at]), self.hashes[chosen[at]]) for at in best]
+
+
+@dataclass
+class Entry:
+    """What a process has of the vectors of one user and model."""
+
+    removed: int
+    version: int = 0
+    blocks: list[Block] = field(default_factory=list)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes."""
+        return sum(block.size for block in self.blocks)
+
+    @property
+    def count(self) -> int:
+        """How many vectors it has."""
+        return sum(len(block.hashes) for block in self.blocks)
+
+    def is_stale(self, standing: Standing) -> bool:
+        """Say whether so many were deleted that it is worth to read all again."""
+        gone = standing.removed - self.removed
+        return gone < 0 or gone > max(STALE, self.count // 10)
+
+
+class VectorCache:
+    """Finds similar vectors; keeps those of the users who searched last."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._entries: OrderedDict[tuple[str, str], Entry] = OrderedDict()
+
+    @property
+    def size(self) -> int:
+        """How many bytes all vectors take."""
+        return sum(entry.size for entry in self._entries.values())
+
+    async def nearest(
+        self,
+        read: Read,
+        standing: Standing,
+        question: Question,
+        most: int,
+        only: Collection[str] | None = None,
+    ) -> list[str]:
+        """Return the hashes of the most similar texts, the most similar first."""
+        wanted = np.asarray(question.vector, dtype=np.float32)
+        wanted /= np.linalg.norm(wanted) or 1.0
+        source = Source(read, standing, question.model, wanted.size)
+        if standing.chunks * (wanted.nbytes + HASH_BYTES) > self._most_bytes:
+            found = await _scan(source, wanted, most, only)
+        else:
+            blocks = await self._blocks(source)
+            found = await asyncio.to_thread(_best, blocks, wanted, most, only)
+        return list(dict.fromkeys(content_hash for _, content_hash in found))
+
+    async def _blocks(self, source: "Source") -> Sequence[Block]:
+        """Return all vectors of a user and model, with those that are new."""
+        entry = self._entry(source.standing, source.model)
+        async with entry.lock:
+            if entry.version < source.standing.version:
+                version, new = source.standing.version, [*entry.blocks]
+                async for last, block in source.newer(entry.version):
+                    version = max(version, last)
+                    new.append(block)
+                # Only now: one that is interrupted must not miss any.
+                entry.blocks = await asyncio.to_thread(_joined, new)
+                entry.version = version
+                self._shrink(entry)
+            return entry.blocks
+
+    def _entry(self, standing: Standing, model: str) -> Entry:
+        key = standing.token, model
+        entry = self._entries.get(key)
+        if entry is None or entry.is_stale(standing):
+            entry = self._entries[key] = Entry(standing.removed)
+        self._entries.move_to_end(key)
+        return entry
+
+    def _shrink(self, kept: Entry) -> None:
+        """Forget the users who have not searched for the longest time."""
+        for key in [*self._entries]:
+            if self.size <= self._most_bytes:
+                return
+            if self._entries[key] is not kept:
+                del self._entries[key]
+
+
+class Source(NamedTuple):
+    """Where the vectors of one user and model are read."""
+
+    read: Read
+    standing: Standing
+    model: str
+    size: int
+
+    async def newer(self, version: int) -> AsyncIterator[tuple[int, Block]]:
+        """Yield vectors that are newer than a version, with that of the last one."""
+        after = (version, LAST)
+        while True:
+            where = self.standing.owner, self.model, self.size, after
+            rows = await self.read(_newer, *where)
+            if not rows:
+                return
+            after = rows[-1][:2]
+            yield after[0], await asyncio.to_thread(_block, rows, self.size)
+
+
+async def _scan(
+    source: Source, question: Matrix, most: int, only: Collection[str] | None
+) -> list[tuple[float, str]]:
+    """Find the most similar vectors of a user who has too many to keep."""
+    found: list[tuple[float, str]] = []
+    async for _, block in source.newer(-1):
+        part = await asyncio.to_thread(_best, [block], question, most, only)
+        found = sorted([*found, *part], key=_order)[:most]
+    return found
+
+
+def _newer(
+    view: View, owner: Owner, model: str, size: int, after: tuple[int, str]
+) -> list[tuple[int, str, bytes]]:
+    place = sa.tuple_(v.version, v.content_hash)
+    query = (
+        sa.select(v.version, v.content_hash, v.vector)
+        .where(owned_by(vectors, owner), v.model == model, v.dimension == size)
+        .where(place > sa.tuple_(*after))
+        .order_by(v.version, v.content_hash)
+        .limit(ROWS)
+    )
+    return [tuple(row) for row in view.connection.execute(query)]
+
+
+def _block(rows: Sequence[tuple[int, str, bytes]], size: int) -> Block:
+    data = np.frombuffer(b"".join(row[2] for row in rows), dtype=FLOATS)
+    matrix = data.reshape(-1, size).astype(np.float32)
+    return Block([row[1] for row in rows], matrix)
+
+
+def _joined(blocks: list[Block]) -> list[Block]:
+    """Put parts together if there are many of them."""
+    if len(blocks) <= BLOCKS:
+        return blocks
+    hashes = [each for block in blocks for each in block.hashes]
+    return [Block(hashes, np.concatenate([block.matrix for block in blocks]))]
+
+
+def _best(
+    blocks: Sequence[Block],
+    question: Matrix,
+    most: int,
+    only: Collection[str] | None,
+) -> list[tuple[float, str]]:
+    found = [pair for block in blocks for pair in block.best(question, most, only)]
+    return sorted(found, key=_order)[:most]
+
+
+def _order(pair: tuple[float, str]) -> tuple[float, str]:
+    return -pair[0], pair[1]
+
+
+def _largest(scores: npt.NDArray[Any], most: int) -> npt.NDArray[Any]:
+    if len(scores) <= most:
+        return np.arange(len(scores))
+    return np.argpartition(-scores, most)[:most]

@@ -1,0 +1,201 @@
+"""Chunks are found by meaning, each text is embedded once, no cache is behind."""
+
+import asyncio
+import hashlib
+
+import pytest
+
+from backburner_apps.documents import search, vector_cache
+from backburner_apps.documents.chunk_store import erase
+from backburner_apps.documents.chunk_tables import chunks, vectors
+from backburner_apps.documents.vector_cache import VectorCache
+from tests.apps.documents.retrieval.conftest import ADA, BOB, ELSEWHERE
+
+WHALES = "Blue whales feed on krill in the Antarctic summer."
+BRIDGE = "The bridge over the river was repaired after the flood."
+BREAD = "Sourdough bread rises slowly because wild yeast needs time."
+MOCK = {"ai": ("mock",), "ai_embedding": ("mock",), "works": True}
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch):
+    """A cache of this test."""
+    monkeypatch.setattr(search, "CACHE", made := VectorCache())
+    return made
+
+
+async def test_each_text_is_embedded_once_for_its_owner(start):
+    library = await start(**MOCK)
+    assert 2 == await library.add(ADA, "f1", WHALES, BRIDGE)
+    assert 1 == await library.add(ADA, "f2", WHALES, BREAD)
+    assert 0 == await library.embed(ADA, "f2")
+    assert 1 == await library.add(BOB, "f3", WHALES)
+    await library.write(ADA, "f2", BREAD, WHALES, "Something new.")
+    assert 1 == await library.embed(ADA, "f2")
+    assert [6, 5, 2] == await library.counts()
+    [row, *_] = await library.rows(vectors)
+    assert ("mock/mock", 256, 512) == (
+        row["model"],
+        row["dimension"],
+        len(row["vector"]),
+    )
+
+
+async def test_a_vector_goes_with_the_last_chunk_that_uses_it(start):
+    library = await start(**MOCK)
+    await library.add(ADA, "f1", WHALES, BRIDGE)
+    await library.add(ADA, "f2", WHALES)
+    await library.add(BOB, "f3", WHALES)
+    await library.delete(ADA, "f1")
+    assert [2, 2, 2] == await library.counts()
+    await library.delete(ADA, "f2")
+    assert [1, 1, 2] == await library.counts()
+    while await library.bb.transact(erase, BOB, 1):
+        pass
+    assert [0, 0, 1] == await library.counts()
+
+
+async def test_without_a_model_files_are_found_by_words_and_embedded_later(start):
+    library = await start(works=True)
+    assert 0 == await library.add(ADA, "f1", WHALES)
+    found = await library.search(ADA, "krill")
+    assert ("keyword", 1) == (found.mode, len(found.results))
+    later = await start(**MOCK)
+    assert 1 == await later.embed(ADA, "f1")
+    assert "hybrid" == (await later.search(ADA, "krill")).mode
+    assert "keyword" == (await library.search(ADA, "krill")).mode
+
+
+async def test_users_are_compared_with_their_own_vectors_only(start):
+    library = await start(**MOCK)
+    for owner, file_id in ((ADA, "a"), (BOB, "b"), (ELSEWHERE, "e")):
+        await library.add(owner, file_id, f"{WHALES} {file_id}")
+    for owner, file_id in ((ADA, "a"), (BOB, "b"), (ELSEWHERE, "e")):
+        assert [file_id] == await library.found(owner, "whales")
+        assert [] == await library.found(owner, "whales", batch_id="other")
+
+
+async def test_what_another_process_writes_and_deletes_is_seen_at_once(start):
+    one, other = await start(**MOCK), await start(**MOCK)
+    await one.add(ADA, "f1", WHALES)
+    assert ["f1"] == await one.found(ADA, "whales")
+    await other.add(ADA, "f2", f"{WHALES} Again.")
+    assert {"f1", "f2"} == {*await one.found(ADA, "whales")}
+    await other.delete(ADA, "f1")
+    assert ["f2"] == await one.found(ADA, "whales")
+    await other.add(ADA, "f3", WHALES)
+    assert {"f2", "f3"} == {*await one.found(ADA, "whales")}
+
+
+async def test_a_cache_that_looked_for_no_version_would_be_behind(start, monkeypatch):
+    library = await start(**MOCK)
+    await library.add(ADA, "f1", WHALES)
+    await library.found(ADA, "whales")
+    monkeypatch.setattr(vector_cache.Source, "newer", _nothing)
+    await library.add(ADA, "f2", BRIDGE)
+    near = await _near(library, "bridge")
+    assert [] == [each for each in near if each == _hash(BRIDGE)]
+    monkeypatch.undo()
+
+
+async def _nothing(_source, _version):
+    for never in ():
+        yield never
+
+
+async def _near(library, text):
+    found = await library.bb.read(search._by_words, ADA, ["bridge"], search.Filters())
+    question = await library.bb.run(search.embed_question, text, owner=ADA)
+    return await search.CACHE.nearest(library.bb.read, found.standing, question, 10)
+
+
+def _hash(text):
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.mark.one_store
+async def test_many_deleted_vectors_hide_nothing(start, monkeypatch):
+    library = await start(**MOCK)
+    texts = [f"whales whales whales {n}" for n in range(30)]
+    await library.add(ADA, "many", *texts)
+    await library.add(ADA, "few", f"{BRIDGE} A whale swam by.")
+    monkeypatch.setattr(search, "DEPTH", 5)
+    assert "many" == (await library.found(ADA, "whales"))[0]
+    await library.delete(ADA, "many")
+    near = await search._by_meaning(
+        library.bb,
+        (await library.bb.read(search._by_words, ADA, [], search.Filters())).standing,
+        await library.bb.run(search.embed_question, "whales", owner=ADA),
+        search.Filters(),
+        10,
+    )
+    assert 1 == len(near)
+
+
+@pytest.mark.one_store
+@pytest.mark.parametrize("most", [1, 20_000])
+async def test_the_cache_is_bounded_and_larger_libraries_are_still_searched(
+    start, monkeypatch, most
+):
+    monkeypatch.setattr(search, "CACHE", cache := VectorCache(most))
+    monkeypatch.setattr(vector_cache, "ROWS", 2)
+    library = await start(**MOCK)
+    owners = [ADA, BOB, ELSEWHERE]
+    for owner in owners:
+        pages = [f"{WHALES} Number {n}." for n in range(8)]
+        await library.add(owner, f"{owner.tenant}-{owner.user}", *pages, BRIDGE)
+    for owner in [*owners, *owners]:
+        assert BRIDGE == (await library.search(owner, "bridge river")).results[0].text
+        assert cache.size <= most
+    assert (most == 1) == (cache.size == 0)
+
+
+@pytest.mark.one_store
+async def test_a_search_that_is_cancelled_loses_no_vector(start, monkeypatch):
+    monkeypatch.setattr(vector_cache, "ROWS", 2)
+    library = await start(**MOCK)
+    await library.add(ADA, "f1", *(f"{WHALES} Number {n}." for n in range(7)), BRIDGE)
+    reads, read = [], library.bb.read
+
+    async def interrupted(body, *args):
+        reads.append(body)
+        if len(reads) == 4:
+            raise asyncio.CancelledError
+        return await read(body, *args)
+
+    monkeypatch.setattr(library.bb, "read", interrupted)
+    with pytest.raises(asyncio.CancelledError):
+        await library.search(ADA, "bridge")
+    monkeypatch.setattr(library.bb, "read", read)
+    assert BRIDGE == (await library.search(ADA, "bridge")).results[0].text
+    assert 8 == next(iter(search.CACHE._entries.values())).count
+
+
+@pytest.mark.usefixtures("model")
+async def test_meaning_is_found_without_a_common_word(start):
+    library = await start(works=True)
+    await library.add(ADA, "whales", WHALES)
+    await library.add(ADA, "bridge", BRIDGE)
+    await library.add(ADA, "bread", BREAD)
+    found = await library.search(ADA, "what do huge marine mammals eat?")
+    assert ("hybrid", "whales") == (found.mode, found.results[0].file_id)
+    [row, *_] = await library.rows(vectors)
+    assert ("minilm/all-MiniLM-L6-v2-int8", 384) == (row["model"], row["dimension"])
+    chinese = await library.search(ADA, "鲸鱼吃什么?")
+    assert ("keyword", []) == (chinese.mode, [*chinese.results])
+
+
+@pytest.mark.usefixtures("model")
+@pytest.mark.one_store
+async def test_chinese_is_not_embedded_by_a_model_that_cannot_read_it(start):
+    library = await start(works=True)
+    assert 1 == await library.add(ADA, "f1", "数据库使用索引来加快查询速度。", WHALES)
+    assert [2, 1, 1] == await library.counts()
+
+
+async def test_a_deleted_file_gets_no_chunk_of_a_job_that_goes_on(start):
+    library = await start()
+    await library.file(ADA, "f1")
+    await library.delete(ADA, "f1")
+    await library.write(ADA, "f1", WHALES)
+    assert [] == await library.rows(chunks)

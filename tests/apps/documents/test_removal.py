@@ -1,0 +1,136 @@
+"""Files and batches that are deleted, cancelled or erased."""
+
+import asyncio
+
+import pytest
+
+from backburner import Owner
+from backburner.engine.erasure import Eraser
+from backburner.engine.submission import LOCAL
+from backburner.ports.faults import NoFaults
+from backburner_apps.documents import app, tables, work
+from backburner_apps.documents.chunk_tables import chunks
+from tests.apps.documents.conftest import TEXT, UPLOADS, until
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Have extractions wait until they are let go."""
+    gate, began = asyncio.Event(), asyncio.Event()
+    good = work.extract_text
+
+    async def wait(*args):
+        began.set()
+        await gate.wait()
+        return await good(*args)
+
+    monkeypatch.setattr(work, "extract_text", wait)
+    gate.began = began
+    return gate
+
+
+async def blobs(documents, owner=LOCAL):
+    return await documents.house.blobs("documents", owner).list()
+
+
+@pytest.mark.one_store
+async def test_a_deleted_file_takes_its_chunks_and_contents_along(start):
+    documents = await start()
+    batch_id = await documents.batch(2)
+    gone = await documents.upload(batch_id)
+    kept = await documents.upload(batch_id, b"Another text about storks.")
+    await documents.completed(batch_id)
+    assert len(await blobs(documents)) == 4
+    answer = await documents.delete(f"{UPLOADS}/files/{gone}")
+    assert answer.status_code == 204
+    assert (await documents.get(f"{UPLOADS}/files/{gone}")).status_code == 404
+    assert (await documents.delete(f"{UPLOADS}/files/{gone}")).status_code == 404
+
+    async def removed():
+        rows = await documents.rows(chunks)
+        return {row.file_id for row in rows} == {kept} and len(
+            await blobs(documents)
+        ) == 2
+
+    await until(removed)
+    batch = await documents.show(batch_id)
+    assert (batch["fileCount"], batch["summary"]["ready"]) == (1, 1)
+
+
+async def test_a_deleted_batch_takes_everything_along(start):
+    documents = await start()
+    batch_id = await documents.batch(3)
+    for n in range(2):
+        await documents.upload(batch_id, b"A text about bird number %d." % n)
+    await documents.request(batch_id)
+    answer = await documents.delete(f"{UPLOADS}/batches/{batch_id}")
+    assert answer.status_code == 204
+    assert (await documents.get(f"{UPLOADS}/batches/{batch_id}")).status_code == 404
+
+    async def empty():
+        left = [await documents.rows(t) for t in (tables.files, chunks)]
+        return not any(left) and not await blobs(documents)
+
+    await until(empty)
+    assert not await documents.rows(tables.batches)
+
+
+async def test_a_file_that_is_deleted_while_it_is_processed_leaves_nothing(start, held):
+    documents = await start()
+    batch_id = await documents.batch(2)
+    file_id = await documents.upload(batch_id)
+    await held.began.wait()
+    await documents.delete(f"{UPLOADS}/files/{file_id}")
+    held.set()
+    other = await documents.upload(batch_id)
+    assert (await documents.ended(other))["status"] == "ready"
+    batch = await documents.completed(batch_id)
+    assert batch["summary"]["total"] == 1
+
+    async def settled():
+        return len(await blobs(documents)) == 2
+
+    await until(settled)
+    assert {row.file_id for row in await documents.rows(chunks)} == {other}
+
+
+async def test_a_cancelled_batch_ends_and_keeps_what_is_ready(start, held):
+    documents = await start(extract_at_once=1)
+    batch_id = await documents.batch(5)
+    held.set()
+    ready = await documents.upload(batch_id)
+    await documents.ended(ready)
+    held.clear()
+    held.began.clear()
+    running = await documents.upload(batch_id)
+    waiting = await documents.upload(batch_id)
+    asked = await documents.request(batch_id)
+    await held.began.wait()
+    answer = await documents.post(f"{UPLOADS}/batches/{batch_id}/cancel")
+    assert answer.status_code == 200
+    batch = await documents.completed(batch_id)
+    summary = batch["summary"]
+    assert (summary["total"], summary["ready"], summary["failed"]) == (5, 1, 4)
+    for file_id in (running, waiting, asked["fileId"]):
+        file = await documents.file(file_id)
+        assert (file["status"], file["errorCode"]) == ("failed", "CANCELLED")
+    assert (await documents.ask_url(batch_id)).status_code == 409
+    again = await documents.post(f"{UPLOADS}/batches/{batch_id}/cancel")
+    assert again.status_code == 200
+    held.set()
+
+
+@pytest.mark.one_store
+async def test_an_erased_user_leaves_no_row_and_others_stay(start):
+    documents = await start(keyed=True)
+    ada, bob = await documents.key("ada"), await documents.key("bob")
+    for user in (ada, bob):
+        batch_id = await user.batch()
+        await user.upload(batch_id, TEXT)
+        await user.completed(batch_id)
+    eraser = Eraser(documents.house.engine, {app.name: app.erase}, NoFaults())
+    await eraser.run(Owner("default", "ada"), "erased_1", actor="tests", cancel=True)
+    for table in (tables.files, tables.batches, chunks):
+        assert {row.user for row in await documents.rows(table)} == {"bob"}
+    assert not await blobs(documents, Owner("default", "ada"))
+    assert len(await blobs(documents, Owner("default", "bob"))) == 2
