@@ -19,10 +19,13 @@ from backburner.client.errors import (
     JobFailed,
     NotFound,
     NotYet,
+    PollAborted,
+    PollTimeout,
     RateLimited,
     Unavailable,
     WebhookError,
 )
+from backburner.client.feature_dialogue import FeatureJob
 from backburner.client.group_shapes import (
     Added,
     Batch,
@@ -97,6 +100,7 @@ __all__ = [
     "Event",
     "EventsQuery",
     "FailureGroup",
+    "FeatureJob",
     "Flow",
     "FlowOptions",
     "FlowTicket",
@@ -113,6 +117,8 @@ __all__ = [
     "NotFound",
     "NotYet",
     "Piece",
+    "PollAborted",
+    "PollTimeout",
     "Progress",
     "Queue",
     "Quote",

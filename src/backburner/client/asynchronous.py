@@ -24,12 +24,14 @@ from backburner.client.dialogue import (
     Step,
     Tell,
     advance,
+    job_path,
     new_key,
     not_sendable,
     result_of,
     unreachable,
 )
 from backburner.client.errors import ClientError
+from backburner.client.features import AsyncFeatures
 from backburner.client.shapes import (
     BudgetOptions,
     Budgets,
@@ -44,6 +46,7 @@ from backburner.client.shapes import (
     Retried,
     RetryQuery,
     Schedule,
+    StoredStep,
     SubmitOptions,
 )
 from backburner.client.usage_shapes import Quote, UsageQuery, UsageReport
@@ -52,7 +55,7 @@ from backburner.domain.text import Piece
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncGroups):
+class AsyncClient(AsyncGroups, AsyncFeatures):
     """
     Talks to one server. Close it, or use it in an `async with` block.
 
@@ -97,6 +100,17 @@ class AsyncClient(AsyncGroups):
     async def ready(self) -> None:
         """Raise unless the server can take jobs."""
         await self._run(self._ask.ask(Ask("GET", "/readyz", is_repeatable=False)))
+
+    async def call(
+        self, method: str, path: str, body: Any = None, **params: Any
+    ) -> Any:
+        """
+        Call a route of an application and return the JSON that it answers with.
+
+        `client.call("GET", "/api/v2/search", q="pump")`: named arguments are the query.
+        Only GET is repeated if there is no answer.
+        """
+        return await self._run(self._ask.call(method, path, body, params=params))
 
     async def submit(
         self,
@@ -171,9 +185,9 @@ class AsyncClient(AsyncGroups):
         """End a job now; asking twice is no error."""
         return await self._run(self._ask.cancel(job_id))
 
-    async def retry(self, job_id: str) -> Job:
+    async def retry(self, job_id: str, *, fresh: bool = False) -> Job:
         """Queue a dead letter again."""
-        return await self._run(self._ask.retry(job_id))
+        return await self._run(self._ask.retry(job_id, fresh=fresh))
 
     async def retry_many(self, **which: Unpack[RetryQuery]) -> Retried:
         """Queue the dead letters that match again."""
@@ -225,6 +239,12 @@ class AsyncClient(AsyncGroups):
         return await self._run(
             self._ask.drop_budget(scope, unit=unit, per_seconds=per_seconds, of=of)
         )
+
+    async def steps(self, job_id: str) -> Sequence[StoredStep]:
+        """Return the stored steps of a job, the oldest first."""
+        path = f"{job_path(job_id)}/steps"
+        found: Sequence[StoredStep] = await self._run(self._ask.items(path))
+        return found
 
     async def lanes(self) -> Sequence[Lane]:
         """Return the lanes to providers, by name."""
@@ -335,9 +355,9 @@ class AsyncTicket:
         self.job = await self._client.cancel(self.id)
         return self.job
 
-    async def retry(self) -> Job:
-        """Queue the job again if it failed."""
-        self.job = await self._client.retry(self.id)
+    async def retry(self, *, fresh: bool = False) -> Job:
+        """Queue the job again if it failed; `fresh` discards its stored steps."""
+        self.job = await self._client.retry(self.id, fresh=fresh)
         return self.job
 
 

@@ -203,6 +203,21 @@ class Manners:
         )
         return (yield from self.ask(request))
 
+    def call(
+        self, method: str, path: str, body: Any = None, *, params: Mapping[str, Any]
+    ) -> Dialogue[Any]:
+        """Call a route of an application; only what changes nothing is repeated."""
+        is_read = method in {"GET", "HEAD"}
+        request = Ask(
+            method,
+            path,
+            params=given(params),
+            headers={} if is_read else {"Content-Type": "application/json"},
+            content=None if is_read else json.dumps(body or {}, allow_nan=False),
+            is_repeatable=is_read,
+        )
+        return (yield from self.ask(request))
+
     def get(self, job_id: str, wait: float = 0) -> Dialogue[Job]:
         """Return the job, at most `wait` seconds later."""
         return cast("Job", (yield from self.look(job_path(job_id), wait)))
@@ -309,9 +324,9 @@ class Manners:
         request = Ask("POST", f"{job_path(job_id)}/cancel")
         return cast("Job", (yield from self.ask(request)))
 
-    def retry(self, job_id: str) -> Dialogue[Job]:
+    def retry(self, job_id: str, *, fresh: bool = False) -> Dialogue[Job]:
         """Queue a dead letter again; not repeated, for the job may fail between."""
-        path = f"{job_path(job_id)}/retry"
+        path = f"{job_path(job_id)}/retry" + ("?fresh=true" if fresh else "")
         told = yield from self.ask(Ask("POST", path, is_repeatable=False))
         return cast("Job", told)
 

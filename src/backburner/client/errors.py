@@ -9,6 +9,8 @@ ClientError          code, status, request_id, retry_after
 ├── Unavailable      no answer, or not now                → none, 5xx
 ├── JobFailed        the job ended without a result
 ├── NotYet           the job goes on after the wait
+├── PollTimeout      a feature's job goes on after the last poll
+├── PollAborted      the caller stopped polling
 └── WebhookError     a webhook is not the server's, or not of now
 """
 
@@ -82,6 +84,22 @@ class NotYet(ClientError, TimeoutError):
         )
         self.job = cast("Job", seen)
         """As it was last seen."""
+
+
+class PollTimeout(ClientError, TimeoutError):
+    """A feature's job had not ended at the last poll; it goes on."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Job processing timeout - please check status later", code="POLL_TIMEOUT"
+        )
+
+
+class PollAborted(ClientError):
+    """Polling was stopped by the caller; the job goes on."""
+
+    def __init__(self) -> None:
+        super().__init__("polling was aborted; the job goes on", code="POLL_ABORTED")
 
 
 class WebhookError(ClientError):

@@ -207,6 +207,17 @@ class Schedule(TypedDict):
     last_at: str | None
 
 
+class StoredStep(TypedDict):
+    """A step of a job's handler whose result is stored."""
+
+    name: str
+    kind: str
+    run: int
+    stored_at: str
+    size: int
+    result: Any
+
+
 class Lane(TypedDict):
     """A lane to a provider, shared by the whole fleet."""
 

@@ -1,0 +1,133 @@
+"""Features over the wire: what to ask and when to ask again. No I/O here."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NotRequired, TypedDict, cast
+from urllib.parse import quote
+
+from backburner.client.dialogue import (
+    Ask,
+    Dialogue,
+    Done,
+    Manners,
+    Pause,
+    Tell,
+    advance,
+)
+from backburner.client.errors import (
+    ClientError,
+    PollTimeout,
+    RateLimited,
+    Unavailable,
+)
+
+EVERY_SECONDS: Final = 5.0
+TIMES: Final = 60
+LONGEST_PAUSE: Final = 60.0
+FINAL: Final = frozenset({"COMPLETED", "FAILED"})
+
+
+class FeatureJob(TypedDict):
+    """A job of a feature, as its user sees it."""
+
+    job_id: str
+    status: str
+    """`PENDING`, `PROCESSING`, `COMPLETED` or `FAILED`."""
+    created_at: str
+    feature: NotRequired[str]
+    started_at: NotRequired[str]
+    completed_at: NotRequired[str]
+    failed_at: NotRequired[str]
+    error: NotRequired[str]
+    code: NotRequired[str]
+    result_url: NotRequired[str]
+
+
+class Upload(TypedDict):
+    """Where a file may be sent, and the key to name it by."""
+
+    user_cv_key: str
+    method: str
+    upload_url: str
+    headers: dict[str, str]
+    expires_at: str
+
+
+Progress = Callable[[FeatureJob], object]
+"""Called with the job after each poll."""
+
+
+def submit(
+    manners: Manners, feature: str, request: Mapping[str, Any], key: str | None
+) -> Dialogue[FeatureJob]:
+    """Submit a request; with a key, a lost answer is asked for again."""
+    sent = manners.send(_path(feature, "submit"), request, key)
+    return cast("FeatureJob", (yield from sent))
+
+
+def offer(manners: Manners, feature: str, size: int) -> Dialogue[Upload]:
+    """Ask for a URL to send a file of that many bytes to."""
+    sent = manners.send(_path(feature, "uploads"), {"size": size}, None)
+    return cast("Upload", (yield from sent))
+
+
+def status(manners: Manners, feature: str, job_id: str) -> Dialogue[FeatureJob]:
+    """Ask where a job is."""
+    request = Ask("GET", _path(feature, "status", job_id))
+    return cast("FeatureJob", (yield from manners.ask(request)))
+
+
+def poll(
+    feature: str, job_id: str, every: float = EVERY_SECONDS, times: int = TIMES
+) -> Dialogue[FeatureJob]:
+    """
+    Tell the job after each poll; return it when it has ended.
+
+    It waits longer only after an error that may pass, twice as long each time. Other
+    errors are raised, and `PollTimeout` after the last poll.
+    """
+    misses = 0
+    for polled in range(1, times + 1):
+        pause = every
+        try:
+            seen = yield from status(Manners(retries=0), feature, job_id)
+        except ClientError as error:
+            if not isinstance(error, (RateLimited, Unavailable)):
+                raise
+            misses += 1
+            wished = max(every * 2**misses, error.retry_after or 0.0)
+            pause = min(wished, max(LONGEST_PAUSE, every))
+        else:
+            misses = 0
+            yield Tell(seen)
+            if seen["status"] in FINAL:
+                return seen
+        if polled < times:
+            yield Pause(pause)
+    raise PollTimeout
+
+
+def watched(
+    dialogue: Dialogue[FeatureJob],
+    on_progress: Progress | None,
+    wait: Callable[[float], None] | None = None,
+) -> Dialogue[FeatureJob]:
+    """Call `on_progress` with what is told; wait by `wait` if it is given."""
+    step = advance(dialogue, None)
+    while not isinstance(step, Done):
+        answer = None
+        if isinstance(step, Tell):
+            if on_progress is not None:
+                on_progress(step.value)
+        elif isinstance(step, Pause) and wait is not None:
+            wait(step.seconds)
+        else:
+            try:
+                answer = yield step
+            except ClientError as error:
+                answer = error
+        step = advance(dialogue, answer)
+    return step.value
+
+
+def _path(feature: str, *rest: str) -> str:
+    return "/".join(["/api", *(quote(part, safe="") for part in (feature, *rest))])

@@ -1,0 +1,83 @@
+"""
+Conditions on changes of an item: the status never goes back, one worker at a time.
+
+A worker holds a job by a lease: the token of its run, and until when it counts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import uuid4
+
+from boto3.dynamodb.conditions import Attr, ConditionBase
+
+from backburner_apps.features.aws.items import attribute_of, stored
+from backburner_apps.features.core.records import JobStatus
+from backburner_apps.features.core.retrying import MAX_RECEIVES
+
+LEASE_SECONDS: Final = 660
+"""Longer than a run may take (600 s), shorter than a message stays hidden (900 s)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One delivery of a job to a worker."""
+
+    receive: int = 1
+    """How often the message has been received, this time included."""
+    token: str = field(default_factory=lambda: uuid4().hex)
+    """Tells this run from all others."""
+
+
+def condition_of(status: JobStatus, run: Run | None, now: int) -> ConditionBase:
+    """Return what must hold before an item gets a status; `now` is in seconds."""
+    if status is JobStatus.PROCESSING:
+        return _claimable(run, now)
+    is_open = Attr("status").is_in([JobStatus.PENDING, JobStatus.PROCESSING])
+    if run is None:
+        return is_open
+    is_mine, until = Attr("lease_token").eq(run.token), Attr("lease_until")
+    if status is JobStatus.COMPLETED:
+        return is_open & is_mine & until.gt(now)
+    return is_open & (is_mine | until.not_exists() | until.lte(now))
+
+
+def changed(
+    status: JobStatus, fields: Mapping[str, Any], run: Run | None, now: int
+) -> dict[str, Any]:
+    """Return the attributes that an item gets with a status."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    sets = {attribute_of(name): stored(value) for name, value in given.items()}
+    lease = _lease(run, now) if status is JobStatus.PROCESSING else {}
+    return {"status": str(status), **sets, **lease}
+
+
+def update_of(sets: Mapping[str, Any]) -> dict[str, Any]:
+    """Write assignments as DynamoDB takes them; a first start stays the first."""
+    assigned = [_assigned(name) for name in sets]
+    return {
+        "UpdateExpression": f"SET {', '.join(assigned)}",
+        "ExpressionAttributeNames": {f"#{name}": name for name in sets},
+        "ExpressionAttributeValues": {f":{n}": value for n, value in sets.items()},
+    }
+
+
+def _claimable(run: Run | None, now: int) -> ConditionBase:
+    status, until = Attr("status"), Attr("lease_until")
+    is_left = until.lte(now) & Attr("attempts").lt(MAX_RECEIVES)
+    # A call whose answer was lost is repeated by the library: it has the token then.
+    is_free = is_left if run is None else is_left | Attr("lease_token").eq(run.token)
+    begun = status.eq(JobStatus.PROCESSING) & is_free
+    return status.eq(JobStatus.PENDING) | begun
+
+
+def _lease(run: Run | None, now: int) -> dict[str, Any]:
+    run = run or Run()
+    until = now + LEASE_SECONDS
+    return {"lease_token": run.token, "lease_until": until, "attempts": run.receive}
+
+
+def _assigned(name: str) -> str:
+    if name == "started_at":
+        return "#started_at = if_not_exists(#started_at, :started_at)"
+    return f"#{name} = :{name}"

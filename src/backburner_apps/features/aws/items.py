@@ -1,0 +1,109 @@
+"""Job records as items of the DynamoDB table, and what is read back of them."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from backburner_apps.features.core.codes import INTERNAL_ERROR, INTERNAL_TEXT
+from backburner_apps.features.core.records import JobRecord, JobStatus, rfc3339
+from backburner_apps.features.core.retrying import MAX_RECEIVES
+
+SORT_KEY: Final = "METADATA"
+INDEX: Final = "gsi1"
+REQUEST: Final = "request"
+"""The attribute with a request that is small enough for the item …"""
+REQUEST_KEY: Final = "request_s3_key"
+"""… and the one with the name of the object that has a larger one."""
+GRACE_SECONDS: Final = 60
+"""By so much the clocks of two functions may differ."""
+ATTRIBUTES: Final = {"result_key": "result_s3_key"}
+"""Fields of `JobRecord` whose attribute has another name."""
+LISTED: Final = (
+    *("job_id", "user_id", "feature", "status", "created_at", "started_at"),
+    *("completed_at", "failed_at", "result_s3_key", "error", "code", "attempts"),
+    *("lease_token", "lease_until", "ttl"),
+)
+"""The attributes that the index has besides its keys: no request is among them."""
+
+Item = Mapping[str, Any]
+
+
+def key_of(job_id: str) -> dict[str, str]:
+    """Return the primary key of a job's item."""
+    return {"pk": f"JOB#{job_id}", "sk": SORT_KEY}
+
+
+def user_key(user: str) -> str:
+    """Return the index's partition key of a user's items."""
+    return f"USER#{user}"
+
+
+def feature_prefix(feature: str) -> str:
+    """Return how the index's sort keys of a feature's items begin."""
+    return f"JOB#{feature}#"
+
+
+def item_of(record: JobRecord) -> dict[str, Any]:
+    """Write a record as an item, without its request."""
+    fields = record.model_dump(exclude_none=True)
+    return {
+        **key_of(record.job_id),
+        "gsi1pk": user_key(record.user_id),
+        "gsi1sk": feature_prefix(record.feature) + rfc3339(record.created_at),
+        **{attribute_of(name): stored(value) for name, value in fields.items()},
+    }
+
+
+def attribute_of(field: str) -> str:
+    """Return the attribute that stores a field of `JobRecord`."""
+    return ATTRIBUTES.get(field, field)
+
+
+def stored(value: Any) -> Any:
+    """Return a value of a record as DynamoDB stores it."""
+    if isinstance(value, datetime):
+        return rfc3339(value)
+    return str(value) if isinstance(value, JobStatus) else value
+
+
+def record_of(item: Item, now: datetime) -> JobRecord:
+    """Read a record; one whose last worker was lost has failed."""
+    names = {attribute_of(field): field for field in JobRecord.model_fields}
+    fields = {names[name]: _plain(v) for name, v in item.items() if name in names}
+    record = JobRecord.model_validate(fields)
+    return _given_up(record, item) if is_given_up(item, now) else record
+
+
+def lease_until(item: Item) -> float:
+    """Return until when a worker holds the job, in seconds since the epoch."""
+    return float(item.get("lease_until", 0))
+
+
+def is_given_up(item: Item, now: datetime) -> bool:
+    """Say whether no worker holds the job and none will: its deliveries are used up."""
+    is_running = item.get("status") == JobStatus.PROCESSING
+    is_last = int(item.get("attempts", 0)) >= MAX_RECEIVES
+    is_over = lease_until(item) + GRACE_SECONDS <= now.timestamp()
+    return is_running and is_last and is_over
+
+
+def is_expired(item: Item, now: datetime) -> bool:
+    """Say whether the item's time is over; DynamoDB deletes it some days later."""
+    return int(item.get("ttl", now.timestamp() + 1)) <= now.timestamp()
+
+
+def _given_up(record: JobRecord, item: Item) -> JobRecord:
+    ended = datetime.fromtimestamp(lease_until(item), tz=UTC)
+    return record.model_copy(
+        update={
+            "status": JobStatus.FAILED,
+            "failed_at": ended,
+            "code": INTERNAL_ERROR,
+            "error": INTERNAL_TEXT,
+        }
+    )
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, Decimal) else value

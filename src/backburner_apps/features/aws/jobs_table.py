@@ -1,0 +1,93 @@
+"""The DynamoDB table of job records: single calls, whose errors are those of AWS."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from boto3.dynamodb.conditions import Attr, ConditionBase
+from boto3.dynamodb.types import TypeDeserializer
+from botocore.exceptions import BotoCoreError, ClientError
+
+from backburner_apps.features.aws.changes import update_of
+from backburner_apps.features.aws.items import INDEX, LISTED, Item, key_of
+
+MAX_LISTED: Final = 1_000
+FAILURES: Final = (ClientError, BotoCoreError)
+"""What a call raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobsTable:
+    """Reads and writes the items of jobs."""
+
+    table: Any
+    """A `Table` of boto3."""
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return str(self.table.name)
+
+    def put(self, item: Item) -> None:
+        """Store a new item."""
+        try:
+            self.table.put_item(
+                Item=dict(item),
+                ConditionExpression=Attr("pk").not_exists(),
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except ClientError as error:
+            # The library repeats a call whose answer was lost: then it is our own item.
+            if old_item(error).get("created_at") != item["created_at"]:
+                raise
+
+    def update(
+        self, job_id: str, sets: Mapping[str, Any], condition: ConditionBase
+    ) -> Item:
+        """Change an item if a condition holds; return it as it is then."""
+        answer = self.table.update_item(
+            Key=key_of(job_id),
+            **update_of(sets),
+            ConditionExpression=Attr("pk").exists() & condition,
+            ReturnValues="ALL_NEW",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        item: Item = answer["Attributes"]
+        return item
+
+    def get(self, job_id: str, *more: str) -> Item | None:
+        """Return an item as it is now, with the request only if `more` names it."""
+        names = {f"#{name}": name for name in (*LISTED, *more)}
+        answer = self.table.get_item(
+            Key=key_of(job_id),
+            ConsistentRead=True,
+            ProjectionExpression=", ".join(names),
+            ExpressionAttributeNames=names,
+        )
+        item: Item | None = answer.get("Item")
+        return item
+
+    def query(self, key: ConditionBase) -> list[Item]:
+        """Return items by the index, the last first."""
+        items: list[Item] = []
+        start: dict[str, Any] = {}
+        while len(items) < MAX_LISTED:
+            page = self.table.query(
+                IndexName=INDEX,
+                KeyConditionExpression=key,
+                ScanIndexForward=False,
+                Limit=MAX_LISTED - len(items),
+                **start,
+            )
+            items += page["Items"]
+            if "LastEvaluatedKey" not in page:
+                break
+            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+        return items
+
+
+def old_item(error: ClientError) -> dict[str, Any]:
+    """Return the item that a condition was held against; empty if there is none."""
+    read = TypeDeserializer().deserialize
+    found: Mapping[str, Any] = error.response.get("Item", {})
+    return {name: read(value) for name, value in found.items()}

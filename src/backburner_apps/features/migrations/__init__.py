@@ -1,0 +1,1 @@
+"""The revisions of the table of `features`, in the folder `versions`."""
