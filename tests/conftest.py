@@ -6,9 +6,11 @@ A missing server skips at home and fails in CI.
 
 import asyncio
 import functools
+import gc
 import os
 import secrets
 import shutil
+import zlib
 
 import asyncpg
 import httpcore2
@@ -24,16 +26,25 @@ from tests import bot_api, homes, warm
 from tests.aimock import started
 from tests.databases import Migrated
 
-pytest_plugins = ["tests.hanging"]
+pytest_plugins = ["tests.cpu", "tests.hanging"]
+gc.disable()  # until the tests are collected: nothing of that is garbage
 # Tests make thousands of HTTP clients; each would load all certificate authorities.
 httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 pytest.register_assert_rewrite("backburner.testing.broker", "backburner.testing.store")
 
-WHOLE = (
-    "tests/chaos/",  # a file may have a server of its own
+FIRST = (
+    "tests/simulation/test_simulation.py",
     "tests/faults/",
-    "tests/simulation/test_simulation.py",  # all look at one run of the seeds
+    "tests/chaos/",
+    "tests/apps/",
+    "tests/simulation/",
+    "tests/conformance/test_postgres_store.py",
+    "tests/cli/",
+    "tests/store/",
 )
+"""What takes long begins early, so that no process is busy alone at the end."""
+DIVIDED = {"tests/conformance/test_postgres_store.py": 8}
+"""Files that take too long for one process, and into how many parts they go."""
 ONE_BROKER = (
     "tests/apps/tasks/test_chaos.py",  # they have the queues that the services have
     "tests/apps/tasks/test_processes.py",
@@ -53,16 +64,19 @@ CREATE SCHEMA public;
 
 
 class Schedule(LoadScopeScheduling):
-    """Deals out single tests, and whole files where they are to stay together."""
+    """Gives whole files to processes, those that take longest first."""
 
     def _split_scope(self, nodeid):
         file = nodeid.partition("::")[0]
         if file in ONE_BROKER:
             return ONE_BROKER[0]
-        return file if file.startswith(WHOLE) else nodeid
+        if file in DIVIDED:
+            return f"{file} {zlib.crc32(nodeid.encode()) % DIVIDED[file]}"
+        return file
 
 
 def pytest_xdist_make_scheduler(config, log):
+    config.option.loadscopereorder = False  # else by how many tests a file has
     return Schedule(config, log)
 
 
@@ -93,6 +107,20 @@ def pytest_collection_modifyitems(config, items):
     away = [item for item in items if not homes.is_at_home(item)]
     items[:] = [item for item in items if homes.is_at_home(item)]
     config.hook.pytest_deselected(items=away)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: place_of(item.nodeid))
+
+
+def place_of(test):
+    """Return how late a test's file is given out; files of one place keep order."""
+    places = (n for n, prefix in enumerate(FIRST) if test.startswith(prefix))
+    return next(places, len(FIRST))
+
+
+def pytest_collection_finish():
+    """Have later collections of garbage leave out what lives as long as the run."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -40,7 +40,32 @@ SELECT md5(string_agg(line, ';' ORDER BY line)) FROM (
    WHERE pronamespace = 'public'::regnamespace
 ) AS lines (line)
 """
-TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+MARKS = """
+SELECT md5(string_agg(mark, ';' ORDER BY mark)) FROM (
+  SELECT concat_ws(' ', 'c', oid, relname, reloptions) FROM pg_class
+   WHERE relnamespace = 'public'::regnamespace
+  UNION ALL
+  SELECT concat_ws(' ', 'a', attrelid, attnum, xmin) FROM pg_attribute
+   WHERE attrelid >= 16384 AND attrelid IN (
+     SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)
+  UNION ALL
+  SELECT concat_ws(' ', 'd', oid, xmin) FROM pg_attrdef
+  UNION ALL
+  SELECT concat_ws(' ', 'n', oid, xmin) FROM pg_constraint
+   WHERE connamespace = 'public'::regnamespace
+  UNION ALL
+  SELECT concat_ws(' ', 't', oid, xmin) FROM pg_trigger WHERE NOT tgisinternal
+  UNION ALL
+  SELECT concat_ws(' ', 'p', oid, xmin) FROM pg_proc
+   WHERE pronamespace = 'public'::regnamespace
+) AS marks (mark)
+"""
+"""As long as no row of the catalogue is new, nothing can look different."""
+TABLES = """
+SELECT relname::text, pg_relation_size(oid) > 0 FROM pg_class
+ WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
+"""
+"""All tables, and whether anything was ever written to them."""
 VERSION = "backburner_version"
 RESTART = """
 SELECT setval(format('%I', sequencename), start_value, false) FROM pg_sequences
@@ -54,9 +79,8 @@ class Migrated:
 
     def __init__(self, url):
         self.url = url
-        self._shape = None
+        self._shape = self._marks = None
         self._tables = []
-        self._used = ""
 
     async def clean(self):
         """Leave the schema and nothing else."""
@@ -73,21 +97,30 @@ class Migrated:
         if self._shape is None:
             return False
         with suppress(asyncpg.PostgresError):
-            others = set(await self._found(connection)) - {*self._tables, VERSION}
-            for table in others:
+            found = dict(await connection.fetch(TABLES))
+            for table in set(found) - {*self._tables, VERSION}:
                 await connection.execute(f'DROP TABLE "{table}" CASCADE')
-            if self._shape != await connection.fetchval(SHAPE):
+            if not await self._is_unchanged(connection):
                 return False
+            used = [table for table in self._tables if found.get(table)]
             async with connection.transaction():
                 # Some tables refuse to forget, whoever asks.
                 await connection.execute("SET LOCAL session_replication_role = replica")
-                if used := await connection.fetch(self._used):
-                    names = ", ".join(row[0] for row in used)
-                    await connection.execute(f"TRUNCATE {names} CASCADE")
+                if used:
+                    await connection.execute(f"TRUNCATE {', '.join(used)} CASCADE")
                 await connection.execute(RESTART)
                 await connection.execute(FORGET, self._tables)
             return True
         return False
+
+    async def _is_unchanged(self, connection):
+        """Say whether the schema is as the migrations left it."""
+        marks = await connection.fetchval(MARKS)
+        if marks != self._marks:
+            if self._shape != await connection.fetchval(SHAPE):
+                return False
+            self._marks = marks
+        return True
 
     async def _migrate(self, connection):
         await connection.execute(NEW)
@@ -95,11 +128,6 @@ class Migrated:
         await store.migrate()
         await store.close()
         self._shape = await connection.fetchval(SHAPE)
-        self._tables = [t for t in await self._found(connection) if t != VERSION]
-        self._used = " UNION ALL ".join(
-            f"SELECT '{table}' WHERE EXISTS (SELECT FROM {table})"  # noqa: S608 - ours
-            for table in self._tables
-        )
-
-    async def _found(self, connection):
-        return [row[0] for row in await connection.fetch(TABLES)]
+        self._marks = await connection.fetchval(MARKS)
+        found = dict(await connection.fetch(TABLES))
+        self._tables = [table for table in found if table != VERSION]

@@ -48,12 +48,13 @@ def _is_its_turn(item):
     if len(STORES) < 2 or not item.get_closest_marker("one_store"):
         return True
     given = set(map(str, item.callspec.params.values())) if _is_dealt(item) else set()
-    return not given & {"sqlite", "postgres"} or one_of(item.path.name) in given
+    name = f"{item.path.name}::{item.originalname}"
+    return not given & {"sqlite", "postgres"} or one_of(name) in given
 
 
-def one_of(file):
-    """Return on which of this run's stores a file's tests are if one is enough."""
-    return STORES[zlib.crc32(file.encode()) % len(STORES)]
+def one_of(test):
+    """Return on which of this run's stores a test is if one is enough."""
+    return STORES[zlib.crc32(test.encode()) % len(STORES)]
 
 
 def _has_its_store(item):

@@ -41,6 +41,7 @@ PRELOADED = (
     "backburner.stores.sqlite.store",
     "backburner.wiring",
     "backburner_apps.ai",
+    "backburner_apps.features.routes",
     "backburner_apps.inbox.routes",
     "backburner_apps.tasks",
     "fastapi",

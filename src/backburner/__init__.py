@@ -60,7 +60,7 @@ from backburner.engine.transaction import Transaction, View
 from backburner.environment import ServiceUrl, TimeZone
 from backburner.ports.ai import Message
 from backburner.settings import Settings, read_settings
-from backburner.wiring import Backburner
+from backburner.wiring import Backburner, open_asker
 
 __all__ = [
     "AnswerTruncated",
@@ -146,5 +146,6 @@ __all__ = [
     "estimate_of",
     "lazy",
     "message_options",
+    "open_asker",
     "read_settings",
 ]

@@ -26,6 +26,7 @@ from backburner.settings import Settings, variable
 _EXTRA = re.compile(r"(?P<name>[\w.-]+).*;.*\bextra *== *['\"](?P<extra>[\w.-]+)['\"]")
 FOLDER = ".backburner-blobs"
 NO_BROKER = "database"
+MOCK = "mock"
 
 
 def find_store(url: str, clock: Clock, faults: Faults) -> Any:
@@ -161,6 +162,16 @@ def find_providers(
     }
 
 
+def is_chosen(settings: Settings, purpose: Purpose, chain: Sequence[Provider]) -> bool:
+    """
+    Say whether somebody chose who serves a purpose.
+
+    The mock serves every purpose where it is set for all of them, which is no choice.
+    """
+    is_named = bool(getattr(settings, presets.SETTINGS[purpose]))
+    return is_named or any(provider.name != MOCK for provider in chain)
+
+
 def find_provider(settings: Settings, name: str, clock: Clock) -> Provider:
     """Return a provider of models by its name, with its own models."""
     choice = presets.Choice(name, "")
@@ -178,7 +189,7 @@ def _chain(
     chosen = presets.chain(special, settings.ai, purpose)
     for place, choice in enumerate(chosen):
         if not presets.serves(choice.name, purpose):
-            can = sorted(presets.PRESETS[choice.name].purposes)
+            can = sorted(presets.purposes_of(choice.name))
             names = ", ".join(presets.SETTINGS[p].removeprefix("ai_") for p in can)
             raise ConfigurationError(
                 f"{setting}: {choice.name!r} has no models for {nick}, only for {names}"

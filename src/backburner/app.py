@@ -12,15 +12,19 @@ from backburner.domain.ai import NOT_CONFIGURED, Purpose
 from backburner.domain.budget import Budget
 from backburner.domain.lane import Lane
 from backburner.domain.queue import Queue
+from backburner.domain.retry import RetryPolicy
 from backburner.domain.translation import Translation
 from backburner.engine.app_metrics import AppMetric
 from backburner.engine.erasure import EraseRows
 from backburner.engine.registry import Capability
 from backburner.engine.schedule import Schedule
+from backburner.engine.transaction import Transaction
 
 WorkerPhase = Literal["starting", "failed", "stopping", "stopped"]
 Serves = Callable[[Any], AbstractAsyncContextManager[Sequence[Any]]]
 """Takes the open `Backburner` and gives routes, for as long as they are served."""
+Uploaded = Callable[[Transaction, str, int], None]
+"""Takes a transaction, the id of an upload and how many bytes arrived."""
 ReadsMessage = Callable[[Any, Any], Any]
 """
 Takes the open `Backburner` and a request that another program put on a queue.
@@ -53,7 +57,11 @@ class ModelUse(NamedTuple):
     code: str = NOT_CONFIGURED
     """The error code of a call that no provider can serve."""
     fallback: str = ""
-    """The provider that serves the purpose if none is set for it, such as `mock`."""
+    """
+    The provider that serves the purpose for this application if none is set for it.
+
+    It also goes before the mock, unless that is set for this very purpose.
+    """
 
 
 class Need(NamedTuple):
@@ -80,7 +88,8 @@ class App:
 
     name: str
     capabilities: Sequence[Capability[Any, Any]] = ()
-    queues: Sequence[Queue] = ()
+    queues: Sequence[Queue] | Callable[[Any], Sequence[Queue]] = ()
+    """Its queues' limits, or a function that takes its settings and returns them."""
     schedules: Sequence[Schedule] = ()
     budgets: Sequence[Budget] = ()
     lanes: Sequence[Lane] = ()
@@ -89,6 +98,20 @@ class App:
     Takes its settings and returns a lane by which all its model calls go.
 
     It limits them over all workers, whatever their models, besides each model's lane.
+    """
+    retries: Callable[[Any], Mapping[str, RetryPolicy]] | None = None
+    """
+    Takes its settings and returns delays of retries, by the name of the capability.
+
+    They take the place of the delays in the capability's own policy; how many attempts
+    there are is up to that.
+    """
+    uploaded: Uploaded | None = None
+    """
+    Called when bytes arrive at a signed URL that this server answers itself.
+
+    It is given the uploads of all applications, and again if a client sends again. The
+    client is answered after the transaction has committed.
     """
     counted_queue: str = ""
     """The queue whose counts `GET /metrics` answers with as JSON."""
@@ -148,3 +171,7 @@ class App:
     Takes a connection and fills what is derived from the tables, for example a
     full-text index, after `backburner move` has copied them. It may run again.
     """
+
+    def queues_for(self, settings: Any) -> Sequence[Queue]:
+        """Return the limits of its queues under its settings."""
+        return self.queues(settings) if callable(self.queues) else self.queues

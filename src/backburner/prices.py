@@ -22,6 +22,8 @@ from backburner.domain.usage import LONGEST_NAME, Price, Usage
 MOST: Final = 2**53
 MILLION: Final = 1_000_000
 MOST_MODELS: Final = 1_000
+LOCAL: Final = frozenset({"minilm", "minilm-light"})
+"""Providers that run on this machine: their calls cost nothing."""
 
 Dollars = Annotated[Decimal, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
@@ -103,6 +105,8 @@ class ListPrices:
         own = self._own.models.get(call.model)
         if own is not None:
             return Price(_cost(_amount(own, call)), self._own.version)
+        if call.provider in LOCAL:
+            return Price(0, "local")
         if self._list is None:
             return Price()
         return _listed(self._list, call)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
+from urllib.parse import urlsplit
 
 from pydantic_settings import BaseSettings
 
@@ -18,10 +19,11 @@ from backburner.adapters import (
     find_provider,
     find_providers,
     find_store,
+    is_chosen,
     unreachable,
 )
 from backburner.ai.presets import PURPOSES
-from backburner.app import App, ReadsMessage
+from backburner.app import App, ReadsMessage, Uploaded
 from backburner.clock import StoreClock, SystemClock, SystemDice
 from backburner.domain.ai import Purpose
 from backburner.domain.budget import Budget
@@ -86,7 +88,7 @@ from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults, NoFaults
 from backburner.ports.keys import KeyStore
 from backburner.ports.log import allow
-from backburner.ports.store import Retention, Store
+from backburner.ports.store import JobFilter, Retention, Store
 from backburner.prices import ListPrices, read_overrides
 from backburner.settings import Settings, read
 from backburner.startup import reach_of, read_apps
@@ -97,6 +99,8 @@ S = TypeVar("S")
 In = TypeVar("In")
 Out = TypeVar("Out")
 
+PRUNE_AFTER = 5.0
+"""Seconds after which a new process first deletes old rows."""
 LOOK_POLLS = 3
 """With a broker, how many polls apart it is compared with the store …"""
 SWEEP_POLLS = 15
@@ -192,9 +196,12 @@ class Backburner:
         for found in app.own:
             self.registry.own(found)
         self.registry.counted_queue = app.counted_queue or self.registry.counted_queue
+        own = self._settings_of(app)
         self._add_model_lane(app)
-        for queue in app.queues:
+        for queue in app.queues_for(own):
             self.registry.limit(queue)
+        if app.retries is not None:
+            self.registry.retries |= app.retries(own)
         for lane in app.lanes:
             self.registry.pace(lane)
         self._readers |= app.messages
@@ -204,11 +211,13 @@ class Backburner:
     def _add_model_lane(self, app: App) -> None:
         if app.model_lane is None:
             return
-        own = None if app.settings is None else self._app_settings.of(app.settings)
-        lane = app.model_lane(own)
+        lane = app.model_lane(self._settings_of(app))
         self.registry.pace(lane)
         for found in (*app.capabilities, *app.own):
             self._model_lanes[found.name] = lane.name
+
+    def _settings_of(self, app: App) -> Any:
+        return None if app.settings is None else self._app_settings.of(app.settings)
 
     @property
     def engine(self) -> Engine:
@@ -501,6 +510,12 @@ class Backburner:
         """
         return self._opened_blobs.of(app, owner)
 
+    async def upload_origins(self) -> Sequence[str]:
+        """Return the origins of signed URLs that do not lead to this server."""
+        signed = await self.blobs("pages").upload_url(size=1)
+        place = urlsplit(signed.url)
+        return [f"{place.scheme}://{place.netloc}"] if place.netloc else []
+
     @property
     def _opened_blobs(self) -> BlobService:
         if self._blobs is None:
@@ -518,13 +533,36 @@ class Backburner:
         service = replace(self._opened_blobs, commit=commit)
         return service.of(app, Owner(claim.tenant, claim.user))
 
-    async def cancel(self, job_id: str) -> Job:
-        """End a job now; asking twice is no error."""
-        return await self.engine.payloads.whole(await self.engine.cancel(job_id))
+    async def find(self, job_id: str, owner: Owner = LOCAL) -> Job:
+        """Return an owner's job with its whole input and output."""
+        return await self.engine.payloads.whole(await self.engine.find(job_id, owner))
 
-    async def retry(self, job_id: str) -> Job:
+    async def jobs(
+        self,
+        owner: Owner = LOCAL,
+        *,
+        queue: str | None = None,
+        capability: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> Sequence[Job]:
+        """
+        Return an owner's jobs, the newest first, without their inputs and outputs.
+
+        `before` is the `seq` of the last one of the page before.
+        """
+        where = JobFilter(owner, capability=capability, queue=queue)
+        return await self.engine.jobs(where, before=before, limit=limit)
+
+    async def cancel(self, job_id: str, owner: Owner = LOCAL) -> Job:
+        """End a job now; asking twice is no error."""
+        ended = await self.engine.cancel(job_id, owner)
+        return await self.engine.payloads.whole(ended)
+
+    async def retry(self, job_id: str, owner: Owner = LOCAL) -> Job:
         """Queue a dead letter again."""
-        return await self.engine.payloads.whole(await self.engine.retry(job_id))
+        queued = await self.engine.retry(job_id, owner)
+        return await self.engine.payloads.whole(queued)
 
     async def _open(self) -> None:
         settings = self.settings
@@ -577,6 +615,7 @@ class Backburner:
             limit=settings.blob_limit,
             faults=self._faults,
             urls=UrlSigner(blobs, links, self._clock, settings.public_url),
+            uploaded=self._upload_hooks(),
         )
         payloads.of_app = self._blobs_of
         await engine.budgets.declare(self._budgets)
@@ -584,13 +623,21 @@ class Backburner:
         self._start(engine, submission, watch)
         await self._start_translators(engine)
 
+    def _upload_hooks(self) -> tuple[Uploaded, ...]:
+        """Return what the applications do when bytes arrive at a signed URL."""
+        return tuple(
+            app.uploaded
+            for app in self._apps
+            if app.uploaded is not None and app.name not in self.unavailable
+        )
+
     async def _start_translators(self, engine: Engine) -> None:
         """Have the applications' translations go on, but for those that stopped."""
         for app in self._apps:
             if app.translates is None or app.name in self.unavailable:
                 continue
             capabilities = [found.name for found in (*app.capabilities, *app.own)]
-            queues = {queue.name for queue in app.queues}
+            queues = {queue.name for queue in app.queues_for(self._settings_of(app))}
             queues |= {found.queue for found in (*app.capabilities, *app.own)}
             translator = Translator(
                 app.name,
@@ -706,7 +753,7 @@ class Backburner:
     def _engage(self) -> None:
         """Have providers of models ready, and what is known of their limits told."""
         settings, given = self.settings, self._ai
-        chains = {} if given is not None else self._find_providers()
+        chains, fallbacks = ({}, {}) if given is not None else self._find_providers()
         chain = given if isinstance(given, Sequence) else [given] if given else []
         self._providers = providers = Providers(
             chain,
@@ -715,20 +762,33 @@ class Backburner:
             self._codes,
             chains,
             self._model_lanes,
+            fallbacks,
         )
         self._stack.push_async_callback(providers.close)
         for lane in _lanes(settings, providers):
             if lane.name not in self.registry.lanes:
                 self.registry.pace(lane)
 
-    def _find_providers(self) -> Mapping[Purpose, Sequence[Provider]]:
+    def _find_providers(
+        self,
+    ) -> tuple[
+        Mapping[Purpose, Sequence[Provider]],
+        Mapping[tuple[str, Purpose], Sequence[Provider]],
+    ]:
         """Return the providers that are set, and applications' own where none is."""
-        chains = dict(find_providers(self.settings, self._clock))
-        for use in (use for app in self._apps for use in app.models):
-            if use.fallback and not chains[use.purpose]:
-                made = find_provider(self.settings, use.fallback, self._clock)
-                chains[use.purpose] = [made]
-        return chains
+        chains = find_providers(self.settings, self._clock)
+        made: dict[str, Provider] = {}
+        own: dict[tuple[str, Purpose], Sequence[Provider]] = {}
+        uses = [(app, use) for app in self._apps for use in app.models if use.fallback]
+        for app, use in uses:
+            if is_chosen(self.settings, use.purpose, chains[use.purpose]):
+                continue
+            name = use.fallback
+            if name not in made:
+                made[name] = find_provider(self.settings, name, self._clock)
+            for found in (*app.capabilities, *app.own):
+                own[found.name, use.purpose] = [made[name]]
+        return chains, own
 
     def _deliver(self) -> None:
         """Have this worker send webhooks, if it can sign them."""
@@ -802,6 +862,24 @@ def _lanes(settings: Settings, providers: Providers) -> Sequence[Lane]:
 
 
 @asynccontextmanager
+async def open_asker(
+    settings: Settings | None = None, **overrides: Any
+) -> AsyncIterator[Asker]:
+    """
+    Ask models in a program that has no store: no lane, no ledger but `calls`.
+
+    Without `settings` the environment is read; `overrides` come before it.
+    """
+    settings, clock = settings or read(**overrides), SystemClock()
+    chains = find_providers(settings, clock)
+    providers = Providers([], clock, settings.ai_seconds, by_purpose=chains)
+    try:
+        yield Asker(providers)
+    finally:
+        await providers.close()
+
+
+@asynccontextmanager
 async def open_keys(settings: Settings) -> AsyncIterator[Keys]:
     """Open the store for its keys only; nothing runs beside."""
     machine = SystemClock()
@@ -835,6 +913,7 @@ def _upkeep(settings: Settings) -> UpkeepOptions:
         poll=settings.poll_seconds,
         lease=settings.lease,
         rescue_every=settings.beat_seconds,
+        prune_after=PRUNE_AFTER,
         limits=_limits(settings),
         retention=Retention(
             succeeded=timedelta(days=settings.keep_succeeded_days),

@@ -111,3 +111,15 @@ async def test_a_reader_who_leaves_early_leaves_nothing_open(client):
 
     assert "job.queued" == first["type"]
     assert "cancelled" == (await ticket.cancel())["state"]
+
+
+async def test_a_route_of_an_application_is_called_by_its_path(client):
+    body = {"capability": "demo.echo", "input": {}, "tags": ["called async"]}
+    made = await client.call("POST", "/v1/jobs", body)
+    found = await client.call(
+        "GET", "/v1/jobs", tag="called async", limit=5, state=None
+    )
+
+    assert [made["id"]] == [job["id"] for job in found["items"]]
+    with pytest.raises(NotFound):
+        await client.call("GET", "/v1/nothing")

@@ -6,7 +6,14 @@ import sys
 
 import pytest
 
-from backburner.client import Client, ClientError, JobFailed, NotYet, Unavailable
+from backburner.client import (
+    Client,
+    ClientError,
+    JobFailed,
+    NotFound,
+    NotYet,
+    Unavailable,
+)
 
 HEAVY = "['alembic', 'fastapi', 'sqlalchemy', 'uvicorn']"
 
@@ -177,3 +184,13 @@ def test_the_key_is_sent_as_a_bearer(cutter, monkeypatch):
 
     assert b"authorization: bearer from-the-environment" in cutter.requests[0].lower()
     assert b"authorization: bearer given" in cutter.requests[-1].lower()
+
+
+def test_a_route_of_an_application_is_called_by_its_path(client):
+    body = {"capability": "demo.echo", "input": {}, "tags": ["called"]}
+    made = client.call("POST", "/v1/jobs", body)
+    found = client.call("GET", "/v1/jobs", tag="called", limit=5, state=None)
+
+    assert [made["id"]] == [job["id"] for job in found["items"]]
+    with pytest.raises(NotFound):
+        client.call("GET", "/v1/nothing")

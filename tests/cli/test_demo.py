@@ -89,6 +89,21 @@ def test_the_printed_commands_write_to_a_bot_and_show_its_reply(words):
     assert "outbox.js" in httpx2.get(page).text
 
 
+def test_the_printed_commands_find_the_gaps_of_a_cv(words):
+    sending = re.search(r"(curl -i \S+/submit -d .*?\}')", words, re.DOTALL)[1]
+    _, _, url, _, body = shlex.split(sending)
+    polling = re.search(r"curl (\S+/status/)JOB_ID", words)[1]
+
+    sent = httpx2.post(url, content=body)
+    place = polling + sent.json()["job_id"]
+    while "result_url" not in (job := httpx2.get(place).json()):
+        assert job["status"] != "FAILED", job
+    result = httpx2.get(job["result_url"]).json()
+
+    gaps = [question["requirement"] for question in result["questions"]]
+    assert (202, ["Kubernetes", "German"]) == (sent.status_code, gaps)
+
+
 def test_the_printed_commands_list_flows_and_batches_that_move(words, run):
     url = re.search(r"ready at (\S+)", words)[1]
     commands = re.findall(r"backburner ((?:flows|batches) .*)$", words, re.MULTILINE)

@@ -71,6 +71,7 @@ def test_every_example_is_short_and_run_by_a_test():
     }
 
     assert [
+        "durable_steps.py",
         "exactly_once_write.py",
         "fan_out.py",
         "first_capability.py",
@@ -80,3 +81,8 @@ def test_every_example_is_short_and_run_by_a_test():
     bot = lengths.pop("gateway_bot.py")  # tests/apps/chat/discord/test_gateway_bot.py
     assert max(lengths.values()) < 60
     assert bot < 80
+
+
+def test_durable_steps(tmp_path):
+    told = the_output_of("durable_steps.py", tmp_path).splitlines()
+    assert ["sent as number 1 by attempt 2", "2 model calls, sent 1 time"] == told

@@ -8,11 +8,16 @@ from backburner.environment import variable, variables
 from backburner.settings import Settings
 from backburner_apps.ai import AiSettings
 from backburner_apps.chat.settings import ChatSettings
+from backburner_apps.documents.settings import DocumentsSettings
+from backburner_apps.features.settings import FeaturesSettings
 from backburner_apps.inbox.settings import InboxSettings
 from backburner_apps.tasks.settings import TasksSettings
 
 ALIASES = ("RABBITMQ_URL", "REDIS_URL", "AI_TEXT_PROVIDER", "AI_AUDIO_PROVIDER")
-MODELS = (Settings, TasksSettings, AiSettings, ChatSettings, InboxSettings)
+MODELS = (
+    *(Settings, TasksSettings, AiSettings, ChatSettings, InboxSettings),
+    *(DocumentsSettings, FeaturesSettings),
+)
 
 ROOT = Path(__file__).parents[2]
 

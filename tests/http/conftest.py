@@ -171,6 +171,7 @@ async def a_server(  # noqa: PLR0913 - each is a setting or a switch
         return {"attempt": ctx.job.attempt}
 
     async with AsyncExitStack() as stack:
+        stack.callback(structlog.reset_defaults)
         house = Backburner(
             settings,
             apps=[demo],
@@ -186,6 +187,7 @@ async def a_server(  # noqa: PLR0913 - each is a setting or a switch
             house.engine, settings, keys=house.keys, version="1.2.3", **options
         )
         listener = socket.create_server(("127.0.0.1", 0))
+        stack.callback(listener.close)  # should nobody come to serve on it
         # As uvloop has it; asyncio does not see that such a socket is TCP.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -194,7 +196,6 @@ async def a_server(  # noqa: PLR0913 - each is a setting or a switch
         await stack.enter_async_context(client)
         yield Server(url, app, house, client, log, release)
         release.set()
-    structlog.reset_defaults()
 
 
 @asynccontextmanager

@@ -9,7 +9,10 @@ from backburner.domain.job import Owner
 from backburner.engine.submission import GroupOptions
 from backburner.http.group_schemas import BatchPage, BatchView
 
-pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+pytestmark = [
+    pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True),
+    pytest.mark.one_store,  # what stores have in common: tests/conformance
+]
 
 STRANGER = Owner("default", "2")
 ECHO = {"capability": "demo.echo", "input": {"a": 1}}

@@ -11,7 +11,10 @@ from backburner.engine.submission import GroupOptions
 from backburner.http.group_schemas import FlowPage, FlowView
 from backburner.http.schemas import EventView
 
-pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+pytestmark = [
+    pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True),
+    pytest.mark.one_store,  # what stores have in common: tests/conformance
+]
 
 STRANGER = Owner("default", "2")
 LATER = "2100-01-01T00:00:00Z"

@@ -9,7 +9,10 @@ from backburner.domain.job import Owner
 from backburner.engine.submission import Options
 from backburner.http.schemas import JobPage, JobView
 
-pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+pytestmark = [
+    pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True),
+    pytest.mark.one_store,  # what stores have in common: tests/conformance
+]
 
 TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()  # noqa: TID251 - a day off
 STRANGER = Owner("default", "2")

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from backburner import ConfigurationError
+from backburner import Backburner, ConfigurationError, Settings
 from backburner.http import static
 
 SCRIPT = "alert('hello')"
@@ -46,7 +46,29 @@ async def test_a_file_is_served_by_its_type(server, path, content, kind):
     assert "nosniff" == answered.headers["x-content-type-options"]
     policy = answered.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'; ")
+    assert "; connect-src 'self'; " in policy
     assert "unsafe" not in policy
+
+
+async def test_pages_may_connect_to_this_server_and_to_named_origins(serve, folder):
+    routes = static.routes("songs", folder, ["https://bucket.example"])
+    server = await serve(works=False, rooms=routes)
+    answered = await server.client.get("/apps/songs/")
+
+    policy = answered.headers["content-security-policy"]
+    assert "; connect-src 'self' https://bucket.example; " in policy
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+async def test_uploads_go_to_the_object_store_if_there_is_one(
+    tmp_path, s3_url, s3_endpoint, is_folder
+):
+    place = f"file://{tmp_path}/blobs" if is_folder else s3_url
+    settings = Settings(store=f"sqlite:///{tmp_path}/jobs.db", blobs=place)
+    async with Backburner(settings) as house:
+        found = await house.upload_origins()
+
+    assert ([] if is_folder else [s3_endpoint.rstrip("/")]) == found
 
 
 async def test_a_file_of_no_known_type_is_not_shown(server):

@@ -46,6 +46,7 @@ ADMITTED = {
     **dict.fromkeys(
         [
             *("list_jobs", "get_job", "get_result", "get_link", "watch_job"),
+            *("list_steps",),
             *("list_flows", "get_flow", "watch_flow", "watch_all"),
             *("list_batches", "get_batch", "watch_batch"),
             *("list_job_deliveries", "list_flow_deliveries", "list_batch_deliveries"),

@@ -15,7 +15,10 @@ from backburner.testing.store.acts import DAY
 from tests.http.test_events import opened, read
 from tests.http.test_socket import a_socket, hear, say
 
-pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+pytestmark = [
+    pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True),
+    pytest.mark.one_store,  # what stores have in common: tests/conformance
+]
 
 FILES = "/v1/events?topic=files"
 

@@ -2,8 +2,9 @@
 A provider without a model: the same answer to the same question, and no network.
 
 It is of use: a sentence about something to do becomes a task if that shape is asked
-for, any other shape is filled in, and texts that share words have vectors that are
-near. What it cannot do it says. It fails on demand: see `script.py`.
+for, any other shape is filled in, a question with numbered sources is answered by
+quoting them, and texts that share words have vectors that are near. What it cannot do
+it says. It fails on demand: see `script.py`.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from zoneinfo import ZoneInfo
 
 import orjson
 
+from backburner.ai.citing import quoted
 from backburner.ai.script import Mishap, Script, without_marks
 from backburner.ai.sentences import task_of, tasks_of
 from backburner.ai.shaping import (
@@ -124,7 +126,7 @@ class Mock:
         tagged = _TAGGED.findall(prompt)
         text = tagged[-1][1] if tagged else prompt.strip()
         if chat.schema is None:
-            return f"Mock answer to: {text}"
+            return quoted(prompt) or f"Mock answer to: {text}"
         if is_task(chat.schema):
             now = self._now(chat.messages)
             value: Any = shaped(task_of(text, now), chat.schema, now)

@@ -142,6 +142,10 @@ PRESETS: Final[Mapping[str, Preset]] = {
 }
 
 
+EMBED_ONLY: Final = frozenset({"minilm", "minilm-light"})
+"""Offline models, which an application brings: see docs/search.md."""
+
+
 class Choice(NamedTuple):
     """A provider as a setting names it: `name` or `name:model`."""
 
@@ -170,8 +174,15 @@ def chain(
 
 def serves(name: str, purpose: Purpose) -> bool:
     """Say whether a provider serves a purpose; of one without a preset, assume so."""
+    return purpose in purposes_of(name)
+
+
+def purposes_of(name: str) -> frozenset[Purpose]:
+    """Return what a provider serves; of one without a preset, assume everything."""
+    if name in EMBED_ONLY:
+        return frozenset({"embedding"})
     preset = PRESETS.get(name)
-    return preset is None or purpose in preset.purposes
+    return _all_but() if preset is None else preset.purposes
 
 
 class Credentials(NamedTuple):

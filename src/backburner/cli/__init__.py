@@ -88,6 +88,7 @@ COMMANDS: Final[Mapping[str, Sequence[Callable[..., None]]]] = {
         jobs.result,
         jobs.cancel,
         jobs.retry,
+        jobs.steps,
         jobs.jobs,
         usage.quote,
         usage.usage,

@@ -96,6 +96,22 @@ Write to a Telegram bot that turns messages into tasks, and read its reply:
 
 The reply is at {url}/apps/inbox/, too.
 
+Search the sample document, and open a batch to upload files to (docs/documents.md):
+
+  curl "{url}/api/v2/search?q=dead+letter"
+  curl -i {url}/api/v2/uploads/batches -d '{{"fileCount": 1}}'
+  curl {url}/api/v2/uploads/files
+
+Drop files of your own, and search and ask them, at {url}/apps/documents/.
+
+Find the gaps between a CV and a job posting: submit, poll by the job_id until it is
+COMPLETED, and fetch the result_url (in quotes):
+
+  curl -i {url}/api/gap-analysis/submit -d '{{
+    "user_cv": "Ada: five years of Python and PostgreSQL.",
+    "job_posting": "We need Python, Kubernetes and German."}}'
+  curl {url}/api/gap-analysis/status/JOB_ID
+
 Jobs that wait for jobs, and jobs that end together:
 
   {command} flows list{option}

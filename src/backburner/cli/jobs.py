@@ -35,6 +35,9 @@ HEADINGS = (
 )
 
 
+STEP_HEADINGS = ("NAME", "KIND", "RUN", "SIZE", "STORED")
+
+
 def submit(
     capability: Annotated[str, typer.Argument(metavar="CAPABILITY")],
     text: Annotated[
@@ -241,13 +244,38 @@ def cancel(
 def retry(
     job_id: IdArgument,
     *,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Discard the stored results of its steps.")
+    ] = False,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
     """Queue a job that failed again, with fresh attempts."""
     with connect(url, api_key) as client:
-        groups.write_state(client.retry(groups.job(job_id)), as_json=as_json)
+        job = client.retry(groups.job(job_id), fresh=fresh)
+    groups.write_state(job, as_json=as_json)
+
+
+def steps(
+    job_id: IdArgument,
+    *,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """List the steps of a job whose results are stored."""
+    with connect(url, api_key) as client:
+        found = client.steps(groups.job(job_id))
+    if as_json:
+        for step in found:
+            printing.write_json(step)
+        return
+    rows = (
+        (step["name"], step["kind"], step["run"], step["size"], step["stored_at"])
+        for step in found
+    )
+    printing.write_rows(STEP_HEADINGS, rows)
 
 
 def jobs(

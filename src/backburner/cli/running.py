@@ -198,8 +198,18 @@ async def _routes(plan: Plan, house: Backburner, stack: AsyncExitStack) -> list[
         if app.serves is not None:
             routes += await stack.enter_async_context(app.serves(house))
         if app.pages is not None:
-            routes += static.routes(app.name, app.pages)
+            origins = await _upload_origins(house)
+            routes += static.routes(app.name, app.pages, origins)
     return routes
+
+
+async def _upload_origins(house: Backburner) -> Sequence[str]:
+    """Return where pages may upload to besides this server."""
+    try:
+        return await house.upload_origins()
+    except Exception as error:  # noqa: BLE001 - pages can be read all the same
+        log.warning("upload origin unknown", error_type=type(error).__name__)
+        return ()
 
 
 def spare_collector() -> None:

@@ -163,6 +163,7 @@ async def upload(
             arrived = await service.write(BlobKey.read(file_id), chunks, most)
     except (BodyTooLarge, BlobTooLarge):
         raise LinkRefused(f"the URL is for at most {most} bytes") from None
+    await service.note_upload(BlobKey.read(file_id).job, arrived.size)
     return wire.answer({"size": arrived.size, "sha256": arrived.sha256})
 
 

@@ -190,7 +190,7 @@ class ApplicationUnavailable(BackburnerError):
 class Refusal(BackburnerError):
     """What a room answers by a contract of its own: status, code and words are its."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a problem may say, each by its name
         self,
         status: int,
         code: str,
@@ -199,13 +199,16 @@ class Refusal(BackburnerError):
         title: str | None = None,
         retry_after: int | None = None,
         fields: Sequence[FieldError] = (),
+        members: Mapping[str, Any] | None = None,
     ) -> None:
+        """Take, as `members`, what the problem object says besides the usual."""
         super().__init__(message)
         self.code = code  # type: ignore[misc]
         self.retryable = status in _PASSING  # type: ignore[misc]
         self.row = Row(HTTPStatus(status), title or HTTPStatus(status).phrase)
         self.retry_after = retry_after
         self.fields = tuple(fields)
+        self.members = dict(members or {})
 
 
 class Row(NamedTuple):
@@ -391,6 +394,7 @@ def problem(error: BackburnerError, *, request_id: str) -> dict[str, Any]:
         }
     if isinstance(error, Refusal):
         seconds = error.retry_after
+        told = {**error.members, **told}
     if seconds is not None:
         told["retry_after"] = seconds
     if isinstance(error, InvalidInput | UnknownCapability | Refusal) and error.fields:

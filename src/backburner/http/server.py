@@ -42,6 +42,7 @@ from backburner.http import (
     queues,
     schemas,
     socket,
+    steps,
     usage,
     webhook_schemas,
 )
@@ -71,6 +72,7 @@ ROUTERS = (
     usage.router,
     budgets.router,
     lanes.router,
+    steps.router,
     key_routes.router,
     browser.router,
     health.router,

@@ -7,7 +7,7 @@ can lead out of the folder. Pages may load nothing from elsewhere.
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -28,11 +28,11 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 """How much of one application's pages is kept in memory."""
 CSP: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "font-src 'self'; media-src 'self'; manifest-src 'self'; connect-src 'self'; "
+    "font-src 'self'; media-src 'self'; manifest-src 'self'; connect-src 'self'%s; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+"""Takes the other origins that a page may connect to, each after a space."""
 HEADERS: Final = {
-    "Content-Security-Policy": CSP,
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
@@ -78,8 +78,14 @@ class Page(NamedTuple):
     etag: str
 
 
-def routes(name: str, folder: Traversable) -> Sequence[BaseRoute]:
-    """Return the routes that serve a folder under `/apps/NAME/`."""
+def routes(
+    name: str, folder: Traversable, connects: Iterable[str] = ()
+) -> Sequence[BaseRoute]:
+    """
+    Return the routes that serve a folder under `/apps/NAME/`.
+
+    Its pages may send requests to this server and to the origins in `connects`.
+    """
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
             f"application {name!r} has pages, so its name must be one to 64 of a-z, "
@@ -87,6 +93,8 @@ def routes(name: str, folder: Traversable) -> Sequence[BaseRoute]:
         )
     pages = read(name, folder)
     base = f"{PREFIX}/{name}"
+    others = "".join(f" {origin}" for origin in connects)
+    headers = {**HEADERS, "Content-Security-Policy": CSP % others}
 
     async def page(request: Request) -> Response:
         """Send a file; a folder's is its `index.html`."""
@@ -94,7 +102,7 @@ def routes(name: str, folder: Traversable) -> Sequence[BaseRoute]:
         found = pages.get(f"{path}{INDEX}" if not path or path[-1] == "/" else path)
         if found is None:
             raise HTTPException(404)
-        return _answer(found, request.headers.get("if-none-match", ""))
+        return _answer(found, request.headers.get("if-none-match", ""), headers)
 
     async def enter() -> Response:
         """Send the reader to where relative links work."""
@@ -106,8 +114,8 @@ def routes(name: str, folder: Traversable) -> Sequence[BaseRoute]:
     return router.routes
 
 
-def _answer(page: Page, known: str) -> Response:
-    headers = {**HEADERS, "ETag": page.etag}
+def _answer(page: Page, known: str, usual: Mapping[str, str]) -> Response:
+    headers = {**usual, "ETag": page.etag}
     if page.media_type == UNKNOWN:
         headers["Content-Disposition"] = "attachment"
     tags = {tag.strip().removeprefix("W/") for tag in known.split(",")}

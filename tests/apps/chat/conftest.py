@@ -121,6 +121,8 @@ async def chatting(store, *, works=True, keyed=False, provider=None, **settings)
     log = io.StringIO()
     telemetry.configure(level="info", pretty=False, stream=log)
     async with AsyncExitStack() as stack:
+        stack.callback(structlog.reset_defaults)
+        stack.callback(listener.close)  # should nobody come to serve on it
         house = Backburner(
             chosen, apps=[chat_app], app_settings=[ChatSettings(**ours)], ai=provider
         )
@@ -139,7 +141,6 @@ async def chatting(store, *, works=True, keyed=False, provider=None, **settings)
         client = httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False)
         await stack.enter_async_context(client)
         yield Chat(client, url, house, log)
-    structlog.reset_defaults()
 
 
 @pytest.fixture

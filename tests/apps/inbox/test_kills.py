@@ -29,7 +29,12 @@ DROPPED = ("BACKBURNER_", "COVERAGE_")
 TRANSPORT = "BACKBURNER_TRANSPORT"
 APPS = Path(__file__).parents[2] / "faults" / "apps"
 """Where the broker is that runs of the tests share."""
-CONVERSATIONS, KILLS, SLOTS = 200, 4, 8
+KILLS, SLOTS = 4, 8
+MANY = pytest.mark.parametrize(
+    "conversations",
+    [pytest.param(60, id="few"), pytest.param(200, id="many", marks=pytest.mark.chaos)],
+)
+"""Sixty are more than the slots of all workers, so that every kill finds some."""
 COPIES = 20
 LINES = [
     "worker.settling:2",
@@ -155,36 +160,37 @@ def somebody(n):
 
 
 @BOTH
+@MANY
 async def test_one_set_of_tasks_each_though_workers_are_killed_throughout(
-    fleet, client, bot, record_property
+    fleet, client, bot, record_property, conversations
 ):
     await fleet.serve()
     updates = [
         written(f"Buy {n} eggs: white, brown", somebody(n))
-        for n in range(CONVERSATIONS)
+        for n in range(conversations)
     ]
     workers = [fleet.work(), fleet.work()]
     loading = asyncio.create_task(delivered(client, updates))
     for kill in range(1, KILLS + 1):
-        await bot.was_called(kill * CONVERSATIONS // (KILLS + 2))
+        await bot.was_called(kill * conversations // (KILLS + 2))
         workers.pop(0).kill()
         workers.append(fleet.work())
     await loading
-    await bot.said(CONVERSATIONS)
+    await bot.said(conversations)
     await client.rest()
     tasks, records = await client.rows(tables.tasks), await client.rows(tables.records)
     sent = Counter(message["chat_id"] for message in bot.sent)
 
-    assert {f"Buy {n} eggs" for n in range(CONVERSATIONS)} == {t.title for t in tasks}
-    assert CONVERSATIONS == len(tasks) == len(records)
-    assert 2 * CONVERSATIONS == len(await client.rows(tables.subtasks))
+    assert {f"Buy {n} eggs" for n in range(conversations)} == {t.title for t in tasks}
+    assert conversations == len(tasks) == len(records)
+    assert 2 * conversations == len(await client.rows(tables.subtasks))
     assert {"SUCCESS"} == {record.status for record in records}
-    assert CONVERSATIONS == len(sent), "everybody has a reply"
-    repeats = sum(sent.values()) - CONVERSATIONS
+    assert conversations == len(sent), "everybody has a reply"
+    repeats = sum(sent.values()) - conversations
     assert repeats <= KILLS * SLOTS, "only sends in flight are repeated"
     record_property(
         "told",
-        f"inbox: {CONVERSATIONS} conversations, {KILLS} workers killed: {len(tasks)} "
+        f"inbox: {conversations} conversations, {KILLS} workers killed: {len(tasks)} "
         f"tasks, {repeats} of {sum(sent.values())} messages repeated",
     )
 

@@ -12,6 +12,7 @@ from backburner.domain.address import Reach
 from backburner.domain.job import JobState, Need
 from backburner.domain.transitions import Limits
 from backburner.engine.asking import Providers
+from backburner.engine.context import Services
 from backburner.engine.courier import Courier
 from backburner.engine.execution import Attempt
 from backburner.engine.house import House
@@ -84,9 +85,10 @@ async def run(
     claim = claim._replace(capability=capability.name, max_attempts=attempts)
     while True:
         attempt = Attempt(claim, capability)
-        outcome = await attempt.run(
+        services = Services(
             FakeContext(), anything, providers=providers, courier=courier, **ports
         )
+        outcome = await attempt.run(services)
         change = settler.decide(attempt, outcome)
         changes.append(change)
         if change.to is not JobState.SCHEDULED:

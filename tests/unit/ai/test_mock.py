@@ -237,3 +237,27 @@ async def test_json_of_another_shape_until_it_is_corrected_or_for_ever(mock):
         Todos.model_validate_json(first.content)
     [task] = Todos.model_validate_json(corrected.content).tasks
     assert "Buy milk" == task.title
+
+
+SOURCES = """<source n="1" file="a.txt">
+The warranty lasts two years. Returns are free.
+</source>
+<source n="2" file="b.txt">
+保修期为三年。
+</source>
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("How long is the warranty?", "The warranty lasts two years. [1]"),
+        ("Are returns free?", "Returns are free. [1]"),
+        ("保修期多久", "保修期为三年。 [2]"),
+        ("Who won the football match?", "UNSUPPORTED"),
+    ],
+)
+async def test_a_question_with_sources_is_answered_by_quoting_them(mock, asked, answer):
+    prompt = f"{SOURCES}\n<question>\n{asked}\n</question>"
+
+    assert answer == (await mock.chat(question(prompt))).content

@@ -1,0 +1,37 @@
+"""
+What commands of applications use: options, a client, output and exit codes.
+
+Data goes to stdout by `write_…`, messages to stderr by `say`. A `ClientError` that a
+command raises ends it with the exit code of its kind.
+"""
+
+from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
+from backburner.cli.exits import Exit, leave, refuse
+from backburner.cli.following import write_all as write_pieces
+from backburner.cli.printing import (
+    clean,
+    say,
+    words,
+    write_json,
+    write_line,
+    write_rows,
+    write_text,
+)
+
+__all__ = [
+    "Exit",
+    "JsonOption",
+    "KeyOption",
+    "UrlOption",
+    "clean",
+    "connect",
+    "leave",
+    "refuse",
+    "say",
+    "words",
+    "write_json",
+    "write_line",
+    "write_pieces",
+    "write_rows",
+    "write_text",
+]
