@@ -9,7 +9,7 @@ from backburner_apps.documents import search, vector_cache
 from backburner_apps.documents.chunk_store import erase
 from backburner_apps.documents.chunk_tables import chunks, vectors
 from backburner_apps.documents.vector_cache import VectorCache
-from tests.apps.documents.retrieval.conftest import ADA, BOB, ELSEWHERE
+from tests.apps.documents.retrieval.conftest import ADA, BOB, ELSEWHERE, opened
 
 WHALES = "Blue whales feed on krill in the Antarctic summer."
 BRIDGE = "The bridge over the river was repaired after the flood."
@@ -55,9 +55,12 @@ async def test_a_vector_goes_with_the_last_chunk_that_uses_it(start):
     assert [0, 0, 1] == await library.counts()
 
 
-async def test_without_a_model_files_are_found_by_words_and_embedded_later(start):
-    library = await start(works=True)
-    assert 0 == await library.add(ADA, "f1", WHALES)
+async def test_without_a_model_files_are_found_by_words_and_embedded_later(
+    start, store_url
+):
+    async with opened(store_url, works=True) as without_model:
+        assert 0 == await without_model.add(ADA, "f1", WHALES)
+    library = await start()  # no worker: it must not take the job that embeds
     found = await library.search(ADA, "krill")
     assert ("keyword", 1) == (found.mode, len(found.results))
     later = await start(**MOCK)
