@@ -12,7 +12,7 @@ from deploy.aws.storage import GROUP
 
 from backburner_apps.features.core.naming import NamingUtils
 
-ALLOWED_HEADERS: Final = ["Authorization", "Content-Type"]
+ALLOWED_HEADERS: Final = ["Authorization", "Content-Type", "Idempotency-Key"]
 REQUESTS_PER_SECOND: Final = 50
 BURST: Final = 100
 

@@ -21,7 +21,13 @@ from backburner_apps.features.core.task import AsyncTaskHandler
 
 JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
-_STATUS: Final = {ResultCode.NOT_FOUND: 404, ResultCode.CONFLICT: 409}
+_STATUS: Final = {
+    ResultCode.NOT_FOUND: 404,
+    ResultCode.CONFLICT: 409,
+    ResultCode.IDEMPOTENCY_CONFLICT: 422,
+}
+MAX_KEY: Final = 255
+"""Characters of an idempotency key."""
 _PASSING: Final = frozenset({429, 502, 503, 504})
 _UNSENT: Final = frozenset({ResultCode.MISSING_INDEX})
 """Codes whose text is for operators: it goes to the log."""
@@ -82,14 +88,27 @@ def body_of(event: APIGatewayProxyEvent) -> Any:
         raise Refusal(400, "MALFORMED_BODY", "the body is not JSON") from None
 
 
-def handler_of(feature: str) -> AsyncTaskHandler[Any]:
+def key_of(event: APIGatewayProxyEvent) -> str | None:
+    """Return the idempotency key: bare, or as a structured string."""
+    key = event.headers.get("idempotency-key")
+    if key is None:
+        return None
+    is_quoted = len(key) > 1 and key[0] == key[-1] == '"'
+    key = key[1:-1] if is_quoted else key
+    if not (0 < len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
+        detail = f"Idempotency-Key: 1 to {MAX_KEY} printable ASCII characters"
+        raise Refusal(422, "INVALID_INPUT", detail)
+    return key
+
+
+def handler_of(feature: str, key: str | None = None) -> AsyncTaskHandler[Any]:
     """Return the handler of a feature; an unknown one is a 404 with those there are."""
     found = features().get(feature)
     if found is None:
         known = list(features())
         detail = f"there is no such feature; the features are {', '.join(known)}"
         raise Refusal(404, "UNKNOWN_FEATURE", detail, features=known)
-    return found(deployment_of(jobs_of()))
+    return found(deployment_of(jobs_of(key=key)))
 
 
 def data_of(result: Result[Any]) -> Any:

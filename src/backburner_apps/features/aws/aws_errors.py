@@ -12,14 +12,17 @@ from backburner_apps.features.core.result import DataAccessError, Result, Result
 P = ParamSpec("P")
 T = TypeVar("T")
 
+LOST: Final = "ConditionalCheckFailedException"
+CANCELLED: Final = "TransactionCanceledException"
+"""A condition of a transaction did not hold, or another transaction was faster."""
 _THROTTLED: Final = frozenset(
     {
         *("ProvisionedThroughputExceededException", "ThrottlingException"),
         *("RequestLimitExceeded", "RequestThrottled", "Throttling", "SlowDown"),
         *("TooManyRequestsException", "TransactionInProgressException"),
+        CANCELLED,
     }
 )
-LOST: Final = "ConditionalCheckFailedException"
 
 
 def code_of(error: Exception) -> str:

@@ -1,7 +1,9 @@
 """
 Conditions on changes of an item: the status never goes back, one worker at a time.
 
-A worker holds a job by a lease: the token of its run, and until when it counts.
+A worker holds a job by a lease: the token of its run, and until when it counts. The
+function that submits holds it before, until it has sent the message. If that lease
+ends first, the message may not exist: the job has failed, and no worker begins it.
 """
 
 from collections.abc import Mapping
@@ -17,6 +19,8 @@ from backburner_apps.features.core.retrying import MAX_RECEIVES
 
 LEASE_SECONDS: Final = 660
 """Longer than a run may take (600 s), shorter than a message stays hidden (900 s)."""
+SEND_SECONDS: Final = 60
+"""Longer than a submit may take (30 s)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +66,19 @@ def update_of(sets: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def send_lease(now: float) -> dict[str, Any]:
+    """Return the lease of a new item, which ends when its message is sent."""
+    return {"lease_until": int(now) + SEND_SECONDS}
+
+
 def _claimable(run: Run | None, now: int) -> ConditionBase:
     status, until = Attr("status"), Attr("lease_until")
+    waits = status.eq(JobStatus.PENDING) & (until.not_exists() | until.gt(now))
     is_left = until.lte(now) & Attr("attempts").lt(MAX_RECEIVES)
     # A call whose answer was lost is repeated by the library: it has the token then.
     is_free = is_left if run is None else is_left | Attr("lease_token").eq(run.token)
     begun = status.eq(JobStatus.PROCESSING) & is_free
-    return status.eq(JobStatus.PENDING) | begun
+    return waits | begun
 
 
 def _lease(run: Run | None, now: int) -> dict[str, Any]:

@@ -13,7 +13,13 @@ from boto3.dynamodb.conditions import Attr
 
 from backburner_apps.features.aws.changes import Run
 from backburner_apps.features.aws.dynamo_jobs import DynamoJobs
-from backburner_apps.features.aws.items import Item, lease_until, record_of
+from backburner_apps.features.aws.items import (
+    GRACE_SECONDS,
+    Item,
+    is_unsent,
+    lease_until,
+    record_of,
+)
 from backburner_apps.features.aws.jobs_table import FAILURES
 from backburner_apps.features.catalogue import features
 from backburner_apps.features.core.codes import INTERNAL_ERROR, INTERNAL_TEXT
@@ -84,14 +90,16 @@ class Delivery:
             return "NO_RECORD"
         if JobStatus(item["status"]).is_final:
             return "ENDED_BEFORE"
-        if record_of(item, self.jobs.now()).status.is_final:
-            await handler.fail(self.job_id, INTERNAL_ERROR, INTERNAL_TEXT)
+        seen = record_of(item, self.jobs.now())
+        if seen.status.is_final:
+            await handler.fail(self.job_id, str(seen.code), str(seen.error))
             return "GIVEN_UP"
         raise self._held(item)
 
     def _held(self, item: Item) -> NotDone:
-        """Come back when the run that holds the job must have ended."""
+        """Come back when the run that holds the job, or its submit, must have ended."""
         left = lease_until(item) - self.jobs.now().timestamp()
+        left += GRACE_SECONDS if is_unsent(item) else 0
         is_less = Attr("attempts").lt(self.run.receive)
         self._note({"attempts": self.run.receive}, is_less)
         return NotDone("HELD", max(left, delay_after(self.run.receive)), is_error=False)

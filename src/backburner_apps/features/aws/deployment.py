@@ -53,9 +53,13 @@ def retention() -> Retention:
     return Retention(completed, timedelta(days=settings.failed_days))
 
 
-def jobs_of(run: Run | None = None) -> DynamoJobs:
-    """Return access to job records, for a run of a worker or for the API."""
-    return DynamoJobs(table(), bucket(), now, send, run, retention())
+def jobs_of(run: Run | None = None, key: str | None = None) -> DynamoJobs:
+    """
+    Return access to job records, for a run of a worker or for the API.
+
+    `key` is the idempotency key of a job that the API creates.
+    """
+    return DynamoJobs(table(), bucket(), now, send, run, retention(), key)
 
 
 def deployment_of(jobs: DynamoJobs, model: Model | None = None) -> Deployment:

@@ -9,21 +9,28 @@ from typing import Any, Final
 from boto3.dynamodb.conditions import Key
 from botocore.exceptions import BotoCoreError, ClientError
 
-from backburner_apps.features.aws.aws_errors import LOST, code_of, judged
+from backburner_apps.features.aws.aws_errors import CANCELLED, LOST, code_of, judged
 from backburner_apps.features.aws.bucket import Bucket, request_key
-from backburner_apps.features.aws.changes import Run, changed, condition_of
+from backburner_apps.features.aws.changes import (
+    Run,
+    changed,
+    condition_of,
+    send_lease,
+)
 from backburner_apps.features.aws.items import (
     REQUEST,
     REQUEST_KEY,
     Item,
     feature_prefix,
     is_expired,
+    is_unsent,
     item_of,
+    key_item_of,
     record_of,
     user_key,
 )
 from backburner_apps.features.aws.jobs_table import FAILURES, JobsTable, old_item
-from backburner_apps.features.core.codes import INTERNAL_ERROR, INTERNAL_TEXT
+from backburner_apps.features.core.codes import INTERNAL_ERROR, NOT_QUEUED_TEXT
 from backburner_apps.features.core.records import JobRecord, JobStatus, Retention
 from backburner_apps.features.core.result import DataAccessError, Result, ResultCode
 
@@ -42,18 +49,20 @@ class DynamoJobs:
     """Sends a message; a function that submits nothing has none."""
     run: Run | None = None
     retention: Retention = field(default_factory=Retention)
+    key: str | None = None
+    """The idempotency key of a job that is created here."""
 
     async def create_job(self, record: JobRecord, request: bytes) -> Result[JobRecord]:
         # A message lives for 14 days at most, in the dead-letter queue.
         expires = record.created_at + self.retention.failed
         record = record.model_copy(update={"ttl": int(expires.timestamp())})
         try:
-            self.table.put({**item_of(record), **self._kept(record, request)})
+            first = self._stored(record, request)
         except DataAccessError as error:
-            return Result.failed(error.code, str(error))
+            return Result.failed(error.code, error.message)
         except FAILURES as error:
             return judged(error)
-        return await self._sent(record)
+        return await self._sent(record) if first is None else await self._again(first)
 
     async def update_job_status(
         self, job_id: str, status: JobStatus, **fields: Any
@@ -111,6 +120,39 @@ class DynamoJobs:
             return _not_found(job_id)
         return Result.of(item)
 
+    def _stored(self, record: JobRecord, request: bytes) -> str | None:
+        """Store an item; return the id of the job that has the key already."""
+        now = int(self.now().timestamp())
+        lease = {} if self.send is None else send_lease(now)
+        item = {**item_of(record), **self._kept(record, request), **lease}
+        if self.key is None:
+            self.table.put(item)
+            return None
+        until = now + int(self.retention.completed.total_seconds())
+        key = key_item_of(record, self.key, request, until)
+        try:
+            self.table.put_keyed(item, key, now)
+        except ClientError as error:
+            first = self.table.get_key(key) if code_of(error) == CANCELLED else {}
+            if not first or is_expired(first, self.now()):
+                raise
+            if first["request_hash"] != key["request_hash"]:
+                raise _key_conflict() from None
+            return str(first["job_id"])
+        return None
+
+    async def _again(self, job_id: str) -> Result[JobRecord]:
+        """Return the job of the same key; send its message if that was not noted."""
+        found = self.find(job_id)
+        if found.data is None:
+            return Result(success=False, error=found.error, code=found.code)
+        record = record_of(found.data, self.now())
+        if is_unsent(found.data) and not record.status.is_final:
+            sent = await self._sent(record)
+            if not sent.success:
+                return sent
+        return Result(success=True, data=record, code=ResultCode.REPLAYED)
+
     def _kept(self, record: JobRecord, request: bytes) -> dict[str, Any]:
         if len(request) <= MAX_IN_ITEM:
             return {REQUEST: request}
@@ -119,10 +161,12 @@ class DynamoJobs:
         return {REQUEST_KEY: key}
 
     async def _sent(self, record: JobRecord) -> Result[JobRecord]:
+        """Send the message; a submit that dies before that is seen by its lease."""
         if self.send is None:
             return Result.of(record)
         try:
             self.send(json.dumps({"job_id": record.job_id}))
+            self.table.mark_sent(record.job_id)
         except FAILURES as error:
             # The message may have been sent all the same: its worker finds an end.
             await self.update_job_status(
@@ -130,7 +174,7 @@ class DynamoJobs:
                 JobStatus.FAILED,
                 failed_at=self.now(),
                 code=INTERNAL_ERROR,
-                error=INTERNAL_TEXT,
+                error=NOT_QUEUED_TEXT,
             )
             return judged(error)
         return Result.of(record)
@@ -145,6 +189,11 @@ class DynamoJobs:
         return Result.failed(
             ResultCode.CONFLICT, f"the job is {item['status']}: it cannot be {status}"
         )
+
+
+def _key_conflict() -> DataAccessError:
+    text = "the Idempotency-Key was used with another request: use a new one"
+    return DataAccessError(ResultCode.IDEMPOTENCY_CONFLICT, text)
 
 
 def _not_found(job_id: str) -> Result[Any]:

@@ -1,11 +1,17 @@
 """Job records as items of the DynamoDB table, and what is read back of them."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from backburner_apps.features.core.codes import INTERNAL_ERROR, INTERNAL_TEXT
+from backburner_apps.features.core.codes import (
+    INTERNAL_ERROR,
+    INTERNAL_TEXT,
+    NOT_QUEUED_TEXT,
+)
 from backburner_apps.features.core.records import JobRecord, JobStatus, rfc3339
 from backburner_apps.features.core.retrying import MAX_RECEIVES
 
@@ -55,6 +61,18 @@ def item_of(record: JobRecord) -> dict[str, Any]:
     }
 
 
+def key_item_of(record: JobRecord, key: str, request: bytes, until: int) -> Item:
+    """Write the item of an idempotency key, which says whose job has it."""
+    named = json.dumps([record.user_id, record.feature, key]).encode()
+    return {
+        "pk": f"KEY#{hashlib.sha256(named).hexdigest()}",
+        "sk": SORT_KEY,
+        "job_id": record.job_id,
+        "request_hash": hashlib.sha256(request).hexdigest(),
+        "ttl": until,
+    }
+
+
 def attribute_of(field: str) -> str:
     """Return the attribute that stores a field of `JobRecord`."""
     return ATTRIBUTES.get(field, field)
@@ -68,7 +86,7 @@ def stored(value: Any) -> Any:
 
 
 def record_of(item: Item, now: datetime) -> JobRecord:
-    """Read a record; one whose last worker was lost has failed."""
+    """Read a record; one that no worker will process any more has failed."""
     names = {attribute_of(field): field for field in JobRecord.model_fields}
     fields = {names[name]: _plain(v) for name, v in item.items() if name in names}
     record = JobRecord.model_validate(fields)
@@ -76,16 +94,23 @@ def record_of(item: Item, now: datetime) -> JobRecord:
 
 
 def lease_until(item: Item) -> float:
-    """Return until when a worker holds the job, in seconds since the epoch."""
+    """Return until when a function holds the job, in seconds since the epoch."""
     return float(item.get("lease_until", 0))
 
 
 def is_given_up(item: Item, now: datetime) -> bool:
-    """Say whether no worker holds the job and none will: its deliveries are used up."""
+    """Say whether nobody holds the job and no worker will begin it."""
+    is_over = lease_until(item) + GRACE_SECONDS <= now.timestamp()
+    if is_unsent(item):
+        return is_over
     is_running = item.get("status") == JobStatus.PROCESSING
     is_last = int(item.get("attempts", 0)) >= MAX_RECEIVES
-    is_over = lease_until(item) + GRACE_SECONDS <= now.timestamp()
     return is_running and is_last and is_over
+
+
+def is_unsent(item: Item) -> bool:
+    """Say whether the function that submitted the job has not noted its message."""
+    return item.get("status") == JobStatus.PENDING and "lease_until" in item
 
 
 def is_expired(item: Item, now: datetime) -> bool:
@@ -100,7 +125,7 @@ def _given_up(record: JobRecord, item: Item) -> JobRecord:
             "status": JobStatus.FAILED,
             "failed_at": ended,
             "code": INTERNAL_ERROR,
-            "error": INTERNAL_TEXT,
+            "error": NOT_QUEUED_TEXT if is_unsent(item) else INTERNAL_TEXT,
         }
     )
 

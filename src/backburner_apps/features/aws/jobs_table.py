@@ -8,8 +8,10 @@ from boto3.dynamodb.conditions import Attr, ConditionBase
 from boto3.dynamodb.types import TypeDeserializer
 from botocore.exceptions import BotoCoreError, ClientError
 
+from backburner_apps.features.aws.aws_errors import LOST, code_of
 from backburner_apps.features.aws.changes import update_of
 from backburner_apps.features.aws.items import INDEX, LISTED, Item, key_of
+from backburner_apps.features.core.records import JobStatus
 
 MAX_LISTED: Final = 1_000
 FAILURES: Final = (ClientError, BotoCoreError)
@@ -41,6 +43,29 @@ class JobsTable:
             if old_item(error).get("created_at") != item["created_at"]:
                 raise
 
+    def put_keyed(self, item: Item, key: Item, now: int) -> None:
+        """Store a new item with that of its idempotency key, both or neither."""
+        is_free = "attribute_not_exists(pk) OR #ttl <= :now"
+        puts = [
+            {"Item": dict(item), "ConditionExpression": "attribute_not_exists(pk)"},
+            {
+                "Item": dict(key),
+                "ConditionExpression": is_free,
+                "ExpressionAttributeNames": {"#ttl": "ttl"},
+                "ExpressionAttributeValues": {":now": now},
+            },
+        ]
+        self.table.meta.client.transact_write_items(
+            TransactItems=[{"Put": {"TableName": self.name, **put}} for put in puts]
+        )
+
+    def get_key(self, key: Item) -> Item:
+        """Return the stored item of an idempotency key; empty if there is none."""
+        wanted = {name: key[name] for name in ("pk", "sk")}
+        answer = self.table.get_item(Key=wanted, ConsistentRead=True)
+        item: Item = answer.get("Item", {})
+        return item
+
     def update(
         self, job_id: str, sets: Mapping[str, Any], condition: ConditionBase
     ) -> Item:
@@ -54,6 +79,18 @@ class JobsTable:
         )
         item: Item = answer["Attributes"]
         return item
+
+    def mark_sent(self, job_id: str) -> None:
+        """End the lease of a submit, unless a worker has begun already."""
+        try:
+            self.table.update_item(
+                Key=key_of(job_id),
+                UpdateExpression="REMOVE lease_until",
+                ConditionExpression=Attr("status").eq(JobStatus.PENDING),
+            )
+        except ClientError as error:
+            if code_of(error) != LOST:
+                raise
 
     def get(self, job_id: str, *more: str) -> Item | None:
         """Return an item as it is now, with the request only if `more` names it."""

@@ -11,6 +11,7 @@ from backburner_apps.features.aws.api import (
     body_of,
     data_of,
     handler_of,
+    key_of,
     user_of,
 )
 from backburner_apps.features.aws.observing import observed
@@ -29,8 +30,9 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 @app.post("/api/<feature>/submit")
 def submit(feature: str) -> Response[str]:
-    """Store a job and answer at once."""
-    task, user = handler_of(feature), user_of(app.current_event)
+    """Store a job and answer at once; a repeat with the same key is the same job."""
+    key = key_of(app.current_event)
+    task, user = handler_of(feature, key), user_of(app.current_event)
     body = body_of(app.current_event)
     record = data_of(asyncio.run(task.submit(user, body, feature)))
     shown = JobView.of(record).model_dump(mode="json", include=RECEIPT)

@@ -12,6 +12,7 @@ GAP_QUESTIONS_GENERATED: Final = "GAP_QUESTIONS_GENERATED"
 
 CANCELLED_TEXT: Final = "Job cancelled"
 INTERNAL_TEXT: Final = "The job could not be processed"
+NOT_QUEUED_TEXT: Final = "The job was not queued. Submit it again."
 
 TIMEOUT_SECONDS: Final = 600.0
 

@@ -17,6 +17,8 @@ class ResultCode(StrEnum):
     """There is no such job, or it belongs to another user."""
     CONFLICT = "CONFLICT"
     """The job's status does not allow the change, for example because it has ended."""
+    IDEMPOTENCY_CONFLICT = "IDEMPOTENCY_CONFLICT"
+    """The idempotency key was used with another request."""
     UNKNOWN_FEATURE = "UNKNOWN_FEATURE"
     THROTTLED = "THROTTLED"
     """The store asks to come back later."""
@@ -57,3 +59,4 @@ class DataAccessError(Exception):
     def __init__(self, code: ResultCode, message: str) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
+        self.message = message

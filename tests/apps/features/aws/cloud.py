@@ -76,10 +76,10 @@ class Cloud:
             **({"GlobalSecondaryIndexes": [index]} if with_index else {}),
         )
 
-    def submit(self, body=None, user=ADA, feature="gap-analysis"):
+    def submit(self, body=None, user=ADA, feature="gap-analysis", **headers):
         body = REQUEST if body is None else body
         path = f"/api/{feature}/submit"
-        return self.call(submit.handler, "POST", path, user, body)
+        return self.call(submit.handler, "POST", path, user, body, **headers)
 
     def submitted(self, body=None, user=ADA, feature="gap-analysis"):
         answer = self.submit(body, user, feature)
@@ -101,9 +101,9 @@ class Cloud:
         path = f"/api/{feature}/uploads"
         return self.call(upload.handler, "POST", path, user, body)
 
-    def call(self, handler, method, path, user, body=None):
+    def call(self, handler, method, path, user, body=None, **headers):
         text = body if isinstance(body, str) or body is None else json.dumps(body)
-        answer = handler(api_event(method, path, user, text), Context())
+        answer = handler(api_event(method, path, user, text, **headers), Context())
         return Answer(
             answer["statusCode"],
             json.loads(answer["body"]),

@@ -1,9 +1,11 @@
 """The cloud that these tests run on: the moto server that the S3 tests have."""
 
 import io
+from datetime import timedelta
 
 import pytest
 
+from backburner_apps.features.aws import clock, deployment
 from backburner_apps.features.aws.observing import logger
 from tests.apps.features.aws.cloud import Cloud
 
@@ -29,3 +31,25 @@ def logged(monkeypatch):
     for handler in logger.handlers:
         monkeypatch.setattr(handler, "stream", stream)
     return stream
+
+
+@pytest.fixture
+def delays(cloud):  # noqa: ARG001 - its client is hooked into
+    """The seconds for which the worker hides messages, as SQS is told."""
+    told = []
+    deployment.client("sqs").meta.events.register(
+        "provide-client-params.sqs.ChangeMessageVisibility",
+        lambda params, **_: told.append(params["VisibilityTimeout"]),
+    )
+    return told
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """Moves the functions' clock."""
+
+    def move(**span):
+        moved = timedelta(**span)
+        monkeypatch.setattr(deployment, "now", lambda: clock.now() + moved)
+
+    return move

@@ -5,7 +5,6 @@ import json
 import sys
 import threading
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
@@ -32,28 +31,6 @@ async def dying(self, job_id, status, **fields):
 dynamo_jobs.DynamoJobs.update_job_status = dying
 worker.handler({"Records": json.load(sys.stdin)}, Context())
 """
-
-
-@pytest.fixture
-def delays(cloud):  # noqa: ARG001 - its client is hooked into
-    """The seconds for which the worker hides messages, as SQS is told."""
-    told = []
-    deployment.client("sqs").meta.events.register(
-        "provide-client-params.sqs.ChangeMessageVisibility",
-        lambda params, **_: told.append(params["VisibilityTimeout"]),
-    )
-    return told
-
-
-@pytest.fixture
-def later(monkeypatch):
-    """Moves the functions' clock."""
-
-    def move(**span):
-        moved = timedelta(**span)
-        monkeypatch.setattr(deployment, "now", lambda: clock.now() + moved)
-
-    return move
 
 
 def test_one_failed_message_of_two_is_reported(cloud):
