@@ -158,15 +158,14 @@ def _has_any(names: Collection[str], app: App, declared: Sequence[Any]) -> bool:
 
 
 async def _left_behind(source: Any, target: Any, stack: AsyncExitStack) -> list[str]:
-    """Return the tables of the source that the target has not."""
+    """Return the tables of the source that the target has not, indexes left out."""
     from backburner.stores import contents
 
-    names = []
-    for store in (source, target):
-        side = store.side()
+    sides = [store.side() for store in (source, target)]
+    for side in sides:
         stack.push_async_callback(side.close)
-        names.append(await side.read(contents.table_names))
-    return sorted(names[0] - names[1])
+    there, here = [await side.read(contents.table_names) for side in sides]
+    return sorted(there - here - await sides[0].read(contents.index_names))
 
 
 class _Options(NamedTuple):

@@ -116,6 +116,14 @@ def table_names(connection: sa.Connection) -> set[str]:
     return {*sa.inspect(connection).get_table_names()} - {notice.NAME, VERSION_TABLE}
 
 
+def index_names(connection: sa.Connection) -> set[str]:
+    """Return SQLite's virtual tables and those in which they keep their contents."""
+    if connection.dialect.name != "sqlite":
+        return set()
+    kinds = "SELECT name FROM pragma_table_list WHERE type IN ('virtual', 'shadow')"
+    return {*connection.execute(sa.text(kinds)).scalars()}
+
+
 def analyse(connection: sa.Connection, among: Sequence[sa.Table]) -> None:
     """Have the first statements planned for what is there; SQLite needs no help."""
     if connection.dialect.name == "postgresql":
