@@ -2,11 +2,13 @@
 How well documents are found: `python -m bench.retrieval` prints hit@1, hit@3, hit@10.
 
 The texts and questions are in tests/fixtures/retrieval; with the path of a file, a set
-of your own in the same form is measured. Each set belongs to a user of its own. It
-needs the prepared model: `backburner documents prepare`.
+of your own in the same form is measured, or one of XQuAD (`xquad.en.json` of
+github.com/google-deepmind/xquad). Each set belongs to a user of its own. It needs the
+prepared model: `backburner documents prepare`.
 """
 
 import asyncio
+import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -66,6 +68,8 @@ class Corpus(NamedTuple):
 
 def read_corpus(name: str) -> Corpus:
     """Read a set of texts and questions, by its name here or by its path."""
+    if name.endswith(".json"):
+        return _read_xquad(Path(name))
     corpus, file_id = Corpus({}, []), ""
     path = Path(name) if name.endswith(".txt") else FOLDER / f"{name}.txt"
     for line in path.read_text("utf-8").splitlines():
@@ -77,6 +81,23 @@ def read_corpus(name: str) -> Corpus:
             corpus.questions.append(Question(text, file_id, int(page)))
         else:
             corpus.articles[file_id].append(line)
+    return corpus
+
+
+def _read_xquad(path: Path) -> Corpus:
+    """Read XQuAD's paragraphs, and the questions that do not repeat their answers."""
+    corpus = Corpus({}, [])
+    for number, article in enumerate(json.loads(path.read_text("utf-8"))["data"]):
+        file_id = f"{path.stem}-{number:02}"
+        paragraphs = corpus.articles[file_id] = []
+        for paragraph in article["paragraphs"]:
+            text = paragraph["context"]
+            paragraphs.append(text)
+            corpus.questions.extend(
+                Question(asked["question"], file_id, len(paragraphs))
+                for asked in paragraph["qas"]
+                if shared(asked["question"], text) <= MOST_SHARED
+            )
     return corpus
 
 

@@ -146,11 +146,13 @@ UPLOADS = (
     ),
     Row(
         "uploads",
-        "… memory of the worker, MB",
+        "… memory of the worker over 1,000 files, MB",
         "worker_mb",
         {},
         is_higher_better=False,
     ),
+    Row("uploads", "… of the server, MB", "server_mb", {}, is_higher_better=False),
+    Row("uploads", "… of an extractor, MB", "child_mb", {}, is_higher_better=False),
     Row(
         "uploads_limited",
         "the same with its limits, confirm → ready, p95 ms",

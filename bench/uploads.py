@@ -6,6 +6,7 @@ lifted the rates of the queues are off; otherwise they are those of the contract
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -72,10 +73,13 @@ async def processed(
             running_processes(folder, env, commands)
         )
         before = sum(map(cpu_of, running.values()))
+        memory = dict.fromkeys((*running, "child"), 0)
+        watching = asyncio.create_task(_watch(running, memory))
         begun = time.perf_counter()
         batch_id = await _upload(port, count)
-        memory = await _completed(port, batch_id, running["worker"])
+        await _completed(port, batch_id)
         wall = time.perf_counter() - begun
+        watching.cancel()
         used = sum(map(cpu_of, running.values())) - before
         waits = sorted(await bb.read(_waits, count))
     await _forget(transport)
@@ -84,7 +88,7 @@ async def processed(
         "p50_ms": waits[count // 2],
         "p95_ms": waits[int(count * 0.95)],
         "cpu_us": round(used / count * 1e6, 1),
-        "worker_mb": round(memory / MEGABYTE, 1),
+        **{f"{name}_mb": round(most / MEGABYTE, 1) for name, most in memory.items()},
     }
 
 
@@ -114,17 +118,26 @@ async def _send(http: httpx2.AsyncClient, batch_id: str, n: int) -> None:
     (await http.post(path, json={"size": len(content)})).raise_for_status()
 
 
-async def _completed(port: int, batch_id: str, worker: psutil.Process) -> int:
-    """Wait for the end of a batch; return the most memory of the worker, in bytes."""
+async def _completed(port: int, batch_id: str) -> None:
+    """Wait for the end of a batch."""
     base = f"http://127.0.0.1:{port}"
-    most = 0
     async with httpx2.AsyncClient(base_url=base, timeout=60, trust_env=False) as http:
         while True:
-            most = max(most, int(worker.memory_info().rss))
             batch = (await http.get(f"{UPLOADS}/{batch_id}")).json()
             if batch["status"] == "completed":
-                return most
+                return
             await asyncio.sleep(0.2)
+
+
+async def _watch(running: dict[str, psutil.Process], most: dict[str, int]) -> None:
+    """Note the most memory of each process, and of any child of the worker."""
+    while True:
+        for name, process in running.items():
+            most[name] = max(most[name], int(process.memory_info().rss))
+        for child in running["worker"].children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                most["child"] = max(most["child"], int(child.memory_info().rss))
+        await asyncio.sleep(0.2)
 
 
 def _waits(view: View, count: int) -> Sequence[int]:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
+from backburner_apps.documents.ranking import Match
 from backburner_apps.documents.words import is_letter
 
 MOST_POSTINGS: Final = 10_000
@@ -55,8 +56,13 @@ class FullText(Protocol):
 
     def find(
         self, terms: Sequence[str], filters: Filters, chunks: int, limit: int
-    ) -> list[int]:
-        """Return the chunks that match best, of an owner who has so many."""
+    ) -> list[Match]:
+        """
+        Return the chunks that match best, of an owner who has so many.
+
+        The score of each is the share of the question's words that it has, from 0 to
+        1; rare words count more. The order also depends on how often it has them.
+        """
 
 
 def full_text(connection: Any) -> FullText:
@@ -120,20 +126,24 @@ class Fts5:
 
     def find(
         self, terms: Sequence[str], filters: Filters, chunks: int, limit: int
-    ) -> list[int]:
-        del chunks
-        chosen = rarest(self._counts(terms)) if terms else []
+    ) -> list[Match]:
+        counts = self._counts(terms) if terms else {}
+        chosen = rarest(counts)
         if not chosen:
             return []
-        query = " OR ".join(_quoted(each) for each in chosen)
-        join = " JOIN documents_chunks c ON c.seq = w.rowid" if filters.given else ""
-        statement = (
-            f"SELECT w.rowid FROM documents_words w{join} "  # noqa: S608 - constants
-            f"WHERE w.words MATCH :query{_where(filters)} ORDER BY w.rank LIMIT :limit"
-        )
-        values = {"query": query, "limit": limit, **filters.given}
-        found = self._connection.execute(sa.text(statement), values)
-        return [int(seq) for (seq,) in found]
+        values = {
+            "query": " OR ".join(_quoted(each) for each in chosen),
+            "limit": limit,
+            **{f"term{at}": _quoted(each) for at, each in enumerate(chosen)},
+            **{
+                f"share{at}": share
+                for at, share in enumerate(_shares(chosen, terms, counts, chunks))
+            },
+            **filters.given,
+        }
+        statement = sa.text(_find_fts5(filters, len(chosen)))
+        found = self._connection.execute(statement, values)
+        return [Match(int(seq), float(share)) for seq, share in found]
 
     def _counts(self, terms: Iterable[str]) -> dict[str, int]:
         """Return in how many chunks each word is; one of a beginning counts as rare."""
@@ -143,6 +153,23 @@ class Fts5:
         ).bindparams(sa.bindparam("terms", plain, expanding=True))
         counts = {str(row[0]): int(row[1]) for row in self._connection.execute(count)}
         return counts | {each: 1 for each in terms if each.endswith("*")}
+
+
+def _find_fts5(filters: Filters, terms: int) -> str:
+    join = "JOIN documents_chunks c ON c.seq = w.rowid" if filters.given else ""
+    hits = " UNION ALL ".join(
+        f"SELECT rowid AS seq, :share{at} AS share "  # noqa: S608 - constants
+        f"FROM documents_words WHERE words MATCH :term{at}"
+        for at in range(terms)
+    )
+    return f"""
+    WITH best AS MATERIALIZED (
+      SELECT w.rowid AS seq, w.rank AS place FROM documents_words w {join}
+       WHERE w.words MATCH :query{_where(filters)} ORDER BY w.rank LIMIT :limit
+    )
+    SELECT best.seq, sum(hits.share) FROM ({hits}) AS hits JOIN best USING (seq)
+     GROUP BY best.seq ORDER BY best.place, best.seq
+    """  # noqa: S608 - constants
 
 
 def _quoted(each: str) -> str:
@@ -172,21 +199,21 @@ class TsVector:
 
     def find(
         self, terms: Sequence[str], filters: Filters, chunks: int, limit: int
-    ) -> list[int]:
-        counts = self._counts([_lexeme(each) for each in terms])
+    ) -> list[Match]:
+        lexemes = [_lexeme(each) for each in terms]
+        counts = self._counts(lexemes)
         chosen = rarest(counts)
         if not chosen:
             return []
-        weights = [_weight(counts[each], chunks) for each in chosen]
         values = {
             "terms": chosen,
-            "weights": weights,
+            "weights": _shares(chosen, lexemes, counts, chunks),
             "ranked": max(RANKED, limit),
             "limit": limit,
             **filters.given,
         }
         found = self._connection.execute(sa.text(_find(filters)), values)
-        return [int(row[0]) for row in found]
+        return [Match(int(row.seq), float(row.share)) for row in found]
 
     def _counts(self, terms: Sequence[str]) -> dict[str, int]:
         """Return in how many chunks each word is, up to more than are ranked."""
@@ -223,10 +250,21 @@ def _find(filters: Filters) -> str:
        WHERE true{_where(filters)}
        GROUP BY w.seq ORDER BY weight DESC, w.seq LIMIT :ranked
     )
-    SELECT r.seq, sum(t.weight * ts_rank(w.words, t.term)) AS score
+    SELECT r.seq, r.weight AS share, sum(t.weight * ts_rank(w.words, t.term)) AS score
       FROM rarest r JOIN documents_words w USING (seq) CROSS JOIN terms t
-     GROUP BY r.seq ORDER BY score DESC, r.seq LIMIT :limit
+     GROUP BY r.seq, r.weight ORDER BY score DESC, r.seq LIMIT :limit
     """  # noqa: S608 - constants
+
+
+def _shares(
+    chosen: Sequence[str],
+    terms: Sequence[str],
+    counts: Mapping[str, int],
+    chunks: int,
+) -> list[float]:
+    """Return what each chosen word counts of the whole question, which counts 1."""
+    total = sum(_weight(counts.get(each, 0), chunks) for each in terms)
+    return [_weight(counts[each], chunks) / total for each in chosen]
 
 
 def _weight(count: int, chunks: int) -> float:

@@ -1,13 +1,17 @@
-"""Puts two lists of chunks into one order, and shows where a chunk matches. Pure."""
+"""Puts the chunks of two searches in one order, and shows where one matches. Pure."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from backburner_apps.documents.words import words
 
-K: Final = 10
-"""How much more the first places of a list count than the later ones."""
+
+class Match(NamedTuple):
+    """A chunk that one of the two searches found, and how well it fits."""
+
+    seq: int
+    score: float
 
 
 class Weights(NamedTuple):
@@ -17,7 +21,7 @@ class Weights(NamedTuple):
     meaning: float
 
 
-WEIGHTS: Final = Weights(1.0, 2.0)
+WEIGHTS: Final = Weights(1.0, 1.0)
 """As it was measured: see docs/search.md."""
 SNIPPET: Final = 300
 """How many characters of a chunk a result shows."""
@@ -26,19 +30,34 @@ ELLIPSIS: Final = "…"
 _WORD = re.compile(r"\S+")
 
 
-def fuse(lists: Iterable[tuple[float, Sequence[int]]]) -> dict[int, float]:
+def fuse(
+    words: Sequence[Match], meaning: Sequence[Match] | None, weights: Weights = WEIGHTS
+) -> dict[int, float]:
     """
-    Return the score of each member of weighted lists, the best first.
+    Return the score of each chunk of two lists, from 0 to 1, the best first.
 
-    It is the reciprocal rank fusion of the lists: a place counts `1 / (K + place)`.
+    A match by words counts by its share of the question's words, so that a chunk which
+    has one of ten hardly moves. Similarities are stretched to the range from 0 to 1,
+    as models differ in theirs. Equal scores keep the order of the first list.
     """
+    lists = [(weights.words, words), (weights.meaning, _stretched(meaning or ()))]
+    total = weights.words + (0.0 if meaning is None else weights.meaning)
     scores: dict[int, float] = {}
     for weight, members in lists:
         if not weight:
             continue
-        for place, member in enumerate(members, 1):
-            scores[member] = scores.get(member, 0.0) + weight / (K + place)
-    return dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])))
+        for seq, score in members:
+            scores[seq] = scores.get(seq, 0.0) + weight * score / total
+    return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
+
+
+def _stretched(matches: Sequence[Match]) -> Iterator[Match]:
+    """Give the best match the score 1 and the last one 0."""
+    scores = [match.score for match in matches]
+    lowest, highest = min(scores, default=0.0), max(scores, default=0.0)
+    for seq, score in matches:
+        is_even = highest == lowest
+        yield Match(seq, 1.0 if is_even else (score - lowest) / (highest - lowest))
 
 
 def snippet(text: str, wanted: Collection[str], size: int = SNIPPET) -> str:

@@ -6,7 +6,7 @@ words only and says so. Whatever is found is read from the database in the end, 
 a deleted file is not found, whatever a cache holds.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import sqlalchemy as sa
@@ -16,7 +16,7 @@ from backburner.tables import owned_by
 from backburner_apps.documents.chunk_tables import chunks, owners
 from backburner_apps.documents.embed_work import Question, embed_question, question_of
 from backburner_apps.documents.full_text import Filters, full_text, prefix_of, term
-from backburner_apps.documents.ranking import WEIGHTS, Weights, fuse, snippet
+from backburner_apps.documents.ranking import WEIGHTS, Match, Weights, fuse, snippet
 from backburner_apps.documents.tables import files
 from backburner_apps.documents.vector_cache import Standing, VectorCache
 from backburner_apps.documents.words import query_words
@@ -57,7 +57,7 @@ class SearchResults(NamedTuple):
 
 class _Lexical(NamedTuple):
     standing: Standing
-    found: Sequence[int]
+    found: Sequence[Match]
 
 
 async def search(
@@ -91,9 +91,10 @@ async def find(
     has_vectors = lexical.standing.version > 0
     question = await _question(place, owner, text) if has_vectors else None
     similar = await _by_meaning(place, lexical.standing, question, filters, limit)
-    scores = fuse(zip(weights, (lexical.found, similar or ()), strict=True))
-    rows = await place.read(_rows, owner, [*scores][: limit * 2])
-    ordered = sorted(rows, key=lambda row: (-scores[row.seq], row.seq))
+    scores = fuse(lexical.found, similar, weights)
+    seqs = [*scores][: limit * 2]
+    rows = {row.seq: row for row in await place.read(_rows, owner, seqs)}
+    ordered = [rows[seq] for seq in seqs if seq in rows]
     found = [_result(row, scores[row.seq], wanted) for row in _different(ordered)]
     return SearchResults(found[:limit], "keyword" if similar is None else "hybrid")
 
@@ -128,7 +129,7 @@ async def _by_meaning(
     question: Question | None,
     filters: Filters,
     limit: int,
-) -> list[int] | None:
+) -> list[Match] | None:
     """Return similar chunks; `None` if there is nothing to compare with."""
     if question is None:
         return None
@@ -149,16 +150,15 @@ def _hashes(view: View, owner: Owner, filters: Filters) -> set[str]:
 
 
 def _chunks_of(
-    view: View, owner: Owner, near: Sequence[str], filters: Filters
-) -> list[int]:
-    """Return the chunks with these contents, in their order."""
+    view: View, owner: Owner, near: Mapping[str, float], filters: Filters
+) -> list[Match]:
+    """Return the chunks with these contents, the most similar first."""
     query = sa.select(c.content_hash, c.seq).where(
-        owned_by(chunks, owner), c.content_hash.in_(near), *_where(filters)
+        owned_by(chunks, owner), c.content_hash.in_([*near]), *_where(filters)
     )
-    places = {content_hash: place for place, content_hash in enumerate(near)}
-    rows = [tuple(row) for row in view.connection.execute(query)]
-    rows.sort(key=lambda row: (places[row[0]], row[1]))
-    return [int(seq) for _, seq in rows]
+    rows = view.connection.execute(query)
+    found = [Match(row.seq, near[row.content_hash]) for row in rows]
+    return sorted(found, key=lambda match: (-match.score, match.seq))
 
 
 def _where(filters: Filters) -> list[sa.ColumnElement[bool]]:

@@ -125,8 +125,8 @@ class VectorCache:
         question: Question,
         most: int,
         only: Collection[str] | None = None,
-    ) -> list[str]:
-        """Return the hashes of the most similar texts, the most similar first."""
+    ) -> dict[str, float]:
+        """Return the hashes of the most similar texts, with how similar they are."""
         wanted = np.asarray(question.vector, dtype=np.float32)
         wanted /= np.linalg.norm(wanted) or 1.0
         source = Source(read, standing, question.model, wanted.size)
@@ -135,7 +135,7 @@ class VectorCache:
         else:
             blocks = await self._blocks(source)
             found = await asyncio.to_thread(_best, blocks, wanted, most, only)
-        return list(dict.fromkeys(content_hash for _, content_hash in found))
+        return {content_hash: score for score, content_hash in found}
 
     async def _blocks(self, source: "Source") -> Sequence[Block]:
         """Return all vectors of a user and model, with those that are new."""

@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from backburner_apps.documents.chunking import chunk_pages, content_hash
-from backburner_apps.documents.ranking import ELLIPSIS, fuse, snippet
+from backburner_apps.documents.ranking import ELLIPSIS, snippet
 from backburner_apps.documents.words import is_cjk, query_words, stem, words
 from bench.retrieval import SETS, read_corpus
 from tests import warm
@@ -67,13 +67,6 @@ def test_words_have_stems_and_pairs():
     assert ["数据", "据库"] == query_words("数据库")
     assert ["库"] == query_words("库")
     assert (True, False) == (is_cjk("数据库 index"), is_cjk("an index"))
-
-
-def test_lists_are_fused_by_their_places():
-    scores = fuse([(1.0, [1, 2]), (2.0, [2, 3])])
-    assert [2, 3, 1] == [*scores]
-    assert scores[2] == pytest.approx(1 / 12 + 2 / 11)
-    assert [1] == [*fuse([(1.0, [1]), (0.0, [2])])]
 
 
 def test_a_snippet_shows_where_the_words_are():
