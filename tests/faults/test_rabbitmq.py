@@ -14,6 +14,13 @@ from backburner.ports.finding import Status
 QUEUE = "default"
 TOLD_BY = "BACKBURNER_TRANSPORT"
 TIMEOUT_MS, TICK_MS = 1_000, 300
+CUT = """
+Pids = rabbit_networking:connections(),
+rabbit_networking:close_connections(Pids, "a test"),
+length(Pids)
+"""
+NARROW = '<<"narrow">>'
+BY_A_TEST = '<<"a test">>'
 
 
 @pytest.fixture
@@ -33,6 +40,17 @@ async def delete_queue(rabbit):
     async with await aio_pika.connect(rabbit.url) as connection:
         channel = await connection.channel()
         await channel.queue_delete(QUEUE)
+
+
+def memory(share):
+    """Say how much memory the server may use before it stops its publishers."""
+    return f"vm_memory_monitor:set_vm_memory_high_watermark({share})"
+
+
+def users(act, *arguments):
+    """Say what is to become of a user."""
+    values = ", ".join([*arguments, BY_A_TEST])
+    return f"rabbit_auth_backend_internal:{act}({values})"
 
 
 async def count(rabbit):
@@ -68,21 +86,18 @@ async def caller(fleet, caller_of, told):
 async def test_closed_connections_and_a_stopped_broker_lose_nothing(
     caller, client, rabbit, ticks, rounds, seconds
 ):
-    closed = [
-        await rabbit.control("close_all_connections", "a test")
-        async for _ in ticks(0.6, rounds)
-    ]
-    await rabbit.control("stop_app")
+    closed = [int(await rabbit.evaluate(CUT)) async for _ in ticks(0.6, rounds)]
+    await rabbit.evaluate("rabbit:stop()")
     async for _ in ticks(seconds, 1):
         before = len(caller.answers)
     async for _ in ticks(0.2, 1):
         assert len(caller.answers) > before, "no submit is answered without the broker"
-    await rabbit.control("start_app")
+    await rabbit.evaluate("rabbit:start()")
     async for _ in ticks(1, 1):
         pass
     done = await caller.all_is_well(client)
 
-    assert "Closed 0 connections" not in closed[0]
+    assert closed[0] > 0
     assert done > 20 * rounds
 
 
@@ -91,11 +106,11 @@ async def test_a_deleted_queue_and_a_server_short_of_memory_stop_nobody(
 ):
     async for _ in ticks(0.5, 3):
         await delete_queue(rabbit)
-    await rabbit.control("set_vm_memory_high_watermark", "0.0001")
+    await rabbit.evaluate(memory(0.0001))
     findings = [f async for f in AmqpBroker.from_url(rabbit.url).examine()]
     async for _ in ticks(1, 2):
         pass
-    await rabbit.control("set_vm_memory_high_watermark", "0.4")
+    await rabbit.evaluate(memory(0.4))
     done = await caller.all_is_well(client)
 
     assert done > 50
@@ -112,8 +127,8 @@ async def test_what_the_broker_has_outlives_its_restart(
         return 30 == await count(rabbit)
 
     await eventually(has_thirty)
-    await rabbit.control("stop_app")
-    await rabbit.control("start_app")
+    await rabbit.evaluate("rabbit:stop()")
+    await rabbit.evaluate("rabbit:start()")
     await fleet.worker("forgetful", **told).ready()
 
     assert 30 == await caller.all_is_well(client)
@@ -138,15 +153,15 @@ async def test_without_looking_it_is_not(fleet, client, told):
 @pytest.fixture
 async def impatient(rabbit):
     """Have the server end consumers that do not acknowledge for a second."""
-    await rabbit.control("eval", limits(TIMEOUT_MS, TICK_MS))
+    await rabbit.evaluate(limits(TIMEOUT_MS, TICK_MS))
     yield rabbit
-    await rabbit.control("eval", limits(1_800_000, 60_000))
+    await rabbit.evaluate(limits(1_800_000, 60_000))
 
 
 def limits(timeout, tick):
     values = {"consumer_timeout": timeout, "channel_tick_interval": tick}
     each = (f"application:set_env(rabbit, {n}, {v})" for n, v in values.items())
-    return f"{', '.join(each)}."
+    return ", ".join(each)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -179,10 +194,11 @@ async def test_who_acknowledges_after_the_work_is_cut_off(impatient):
 
 
 async def test_a_user_needs_no_rights_but_to_its_queues(rabbit):
-    ours = f"^{QUEUE}(-dlq)?$"
-    await rabbit.control("add_user", "narrow", "narrow")
-    await rabbit.control(
-        "set_permissions", "narrow", ours, rf"^(amq\.default|{QUEUE}(-dlq)?)$", ours
+    ours = f'<<"^{QUEUE}(-dlq)?$">>'
+    written = rf'<<"^(amq\\.default|{QUEUE}(-dlq)?)$">>'
+    await rabbit.evaluate(users("add_user", NARROW, NARROW))
+    await rabbit.evaluate(
+        users("set_permissions", NARROW, '<<"/">>', ours, written, ours)
     )
     broker = AmqpBroker.from_url(rabbit.url.replace("guest", "narrow"))
     await broker.publish({QUEUE: 2})
@@ -194,7 +210,7 @@ async def test_a_user_needs_no_rights_but_to_its_queues(rabbit):
     with pytest.raises(BrokerUnavailable, match="ACCESS_REFUSED"):
         await broker.publish({"another": 1})
     await broker.close()
-    await rabbit.control("delete_user", "narrow")
+    await rabbit.evaluate(users("delete_user", NARROW))
 
     assert 1 == len(taken)
     assert Status.FAIL not in {finding.status for finding in findings}
@@ -203,8 +219,8 @@ async def test_a_user_needs_no_rights_but_to_its_queues(rabbit):
 @pytest.mark.chaos
 async def test_the_management_api_tells_of_queues_and_policies(rabbit, unused_tcp_port):
     listen = f'[{{port, {unused_tcp_port}}}, {{ip, "127.0.0.1"}}]'
-    told = f"application:set_env(rabbitmq_management, tcp_config, {listen})."
-    await rabbit.control("eval", told)
+    told = f"application:set_env(rabbitmq_management, tcp_config, {listen})"
+    await rabbit.evaluate(told)
     await rabbit.control("enable", "rabbitmq_management", tool="rabbitmq-plugins")
     short = '{"message-ttl":60000}'
     await rabbit.control("set_policy", "short", f"^{QUEUE}$", short)
