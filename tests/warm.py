@@ -25,6 +25,8 @@ ZYGOTE = Path(__file__).with_name("zygote.py")
 AT_START = ("PYTHON", "LD_", "LANG", "LC_", "MALLOC_", "OPENSSL_", "SSL_")
 """Variables that are read when a program starts; a fork is too late for others."""
 NOT_HANDED_ON = ("BACKBURNER_", "COVERAGE_")
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""Else NumPy starts threads when it is imported, which no fork survives."""
 PR_SET_CHILD_SUBREAPER = 36
 LARGEST = 100_000
 EXECUTES = "BACKBURNER_TEST_EXEC"
@@ -43,7 +45,7 @@ class Zygote:
             number = str(theirs.fileno())
             self._popen = subprocess.Popen(
                 [sys.executable, "-P", str(ZYGOTE), number, *measured],
-                env=self.env,
+                env=self.env | ONE_THREAD,
                 pass_fds=[theirs.fileno()],
                 stdin=DEVNULL,
                 stdout=DEVNULL,

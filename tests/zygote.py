@@ -13,54 +13,64 @@ import importlib
 import io
 import json
 import os
+import pkgutil
 import runpy
 import socket
 import sys
 import threading
 import time
 import types
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+PACKAGES = ("backburner", "backburner_apps")
+"""All modules of these are imported."""
+LEFT_OUT = (
+    ".__main__",
+    ".aws",  # reads the environment
+    ".embedding",  # starts threads
+    ".migrations.env",
+    ".testing",
+    ".versions",
+)
+"""Parts of the names of modules that are not."""
 PRELOADED = (
     "aiormq",
     "alembic.command",
+    "alembic.config",
+    "anyio._backends._asyncio",
     "asyncpg",
-    "backburner.adapters",
-    "backburner.ai.mock",
-    "backburner.ai.openai",
-    "backburner.blobs.filesystem",
-    "backburner.brokers.amqp",
-    "backburner.brokers.redis",
-    "backburner.cli",
-    "backburner.client",
-    "backburner.demo",
-    "backburner.http.server",
-    "backburner.stores.migrations",
-    "backburner.stores.postgres.store",
-    "backburner.stores.sqlite.store",
-    "backburner.wiring",
-    "backburner_apps.ai",
-    "backburner_apps.features.routes",
-    "backburner_apps.inbox.routes",
-    "backburner_apps.tasks",
+    "backburner_apps.documents.embedding.folder",
+    "encodings.idna",
     "fastapi",
+    "genai_prices",
+    "httpcore2",
     "httpx2",
-    "openai",
+    "markdown_it",
+    "numpy",
+    "openai.resources.chat.completions",
+    "openai.lib.streaming.chat",
     "rich.console",
     "rich.table",
+    "semantic_text_splitter",
     "sqlalchemy.dialects.sqlite",
-    "uvicorn",
+    "typer._click.decorators",
+    "typer.rich_utils",
+    "uvicorn.lifespan.off",
     "uvicorn.protocols.http.httptools_impl",
+    "uvicorn.protocols.websockets.websockets_sansio_impl",
     "uvloop",
+    "websockets.server",
 )
+"""What they import when they need it."""
 LARGEST = 1 << 18
 
 
 def main(number: str, *more: str) -> None:
     """Import everything, then fork until the other side hangs up."""
     channel = socket.socket(fileno=int(number))
-    for name in (*PRELOADED, *more):
+    for name in (*PRELOADED, *more, *modules()):
         with suppress(ImportError):
             importlib.import_module(name)
     threads = len(list(Path("/proc/self/task").iterdir()))
@@ -79,6 +89,17 @@ def main(number: str, *more: str) -> None:
         for fd in fds:
             os.close(fd)
         channel.send(json.dumps({"pid": pid}).encode())
+
+
+def modules() -> Iterator[str]:
+    """Find all modules of the product that may be imported before they are needed."""
+    for package in PACKAGES:
+        path = importlib.import_module(package).__path__
+        for module in pkgutil.walk_packages(
+            path, f"{package}.", onerror=lambda _: None
+        ):
+            if not any(f"{left}." in f"{module.name}." for left in LEFT_OUT):
+                yield module.name
 
 
 def fork_twice() -> int:
