@@ -11,7 +11,15 @@ from backburner.domain.batch import BatchState
 from backburner.domain.job import JobState, Owner, Tenant
 from backburner.ports.faults import NoFaults
 from backburner.ports.store import GroupFilter, JobFilter, Retention
-from backburner.stores import batches, flows, kept, listing, paging, prospects
+from backburner.stores import (
+    batches,
+    erasing,
+    flows,
+    kept,
+    listing,
+    paging,
+    prospects,
+)
 from backburner.testing.samples import a_job
 from tests import homes
 from tests.plans import plans, rows_of
@@ -48,7 +56,9 @@ SELECT 'job_' || "user" || state, tenant, "user", 'greet', 'default', state, 0, 
        (SELECT 'failed' AS state, 6 AS at, 'f1' AS fingerprint
          UNION ALL SELECT 'succeeded', 5, NULL
          UNION ALL SELECT 'queued', NULL, NULL
-         UNION ALL SELECT 'blocked', NULL, NULL) AS s
+         UNION ALL SELECT 'blocked', NULL, NULL) AS s;
+INSERT INTO events (job, n, type, at, tenant, "user")
+SELECT seq, 1, 'job.queued', 1, tenant, "user" FROM jobs
 """
 THEIRS = """
 INSERT INTO flows (seq, id, tenant, "user", state, created_at, active, troubled, steps)
@@ -65,6 +75,9 @@ SELECT 'job__' || n, 'acme', 'user' || n % 100, 'greet', 'default',
        'code', CASE WHEN n % 4 = 2 THEN n + 2 END, CASE WHEN n % 4 = 2 THEN 's' END,
        'two'
   FROM n;
+INSERT INTO events (job, n, type, at, tenant, "user")
+SELECT seq, 1, 'job.queued', 1, tenant, "user" FROM jobs
+ WHERE id IN (SELECT 'job__' || n FROM n);
 INSERT INTO entries (at, account, hold, kind, amount)
 SELECT n, 1, n, 'released', 1 FROM n
 """
@@ -97,6 +110,8 @@ LISTS = {
     "blocked": jobs(in_state("blocked")),
     "running": jobs(in_state("running")),
     "failures": lambda c: listing.failures(c, ANN, 9),
+    "unfinished": lambda c: erasing._unfinished(c, ANN, 9),
+    "erasable": lambda c: erasing._erasable(c, ANN, 9),
     "flows": lambda c: flows.listing(c, GroupFilter(ANN), None, 2),
     "flows by tag": lambda c: flows.listing(c, GroupFilter(ANN, tag="no"), None, 2),
     "batches": lambda c: batches.listing(c, GroupFilter(ANN), None, 2),
@@ -191,3 +206,44 @@ async def test_dead_letters_are_counted_up_to_a_bound(store, monkeypatch):
     monkeypatch.setattr(listing, "DEAD_COUNTED", 1)
 
     assert (2, 1) == (whole, await store.dead_letters())
+
+
+FORGET_OWNERS = 'UPDATE events SET tenant = NULL, "user" = NULL WHERE seq % 2 = 0'
+ABOUT = {
+    "owner": JobFilter(ANN),
+    "owner's queued": in_state("queued"),
+    "tenant": JobFilter(TINY),
+    "large tenant": JobFilter(LARGE),
+}
+
+
+async def seen(store):
+    """Read all lists of jobs, and what an erasure would find."""
+
+    def read(connection):
+        pages = {
+            name: [job.id for job in listing.jobs(connection, where, None, 99)]
+            for name, where in ABOUT.items()
+        }
+        counts = {name: listing.count(connection, w) for name, w in ABOUT.items()}
+        erased = erasing._erasable(connection, ANN, 99).ids
+        return pages, counts, erased, erasing._unfinished(connection, ANN, 99)
+
+    return await store.read(read)
+
+
+async def test_jobs_of_a_release_that_wrote_no_owners_are_listed_and_erased(
+    store, monkeypatch
+):
+    monkeypatch.setattr(paging, "WINDOW", 0)
+    await fill(store, MINE)
+    whole = await seen(store)
+    await fill(store, FORGET_OWNERS)
+    partly = await seen(store)
+    filled = await store.fill_event_owners(limit=99)
+
+    assert whole == partly
+    assert 0 < filled
+    assert whole == await seen(store)
+    assert {"owner": 4, "owner's queued": 1, "tenant": 6, "large tenant": 4} == whole[1]
+    assert [len(ids) for ids in whole[0].values()] == [*whole[1].values()]

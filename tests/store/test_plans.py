@@ -170,7 +170,10 @@ def names_a_group(step):
         ),
         (lambda c: listing.jobs(c, in_state("running"), None, 9), {"jobs_running"}),
         (lambda c: listing.jobs(c, in_state("failed"), 7, 9), {"jobs_failed_by_owner"}),
-        (lambda c: listing.jobs(c, JobFilter(ANN), 7, 9), {"jobs_by_owner"}),
+        (
+            lambda c: listing.jobs(c, JobFilter(ANN), 7, 9),
+            {"events_first_by_owner"},
+        ),
         (lambda c: flows.steps(c, 1), {"jobs_by_step", "edges_by_dependent"}),
         (
             lambda c: batches.counts(c, 1),

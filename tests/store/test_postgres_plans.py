@@ -131,6 +131,17 @@ async def test_what_failed_is_found_by_its_index(server):
         assert "Seq Scan on events" not in plan, plan
 
 
+async def test_a_claim_writes_only_two_indexes_that_hold_all_jobs(server):
+    connection, _ = server
+    rows = await connection.fetch(
+        "SELECT indexrelid::regclass::text AS name FROM pg_index"
+        " WHERE indrelid = 'jobs'::regclass AND indpred IS NULL"
+    )
+
+    # Each change of a state writes an entry of each of them.
+    assert {"jobs_pkey", "jobs_id_key"} == {row["name"] for row in rows}
+
+
 async def test_what_is_claimed_in_order_is_not_sorted(server):
     plan = await the_plan(server, "claim_jobs")
 

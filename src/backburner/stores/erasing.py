@@ -12,6 +12,7 @@ from backburner.ports.erasure import Erasable
 from backburner.ports.store import Connection, Tx
 from backburner.stores import flows as flowing
 from backburner.stores.linking import LinkTx
+from backburner.stores.owned import owned_jobs
 from backburner.stores.steps import delete_of
 from backburner.stores.tables import (
     accounts,
@@ -71,11 +72,16 @@ def _of(table: sa.Table, owner: Owner) -> sa.ColumnElement[bool]:
 
 def _unfinished(connection: Connection, owner: Owner, limit: int) -> list[str]:
     found: list[str] = []
-    for table, also in ((batches, ()), (flows, ()), (jobs, (jobs.c.flow.is_(None),))):
+    for table in (batches, flows):
         going_on = sa.select(table.c.id).where(
-            _of(table, owner), table.c.finished_at.is_(None), *also
+            _of(table, owner), table.c.finished_at.is_(None)
         )
         found += connection.execute(going_on.limit(limit - len(found))).scalars()
+    alone = sa.select(jobs.c.id).where(
+        jobs.c.finished_at.is_(None), jobs.c.flow.is_(None)
+    )
+    going_on, _ = owned_jobs(connection, alone, owner)
+    found += connection.execute(going_on.limit(limit - len(found))).scalars()
     return found
 
 
@@ -93,14 +99,11 @@ def _erasable(connection: Connection, owner: Owner, limit: int) -> Erasable:
     if chosen:
         steps = sa.select(jobs.c.id).where(jobs.c.flow.in_(chosen))
         return Erasable(flows=chosen, ids=connection.execute(steps).scalars().all())
-    plain = (
-        sa.select(jobs.c.seq, jobs.c.events + 1, jobs.c.id)
-        .where(_of(jobs, owner), jobs.c.finished_at.is_not(None))
-        .where(jobs.c.flow.is_(None))
-        .order_by(jobs.c.seq)
-        .limit(limit)
+    over = sa.select(jobs.c.seq, jobs.c.events + 1, jobs.c.id).where(
+        jobs.c.finished_at.is_not(None), jobs.c.flow.is_(None)
     )
-    rows = connection.execute(plain).all()
+    plain, number = owned_jobs(connection, over, owner)
+    rows = connection.execute(plain.order_by(number).limit(limit)).all()
     if rows:
         chosen = _enough(rows)
         return Erasable(jobs=chosen, ids=[row.id for row in rows[: len(chosen)]])

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from backburner.domain.job import WAITING, Instant, Job, JobState, Visibility
 from backburner.ports.store import FailureGroup, JobFilter, Topic, WorkerInfo
+from backburner.stores.owned import owned_jobs
 from backburner.stores.paging import newest, seen_by, seen_without_index, unindexed
 from backburner.stores.rows import JOB_COLUMNS, LISTED_COLUMNS, as_job, as_listed
 from backburner.stores.tables import events as event_table
@@ -36,7 +37,15 @@ def jobs(
         owner = where.owner
         if _is_in_group(where):
             query, owner = query.where(*_owned(where)), None
-        rows = newest(connection, query, job_table, owner, limit, before=before)
+        rows = newest(
+            connection,
+            query,
+            job_table,
+            owner,
+            limit,
+            before=before,
+            restrict=owned_jobs,
+        )
         return [as_listed(row) for row in rows]
     # Found by the index of their state and sorted: walking back through the numbers
     # would read the whole history for a handful.
@@ -50,7 +59,11 @@ def jobs(
 def count(connection: sa.Connection, where: JobFilter) -> int:
     """Return how many jobs match."""
     query = sa.select(sa.func.count()).select_from(job_table)
-    query = query.where(*_conditions(where), *_owned(where))
+    query = query.where(*_conditions(where))
+    if where.owner is None or where.state in _FEW or _is_in_group(where):
+        query = query.where(*_owned(where))
+    else:
+        query, _ = owned_jobs(connection, query, where.owner)
     return int(connection.execute(query).scalar_one())
 
 

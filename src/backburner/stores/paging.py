@@ -5,7 +5,8 @@ An owner's rows are in the order of an index. A whole tenant's are not: a large 
 is found among the newest rows of all, a small one by the index of its owners.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
@@ -13,6 +14,13 @@ from backburner.domain.job import Owner, Tenant, Visibility
 
 WINDOW = 1_000
 """How many of the newest numbers are looked at for rows of a tenant."""
+
+
+Restrict: TypeAlias = Callable[
+    [sa.Connection, sa.Select[Any], Visibility],
+    tuple[sa.Select[Any], sa.ColumnElement[int]],
+]
+"""Restricts a query to what is seen; returns it with the number to sort and page by."""
 
 
 def seen_by(view: Visibility, columns: Any) -> list[sa.ColumnElement[bool]]:
@@ -31,7 +39,7 @@ def seen_without_index(view: Visibility, columns: Any) -> list[sa.ColumnElement[
     return [tenant]
 
 
-def newest(
+def newest(  # noqa: PLR0913 - each is a thing of its own
     connection: sa.Connection,
     query: sa.Select[Any],
     table: sa.Table,
@@ -39,30 +47,46 @@ def newest(
     limit: int,
     *,
     before: int | None = None,
+    restrict: Restrict | None = None,
 ) -> list[Any]:
-    """Run a query for the newest rows that are seen, with numbers below `before`."""
-    seq = table.c.seq
-    if before is not None:
-        query = query.where(seq < before)
-    by_number = query.order_by(seq.desc()).limit(limit)
+    """
+    Run a query for the newest rows that are seen, with numbers below `before`.
+
+    `restrict` finds them by another table than their own.
+    """
+    seq: sa.ColumnElement[int] = table.c.seq
     if view is None:
-        return list(connection.execute(by_number))
+        return _walked(connection, query, seq, limit, before)
     if isinstance(view, Tenant):
         top = before or connection.execute(sa.select(sa.func.max(seq))).scalar() or 0
-        near = by_number.where(seq >= top - WINDOW, *seen_without_index(view, table.c))
-        rows = list(connection.execute(near))
+        near = query.where(seq >= top - WINDOW, *seen_without_index(view, table.c))
+        rows = _walked(connection, near, seq, limit, before)
         if len(rows) >= limit or top <= WINDOW:
             return rows
-        return list(connection.execute(sorted_by_number(query, table, view, limit)))
-    return list(connection.execute(by_number.where(*seen_by(view, table.c))))
+    if restrict is None:
+        found, number = query.where(*seen_by(view, table.c)), seq
+    else:
+        found, number = restrict(connection, query, view)
+    if isinstance(view, Owner):
+        return _walked(connection, found, number, limit, before)
+    # All rows of a tenant are found by the index of its owners, then sorted.
+    if before is not None:
+        found = found.where(number < before)
+    ordered = found.order_by(unindexed(table).desc()).limit(limit)
+    return list(connection.execute(ordered))
 
 
-def sorted_by_number(
-    query: sa.Select[Any], table: sa.Table, view: Visibility, limit: int
-) -> sa.Select[Any]:
-    """Find all rows that are seen by the index of their owners, then sort them."""
-    found = query.where(*seen_by(view, table.c))
-    return found.order_by(unindexed(table).desc()).limit(limit)
+def _walked(
+    connection: sa.Connection,
+    query: sa.Select[Any],
+    number: sa.ColumnElement[int],
+    limit: int,
+    before: int | None,
+) -> list[Any]:
+    """Run a query in the order of an index, from the newest back."""
+    if before is not None:
+        query = query.where(number < before)
+    return list(connection.execute(query.order_by(number.desc()).limit(limit)))
 
 
 def unindexed(table: sa.Table) -> sa.ColumnElement[int]:

@@ -17,6 +17,7 @@ from backburner.domain.quote import Past
 from backburner.ports.store import Closing, Outlook
 from backburner.stores.ledger import read_rules
 from backburner.stores.listing import has_tag
+from backburner.stores.owned import owned_jobs
 from backburner.stores.settling import KEYED
 from backburner.stores.tables import (
     accounts,
@@ -228,13 +229,12 @@ def _webhooks(connection: sa.Connection, job: Job) -> int:
     if job.callback is None or not job.generation:
         return 0
     told: list[Any] = [
-        j.tenant == job.owner.tenant,
-        j.user == job.owner.user,
-        j.seq > job.seq,  # what tells of a job was made after it
         j.capability == delivery.CAPABILITY,
         j.state == JobState.SUCCEEDED,
         j.finished_at <= job.finished_at,
         has_tag(j.tags, f"delivery:{job.id}"),
     ]
     query = sa.select(sa.func.count()).select_from(jobs).where(*told)
-    return connection.execute(query).scalar_one()
+    mine, number = owned_jobs(connection, query, job.owner)
+    # What tells of a job was made after it.
+    return int(connection.execute(mine.where(number > job.seq)).scalar_one())
