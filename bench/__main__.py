@@ -1,9 +1,10 @@
 """
-Run the table: every row in fresh processes, several times, the peers in between.
+Measure every row several times, each in fresh processes, and the competitors.
 
     make bench ARGS="--reps 3 --only drain,http --stores postgres --peers none"
     make bench ARGS="--only drain --stores none --brokers redis"
-    make bench ARGS="--readme"      puts the last run's table into README.md
+    make bench ARGS="--readme"      publishes the last run: docs/benchmarks.json,
+                                    docs/benchmarks.md and the table in README.md
 """
 
 import argparse
@@ -16,6 +17,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,20 +36,21 @@ from bench.peers.roster import (
 from bench.servers import ask, fresh_database
 
 LAST = PROJECT / ".bench/last.json"
+PUBLISHED = "docs/benchmarks.json"
 SQS = "BACKBURNER_TEST_SQS_URL"
 BROKERS = {table.RABBITMQ: RABBITMQ, table.REDIS: REDIS, table.SQS: SQS}
-"""Who has a broker's URL."""
+"""The environment variable with each broker's URL."""
 PLAYED = 100
-"""How many jobs are enough where the broker is only played: moto is slow."""
+"""Jobs per row on SQS, which is simulated by moto and slow."""
 Run = tuple[str, str] | Peer
 """A store or a broker and a row, or a peer."""
 
 
 def main() -> None:
-    """Measure, print, write; or put the last run into the README."""
+    """Measure, print and write a report, or publish the last one."""
     options = _options()
     if options.readme:
-        put_in_readme(options.out)
+        publish(options.out)
         return
     rows = table.named(_words(options.only))
     os.environ |= {"BENCH_JOBS": str(options.jobs)}
@@ -65,25 +68,47 @@ def _options() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     asked.add_argument("--reps", type=int, default=3, help="fresh processes per row")
-    asked.add_argument("--only", default="", help="names of rows, by comma")
-    asked.add_argument("--stores", default="", help="sqlite, postgres; all unless said")
-    asked.add_argument("--brokers", default="", help="rabbitmq, redis, sqs, or none")
-    asked.add_argument("--peers", default="", help="names by comma, or none")
-    asked.add_argument("--jobs", type=int, default=20_000, help="jobs in a row")
-    asked.add_argument("--out", type=Path, default=LAST, help="the figures as JSON")
     asked.add_argument(
-        "--readme", action="store_true", help="rewrite README.md's table"
+        "--only", default="", help="names of rows, separated by commas; default: all"
+    )
+    asked.add_argument(
+        "--stores", default="", help="sqlite, postgres or none; default: all"
+    )
+    asked.add_argument(
+        "--brokers", default="", help="rabbitmq, redis, sqs or none; default: all"
+    )
+    asked.add_argument(
+        "--peers", default="", help="names separated by commas, or none; default: all"
+    )
+    asked.add_argument(
+        "--jobs", type=int, default=20_000, help="jobs per row; default: 20000"
+    )
+    asked.add_argument(
+        "--out", type=Path, default=LAST, help="JSON file with the figures"
+    )
+    asked.add_argument(
+        "--readme", action="store_true", help="publish the figures of --out"
     )
     return asked.parse_args()
 
 
-def put_in_readme(figures: Path, page: Path = PROJECT / "README.md") -> None:
-    """Rewrite the table of the README from the figures of a run."""
+def publish(figures: Path, project: Path = PROJECT) -> None:
+    """Copy the figures of a run to the documentation and rewrite its tables."""
     if not figures.exists():
-        sys.exit(f"{figures} is not there: run `make bench` first")
-    written = table.render(table.ROWS, json.loads(figures.read_text()))
-    page.write_text(table.replaced(page.read_text(), written))
-    say(f"{page} is up to date with {figures}")
+        sys.exit(f"{figures} does not exist: run `make bench` first")
+    text = figures.read_text()
+    report = json.loads(text)
+    for page, written in tables(report).items():
+        path = project / page
+        path.write_text(table.replaced(path.read_text(), written))
+    (project / PUBLISHED).write_text(text)
+    say(f"published {figures}: {PUBLISHED}, docs/benchmarks.md, README.md")
+
+
+def tables(report: dict[str, Any]) -> dict[str, str]:
+    """Return the tables of a run by the page that shows them."""
+    full = table.render(table.ROWS, report)
+    return {"README.md": table.summarise(report), "docs/benchmarks.md": full}
 
 
 def _runs(rows: list[table.Row], options: argparse.Namespace) -> list[Run]:
@@ -140,11 +165,25 @@ def _measured(runs: list[Run], options: argparse.Namespace) -> dict[str, Any]:
     table.add_shares(measured)
     peers = [run for run in runs if isinstance(run, Peer)]
     return {
+        "commit": _commit(),
+        "date": datetime.now(UTC).date().isoformat(),
         "machine": {"cores": os.cpu_count(), "versions": _versions()},
         "reps": options.reps,
         "peers": {p.name: _told(p, measured[_key(p)]) for p in peers},
         "runs": measured,
     }
+
+
+def _commit() -> str:
+    """Return the commit that was measured, marked if files were changed since."""
+    described = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=PROJECT,
+    )
+    return described.stdout.strip() or "unknown"
 
 
 def _key(run: Run) -> str:
@@ -211,7 +250,7 @@ def _words(text: str) -> set[str]:
 
 
 def say(line: str) -> None:
-    """Tell whoever waits, beside the table."""
+    """Print a line of progress to standard error."""
     print(line, file=sys.stderr, flush=True)
 
 

@@ -5,7 +5,7 @@ How long jobs wait, by arithmetic that is too long for paper: a queue, simulated
 
 Jobs arrive at random and take one of so many slots for as long as a model's call does;
 before that the store has to take, hand out and settle them, one batch at a time. The
-store's figures are those of the README's table; docs/scaling.md reads this table.
+store's figures are from `make bench`; docs/scaling.md shows the resulting table.
 """
 
 import heapq

@@ -1,4 +1,4 @@
-"""What is measured, against which goals, and how it reads as a table. Pure."""
+"""The rows of the benchmark, their goals, and the tables made from a run. No I/O."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,13 @@ SQLITE, POSTGRES = "sqlite", "postgres"
 RABBITMQ, REDIS, SQS = "rabbitmq", "redis", "sqs"
 THOUSAND = 1_000
 STORES = {SQLITE: "SQLite", POSTGRES: "PostgreSQL"}
-BROKERS = {RABBITMQ: "RabbitMQ", REDIS: "Redis", SQS: "SQS, played by moto"}
-"""Who tells workers of work, where it is not the store; the store is PostgreSQL."""
+BROKERS = {RABBITMQ: "RabbitMQ", REDIS: "Redis", SQS: "SQS (moto)"}
+"""Transports besides the database; with each of them the store is PostgreSQL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table: what is run, which figure counts, and the goals."""
+    """One row of the table: what is run, which figure is shown, and its goals."""
 
     name: str
     title: str
@@ -26,9 +26,9 @@ class Row:
     goals: Mapping[str, float]
     is_higher_better: bool = True
     peer_figure: str | None = None
-    """The figure of the peers that stands beside it."""
+    """Name of the competitors' figure to compare with."""
     record: Mapping[str, float] = field(default_factory=dict)
-    """Figures of peers that this run does not measure, as they were once taken."""
+    """Figures of competitors from earlier runs, which this run does not measure."""
 
 
 def _both(goal: float) -> dict[str, float]:
@@ -38,41 +38,41 @@ def _both(goal: float) -> dict[str, float]:
 SENTENCES = (
     Row(
         "sentences",
-        "sentences that become tasks over two services and a worker, tasks/s",
+        "sentences turned into tasks by two services and a worker, tasks/s",
         "per_second",
         {},
     ),
     Row(
         "sentences",
-        "… submit → task there, 20 under way, p99 ms",
+        "… submit to finished task, 20 at a time, p99 ms",
         "p99_ms",
         {},
         is_higher_better=False,
     ),
     Row(
         "sentences",
-        "… one after the other, mean ms",
+        "… one at a time, mean ms",
         "singly_ms",
         {},
         is_higher_better=False,
     ),
     Row(
         "sentences",
-        "… the share of that time that is ours, not the model's call's",
+        "… share of that time spent outside the model call",
         "ours_of_time",
         {},
         is_higher_better=False,
     ),
     Row(
         "sentences",
-        "… CPU a sentence of the three processes, µs",
+        "… CPU per sentence, all three processes, µs",
         "cpu_us",
         {},
         is_higher_better=False,
     ),
     Row(
         "sentences",
-        "… the share of that CPU that is ours, not the SDK's",
+        "… share of that CPU spent outside the model SDK",
         "ours_of_cpu",
         {},
         is_higher_better=False,
@@ -86,7 +86,7 @@ DISCORD_LIMIT = dict.fromkeys((SQLITE, POSTGRES, *BROKERS), 3_000.0)
 RETRIEVAL = (
     Row(
         "searches",
-        "search over 100,000 chunks of one user, question embedded, p95 ms",
+        "search 100,000 chunks of one user, including the embedding, p95 ms",
         "p95_ms",
         _both(100),
         is_higher_better=False,
@@ -94,7 +94,7 @@ RETRIEVAL = (
     Row("searches", "… p50, ms", "p50_ms", {}, is_higher_better=False),
     Row(
         "searches",
-        "… the first, which reads the vectors, ms",
+        "… first search, which loads the vectors, ms",
         "first_ms",
         {},
         is_higher_better=False,
@@ -103,32 +103,32 @@ RETRIEVAL = (
     Row(
         "embedding", "chunks embedded by the offline model, chunks/s", "per_second", {}
     ),
-    Row("embedding", "… CPU a chunk, µs", "cpu_us", {}, is_higher_better=False),
+    Row("embedding", "… CPU per chunk, µs", "cpu_us", {}, is_higher_better=False),
 )
 CONVERSATIONS = (
     Row(
         "conversations",
-        "messages that `chat` answers over a server and a worker, replies/s",
+        "messages answered by `chat`, one server and one worker, replies/s",
         "per_second",
         {},
     ),
     Row(
         "conversations",
-        "… request → reply, 20 under way, p99 ms",
+        "… request to reply, 20 at a time, p99 ms",
         "p99_ms",
         {},
         is_higher_better=False,
     ),
     Row(
         "conversations",
-        "… CPU a reply of the two processes, µs",
+        "… CPU per reply, both processes, µs",
         "cpu_us",
         {},
         is_higher_better=False,
     ),
     Row(
         "deferrals",
-        "Discord's commands deferred while 200 jobs run, 20 under way, p99 ms",
+        "Discord commands deferred while 200 jobs run, 20 at a time, p99 ms",
         "p99_ms",
         DISCORD_LIMIT,
         is_higher_better=False,
@@ -136,26 +136,26 @@ CONVERSATIONS = (
 )
 
 UPLOADS = (
-    Row("uploads", "files that `documents` makes ready, files/s", "per_second", {}),
+    Row("uploads", "files processed by `documents`, files/s", "per_second", {}),
     Row(
         "uploads",
-        "… confirm → ready, p95 ms",
+        "… confirm to ready, p95 ms",
         "p95_ms",
         {},
         is_higher_better=False,
     ),
     Row(
         "uploads",
-        "… memory of the worker over 1,000 files, MB",
+        "… worker memory over 1,000 files, MB",
         "worker_mb",
         {},
         is_higher_better=False,
     ),
-    Row("uploads", "… of the server, MB", "server_mb", {}, is_higher_better=False),
-    Row("uploads", "… of an extractor, MB", "child_mb", {}, is_higher_better=False),
+    Row("uploads", "… server memory, MB", "server_mb", {}, is_higher_better=False),
+    Row("uploads", "… memory of an extractor process, MB", "child_mb", {}, is_higher_better=False),
     Row(
         "uploads_limited",
-        "the same with its limits, confirm → ready, p95 ms",
+        "the same with the default rate limits, confirm to ready, p95 ms",
         "p95_ms",
         {},
         is_higher_better=False,
@@ -166,14 +166,14 @@ UPLOADS = (
 ROWS = (
     Row(
         "drain",
-        "drain no-op jobs, one process, jobs/s",
+        "no-op jobs run by one worker process, jobs/s",
         "per_second",
         {SQLITE: 12_000, POSTGRES: 10_000},
         peer_figure="per_second",
     ),
     Row(
         "drain",
-        "… worker CPU a job, µs",
+        "… worker CPU per job, µs",
         "cpu_us",
         {SQLITE: 80, POSTGRES: 60},
         is_higher_better=False,
@@ -181,96 +181,96 @@ ROWS = (
     ),
     Row(
         "drain_over_history",
-        "drain over 1,000,000 finished jobs, jobs/s",
+        "the same with 1,000,000 finished jobs in the store, jobs/s",
         "per_second",
         {SQLITE: 10_800, POSTGRES: 9_000},
     ),
-    Row("drain_over_history", "… as a share of the plain drain", "share", _both(0.9)),
+    Row("drain_over_history", "… as a share of the first row", "share", _both(0.9)),
     Row(
         "flows",
-        "a batch of flows of three no-op stages, jobs/s",
+        "flows of three no-op steps in one batch, jobs/s",
         "per_second",
         {SQLITE: 9_600, POSTGRES: 8_000},
     ),
-    Row("flows", "… as a share of the plain drain", "share", _both(0.8)),
+    Row("flows", "… as a share of the first row", "share", _both(0.8)),
     Row(
         "settled_with_bodies",
-        "drain jobs that write a row by `ctx.at_settlement`, 20 slots, jobs/s",
+        "jobs that write a row in `ctx.at_settlement`, 20 slots, jobs/s",
         "per_second",
         {SQLITE: 2_000, POSTGRES: 2_000},
     ),
     Row(
         "settled_with_bodies",
-        "… worker CPU a job, µs",
+        "… worker CPU per job, µs",
         "cpu_us",
         {},
         is_higher_better=False,
     ),
     Row(
         "blobs",
-        "stream a blob of 1 GiB into a folder, hashed and fsynced, MiB/s",
+        "write a blob of 1 GiB to a folder, hashed and fsynced, MiB/s",
         "write_mb",
         {},
     ),
-    Row("blobs", "… out of it, MiB/s", "read_mb", {}),
+    Row("blobs", "… read it back, MiB/s", "read_mb", {}),
     Row(
         "blobs",
-        "… growth of the process's memory, MiB",
+        "… memory growth of the process, MiB",
         "growth_mb",
         _both(64),
         is_higher_better=False,
     ),
     Row(
         "blobs_s3",
-        "stream a blob of 1 GiB into S3, which moto plays, hashed, MiB/s",
+        "write a blob of 1 GiB to S3 (moto), hashed, MiB/s",
         "write_mb",
         {},
     ),
-    Row("blobs_s3", "… out of it, MiB/s", "read_mb", {}),
+    Row("blobs_s3", "… read it back, MiB/s", "read_mb", {}),
     Row(
         "blobs_s3",
-        "… growth of the process's memory, MiB",
+        "… memory growth of the process, MiB",
         "growth_mb",
         _both(64),
         is_higher_better=False,
     ),
     Row(
         "loaded",
-        "CPU of a job with budget, webhook and events on, as a multiple of a plain one",
+        "CPU of a job with budget, webhook and events, compared with a plain job",
         "multiple",
         _both(3.0),
         is_higher_better=False,
     ),
     Row(
         "loaded",
-        "… and of the webhook's delivery, a job of its own, µs",
+        "… CPU of the webhook delivery, a separate job, µs",
         "delivery_cpu_us",
         _both(4_000),
         is_higher_better=False,
     ),
     Row(
         "submit_singly",
-        "submit, one a call from 100 tasks, jobs/s",
+        "submit, one job per call, 100 concurrent callers, jobs/s",
         "per_second",
         {SQLITE: 12_000, POSTGRES: 8_000},
     ),
     Row(
         "submit_bulk",
-        "submit, 500 a call, jobs/s",
+        "submit, 500 jobs per call, jobs/s",
         "per_second",
         {SQLITE: 25_000, POSTGRES: 20_000},
         peer_figure="submit_per_second",
     ),
     Row(
         "http",
-        "HTTP `POST /v1/jobs`, 100 connections, 202/s",
+        "HTTP `POST /v1/jobs`, 100 connections, requests/s",
         "per_second",
         _both(2_000),
     ),
-    Row("http", "… its p99, ms", "p99_ms", _both(100), is_higher_better=False),
+    Row("http", "… p99, ms", "p99_ms", _both(100), is_higher_better=False),
     Row(
         "latency_here",
-        "idle submit → start, same process, p50 ms",
+        "submit to start when idle, same process, p50 ms",
         "p50_ms",
         {SQLITE: 2.0, POSTGRES: 3.0},
         is_higher_better=False,
@@ -278,7 +278,7 @@ ROWS = (
     ),
     Row(
         "latency_there",
-        "idle submit → start, another process, p50 ms",
+        "submit to start when idle, separate worker process, p50 ms",
         "p50_ms",
         {SQLITE: 2.5, POSTGRES: 3.0},
         is_higher_better=False,
@@ -286,25 +286,25 @@ ROWS = (
     ),
     Row(
         "latency_there",
-        "… its worker's idle CPU, %",
+        "… CPU of the idle worker, %",
         "idle_cpu_percent",
         _both(0.5),
         is_higher_better=False,
     ),
     Row(
         "owners",
-        "first pages (jobs, failures, events) of one owner among 10,000 with 1,000,000 "
-        "jobs, the slowest as a multiple of an otherwise empty table",
+        "first page of one owner among 10,000 owners with 1,000,000 jobs, slowest of "
+        "three lists, compared with an otherwise empty table",
         "worst_ratio",
         _both(2.0),
         is_higher_better=False,
     ),
-    Row("owners", "… its jobs, ms", "jobs_ms", {}, is_higher_better=False),
-    Row("owners", "… its failures, ms", "failures_ms", {}, is_higher_better=False),
-    Row("owners", "… its events, ms", "events_ms", {}, is_higher_better=False),
+    Row("owners", "… list of jobs, ms", "jobs_ms", {}, is_higher_better=False),
+    Row("owners", "… list of failures, ms", "failures_ms", {}, is_higher_better=False),
+    Row("owners", "… list of events, ms", "events_ms", {}, is_higher_better=False),
     Row(
         "naps",
-        "1,000 jobs of 1 s at once, wall s",
+        "1,000 concurrent jobs of 1 s each, total s",
         "wall_s",
         _both(1.15),
         is_higher_better=False,
@@ -312,7 +312,7 @@ ROWS = (
     ),
     Row(
         "naps",
-        "… its memory, MB",
+        "… memory of the process, MB",
         "rss_mb",
         _both(120),
         is_higher_better=False,
@@ -328,14 +328,14 @@ ROWS = (
 BROKER_ROWS = (
     Row(
         "drain",
-        "drain no-op jobs, one process, jobs/s",
+        "no-op jobs run by one worker process, jobs/s",
         "per_second",
         {RABBITMQ: 4_000, REDIS: 6_000},
         peer_figure="per_second",
     ),
     Row(
         "drain",
-        "… worker CPU a job, µs",
+        "… worker CPU per job, µs",
         "cpu_us",
         {},
         is_higher_better=False,
@@ -343,7 +343,7 @@ BROKER_ROWS = (
     ),
     Row(
         "latency_there",
-        "idle submit → start, another process, p50 ms",
+        "submit to start when idle, separate worker process, p50 ms",
         "p50_ms",
         {RABBITMQ: 3.0, REDIS: 3.0},
         is_higher_better=False,
@@ -354,10 +354,10 @@ BROKER_ROWS = (
             "SAQ on Redis": 1.7,
         },
     ),
-    Row("latency_there", "… its p99, ms", "p99_ms", {}, is_higher_better=False),
+    Row("latency_there", "… p99, ms", "p99_ms", {}, is_higher_better=False),
     Row(
         "latency_there",
-        "… its worker's idle CPU, %",
+        "… CPU of the idle worker, %",
         "idle_cpu_percent",
         {},
         is_higher_better=False,
@@ -366,11 +366,25 @@ BROKER_ROWS = (
     *CONVERSATIONS,
     *UPLOADS,
 )
-"""What is measured with a broker before the store; the store's own rows are above."""
+"""Rows measured with a broker; `ROWS` has those measured with the store alone."""
+
+
+WITH_BROKER = "With a message broker, on PostgreSQL:"
+SUMMARY = {
+    ("drain", "per_second"): (
+        *("huey-sqlite", "saq-postgres", "celery-rabbitmq", "bullmq-redis"),
+    ),
+    ("drain", "cpu_us"): ("huey-sqlite", "bullmq-redis", "celery-rabbitmq"),
+    ("submit_bulk", "per_second"): ("huey-sqlite", "bullmq-redis", "celery-rabbitmq"),
+    ("latency_there", "p50_ms"): (),
+    ("naps", "wall_s"): (),
+    ("naps", "rss_mb"): (),
+}
+"""The figures in the README, each with the competitors that are shown beside it."""
 
 
 def named(names: set[str], rows: Sequence[Row] = ROWS) -> list[Row]:
-    """Return the rows with these names, all of them if none is named."""
+    """Return the rows with these names, or all rows if no name is given."""
     return [row for row in rows if not names or row.name in names]
 
 
@@ -386,19 +400,20 @@ def add_shares(runs: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def render(rows: Sequence[Row], report: Mapping[str, Any]) -> str:
-    """Write the tables and how they came about, in Markdown."""
+    """Return the tables of a run as Markdown, with the conditions of the run."""
     names = {row.name for row in rows}
     brokered = [row for row in BROKER_ROWS if row.name in names]
-    told = "With a broker that tells workers of work, on PostgreSQL:"
     by_broker = _table(brokered, BROKERS, report)
     parts = ["", _origin(report), "", *_table(rows, STORES, report), ""]
-    return "\n".join([*parts, *([told, "", *by_broker, ""] if by_broker else [])])
+    return "\n".join(
+        [*parts, *([WITH_BROKER, "", *by_broker, ""] if by_broker else [])]
+    )
 
 
 def _table(
     rows: Sequence[Row], places: Mapping[str, str], report: Mapping[str, Any]
 ) -> list[str]:
-    """Write one table; nothing if nothing of it was measured."""
+    """Return the lines of one table, none if nothing of it was measured."""
     runs = report["runs"]
     found = [place for place in places if any(k.startswith(f"{place} ") for k in runs)]
     peers = {
@@ -406,7 +421,7 @@ def _table(
         for name, peer in report["peers"].items()
         if places is STORES or peer["store"] in places
     }
-    heads = ["", *(f"{places[place]} (goal)" for place in found), "peers"]
+    heads = ["", *(f"{places[place]} (goal)" for place in found), "competitors"]
     lines = [_line(heads), _line(["---"] * len(heads))]
     for row in rows:
         cells = [_cell(row, place, runs) for place in found]
@@ -416,16 +431,73 @@ def _table(
     return lines if found or places is STORES else []
 
 
-def _origin(report: Mapping[str, Any]) -> str:
-    machine = report["machine"]
-    servers = "".join(f", {name} {told}" for name, told in machine["versions"].items())
-    return (
-        f"One run on {machine['cores']} cores{servers}; "
-        f"median [lowest–highest] of {report['reps']}. "
-        "Peers were measured in the same run but for those *on record*. × says how "
-        "many times better ours is on the same server; in the first table ours is that "
-        "on PostgreSQL for peers on Redis and RabbitMQ."
+def summarise(report: Mapping[str, Any]) -> str:
+    """Return the short table of the README as Markdown: medians only."""
+    runs = report["runs"]
+    heads = ["", *STORES.values(), "competitors"]
+    lines = [_line(heads), _line(["---"] * len(heads))]
+    for row in ROWS:
+        names = SUMMARY.get((row.name, row.figure))
+        if names is None:
+            continue
+        cells = [_middle(values_of(row, store, runs)) for store in STORES]
+        peers = {n: peer for n, peer in report["peers"].items() if n in names}
+        beside = ", ".join(_competitors(row, runs, peers))
+        title = row.title
+        if title.startswith("…"):
+            title = f"{_subject(row)}: {title.removeprefix('… ')}"
+        lines.append(_line([title, *cells, beside]))
+    origin = (
+        f"Medians of {report['reps']} runs on {_machine(report)}. {_source(report)} "
+        "Figures marked *earlier* are from an earlier run."
     )
+    return "\n".join(["", *lines, "", origin, ""])
+
+
+def _subject(row: Row) -> str:
+    """Return what the first row of the same name measures, without its unit."""
+    first = next(other for other in ROWS if other.name == row.name)
+    return first.title.rpartition(",")[0]
+
+
+def _middle(values: Sequence[float]) -> str:
+    return f"**{_short(statistics.median(values))}**" if values else ""
+
+
+def _competitors(row: Row, runs: Runs, peers: Mapping[str, Any]) -> list[str]:
+    """List competitors and their figures, without a comparison."""
+    measured = [
+        f"{peer['title']} {_short(_median_of(row, name, runs))}"
+        for name, peer in peers.items()
+        if runs[f"peer {name}"]
+    ]
+    return measured + [
+        f"{name} {_short(n)} *(earlier)*" for name, n in row.record.items()
+    ]
+
+
+def _median_of(row: Row, peer: str, runs: Runs) -> float:
+    return statistics.median(run[row.peer_figure] for run in runs[f"peer {peer}"])
+
+
+def _origin(report: Mapping[str, Any]) -> str:
+    return (
+        f"One run on {_machine(report)}; median [lowest–highest] of {report['reps']}. "
+        f"{_source(report)} Competitors were measured in the same run, except those "
+        "marked *earlier*. × is how many times better Backburner is with the same "
+        "server; in the first table, competitors on Redis and RabbitMQ are compared "
+        "with Backburner on PostgreSQL."
+    )
+
+
+def _machine(report: Mapping[str, Any]) -> str:
+    machine = report["machine"]
+    versions = (f", {name} {version}" for name, version in machine["versions"].items())
+    return f"{machine['cores']} cores{''.join(versions)}"
+
+
+def _source(report: Mapping[str, Any]) -> str:
+    return f"Measured on {report['date']} at commit {report['commit']}."
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -462,24 +534,21 @@ def _short(value: float) -> str:
 def _beside(
     row: Row, places: Mapping[str, str], runs: Runs, peers: Mapping[str, Any]
 ) -> str:
-    told = []
+    shown = []
     for name, peer in peers.items():
-        theirs = [
-            run[row.peer_figure] for run in runs[f"peer {name}"] if row.peer_figure
-        ]
-        if theirs:
-            middle = statistics.median(theirs)
+        if row.peer_figure and runs[f"peer {name}"]:
+            middle = _median_of(row, name, runs)
             ratio = _ratio(row, ours_beside(peer["store"], places), runs, middle)
-            told.append(f"{peer['title']} {_short(middle)}{ratio}")
+            shown.append(f"{peer['title']} {_short(middle)}{ratio}")
     for title, figure in row.record.items():
         ratio = _ratio(row, ours_beside(title, places), runs, figure)
-        told.append(f"*on record:* {title} {_short(figure)}{ratio}")
-    return "<br>".join(told)
+        shown.append(f"*earlier:* {title} {_short(figure)}{ratio}")
+    return "<br>".join(shown)
 
 
-def ours_beside(told: str, places: Mapping[str, str]) -> str:
-    """Say which of our places a peer is compared with; `told` says where it runs."""
-    named = [place for place in places if place in told.lower()]
+def ours_beside(server: str, places: Mapping[str, str]) -> str:
+    """Return the store or broker to compare a competitor on `server` with."""
+    named = [place for place in places if place in server.lower()]
     return named[0] if named else POSTGRES
 
 
@@ -495,7 +564,7 @@ BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
 
 
 def replaced(page: str, table: str) -> str:
-    """Put the table between the marks of a page."""
+    """Return the page with the table between its two marks."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):

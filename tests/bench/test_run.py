@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from backburner import Backburner
 from backburner_apps.chat import app as chat_app
 from bench import conversations, deferrals, work
-from bench.__main__ import put_in_readme
+from bench.__main__ import publish
 from bench.meter import Expected, NotTrueError, check
 from bench.peers import roster
 from bench.sentences import FEWEST, WARM, check_tasks
@@ -76,7 +76,9 @@ def test_a_missing_server_drops_its_rows_with_a_line(tmp_path):
 
     said = bench("--peers", "none", "--out", out)
 
-    assert ["sqlite drain"] == list(json.loads(out.read_text())["runs"])
+    report = json.loads(out.read_text())
+    assert ["sqlite drain"] == list(report["runs"])
+    assert {"commit", "date"} < set(report)
     assert "no rows on PostgreSQL" in said.stderr
     assert "no rows on RabbitMQ" in said.stderr
 
@@ -184,24 +186,31 @@ async def test_a_row_that_the_store_does_not_bear_out_has_no_figures(tmp_path):
             await check(bb, Expected(jobs=1, succeeded=1, events=3))
 
 
-def test_the_readme_gets_the_table_of_the_last_run(tmp_path):
-    figures, page = tmp_path / "figures.json", tmp_path / "README.md"
+def test_publishing_a_run_rewrites_both_tables_and_keeps_its_figures(tmp_path):
+    figures = tmp_path / "figures.json"
     figures.write_text(json.dumps(REPORT))
-    page.write_text("<!-- bench -->\nold\n<!-- /bench -->\n")
+    (tmp_path / "docs").mkdir()
+    pages = [tmp_path / "README.md", tmp_path / "docs" / "benchmarks.md"]
+    for page in pages:
+        page.write_text("<!-- bench -->\nold\n<!-- /bench -->\n")
 
-    put_in_readme(figures, page)
+    publish(figures, tmp_path)
 
-    assert "**12,345**" in page.read_text()
-    assert "old" not in page.read_text()
+    for page in pages:
+        assert "**12,345**" in page.read_text()
+        assert "on 2026-11-16 at commit abcdef" in page.read_text()
+        assert "old" not in page.read_text()
+    assert REPORT == json.loads((tmp_path / "docs" / "benchmarks.json").read_text())
 
 
-def test_the_readme_has_room_for_the_table():
-    page = (PROJECT / "README.md").read_text()
-
-    assert 1 == page.count("<!-- bench -->\n") == page.count("<!-- /bench -->")
+def test_a_run_that_does_not_exist_is_not_published(tmp_path):
+    with pytest.raises(SystemExit, match="run `make bench` first"):
+        publish(tmp_path / "figures.json", tmp_path)
 
 
 REPORT = {
+    "commit": "abcdef",
+    "date": "2026-11-16",
     "machine": {"cores": 2, "versions": {}},
     "reps": 1,
     "peers": {},

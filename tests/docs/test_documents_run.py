@@ -9,6 +9,7 @@ import pytest
 
 import backburner
 from tests import warm
+from tests.ports import held_port
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60
@@ -32,6 +33,7 @@ HTTP_BLOCKS = [
 CLIENT_BLOCKS = PYTHON.findall((ROOT / "docs" / "client.md").read_text())
 PROGRAMS = PYTHON.findall(FLOWS + COMPLETIONS + LANES + BUDGETS + USAGE + AI)
 README = (ROOT / "README.md").read_text()
+HANDLERS = (ROOT / "docs" / "handlers.md").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +221,7 @@ def test_the_first_capability_of_the_readme_runs_inside_a_program(tmp_path):
     assert "3\n" == told.stdout
 
 
-@pytest.mark.parametrize("block", PYTHON.findall(README))
+@pytest.mark.parametrize("block", PYTHON.findall(README + HANDLERS))
 def test_a_block_of_the_readme_imports_what_it_uses(block):
     tree = compile(block, "README.md", "exec", ast.PyCF_ONLY_AST | TOP_LEVEL_AWAIT)
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
@@ -229,6 +231,30 @@ def test_a_block_of_the_readme_imports_what_it_uses(block):
 
     known = {*backburner.__all__, "asyncio", "timedelta", "BaseModel"}
     assert set() == (used & known) - imported
+
+
+def test_the_quickstart_of_the_readme_works_when_pasted(tmp_path):
+    (tmp_path / "words.py").write_text(PYTHON.findall(README)[0])
+    [pasted] = [block for block in BLOCK.findall(README) if "serve --dev" in block]
+
+    with held_port() as port:
+        ended = warm.run(
+            ["/bin/bash", "-c", f"{pasted.replace('8765', str(port))}\nkill %1; wait"],
+            cwd=tmp_path,
+            env={
+                "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+                "BACKBURNER_PORT": str(port),
+                "BACKBURNER_URL": f"http://127.0.0.1:{port}",
+            },
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    printed = ended.stdout.replace(" ", "")
+    assert '{"words":3}' in printed, ended.stderr
+    assert '"capability":"count-words"' in printed
 
 
 def test_the_first_capability_has_at_most_fifteen_lines_of_code():
