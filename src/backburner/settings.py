@@ -1,4 +1,4 @@
-"""One frozen tree of settings; the only reader of the environment."""
+"""The platform's settings, read from environment variables and immutable."""
 
 import os
 import re
@@ -33,10 +33,10 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 class Settings(BaseSettings):
     """
-    How this process runs.
+    The settings of this process.
 
-    Each is set by `BACKBURNER_` and its name in capitals, or by the name that others
-    know it by, as `OPENAI_API_KEY`.
+    Each field is set by the environment variable `BACKBURNER_` plus its name in
+    capitals, or by its usual name, such as `OPENAI_API_KEY`.
     """
 
     model_config = SettingsConfigDict(
@@ -45,170 +45,300 @@ class Settings(BaseSettings):
 
     apps: Annotated[tuple[str, ...], NoDecode] = ()
     """
-    The applications to run, separated by commas: names of installed ones such as
-    `tasks,ai`, or `module:app`. Default: none, the platform alone.
+    Applications to run, separated by commas: names of installed applications or
+    `module:app`. Default: none, only the platform. Example: `tasks,ai`.
     """
     store: str = "sqlite:///backburner.db"
-    """Where the jobs are: `sqlite:///file`, or four slashes for an absolute path."""
+    """
+    URL of the database: `sqlite:///file` (four slashes for an absolute path) or
+    `postgresql://user:password@host/name`. Default: `sqlite:///backburner.db`.
+    """
     transport: str = Field(
         "database",
         validation_alias=AliasChoices(
             "BACKBURNER_TRANSPORT", "RABBITMQ_URL", "REDIS_URL"
         ),
     )
-    """What tells workers of work: `database`, or a broker's URL (amqp, redis, sqs)."""
+    """
+    How workers learn about new jobs: `database`, or the URL of a message broker
+    (`amqp://…`, `redis://…`, `sqs://…`). `RABBITMQ_URL` and `REDIS_URL` are other names
+    for it. Default: `database`.
+    """
     url: str = "http://127.0.0.1:8765"
-    """Which server the command line talks to."""
+    """
+    URL of the server that the command line calls. Default: `http://127.0.0.1:8765`.
+    """
     api_key: SecretStr = SecretStr("")
-    """The key that the command line and the client show to the server."""
+    """
+    API key that the command line and the client send to the server. Default: none.
+    """
     public_url: ServiceUrl = ""
     """
-    The address at which clients reach this server, put before the signed URLs of
-    blobs, such as https://api.example.com; empty: they are paths.
+    Public URL of this server, used as the start of signed blob URLs, for example
+    `https://api.example.com`. Default: empty, signed URLs are paths without a host.
     """
     host: str = "127.0.0.1"
-    """The address to serve on. Other than loopback needs API keys."""
+    """
+    Address that the server listens on. Any address other than loopback requires API
+    keys. Default: `127.0.0.1`.
+    """
     port: int = Field(8765, ge=0, le=65_535)
-    """The port to serve on; 0 takes a free one."""
+    """Port that the server listens on; 0 selects a free port. Default: 8765."""
     metrics_host: str = "127.0.0.1"
     """
-    The address at which a worker serves `/metrics`, `/livez` and `/readyz`, without
-    keys. Default: this machine only; for example `0.0.0.0` in a container.
+    Address on which a worker serves `/metrics`, `/livez` and `/readyz`, without API
+    keys. Default: `127.0.0.1`. Example: `0.0.0.0` in a container.
     """
     metrics_port: int | None = Field(None, ge=0, le=65_535)
-    """The port of these; 0 takes a free one. Default: a worker serves none of them."""
+    """
+    Port on which a worker serves `/metrics`, `/livez` and `/readyz`; 0 selects a free
+    port. Default: empty, they are not served.
+    """
     key_pepper: SecretStr = SecretStr("")
-    """Mixed into what is kept of API keys; 32 characters or more, and kept secret."""
+    """
+    Secret that is mixed into the stored hashes of API keys, at least 32 characters.
+    Changing it invalidates every API key. Default: none; required without `--dev`.
+    """
     blobs: str = ""
     """
-    Where large contents are: `file:///folder`, `s3://bucket/prefix`, `gs://…` or
-    `az://…`; empty: beside the SQLite file.
+    Where large inputs, outputs and files are stored: `file:///folder`,
+    `s3://bucket/prefix`, `gs://…` or `az://…`. Default: a folder next to the SQLite
+    file; with PostgreSQL, `.backburner-blobs` in the current folder.
     """
     blob_limit: int = Field(1024**3, ge=1, le=1024**4)
-    """The most bytes of one blob of an application. Default: 1 GiB."""
+    """
+    Maximum size of one blob of an application, in bytes. Default: 1073741824 (1 GiB).
+    """
     link_secret: SecretStr = SecretStr("")
     """
-    Secret that signs URLs, stream tokens and logins, at least 32 characters; the same
-    for every server and worker. To rotate it, list several separated by commas: the
-    first one signs, all of them verify. Without it a process accepts only its own.
+    Secret that signs URLs, stream tokens and browser sessions, at least 32 characters;
+    use the same value for every server and worker. To rotate it, list several secrets
+    separated by commas: the first one signs, all of them verify. Default: a random
+    secret per process, so that each process accepts only its own signatures.
     """
     webhook_secret: SecretStr = SecretStr("")
-    """What webhooks' secrets follow from, 32 characters or more; another, others."""
+    """
+    Master key from which each endpoint's webhook secret is derived, at least 32
+    characters. Changing it changes every endpoint's secret. Default: none; without it
+    webhooks are not sent.
+    """
     webhook_allow: Annotated[tuple[str, ...], NoDecode] = ()
-    """Who may be called though not public, by comma: host, host:port or network."""
+    """
+    Non-public receivers that webhooks may be sent to, separated by commas: a host,
+    `host:port` or a network. Default: none. Example: `hooks.internal:8080,10.1.0.0/16`.
+    """
     webhook_http: bool = False
-    """Whether webhooks may go out by plain http."""
+    """Whether webhooks may be sent over unencrypted `http`. Default: False."""
     webhook_ports: Annotated[tuple[int, ...], NoDecode] = PORTS
-    """The ports that webhooks may go to, by comma."""
+    """
+    Ports that webhooks may be sent to, separated by commas. Default: `80,443,8443`.
+    """
     webhook_connect_seconds: Seconds = 3.0
-    """How long a webhook's receiver may take to be connected to."""
+    """Maximum time to connect to a webhook receiver, in seconds. Default: 3."""
     webhook_seconds: Seconds = 15.0
-    """How long a webhook may take in all, its receiver's answer included."""
+    """
+    Maximum total time of one webhook request, including the receiver's answer, in
+    seconds. Default: 15.
+    """
     http_limit: int = Field(32 * 1024 * 1024, ge=1024, le=1024 * 1024 * 1024)
-    """Largest answer, in bytes, that a handler may ask of `ctx.http`."""
+    """
+    Maximum size of a response that a handler may read with `ctx.http`, in bytes.
+    Default: 33554432 (32 MiB).
+    """
     http_seconds: Seconds = 30.0
-    """Longest time, in seconds, that a request by `ctx.http` may take in all."""
+    """Maximum total time of one request with `ctx.http`, in seconds. Default: 30."""
     body_limit: int = Field(11 * 1024 * 1024, ge=1024, le=64 * 1024 * 1024)
-    """The largest request body, in bytes."""
+    """
+    Maximum size of a request body, in bytes; larger ones are answered with 413.
+    Default: 11534336 (11 MiB).
+    """
     connections: int = Field(2_000, ge=1, le=1_000_000)
-    """Connections open at once per server process; more are answered with 503."""
+    """
+    Maximum number of open connections per server process; further ones are answered
+    with 503. Default: 2000.
+    """
     header_limit: int = Field(32 * 1024, ge=1024, le=1024 * 1024)
-    """Bytes of a request's line and headers together; more are answered with 431."""
+    """
+    Maximum size of the request line and headers together, in bytes; larger ones are
+    answered with 431. Default: 32768 (32 KiB).
+    """
     header_count: int = Field(100, ge=10, le=10_000)
-    """How many headers a request may have; more are answered with 431."""
+    """
+    Maximum number of headers in a request; more are answered with 431. Default: 100.
+    """
     header_seconds: Seconds = 10.0
-    """Seconds in which a request's headers must arrive, else 408."""
+    """
+    Time in which the headers of a request must arrive, in seconds; otherwise the answer
+    is 408. Default: 10.
+    """
     body_seconds: Seconds = 30.0
-    """Seconds in which a body must arrive, and 1 more for each 32 KiB, else 408."""
+    """
+    Time in which a request body must arrive, in seconds, plus 1 second for each 32 KiB;
+    otherwise the answer is 408. Default: 30.
+    """
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     """
-    Origins of pages that may call this server from a browser, separated by commas, such
-    as `https://app.example.com`. Exact, without a wildcard. Default: only its own.
+    Origins of web pages that may call this server from a browser, separated by commas.
+    They must match exactly; wildcards are not supported. Default: only the server's own
+    origin. Example: `https://app.example.com`.
     """
     cookie_secure: bool = True
-    """Whether browsers send the session cookie by https only; off to test by http."""
+    """
+    Whether browsers send the session cookie over https only. Set it to False only to
+    test over http. Default: True.
+    """
     key_rate: float = Field(1000.0, ge=0, le=1_000_000)
-    """How many requests a second one API key may make of one process; 0: any number."""
+    """
+    Rate limit of one API key in each server process, in requests per second; 0 means no
+    limit. Default: 1000.
+    """
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least of the log lines that are written."""
+    """Minimum log level: `debug`, `info`, `warning` or `error`. Default: `info`."""
     log_format: Literal["auto", "json", "pretty"] = "auto"
-    """JSON lines, or for a reader; `auto` asks whether it is a terminal."""
+    """
+    Format of the log: `json`, `pretty` (for people) or `auto` (pretty on a terminal,
+    otherwise JSON). Default: `auto`.
+    """
     slots: int = Field(100, ge=1, le=10_000)
-    """How many jobs one worker runs at once."""
+    """Maximum number of jobs that one worker runs at the same time. Default: 100."""
     queues: Annotated[tuple[str, ...], NoDecode] = ()
-    """The queues a worker takes from, by comma; empty: those of its capabilities."""
+    """
+    Queues that a worker takes jobs from, separated by commas. Default: all queues of
+    its capabilities. Example: `default,imports`.
+    """
     poll_seconds: Seconds = 1.0
-    """How often is looked for work that no wake-up told of."""
+    """
+    How often a process checks the store for jobs that no notification announced, in
+    seconds. Default: 1.
+    """
     beat_seconds: Seconds = 2.0
-    """How often a worker renews its lease."""
+    """How often a worker renews its lease, in seconds. Default: 2."""
     lease_seconds: Seconds = 10.0
-    """How long a silent worker keeps its jobs."""
+    """
+    How long a worker keeps its jobs without renewing its lease, in seconds; then other
+    workers run them again. At least twice `BACKBURNER_BEAT_SECONDS`. Default: 10.
+    """
     blocked_seconds: Seconds = 180.0
-    """How long the event loop may be blocked before the worker's lease runs out."""
+    """
+    How long a handler may block a worker's event loop before the lease is no longer
+    renewed, in seconds. Default: 180.
+    """
     transaction_seconds: float = Field(5.0, gt=0, le=60)
-    """Longest time, in seconds, that a body of `transact` may take."""
+    """
+    Maximum time of one `transact` body, in seconds; longer ones are rolled back.
+    Default: 5.
+    """
     grace_seconds: float = Field(30.0, ge=0, le=3600)
-    """How long a stopping worker lets its handlers finish."""
+    """
+    How long a worker that is shutting down waits for running handlers, in seconds.
+    Default: 30.
+    """
     crash_limit: int = Field(3, ge=1, le=1000)
-    """How often a job's worker may be lost before the job has failed."""
+    """Number of lost workers after which a job fails with `WORKER_LOST`. Default: 3."""
     throttle_limit_hours: float = Field(24.0, gt=0, le=720)
-    """How long a job may be told to wait in all before it has failed."""
+    """
+    Maximum total time that a job may wait because of throttling before it fails, in
+    hours. A capability with `patience` and webhooks have their own limits. Default: 24.
+    """
     lane_patience_seconds: float = Field(1.0, ge=0, le=60)
-    """How long a handler may wait for a provider's lane before its job is put back."""
+    """
+    How long a handler waits for a provider's rate limit before its job is returned to
+    the queue, in seconds. Default: 1.
+    """
     lane_paid_patience_seconds: float = Field(600.0, ge=0, le=86_400)
-    """Longest wait for a lane, in seconds, of a handler that has paid for a call."""
+    """
+    The same for a handler that has already paid for a model call, in seconds. Default:
+    600.
+    """
     keep_succeeded_days: float = Field(7.0, ge=0, le=3650)
-    """How long a succeeded job is kept."""
+    """Retention of succeeded jobs, in days. Default: 7."""
     keep_failed_days: float = Field(14.0, ge=0, le=3650)
-    """How long a dead letter is kept."""
+    """Retention of failed jobs (dead letters), in days. Default: 14."""
     keep_cancelled_days: float = Field(7.0, ge=0, le=3650)
-    """How long a cancelled job is kept."""
+    """Retention of cancelled jobs, in days. Default: 7."""
     keep_usage_days: float = Field(400.0, ge=0, le=3650)
-    """How long is kept what jobs used of models; it outlives them."""
+    """
+    Retention of usage records, in days; they are kept longer than their jobs. Default:
+    400.
+    """
     keep_event_days: float = Field(7.0, ge=0, le=3650)
-    """How many days events that applications publish under a topic are kept."""
+    """
+    Retention of events that applications publish under a topic, in days. Default: 7.
+    """
     prices: str = ""
-    """Prices of models, before those that are installed: a JSON file, or JSON."""
+    """
+    Model prices that override the built-in ones: the path of a JSON file, or JSON text.
+    Default: none.
+    """
     ai: Annotated[tuple[str, ...], NoDecode] = ()
     """
-    Model providers in order of preference, separated by commas, such as `openai`.
-    `mock` invents answers without a model. Default: none (with `--dev`: `mock`).
+    Model providers in order of preference, separated by commas. If one is unavailable,
+    the next one is tried. `mock` generates answers without a model. Default: none (with
+    `--dev`: `mock`). Example: `openai,mock`.
     """
     ai_text: Annotated[tuple[str, ...], NoDecode] = Field(
         (), validation_alias=AliasChoices("BACKBURNER_AI_TEXT", "AI_TEXT_PROVIDER")
     )
     """
-    Providers for text in place of `BACKBURNER_AI`, in order of preference: names, or
-    `name:model` for a certain model, such as `deepseek,openai:gpt-5-mini`.
+    Model providers for text, instead of `BACKBURNER_AI`, in order of preference: `name`
+    or `name:model`. `AI_TEXT_PROVIDER` is another name for it. Default: those of
+    `BACKBURNER_AI`. Example: `deepseek,openai:gpt-5-mini`.
     """
     ai_embedding: Annotated[tuple[str, ...], NoDecode] = ()
-    """The same for vectors of texts, such as `openai`; only the first is asked."""
+    """
+    Model provider for embeddings, as `name` or `name:model`; only the first one is
+    used. Default: that of `BACKBURNER_AI`. Example: `openai`.
+    """
     ai_audio: Annotated[tuple[str, ...], NoDecode] = Field(
         (), validation_alias=AliasChoices("BACKBURNER_AI_AUDIO", "AI_AUDIO_PROVIDER")
     )
-    """The same for recordings, such as `gemini` or `groq`."""
+    """
+    Model providers for transcription, as `name` or `name:model`. `AI_AUDIO_PROVIDER` is
+    another name for it. Default: those of `BACKBURNER_AI`. Example: `gemini,groq`.
+    """
     ai_vision: Annotated[tuple[str, ...], NoDecode] = ()
-    """The same for pictures, such as `anthropic`."""
+    """
+    Model providers for images, as `name` or `name:model`. Default: those of
+    `BACKBURNER_AI`. Example: `anthropic`.
+    """
     ai_model: str = "gpt-5-mini"
-    """The model that answers; with another base URL, one of that server's."""
+    """
+    Model for text. If `OPENAI_BASE_URL` is set, a model of that server. Default:
+    `gpt-5-mini`.
+    """
     ai_embedding_model: str = "text-embedding-3-small"
-    """The model that makes vectors of texts."""
+    """Model for embeddings. Default: `text-embedding-3-small`."""
     ai_transcription_model: str = "gpt-4o-mini-transcribe"
-    """The model that writes recordings down."""
+    """Model for transcription. Default: `gpt-4o-mini-transcribe`."""
     ai_vision_model: str = ""
-    """The model that looks at pictures; empty: the one that answers."""
+    """Model for images. Default: the model for text."""
     ai_seconds: Seconds = 60.0
-    """How long a model's answer may take in all, unless the question says."""
+    """
+    Maximum total time of a model call, in seconds, unless the call sets its own.
+    Default: 60.
+    """
     ai_requests: int = Field(0, ge=0, le=1_000_000)
-    """Calls a minute to each model, by all workers together; 0: it is learnt."""
+    """
+    Maximum calls per minute to each model, for all workers together; 0 means that the
+    limit is learnt from the provider's answers. Default: 0.
+    """
     ai_at_once: int = Field(0, ge=0, le=1_000_000)
-    """Calls at once to each model, by all workers together; 0: it is learnt."""
+    """
+    Maximum concurrent calls to each model, for all workers together; 0 means that the
+    limit is learnt. Default: 0.
+    """
     ai_spacing_ms: int = Field(0, ge=0, le=3_600_000)
-    """The least time between two calls to a model, by all workers together."""
+    """
+    Minimum time between two calls to a model, for all workers together, in
+    milliseconds. Default: 0.
+    """
     openai_api_key: SecretStr = Field(SecretStr(""), validation_alias="OPENAI_API_KEY")
-    """The key of the provider `openai`, which does not start without."""
+    """API key of the provider `openai`, which is required to use it. Default: none."""
     openai_base_url: ServiceUrl = Field("", validation_alias="OPENAI_BASE_URL")
-    """The address of a server that speaks as OpenAI does; empty: OpenAI's own."""
+    """
+    Base URL of a server with OpenAI's API. Default: OpenAI's own server. Example:
+    `http://localhost:11434/v1`.
+    """
 
     @field_validator(
         "ai",
@@ -252,8 +382,8 @@ class Settings(BaseSettings):
         for origin in value:
             if not _is_origin(origin):
                 raise ValueError(
-                    f"{origin!r} is no origin: write scheme://host[:port] in small "
-                    "letters, without a path; a wildcard is not possible"
+                    f"{origin!r} is not an origin: write scheme://host[:port] in "
+                    "lower case, without a path or a wildcard"
                 )
         return value
 
@@ -272,16 +402,16 @@ class Settings(BaseSettings):
 
     @property
     def link_secrets(self) -> tuple[str, ...]:
-        """The secrets of links, the one that signs first; empty if there is none."""
+        """Secrets that verify signed URLs; the first one signs. May be empty."""
         return _secrets(self.link_secret)
 
     @property
     def reach(self) -> Reach:
-        """Where webhooks may go, by these settings alone."""
+        """Where webhooks may be sent according to these settings."""
         return self.reach_with(())
 
     def reach_with(self, places: Iterable[str]) -> Reach:
-        """Return where webhooks may go if these URLs or hosts are allowed as well."""
+        """Return where webhooks may be sent if these URLs or hosts are allowed, too."""
         hosts = tuple(urlsplit(place).netloc or place for place in places if place)
         return Reach.read(
             (*self.webhook_allow, *(host.rpartition("@")[2] for host in hosts)),
@@ -291,7 +421,7 @@ class Settings(BaseSettings):
 
     @property
     def lease(self) -> timedelta:
-        """The lease as a span of time."""
+        """The length of a lease."""
         return timedelta(seconds=self.lease_seconds)
 
 
@@ -314,7 +444,7 @@ def _secrets(value: SecretStr) -> tuple[str, ...]:
 
 
 def read(**overrides: Any) -> Settings:
-    """Read the environment; what is given here comes before it."""
+    """Read the environment; arguments take precedence over it."""
     refuse_unknown(PREFIX, variables(Settings), _reserved)
     given = {key: value for key, value in overrides.items() if value is not None}
     return _checked(read_model(Settings, given))
@@ -354,7 +484,7 @@ def _checked(settings: Settings) -> Settings:
 
 
 def _reserved() -> tuple[str, ...]:
-    """Return what belongs to others, as `BACKBURNER_NAME_` to an installed `NAME`."""
+    """Return prefixes of other readers, such as `BACKBURNER_NAME_` of an app `NAME`."""
     names = entry_points_of("backburner.apps").names
     prefixes = (f"{PREFIX}{re.sub('[^A-Z0-9]', '_', app.upper())}_" for app in names)
     return (*NOT_SETTINGS, *(prefix for prefix in prefixes if not _is_ours(prefix)))
@@ -365,7 +495,7 @@ def _is_ours(prefix: str) -> bool:
 
 
 def _check_names(model: type[BaseSettings], prefix: str) -> None:
-    """Refuse a model whose variables would be those of the platform, or of anybody."""
+    """Refuse a model whose variables have no prefix or that of the platform."""
     if prefix.startswith(PREFIX) and _is_ours(prefix):
         raise ConfigurationError(
             f"{model.__name__}: the prefix {prefix!r} is the platform's own; choose "
@@ -382,10 +512,10 @@ def _check_names(model: type[BaseSettings], prefix: str) -> None:
 
 
 def variable(name: str) -> str:
-    """Return by which variable of the environment a setting of ours is set."""
+    """Return the environment variable of one of the platform's settings."""
     return variable_of(name, Settings)
 
 
 def fault() -> str | None:
-    """Return the failpoint at which a test wants this process to end."""
+    """Return the failpoint at which this process shall end, for tests."""
     return os.environ.get("BACKBURNER_FAULT")

@@ -1,7 +1,13 @@
 """The documents are true: what they list is what is there."""
 
+import ast
+import inspect
 import re
+import textwrap
+from itertools import pairwise
 from pathlib import Path
+
+from pydantic_settings import BaseSettings
 
 from backburner.domain.transitions import ALLOWED
 from backburner.environment import variable, variables
@@ -75,6 +81,41 @@ def test_every_setting_has_its_heading_in_the_operators_guide():
     ]
 
     assert [] == missing
+
+
+def test_a_setting_is_described_alike_in_the_code_the_guide_and_the_sample():
+    guide = (ROOT / "docs" / "operating.md").read_text()
+    cells = dict(re.findall(r"^\| `([A-Z_]+)` \|[^|]*\| (.*) \|$", guide, re.MULTILINE))
+    sample = (ROOT / ".env.example").read_text()
+    comments = {
+        block.splitlines()[-1].lstrip("# ").partition("=")[0]: " ".join(
+            line.removeprefix("# ") for line in block.splitlines()[:-1]
+        )
+        for block in sample.split("\n\n")
+    }
+    described = {
+        variable(name, model): text
+        for model in MODELS
+        for name, text in descriptions(model).items()
+    }
+
+    assert [] == [n for n, text in described.items() if not cells[n].startswith(text)]
+    assert [] == [n for n, text in described.items() if comments[n] != text]
+    assert [] == [n for n, text in described.items() if "Default: " not in text]
+
+
+def descriptions(model):
+    """Return the docstring of each field, in one line."""
+    found = {}
+    for kind in reversed(model.__mro__[: model.__mro__.index(BaseSettings)]):
+        body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0].body
+        found |= {
+            field.target.id: " ".join(below.value.value.split())
+            for field, below in pairwise(body)
+            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr)
+        }
+    assert set(model.model_fields) == set(found)
+    return found
 
 
 def _written(value: object) -> str:

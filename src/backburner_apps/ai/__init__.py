@@ -25,7 +25,10 @@ class AiSettings(BaseSettings):
     tasks_service_base_url: ServiceUrl = Field(
         "", validation_alias="TASKS_SERVICE_BASE_URL"
     )
-    """Where the Tasks service is called back; empty: where this process serves."""
+    """
+    URL at which the AI service calls the Tasks service back. Default: the address that
+    this process serves on. Example: `https://tasks.example.com`.
+    """
 
 
 def _needs(setup: Setup) -> Iterator[Need]:

@@ -14,18 +14,39 @@ class ChatSettings(DiscordSettings):
     )
 
     duplicate_seconds: float = Field(5.0, ge=0, le=3600)
-    """Seconds in which the same request is refused as a duplicate. Default: 5."""
+    """
+    Time during which a repeated identical request to `chat` is refused as a duplicate,
+    in seconds. Default: 5.
+    """
     wait_seconds: int = Field(600, ge=1, le=600)
-    """Longest time, in seconds, that `POST /ai/generate` waits for the reply."""
+    """
+    Maximum time that `POST /ai/generate` waits for the reply, in seconds. Default: 600.
+    """
     keep_hours: float = Field(24.0, ge=0.25, le=8760)
-    """How many hours a reply is found again under its `requestId`. Default: 24."""
+    """
+    How long a reply can be fetched again by its `requestId`, in hours. Default: 24.
+    """
     lock_seconds: float = Field(1200.0, gt=0, le=1200)
-    """Longest run of one job, in seconds; a job that runs longer has failed."""
+    """
+    Maximum run time of one `chat` job, in seconds; a job that runs longer fails.
+    Default: 1200.
+    """
     user_requests: int = Field(60, ge=0, le=1_000_000)
-    """Requests that one user may make in a minute; 0: any number. Default: 60."""
+    """
+    Rate limit of one user of `chat`, in requests per minute; 0 means no limit. Default:
+    60.
+    """
     memories: int = Field(5, ge=0, le=50)
-    """How many similar memories the model is given. Default: 5; 0: none."""
+    """
+    Number of similar memories that are included in the prompt; 0 means none. Default:
+    5.
+    """
     provider_at_once: int = Field(5, ge=1, le=10_000)
-    """Model calls under way at once, of all workers together. Default: 5."""
+    """
+    Maximum concurrent model calls of `chat`, for all workers together. Default: 5.
+    """
     provider_spacing_ms: int = Field(200, ge=0, le=60_000)
-    """Least time between two model calls of all workers, in milliseconds."""
+    """
+    Minimum time between two model calls of `chat`, for all workers together, in
+    milliseconds. Default: 200.
+    """

@@ -15,13 +15,15 @@ class FeaturesSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="BACKBURNER_FEATURES_", frozen=True)
 
     keep_days: float = Field(7.0, gt=0, le=3650)
-    """How many days completed jobs and their results are kept. Default: 7."""
+    """Retention of completed `features` jobs and their results, in days. Default: 7."""
     keep_failed_days: float = Field(14.0, gt=0, le=3650)
-    """How many days failed jobs and uploaded files are kept. Default: 14."""
+    """Retention of failed `features` jobs and uploaded files, in days. Default: 14."""
     timeout_seconds: float = Field(TIMEOUT_SECONDS, gt=0, le=TIMEOUT_SECONDS)
-    """Longest run of one job in seconds; then it has failed. Default: 600."""
+    """
+    Maximum run time of one `features` job, in seconds; then it fails. Default: 600.
+    """
     ai_seconds: float = Field(300.0, gt=0, le=TIMEOUT_SECONDS)
-    """How many seconds a model's answer may take in all. Default: 300."""
+    """Maximum total time of a model call of `features`, in seconds. Default: 300."""
 
     @property
     def retention(self) -> Retention:

@@ -25,40 +25,51 @@ class InboxSettings(BaseSettings):
         SecretStr(""), validation_alias="TELEGRAM_BOT_TOKEN"
     )
     """
-    The bot's token, from @BotFather. Without it (only with `--dev` and in `demo`)
-    replies are not sent: they are shown at `/apps/inbox/`.
+    Token of the Telegram bot, from @BotFather. Default: none; without it (allowed only
+    with `--dev` and in `demo`) replies are not sent but shown at `/apps/inbox/`.
     """
     telegram_webhook_secret: SecretStr = Field(
         SecretStr(""), validation_alias="TELEGRAM_WEBHOOK_SECRET"
     )
     """
-    The secret that Telegram sends with every update: 1 to 256 letters, digits, `_` and
-    `-`. Updates with another one are refused. With `--dev` it may be empty.
+    Secret that Telegram sends with every update: 1 to 256 letters, digits, `_` and `-`.
+    Updates with a different secret are refused. Default: none; required without
+    `--dev`.
     """
     telegram_api_base_url: ServiceUrl = Field(
         TELEGRAM, validation_alias="TELEGRAM_API_BASE_URL"
     )
     """
-    The address of the Bot API. One that is not public, such as a Bot API server of your
-    own, must also be named in `BACKBURNER_WEBHOOK_ALLOW`.
+    Base URL of the Telegram Bot API. If it is not public, such as your own Bot API
+    server, also list it in `BACKBURNER_WEBHOOK_ALLOW`. Default:
+    `https://api.telegram.org`.
     """
     ai_timeout_ms: int = Field(
         30_000, ge=1, le=120_000, validation_alias="AI_TIMEOUT_MS"
     )
-    """How long a model's answer may take in all, in milliseconds; at most 120000."""
+    """
+    Maximum total time of a model call of the inbox, in milliseconds, at most 120000.
+    Default: 30000.
+    """
     tenant: str = Field("default", min_length=1, max_length=200)
-    """The tenant that messages and tasks belong to; the user is `telegram:{id}`."""
+    """
+    Tenant that messages and tasks of the inbox belong to; the user is `telegram:{id}`.
+    Default: `default`.
+    """
     timezone: TimeZone = "UTC"
-    """The time zone by which "tomorrow" is understood, such as Europe/Berlin."""
+    """
+    Time zone in which words such as "tomorrow" are interpreted. Default: UTC. Example:
+    `Europe/Berlin`.
+    """
     parse_mode: ParseMode = "HTML"
-    """How replies are formatted: `HTML` or `Markdown`."""
+    """Format of the bot's replies: `HTML` or `Markdown`. Default: `HTML`."""
     deadline_seconds: float = Field(3600.0, gt=0, le=604_800)
     """
-    How long, in seconds, a message may wait to be understood. After that it is kept as
-    it is, as a task with the status PARSE_FAILED.
+    How long a message may wait until it is parsed, in seconds. After that it is stored
+    unchanged, as a task with the status `PARSE_FAILED`. Default: 3600.
     """
     keep_days: float = Field(90.0, gt=0, le=3650)
-    """How many days a message is remembered, to recognise its repeats."""
+    """How long a message is remembered, to recognise repeats, in days. Default: 90."""
 
     @field_validator("telegram_webhook_secret")
     @classmethod

@@ -35,25 +35,28 @@ class DiscordSettings(BaseSettings):
         "", validation_alias="DISCORD_PUBLIC_KEY"
     )
     """
-    Public key of the Discord application, 64 hexadecimal digits. It verifies the
-    requests of Discord. Without it, `/discord/interactions` is not served.
+    Public key of the Discord application, 64 hexadecimal digits, which verifies
+    Discord's requests. Default: none; without it `/discord/interactions` is not served.
     """
     discord_application_id: Annotated[str, AfterValidator(_check_id)] = Field(
         "", validation_alias="DISCORD_APPLICATION_ID"
     )
-    """Id of the Discord application, for example `1172942837463920640`."""
+    """Id of the Discord application. Default: none. Example: `1172942837463920640`."""
     discord_bot_token: SecretStr = Field(
         SecretStr(""), validation_alias="DISCORD_BOT_TOKEN"
     )
-    """Token of the application's bot. Only `backburner chat register` uses it."""
+    """
+    Token of the application's bot, used only by `backburner chat register`. Default:
+    none.
+    """
     discord_api_base_url: ServiceUrl = Field(
         API_BASE_URL, validation_alias="DISCORD_API_BASE_URL"
     )
-    """Address of Discord's API, by default `https://discord.com/api/v10`."""
+    """Base URL of Discord's API. Default: `https://discord.com/api/v10`."""
     discord_tenant: str = Field(
         "default", validation_alias="DISCORD_TENANT", min_length=1, max_length=100
     )
     """
-    Tenant that Discord users belong to, by default `default`. Its personalities answer;
-    a Discord user is the user `discord:{id}` in it.
+    Tenant of all Discord users, whose personalities answer them; the user is
+    `discord:{id}`. Default: `default`.
     """
