@@ -1,5 +1,5 @@
 """
-What commands of applications use: options, a client, output and exit codes.
+Options, client, output and exit codes for the commands of applications.
 
 Data goes to stdout by `write_…`, messages to stderr by `say`. A `ClientError` that a
 command raises ends it with the exit code of its kind.

@@ -139,7 +139,7 @@ async def test_tables_move_both_ways_through_kills_and_the_derived_is_rebuilt(
     assert 0 == arrived.returncode
     assert [("ANN 2",), ("ANN 5",)] == found[-1] == again[-1]
     assert first[:-1] == found[:-1] == again[:-1]
-    assert "tables that were left behind" not in arrived.stderr
+    assert "tables that were not moved" not in arrived.stderr
 
 
 async def test_numbers_that_were_given_are_not_given_again(run, first, postgres_url):
@@ -183,7 +183,7 @@ def test_tables_of_an_application_that_is_not_installed_stop_the_move(run, tmp_p
     assert "tables of application 'shop', but it is not installed" in refused.stderr
     assert "--leave shop" in refused.stderr
     assert not is_begun
-    assert "left behind: backburner_version_shop, shop_carts" in left.stderr
+    assert "not moved: backburner_version_shop, shop_carts" in left.stderr
 
 
 def tables_of(path):

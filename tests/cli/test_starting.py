@@ -19,9 +19,13 @@ MOCK = {"BACKBURNER_AI": "mock"}
     [
         (["serve"], {}, "give --dev"),
         (["serve", "--dev", "--host", "0.0.0.0"], {}, "BACKBURNER_HOST='0.0.0.0'"),  # noqa: S104
-        (["serve", "--reload"], {}, "--reload is for development: give --dev too"),
+        (["serve", "--reload"], {}, "--reload works only in development: add --dev"),
         (["serve", "--host", "0.0.0.0"], {}, "give --dev"),  # noqa: S104
-        (["serve", "--dev", "--host", "no.such.host.invalid"], {}, "has no address"),
+        (
+            ["serve", "--dev", "--host", "no.such.host.invalid"],
+            {},
+            "cannot be resolved",
+        ),
         (["serve", "--dev", "--port", "65536"], {}, "BACKBURNER_PORT"),
         (["serve", "--dev"], {"BACKBURNER_SLOTS": "none"}, "BACKBURNER_SLOTS"),
         (["serve", "--dev"], {"BACKBURNER_SLOT": "1"}, "did you mean BACKBURNER_SLOTS"),
@@ -75,9 +79,9 @@ MOCK = {"BACKBURNER_AI": "mock"}
         (["worker", "--app", "raises:app"], {}, "raises.py, line 1"),
         (["worker", "--app", "wrong:app"], {}, "a str, not a backburner.App"),
         (["worker", "--app", "wrong:none"], {}, "has no attribute 'none'"),
-        (["worker", "--app", "wrong"], {}, "of your own as module:app"),
-        (["worker"], {"BACKBURNER_APPS": "wrong"}, "there is: ai, "),
-        (["serve", "songs", "--dev"], {}, "no application is called 'songs'"),
+        (["worker", "--app", "wrong"], {}, "name your own as module:app"),
+        (["worker"], {"BACKBURNER_APPS": "wrong"}, "installed: ai, "),
+        (["serve", "songs", "--dev"], {}, "no application is named 'songs'"),
         (["worker"], {"BACKBURNER_APPS": ""}, "--app or BACKBURNER_APPS"),
         (["serve"], KEYED, "BACKBURNER_WEBHOOK_SECRET is not set"),
         (["serve", "tasks", "--dev"], THERE, "AI_SERVICE_BASE_URL is not set"),
@@ -161,7 +165,7 @@ def test_doctor_reports_what_a_start_is_refused_for(run):
         assert any("fail" == kind and name in told for kind, told in failed), name
     assert [("pass", "settings suffice; applications: ai")] == passed
     assert "BACKBURNER_LINK_SECRET is not set" in sound.stdout
-    assert "no application is called 'songs'" in missing[0][1]
+    assert "no application is named 'songs'" in missing[0][1]
 
 
 def starts(lines):

@@ -91,7 +91,7 @@ async def test_the_printed_secret_verifies_an_applications_callback(serve, run):
         (
             "ftp://example.com",
             {"BACKBURNER_WEBHOOK_SECRET": "s" * 32},
-            "'ftp://example.com' is no callback URL: the URL does not begin with https",
+            "'ftp://example.com' is not a callback URL: the URL does not",
         ),
     ],
 )

@@ -125,7 +125,7 @@ def test_a_taken_metrics_port_is_one_line_and_code_2(run):
     (line,) = ended.stderr.splitlines()
     reason = f"BACKBURNER_METRICS_PORT={port} cannot be used: Address already in use"
     assert line.startswith(f"backburner: {reason}")
-    assert line.endswith("; try another, or --metrics-port 0")
+    assert line.endswith("; choose another port, or --metrics-port 0 for a free one")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_taken_metrics_port_is_one_line_and_code_2(run):
         ({"BACKBURNER_METRICS_PORT": "65536"}, "BACKBURNER_METRICS_PORT: "),
         (
             {"BACKBURNER_METRICS_PORT": "0", "BACKBURNER_METRICS_HOST": "no.invalid"},
-            "BACKBURNER_METRICS_HOST='no.invalid' has no address",
+            "BACKBURNER_METRICS_HOST='no.invalid' cannot be resolved",
         ),
     ],
 )

@@ -185,7 +185,7 @@ def test_origins_are_listed_exactly(monkeypatch):
 )
 def test_what_is_no_exact_origin_is_refused(monkeypatch, origin):
     monkeypatch.setenv("BACKBURNER_CORS_ORIGINS", f"https://b.example,{origin}")
-    with pytest.raises(ConfigurationError, match=r"BACKBURNER_CORS_ORIGINS.*not an origin"):
+    with pytest.raises(ConfigurationError, match=r"CORS_ORIGINS.*not an origin"):
         read()
 
 

@@ -1,8 +1,8 @@
 """
-The command line: it parses and prints, and decides nothing.
+The command line. It parses arguments and prints results; the server decides.
 
 Exit codes: 0 ok, 1 job failed, 2 usage, 3 not found, 4 auth, 5 conflict, 6 limit,
-7 unavailable, 8 wait timed out (the job goes on), 9 doctor, migrate --check or move
+7 unavailable, 8 wait timed out (the job continues), 9 doctor, migrate --check or move
 found problems, 130 interrupted.
 """
 
@@ -48,7 +48,7 @@ app = typer.Typer(
 
 
 def version(*, as_json: JsonOption = False) -> None:
-    """Print which release this is."""
+    """Print the version."""
     release = installed("backburner")
     if as_json:
         printing.write_json({"version": release})
@@ -71,11 +71,11 @@ def options(
             "--version",
             callback=_print_version,
             is_eager=True,
-            help="Print which release this is.",
+            help="Print the version.",
         ),
     ] = False,
 ) -> None:
-    """Durable asynchronous AI jobs: a ticket now, the result when it is ready."""
+    """Run, submit and inspect durable asynchronous AI jobs."""
 
 
 COMMANDS: Final[Mapping[str, Sequence[Callable[..., None]]]] = {

@@ -25,11 +25,11 @@ class Root(TyperGroup):
     """The commands of the platform, then those of applications."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command; one of the platform's comes first."""
+        """Return a command; those of the platform take precedence."""
         return super().get_command(ctx, cmd_name) or _group(cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return all names; an application that cannot be loaded is told of."""
+        """Return all names; print a line for an application that cannot be loaded."""
         ours, theirs = super().list_commands(ctx), _names()
         for name in {*ours}.intersection(theirs):
             printing.say(
@@ -40,7 +40,7 @@ class Root(TyperGroup):
 
 
 def _group(name: str) -> Any:
-    """Return the commands of the application with this name, if it has some."""
+    """Return the commands of the application with this name, if it has any."""
     if name in installed_apps():
         return _commands(load([name])[0], name)
     for app in load([named for named in read().apps if ":" in named]):

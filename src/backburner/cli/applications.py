@@ -1,4 +1,4 @@
-"""Which applications a process runs: chosen by name, loaded, served."""
+"""Finds and loads the applications that a process runs."""
 
 import importlib
 import os
@@ -20,7 +20,7 @@ AppOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="An application to run: the name of an installed one, or module:app. "
+        help="Application to run: an installed name or module:app. "
         "May be repeated; replaces BACKBURNER_APPS.",
     ),
 ]
@@ -47,11 +47,11 @@ def serving_only(services: Sequence[str], apps: Sequence[App]) -> list[App]:
 
 
 class Present(NamedTuple):
-    """The applications that a store has tables of, or that a command was given."""
+    """The applications given to a command, and those with tables in the store."""
 
     apps: Sequence[App]
     missing: Mapping[str, str]
-    """Those with tables in the store that cannot be loaded, and why."""
+    """Applications with tables in the store that cannot be loaded, with the reason."""
 
 
 async def find_present(store: Any, chosen: Sequence[App]) -> Present:
@@ -122,8 +122,8 @@ def _load(name: str) -> App:
     known = installed_apps()
     if name not in known:
         raise ConfigurationError(
-            f"no application is called {name!r}; there is: {', '.join(known)}; "
-            "write one of your own as module:app"
+            f"no application is named {name!r}; installed: {', '.join(known)}; "
+            "name your own as module:app"
         )
     return load_app(name)
 
@@ -136,7 +136,7 @@ def _attribute(module: str, path: str) -> Any:
 
 
 def _told(error: Exception) -> str:
-    """Say in one line what a module raised, and where."""
+    """Return in one line what a module raised, and where."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     is_theirs = not last.filename.startswith(("<frozen", __file__))
     where = f" ({last.filename}, line {last.lineno})" if is_theirs else ""

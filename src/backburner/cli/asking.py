@@ -1,4 +1,4 @@
-"""What the commands that talk to a server have in common."""
+"""Options and helpers of the commands that call a server."""
 
 import json
 import re
@@ -14,14 +14,18 @@ from backburner.settings import read
 
 UrlOption = Annotated[
     str | None,
-    typer.Option("--url", metavar="URL", help="The server; else BACKBURNER_URL."),
+    typer.Option(
+        "--url", metavar="URL", help="URL of the server. Default: BACKBURNER_URL."
+    ),
 ]
 KeyOption = Annotated[
     str | None,
-    typer.Option("--api-key", metavar="KEY", help="Else BACKBURNER_API_KEY."),
+    typer.Option(
+        "--api-key", metavar="KEY", help="API key. Default: BACKBURNER_API_KEY."
+    ),
 ]
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Write data as JSON, one object a line.")
+    bool, typer.Option("--json", help="Print JSON, one object per line.")
 ]
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
@@ -35,11 +39,11 @@ _UNITS = {
 
 
 PATIENCE_SECONDS = 2.0
-"""A person, or a script that reads exit codes, is not kept waiting by a refusal."""
+"""Commands do not retry a refused request: the user or script decides."""
 
 
 def connect(url: str | None, api_key: str | None = None) -> Client:
-    """Return a client of the server that was meant."""
+    """Return a client for the chosen server."""
     settings = read(url=url, api_key=api_key)
     return Client(
         settings.url,
@@ -49,7 +53,7 @@ def connect(url: str | None, api_key: str | None = None) -> Client:
 
 
 def span(text: str) -> timedelta:
-    """Read a span of time: `90`, `90s`, `5m`, `2h`, `1d`."""
+    """Parse a duration: `90`, `90s`, `5m`, `2h`, `1d`."""
     found = _SPAN.fullmatch(text.strip())
     if found is None:
         refuse(f"{text!r}: write 30s, 5m, 2h or 1d")
@@ -60,7 +64,7 @@ def span(text: str) -> timedelta:
 
 
 def moment(text: str) -> datetime:
-    """Read a time with its zone, such as 2030-01-31T09:00:00Z."""
+    """Parse a time with a time zone, such as 2030-01-31T09:00:00Z."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -71,7 +75,7 @@ def moment(text: str) -> datetime:
 
 
 def read_json(text: str) -> Any:
-    """Read JSON as a server would."""
+    """Parse JSON as strictly as the server does."""
     try:
         return json.loads(text, parse_constant=_refuse)
     except (RecursionError, ValueError) as error:
@@ -83,5 +87,5 @@ def _refuse(name: str) -> None:
 
 
 def now() -> datetime:
-    """Return the time of this machine."""
+    """Return the current time of this machine."""
     return datetime.fromtimestamp(SystemClock().now() / 1000, tz=UTC)

@@ -1,4 +1,4 @@
-"""The commands about batches: jobs and flows that end together."""
+"""Commands for batches: groups of jobs and flows."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -10,7 +10,7 @@ from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
 from backburner.cli.groups import IdArgument, LimitOption, StateOption, TagOption
 from backburner.client import Batch
 
-app = typer.Typer(no_args_is_help=True, help="Look at batches; cancel and retry them.")
+app = typer.Typer(no_args_is_help=True, help="List, cancel and retry batches.")
 
 HEADINGS: Final = ("ID", "STATE", "DONE", "EXPECTED", "TAGS", "CREATED", "FINISHED")
 
@@ -39,7 +39,7 @@ def show(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Count a batch's members, and all jobs in it, by state."""
+    """Show how many members and jobs of a batch are in each state."""
     with connect(url, api_key) as client:
         batch = client.get_batch(batch_id)
     if as_json:
@@ -66,7 +66,7 @@ def cancel(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """End whatever of a batch is not over yet, and let nothing more come."""
+    """Cancel all unfinished jobs of a batch and close it."""
     with connect(url, api_key) as client:
         groups.write_state(client.cancel_batch(batch_id), as_json=as_json)
 
@@ -79,7 +79,7 @@ def retry(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Queue whatever of a batch failed again."""
+    """Retry the failed members of a batch."""
     with connect(url, api_key) as client:
         batch = client.retry_batch(batch_id)
     if as_json:

@@ -1,4 +1,4 @@
-"""The commands about budgets: how far they are used, and what they allow."""
+"""Commands for budgets: limits and current use."""
 
 from typing import Annotated
 
@@ -9,30 +9,33 @@ from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
 from backburner.client import Budgets
 from backburner.domain.budget import Scope
 
-app = typer.Typer(no_args_is_help=True, help="Look at budgets; set and drop them.")
+app = typer.Typer(no_args_is_help=True, help="List, set and delete budgets.")
 
 HEADINGS = ("SCOPE", "OF", "LIMIT", "HELD", "SETTLED", "OVERDRAFT", "LEFT", "UNTIL")
 RULES = ("SCOPE", "OF", "UNIT", "LIMIT", "SECONDS")
 DAY = 86_400
 
-ScopeArgument = Annotated[Scope, typer.Argument(help="What it is counted by.")]
+ScopeArgument = Annotated[Scope, typer.Argument(help="What the budget applies to.")]
 OfOption = Annotated[
-    str | None, typer.Option("--of", help="The one value that it is for.")
+    str | None,
+    typer.Option("--of", help="Only this value, such as one user id. Default: each."),
 ]
-PerOption = Annotated[int, typer.Option("--per-seconds", min=1, help="The window.")]
+PerOption = Annotated[
+    int, typer.Option("--per-seconds", min=1, help="Length of the window.")
+]
 
 
 @app.command("list")
 def listing(
     *,
     rules: Annotated[
-        bool, typer.Option("--rules", help="What is allowed, not what is used.")
+        bool, typer.Option("--rules", help="Show the limits instead of the use.")
     ] = False,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """List budgets and how far they are used, in the windows of now."""
+    """List budgets and how much of each is used in the current window."""
     with connect(url, api_key) as client:
         found = client.budgets()
     if as_json:
@@ -59,14 +62,16 @@ def put(
     scope: ScopeArgument,
     *,
     tokens: Annotated[int | None, typer.Option(min=0)] = None,
-    money: Annotated[str | None, typer.Option(help="In dollars.")] = None,
+    money: Annotated[
+        str | None, typer.Option(help="Limit in US dollars per window.")
+    ] = None,
     per_seconds: PerOption = DAY,
     of: OfOption = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Set a budget: so many tokens, or so much money, in each window."""
+    """Set a budget: a limit in tokens or money per window."""
     with connect(url, api_key) as client:
         found = client.set_budget(
             scope.value, tokens=tokens, money=money, per_seconds=per_seconds, of=of
@@ -78,14 +83,16 @@ def put(
 def drop(
     scope: ScopeArgument,
     *,
-    unit: Annotated[str, typer.Option(help="tokens or money")] = "tokens",
+    unit: Annotated[
+        str, typer.Option(help="Unit of the budget: tokens or money.")
+    ] = "tokens",
     per_seconds: PerOption = DAY,
     of: OfOption = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Take a budget away; what is held stays held until its end."""
+    """Delete a budget. Amounts held for running jobs stay until the jobs end."""
     with connect(url, api_key) as client:
         found = client.drop_budget(
             scope.value, unit=unit, per_seconds=per_seconds, of=of

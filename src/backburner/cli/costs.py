@@ -1,4 +1,4 @@
-"""What jobs used, in words."""
+"""Prints usage and cost of jobs."""
 
 from backburner.cli import printing
 from backburner.client import Job, Receipt
@@ -7,7 +7,7 @@ UNKNOWN = "unknown"
 
 
 def say_receipt(job: Job) -> None:
-    """Tell what a cancelled job had used, and what stays of it."""
+    """Print what a cancelled job had used and what is not undone."""
     receipt = job.get("receipt")
     if receipt is None:
         return
@@ -24,12 +24,12 @@ def _used(receipt: Receipt) -> str:
 
 
 def tokens_of(job: Job) -> int | None:
-    """Return how many tokens a job used, if any."""
+    """Return the number of tokens a job used, if any."""
     used = job.get("usage")
     return None if used is None else used["input_tokens"] + used["output_tokens"]
 
 
 def cost_of(job: Job) -> str | None:
-    """Return what a job cost, if it used anything."""
+    """Return the cost of a job, if it used anything."""
     used = job.get("usage")
     return None if used is None else used["cost_usd"] or UNKNOWN

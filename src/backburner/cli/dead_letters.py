@@ -1,4 +1,4 @@
-"""The commands about dead letters: jobs that ended for good without success."""
+"""Commands for dead letters: jobs that failed permanently."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from backburner.cli.exits import Exit, leave, refuse
 from backburner.cli.jobs import IdArgument
 from backburner.domain.job import JobState
 
-app = typer.Typer(no_args_is_help=True, help="Look at jobs that failed; retry them.")
+app = typer.Typer(no_args_is_help=True, help="List, explain and retry failed jobs.")
 
 HEADINGS = ("FINGERPRINT", "COUNT", "CAPABILITY", "CODE", "LAST", "SAMPLE")
 
@@ -19,7 +19,7 @@ HEADINGS = ("FINGERPRINT", "COUNT", "CAPABILITY", "CODE", "LAST", "SAMPLE")
 def listing(
     *, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
 ) -> None:
-    """List dead letters by what went wrong, the latest first."""
+    """List dead letters grouped by cause, latest first."""
     with connect(url, api_key) as client:
         groups = list(client.failures())
     if as_json:
@@ -50,7 +50,7 @@ def show(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Say why a job failed, attempt by attempt."""
+    """Show why a job failed, attempt by attempt."""
     with connect(url, api_key) as client:
         job = client.get(job_id)
     if job["state"] != JobState.FAILED:
@@ -84,28 +84,26 @@ def retry(
     job_id: Annotated[str | None, typer.Argument(metavar="ID")] = None,
     *,
     every: Annotated[
-        bool, typer.Option("--all", help="All that match the other options.")
+        bool, typer.Option("--all", help="Retry all that match the other options.")
     ] = False,
     fingerprint: Annotated[str | None, typer.Option()] = None,
     capability: Annotated[str | None, typer.Option()] = None,
     queue: Annotated[str | None, typer.Option()] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="The newest so many.")
-    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the newest N.")] = None,
     canary: Annotated[
-        int | None, typer.Option(min=1, help="Only so many for a start.")
+        int | None, typer.Option(min=1, help="Start only N of them now.")
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0.01, help="So many a second; the others wait.")
+        float | None, typer.Option(min=0.01, help="Retries per second; the rest wait.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only count them.")
+        bool, typer.Option("--dry-run", help="Only count the matching jobs.")
     ] = False,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Queue a dead letter again, or with --all many."""
+    """Retry one dead letter, or with --all every matching one."""
     if (job_id is None) != every:
         refuse("say either one ID or --all")
     with connect(url, api_key) as client:

@@ -1,4 +1,4 @@
-"""`demo`: a house with sample jobs moving, to look at and to try things on."""
+"""`demo`: a server with sample jobs, to try things out."""
 
 import asyncio
 import shutil
@@ -32,7 +32,7 @@ STORE: Final = f"sqlite:///{FOLDER}/demo.db"
 SAMPLE_APP: Final = "backburner.demo:app"
 EVERY_SECONDS: Final = 1.0
 KEPT_DAYS: Final = 0.25
-"""Sample jobs never stop coming, so the finished ones go soon: some 20,000 stay."""
+"""Sample jobs are submitted continuously, so finished ones are deleted early."""
 
 SAMPLES: Final[tuple[tuple[str, Mapping[str, Any]], ...]] = (
     ("demo.echo", {"hello": "world"}),
@@ -52,7 +52,7 @@ GROUPS_EVERY_SECONDS: Final = 15.0
 
 
 def sample_flow() -> Flow:
-    """Write a flow: two naps side by side, and a step that tells of both."""
+    """Return a flow of two parallel naps and a step that summarises both."""
     flow = Flow()
     naps = flow.map("demo.sleep", [{"seconds": 3}, {"seconds": 5}], tags=["sample"])
     flow.add("demo.echo", after=naps, name="tell", tags=["sample"])
@@ -124,13 +124,13 @@ Every route is described at {url}/docs. Ctrl-C stops.
 def demo(
     *,
     port: Annotated[
-        int | None, typer.Option(help="The port; 0 takes a free one.")
+        int | None, typer.Option(help="Port to listen on; 0 selects a free one.")
     ] = None,
     store: StoreOption = STORE,
     app: AppOption = None,
     log_level: LevelOption = "error",
 ) -> None:
-    """Serve every installed application and sample jobs, on a store of its own."""
+    """Serve all installed applications and sample jobs with a separate store."""
     from backburner.cli import running
     from backburner.engine.loop import Loop
 
@@ -187,14 +187,14 @@ def demo(
 
 
 async def _make_samples(apps: Sequence[App], house: Backburner) -> None:
-    """Have the applications make what the printed examples use."""
+    """Let the applications create the data that the printed examples use."""
     for app in apps:
         if app.samples is not None and app.name not in house.unavailable:
             await app.samples(house)
 
 
 def _bind(settings: Settings) -> Any:
-    """Take the port, or a free one: a second demo is no reason to fail."""
+    """Listen on the port, or on a free one if it is in use by a second demo."""
     try:
         return bind(settings)
     except ConfigurationError:
@@ -209,7 +209,7 @@ def _tell(url: str) -> None:
 
 
 def _command() -> str:
-    """Write this program as the person would call it."""
+    """Return this program as the user would call it."""
     here = Path(sys.argv[0])
     if here.name == "__main__.py":
         return "python -m backburner"

@@ -41,7 +41,7 @@ COLOURS = {Status.PASS: "green", Status.WARN: "yellow", Status.FAIL: "red"}
 def doctor(
     services: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SERVICE]...", help="As given to `serve`."),
+        typer.Argument(metavar="[SERVICE]...", help="Services as given to `serve`."),
     ] = None,
     *,
     app: AppOption = None,
@@ -55,7 +55,7 @@ def doctor(
 
 
 async def _report(found: AsyncIterator[Finding], *, as_json: bool) -> bool:
-    """Print each finding as it comes; return whether anything failed."""
+    """Print each finding when it is known; return whether anything failed."""
     has_failed = False
     async for finding in found:
         has_failed = has_failed or finding.status is Status.FAIL

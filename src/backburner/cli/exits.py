@@ -1,4 +1,4 @@
-"""What the command line answers to the shell, and which error means what."""
+"""Exit codes of the command line, and which error gives which code."""
 
 import signal
 import sys
@@ -44,7 +44,7 @@ _CONFLICTS: Final = frozenset({"IDEMPOTENCY_CONFLICT", "ILLEGAL_TRANSITION"})
 
 
 def of(error: ClientError) -> Exit:
-    """Say what an answer of the server means to the shell."""
+    """Return the exit code for an answer of the server."""
     if error.code in _CONFLICTS:
         return Exit.CONFLICT
     if error.status is None or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -53,7 +53,7 @@ def of(error: ClientError) -> Exit:
 
 
 def run(command: Callable[[], object]) -> None:
-    """Run a command that exits by itself; if it is refused, say why in one line."""
+    """Run a command; if it is refused, print the reason in one line."""
     try:
         command()
     except ConfigurationError as error:
@@ -75,12 +75,12 @@ def _told(error: ClientError) -> str:
 
 
 def leave(code: Exit, message: str | None = None) -> NoReturn:
-    """End the program, with a line on stderr if there is something to say."""
+    """Exit with a code, and print the message, if any, to stderr."""
     if message is not None:
         printing.say(f"backburner: {message}")
     raise typer.Exit(code)
 
 
 def refuse(message: str) -> NoReturn:
-    """End the program because it was called wrongly."""
+    """Exit because of wrong arguments."""
     leave(Exit.USAGE, message)

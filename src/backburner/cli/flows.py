@@ -1,4 +1,4 @@
-"""The commands about flows: jobs that wait for jobs."""
+"""Commands for flows: jobs that depend on other jobs."""
 
 import sys
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from backburner.cli.exits import refuse
 from backburner.cli.groups import IdArgument, LimitOption, StateOption, TagOption
 from backburner.client import Flow, Step
 
-app = typer.Typer(no_args_is_help=True, help="Look at flows; submit and retry them.")
+app = typer.Typer(no_args_is_help=True, help="List, submit, cancel and retry flows.")
 
 HEADINGS: Final = ("ID", "STATE", "GENERATION", "TAGS", "CREATED", "FINISHED")
 STEPS: Final = ("STEP", "STATE", "CAPABILITY", "ATTEMPT", "NEEDS", "JOB", "ERROR")
@@ -44,7 +44,7 @@ def show(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Show a flow's steps, each after what it needs."""
+    """Show the steps of a flow in the order of their dependencies."""
     with connect(url, api_key) as client:
         _show(client.get_flow(flow_id), as_json=as_json)
 
@@ -52,24 +52,28 @@ def show(
 @app.command()
 def submit(
     file: Annotated[
-        str, typer.Argument(metavar="FILE|-", help='JSON: {"steps": […]}; - is stdin.')
+        str,
+        typer.Argument(metavar="FILE|-", help='JSON: {"steps": […]}; - reads stdin.'),
     ],
     *,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for the end and show the steps.")
+        bool, typer.Option("--wait", help="Wait until it ends and show the steps.")
     ] = False,
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=0, help="Wait no longer; then exit 8."),
+        typer.Option(
+            metavar="SECONDS", min=0, help="Stop waiting after this time; exit 8."
+        ),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Idempotency key: the same key, the same flow.")
+        str | None,
+        typer.Option(help="Idempotency key: a repeat returns the same flow."),
     ] = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Submit a flow and print its id, or with --wait its steps."""
+    """Submit a flow and print its id, or its steps with --wait."""
     asked = _read(file)
     steps = asked.pop("steps", [])
     with connect(url, api_key) as client:
@@ -90,7 +94,7 @@ def cancel(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """End whatever of a flow is not over yet; asking twice is no error."""
+    """Cancel all unfinished steps of a flow. Repeating this is not an error."""
     with connect(url, api_key) as client:
         groups.write_state(client.cancel_flow(flow_id), as_json=as_json)
 
@@ -103,13 +107,13 @@ def retry(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Queue the failed steps of a flow again; it goes on from there."""
+    """Retry the failed steps of a flow; it continues from there."""
     with connect(url, api_key) as client:
         groups.write_state(client.retry_flow(flow_id), as_json=as_json)
 
 
 def _read(file: str) -> dict[str, Any]:
-    """Read what is to be submitted; the server judges its contents."""
+    """Read the flow to submit; the server validates it."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
     except (OSError, UnicodeError) as error:

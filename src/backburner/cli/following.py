@@ -1,4 +1,4 @@
-"""Waiting for a job before a person: a bar while it works, its text as it comes."""
+"""Waits for a job and shows a progress bar or its streamed text."""
 
 from collections.abc import Iterable
 from typing import cast
@@ -19,7 +19,7 @@ BEGINS_ANEW = "backburner: the job begins anew; drop the text so far"
 
 
 class Bar:
-    """How far a job is, on stderr."""
+    """Shows the progress of a job on stderr."""
 
     def __init__(self) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
@@ -38,7 +38,7 @@ class Bar:
 
 
 def follow(client: Client, job_id: str, timeout: float | None) -> Job:
-    """Wait for the end, with a bar if somebody looks on."""
+    """Wait until the job ends, with a progress bar on a terminal."""
     if not printing.words.is_terminal:
         return client.wait(job_id, timeout=timeout)
     bar = Bar()
@@ -70,14 +70,14 @@ def attend(client: Client, job_id: str) -> tuple[Job, str]:
 
 
 def write_all(pieces: Iterable[Piece]) -> None:
-    """Write a text to its end, which is the end of a line."""
+    """Print a whole text and end the line."""
     for piece in pieces:
         write(piece)
     printing.write_text("\n")
 
 
 def write(piece: Piece) -> None:
-    """Write text as it comes; say so if what came before is void."""
+    """Print text as it arrives; say so if earlier text was discarded."""
     if piece.is_reset:
         printing.write_text("\n")
         printing.say(BEGINS_ANEW)

@@ -1,4 +1,4 @@
-"""What the commands do with flows and batches alike."""
+"""Helpers that the commands for flows and batches share."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -16,18 +16,18 @@ T = TypeVar("T")
 IdArgument = Annotated[str, typer.Argument(metavar="ID")]
 StateOption = Annotated[str | None, typer.Option(help="Only those in this state.")]
 TagOption = Annotated[str | None, typer.Option()]
-LimitOption = Annotated[int, typer.Option(min=1, help="At most so many.")]
+LimitOption = Annotated[int, typer.Option(min=1, help="Maximum number of rows.")]
 
 PAGE = 200
 
 
 def is_group(name: str) -> bool:
-    """Say whether an id is that of a flow or batch."""
+    """Return whether an id is that of a flow or batch."""
     return name.startswith(("flow_", "batch_"))
 
 
 def job(name: str) -> str:
-    """Return the id of a job; of anything else, say which commands are for it."""
+    """Return a job id; for other ids, name the commands to use."""
     if is_group(name):
         kind = "flows" if name.startswith("flow_") else "batches"
         refuse(f"{name} is no job: see `backburner {kind} --help`")
@@ -35,7 +35,7 @@ def job(name: str) -> str:
 
 
 def wait(client: Client, name: str, timeout: float | None) -> Flow | Batch:
-    """Return a flow or batch when it has ended, or when the time is over."""
+    """Return a flow or batch when it has ended or the time is over."""
     try:
         if name.startswith("flow_"):
             return client.wait_flow(name, timeout=timeout)
@@ -45,7 +45,7 @@ def wait(client: Client, name: str, timeout: float | None) -> Flow | Batch:
 
 
 def watch(client: Client, name: str, *, as_json: bool) -> Flow | Batch:
-    """Write what happens to a flow or batch until it ends; return it then."""
+    """Print the events of a flow or batch until it ends, then return it."""
     if name.startswith("flow_"):
         steps = client.get_flow(name).get("steps", ())
         events = client.flow_events(name)
@@ -57,7 +57,7 @@ def watch(client: Client, name: str, *, as_json: bool) -> Flow | Batch:
 
 
 def leave_by(seen: Flow | Batch) -> None:
-    """Exit as a flow or batch ended; return if all of it succeeded."""
+    """Exit with the code of a flow or batch; return if all of it succeeded."""
     name, state = seen["id"], seen["state"]
     if not is_final(seen):
         leave(
@@ -84,7 +84,7 @@ def write_rows(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Write the first of what was found, a line each."""
+    """Print the first results, one per line."""
     shown = islice(found, limit)
     if as_json:
         for item in shown:
@@ -94,7 +94,7 @@ def write_rows(
 
 
 def write_state(seen: Mapping[str, Any], *, as_json: bool) -> None:
-    """Write where something stands."""
+    """Print the current state."""
     if as_json:
         printing.write_json(seen)
     else:

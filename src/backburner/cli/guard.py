@@ -1,4 +1,4 @@
-"""The prompt guard on texts whose nature is known: what it finds, how often it errs."""
+"""Measures the prompt guard on labelled texts."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from backburner.domain.guard.measure import (
     fingerprint,
 )
 
-app = typer.Typer(no_args_is_help=True, help="Look at the prompt guard.")
+app = typer.Typer(no_args_is_help=True, help="Measure the prompt-injection guard.")
 
 KINDS: Final = {"attack": True, "benign": False}
 ATTACKS: Final = frozenset({"1", "true", "attack", "injection", "jailbreak"})
@@ -36,11 +36,11 @@ CorporaArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="CORPUS…",
-        help="A file or folder; `attack=PATH` or `benign=PATH` if it has no labels.",
+        help="File or folder; `attack=PATH` or `benign=PATH` if it has no labels.",
     ),
 ]
 HalfOption = Annotated[
-    Half, typer.Option(help="Which texts: the half to tune on, or the one held out.")
+    Half, typer.Option(help="Texts to use: the tuning half or the held-out half.")
 ]
 
 
@@ -87,9 +87,9 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """
-    Score texts by the guard's rules: what part reaches each threshold.
+    Show which share of the texts reaches each threshold of the guard.
 
-    Of attacks that is the recall, of benign texts the false positives. A corpus is a
+    For attacks this is the recall, for benign texts the false positives. A corpus is a
     JSON list, a JSONL file (fields text or prompt, and label), a text file that counts
     as one document, or a folder of those.
     """

@@ -1,4 +1,4 @@
-"""The commands about jobs: each asks the server and prints what it says."""
+"""Commands for jobs. Each calls the server and prints its answer."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,9 @@ from backburner.domain.job import JobState
 IdArgument = Annotated[str, typer.Argument(metavar="ID")]
 TimeoutOption = Annotated[
     float | None,
-    typer.Option(metavar="SECONDS", min=0, help="Wait no longer; then exit 8."),
+    typer.Option(
+        metavar="SECONDS", min=0, help="Stop waiting after this time; exit 8."
+    ),
 ]
 
 HEADINGS = (
@@ -41,50 +43,54 @@ STEP_HEADINGS = ("NAME", "KIND", "RUN", "SIZE", "STORED")
 def submit(
     capability: Annotated[str, typer.Argument(metavar="CAPABILITY")],
     text: Annotated[
-        str | None, typer.Argument(metavar="INPUT|-", help="JSON; - reads stdin.")
+        str | None,
+        typer.Argument(metavar="INPUT|-", help="Input as JSON; - reads stdin."),
     ] = None,
     *,
     file: Annotated[
         Path | None, typer.Option(help="Read the input from this file.", metavar="FILE")
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for the end and print the result.")
+        bool, typer.Option("--wait", help="Wait until it ends and print the result.")
     ] = False,
     timeout: TimeoutOption = None,
-    queue: Annotated[str | None, typer.Option(help="Another queue.")] = None,
+    queue: Annotated[
+        str | None, typer.Option(help="Queue, if not the default.")
+    ] = None,
     priority: Annotated[
-        int | None, typer.Option(help="0 to 9, higher first.", metavar="N")
+        int | None,
+        typer.Option(help="Priority, 0 to 9; higher runs first.", metavar="N"),
     ] = None,
     run_at: Annotated[
-        str | None, typer.Option(help="Not before: 2030-01-31T09:00:00Z.")
+        str | None, typer.Option(help="Start time: 2030-01-31T09:00:00Z.")
     ] = None,
     delay: Annotated[
-        str | None, typer.Option(help="Not before so long: 30s, 5m, 2h, 1d.")
+        str | None, typer.Option(help="Delay before it starts: 30s, 5m, 2h, 1d.")
     ] = None,
     tag: Annotated[
-        list[str] | None, typer.Option(help="To find it by; may be repeated.")
+        list[str] | None, typer.Option(help="Tag to filter by. Can be repeated.")
     ] = None,
     tokens: Annotated[
-        int | None, typer.Option(help="What it is expected to cost.", metavar="N")
+        int | None, typer.Option(help="Expected number of tokens.", metavar="N")
     ] = None,
     share: Annotated[
-        str | None, typer.Option(help="Whose share it takes, if not the user's.")
+        str | None, typer.Option(help="Fair share to use. Default: the user's.")
     ] = None,
     completion: Annotated[
         str | None,
         typer.Option(
-            help='The job to submit when it ends, JSON: {"capability": …, "input": …}.',
+            help='Job to submit when this one ends: {"capability": …, "input": …}.',
             metavar="JSON",
         ),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Idempotency key: the same key, the same job.")
+        str | None, typer.Option(help="Idempotency key: a repeat returns the same job.")
     ] = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Submit a job and print its id, or with --wait its result."""
+    """Submit a job and print its id, or its result with --wait."""
     if key is not None and delay is not None:
         refuse("with --key say --run-at: a repeat must be the same")
     with connect(url, api_key) as client:
@@ -123,7 +129,7 @@ def status(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Say where jobs stand."""
+    """Show the state of jobs."""
     with connect(url, api_key) as client:
         found = [client.get(groups.job(one)) for one in ids]
     _show(iter(found), as_json=as_json)
@@ -141,9 +147,9 @@ def wait(
     api_key: KeyOption = None,
 ) -> None:
     """
-    Wait until a job, flow or batch has ended and print how.
+    Wait until a job, flow or batch has ended and print its state.
 
-    Exit 1 if not all of it succeeded.
+    Exits with 1 unless all of it succeeded.
     """
     with connect(url, api_key) as client:
         if groups.is_group(job_id):
@@ -158,33 +164,34 @@ def wait(
 
 def watch(
     job_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Without it: everything.")
+        str | None,
+        typer.Argument(metavar="[ID]", help="Job, flow or batch. Default: all."),
     ] = None,
     *,
     after: Annotated[
         int | None,
-        typer.Option(min=0, help="Everything: after this event's seq; else from now."),
+        typer.Option(min=0, help="Start after this event number. Default: now."),
     ] = None,
     topic: Annotated[
         str | None,
-        typer.Option(help="Only what applications publish under this topic."),
+        typer.Option(help="Only events of applications with this topic."),
     ] = None,
     text: Annotated[
-        bool, typer.Option("--text", help="Only the text that the job streams.")
+        bool, typer.Option("--text", help="Print only the streamed text.")
     ] = False,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
     """
-    Print what happens as it happens.
+    Print events as they happen.
 
-    To a job, flow or batch until it ends, to everything, or under a topic.
+    Follows one job, flow or batch until it ends, or all events, or one topic.
     """
     if job_id is not None and (after is not None or topic is not None):
-        refuse("say either ID or --after and --topic")
+        refuse("give either an ID, or --after and --topic")
     if text and (job_id is None or as_json):
-        refuse("--text is for one ID, and not for --json")
+        refuse("--text needs an ID and cannot be combined with --json")
     with connect(url, api_key) as client:
         if text and job_id is not None:
             following.write_all(client.pieces(job_id))
@@ -208,7 +215,7 @@ def result(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Print what a job came to; exit 1 if it did not succeed."""
+    """Print the result of a job; exit with 1 if it did not succeed."""
     with connect(url, api_key) as client:
         job = client.get(groups.job(job_id))
     if not is_final(job):
@@ -251,7 +258,7 @@ def retry(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Queue a job that failed again, with fresh attempts."""
+    """Retry a failed job with new attempts."""
     with connect(url, api_key) as client:
         job = client.retry(groups.job(job_id), fresh=fresh)
     groups.write_state(job, as_json=as_json)
@@ -264,7 +271,7 @@ def steps(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """List the steps of a job whose results are stored."""
+    """List the stored steps of a job."""
     with connect(url, api_key) as client:
         found = client.steps(groups.job(job_id))
     if as_json:
@@ -280,16 +287,18 @@ def steps(
 
 def jobs(
     *,
-    state: Annotated[str | None, typer.Option(help="queued, running, failed …")] = None,
+    state: Annotated[
+        str | None, typer.Option(help="Only this state: queued, running, failed, …")
+    ] = None,
     capability: Annotated[str | None, typer.Option()] = None,
     queue: Annotated[str | None, typer.Option()] = None,
     tag: Annotated[str | None, typer.Option()] = None,
     since: Annotated[
-        str | None, typer.Option(help="1h, 2d, or a time such as 2030-01-31T09:00:00Z.")
+        str | None, typer.Option(help="Start: 1h or 2d ago, or 2030-01-31T09:00:00Z.")
     ] = None,
-    flow: Annotated[str | None, typer.Option(help="Steps of this flow.")] = None,
-    batch: Annotated[str | None, typer.Option(help="Jobs of this batch.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    flow: Annotated[str | None, typer.Option(help="Only steps of this flow.")] = None,
+    batch: Annotated[str | None, typer.Option(help="Only jobs of this batch.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 50,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
@@ -310,7 +319,7 @@ def jobs(
 
 
 def progress_of(job: Job) -> str:
-    """Write how far a job is, as a share."""
+    """Return the progress of a job in per cent."""
     told = job["progress"]
     if told is None or not told["total"]:
         return ""
@@ -344,7 +353,7 @@ def _show(found: Iterator[Job], *, as_json: bool) -> None:
 
 
 def input_of(text: str | None, file: Path | None) -> Any:
-    """Read an input from the command line, a file or stdin."""
+    """Read the input from the command line, a file or stdin."""
     if text is not None and file is not None:
         refuse("say either INPUT or --file")
     if text == "-":
@@ -375,7 +384,7 @@ def _run_at(at: str | None, delay: str | None) -> str | None:
 
 
 def moment_of(text: str | None) -> str | None:
-    """Read a time, or a span of time back from now."""
+    """Parse a time, or a duration before now."""
     if text is None:
         return None
     is_span = text[-1:] in "smhd"
@@ -386,18 +395,18 @@ def _wait(client: Client, job_id: str, timeout: float | None) -> Job:
     try:
         return following.follow(client, job_id, timeout)
     except KeyboardInterrupt:
-        leave(Exit.INTERRUPTED, f"interrupted; job {job_id} goes on")
+        leave(Exit.INTERRUPTED, f"interrupted; job {job_id} continues")
 
 
 def _attend(client: Client, job_id: str) -> tuple[Job, str]:
     try:
         return following.attend(client, job_id)
     except KeyboardInterrupt:
-        leave(Exit.INTERRUPTED, f"interrupted; job {job_id} goes on")
+        leave(Exit.INTERRUPTED, f"interrupted; job {job_id} continues")
 
 
 def _write_result(job: Job, streamed: str) -> None:
-    """Write the output, unless it is the text that was written as it came."""
+    """Print the output, unless it is the text that was already streamed."""
     if streamed:
         printing.write_text("\n")
     if streamed and streamed == job.get("output"):
@@ -407,7 +416,7 @@ def _write_result(job: Job, streamed: str) -> None:
 
 
 def _leave_by(job: Job) -> None:
-    """Exit as the job ended; return if it succeeded."""
+    """Exit with the code of the job's state; return if it succeeded."""
     if not is_final(job):
         leave(
             Exit.TIMED_OUT,

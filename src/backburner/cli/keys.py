@@ -1,4 +1,4 @@
-"""The commands about API keys. They go to the store itself: the first needs no key."""
+"""Commands for API keys. They use the store directly, so no key is needed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,43 +23,42 @@ from backburner.settings import read
 
 T = TypeVar("T")
 
-app = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys.")
+app = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
 
 HEADINGS = ("ID", "NAME", "TENANT", "USER", "SCOPES", "STATE", "LAST USED")
 ALL = "all"
 
-TenantOption = Annotated[
-    str, typer.Option(help="Whose jobs it may see.", metavar="NAME")
-]
+TenantOption = Annotated[str, typer.Option(help="Tenant of the key.", metavar="NAME")]
 
 
 @app.command()
 def create(
     *,
-    name: Annotated[str, typer.Option(help="What it is for.")] = "a key",
+    name: Annotated[str, typer.Option(help="Name, to recognise the key.")] = "a key",
     tenant: TenantOption = "default",
     user: Annotated[
         str | None,
-        typer.Option(help="The one user it acts as; else user 1.", metavar="ID"),
+        typer.Option(help="User of the key. Default: user 1.", metavar="ID"),
     ] = None,
     scope: Annotated[
         list[str] | None,
         typer.Option(
-            help="A scope to give; may be repeated. `all` gives every scope that a "
+            help="Scope to grant. Can be repeated. `all` grants every scope that a "
             "key of this tenant and user can have."
         ),
     ] = None,
     role: Annotated[
         Role | None,
-        typer.Option(help="Give the scopes of a role; see docs/security.md."),
+        typer.Option(help="Grant the scopes of a role; see docs/security.md."),
     ] = None,
     expires_in: Annotated[
-        str | None, typer.Option(help="Good for so long, such as 90d.", metavar="SPAN")
+        str | None,
+        typer.Option(help="How long it is valid, for example 90d.", metavar="SPAN"),
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key and write it to stdout, once: it is not kept and not shown again."""
+    """Create a key and print it. It is not stored and cannot be shown again."""
     from backburner.engine.keys import Actor, Keys, Wanted
 
     wanted = Wanted(
@@ -79,12 +78,14 @@ def create(
         printing.write_json({**_told(key), "key": text})
         return
     printing.write_line(text)
-    printing.say(f"key {key.id} of tenant {key.tenant}; keep it, it is not shown again")
+    printing.say(
+        f"key {key.id} of tenant {key.tenant}; save it now, it is not shown again"
+    )
 
 
 @app.command("list")
 def listing(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """List the keys of all tenants, the oldest first."""
+    """List the keys of all tenants, oldest first."""
     found = _with_keys(store, lambda keys: keys.list())
     if as_json:
         for key in found:
@@ -114,7 +115,7 @@ def revoke(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key useless: to servers that run, within seconds."""
+    """Revoke a key. Running servers refuse it within seconds."""
     from backburner.engine.keys import Actor, Keys
 
     async def end(keys: Keys) -> None:
@@ -133,7 +134,7 @@ def revoke(
 
 
 def _with_keys(store: str | None, act: Callable[[Any], Awaitable[T]]) -> T:
-    """Do something with the keys of the store that was meant."""
+    """Run an action on the keys of the chosen store."""
     from backburner.wiring import open_keys
 
     settings = read(store=store)

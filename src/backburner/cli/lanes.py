@@ -1,4 +1,4 @@
-"""The command about lanes: how fast calls to providers go, and which are parked."""
+"""The command for lanes: rate limits of calls to providers."""
 
 from backburner.cli import printing
 from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
@@ -9,7 +9,7 @@ HEADINGS = ("LANE", "STATE", "PACE", "CEILING", "IN USE", "LAST MINUTE", "UNTIL"
 def lanes(
     *, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
 ) -> None:
-    """List the lanes to providers, their pace and which are parked."""
+    """List the lanes of providers, their rates and which are paused."""
     with connect(url, api_key) as client:
         found = client.lanes()
     if as_json:

@@ -1,4 +1,4 @@
-"""`migrate`: bring the store's schema to what this release needs."""
+"""`migrate`: brings the schema of the store up to date."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -34,15 +34,15 @@ def migrate(
     app: AppOption = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Change nothing; exit 9 if it is not up to date."),
+        typer.Option("--check", help="Change nothing; exit with 9 if it is outdated."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """
-    Bring the schema up to date. Workers may run meanwhile.
+    Bring the schema up to date. Stop servers and workers if the changelog says so.
 
-    The tables of the given applications, and of all installed ones that have tables
-    in this store, follow.
+    Also migrates the tables of the given applications and of all installed ones that
+    have tables in this store.
     """
     from backburner.stores.migrations import HEAD
 

@@ -1,4 +1,4 @@
-"""`move`: takes a whole deployment from one database to another."""
+"""`move`: copies all data from one database to another and switches over."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -20,27 +20,27 @@ from backburner.ports.faults import Faults
 from backburner.settings import Settings, fault, read
 
 TOLD_ROWS = 50_000
-"""After so many rows of a table its progress is told."""
+"""Progress is printed after this number of rows."""
 
 
 def move(
     *,
     to: Annotated[
-        str | None, typer.Option(metavar="URL", help="The new store; an empty one.")
+        str | None, typer.Option(metavar="URL", help="URL of the new, empty store.")
     ] = None,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="URL", help="Else BACKBURNER_STORE."),
+        typer.Option("--from", metavar="URL", help="Default: BACKBURNER_STORE."),
     ] = None,
     blobs_to: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Copy large contents there, too."),
+        typer.Option(metavar="URL", help="Also copy blobs to this blob store."),
     ] = None,
     replace: Annotated[
         bool,
         typer.Option(
             "--replace",
-            help="Delete what was moved away from the new store, or half a move there.",
+            help="Delete data of an earlier or interrupted move from the new store.",
         ),
     ] = False,
     app: AppOption = None,
@@ -49,20 +49,22 @@ def move(
         typer.Option(
             "--leave",
             metavar="NAME",
-            help="Leave the tables of this application behind. May be repeated.",
+            help="Do not move the tables of this application. Can be repeated.",
         ),
     ] = None,
     abandon: Annotated[
         bool,
-        typer.Option("--abandon", help="Give up a move that is not over, and stay."),
+        typer.Option(
+            "--abandon", help="Abandon an unfinished move; keep the old store."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Move everything to another database, compared row by row. Stop workers first."""
+    """Move all data to another database and compare each row. Stop workers first."""
     from backburner.stores.moving import CopyDiffers, MoveRefused
 
     if abandon == (to is not None):
-        refuse("name the new store with --to, or give up a move with --abandon")
+        refuse("name the new store with --to, or abandon a move with --abandon")
     settings = read(store=from_, apps=app)
     options = _Options(blobs_to, replace, as_json, frozenset(leave_app or ()))
     try:
@@ -75,10 +77,13 @@ def move(
     except CopyDiffers as error:
         leave(
             Exit.PROBLEMS,
-            f"{error}; nothing was left: mend it and move again with --replace",
+            f"{error}. The move stopped before the switch-over. The old store is still "
+            "in use. Fix the cause, then run `backburner move --replace`.",
         )
     except (StoreUnavailable, OSError) as error:
-        raise ConfigurationError(f"a store cannot be used: {error}") from error
+        raise ConfigurationError(
+            f"one of the stores cannot be used: {error}"
+        ) from error
 
 
 async def _abandon(settings: Settings) -> None:
@@ -87,7 +92,9 @@ async def _abandon(settings: Settings) -> None:
     async with AsyncExitStack() as stack:
         source = await _store(settings.store, stack, faults.parse(None))
         place = await moving.abandon(source.side())
-    printing.say(f"the move to {place} is given up; what came there is left there")
+    printing.say(
+        f"the move to {place} is abandoned; rows copied there were not deleted"
+    )
 
 
 async def _move(settings: Settings, to: str, wanted: "_Options") -> None:
@@ -114,16 +121,18 @@ async def _move(settings: Settings, to: str, wanted: "_Options") -> None:
     elif moved:
         printing.write_rows(Moved._fields, moved)
     if strangers:
-        printing.say(f"tables that were left behind: {', '.join(strangers)}")
+        printing.say(f"tables that were not moved: {', '.join(strangers)}")
     printing.say(f"large contents: {_where(settings, theirs, blobs_to)}")
-    told = "every row was compared" if moved else "it had been compared before"
-    printing.say(f"moved to {place}, {told}: set BACKBURNER_STORE to it everywhere")
+    told = "every row was compared" if moved else "rows were compared before"
+    printing.say(
+        f"moved to {place}, {told}: set BACKBURNER_STORE to it for all processes"
+    )
 
 
 async def _schemas(
     source: Any, chosen: Sequence[App], left: Collection[str]
 ) -> Sequence[Any]:
-    """Return the tables of the applications that the source has some of."""
+    """Return the tables of applications that exist in the source."""
     from backburner.stores.applications import AppSchema, movable
     from backburner.stores.moving import MoveRefused
 
@@ -145,7 +154,7 @@ async def _schemas(
 
 
 def _has_any(names: Collection[str], app: App, declared: Sequence[Any]) -> bool:
-    """Say whether a store has tables of an application; they must have revisions."""
+    """Return whether a store has tables of an application, which needs revisions."""
     if not app.migrations:
         if not declared:
             return False
@@ -158,7 +167,7 @@ def _has_any(names: Collection[str], app: App, declared: Sequence[Any]) -> bool:
 
 
 async def _left_behind(source: Any, target: Any, stack: AsyncExitStack) -> list[str]:
-    """Return the tables of the source that the target has not, indexes left out."""
+    """Return the source's tables that the target lacks, without index tables."""
     from backburner.stores import contents
 
     sides = [store.side() for store in (source, target)]
@@ -173,7 +182,7 @@ class _Options(NamedTuple):
     replace: bool
     as_json: bool
     left: frozenset[str]
-    """Applications whose tables are left behind."""
+    """Applications whose tables are not moved."""
 
 
 async def _store(url: str, stack: AsyncExitStack, chosen: Faults) -> Any:

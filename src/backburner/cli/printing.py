@@ -1,4 +1,4 @@
-"""Data goes to stdout, words to stderr; what a server sent is cleaned before either."""
+"""Prints data to stdout and messages to stderr, without control characters."""
 
 import json
 import sys
@@ -13,23 +13,23 @@ words = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
 def say(message: str) -> None:
-    """Tell the person something, in one line."""
+    """Print a message of one line to stderr."""
     words.print(Text(clean(message)))
 
 
 def clean(value: Any) -> str:
-    """Write a value without what could move a terminal's cursor or forge a line."""
+    """Return a value without terminal control characters and line breaks."""
     return "".join(ch if ch.isprintable() else " " for ch in str(value))
 
 
 def write_line(text: str) -> None:
-    """Write one line of data, cleaned."""
+    """Print one cleaned line of data."""
     sys.stdout.write(clean(text) + "\n")
     sys.stdout.flush()
 
 
 def write_trace(job: Mapping[str, Any]) -> None:
-    """Write the stack of the last attempt that has one, if the server shows it."""
+    """Print the last stack trace of a job, if the server shows it."""
     traces = [attempt.get("trace") for attempt in job.get("attempts", ())]
     last = next(filter(None, reversed(traces)), None)
     if last is not None:
@@ -38,25 +38,25 @@ def write_trace(job: Mapping[str, Any]) -> None:
 
 
 def write_text(text: str) -> None:
-    """Write a piece of a longer text at once, cleaned but for its own lines."""
+    """Print a piece of a longer text at once, cleaned except for line breaks."""
     sys.stdout.write("".join(ch if ch in "\n\t" else clean(ch) for ch in text))
     sys.stdout.flush()
 
 
 def write_json(value: Any, *, indent: int | None = None) -> None:
-    """Write data as JSON on one line; `indent` spreads it for a reader."""
+    """Print data as JSON on one line, or indented."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     sys.stdout.write("\n".join(map(_escaped, text.split("\n"))) + "\n")
     sys.stdout.flush()
 
 
 def write_value(value: Any) -> None:
-    """Write a job's output: JSON, spread out at a terminal."""
+    """Print a job's output as JSON, indented on a terminal."""
     write_json(value, indent=2 if sys.stdout.isatty() else None)
 
 
 def write_rows(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table at a terminal; elsewhere one line a row, fields parted by tabs."""
+    """Print a table on a terminal, otherwise tab-separated lines."""
     cleaned = [["" if field is None else clean(field) for field in row] for row in rows]
     if sys.stdout.isatty():
         table = [headings, *cleaned]
@@ -69,7 +69,7 @@ def write_rows(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def _escaped(text: str) -> str:
-    """Keep JSON the same JSON, with every invisible character spelt out."""
+    """Return equivalent JSON with every invisible character escaped."""
     if text.isprintable():
         return text
     return "".join(ch if ch.isprintable() else json.dumps(ch)[1:-1] for ch in text)

@@ -1,4 +1,4 @@
-"""The commands about queues: how full, how limited, and whether they go on."""
+"""Commands for queues: depths, limits, pause and resume."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from backburner.cli import printing
 from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
 from backburner.client import Queue
 
-app = typer.Typer(no_args_is_help=True, help="Look at queues; pause and resume them.")
+app = typer.Typer(no_args_is_help=True, help="List, pause and resume queues.")
 
 HEADINGS = (
     "QUEUE",
@@ -30,7 +30,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="QUEUE")]
 def listing(
     *, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
 ) -> None:
-    """List the queues, how full they are and what they allow."""
+    """List the queues with their depths and limits."""
     with connect(url, api_key) as client:
         queues = client.queues()
     if as_json:
@@ -65,7 +65,7 @@ def pause(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Have nothing of a queue start; what runs goes on."""
+    """Pause a queue: no job starts, running jobs continue."""
     with connect(url, api_key) as client:
         _write(client.pause_queue(queue), as_json=as_json)
 
@@ -78,7 +78,7 @@ def resume(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Let a queue go on."""
+    """Resume a paused queue."""
     with connect(url, api_key) as client:
         _write(client.resume_queue(queue), as_json=as_json)
 
@@ -102,7 +102,7 @@ def _rate(queue: Queue) -> str | None:
 
 
 def _kept(queue: Queue) -> str | None:
-    """Write how long jobs are kept, those that succeeded before those that failed."""
+    """Return the retention of succeeded and failed jobs as text."""
     keep = queue["keep"]
     if keep is None:
         return None

@@ -1,7 +1,7 @@
 """
-A house in a process of its own: started, told by a signal to stop, left in order.
+Runs the platform in this process until a signal, then shuts it down.
 
-Loaded by the commands that need it only, for it brings the server and the database.
+Imported only by the commands that need it, because it loads server and database.
 """
 
 import asyncio
@@ -36,36 +36,36 @@ from backburner.startup import signing_warning
 from backburner.wiring import Backburner
 
 LINGER_SECONDS = 0.5
-"""How long a server whose jobs are done lets its readers read on."""
+"""How long a stopping server lets readers finish, in seconds."""
 LATE_SECONDS = 10.0
-"""How long after the grace a process may still be there, blocked as it may be."""
+"""How long after the grace period a blocked process may still run, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a process is to do until it is told to stop."""
+    """What a process does until it is stopped."""
 
     settings: Settings
     apps: Sequence[App]
     ready: Callable[[Backburner, AsyncExitStack], None]
-    """Told once everything runs; what it pushes is undone before the house closes."""
+    """Called once everything runs; its stack is closed before the platform."""
     listener: socket.socket | None = None
-    """Where to serve the API, if at all."""
+    """Socket of the API, if it is served."""
     works: bool = True
     probed: socket.socket | None = None
-    """Where a worker serves its health and metrics, if at all."""
+    """Socket of a worker's health checks and metrics, if they are served."""
     address: str = ""
     """The URL of the listener."""
     required: Sequence[str] = ()
-    """Applications without which it must not start."""
+    """Applications that are required to start."""
     is_keyed: bool = False
-    """Whether callers must show an API key."""
+    """Whether callers need an API key."""
     shows_traces: bool = False
     """Whether the stacks of failed attempts are written to stderr."""
 
 
 def run(plan: Plan) -> Exit:
-    """Carry out a plan; say whether all jobs in flight could finish."""
+    """Run a plan; the exit code says whether all running jobs could finish."""
     settings = plan.settings
     is_pretty = settings.log_format == "pretty" or (
         settings.log_format == "auto" and sys.stderr.isatty()
@@ -114,7 +114,7 @@ async def _run(plan: Plan) -> bool:
 
 
 def _probe(plan: Plan, house: Backburner, stack: AsyncExitStack) -> Any:
-    """Have a thread answer probes, if the plan says where; return what it knows."""
+    """Start a thread that answers health checks, if the plan has a socket for it."""
     if plan.probed is None:
         return None
     from backburner.http.probes import Probes, ProbeServer
@@ -178,7 +178,7 @@ async def _stop_worker(plan: Plan, house: Backburner) -> bool:
 
 
 def _tell(plan: Plan, phase: WorkerPhase, **more: Any) -> None:
-    """Log what the applications have to say of their worker's start and stop."""
+    """Log the messages of applications about the start and stop of a worker."""
     if not plan.works:
         return
     for app in plan.apps:
@@ -188,7 +188,7 @@ def _tell(plan: Plan, phase: WorkerPhase, **more: Any) -> None:
 
 
 async def _routes(plan: Plan, house: Backburner, stack: AsyncExitStack) -> list[Any]:
-    """Return the routes of the apps that have some, for as long as is served."""
+    """Return the routes of the applications that have any."""
     from backburner.http import static
 
     routes: list[Any] = []
@@ -204,7 +204,7 @@ async def _routes(plan: Plan, house: Backburner, stack: AsyncExitStack) -> list[
 
 
 async def _upload_origins(house: Backburner) -> Sequence[str]:
-    """Return where pages may upload to besides this server."""
+    """Return the origins that pages may upload to besides this server."""
     try:
         return await house.upload_origins()
     except Exception as error:  # noqa: BLE001 - pages can be read all the same
@@ -214,10 +214,10 @@ async def _upload_origins(house: Backburner) -> Sequence[str]:
 
 def spare_collector() -> None:
     """
-    Have the collector of cycles look seldom, and not at what is there to stay.
+    Run the cyclic garbage collector rarely, and not on objects that stay.
 
-    Jobs come and go by the hundred and make no cycles: by default it spends a quarter
-    of a worker's time on them, and its pauses are a server's p99.
+    Jobs create no reference cycles. With the defaults, the collector takes a quarter
+    of a worker's CPU time, and its pauses determine a server's p99.
     """
     gc.collect()
     gc.freeze()
@@ -247,15 +247,15 @@ async def _open(plan: Plan, stack: AsyncExitStack) -> Backburner:
                 )
         if plan.is_keyed and not await house.keys.has_good():
             raise ConfigurationError(
-                "there are no API keys: make one with `backburner keys create`, "
-                "or give --dev to serve this machine only"
+                "the store has no API keys: create one with `backburner keys create`, "
+                "or use --dev to serve only this machine"
             )
     return house
 
 
 @contextmanager
 def _needing_the_store() -> Iterator[None]:
-    """Have a store that is lost during start-up end the process with one line."""
+    """Exit with one line if the store is lost during start-up."""
     try:
         yield
     except (StoreUnavailable, OSError) as error:
@@ -286,7 +286,7 @@ class _Stop:
         ).start()
 
     def close(self) -> None:
-        """Leave the signals to the system: from now on one is enough."""
+        """Restore the default handlers: the next signal ends the process."""
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(self._loops_own)
@@ -317,7 +317,7 @@ class _Stop:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn without its own ideas about signals."""
+    """Uvicorn without its signal handlers."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -325,22 +325,22 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals to us."""
+        """Install no signal handlers."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say when the server takes connections."""
+        """Report when the server accepts connections."""
         await super().startup(sockets)
         self.ready.set()
 
     def stop_listening(self) -> None:
-        """Take no new connection; those that are open go on for now."""
+        """Accept no new connections; open ones continue for now."""
         for listener in self.servers:
             listener.close()
 
 
 class _Retold(logging.Handler):
-    """Passes on what a library complains of, without the values: they are a user's."""
+    """Logs warnings of libraries without values, which may be data of users."""
 
     def emit(self, record: logging.LogRecord) -> None:
         kind = record.exc_info[0] if record.exc_info else None

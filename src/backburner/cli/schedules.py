@@ -1,4 +1,4 @@
-"""The command about schedules: what is submitted again and again, and when."""
+"""The command for schedules."""
 
 from backburner.cli import printing
 from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect

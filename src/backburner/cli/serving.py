@@ -1,4 +1,4 @@
-"""`serve` and `worker`: the processes that stay."""
+"""`serve` and `worker`: the long-running processes."""
 
 import ipaddress
 import socket
@@ -21,20 +21,18 @@ from backburner.wiring import Backburner
 
 StoreOption = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Where the jobs are: sqlite:///file."),
+    typer.Option(metavar="URL", help="Database: sqlite:///file or postgresql://…."),
 ]
 SlotsOption = Annotated[
-    int | None, typer.Option(help="How many jobs to run at once.", metavar="N")
+    int | None, typer.Option(help="Maximum number of concurrent jobs.", metavar="N")
 ]
 LevelOption = Annotated[
     str | None,
-    typer.Option(help="Least of the log lines: debug, info, warning, error."),
+    typer.Option(help="Minimum log level: debug, info, warning or error."),
 ]
 DevOption = Annotated[
     bool,
-    typer.Option(
-        "--dev", help="Development: no API keys, and models' answers are mocked."
-    ),
+    typer.Option("--dev", help="Development mode: no API keys, mocked models."),
 ]
 
 LOOPBACK = ("localhost", "127.0.0.0/8", "::1")
@@ -46,14 +44,14 @@ def serve(
         list[str] | None,
         typer.Argument(
             metavar="[SERVICE]...",
-            help="Applications to serve, such as tasks or ai: their routes and no "
-            "others. Default: those of --app.",
+            help="Applications whose routes are served, such as tasks or ai. "
+            "Default: those of --app.",
         ),
     ] = None,
     *,
-    host: Annotated[str | None, typer.Option(help="The address to serve on.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[
-        int | None, typer.Option(help="The port; 0 takes a free one.")
+        int | None, typer.Option(help="Port to listen on; 0 selects a free one.")
     ] = None,
     store: StoreOption = None,
     dev: DevOption = False,
@@ -65,15 +63,15 @@ def serve(
         ),
     ] = False,
     no_worker: Annotated[
-        bool, typer.Option("--no-worker", help="Serve the API only.")
+        bool, typer.Option("--no-worker", help="Serve only the API; run no jobs.")
     ] = False,
     app: AppOption = None,
     slots: SlotsOption = None,
     log_level: LevelOption = None,
 ) -> None:
-    """Serve the API and run jobs, in one process."""
+    """Serve the API and run jobs in one process."""
     if reload and not dev:
-        raise ConfigurationError("--reload is for development: give --dev too")
+        raise ConfigurationError("--reload works only in development: add --dev")
     settings = read(
         host=host, port=port, store=store, slots=slots, log_level=log_level, apps=app
     )
@@ -90,7 +88,7 @@ def serve(
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What `serve` was asked for; a child process can be given it."""
+    """The options of `serve`, which can be passed to a child process."""
 
     settings: Settings
     services: Sequence[str]
@@ -98,7 +96,7 @@ class Serving:
     dev: bool
 
     def run(self, listener: socket.socket | None = None) -> Exit:
-        """Serve on this socket, or else on one of the settings, until a signal."""
+        """Serve until a signal, on this socket or on the configured address."""
         settings, is_keyed = self.settings, not self.dev
         apps = load((*settings.apps, *self.services))
         if self.services:
@@ -136,22 +134,24 @@ def worker(
     dev: DevOption = False,
     queues: Annotated[
         str | None,
-        typer.Option(help="The queues to take from, by comma.", metavar="A,B"),
+        typer.Option(
+            help="Queues to take jobs from, separated by commas.", metavar="A,B"
+        ),
     ] = None,
     slots: SlotsOption = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(
-            help="Serve /metrics, /livez and /readyz on this port; 0 takes a free one."
+            help="Port for /metrics, /livez and /readyz; 0 selects a free one."
         ),
     ] = None,
     metrics_host: Annotated[
         str | None,
-        typer.Option(help="The address for --metrics-port. Default: 127.0.0.1."),
+        typer.Option(help="Address for --metrics-port. Default: 127.0.0.1."),
     ] = None,
     log_level: LevelOption = None,
 ) -> None:
-    """Run jobs, beside other workers and servers on the same store."""
+    """Run jobs. Any number of workers can share a store."""
     settings = read(
         store=store,
         queues=queues,
@@ -189,9 +189,9 @@ def worker(
 
 def in_development(settings: Settings) -> Settings:
     """
-    Sign with secrets that everybody knows and mock models, unless they are set.
+    Use publicly known secrets and the mock model, unless others are set.
 
-    Webhooks may go to this machine: who develops a receiver runs it here.
+    Webhooks may be sent to this machine, where a receiver is developed.
     """
     missing: dict[str, Any] = {
         name: SecretStr(DEV_PEPPER)
@@ -205,23 +205,23 @@ def in_development(settings: Settings) -> Settings:
 
 
 def bind(settings: Settings, *, is_keyed: bool = False) -> socket.socket:
-    """Take the address to serve on; without keys it must be this machine's own."""
+    """Listen on the configured address; without API keys only on loopback."""
     return _listen(settings.host, settings.port, PREFIX, is_loopback=not is_keyed)
 
 
 def _listen(
     host: str, port: int, prefix: str, *, is_loopback: bool = False
 ) -> socket.socket:
-    """Listen at an address of the settings `prefix` HOST and PORT."""
+    """Listen on the address given by the settings `prefix` HOST and PORT."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise ConfigurationError(f"{prefix}HOST={host!r} has no address") from None
+        raise ConfigurationError(f"{prefix}HOST={host!r} cannot be resolved") from None
     family, _, _, _, resolved = found[0]
     if is_loopback and not ipaddress.ip_address(resolved[0]).is_loopback:
         raise ConfigurationError(
-            f"{prefix}HOST={host!r} is not this machine's own: "
-            "without API keys only 127.0.0.1 and ::1 are served"
+            f"{prefix}HOST={host!r} is not a loopback address: without API keys, use "
+            "127.0.0.1 or ::1"
         )
     try:
         return socket.create_server((str(resolved[0]), port), family=family)
@@ -229,11 +229,11 @@ def _listen(
         option = prefix.removeprefix(PREFIX).lower().replace("_", "-")
         raise ConfigurationError(
             f"{prefix}PORT={port} cannot be used: {error.strerror}; "
-            f"try another, or --{option}port 0"
+            f"choose another port, or --{option}port 0 for a free one"
         ) from None
 
 
 def address(listener: socket.socket) -> str:
-    """Write a listening socket as a URL."""
+    """Return the URL of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

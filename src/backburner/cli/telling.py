@@ -1,4 +1,4 @@
-"""Events, line by line."""
+"""Prints events, one per line."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -16,7 +16,7 @@ def write_events(
     with_subject: bool = False,
     names: Mapping[str, str] = NOBODY,
 ) -> None:
-    """Write events as they come; with what each is about, by its name if it has one."""
+    """Print events as they arrive, optionally with the name or id of the subject."""
     for event in events:
         if as_json:
             printing.write_json(event)

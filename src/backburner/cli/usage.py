@@ -1,4 +1,4 @@
-"""The commands about what jobs use: added up, and asked for before."""
+"""Commands for usage and quotes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,21 +16,21 @@ HEADINGS = ("KEY", "JOBS", "CALLS", "INPUT", "OUTPUT", "CACHED", "COST")
 def usage(
     *,
     by: Annotated[
-        str, typer.Option(help="tag, capability, model, user or day.")
+        str, typer.Option(help="Group by tag, capability, model, user or day.")
     ] = "model",
     since: Annotated[
-        str | None, typer.Option(help="1h, 2d, or a time; else 30 days.")
+        str | None, typer.Option(help="Start: 1h, 2d or a time. Default: 30 days ago.")
     ] = None,
-    until: Annotated[str | None, typer.Option(help="The same: before then.")] = None,
+    until: Annotated[str | None, typer.Option(help="End: 1h, 2d or a time.")] = None,
     everyone: Annotated[
         bool, typer.Option("--everyone", help="All users of the tenant.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many lines.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 100,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Add up what jobs used of models, and what that cost."""
+    """Sum up the usage of models and its cost."""
     with connect(url, api_key) as client:
         told = client.usage(
             by=by,
@@ -50,21 +50,25 @@ def usage(
 def quote(
     capability: Annotated[str, typer.Argument(metavar="CAPABILITY")],
     text: Annotated[
-        str | None, typer.Argument(metavar="INPUT|-", help="JSON; - reads stdin.")
+        str | None,
+        typer.Argument(metavar="INPUT|-", help="Input as JSON; - reads stdin."),
     ] = None,
     *,
     file: Annotated[
         Path | None, typer.Option(help="Read the input from this file.", metavar="FILE")
     ] = None,
-    queue: Annotated[str | None, typer.Option(help="Another queue.")] = None,
+    queue: Annotated[
+        str | None, typer.Option(help="Queue, if not the default.")
+    ] = None,
     priority: Annotated[
-        int | None, typer.Option(help="0 to 9, higher first.", metavar="N")
+        int | None,
+        typer.Option(help="Priority, 0 to 9; higher runs first.", metavar="N"),
     ] = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Say what a job would use and cost, and by when it would be done."""
+    """Estimate tokens, cost and completion time of a job without submitting it."""
     given = jobs.input_of(text, file)
     with connect(url, api_key) as client:
         told = client.quote(capability, given, queue=queue, priority=priority)

@@ -1,4 +1,4 @@
-"""The commands about users. They go to the store itself, as those about keys do."""
+"""Commands for users. They use the store directly, without a server."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -32,19 +32,21 @@ def users() -> None:
 
 @app.command()
 def erase(
-    tenant: Annotated[str, typer.Argument(help="The user's tenant.")],
-    user: Annotated[str, typer.Argument(help="The user's id.")],
+    tenant: Annotated[str, typer.Argument(help="Tenant of the user.")],
+    user: Annotated[str, typer.Argument(help="Id of the user.")],
     *,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Cancel the user's unfinished work first.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask for confirmation.")
+    ] = False,
     leave_app: Annotated[
         list[str] | None,
         typer.Option(
             "--leave",
             metavar="NAME",
-            help="Leave the rows of this application, which is not installed.",
+            help="Keep the rows of this application, which is not installed.",
         ),
     ] = None,
     app: AppOption = None,
@@ -54,11 +56,11 @@ def erase(
     """
     Delete a user's jobs, events, contents, keys and rows in all applications.
 
-    Totals of usage and budgets stay, without the user's name. A run that was
-    interrupted is completed by the next one.
+    Totals of usage and budgets stay, without the user's name. If it is interrupted,
+    run it again to complete it.
     """
     if not tenant.strip() or not user.strip():
-        refuse("name the tenant and the user")
+        refuse("give a tenant and a user")
     settings = read(store=store, apps=app)
     if not yes:
         told = f"Erase user {user!r} of tenant {tenant!r} and all their data?"
@@ -89,8 +91,8 @@ async def _erase(
         for one in present.apps:
             if one.erase is None and one.tables is not None:
                 printing.say(
-                    f"application {one.name!r} does not say how to erase a user: its "
-                    "rows are left as they are"
+                    f"application {one.name!r} has no function to erase a user: its "
+                    "rows are not deleted"
                 )
         erasing = {a.name: a.erase for a in present.apps if a.erase is not None}
         eraser = Eraser(house.engine, erasing, faults.parse(fault()))

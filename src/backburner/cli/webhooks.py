@@ -1,4 +1,4 @@
-"""The commands about webhooks: where they go, by which secret, and once more."""
+"""Commands for webhooks: endpoints, secrets and redelivery."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from backburner.settings import read
 from backburner.startup import reach_of, read_apps
 
 app = typer.Typer(
-    no_args_is_help=True, help="Look at webhooks' endpoints; send webhooks once more."
+    no_args_is_help=True, help="List webhook endpoints, show secrets, send again."
 )
 
 HEADINGS = ("ENDPOINT", "STATE", "SECRET", "URL", "REASON")
@@ -27,7 +27,7 @@ EndpointArgument = Annotated[str, typer.Argument(metavar="ENDPOINT")]
 def listing(
     *, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
 ) -> None:
-    """List where webhooks go, newest first."""
+    """List webhook endpoints, newest first."""
     with connect(url, api_key) as client:
         found = list(client.endpoints())
     if as_json:
@@ -45,16 +45,16 @@ def listing(
 
 @app.command()
 def secret(
-    url: Annotated[str, typer.Argument(help="The callback URL, or its origin.")],
+    url: Annotated[str, typer.Argument(help="Callback URL or its origin.")],
     *,
     topic: Annotated[
-        str, typer.Option(help="What is sent: an application's own topic.")
+        str, typer.Option(help="Topic of the application's callbacks.")
     ] = "ai-callback",
 ) -> None:
     """
     Print the secret that signs an application's callbacks to a URL's origin.
 
-    It is derived from BACKBURNER_WEBHOOK_SECRET; nothing is asked of a server.
+    It is derived from BACKBURNER_WEBHOOK_SECRET, without a server.
     """
     settings = read()
     apps = load(settings.apps)
@@ -63,7 +63,7 @@ def secret(
         reach = reach_of(settings, apps, read_apps(apps))
         shown = Courier(reach, master, SystemClock()).secret(topic, url)
     except ValueError as error:
-        raise ConfigurationError(f"{url!r} is no callback URL: {error}") from None
+        raise ConfigurationError(f"{url!r} is not a callback URL: {error}") from None
     printing.write_line(shown)
 
 
@@ -75,7 +75,7 @@ def rotate(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Give an endpoint a new secret and print it; the old one signs for a day."""
+    """Create a new secret for an endpoint and print it. The old one signs for a day."""
     with connect(url, api_key) as client:
         rotated = client.rotate_endpoint(endpoint)
     if as_json:
@@ -92,7 +92,7 @@ def enable(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Have webhooks sent to an endpoint again."""
+    """Enable an endpoint again."""
     with connect(url, api_key) as client:
         _write(client.enable_endpoint(endpoint), as_json=as_json)
 
@@ -105,7 +105,7 @@ def disable(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Have nothing sent to an endpoint."""
+    """Disable an endpoint: nothing is sent to it."""
     with connect(url, api_key) as client:
         _write(client.disable_endpoint(endpoint), as_json=as_json)
 
@@ -118,7 +118,7 @@ def replay(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Send a webhook once more, under the same id; print the job that does."""
+    """Send a webhook again with the same id; print the delivery job."""
     with connect(url, api_key) as client:
         job = client.replay(delivery)
     if as_json:

@@ -92,7 +92,9 @@ def search(
     words: Annotated[str, typer.Argument(help="What to search for.")],
     *,
     batch: BatchOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=50, help="At most so many.")] = 10,
+    limit: Annotated[
+        int, typer.Option(min=1, max=50, help="Maximum number of results.")
+    ] = 10,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,

