@@ -39,7 +39,7 @@ from backburner.domain.translation import EngineEvent, Translation
 from backburner.domain.usage import Spent
 from backburner.engine.app_blobs import AppBlobs
 from backburner.engine.app_metrics import Counter, Gauge, Histogram, Operations
-from backburner.engine.asking import Asker, Correction
+from backburner.engine.asking import Asker, Called, Correction
 from backburner.engine.blob_urls import SignedUrl
 from backburner.engine.camel_model import CamelModel
 from backburner.engine.completion import JobEnd
@@ -76,6 +76,7 @@ __all__ = [
     "BlobTooLarge",
     "Budget",
     "BudgetExhausted",
+    "Called",
     "CallerError",
     "CamelModel",
     "Cancel",

@@ -123,6 +123,35 @@ async def test_a_correction_is_waited_for_in_place(working_by, ended):
     assert (JobState.SUCCEEDED, 1, 2) == (job.state, job.attempt, provider.calls)
 
 
+@pytest.mark.parametrize(
+    "lanes",
+    [
+        pytest.param([Lane("acme/mock", requests=1200)], id="declared"),
+        # Such a lane begins with a call a second: this takes most of a minute.
+        pytest.param([], id="unknown", marks=pytest.mark.chaos),
+    ],
+)
+async def test_jobs_with_two_calls_each_make_two_calls_each(home_url, lanes):
+    """At default settings, by a lane on which most jobs wait longer than patience."""
+
+    @capability("two-calls", tokens=200)
+    async def two_calls(ctx: Context, text: str) -> str:
+        return await ctx.ask(f"{text}, first") + await ctx.ask(f"{text}, second")
+
+    provider = Paced()
+    async with Backburner(
+        Settings(store=home_url), capabilities=[two_calls], lanes=lanes, ai=provider
+    ) as house:
+        await house.budgets.put(Budget("tenant", tokens=40 * 200))
+        await house.start_worker()
+        tickets = [await house.submit(two_calls, str(n)) for n in range(40)]
+        await asyncio.gather(*(each.result(180) for each in tickets))
+        settled = await balance(house)
+
+    assert 80 == provider.calls
+    assert Balance(settled=80 * 100) == settled
+
+
 @pytest.mark.parametrize("headers", [{"Retry-After-Ms": "300"}, {}])
 async def test_a_refusal_is_waited_for_in_place(working_by, ended, headers):
     @capability("ask-twice", max_attempts=1)

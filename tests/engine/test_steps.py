@@ -17,9 +17,10 @@ from backburner import (
 )
 from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
+from backburner.domain.ai import CORRECTION, Trouble
 from backburner.domain.event import STEP_CHANGED
 from backburner.engine.asking import Vectors
-from backburner.ports.ai import Reply, Tokens
+from backburner.ports.ai import Fault, Reply, Tokens
 from backburner.settings import Settings
 
 AT_ONCE = RetryPolicy(base=timedelta(), jitter=timedelta())
@@ -143,6 +144,75 @@ async def test_a_named_step_is_computed_once_and_read_back_as_its_type(running):
     assert "paid 7" == await (await house.submit(pay, 7)).result()
     assert [7, "place"] == computed
     assert [(Title(title="paid 7"), (1, "a"))] * 3 == seen
+
+
+class Correcting(Counting):
+    """A provider whose answers do not match unless they are listed; `None` fails."""
+
+    def __init__(self, *answers):
+        super().__init__()
+        self.answers = list(answers)
+
+    async def chat(self, chat, _hear=None):
+        is_correction = chat.messages[-1].text.startswith(CORRECTION)
+        self.asked.append("correction" if is_correction else "question")
+        answer = self.answers.pop(0)
+        if answer is None:
+            raise Fault(Trouble.UNAVAILABLE, "away", status=503)
+        return Reply(answer, chat.model, Tokens(60, 40))
+
+
+def parsing(**options):
+    """A capability that asks for a title."""
+
+    @capability("parse", **{"retry": AT_ONCE, **options})
+    async def parse(ctx: Context, value: str) -> list[str]:
+        title = (await ctx.ask(value, into=Title)).title
+        return [title, *(str(call.output_tokens) for call in ctx.ai.calls)]
+
+    return parse
+
+
+async def test_an_answer_that_waits_for_its_correction_is_paid_for_once(running):
+    provider = Correcting("no JSON", None, None, '{"title": "right"}')
+    parse = parsing()
+    house = await running(parse, provider)
+    ticket = await house.submit(parse, "a")
+    assert ["right", "40", "40"] == await ticket.result()
+    assert ["question", *["correction"] * 3] == provider.asked
+    job = await ticket.job()
+    assert 200 == (await house.engine.store.spent([job.seq]))[job.seq].tokens
+
+
+async def test_answers_that_do_not_match_are_paid_for_but_not_stored(running):
+    provider = Correcting("no JSON", "no JSON either", '{"title": "right"}')
+    parse = parsing(max_attempts=1)
+    house = await running(parse, provider)
+    ticket = await house.submit(parse, "a")
+    with pytest.raises(JobFailed):
+        await ticket.result()
+    job = await ticket.job()
+    assert [] == await house.engine.steps_of(job.seq)
+    assert 200 == (await house.engine.store.spent([job.seq]))[job.seq].tokens
+    await house.engine.retry(ticket.id)
+    assert ["right", "40"] == await ticket.result()
+    assert ["question", "correction", "question"] == provider.asked
+
+
+async def test_a_corrected_answer_that_is_rejected_is_asked_for_from_the_start(running):
+    provider = Correcting("no JSON", '{"title": "one"}', '{"title": "two"}')
+
+    @capability("picky", retry=AT_ONCE)
+    async def picky(ctx: Context, value: str) -> str:
+        title = (await ctx.ask(value, into=Title)).title
+        if title == "one":
+            await ctx.forget()
+            raise TransientError("not good enough")
+        return title
+
+    house = await running(picky, provider)
+    assert "two" == await (await house.submit(picky, "a")).result()
+    assert ["question", "correction", "question"] == provider.asked
 
 
 async def test_the_same_question_twice_has_two_answers_in_any_order(running):

@@ -20,6 +20,7 @@ import httpx2
 import pytest
 import sqlalchemy as sa
 from breakable import app, effects
+from calling import app as calling
 from stepping import app as stepping
 
 from backburner.adapters import find_store
@@ -148,7 +149,8 @@ class Client:
     def __init__(self, store, bell, watch):
         self.ledger = Ledger()
         self.store = store
-        registry = Registry([*app.capabilities, *stepping.capabilities])
+        apps = (app, calling, stepping)
+        registry = Registry([one for each in apps for one in each.capabilities])
         clock = SystemClock()
         self.engine = Engine(
             store=store,

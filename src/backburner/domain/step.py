@@ -8,6 +8,8 @@ from backburner.domain.job import Instant
 
 NAMED: Final = "step"
 """The kind of a step that the handler names itself; others are kinds of model calls."""
+DRAFT: Final = "draft"
+"""The kind of an answer that did not match its type, while it is being corrected."""
 MAX_STEP_NAME: Final = 200
 MAX_STEPS: Final = 10_000
 """How many results are stored for one job."""
@@ -57,3 +59,8 @@ def request_key(path: Sequence[str], kind: str, request: bytes, occurrence: int)
     """
     digest = sha256(request).hexdigest()
     return "/".join([kind, *path, f"{digest}:{occurrence}"])
+
+
+def draft_key(key: str) -> str:
+    """Return the key of the answer that a model call is asked to correct."""
+    return f"{DRAFT}/{key}"

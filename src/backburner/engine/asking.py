@@ -79,6 +79,22 @@ class Correction(NamedTuple):
     """How many characters the answer had."""
 
 
+class AnswerDraft(Protocol):
+    """Where an answer that is being corrected is kept, so that it is paid for once."""
+
+    async def read(self) -> str | None:
+        """Return the answer that an earlier run did not get to correct."""
+        ...
+
+    async def keep(self, text: str) -> None:
+        """Store an answer; return when it is stored."""
+        ...
+
+    async def drop(self) -> None:
+        """Discard it: its correction cannot be used either."""
+        ...
+
+
 class Choice(NamedTuple):
     """A provider and its model, as the settings name them."""
 
@@ -264,6 +280,7 @@ class Asker:
         max_tokens: int | None = None,
         seconds: float | None = None,
         on_correction: Callable[[Correction], None] | None = None,
+        draft: AnswerDraft | None = None,
     ) -> T: ...
 
     @overload
@@ -294,6 +311,7 @@ class Asker:
         stream: bool | Hear = False,
         partial: bool = False,
         on_correction: Callable[[Correction], None] | None = None,
+        draft: AnswerDraft | None = None,
     ) -> Any:
         """
         Ask a model; with `into`, return its answer as that type.
@@ -303,7 +321,7 @@ class Asker:
         `seconds` are for all of it but waits for lanes. With `stream` the text is
         emitted as it comes, or passed to `stream` if that is a function. An answer
         that reached its limit of tokens raises `AnswerTruncated`, unless `partial`
-        text will do.
+        text will do. An answer that is to be corrected is kept in `draft` meanwhile.
         """
         if stream and into is not None:
             raise ValueError("an answer that may be corrected cannot be streamed")
@@ -314,7 +332,8 @@ class Asker:
             return await self._complete(
                 chat, model, time, stream=stream, partial=partial
             )
-        return await self._structured(chat, model, time, shape_of(into), on_correction)
+        shape = shape_of(into)
+        return await self._structured(chat, model, time, shape, on_correction, draft)
 
     async def embed(
         self,
@@ -373,21 +392,24 @@ class Asker:
         time: _Time,
         shape: Shape,
         on_correction: Callable[[Correction], None] | None,
+        draft: AnswerDraft | None,
     ) -> Any:
         messages = _conversation(chat.messages, shape.wish)
         chat = replace(chat, messages=messages, schema=shape.schema)
-        text = await self._complete(chat, model, time)
+        kept = None if draft is None else await draft.read()
+        text = await self._complete(chat, model, time) if kept is None else kept
         try:
             return shape.read(text)
         except ValueError as error:
             why, code = mistakes(error), trouble_of(error)
-        log.warning("answer unusable, asking once more", code=code)
-        if on_correction is not None:
+        if kept is None:
+            log.warning("answer unusable, asking once more", code=code)
             last = self._calls[-1]
-            _observed(
-                on_correction,
-                Correction(code, why, last.provider, last.model, len(text)),
-            )
+            seen = Correction(code, why, last.provider, last.model, len(text))
+            if on_correction is not None:
+                _observed(on_correction, seen)
+            if draft is not None:
+                await draft.keep(text)
         correction = f"{CORRECTION}{why}\nAnswer once more, with the JSON only."
         shown = (Message("assistant", text), Message("user", correction))
         again = replace(chat, messages=(*chat.messages, *shown))
@@ -395,6 +417,8 @@ class Asker:
         try:
             return shape.read(text)
         except ValueError as error:
+            if draft is not None:
+                await draft.drop()
             raise PermanentError(
                 f"the model's answer cannot be used: {mistakes(error)}",
                 code=trouble_of(error),

@@ -9,7 +9,6 @@ from inspect import isawaitable
 from typing import (
     Any,
     Concatenate,
-    Generic,
     NamedTuple,
     ParamSpec,
     Protocol,
@@ -18,8 +17,6 @@ from typing import (
     get_type_hints,
     overload,
 )
-
-from pydantic import BaseModel
 
 from backburner.domain.errors import (
     ClaimLost,
@@ -33,9 +30,10 @@ from backburner.domain.lane import lane_name
 from backburner.domain.text import Draft
 from backburner.domain.usage import NOTHING, Spent, Usage, usage
 from backburner.engine.app_blobs import AppBlobs
-from backburner.engine.asking import Asker, Called, Providers, Vectors
+from backburner.engine.asking import Asker, Providers, Vectors
 from backburner.engine.booking import Till
 from backburner.engine.courier import Courier
+from backburner.engine.drafts import Answered, StepDraft
 from backburner.engine.flow import Flow, Planned, Typed
 from backburner.engine.lanes import Call, Road
 from backburner.engine.needs import Given, given
@@ -97,13 +95,6 @@ class Running(NamedTuple):
     job_id: str
     duration_ms: int
     """How long this run of it takes by now."""
-
-
-class Answered(BaseModel, Generic[T]):
-    """A model's answer as it is stored, with the calls that it took."""
-
-    value: T
-    calls: list[Called]
 
 
 class Storage(StepStorage, Protocol):
@@ -464,7 +455,11 @@ class Context:
         schema = None if into is None else shape_of(into).schema
         request = {k: v for k, v in options.items() if k not in NOT_REQUESTED}
         answer, is_stored = await self._remembered(
-            "ask", request_of(prompt=prompt, schema=schema, **request), called, into
+            "ask",
+            request_of(prompt=prompt, schema=schema, **request),
+            called,
+            into,
+            corrects=into is not None,
         )
         stream = options.get("stream")
         if is_stored and stream:
@@ -521,15 +516,18 @@ class Context:
         self,
         kind: str,
         request: bytes,
-        called: Callable[[], Awaitable[Any]],
+        called: Callable[..., Awaitable[Any]],
         into: Any,
+        *,
+        corrects: bool = False,
     ) -> tuple[Any, bool]:
         """Return a model's answer and whether an earlier run of the job got it."""
         asker = self.ai
 
-        async def compute() -> Answered[Any]:
+        async def compute(key: str) -> Answered[Any]:
             before = len(asker.calls)
-            value = await called()
+            draft = {"draft": StepDraft(self.steps, asker, key)} if corrects else {}
+            value = await called(**draft)
             return Answered(value=value, calls=[*asker.calls[before:]])
 
         shape: Any = Answered.__class_getitem__(str if into is None else into)

@@ -26,11 +26,13 @@ from backburner.domain.errors import (
 from backburner.domain.event import STEP_CHANGED
 from backburner.domain.job import Claim
 from backburner.domain.step import (
+    DRAFT,
     MAX_STEP_NAME,
     MAX_STEPS,
     NAMED,
     StepResult,
     StoredStep,
+    draft_key,
     named_key,
     request_key,
 )
@@ -132,6 +134,7 @@ class StepJournal:
         self._stored: dict[str, StoredStep] | None = None
         self._unread: set[str] = set()
         self._seen: set[str] = set()
+        self._drafts: set[str] = set()
         self._counts: Counter[tuple[tuple[str, ...], str, bytes]] = Counter()
         self._pending: list[StepResult] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -172,10 +175,14 @@ class StepJournal:
         self,
         kind: str,
         request: bytes,
-        compute: Callable[[], Awaitable[Any]],
+        compute: Callable[[str], Awaitable[Any]],
         into: Any,
     ) -> tuple[Any, bool]:
-        """Return a model's answer and whether it was stored by an earlier run."""
+        """
+        Return a model's answer and whether it was stored by an earlier run.
+
+        `compute` is given the key of the step.
+        """
         path = _path.get()
         counted = (path, kind, request)
         key = request_key(path, kind, request, self._counts[counted])
@@ -185,7 +192,7 @@ class StepJournal:
         if stored is not None:
             return step.load(stored), True
         await self.flush()
-        value = await compute()
+        value = await compute(key)
         text = step.dump(value)
         await self._keep(step, text)
         self._flush_soon()
@@ -201,8 +208,37 @@ class StepJournal:
         key = self._last_call if name is None else named_key((*_path.get(), name))
         if key is None or self._storage is None:
             return
+        await self._discard(self._storage, key)
+        if name is None and draft_key(key) in self._drafts:
+            await self._discard(self._storage, draft_key(key))
+
+    async def draft(self, call: str, into: Any) -> Any:
+        """Return the stored answer that a model call is asked to correct, if any."""
+        step = Step(draft_key(call), DRAFT, DRAFT, adapter_of(into))
+        if self._storage is None:
+            return None
+        found = (await self._load(self._storage)).get(step.key)
+        if found is None:
+            return None
+        self._drafts.add(step.key)
+        return step.load(await self._payloads.text(found.result))
+
+    async def keep_draft(self, call: str, value: Any, into: Any) -> None:
+        """Store an answer before the model is asked to correct it."""
+        step = Step(draft_key(call), DRAFT, DRAFT, adapter_of(into))
+        self._drafts.add(step.key)
+        await self._keep(step, step.dump(value))
+        await self.flush()
+
+    async def drop_draft(self, call: str) -> None:
+        """Discard an answer whose correction cannot be used either."""
+        await self.flush()
+        if self._storage is not None:
+            await self._discard(self._storage, draft_key(call))
+
+    async def _discard(self, storage: StepStorage, key: str) -> None:
         claim = self._claim
-        if not await self._storage.forget_step(claim.seq, claim.token, key):
+        if not await storage.forget_step(claim.seq, claim.token, key):
             self._give_up()
             raise ClaimLost(claim.id)
         self._seen.discard(key)
@@ -256,7 +292,7 @@ class StepJournal:
         return None
 
     def _note(self, step: Step) -> None:
-        if step.kind != NAMED:
+        if step.kind not in {NAMED, DRAFT}:
             self._last_call = step.key
 
     async def _load(self, storage: StepStorage) -> dict[str, StoredStep]:
@@ -264,7 +300,7 @@ class StepJournal:
             if self._stored is None:
                 found = await self._persist(self._read, storage)
                 self._stored = {step.key: step for step in found}
-                self._unread = {step.key for step in found}
+                self._unread = {s.key for s in found if s.kind != DRAFT}
         return self._stored
 
     async def _read(self, storage: StepStorage) -> Sequence[StoredStep]:

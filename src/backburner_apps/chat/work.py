@@ -6,12 +6,13 @@ from binascii import Error as NotBase64
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from pydantic import BaseModel
 
 from backburner import (
+    Called,
     Context,
     PermanentError,
     RetryPolicy,
@@ -24,7 +25,7 @@ from backburner import (
 )
 from backburner.web import log
 from backburner_apps.chat import memories, personalities
-from backburner_apps.chat.memories import Embedded, Memory
+from backburner_apps.chat.memories import Embedded
 from backburner_apps.chat.personalities import Personality
 from backburner_apps.chat.prompt import (
     FORGOTTEN,
@@ -114,11 +115,13 @@ async def generate(ctx: Context, value: Asked) -> Reply:
         if is_forget(asked.user_message):
             return _forget(ctx, personality)
         text = question(asked.user_message, value.parts, ctx.needs)
-        embedded, found = await _remembered(ctx, personality, text)
+        # A step, so that an interrupted run asks the same question again: its answer
+        # is found, though others' memories have changed meanwhile.
+        found = await ctx.step("memories", _remembered, ctx, personality, text)
         await ctx.progress(RETRIEVED, STORED)
-        remembered = [memory.content for memory in found]
-        messages = conversation(personality.system_prompt, remembered, asked, text)
+        messages = conversation(personality.system_prompt, found.contents, asked, text)
         await ctx.progress(ASKING, STORED)
+        begun = len(ctx.ai.calls)
         content = await ctx.ask(
             messages,
             model=personality.model,
@@ -127,8 +130,9 @@ async def generate(ctx: Context, value: Asked) -> Reply:
             partial=True,
         )
         await ctx.progress(ANSWERED, STORED)
-        reply = _reply(ctx, personality, content)
-        _store(ctx, personality, reply, exchange(text, content), embedded)
+        calls = [*found.calls, *ctx.ai.calls[begun:]]
+        reply = _reply(personality, content, calls)
+        _store(ctx, personality, reply, exchange(text, content), found.embedded)
         await ctx.progress(STORED, STORED)
         return reply
 
@@ -217,20 +221,28 @@ def _unreadable(why: str) -> PermanentError:
     return PermanentError(why, code=UNREADABLE)
 
 
-async def _remembered(
-    ctx: Context, personality: Personality, text: str
-) -> tuple[Embedded, Sequence[Memory]]:
+class Remembered(NamedTuple):
+    """What is similar to a message."""
+
+    embedded: Embedded
+    contents: list[str]
+    calls: list[Called]
+    """Those that it took to embed the message."""
+
+
+async def _remembered(ctx: Context, personality: Personality, text: str) -> Remembered:
     """Return the vector of a message, and the memories that are similar to it."""
-    vectors = await ctx.embed([text[:EMBEDDED]])
+    begun = len(ctx.ai.calls)
+    # Stored with the step that this is, so it need not be one itself.
+    vectors = await ctx.embed([text[:EMBEDDED]], remember=False)
     embedded = Embedded.of(vectors.model, vectors.vectors[0])
     most = ctx.settings_of(ChatSettings).memories
-    return embedded, await memories.similar(
-        ctx.read, personality, ctx.job.owner, embedded, most
-    )
+    found = await memories.similar(ctx.read, personality, ctx.job.owner, embedded, most)
+    contents = [memory.content for memory in found]
+    return Remembered(embedded, contents, [*ctx.ai.calls[begun:]])
 
 
-def _reply(ctx: Context, personality: Personality, content: str) -> Reply:
-    calls = ctx.ai.calls
+def _reply(personality: Personality, content: str, calls: Sequence[Called]) -> Reply:
     read, written = (
         sum(call.input_tokens for call in calls),
         sum(call.output_tokens for call in calls),

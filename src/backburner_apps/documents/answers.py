@@ -16,6 +16,7 @@ from backburner import CamelModel, Context, RetryPolicy, capability, estimate_of
 from backburner_apps.documents import search
 from backburner_apps.documents.answer_prompt import RULES, Passage, conversation
 from backburner_apps.documents.citations import CitedText
+from backburner_apps.documents.full_text import Filters
 from backburner_apps.documents.limits import ANSWER_QUEUE
 
 LONGEST_QUESTION: Final = 2_000
@@ -76,9 +77,12 @@ class Answer(CamelModel):
 )
 async def answer(ctx: Context, value: AnswerRequest) -> Answer:
     """Answer a question from the passages that match it best."""
-    found = await search.search(
-        ctx, ctx.job.owner, value.question, batch_id=value.batch_id, limit=SOURCES
-    )
+    owner, question = ctx.job.owner, value.question
+    filters = Filters(value.batch_id, None)
+    # A step, so that an interrupted run asks about the same passages and finds its
+    # answer. Their texts are read each time: what is deleted meanwhile is not cited.
+    ranked = await ctx.step("rank", search.rank, ctx, owner, question, filters, SOURCES)
+    found = await search.results(ctx, owner, question, ranked, SOURCES)
     await ctx.progress(RETRIEVED, ALL)
     passages = [_passage(hit) for hit in found.results]
     if not passages:

@@ -55,6 +55,13 @@ class SearchResults(NamedTuple):
     mode: Mode
 
 
+class Ranked(NamedTuple):
+    """Which chunks answer a question, by number with their scores, the best first."""
+
+    scores: dict[int, float]
+    mode: Mode
+
+
 class _Lexical(NamedTuple):
     standing: Standing
     found: Sequence[Match]
@@ -83,20 +90,41 @@ async def find(
     weights: Weights = WEIGHTS,
 ) -> SearchResults:
     """Search with weights for the lists by words and by meaning."""
+    ranked = await rank(place, owner, text, filters, limit, weights)
+    return await results(place, owner, text, ranked, limit)
+
+
+async def rank(
+    place: Place,
+    owner: Owner,
+    text: str,
+    filters: Filters,
+    limit: int,
+    weights: Weights = WEIGHTS,
+) -> Ranked:
+    """Return the numbers of the chunks that answer a question best."""
     text = text[:MAX_QUERY]
-    wanted = query_words(text)
-    lexical = await place.read(_by_words, owner, wanted, filters)
+    lexical = await place.read(_by_words, owner, query_words(text), filters)
     if lexical is None:
-        return SearchResults([], "keyword")
+        return Ranked({}, "keyword")
     has_vectors = lexical.standing.version > 0
     question = await _question(place, owner, text) if has_vectors else None
     similar = await _by_meaning(place, lexical.standing, question, filters, limit)
     scores = fuse(lexical.found, similar, weights)
-    seqs = [*scores][: limit * 2]
-    rows = {row.seq: row for row in await place.read(_rows, owner, seqs)}
-    ordered = [rows[seq] for seq in seqs if seq in rows]
-    found = [_result(row, scores[row.seq], wanted) for row in _different(ordered)]
-    return SearchResults(found[:limit], "keyword" if similar is None else "hybrid")
+    best = dict([*scores.items()][: limit * 2])
+    return Ranked(best, "keyword" if similar is None else "hybrid")
+
+
+async def results(
+    place: Place, owner: Owner, text: str, ranked: Ranked, limit: int
+) -> SearchResults:
+    """Read what was ranked, as far as it is still there."""
+    wanted, scores = query_words(text[:MAX_QUERY]), ranked.scores
+    found = await place.read(_rows, owner, [*scores]) if scores else ()
+    rows = {row.seq: row for row in found}
+    ordered = [rows[seq] for seq in scores if seq in rows]
+    best = [_result(row, scores[row.seq], wanted) for row in _different(ordered)]
+    return SearchResults(best[:limit], ranked.mode)
 
 
 async def _question(place: Place, owner: Owner, text: str) -> Question | None:

@@ -1,8 +1,13 @@
 """A request becomes one flow, and its reply one row."""
 
+from collections import Counter
+
 import pytest
 
-from backburner import Owner
+from backburner import JobFailed, Owner, PermanentError
+from backburner.ai.mock import Mock
+from backburner.clock import SystemClock
+from backburner_apps.chat import work
 from backburner_apps.chat.generation import (
     DuplicateRequest,
     TooManyRequests,
@@ -110,3 +115,48 @@ async def test_what_is_refused_leaves_nothing_behind(start, one_minute):
 
     assert 0 < refused.value.retry_after <= 60
     assert 3 == len(await chat.rows(requests))
+
+
+class Counted(Mock):
+    """A model that counts how often it writes and embeds."""
+
+    def __init__(self):
+        super().__init__(SystemClock())
+        self.calls = Counter()
+
+    async def chat(self, chat, hear=None):
+        self.calls["chat"] += 1
+        return await super().chat(chat, hear)
+
+    async def embed(self, texts, model):
+        self.calls["embed"] += 1
+        return await super().embed(texts, model)
+
+
+async def test_a_retried_reply_is_not_paid_for_again_though_memories_changed(
+    start, monkeypatch
+):
+    provider = Counted()
+    chat = await start(provider=provider)
+    await chat.make()
+    broken, reply_of = [PermanentError("not today")], work._reply
+
+    def break_first(*args):
+        if broken:
+            raise broken.pop()
+        return reply_of(*args)
+
+    monkeypatch.setattr(work, "_reply", break_first)
+    made = await chat.house.transact(submitting(asked("I like tea", requestId="r1")))
+    with pytest.raises(JobFailed):
+        await ticket(chat, made.job_id).result()
+    other = await chat.house.transact(submitting(asked("I like tea", requestId="r2")))
+    await ticket(chat, other.job_id).result()
+    before = dict(provider.calls)
+    await chat.house.engine.flows.retry(made.flow_id, ME)
+    reply = await ticket(chat, made.job_id).result()
+
+    assert before == provider.calls
+    job = await ticket(chat, made.job_id).job()
+    spent = (await chat.house.engine.store.spent([job.seq]))[job.seq]
+    assert spent.tokens == reply["usage"]["totalTokens"]

@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
+from backburner import PermanentError
 from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
+from backburner_apps.documents import answers
 from tests.apps.chat.test_processes import Fleet
 
 ANSWERS = "/api/v2/answers"
@@ -195,6 +197,30 @@ async def test_a_question_is_paid_from_the_budget_with_its_passages(start):
 
     assert (429, "BUDGET_EXHAUSTED") == (refused.status_code, refused.json()["code"])
     assert (202, True) == (taken.status_code, "ratelimit" in taken.headers)
+
+
+async def test_a_retried_answer_is_not_paid_for_again_though_files_came_in(
+    documents, model, monkeypatch
+):
+    broken = [PermanentError("not today")]
+    sources = answers._sources
+
+    def break_first(*args):
+        if broken:
+            raise broken.pop()
+        return sources(*args)
+
+    monkeypatch.setattr(answers, "_sources", break_first)
+    job, _ = await answered(documents, "How long does the warranty last?")
+    await ready(documents, b"The warranty lasts ten years.\n", "newer.txt")
+    asked = len(model.asked)
+    assert "failed" == job["state"]
+    await documents.post(f"/v1/jobs/{job['id']}/retry", {})
+    job, _ = await ended(documents, job["id"])
+
+    assert ("succeeded", asked) == (job["state"], len(model.asked))
+    [source] = job["output"]["sources"]
+    assert "warranty.txt" == source["fileName"]
 
 
 @pytest.fixture
