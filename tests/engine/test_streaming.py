@@ -20,10 +20,14 @@ from backburner import (
     TransientError,
     capability,
 )
+from backburner.ai.mock import Mock
+from backburner.clock import SystemClock
 from backburner.demo import Sleep, sleep, write
 from backburner.domain import event
+from backburner.domain.ai import Trouble
 from backburner.domain.job import JobState
 from backburner.domain.text import Text
+from backburner.ports.ai import Fault, Reply, Tokens
 from backburner.settings import Settings
 
 AT_ONCE = RetryPolicy(max_attempts=3, base=timedelta(), jitter=timedelta())
@@ -129,7 +133,7 @@ async def test_another_handler_reads_the_text_so_far(opened, gated, gate):
     assert "JobNotFound" in refused.error.message
 
 
-async def test_a_retry_opens_a_new_epoch_and_tells_readers_to_drop_the_old(opened):
+async def test_a_retry_opens_a_new_epoch_and_readers_drop_what_it_does_not_say(opened):
     @capability("flaky", retry=AT_ONCE)
     async def flaky(ctx: Context, _value: None) -> str:
         await ctx.emit(f"attempt {ctx.job.attempt}")
@@ -143,13 +147,10 @@ async def test_a_retry_opens_a_new_epoch_and_tells_readers_to_drop_the_old(opene
     history = await told(ticket)
     starts = [e.n for e in history if e.type == event.STARTED]
 
-    dropped = Piece("", is_reset=True)
     assert [
         Piece("attempt 1"),
-        dropped,
-        Piece("attempt 2"),
-        dropped,
-        Piece("attempt 3"),
+        Piece("attempt 2", is_reset=True),
+        Piece("attempt 3", is_reset=True),
     ] == pieces
     assert starts == [e.data["epoch"] for e in history if e.type == event.DELTA]
 
@@ -171,6 +172,82 @@ async def test_an_attempt_that_is_handed_back_opens_a_new_epoch_too(
     assert "attempt 1, done" == result == await text_of(ticket)
     assert epochs == {e.n for e in history if e.type == event.STARTED}
     assert 2 == len(epochs)
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        # By attempt what is emitted; what a reader who is there throughout gets.
+        ([["one ", "two"], ["one ", "two ", "three"]], ["one two", " three"]),
+        ([["one ", "two"], ["one two three"]], ["one two", " three"]),
+        ([["one two"], ["one", " ", "two"]], ["one two"]),
+        ([["one two"], ["o"], ["one", " two three"]], ["one two", " three"]),
+        ([["one two"], ["one ", "2 three"]], ["one two", "!one 2 three"]),
+        ([["one two"], ["one"]], ["one two", "!one"]),
+        ([["one two"], []], ["one two"]),
+        ([[], ["one"]], ["one"]),
+    ],
+)
+@pytest.mark.one_store
+async def test_a_reader_gets_only_what_a_repeated_run_says_anew(
+    opened, texts, expected
+):
+    @capability("again", retry=AT_ONCE)
+    async def again(ctx: Context, _value: None) -> int:
+        for text in texts[ctx.job.attempt - 1]:
+            await ctx.emit(text)
+        if ctx.job.attempt < len(texts):
+            await ctx.voice.told() if ctx.voice else None
+            raise TransientError("not yet")
+        return 1
+
+    house = await opened(again)
+    ticket = await house.submit(again, None)
+    got = [
+        f"!{piece.text}" if piece.is_reset else piece.text
+        async for piece in ticket.pieces()
+    ]
+
+    def folded(pieces):
+        said = ""
+        for piece in pieces:
+            said = piece[1:] if piece.startswith("!") else said + piece
+        return said
+
+    sent = "".join(got)
+    assert "".join(expected) == sent
+    assert folded(got) == folded(expected) == await text_of(ticket)
+
+
+async def test_an_answer_that_is_asked_for_again_resets_readers_where_it_differs(
+    store_url,
+):
+    """A stream that is cut off is asked for again; the new answer is another one."""
+
+    class Cut(Mock):
+        def __init__(self):
+            super().__init__(SystemClock())
+            self.answers = ["same start, one end", "same start, other end"]
+
+        async def chat(self, chat, hear=None):
+            text = self.answers.pop(0)
+            await hear(text[:14])
+            if self.answers:
+                raise Fault(Trouble.UNAVAILABLE, "cut off", status=503)
+            await hear(text[14:])
+            return Reply(text, chat.model, Tokens(1, 1))
+
+    @capability("ask", retry=AT_ONCE)
+    async def ask(ctx: Context, _value: None) -> str:
+        return await ctx.ask("hello", stream=True)
+
+    settings = Settings(store=store_url, grace_seconds=0, poll_seconds=0.2)
+    async with Backburner(settings, capabilities=[ask], ai=Cut()) as house:
+        await house.start_worker()
+        ticket = await house.submit(ask, None)
+        pieces = [piece async for piece in ticket.pieces()]
+    assert ["same start, on", "same start, other end"] == [p.text for p in pieces]
+    assert [False, True] == [piece.is_reset for piece in pieces]
 
 
 async def test_a_cancelled_job_keeps_what_was_told_and_takes_no_more(opened, gate):

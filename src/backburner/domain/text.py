@@ -2,14 +2,16 @@
 The text that a job streams: how it is written as events and read back from them.
 
 An epoch is one attempt, named by the number of its `job.started`, so it only grows.
-The text of a job is that of its latest epoch: its deltas, in order, put together.
+The text of a job is its deltas, in order, put together. A delta at offset 0 begins the
+text anew. An attempt that says again what readers have of an earlier one sends only
+what is new; where it differs, it sends all of its own text, from offset 0 on.
 Offsets and lengths count characters (code points).
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from backburner.domain.event import DELTA, STARTED
+from backburner.domain.event import DELTA
 from backburner.domain.job import JobState
 
 LONGEST_DELTA: Final = 16_384
@@ -21,8 +23,8 @@ def deltas(
     """
     Write a text as the data of one delta or more.
 
-    `offset` characters of the epoch come before it; with `replaces` they are void,
-    and it stands for all that the epoch has said.
+    `offset` characters come before it; with `replaces` they are void, and it stands
+    for all that was said.
     """
     for start in range(0, max(len(text), 1), LONGEST_DELTA):
         piece = text[start : start + LONGEST_DELTA]
@@ -65,17 +67,17 @@ class Text:
         An event that was read before changes nothing. `ValueError` if something is
         missing before it: this must not be taken for the text.
         """
-        if n <= self._seen or kind not in {STARTED, DELTA}:
+        if n <= self._seen or kind != DELTA:
             return None
         self._seen = n
-        epoch = data.get("epoch", n)
+        text, epoch, offset = data["text"], data["epoch"], data["offset"]
         is_reset = False
-        if epoch > self._epoch or data.get("replaces"):
+        if data.get("replaces") or (epoch > self._epoch and not offset):
             is_reset = self._length > 0
-            self._epoch, self._length = epoch, 0
+            self._length = 0
             self._pieces.clear()
-        text = data.get("text", "")
-        if data.get("offset", 0) != self._length:
+        self._epoch = epoch
+        if offset != self._length:
             raise ValueError(f"event {n} does not follow {self._length} characters")
         self._pieces.append(text)
         self._length += len(text)

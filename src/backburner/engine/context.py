@@ -1,5 +1,6 @@
 """What a running capability may reach."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +22,7 @@ from typing import (
 from backburner.domain.errors import (
     ClaimLost,
     PermanentError,
+    StoreUnavailable,
     TransientError,
     readable,
 )
@@ -31,7 +33,7 @@ from backburner.domain.text import Draft
 from backburner.domain.usage import NOTHING, Spent, Usage, usage
 from backburner.engine.app_blobs import AppBlobs
 from backburner.engine.asking import Asker, Providers, Vectors
-from backburner.engine.booking import Till
+from backburner.engine.booking import FIRST_RUN, Till
 from backburner.engine.courier import Courier
 from backburner.engine.drafts import Answered, StepDraft
 from backburner.engine.flow import Flow, Planned, Typed
@@ -48,6 +50,7 @@ from backburner.engine.ticket import Ticket
 from backburner.engine.transaction import Transaction, View
 from backburner.ports.ai import Message
 from backburner.ports.app_settings import AppSettings
+from backburner.ports.log import log
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -155,6 +158,7 @@ class Context:
         "_bodies",
         "_claim",
         "_flow",
+        "_following",
         "_given",
         "_needs",
         "_services",
@@ -178,6 +182,7 @@ class Context:
         self._blobs: JobBlobs | None = None
         self._bodies: list[Callable[[Transaction], None]] | None = None
         self._flow: Flow | None = None
+        self._following: asyncio.Future[None] | None = None
         self._needs = needs
         self._given: Mapping[str, Given] | None = None
         self.spent: Spending | None = None
@@ -238,15 +243,38 @@ class Context:
         """
         Stream text; readers see it live, and late ones all of it.
 
-        Calls in quick succession are told together. It belongs to this attempt: if
-        another one follows, readers are told to drop it. If the result is a text, the
-        text that was emitted is made equal to it.
+        Calls in quick succession are told together. If another attempt follows, what
+        it emits is compared with what readers have: they get what is new, and begin
+        anew where it differs. If the result is a text, the text that was emitted is
+        made equal to it.
         """
         if self.is_over:
             raise RuntimeError("the handler has ended: nobody waits for its text")
         voice = self._speak()
+        if self._following is None and self._is_repeat:
+            self._following = asyncio.ensure_future(self._follow(voice))
+        if self._following is not None:
+            await asyncio.shield(self._following)
         voice.say(text)
         await voice.told(but_for=MOST_UNTOLD)
+
+    @property
+    def _is_repeat(self) -> bool:
+        """Whether an earlier run of the job may have emitted text."""
+        claim = self._claim
+        return claim.events > FIRST_RUN or claim.generation > 0
+
+    async def _follow(self, voice: Voice) -> None:
+        """Let the text go on from what readers have; if unknown, it begins anew."""
+        storage, claim = self._services.storage, self._claim
+        if storage is None or not claim.token:
+            return
+        try:
+            draft = await storage.draft(claim.id, Owner(claim.tenant, claim.user))
+        except (StoreUnavailable, ValueError) as error:
+            log.warning("streamed text not read", error_type=type(error).__name__)
+        else:
+            voice.follow(draft.text)
 
     @property
     def text(self) -> str:

@@ -286,8 +286,10 @@ def _interrupted(why: Interruption) -> Outcome | None:
 
 def _conclude(voice: Voice, outcome: Outcome) -> None:
     """Let the text end as the result says, if that is a text."""
-    if isinstance(outcome, Done) and outcome.output.startswith('"'):
-        voice.conclude(orjson.loads(outcome.output))
+    if isinstance(outcome, Done):
+        if outcome.output.startswith('"'):
+            voice.conclude(orjson.loads(outcome.output))
+        voice.finish()
 
 
 def _unknown(claim: Claim) -> Failed:

@@ -48,6 +48,7 @@ class Voice:
     __slots__ = (
         "_claim",
         "_ear",
+        "_earlier",
         "_fault",
         "_length",
         "_marks",
@@ -70,6 +71,8 @@ class Voice:
         self._untold: list[str] = []
         self._noted = 0
         """How many characters of the text are in notes, or were."""
+        self._earlier: str | None = None
+        """What readers have of an earlier attempt, while this one says the same."""
         self._replaces = False
         self._progress: Mapping[str, Any] | None = None
         self._marks: list[tuple[str, Mapping[str, Any]]] = []
@@ -98,10 +101,38 @@ class Voice:
     def say(self, text: str) -> None:
         """Say more of the text; what cannot be stored is the handler's own mistake."""
         text.encode()
+        if not text:
+            return
+        self._pieces.append(text)
+        self._length += len(text)
+        if self._earlier is not None:
+            text = self._news_of(text, self._earlier)
         if text:
-            self._pieces.append(text)
-            self._length += len(text)
             self._untold.append(text)
+            self._ear.hear(self)
+
+    def follow(self, earlier: str) -> None:
+        """Take what readers have of an earlier attempt; nothing was said yet."""
+        self._earlier = earlier or None
+
+    def _news_of(self, text: str, earlier: str) -> str:
+        """Return what of a text readers do not have; where it differs, all of it."""
+        begun = self._length - len(text)
+        if earlier.startswith(text, begun):
+            self._noted = self._length
+            return ""
+        self._earlier = None
+        if text.startswith(earlier[begun:]):
+            self._noted = len(earlier)
+            return text[len(earlier) - begun :]
+        self._noted, self._replaces = 0, True
+        return self.text
+
+    def finish(self) -> None:
+        """Have readers drop what an earlier attempt said and this one did not."""
+        earlier, self._earlier = self._earlier, None
+        if earlier is not None and 0 < self._length < len(earlier):
+            self._untold, self._noted, self._replaces = [self.text], 0, True
             self._ear.hear(self)
 
     def conclude(self, result: str) -> None:
@@ -111,6 +142,7 @@ class Voice:
         if result.startswith(self.text):
             self.say(result[self._length :])
             return
+        self._earlier = None
         self._pieces, self._untold = [result], [result]
         self._length, self._replaces = len(result), self._noted > 0
         self._noted = 0

@@ -460,8 +460,8 @@ class EventView(BaseModel):
     data: dict[str, Any] = Field(
         description=(
             "Of `job.output.delta`: `text`, the `offset` of its first character and "
-            "the `epoch`, which is the `n` of its attempt's `job.started`. A higher "
-            "epoch, or `replaces`, makes all text before it void."
+            "the `epoch`, which is the `n` of its attempt's `job.started`. A delta at "
+            "offset 0 makes all text before it void."
         )
     )
 

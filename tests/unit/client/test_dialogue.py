@@ -272,8 +272,7 @@ def test_a_text_goes_on_over_an_absence_and_begins_anew_with_an_attempt():
     assert [
         Piece("one"),
         Piece(" two"),
-        Piece("", is_reset=True),
-        Piece("three"),
+        Piece("three", is_reset=True),
     ] == [told.value for told in of_kind(Tell, steps)]
     assert Done("three") == steps[-1]
     assert [None, "3", "7", "8"] == [

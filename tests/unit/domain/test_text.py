@@ -38,14 +38,24 @@ def test_deltas_are_put_together_in_order():
     assert [Piece("one"), Piece(" two")] == pieces
 
 
-def test_another_attempt_drops_the_text_as_soon_as_it_starts():
-    again = ((event.STALLED, {}), started(), delta(5, 0, "anew"))
+AGAIN = ((event.STALLED, {}), started())
 
-    assert ("", [Piece("one"), Piece("", is_reset=True)]) == read(*FIRST, *again[:2])
-    assert ("anew", Piece("anew")) == (
-        read(*FIRST, *again)[0],
-        read(*FIRST, *again)[1][-1],
-    )
+
+def test_another_attempt_keeps_the_text_until_it_says_something_else():
+    assert ("one", [Piece("one")]) == read(*FIRST, *AGAIN)
+    replaced = delta(5, 0, "anew", replaces=True)
+    text, pieces = read(*FIRST, *AGAIN, replaced)
+    assert ("anew", Piece("anew", is_reset=True)) == (text, pieces[-1])
+
+
+def test_another_attempt_that_says_the_same_goes_on_from_there():
+    text, pieces = read(*FIRST, *AGAIN, delta(5, 3, " two"))
+    assert ("one two", [Piece("one"), Piece(" two")]) == (text, pieces)
+
+
+def test_an_attempt_of_an_earlier_release_begins_at_offset_0():
+    text, pieces = read(*FIRST, *AGAIN, delta(5, 0, "anew"))
+    assert ("anew", Piece("anew", is_reset=True)) == (text, pieces[-1])
 
 
 def test_an_attempt_after_a_silent_one_drops_nothing():

@@ -76,7 +76,6 @@ async function draw() {
 
 function follow(job) {
   const source = new EventSource(job.links.events);
-  let epoch = 0;
   const ends = ["job.succeeded", "job.failed", "job.cancelled"];
   for (const type of ["job.queued", "job.started", "job.retrying", "job.throttled", ...ends]) {
     source.addEventListener(type, async () => {
@@ -90,8 +89,7 @@ function follow(job) {
   source.addEventListener("job.output.delta", (event) => {
     const told = JSON.parse(event.data).data;
     const answer = find("answer");
-    if (told.epoch !== epoch || told.replaces) answer.textContent = "";
-    epoch = told.epoch;
+    if (told.offset === 0) answer.textContent = "";
     answer.textContent += told.text;
   });
   source.addEventListener("job.progress", (event) => {

@@ -61,13 +61,11 @@ export class FindView {
     const text = byId("answer-text")
     text.classList.add("busy")
     text.replaceChildren()
-    let said = "", epoch = 0
+    let said = ""
     const stream = this.#stream = new EventSource(`/v1/jobs/${jobId}/events`)
-    stream.addEventListener("job.started", () => { said = "" })
     stream.addEventListener(DELTA, ({data}) => {
       const delta = JSON.parse(data).data
-      if (delta.epoch > epoch || delta.replaces) said = ""
-      epoch = delta.epoch
+      if (delta.offset === 0) said = ""
       said += delta.text
       byId("find-state").textContent = ""
       text.replaceChildren(...cited(said))
