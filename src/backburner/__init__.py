@@ -54,6 +54,7 @@ from backburner.engine.options import SubmitGroupOptions, SubmitOptions
 from backburner.engine.outbound import Http, HttpResponse
 from backburner.engine.registry import Capability, capability
 from backburner.engine.schedule import Schedule
+from backburner.engine.steps import NOT_DONE
 from backburner.engine.submission import GroupOptions
 from backburner.engine.ticket import JobFailed, ResultMismatch, Ticket
 from backburner.engine.transaction import Transaction, View
@@ -63,6 +64,7 @@ from backburner.settings import Settings, read_settings
 from backburner.wiring import Backburner, open_asker
 
 __all__ = [
+    "NOT_DONE",
     "AnswerTruncated",
     "App",
     "AppBlob",

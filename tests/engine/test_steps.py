@@ -7,6 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from backburner import (
+    NOT_DONE,
     Backburner,
     Context,
     JobFailed,
@@ -19,9 +20,12 @@ from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
 from backburner.domain.ai import CORRECTION, Trouble
 from backburner.domain.event import STEP_CHANGED
+from backburner.domain.step import StepResult
 from backburner.engine.asking import Vectors
 from backburner.ports.ai import Fault, Reply, Tokens
 from backburner.settings import Settings
+from backburner.stores.tables import jobs, step_results
+from backburner.testing.broker.acts import pause
 
 AT_ONCE = RetryPolicy(base=timedelta(), jitter=timedelta())
 SETTINGS = {"grace_seconds": 0, "poll_seconds": 0.2}
@@ -476,3 +480,145 @@ async def test_a_permanent_failure_keeps_what_was_paid(running):
         await ticket.result()
     job = await ticket.job()
     assert ["ask"] == [step.kind for step in await house.engine.steps_of(job.seq)]
+
+
+async def in_doubt(house, ticket, name="charge", kind="step"):
+    """Leave a step of a job as a run leaves it that dies before its result."""
+    job = await ticket.job()
+    key = f"step/{name}"
+    begun = StepResult(job.seq, "", key, kind, name, 1, 0, "", 5, True)
+
+    def write(tx):
+        row = {k: v for k, v in begun._asdict().items() if k != "token"}
+        tx.connection.execute(step_results.insert().values(**row))
+        change = jobs.update().where(jobs.c.seq == job.seq)
+        tx.connection.execute(change.values(events=jobs.c.events + 5))
+
+    await house.engine.store.transact(write)
+
+
+@pytest.fixture
+async def doubtful(home_url):
+    """Run a job one of whose steps was begun by a run that was lost."""
+    opened = []
+
+    async def run(one):
+        settings = Settings(store=home_url, **SETTINGS)
+        house = Backburner(settings, capabilities=[one], ai=Counting())
+        await house.__aenter__()
+        opened.append(house)
+        ticket = await house.submit(one, None)
+        await in_doubt(house, ticket)
+        await house.start_worker()
+        return house, ticket
+
+    yield run
+    for house in opened:
+        await house.__aexit__(None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected", "computed"),
+    [
+        ({"reconcile": lambda amount: f"found {amount}"}, "found 7", []),
+        ({"reconcile": lambda _amount: NOT_DONE}, "charged 7", [7]),
+        ({"once": True, "in_doubt": "retry"}, "charged 7", [7]),
+    ],
+)
+async def test_a_step_in_doubt_is_reconciled_or_run_again(
+    doubtful, options, expected, computed
+):
+    runs = []
+
+    @capability("pay", max_attempts=1)
+    async def pay(ctx: Context, _value: None) -> str:
+        def charge(amount: int) -> str:
+            runs.append(amount)
+            return f"charged {amount}"
+
+        return await ctx.step("charge", charge, 7, **options)
+
+    _, ticket = await doubtful(pay)
+    assert (expected, computed) == (await ticket.result(), runs)
+
+
+@pytest.mark.parametrize("policy", ["fail", "ask_person"])
+async def test_a_step_in_doubt_fails_the_job_if_nobody_can_tell(doubtful, policy):
+    runs = []
+
+    @capability("pay", max_attempts=3, retry=AT_ONCE)
+    async def pay(ctx: Context, _value: None) -> None:
+        await ctx.step("charge", lambda: runs.append(1), once=True, in_doubt=policy)
+
+    house, ticket = await doubtful(pay)
+    with pytest.raises(JobFailed) as told:
+        await ticket.result()
+    assert ("STEP_IN_DOUBT", []) == (told.value.job.error.code, runs)
+    assert "charge" in str(told.value)
+    [step] = await house.engine.steps_of((await ticket.job()).seq)
+    assert (True, 0) == (step.is_open, step.size)
+    await house.engine.retry(ticket.id, fresh=True)
+    await ticket.result()
+    assert [1] == runs
+
+
+async def test_a_step_that_says_it_did_not_happen_is_not_in_doubt(running):
+    fail, runs = Failing(2), []
+
+    @capability("refused", retry=AT_ONCE)
+    async def refused(ctx: Context, _value: None) -> int:
+        def charge() -> int:
+            fail()
+            runs.append(1)
+            return 1
+
+        return await ctx.step("charge", charge, once=True)
+
+    house = await running(refused)
+    assert 1 == await (await house.submit(refused, None)).result()
+    assert [1] == runs
+
+
+async def test_control_a_step_that_breaks_otherwise_is_in_doubt(running):
+    @capability("broken", retry=AT_ONCE)
+    async def broken(ctx: Context, _value: None) -> None:
+        await ctx.step("charge", lambda: 1 / 0, once=True)
+
+    house = await running(broken)
+    with pytest.raises(JobFailed) as told:
+        await (await house.submit(broken, None)).result()
+    assert "STEP_IN_DOUBT" == told.value.job.error.code
+
+
+class Slow(Counting):
+    """A provider whose first call is under way until it is let go."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def chat(self, chat, hear=None):
+        self.begun.set()
+        await self.go_on.wait()
+        return await super().chat(chat, hear)
+
+
+async def test_a_model_call_that_takes_a_while_is_known_before_its_answer(running):
+    provider = Slow()
+
+    @capability("slow", max_attempts=1)
+    async def slow(ctx: Context, value: str) -> str:
+        return await ctx.ask(value)
+
+    house = await running(slow, provider)
+    ticket = await house.submit(slow, "a" * 400)
+    job = await ticket.job()
+    async with asyncio.timeout(60):
+        await provider.begun.wait()
+        while not (found := await house.engine.steps_of(job.seq)):
+            await pause()
+    [step] = found
+    assert (True, 0, "ask") == (step.is_open, step.size, step.kind)
+    assert 100 < step.expected < 130
+    provider.go_on.set()
+    assert await ticket.result()

@@ -11,6 +11,9 @@ WRITTEN = 7
 FIRST = 1_000
 
 
+NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
 class Charged(NamedTuple):
     """A call: no other one has as many tokens."""
 
@@ -27,6 +30,8 @@ class FakeLlm:
 
     def __init__(self):
         self.journal = []
+        self._calls = {}
+        """By the id that the caller chose, for those who ask what became of a call."""
         self.url = ""
         self._allowed = 0
         self._answered = 0
@@ -65,11 +70,18 @@ class FakeLlm:
     async def serve(self, reader, writer):
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-            key = head.partition("authorization: bearer ")[2].split()[0]
             length = int(head.partition("content-length:")[2].split()[0])
             asked = json.loads(await reader.readexactly(length))
+            if "/lookup" in head.partition("\r\n")[0]:
+                found = self._calls.get(asked["id"])
+                writer.write(NOT_FOUND if found is None else _answer(found, "m"))
+                await writer.drain()
+                writer.close()
+                return
+            key = head.partition("authorization: bearer ")[2].split()[0]
             call = Charged(asked["messages"][-1]["content"], FIRST + len(self.journal))
             self.journal.append(call)
+            self._calls[asked.get("id")] = call
             await self._note(key, +1)
             is_answered = await self._turn(asyncio.ensure_future(reader.read(1)))
             await self._note(key, -1)

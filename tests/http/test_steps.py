@@ -3,6 +3,7 @@
 import pytest
 
 from backburner import Context, PermanentError, capability
+from backburner.stores.tables import step_results
 
 ON_BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 
@@ -38,3 +39,30 @@ async def test_stored_steps_are_listed_kept_by_a_retry_and_discarded_on_demand(s
     assert first == kept
     assert {"size": 2} == fresh[0]["result"]
     assert 2 == len(computed)
+
+
+@ON_BOTH
+async def test_steps_in_doubt_and_suspected_spend_are_shown(serve):
+    @capability("test.doubt", queue="demo", max_attempts=1)
+    async def doubt(ctx: Context, _value: dict[str, int]) -> None:
+        await ctx.step("fine", dict)
+        await ctx.step("charge", lambda: 1 / 0, once=True)
+
+    server = await serve(capabilities=[doubt])
+    job = await server.ended(await server.submit("test.doubt"))
+    path = f"/v1/jobs/{job['id']}/steps"
+    shown = (await server.client.get(path)).json()
+
+    assert [("fine", "stored"), ("charge", "in_doubt")] == [
+        (step["name"], step["state"]) for step in shown["items"]
+    ]
+    assert {"calls": 0, "input_tokens": 0} == shown["suspected"]
+    engine = server.house.engine
+    [seq] = [found.seq for found in await engine.store.find([job["id"]])]
+    lost = {"kind": "ask", "name": "ask", "epoch": 2, "at": 0, "result": ""}
+    row = {**lost, "job": seq, "key": "ask/x", "expected": 9, "is_open": True}
+    insert = step_results.insert().values(**row, doubts=1)
+    await engine.store.transact(lambda tx: tx.connection.execute(insert))
+    shown = (await server.client.get(path)).json()
+
+    assert {"calls": 2, "input_tokens": 18} == shown["suspected"]

@@ -37,7 +37,7 @@ HEADINGS = (
 )
 
 
-STEP_HEADINGS = ("NAME", "KIND", "RUN", "SIZE", "STORED")
+STEP_HEADINGS = ("NAME", "KIND", "STATE", "RUN", "SIZE", "STORED")
 
 
 def submit(
@@ -278,10 +278,8 @@ def steps(
         for step in found:
             printing.write_json(step)
         return
-    rows = (
-        (step["name"], step["kind"], step["run"], step["size"], step["stored_at"])
-        for step in found
-    )
+    fields = ("name", "kind", "state", "run", "size", "stored_at")
+    rows = (tuple(step.get(field) for field in fields) for step in found)
     printing.write_rows(STEP_HEADINGS, rows)
 
 

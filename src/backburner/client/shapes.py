@@ -212,6 +212,9 @@ class StoredStep(TypedDict):
 
     name: str
     kind: str
+    state: str
+    """`stored`, `begun` or `in_doubt`."""
+    doubts: int
     run: int
     stored_at: str
     size: int

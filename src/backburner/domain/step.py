@@ -1,6 +1,7 @@
 """Results of steps within a handler, and the keys by which a later run finds them."""
 
 from collections.abc import Sequence
+from enum import StrEnum
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -28,7 +29,11 @@ class StepResult(NamedTuple):
     """The run that computed it: the number of its `job.started`."""
     at: Instant
     result: str
-    """JSON, or a reference to it."""
+    """JSON, or a reference to it; empty for a step that is being begun."""
+    expected: int = 0
+    """Tokens that a model call is expected to read."""
+    is_open: bool = False
+    """Whether it is being begun."""
 
 
 class StoredStep(NamedTuple):
@@ -42,7 +47,23 @@ class StoredStep(NamedTuple):
     result: str
     """JSON, or a reference to it; empty if it was not asked for."""
     size: int = 0
-    """How many characters `result` has in its row."""
+    """How many characters `result` has in its row; 0 if the step was only begun."""
+    expected: int = 0
+    is_open: bool = False
+    """Whether it was begun and nothing is known of its end."""
+    doubts: int = 0
+    """How many earlier runs began it and were lost before it ended."""
+
+
+class InDoubt(StrEnum):
+    """What to do about a step that was begun by a run that was lost."""
+
+    RETRY = "retry"
+    """Run it again."""
+    FAIL = "fail"
+    """Fail the job with `STEP_IN_DOUBT`."""
+    ASK_PERSON = "ask_person"
+    """Ask a person whether it happened."""
 
 
 def named_key(path: Sequence[str]) -> str:

@@ -75,6 +75,7 @@ class Tab:
         "_till",
         "booked",
         "has_lost",
+        "has_steps",
     )
 
     def __init__(self, claim: Claim, till: Till | None = None) -> None:
@@ -87,6 +88,8 @@ class Tab:
         """How many of the calls are in the store for sure."""
         self.has_lost = False
         """Whether the run has no settlement of its own to look forward to."""
+        self.has_steps = False
+        """Whether its calls are booked with the results of steps, in a moment."""
 
     @property
     def calls(self) -> tuple[Usage, ...]:
@@ -286,4 +289,6 @@ def _wait(tab: Tab, now: Instant) -> int:
     """Return in how many milliseconds a tab is to be booked by itself."""
     if tab.has_lost or not tab.is_open:
         return 0
+    if tab.has_steps:
+        return tab.since + PATIENCE_MS - now
     return min(tab.since + PATIENCE_MS, tab.begun_at + LONG_MS) - now

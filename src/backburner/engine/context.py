@@ -29,6 +29,7 @@ from backburner.domain.errors import (
 from backburner.domain.flow import Edge
 from backburner.domain.job import Claim, Instant, Need, Owner
 from backburner.domain.lane import lane_name
+from backburner.domain.step import InDoubt
 from backburner.domain.text import Draft
 from backburner.domain.usage import NOTHING, Spent, Usage, usage
 from backburner.engine.app_blobs import AppBlobs
@@ -44,7 +45,7 @@ from backburner.engine.outbound import Http
 from backburner.engine.payloads import JobBlobs, Payloads
 from backburner.engine.shapes import shape_of
 from backburner.engine.spending import Spending
-from backburner.engine.steps import StepJournal, StepStorage, request_of
+from backburner.engine.steps import Once, StepJournal, StepStorage, request_of
 from backburner.engine.telling import MOST_UNTOLD, Ear, Voice
 from backburner.engine.ticket import Ticket
 from backburner.engine.transaction import Transaction, View
@@ -397,6 +398,9 @@ class Context:
         compute: Callable[..., Awaitable[T]],
         *args: Any,
         into: Any = None,
+        once: bool = False,
+        reconcile: Callable[..., Any] | None = None,
+        in_doubt: str = InDoubt.FAIL,
         **named: Any,
     ) -> T: ...
 
@@ -407,6 +411,9 @@ class Context:
         compute: Callable[..., T],
         *args: Any,
         into: Any = None,
+        once: bool = False,
+        reconcile: Callable[..., Any] | None = None,
+        in_doubt: str = InDoubt.FAIL,
         **named: Any,
     ) -> T: ...
 
@@ -416,6 +423,9 @@ class Context:
         compute: Callable[..., Any],
         *args: Any,
         into: Any = None,
+        once: bool = False,
+        reconcile: Callable[..., Any] | None = None,
+        in_doubt: str = InDoubt.FAIL,
         **named: Any,
     ) -> Any:
         """
@@ -426,13 +436,24 @@ class Context:
         not called. A crash before the result is stored calls it again. A name is used
         once in a run. The result is read back as `into`, else as the type that
         `compute` is annotated to return, else as JSON.
+
+        With `once`, that the step begins is stored before `compute` is called. After
+        a crash in between, `reconcile` is called with the same arguments: it returns
+        the result if the step happened, else `NOT_DONE`. Without it `in_doubt` says
+        what to do: `fail` the job, `retry` the step, or `ask_person`.
         """
 
-        async def run() -> Any:
-            value = compute(*args, **named)
-            return await value if isawaitable(value) else value
+        def running(function: Callable[..., Any]) -> Callable[[], Awaitable[Any]]:
+            async def run() -> Any:
+                value = function(*args, **named)
+                return await value if isawaitable(value) else value
 
-        return await self.steps.named(name, run, into or _return_type(compute))
+            return run
+
+        found = None if reconcile is None else running(reconcile)
+        policy = Once(found, InDoubt(in_doubt)) if once or found else None
+        shape = into or _return_type(compute)
+        return await self.steps.named(name, running(compute), shape, policy)
 
     async def forget(self, step: str | None = None) -> None:
         """

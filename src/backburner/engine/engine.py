@@ -14,7 +14,7 @@ from backburner.domain.errors import (
     JobNotFound,
     StoreUnavailable,
 )
-from backburner.domain.event import Attempt, Event, attempts
+from backburner.domain.event import STARTED, Attempt, Event, attempts
 from backburner.domain.job import (
     Claim,
     Instant,
@@ -264,9 +264,25 @@ class Engine:
         """Return the stored results of a job's steps; see `StepStore`."""
         return await self.store.steps_of(job, most=most)
 
+    async def known_run(self, job: Job) -> int | None:
+        """Return the run of a job that is under way or succeeded, by its epoch."""
+        found, seen = None, 0
+        if job.state not in {JobState.RUNNING, JobState.SUCCEEDED}:
+            return None
+        while events := await self.store.changes(job.id, after=seen, limit=PAGE):
+            for told in events:
+                if told.type == STARTED:
+                    found = told.n
+            seen = events[-1].n
+        return found
+
     async def forget_step(self, job: int, token: str, key: str) -> bool:
         """Delete a step's result, if its job runs under the token."""
         return await self.store.forget_step(job, token, key)
+
+    async def withdraw_step(self, job: int, token: str, key: str) -> bool:
+        """Note that a step that was begun did not happen."""
+        return await self.store.withdraw_step(job, token, key)
 
     async def jobs(
         self, where: JobFilter, *, before: int | None = None, limit: int = 50

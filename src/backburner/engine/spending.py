@@ -1,5 +1,7 @@
 """What one run spends on model calls, and whether it may make another."""
 
+from collections.abc import Callable
+
 from backburner.domain.job import Claim, Instant
 from backburner.domain.usage import Booking, Usage
 from backburner.engine.booking import Tab, Till
@@ -18,6 +20,7 @@ class Spending:
         "_claim",
         "_has_been_served",
         "_till",
+        "began",
         "is_over",
         "patience",
         "tab",
@@ -37,6 +40,8 @@ class Spending:
         self._claim = claim
         self._till = till
         self._has_been_served = False
+        self.began: Callable[[], None] | None = None
+        """Called when a call is being made, in its task."""
         self.tab: Tab | None = None
         """The usage that was recorded, if there is any."""
         self.under_way = 0
@@ -53,6 +58,7 @@ class Spending:
         """Record what a call used, as its provider counted it or as an estimate."""
         if self.tab is None:
             self.tab = Tab(self._claim, self._till)
+        self.tab.has_steps = self.began is not None
         self.tab.add(call, is_estimate=is_estimate)
 
     def now(self) -> Instant:
@@ -80,6 +86,8 @@ class Spending:
     def begin(self) -> None:
         """Note that a call is being made."""
         self.under_way += 1
+        if self.began is not None:
+            self.began()
 
     def end(self, *, is_served: bool) -> None:
         """Note that a call is over, and whether it was answered."""

@@ -10,17 +10,20 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
+from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 from pydantic import TypeAdapter
 
+from backburner.domain.ai import Trouble
 from backburner.domain.blob import is_large
 from backburner.domain.errors import (
     ClaimLost,
     PermanentError,
     StoreUnavailable,
+    WorkError,
     readable,
 )
 from backburner.domain.event import STEP_CHANGED
@@ -30,6 +33,7 @@ from backburner.domain.step import (
     MAX_STEP_NAME,
     MAX_STEPS,
     NAMED,
+    InDoubt,
     StepResult,
     StoredStep,
     draft_key,
@@ -50,6 +54,10 @@ PARTING_SECONDS: Final = 2.0
 
 _path: ContextVar[tuple[str, ...]] = ContextVar("step_path", default=())
 """The named steps within which this code runs."""
+_calling: ContextVar[StepResult | None] = ContextVar("model_call", default=None)
+"""The model call that this code makes, as it is noted."""
+CHARACTERS: Final = 4
+"""How many characters of a request count as one token that it may have cost."""
 
 
 class StepStorage(Protocol):
@@ -68,6 +76,27 @@ class StepStorage(Protocol):
     async def forget_step(self, job: int, token: str, key: str) -> bool:
         """Delete a result; `False` if the job is not held any more."""
         ...
+
+    async def withdraw_step(self, job: int, token: str, key: str) -> bool:
+        """Note that a step that was begun did not happen."""
+        ...
+
+
+class NotDone(Enum):
+    """What `reconcile` returns if a step did not happen."""
+
+    NOT_DONE = "not done"
+
+
+NOT_DONE: Final = NotDone.NOT_DONE
+
+
+class Once(NamedTuple):
+    """What a step that must not be repeated blindly does after a crash."""
+
+    reconcile: Callable[[], Awaitable[Any]] | None
+    """Returns the result if the step happened, else `NOT_DONE`."""
+    in_doubt: InDoubt
 
 
 class Step(NamedTuple):
@@ -135,6 +164,11 @@ class StepJournal:
         self._unread: set[str] = set()
         self._seen: set[str] = set()
         self._drafts: set[str] = set()
+        self._open: dict[str, StoredStep] = {}
+        """Steps that an earlier run began and did not end."""
+        self._openings: dict[str, StepResult] = {}
+        """Model calls that are being made and are not written down as such."""
+        self._opened: set[str] = set()
         self._counts: Counter[tuple[tuple[str, ...], str, bytes]] = Counter()
         self._pending: list[StepResult] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -143,9 +177,14 @@ class StepJournal:
         self._written = 0
         self._last_call: str | None = None
         self._is_lost = False
+        spending.began = self._began
 
     async def named(
-        self, name: str, compute: Callable[[], Awaitable[Any]], into: Any
+        self,
+        name: str,
+        compute: Callable[[], Awaitable[Any]],
+        into: Any,
+        once: Once | None = None,
     ) -> Any:
         """Return the stored result of a step that the handler names, or compute it."""
         path = (*_path.get(), _checked_name(name))
@@ -163,13 +202,61 @@ class StepJournal:
         await self.flush()
         outer = _path.set(path)
         try:
-            value = await compute()
+            value = await (
+                compute() if once is None else self._once(step, compute, once)
+            )
         finally:
             _path.reset(outer)
         text = step.dump(value)
         await self._keep(step, text)
         await self.flush()
         return step.load(text)
+
+    async def _once(
+        self, step: Step, compute: Callable[[], Awaitable[Any]], once: Once
+    ) -> Any:
+        """Compute a step whose begin is stored; after a crash, find out what it did."""
+        if step.key in self._open:
+            value = await self._resolved(step, once)
+            if value is not NOT_DONE:
+                return value
+        if self._storage is not None:
+            self._pending.append(self._result(step, "")._replace(is_open=True))
+            await self.flush()
+        try:
+            return await compute()
+        except WorkError:
+            # The function itself says that it did not happen.
+            await self._withdraw(step.key)
+            raise
+
+    async def _resolved(self, step: Step, once: Once) -> Any:
+        """Return the result of a step in doubt, or `NOT_DONE`; raise if unknown."""
+        if once.reconcile is not None:
+            return await once.reconcile()
+        if once.in_doubt is InDoubt.RETRY:
+            return NOT_DONE
+        message = (
+            f"step {step.name!r} is in doubt: an earlier run began it and was lost "
+            "before its result was stored"
+        )
+        if once.in_doubt is InDoubt.ASK_PERSON:
+            message += ". No person can be asked by this version"
+        raise PermanentError(
+            f"{message}. Find out whether it happened. A retry with fresh=true runs "
+            "all steps of the job again",
+            code="STEP_IN_DOUBT",
+        )
+
+    async def _withdraw(self, key: str) -> None:
+        """Note that a step that was begun did not happen."""
+        await self.flush()
+        if self._storage is None:
+            return
+        claim = self._claim
+        verb = self._storage.withdraw_step
+        if not await self._persist(verb, claim.seq, claim.token, key):
+            self._give_up()
 
     async def call(
         self,
@@ -192,11 +279,38 @@ class StepJournal:
         if stored is not None:
             return step.load(stored), True
         await self.flush()
-        value = await compute(key)
+        value = await self._called(step, len(request), compute)
         text = step.dump(value)
         await self._keep(step, text)
         self._flush_soon()
         return step.load(text), False
+
+    async def _called(
+        self, step: Step, size: int, compute: Callable[[str], Awaitable[Any]]
+    ) -> Any:
+        """Make a model call; one that takes a while is noted, lest it be lost."""
+        opening = self._result(step, "")._replace(
+            is_open=True, expected=size // CHARACTERS
+        )
+        outer = _calling.set(opening)
+        try:
+            return await compute(step.key)
+        except WorkError as error:
+            self._openings.pop(step.key, None)
+            if step.key in self._opened and error.problem_code != Trouble.TIMEOUT:
+                self._opened.discard(step.key)
+                await self._withdraw(step.key)
+            raise
+        finally:
+            _calling.reset(outer)
+
+    def _began(self) -> None:
+        """Note that a model call is being made."""
+        opening = _calling.get()
+        if opening is None or self._storage is None or opening.key in self._opened:
+            return
+        self._openings[opening.key] = opening
+        self._flush_soon()
 
     async def forget(self, name: str | None = None) -> None:
         """
@@ -255,6 +369,7 @@ class StepJournal:
     async def part(self, *, is_done: bool) -> None:
         """End the run: one that succeeded needs no results any more."""
         self._cancel_timer()
+        self._openings.clear()
         if is_done:
             self._pending.clear()
         try:
@@ -271,9 +386,12 @@ class StepJournal:
             return self._flushing
         self._flushing = None
         if self._pending:
-            self._cancel_timer()
-            self._flushing = asyncio.create_task(self._save())
+            self._begin_saving()
         return self._flushing
+
+    def _begin_saving(self) -> None:
+        self._cancel_timer()
+        self._flushing = asyncio.create_task(self._save())
 
     async def _find(self, step: Step) -> str | None:
         """Return the stored result of a step, if there is one."""
@@ -299,8 +417,9 @@ class StepJournal:
         async with self._loading:
             if self._stored is None:
                 found = await self._persist(self._read, storage)
-                self._stored = {step.key: step for step in found}
-                self._unread = {s.key for s in found if s.kind != DRAFT}
+                self._stored = {step.key: step for step in found if step.size}
+                self._open = {s.key: s for s in found if s.is_open and not s.size}
+                self._unread = {s.key for s in found if s.kind != DRAFT and s.size}
         return self._stored
 
     async def _read(self, storage: StepStorage) -> Sequence[StoredStep]:
@@ -322,28 +441,31 @@ class StepJournal:
             )
         if is_large(text):
             text = await self._payloads.stow_step(self._claim, self._written, text)
+        self._openings.pop(step.key, None)
+        self._pending.append(self._result(step, text))
+
+    def _result(self, step: Step, text: str) -> StepResult:
         claim = self._claim
-        self._pending.append(
-            StepResult(
-                job=claim.seq,
-                token=claim.token,
-                key=step.key,
-                kind=step.kind,
-                name=step.name,
-                epoch=claim.events,
-                at=self._spending.now(),
-                result=text,
-            )
+        return StepResult(
+            job=claim.seq,
+            token=claim.token,
+            key=step.key,
+            kind=step.kind,
+            name=step.name,
+            epoch=claim.events,
+            at=self._spending.now(),
+            result=text,
         )
 
     def _flush_soon(self) -> None:
-        if self._pending and self._timer is None:
+        if (self._pending or self._openings) and self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(MOMENT_SECONDS, self._begin_flush)
 
     def _begin_flush(self) -> None:
         self._timer = None
-        self._saving()
+        if self._saving() is None and self._openings:
+            self._begin_saving()
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -354,6 +476,9 @@ class StepJournal:
         """Store what is pending, with the usage that is not recorded yet."""
         storage = self._storage
         results, self._pending = self._pending, []
+        results += self._openings.values()
+        self._opened |= self._openings.keys()
+        self._openings.clear()
         if storage is None or not results:
             return
         booking = await self._spending.booking()

@@ -360,16 +360,28 @@ class StepView(BaseModel):
 
     name: str
     kind: str = Field(description="`step`, or the model call: `ask`, `embed` …")
+    state: Literal["stored", "begun", "in_doubt"] = Field(
+        description="`in_doubt`: a run that was lost began it; nobody knows its end."
+    )
+    doubts: int = Field(description="How many runs that were lost began it.")
     run: int = Field(description="The number of the `job.started` event of its run.")
     stored_at: str
     size: int = Field(description="Characters of the result as JSON.")
     result: Any = Field(None, description="The result, if it is not too large.")
 
 
+class SuspectedSpend(BaseModel):
+    """Model calls that may have been charged, besides the job's usage."""
+
+    calls: int
+    input_tokens: int = Field(description="Estimated from the length of the requests.")
+
+
 class StepList(BaseModel):
     """Stored steps, the oldest first."""
 
     items: list[StepView]
+    suspected: SuspectedSpend
 
 
 class FailureGroupView(BaseModel):

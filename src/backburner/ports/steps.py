@@ -17,7 +17,9 @@ class StepStore(Protocol):
         Store results, each if its job still runs under its token; durable.
 
         Returns for each result whether its job does. A key that is stored keeps its
-        first result, so repeating a call is safe. The usage in `bookings` is recorded
+        first result, so repeating a call is safe. One that `is_open` and empty says
+        that a step begins; the result that follows takes its place. A step that an
+        earlier run began is counted as in doubt. The usage in `bookings` is recorded
         in the same transaction, also if the job is lost.
         """
         ...
@@ -34,6 +36,10 @@ class StepStore(Protocol):
 
     async def forget_step(self, job: int, token: str, key: str) -> bool:
         """Delete a result, if its job runs under the token; tell whether it does."""
+        ...
+
+    async def withdraw_step(self, job: int, token: str, key: str) -> bool:
+        """Note that a step that was begun did not happen; tell as `forget_step`."""
         ...
 
     async def forget_steps(self, job: int, generation: int) -> int:

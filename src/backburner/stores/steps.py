@@ -53,11 +53,15 @@ class Steps(Protocol):
             s.result if most is None else sa.case((size <= most, s.result), else_="")
         )
         fields = (s.key, s.kind, s.name, s.epoch, s.at, shown, size)
-        query = sa.select(*fields).where(s.job == job).order_by(s.seq)
-        return await self.read(lambda c: [StoredStep(*row) for row in c.execute(query)])
+        begun = (s.expected, s.is_open, s.doubts)
+        query = sa.select(*fields, *begun).where(s.job == job).order_by(s.seq)
+        return await self.read(lambda c: [*map(StoredStep._make, c.execute(query))])
 
     async def forget_step(self, job: int, token: str, key: str) -> bool:
         return await self.link(lambda tx: _forget_one(tx, job, token, key))
+
+    async def withdraw_step(self, job: int, token: str, key: str) -> bool:
+        return await self.link(lambda tx: _withdraw(tx, job, token, key))
 
     async def forget_steps(self, job: int, generation: int) -> int:
         return await self.link(lambda tx: _forget_all(tx, job, generation))
@@ -92,6 +96,16 @@ def _forget_one(tx: Any, job: int, token: str, key: str) -> bool:
     if not _held(tx, jobs.c.seq == job, jobs.c.token == token):
         return False
     tx.connection.execute(step_results.delete().where(s.job == job, s.key == key))
+    return True
+
+
+def _withdraw(tx: Any, job: int, token: str, key: str) -> bool:
+    if not _held(tx, jobs.c.seq == job, jobs.c.token == token):
+        return False
+    begun = s.job == job, s.key == key, s.result == ""
+    # What earlier runs left in doubt stays known.
+    tx.connection.execute(step_results.delete().where(*begun, s.doubts == 0))
+    tx.connection.execute(step_results.update().where(*begun).values(is_open=False))
     return True
 
 

@@ -336,7 +336,10 @@ step_results = sa.Table(
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("epoch", sa.Integer, nullable=False),
     sa.Column("at", sa.BigInteger, nullable=False),
-    sa.Column("result", sa.Text, nullable=False),
+    sa.Column("result", sa.Text, nullable=False),  # empty: it was begun
+    sa.Column("expected", sa.Integer, nullable=False, server_default=sa.text("0")),
+    sa.Column("is_open", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("doubts", sa.Integer, nullable=False, server_default=sa.text("0")),
 )
 
 lanes = sa.Table(

@@ -1,7 +1,13 @@
 """A handler that asks a model five questions, one after the other."""
 
-from backburner import App, Context, capability
+import os
+from typing import Any
 
+import httpx2
+
+from backburner import NOT_DONE, App, Context, capability
+
+KNOWN = os.environ  # noqa: TID251 - where the provider is
 CALLS = 5
 EXPECTED = 10_000
 """Tokens that are held for a job."""
@@ -20,4 +26,39 @@ async def five_forgotten_calls(ctx: Context, name: str) -> list[str]:
     return [await ctx.ask(each, remember=False) for each in questions]
 
 
-app = App("calling", capabilities=[five_calls, five_forgotten_calls])
+async def call(ctx: Context, question: str) -> str:
+    """Ask the provider directly, with an id under which it can look the call up."""
+    url, id_ = KNOWN["OPENAI_BASE_URL"], f"{ctx.job.id}/{question}"
+    body = {"model": "m", "messages": [{"content": question}], "id": id_}
+    headers = {"Authorization": f"Bearer {KNOWN['OPENAI_API_KEY']}"}
+    async with httpx2.AsyncClient(trust_env=False, timeout=180) as http:
+        answer = await http.post(f"{url}/chat/completions", json=body, headers=headers)
+    return used(ctx, answer.json())
+
+
+async def look_up(ctx: Context, question: str) -> Any:
+    """Return the answer if the provider has had the call."""
+    url, id_ = KNOWN["OPENAI_BASE_URL"], f"{ctx.job.id}/{question}"
+    async with httpx2.AsyncClient(trust_env=False, timeout=180) as http:
+        found = await http.post(f"{url}/lookup", json={"id": id_})
+    return used(ctx, found.json()) if found.is_success else NOT_DONE
+
+
+def used(ctx: Context, answer: dict[str, Any]) -> str:
+    """Record the usage that an answer states; return its text."""
+    read, written = (answer["usage"][f"{n}_tokens"] for n in ("prompt", "completion"))
+    ctx.used("m", input_tokens=read, output_tokens=written)
+    return str(answer["choices"][0]["message"]["content"])
+
+
+@capability("five calls once", tokens=EXPECTED)
+async def five_calls_once(ctx: Context, name: str) -> list[str]:
+    """Return the answers; a call that may have been made is looked up."""
+    questions = [f"{name}, question {n}" for n in range(1, CALLS + 1)]
+    return [
+        await ctx.step(each, call, ctx, each, once=True, reconcile=look_up)
+        for each in questions
+    ]
+
+
+app = App("calling", capabilities=[five_calls, five_forgotten_calls, five_calls_once])

@@ -125,6 +125,48 @@ class StepConformance(WithWorkers):
         assert await store.forget_step(claim.seq, claim.token, "step/a")
         assert ["step/b"] == await keys(store, claim)
 
+    async def test_a_step_that_was_begun_is_filled_by_its_result(
+        self, store: Store
+    ) -> None:
+        claim = await self.claimed(store)
+        begun = result(claim, result="", expected=9, is_open=True)
+        assert [True] == await store.save_steps([begun])
+        [row] = await store.steps_of(claim.seq)
+        assert (0, True, 0, 9) == (row.size, row.is_open, row.doubts, row.expected)
+        await store.save_steps([result(claim)])
+        [row] = await store.steps_of(claim.seq)
+        assert ('"one"', False, 0) == (row.result, row.is_open, row.doubts)
+        await store.save_steps([begun])
+        assert [row] == await store.steps_of(claim.seq)
+
+    async def test_a_step_that_an_earlier_run_began_is_counted_as_in_doubt(
+        self, store: Store
+    ) -> None:
+        claim = await self.claimed(store)
+        begun = result(claim, result="", is_open=True)
+        await store.save_steps([begun])
+        await store.save_steps([begun._replace(epoch=claim.events + 3)])
+        await store.save_steps([result(claim, epoch=claim.events + 6)])
+        [row] = await store.steps_of(claim.seq)
+        assert ('"one"', 2, claim.events + 6) == (row.result, row.doubts, row.epoch)
+
+    async def test_a_step_that_did_not_happen_is_withdrawn_by_the_holder(
+        self, store: Store
+    ) -> None:
+        claim = await self.claimed(store)
+        begun = result(claim, result="", is_open=True)
+        await store.save_steps([begun, result(claim, "step/b")])
+        assert not await store.withdraw_step(claim.seq, "another", "step/a")
+        assert await store.withdraw_step(claim.seq, claim.token, "step/a")
+        assert await store.withdraw_step(claim.seq, claim.token, "step/b")
+        assert ["step/b"] == await keys(store, claim)
+        await store.save_steps([begun])
+        await store.save_steps([begun._replace(epoch=claim.events + 1)])
+        await store.withdraw_step(claim.seq, claim.token, "step/a")
+        await store.save_steps([begun._replace(epoch=claim.events + 2)])
+        rows = {row.key: row for row in await store.steps_of(claim.seq)}
+        assert 1 == rows["step/a"].doubts
+
     async def test_results_go_with_their_job(self, store: Store) -> None:
         claim = await self.claimed(store)
         await store.save_steps([result(claim)])

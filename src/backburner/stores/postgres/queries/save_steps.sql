@@ -1,17 +1,25 @@
 -- The jobs are locked, so that none is lost between the look at its token and the
 -- commit. A key that is stored keeps its first result; it is returned as if it were new.
+-- A row without a result was begun. If an earlier run began it, that one is in doubt.
 WITH s AS (
   SELECT * FROM unnest(
     $1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[],
-    $7::bigint[], $8::text[]
-  ) WITH ORDINALITY AS s (job, token, key, kind, name, epoch, at, result, place)
+    $7::bigint[], $8::text[], $9::int[], $10::bool[]
+  ) WITH ORDINALITY
+    AS s (job, token, key, kind, name, epoch, at, result, expected, is_open, place)
 ), held AS (
   SELECT seq, token FROM jobs
    WHERE seq = ANY ($1::bigint[]) ORDER BY seq FOR NO KEY UPDATE
 )
-INSERT INTO step_results (job, key, kind, name, epoch, at, result)
-SELECT s.job, s.key, s.kind, s.name, s.epoch, s.at, s.result
+INSERT INTO step_results AS old
+       (job, key, kind, name, epoch, at, result, expected, is_open)
+SELECT s.job, s.key, s.kind, s.name, s.epoch, s.at, s.result, s.expected, s.is_open
   FROM s JOIN held ON held.seq = s.job AND held.token = s.token
  ORDER BY s.place
-ON CONFLICT (job, key) DO UPDATE SET key = excluded.key
+ON CONFLICT (job, key) DO UPDATE SET
+  doubts = old.doubts + (old.is_open AND old.epoch < excluded.epoch)::int,
+  epoch = CASE WHEN old.result = '' THEN excluded.epoch ELSE old.epoch END,
+  at = CASE WHEN old.result = '' THEN excluded.at ELSE old.at END,
+  result = CASE WHEN old.result = '' THEN excluded.result ELSE old.result END,
+  is_open = old.result = '' AND excluded.is_open
 RETURNING job, key

@@ -1,9 +1,16 @@
 -- A key that is stored keeps its first result; it is returned as if it were new.
-INSERT INTO step_results (job, key, kind, name, epoch, at, result)
+-- A row without a result was begun. If an earlier run began it, that one is in doubt.
+INSERT INTO step_results AS old
+       (job, key, kind, name, epoch, at, result, expected, is_open)
 SELECT jobs.seq, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6,
-       value ->> 7
+       value ->> 7, value ->> 8, value ->> 9
   FROM json_each(?1)
   JOIN jobs ON jobs.seq = value ->> 0 AND jobs.token = value ->> 1
  WHERE TRUE
-ON CONFLICT (job, key) DO UPDATE SET key = excluded.key
+ON CONFLICT (job, key) DO UPDATE SET
+  doubts = old.doubts + (old.is_open AND old.epoch < excluded.epoch),
+  epoch = CASE WHEN old.result = '' THEN excluded.epoch ELSE old.epoch END,
+  at = CASE WHEN old.result = '' THEN excluded.at ELSE old.at END,
+  result = CASE WHEN old.result = '' THEN excluded.result ELSE old.result END,
+  is_open = old.result = '' AND excluded.is_open
 RETURNING job, key
