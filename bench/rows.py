@@ -46,6 +46,10 @@ FILES = JOBS // 2
 BODIES = JOBS // 2
 BLOB_MB = min(1024, JOBS // 16)
 FEW_SLOTS = 20
+STEP_ROWS = sa.text("SELECT count(*) FROM step_results")
+ALONE = 300
+"""Steps of a job that runs alone."""
+STEP_SLOTS = 200
 KEPT_ROWS = sa.text("SELECT count(*) FROM bench_kept")
 CALLERS = 100
 BULK = 500
@@ -145,6 +149,25 @@ async def settled_with_bodies(folder: Path) -> Figures:
             raise NotTrueError(f"{kept} rows were written, {most} jobs ran at once")
         await check(bb, Expected(BODIES, BODIES, 3 * BODIES))
         return meter.figures(BODIES) | {"most_running": most}
+
+
+async def steps(folder: Path) -> Figures:
+    """Store the results of steps: of one job alone, then of many at once."""
+    async with house(folder, slots=STEP_SLOTS) as bb:
+        await bb.start_worker()
+        alone = await bb.submit(work.timed_steps, work.Payload(i=ALONE))
+        await alone.result()
+        await bb.stop_worker()
+        jobs = JOBS // work.STEPS
+        for first in range(0, jobs, BULK):
+            size = min(BULK, jobs - first)
+            await bb.submit_many(work.steps, work.payloads(size, first))
+        meter = await drained(bb, jobs)
+        rows = await bb.read(lambda v: v.connection.execute(STEP_ROWS).scalar_one())
+        if rows != jobs * work.STEPS + ALONE:
+            raise NotTrueError(f"{rows} results of steps are stored")
+        singly = quantiles(work.step_seconds[WARM:])
+        return meter.figures(jobs * work.STEPS) | {"alone_ms": singly["p50_ms"]}
 
 
 async def blobs(folder: Path) -> Figures:
@@ -461,6 +484,7 @@ ROWS: dict[str, Callable[[Path], Awaitable[Figures]]] = {
         drain_over_history,
         flows,
         settled_with_bodies,
+        steps,
         blobs,
         blobs_s3,
         submit_bulk,

@@ -207,6 +207,20 @@ ROWS = (
         is_higher_better=False,
     ),
     Row(
+        "steps",
+        "store the results of steps, 200 jobs at once, steps/s",
+        "per_second",
+        _both(10_000),
+    ),
+    Row("steps", "… CPU a step, µs", "cpu_us", {}, is_higher_better=False),
+    Row(
+        "steps",
+        "… a step of a job that runs alone, p50 ms",
+        "alone_ms",
+        _both(1.0),
+        is_higher_better=False,
+    ),
+    Row(
         "blobs",
         "write a blob of 1 GiB to a folder, hashed and fsynced, MiB/s",
         "write_mb",

@@ -96,7 +96,42 @@ def _keep(tx: Transaction, i: int) -> None:
     tx.connection.execute(sa.insert(KEPT).values(i=i))
 
 
-app = App("bench", capabilities=[noop, spend, nap, extract, chunk, embed, keep])
+STEPS = 20
+"""How many steps each of many jobs has."""
+step_seconds: list[float] = []
+"""How long each step took of a job that runs alone."""
+
+
+@capability("bench.steps", queue=QUEUE)
+async def steps(ctx: Context, value: Payload) -> Index:
+    """Compute steps one after the other."""
+    for n in range(STEPS):
+        await ctx.step(f"step {n}", _computed, n)
+    finished.append(value.i)
+    return Index(i=value.i)
+
+
+@capability("bench.timed-steps", queue=QUEUE)
+async def timed_steps(ctx: Context, value: Payload) -> Index:
+    """Compute steps one after the other, each timed."""
+    for n in range(value.i):
+        begun = time.perf_counter()
+        await ctx.step(f"step {n}", _computed, n)
+        step_seconds.append(time.perf_counter() - begun)
+    return Index(i=value.i)
+
+
+def _computed(n: int) -> Index:
+    return Index(i=n)
+
+
+app = App(
+    "bench",
+    capabilities=[
+        *(noop, spend, nap, extract, chunk, embed, keep),
+        *(steps, timed_steps),
+    ],
+)
 
 
 def payloads(count: int, first: int = 0) -> list[Any]:

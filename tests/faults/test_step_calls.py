@@ -44,7 +44,7 @@ async def killed_throughout(fleet, client, llm, jobs, kills, name="five calls"):
         return fleet.worker("calling", slots=SLOTS, **settings)
 
     workers = {f"sk-{n}": start(f"sk-{n}") for n in range(WORKERS)}
-    done = asyncio.ensure_future(client.ended(ids))
+    done = asyncio.ensure_future(client.ended(ids, within=1800))
     for killed in range(kills):
         await llm.allow(jobs * CALLS * killed // kills)
         async with asyncio.timeout(PATIENCE):

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from inspect import isawaitable
+from types import FunctionType
 from typing import (
     Any,
     Concatenate,
@@ -803,10 +804,23 @@ class Context:
 
 def _return_type(compute: Callable[..., Any]) -> Any:
     """Return the type that a function is annotated to return; `Any` if none."""
+    if "return" not in getattr(compute, "__annotations__", ()):
+        return Any
+    # A function within a function is another one each time.
+    is_lasting = isinstance(compute, FunctionType) and (
+        "<locals>" not in compute.__qualname__
+    )
+    return _known_hint(compute) if is_lasting else _hint(compute)
+
+
+def _hint(compute: Callable[..., Any]) -> Any:
     try:
         return get_type_hints(compute).get("return", Any)
-    except Exception:  # noqa: BLE001 - a partial or a callable object has no hints
+    except Exception:  # noqa: BLE001 - a name in it may not be known
         return Any
+
+
+_known_hint: Callable[[Callable[..., Any]], Any] = lru_cache(maxsize=256)(_hint)
 
 
 def _number(value: float) -> float:

@@ -83,6 +83,7 @@ def _save(
 ) -> list[bool]:
     tx.lock_booked([booking.seq for booking in bookings])
     stored = kept(results, tx.save_steps(results))
+    tx.hit("step.saved")
     book_calls(tx, bookings)
     return stored
 
@@ -96,6 +97,7 @@ def _forget_one(tx: Any, job: int, token: str, key: str) -> bool:
     if not _held(tx, jobs.c.seq == job, jobs.c.token == token):
         return False
     tx.connection.execute(step_results.delete().where(s.job == job, s.key == key))
+    tx.hit("step.forgotten")
     return True
 
 
@@ -106,6 +108,7 @@ def _withdraw(tx: Any, job: int, token: str, key: str) -> bool:
     # What earlier runs left in doubt stays known.
     tx.connection.execute(step_results.delete().where(*begun, s.doubts == 0))
     tx.connection.execute(step_results.update().where(*begun).values(is_open=False))
+    tx.hit("step.withdrawn")
     return True
 
 
