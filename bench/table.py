@@ -152,7 +152,13 @@ UPLOADS = (
         is_higher_better=False,
     ),
     Row("uploads", "… server memory, MB", "server_mb", {}, is_higher_better=False),
-    Row("uploads", "… memory of an extractor process, MB", "child_mb", {}, is_higher_better=False),
+    Row(
+        "uploads",
+        "… memory of an extractor process, MB",
+        "child_mb",
+        {},
+        is_higher_better=False,
+    ),
     Row(
         "uploads_limited",
         "the same with the default rate limits, confirm to ready, p95 ms",
