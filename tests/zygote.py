@@ -8,6 +8,7 @@ Nothing here may start a thread, a loop or a connection, which no fork survives.
 """
 
 import atexit
+import functools
 import gc
 import importlib
 import io
@@ -73,6 +74,7 @@ def main(number: str, *more: str) -> None:
     for name in (*PRELOADED, *more, *modules()):
         with suppress(ImportError):
             importlib.import_module(name)
+    load_authorities_once()
     threads = len(list(Path("/proc/self/task").iterdir()))
     gc.collect()
     gc.freeze()  # else the children's collections copy all these pages
@@ -89,6 +91,16 @@ def main(number: str, *more: str) -> None:
         for fd in fds:
             os.close(fd)
         channel.send(json.dumps({"pid": pid}).encode())
+
+
+def load_authorities_once() -> None:
+    """Have no program load all certificate authorities: clients would, one by one."""
+    import httpcore2
+
+    load = functools.cache(httpcore2.default_ssl_context)
+    for words in ({}, {"_trust_env": True}, {"_trust_env": False}):
+        load(**words)
+    httpcore2.default_ssl_context = load
 
 
 def modules() -> Iterator[str]:

@@ -27,14 +27,20 @@ _PROOF: Final = re.compile(r"//[^/@\s]*@")
 """What proves who asks, within a URL."""
 
 
-@cache
 def entry_points_of(group: str) -> EntryPoints:
+    """Return what installed packages offer under a name."""
+    found: EntryPoints = installed_entry_points().select(group=group)
+    return found
+
+
+@cache
+def installed_entry_points() -> Any:
     """
-    Return what installed packages offer under a name.
+    Return what installed packages offer.
 
     Read once: it takes a look at every package, and no process notices new ones.
     """
-    return entry_points(group=group)
+    return entry_points()
 
 
 def read_model(model: type[S], given: Mapping[str, Any]) -> S:

@@ -13,7 +13,7 @@ import typer
 from backburner.adapters import installed_apps, load_app
 from backburner.app import App
 from backburner.domain.errors import ConfigurationError
-from backburner.environment import entry_points_of
+from backburner.environment import installed_entry_points
 from backburner.ports.history import PREFIX
 
 AppOption = Annotated[
@@ -31,7 +31,7 @@ def load(names: Sequence[str]) -> list[App]:
     # As `python -m` does, so that a module in the current folder is found.
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds strings
     # A package that is installed there was not seen before.
-    entry_points_of.cache_clear()
+    installed_entry_points.cache_clear()
     return [_find(name) for name in dict.fromkeys(names)]
 
 
