@@ -250,14 +250,16 @@ def _migrated(postgres_server):
     """A second database of this process, which keeps its schema."""
     name = f"test_{secrets.token_hex(6)}"
     asyncio.run(_execute(postgres_server, f'CREATE DATABASE "{name}"'))
-    yield Migrated(postgres_server.rsplit("/", 1)[0] + f"/{name}")
+    migrated = Migrated(postgres_server.rsplit("/", 1)[0] + f"/{name}")
+    yield migrated
+    migrated.close()
     asyncio.run(_execute(postgres_server, f'DROP DATABASE "{name}" WITH (FORCE)'))
 
 
 @pytest.fixture
-async def migrated_url(_migrated):
+def migrated_url(_migrated):
     """A database with the schema in it and nothing else."""
-    await _migrated.clean()
+    _migrated.clean()
     return _migrated.url
 
 

@@ -5,6 +5,7 @@ Migrations take half a second, emptying the tables that were used a tenth of tha
 the schema stays from test to test for as long as it looks as the migrations left it.
 """
 
+import asyncio
 from contextlib import suppress
 
 import asyncpg
@@ -81,16 +82,38 @@ class Migrated:
         self.url = url
         self._shape = self._marks = None
         self._tables = []
+        self._loop = asyncio.new_event_loop()
+        self._connection = None
 
-    async def clean(self):
+    def clean(self):
         """Leave the schema and nothing else."""
-        connection = await asyncpg.connect(self.url)
-        try:
-            await connection.execute(OTHERS_OUT)
-            if not await self._is_emptied(connection):
-                await self._migrate(connection)
-        finally:
-            await connection.close()
+        self._loop.run_until_complete(self._clean())
+
+    def close(self):
+        """Close the connection."""
+        if self._connection is not None:
+            self._loop.run_until_complete(self._connection.close(timeout=10))
+        self._loop.close()
+
+    async def _clean(self):
+        connection = await self._connected()
+        await connection.execute(OTHERS_OUT)
+        if not await self._is_emptied(connection):
+            await self._migrate(connection)
+
+    async def _connected(self):
+        """
+        Return a connection that stays: it has read the catalogue.
+
+        A test may have ended all sessions, so it is asked whether it is still there.
+        """
+        if self._connection is not None:
+            with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                await self._connection.execute("DISCARD TEMP")
+                return self._connection
+            self._connection.terminate()
+        self._connection = await asyncpg.connect(self.url)
+        return self._connection
 
     async def _is_emptied(self, connection):
         """Empty the tables, unless a test has changed more than what is in them."""

@@ -1,5 +1,6 @@
 """A function that ends steps and advances flows does what a transaction would."""
 
+import asyncio
 import random
 import secrets
 from datetime import timedelta
@@ -116,7 +117,7 @@ async def played(_migrated, monkeypatch):
     """Play to the end with a function, or without one; return what is known then."""
 
     async def played(function):
-        await _migrated.clean()
+        await asyncio.to_thread(_migrated.clean)
         monkeypatch.setattr(store_module, "advance_flows", lambda _: function)
         world = World(_migrated.url)
         await world.open()
