@@ -19,15 +19,15 @@ from backburner import Backburner, Settings, Transaction
 from backburner_apps.chat import app, sample
 from backburner_apps.chat.work import QUEUE
 from bench.brokers import forget_queue
-from bench.meter import NotTrueError, quantiles
+from bench.meter import NotTrueError, at_least, quantiles
 from bench.sentences import cpu_of, free_ports, running_processes
 from bench.wire import post
 
 AT_ONCE = 20
 """How many are under way; each of so many users has one."""
-WARM = 50
+WARM = at_least(50)
 """Messages that open the connections and are not counted."""
-FEWEST = 20
+FEWEST = at_least(20)
 PATIENCE = 600.0
 COUNTS = """
     SELECT (SELECT count(*) FROM chat_requests WHERE reply IS NOT NULL),

@@ -23,7 +23,7 @@ from backburner_apps.chat import app, sample
 from backburner_apps.chat.discord.replying import DRAFT_QUEUE, QUEUE
 from backburner_apps.chat.work import QUEUE as MODEL_QUEUE
 from bench.brokers import forget_queue
-from bench.meter import NotTrueError, quantiles
+from bench.meter import NotTrueError, at_least, quantiles
 from bench.sentences import cpu_of, free_ports, running_processes
 from bench.wire import post
 
@@ -31,8 +31,8 @@ AT_ONCE = 20
 """How many commands are under way."""
 BUSY = 200
 """How many other jobs run meanwhile."""
-WARM = 20
-FEWEST = 20
+WARM = at_least(20)
+FEWEST = at_least(20)
 PATIENCE = 600.0
 APPLICATION = "1"
 DEFERRED = {"type": 5}

@@ -30,17 +30,17 @@ from backburner_apps.ai.answers import QUEUE
 from backburner_apps.tasks.book import CREATED, OPEN
 from backburner_apps.tasks.tables import requests
 from bench.brokers import forget_queue
-from bench.meter import Expected, Meter, NotTrueError, check, quantiles
+from bench.meter import Expected, Meter, NotTrueError, at_least, check, quantiles
 from bench.wire import post
 from tests.aimock import AiMock, started
 
 AT_ONCE = 20
 """How many are under way, a quarter of few; each of so many users has one."""
-WARM = 50
+WARM = at_least(50)
 """Sentences that open the connections and are not counted."""
 SINGLY = 50
 """How many go one after the other …"""
-FEWEST = 20
+FEWEST = at_least(20)
 """… and of any kind at least."""
 LOOK_SECONDS = 0.002, 0.02
 """How far looks for new tasks are apart: with one under way, and with many."""

@@ -15,10 +15,13 @@ from bench import conversations, deferrals, work
 from bench.__main__ import publish
 from bench.meter import Expected, NotTrueError, check
 from bench.peers import roster
-from bench.sentences import FEWEST, WARM, check_tasks
+from bench.sentences import check_tasks
 
 PROJECT = Path(__file__).parents[2]
-QUICK = ("--jobs", "500", "--reps", "1", "--only", "drain")
+QUICK = ("--jobs", "200", "--reps", "1", "--only", "drain")
+FEWEST = 4
+FEW = {"BENCH_JOBS": "20", "BENCH_FEWEST": str(FEWEST)}
+"""Each row warms up with so many, and measures as many; one of them twice."""
 ONE_MEMORY_LESS = sa.text(
     "DELETE FROM chat_memories WHERE id IN (SELECT max(id) FROM chat_memories)"
 )
@@ -116,7 +119,7 @@ async def test_sentences_become_tasks_over_real_processes(
         check=True,
         cwd=PROJECT,
         env={
-            "BENCH_JOBS": "20",
+            **FEW,
             "BENCH_STORE": migrated_url,
             "BENCH_TRANSPORT": rabbitmq_url,
         },
@@ -127,7 +130,7 @@ async def test_sentences_become_tasks_over_real_processes(
     assert figures["per_second"] > 0
     assert 0 < figures["ours_of_cpu"] < 1
     assert 0 < figures["ours_of_time"] < 1
-    all_of_them = WARM + 2 * FEWEST
+    all_of_them = 3 * FEWEST
     async with Backburner(store=migrated_url) as bb:
         await check_tasks(bb, all_of_them)
         await bb.transact(lambda tx: tx.connection.execute(ONE_TASK_LESS))
@@ -142,12 +145,12 @@ async def test_messages_are_answered_over_real_processes(tmp_path):
         stdout=subprocess.PIPE,
         check=True,
         cwd=PROJECT,
-        env={"BENCH_JOBS": "20"},
+        env=FEW,
         timeout=200,
     )
 
     assert json.loads(said.stdout)["per_second"] > 0
-    all_of_them = conversations.WARM + conversations.FEWEST
+    all_of_them = 2 * FEWEST
     url = f"sqlite:///{tmp_path}/bench.db"
     async with Backburner(store=url, apps=[chat_app]) as bb:
         await conversations.check_replies(bb, all_of_them)
@@ -163,12 +166,12 @@ async def test_commands_are_deferred_over_real_processes(tmp_path):
         stdout=subprocess.PIPE,
         check=True,
         cwd=PROJECT,
-        env={"BENCH_JOBS": "20"},
+        env=FEW,
         timeout=200,
     )
 
     assert json.loads(said.stdout)["p99_ms"] > 0
-    all_of_them = deferrals.WARM + deferrals.FEWEST
+    all_of_them = 2 * FEWEST
     url = f"sqlite:///{tmp_path}/bench.db"
     async with Backburner(store=url, apps=[chat_app]) as bb:
         await deferrals.check_replies(bb, all_of_them)

@@ -144,7 +144,7 @@ async def crowded(fleet, migrated_url, seed, seconds):
 
 
 async def test_a_crowd_meets_no_deadlock_for_a_while(fleet, migrated_url):
-    acts, deadlocks, logged = await crowded(fleet, migrated_url, seed=1, seconds=15)
+    acts, deadlocks, logged = await crowded(fleet, migrated_url, seed=1, seconds=8)
 
     assert acts
     assert 0 == deadlocks

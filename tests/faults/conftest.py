@@ -174,7 +174,7 @@ class Client:
         few = asyncio.Semaphore(50)  # thousands at once would wait for connections
 
         async def end(job_id):
-            async with few, asyncio.timeout(2 * within):
+            async with few, asyncio.timeout(within + PATIENCE):
                 while True:
                     # A store that was broken a moment ago may not answer yet.
                     with suppress(StoreUnavailable):
