@@ -13,7 +13,9 @@ import shutil
 import zlib
 
 import asyncpg
+import botocore.loaders
 import httpcore2
+import hypothesis
 import pytest
 import redis
 from xdist.scheduler import LoadScopeScheduling
@@ -30,10 +32,16 @@ pytest_plugins = ["tests.cpu", "tests.hanging"]
 gc.disable()  # until the tests are collected: nothing of that is garbage
 # Tests make thousands of HTTP clients; each would load all certificate authorities.
 httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
+# Each client of AWS would read the description of its service again.
+botocore.loaders.create_loader = functools.cache(botocore.loaders.create_loader)
+hypothesis.settings.register_profile("suite", deadline=None)  # machines may be busy
+hypothesis.settings.load_profile("suite")
 pytest.register_assert_rewrite("backburner.testing.broker", "backburner.testing.store")
 
 FIRST = (
     "tests/simulation/test_simulation.py",
+    "tests/examples/test_plugins.py",
+    "tests/bench/test_run.py",
     "tests/faults/",
     "tests/chaos/",
     "tests/apps/",
@@ -120,6 +128,7 @@ def place_of(test):
 def pytest_collection_finish():
     """Have later collections of garbage leave out what lives as long as the run."""
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)  # the same as in servers and workers
     gc.enable()
 
 

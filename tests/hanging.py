@@ -45,7 +45,7 @@ def pytest_runtest_protocol(item):
 
     before = signal.signal(signal.SIGALRM, end)
     # The second alarm comes only if the first could not end the test.
-    signal.setitimer(signal.ITIMER_REAL, seconds, max(1.0, seconds / 5))
+    signal.setitimer(signal.ITIMER_REAL, seconds, max(5.0, seconds / 5))
     try:
         return (yield)
     finally:
