@@ -102,8 +102,8 @@ def settle(
 ) -> Change:
     """Turn what a running job came to into the move to make."""
     match outcome:
-        case Done(output):
-            return Change(JobState.SUCCEEDED, event.SUCCEEDED, now, output=output)
+        case Done():
+            return succeed(outcome, now=now)
         case Failed():
             change = _settle_failed(claim, outcome, now, backoff, limits)
             trace = outcome.trace
@@ -119,6 +119,11 @@ def settle(
             return _expire(claim.capability, now)
         case _:
             assert_never(outcome)
+
+
+def succeed(done: Done, *, now: Instant) -> Change:
+    """End a running job with its output."""
+    return Change(JobState.SUCCEEDED, event.SUCCEEDED, now, output=done.output)
 
 
 def hand_back(job: Claim | Job, *, now: Instant) -> Change:

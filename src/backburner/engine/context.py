@@ -797,6 +797,15 @@ class Context:
         return () if self._flow is None else tuple(self._flow.steps)
 
     @property
+    def brought(
+        self,
+    ) -> tuple[Sequence[Callable[[Transaction], None]], Sequence[Planned]]:
+        """What is written with its success: `settlement_bodies`, `added_steps`."""
+        if self._bodies is None and self._flow is None:
+            return (), ()
+        return self.settlement_bodies, self.added_steps
+
+    @property
     def settlement_bodies(self) -> tuple[Callable[[Transaction], None], ...]:
         """What `at_settlement` was given, in order."""
         return tuple(self._bodies or ())

@@ -39,6 +39,7 @@ from backburner.engine.needs import input_of, is_apart, whole
 from backburner.engine.payloads import Payloads
 from backburner.engine.registry import Capability
 from backburner.engine.shapes import mistakes
+from backburner.engine.spending import Spending
 from backburner.engine.telling import Voice
 from backburner.engine.tracing import trace_of
 from backburner.ports.log import log
@@ -122,7 +123,7 @@ class Attempt:
             text, needs = fetched.text, fetched.needs
         try:
             fed = _fed(self.capability, needs) if text == FROM_NEEDS else text
-            value = self.capability.input.validate_json(fed)
+            value = self.capability.input.validator.validate_json(fed)
         except ValidationError as error:
             message = readable(mistakes(error, MOST_FAULTS))
             return Failed("INVALID_INPUT", message, retryable=False)
@@ -152,16 +153,14 @@ class Attempt:
             return _interrupted(self.interruption)
         return outcome
 
-    async def _stowed(self, outcome: Outcome, payloads: Payloads) -> Outcome:
+    async def _stowed(self, output: str, payloads: Payloads) -> Done:
         """Put a large output away; until that works, the job still runs."""
-        while isinstance(outcome, Done) and is_large(outcome.output):
+        while True:
             try:
-                stored = await payloads.stow_output(self.claim, outcome.output)
-                return Done(stored)
+                return Done(await payloads.stow_output(self.claim, output))
             except StoreUnavailable as error:
                 log.warning("output not stored", job_id=self.claim.id, code=error.code)
                 await asyncio.sleep(STOW_RETRY_SECONDS)  # noqa: TID251 - see watch
-        return outcome
 
     async def _answer(
         self,
@@ -177,7 +176,8 @@ class Attempt:
             outcome = _outcome(capability, answer)
             if context.voice is not None:
                 _conclude(context.voice, outcome)
-            outcome = await self._stowed(outcome, payloads)
+            if isinstance(outcome, Done) and is_large(outcome.output):
+                outcome = await self._stowed(outcome.output, payloads)
         except asyncio.CancelledError:
             outcome = Failed(
                 "CANCELLED_INSIDE", "its handler was cancelled from inside"
@@ -192,9 +192,7 @@ class Attempt:
         spent = context.spent
         if self.interruption is not None:
             return _interrupted(self.interruption)
-        if spent is not None and spent.has_paid and isinstance(outcome, Failed):
-            outcome = outcome._replace(is_paid=True)
-        return outcome
+        return outcome if spent is None else _paid(outcome, spent)
 
     async def _part(self, context: Context, outcome: Outcome) -> None:
         """Have the results of a run's steps stored, if a later run may need them."""
@@ -231,6 +229,13 @@ class Attempt:
 
 
 _NO_BLOBS = Payloads()
+
+
+def _paid(outcome: Outcome, spent: Spending) -> Outcome:
+    """Say of a failure whether a call was paid for."""
+    if spent.has_paid and isinstance(outcome, Failed):
+        return outcome._replace(is_paid=True)
+    return outcome
 
 
 def _fed(capability: Capability[Any, Any], needs: Sequence[Need]) -> str:
@@ -301,21 +306,22 @@ def _unknown(claim: Claim) -> Failed:
 
 
 def _outcome(capability: Capability[Any, Any], answer: Any) -> Outcome:
+    if not isinstance(answer, Failed | Snooze | Cancel):
+        return _dumped(capability, answer)
     match answer:
         case Failed(str(), str(message), bool(), None | timedelta()):
             return answer._replace(message=readable(message))
         case Snooze(timedelta(), str(reason)) | Cancel(str(reason)):
             return answer._replace(reason=readable(reason))
-        case Failed() | Snooze() | Cancel():
+        case _:
             message = f"its {type(answer).__name__} holds a value of the wrong type"
             return Failed("INVALID_OUTPUT", message, retryable=False)
-        case _:
-            return _dumped(capability, answer)
 
 
 def _dumped(capability: Capability[Any, Any], answer: Any) -> Outcome:
     try:
-        text = capability.output.dump_json(answer, by_alias=True, warnings="error")
+        write = capability.output.serializer.to_json
+        text = write(answer, by_alias=True, warnings="error")
     except Exception as error:  # noqa: BLE001 - whatever the handler returned
         message = readable(f"its result does not match its type: {error}")
         return Failed("INVALID_OUTPUT", message, retryable=False)

@@ -14,7 +14,7 @@ from backburner.domain.errors import (
     readable,
 )
 from backburner.domain.job import Claim, JobState
-from backburner.domain.outcome import Failed, HandedBack, Outcome
+from backburner.domain.outcome import Done, Failed, HandedBack, Outcome
 from backburner.domain.retry import RetryPolicy
 from backburner.domain.transitions import SETTLEMENT_FAILED, Change, Limits
 from backburner.engine import telemetry
@@ -335,6 +335,8 @@ class Settler:
 
     def decide(self, attempt: Attempt, outcome: Outcome) -> Change:
         """Say what an outcome means for its job."""
+        if isinstance(outcome, Done):
+            return transitions.succeed(outcome, now=self._house.clock.now())
         claim, capability = attempt.claim, attempt.capability
         backoff = timedelta()
         if isinstance(outcome, Failed):
@@ -380,7 +382,7 @@ def _brought(attempt: Attempt, change: Change) -> tuple[Sequence[Body], Steps]:
     if context is None:
         return (), ()
     if change.to is JobState.SUCCEEDED:
-        return context.settlement_bodies, context.added_steps
+        return context.brought
     if change.to is JobState.FAILED:
         return (), anyway(context.added_steps, attempt.claim.step or "")
     return (), ()

@@ -214,9 +214,10 @@ def _labelled(metric: Any, *values: str) -> Any:
     return metric.labels(*values)
 
 
-def started(claim: Claim, now: Instant) -> None:
-    """Count how long a job waited."""
-    job_wait.observe(claim.queue, max(0, now - claim.ready_at) / 1000)
+def started(claims: Sequence[Claim], now: Instant) -> None:
+    """Count how long jobs waited."""
+    for claim in claims:
+        job_wait.observe(claim.queue, max(0, now - claim.ready_at) / 1000)
 
 
 def settled(ends: Sequence[tuple[Claim, Change]]) -> None:

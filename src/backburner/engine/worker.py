@@ -272,6 +272,7 @@ class Worker:
         now = self._house.clock.now()
         for claim in begun:
             self._try(claim, now)
+        telemetry.started(begun, now)
 
     async def _keep_apart(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         """
@@ -386,23 +387,18 @@ class Worker:
         attempt = Attempt(claim, self._house.registry.get(claim.capability))
         self._attempts[attempt] = None
         try:
-            self._begin(attempt, now)
+            if attempt.capability is not None:
+                seconds = attempt.capability.timeout.total_seconds()
+                if claim.deadline is not None:
+                    seconds = min(seconds, max(0.0, (claim.deadline - now) / 1000))
+                self._timeouts.add(attempt, seconds)
+            attempt.task = self._loop.create_task(self._run(attempt))
         except Exception as error:  # noqa: BLE001 - one job must not hold up the others
             del self._attempts[attempt]
             kind = type(error).__name__
             log.error("attempt not begun", job_id=claim.id, error_type=kind)
             why = readable(f"it could not be begun: {kind}: {error}")
             self._settler.add(attempt, Failed("UNEXPECTED", why))
-
-    def _begin(self, attempt: Attempt, now: Instant) -> None:
-        claim = attempt.claim
-        telemetry.started(claim, now)
-        if attempt.capability is not None:
-            seconds = attempt.capability.timeout.total_seconds()
-            if claim.deadline is not None:
-                seconds = min(seconds, max(0.0, (claim.deadline - now) / 1000))
-            self._timeouts.add(attempt, seconds)
-        attempt.task = self._loop.create_task(self._run(attempt))
 
     def _drop(self, claim: Claim) -> None:
         """Interrupt the handler of a job that is no longer this worker's."""
@@ -431,10 +427,12 @@ class Worker:
         outcome = None
         try:
             outcome = await attempt.run(self._services)
-            if attempt.tab is not None:
+            context = attempt.context
+            spent = None if context is None else context.spent
+            if spent is not None and spent.tab is not None:
                 with suppress(asyncio.CancelledError):
                     await self._booker.ready()
-            voice = attempt.voice
+            voice = None if context is None else context.voice
             if voice is not None and outcome is not None:
                 self._timeouts.discard(attempt)
                 outcome = await attempt.heard_out(voice, outcome)

@@ -1,12 +1,13 @@
 """What both databases make of a change: its error, its event, and its turn."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
 import orjson
 
-from backburner.domain.job import NewJob
+from backburner.domain.job import Claim, NewJob
 from backburner.domain.transitions import Change
 
 A = TypeVar("A")
@@ -42,8 +43,24 @@ def turns(asks: Sequence[Numbered]) -> Iterator[dict[int, int]]:
 
 def as_given(batches: Sequence[Sequence[Any]], answers: Sequence[A]) -> list[list[A]]:
     """Deal answers out to callers, as many as each asked for."""
-    answered = iter(answers)
-    return [[next(answered) for _ in batch] for batch in batches]
+    given: list[list[A]] = []
+    first = 0
+    for batch in batches:
+        given.append([*answers[first : first + len(batch)]])
+        first += len(batch)
+    return given
+
+
+def in_turn(claims: Iterable[Claim]) -> list[Claim]:
+    """Sort claims by whose turn it is: by priority, the highest first, then rank."""
+    ordered = sorted(claims, key=_BY_RANK)
+    if len({claim.priority for claim in ordered}) > 1:
+        ordered.sort(key=_BY_PRIORITY, reverse=True)  # of equal ones the order stays
+    return ordered
+
+
+_BY_RANK = attrgetter("rank", "seq")
+_BY_PRIORITY = attrgetter("priority")
 
 
 def as_json(value: Any) -> str:

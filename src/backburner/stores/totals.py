@@ -44,7 +44,16 @@ class CountingTx(Protocol):
 
 def count_ends(tx: CountingTx, ended: Iterable[tuple[str, str]]) -> None:
     """Count jobs that came to a state, each by its queue; states that go on do not."""
-    counted = Counter(end for end in ended if end[1] in NAMES)
+    _add(tx, Counter(end for end in ended if end[1] in NAMES))
+
+
+def count_successes(tx: CountingTx, queues: Iterable[str]) -> None:
+    """Count jobs that succeeded, each by its queue."""
+    counted = Counter(queues)
+    _add(tx, {(queue, JobState.SUCCEEDED): n for queue, n in counted.items()})
+
+
+def _add(tx: CountingTx, counted: Mapping[tuple[str, str], int]) -> None:
     if counted:
         rows = [(queue, state, n) for (queue, state), n in sorted(counted.items())]
         tx.rows(tx.queries.insert_totals, *tx.columns(rows))

@@ -15,7 +15,7 @@ from collections.abc import (
     Sequence,
 )
 from functools import partial
-from itertools import chain
+from itertools import chain, starmap
 from typing import Any, NamedTuple, TypeVar
 
 import asyncpg
@@ -84,6 +84,7 @@ from backburner.stores.settling import (
     error_json,
     event_json,
     expires_at,
+    in_turn,
     kept_by_queue,
     tags_text,
     turns,
@@ -259,9 +260,7 @@ class Statements:
             given = await self._given(pipe, rows, steps)
             rows = [(*row, given.get(row[0], ())) for row in rows]
         # RETURNING is in no order.
-        return sorted(
-            (Claim(*row) for row in rows), key=lambda c: (-c.priority, c.rank, c.seq)
-        )
+        return in_turn(starmap(Claim, rows))
 
     async def _given(
         self, pipe: Pipe, rows: Sequence[Any], steps: Collection[int]

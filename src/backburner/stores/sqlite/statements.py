@@ -36,13 +36,14 @@ from backburner.stores.settling import (
     as_json,
     error_json,
     event_json,
+    in_turn,
     turns,
 )
 from backburner.stores.sharing import corrections, ended_waiting, forgo, used_tokens
 from backburner.stores.sqlite.database import is_unavailable
 from backburner.stores.sqlite.handing import NEEDS, Claiming, Taker
 from backburner.stores.sqlite.transaction import Transaction, savepoint
-from backburner.stores.totals import count_ends
+from backburner.stores.totals import count_ends, count_successes
 from backburner.stores.usages import book_settled
 
 
@@ -78,7 +79,7 @@ def _claim(
         want = Want(queue, limit - len(before))
         take = _claim_gated if queue in gated else _take
         taken = take(tx, worker, token, want, now) if want.limit else ()
-        claims += sorted((*before, *taken), key=_turn) if before else taken
+        claims += in_turn((*before, *taken)) if before else taken
     if claims:
         # Ranks of a line rise: what is left is the highest.
         lines = {(claim.queue, claim.priority): claim.rank for claim in claims}
@@ -99,11 +100,7 @@ def _take(
         seqs = as_json([row[0] for row in rows])
         tx.driver.execute(tx.queries.insert_start_events, (seqs,))
     # RETURNING is in no order.
-    return sorted(starmap(Claim, rows), key=_turn)
-
-
-def _turn(claim: Claim) -> tuple[int, int, int]:
-    return (-claim.priority, claim.rank, claim.seq)
+    return in_turn(starmap(Claim, rows))
 
 
 def _claim_gated(
@@ -198,7 +195,7 @@ def _finish(tx: Transaction, settlements: Sequence[Settlement]) -> set[int]:
     ended = tx.rows(tx.queries.finish_jobs, rows, at)
     seqs = [row[0] for row in ended]
     tx.tell_states(seqs, at)
-    count_ends(tx, [row[1:] for row in ended])
+    count_successes(tx, [row[1] for row in ended])
     return set(seqs)
 
 

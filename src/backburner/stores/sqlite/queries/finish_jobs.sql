@@ -5,4 +5,4 @@ UPDATE jobs
   FROM (SELECT value ->> 0 AS seq, value ->> 1 AS token, value ->> 2 AS output
           FROM json_each(?1)) AS s
  WHERE jobs.seq = s.seq AND jobs.token = s.token
-RETURNING seq, queue, state
+RETURNING seq, queue
