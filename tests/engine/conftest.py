@@ -9,8 +9,11 @@ from contextlib import AsyncExitStack, contextmanager
 import pytest
 
 from backburner import Backburner
+from backburner.ai.mock import Mock
+from backburner.clock import SystemClock
 from backburner.domain.job import JobState
 from backburner.engine import telemetry
+from backburner.ports.ai import Reply, Tokens
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 from backburner.testing.broker.memory import MemoryServer
@@ -144,3 +147,48 @@ def finished():
         return telemetry.jobs_finished.labels(capability, JobState.FAILED)._value.get()
 
     return finished
+
+
+SETTINGS = {"grace_seconds": 0, "poll_seconds": 0.2}
+
+
+class Counting(Mock):
+    """A provider that numbers its answers and counts its calls."""
+
+    def __init__(self):
+        super().__init__(SystemClock())
+        self.asked = []
+
+    async def chat(self, chat, hear=None):
+        self.asked.append(chat.messages[-1].text)
+        text = f"{chat.messages[-1].text} {len(self.asked)}"
+        if chat.schema is not None:
+            text = f'{{"title": "{text}"}}'
+        if hear is not None:
+            await hear(text)
+        return Reply(text, chat.model, Tokens(60, 40))
+
+    async def embed(self, texts, model):
+        self.asked.append("embed")
+        return Reply([[float(len(self.asked))] for _ in texts], model, Tokens(5, 0))
+
+
+@pytest.fixture
+async def running(home_url):
+    """Open a house that works on a handler with a counting provider."""
+    opened = []
+
+    async def start(one, provider=None, **settings):
+        house = Backburner(
+            Settings(store=home_url, **{**SETTINGS, **settings}),
+            capabilities=[one],
+            ai=provider or Counting(),
+        )
+        await house.__aenter__()
+        opened.append(house)
+        await house.start_worker()
+        return house
+
+    yield start
+    for house in opened:
+        await house.__aexit__(None, None, None)

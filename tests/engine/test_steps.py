@@ -16,8 +16,6 @@ from backburner import (
     TransientError,
     capability,
 )
-from backburner.ai.mock import Mock
-from backburner.clock import SystemClock
 from backburner.domain.ai import CORRECTION, Trouble
 from backburner.domain.event import STEP_CHANGED
 from backburner.domain.step import StepResult
@@ -26,30 +24,9 @@ from backburner.ports.ai import Fault, Reply, Tokens
 from backburner.settings import Settings
 from backburner.stores.tables import jobs, step_results
 from backburner.testing.broker.acts import pause
+from tests.engine.conftest import SETTINGS, Counting
 
 AT_ONCE = RetryPolicy(base=timedelta(), jitter=timedelta())
-SETTINGS = {"grace_seconds": 0, "poll_seconds": 0.2}
-
-
-class Counting(Mock):
-    """A provider that numbers its answers and counts its calls."""
-
-    def __init__(self):
-        super().__init__(SystemClock())
-        self.asked = []
-
-    async def chat(self, chat, hear=None):
-        self.asked.append(chat.messages[-1].text)
-        text = f"{chat.messages[-1].text} {len(self.asked)}"
-        if chat.schema is not None:
-            text = f'{{"title": "{text}"}}'
-        if hear is not None:
-            await hear(text)
-        return Reply(text, chat.model, Tokens(60, 40))
-
-    async def embed(self, texts, model):
-        self.asked.append("embed")
-        return Reply([[float(len(self.asked))] for _ in texts], model, Tokens(5, 0))
 
 
 class Title(BaseModel):
@@ -66,27 +43,6 @@ class Failing:
         if self.left:
             self.left -= 1
             raise TransientError("not yet")
-
-
-@pytest.fixture
-async def running(home_url):
-    """Open a house that works on a handler with a counting provider."""
-    opened = []
-
-    async def start(one, provider=None, **settings):
-        house = Backburner(
-            Settings(store=home_url, **{**SETTINGS, **settings}),
-            capabilities=[one],
-            ai=provider or Counting(),
-        )
-        await house.__aenter__()
-        opened.append(house)
-        await house.start_worker()
-        return house
-
-    yield start
-    for house in opened:
-        await house.__aexit__(None, None, None)
 
 
 async def test_a_failed_attempt_pays_for_no_answer_again(running):

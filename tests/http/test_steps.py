@@ -66,3 +66,33 @@ async def test_steps_in_doubt_and_suspected_spend_are_shown(serve):
     shown = (await server.client.get(path)).json()
 
     assert {"calls": 2, "input_tokens": 18} == shown["suspected"]
+
+
+@ON_BOTH
+async def test_a_job_is_forked_after_a_quote_and_only_by_its_owner(serve):
+    @capability("test.fork", queue="demo", max_attempts=1)
+    async def twice(ctx: Context, value: dict[str, int]) -> list[int]:
+        first = await ctx.step("first", lambda: value["n"])
+        return [first, await ctx.step("second", lambda: value["n"])]
+
+    server = await serve(capabilities=[twice])
+    made = {"capability": "test.fork", "input": {"n": 1}}
+    job = (await server.client.post("/v1/jobs", json=made)).json()
+    await server.ended(job)
+    path = f"/v1/jobs/{job['id']}/fork"
+    asked = {"from": "second", "input": {"n": 2}}
+    quoted = await server.client.post(path, json=asked, params={"dry_run": True})
+    forked = await server.client.post(path, json=asked)
+    ended = await server.ended(forked.json())
+    missing = await server.client.post(path, json={"from": "third"})
+    unknown = await server.client.post("/v1/jobs/job_0/fork", json=asked)
+    listed = await server.client.get(
+        "/v1/jobs", params={"tag": f"forked-from:{job['id']}"}
+    )
+
+    assert (200, ["first"]) == (quoted.status_code, quoted.json()["reused"])
+    assert "test.fork" == quoted.json()["quote"]["capability"]
+    assert (202, job["id"]) == (forked.status_code, forked.json()["forked_from"])
+    assert [1, 2] == ended["output"]
+    assert [ended["id"]] == [each["id"] for each in listed.json()["items"]]
+    assert (422, 404) == (missing.status_code, unknown.status_code)

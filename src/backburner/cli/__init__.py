@@ -89,6 +89,7 @@ COMMANDS: Final[Mapping[str, Sequence[Callable[..., None]]]] = {
         jobs.cancel,
         jobs.retry,
         jobs.steps,
+        jobs.fork,
         jobs.jobs,
         usage.quote,
         usage.usage,

@@ -21,6 +21,7 @@ from backburner.cli.asking import (
 )
 from backburner.cli.exits import Exit, leave, refuse
 from backburner.client import Client, Job, is_final
+from backburner.client.shapes import SAME_INPUT
 from backburner.domain.job import JobState
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID")]
@@ -261,6 +262,34 @@ def retry(
     """Retry a failed job with new attempts."""
     with connect(url, api_key) as client:
         job = client.retry(groups.job(job_id), fresh=fresh)
+    groups.write_state(job, as_json=as_json)
+
+
+def fork(
+    job_id: IdArgument,
+    start: Annotated[
+        str, typer.Option("--from", help="The step to run again: its name or number.")
+    ],
+    *,
+    value: Annotated[
+        str | None, typer.Option("--input", help="Another input, as JSON.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what it would take.")
+    ] = False,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Run a job again from a step on, as a new job with the results before it."""
+    chosen: str | int = int(start) if start.isdecimal() else start
+    given = SAME_INPUT if value is None else read_json(value)
+    with connect(url, api_key) as client:
+        found = groups.job(job_id)
+        if dry_run:
+            printing.write_json(client.quote_fork(found, chosen, given))
+            return
+        job = client.fork(found, chosen, given)
     groups.write_state(job, as_json=as_json)
 
 

@@ -33,12 +33,14 @@ from backburner.client.dialogue import (
 from backburner.client.errors import ClientError
 from backburner.client.features import AsyncFeatures
 from backburner.client.shapes import (
+    SAME_INPUT,
     BudgetOptions,
     Budgets,
     Endpoint,
     Event,
     EventsQuery,
     FailureGroup,
+    ForkQuote,
     Job,
     JobsQuery,
     Lane,
@@ -188,6 +190,25 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
     async def retry(self, job_id: str, *, fresh: bool = False) -> Job:
         """Queue a dead letter again."""
         return await self._run(self._ask.retry(job_id, fresh=fresh))
+
+    async def fork(self, job_id: str, start: str | int, value: Any = SAME_INPUT) -> Job:
+        """
+        Run a job again from a step on, as a new job; see docs/steps.md.
+
+        `start` is the step's name or number. With a `value` of its own the new job
+        uses the results before it in their order.
+        """
+        told: Job = await self._run(self._ask.fork(job_id, start, value, dry_run=False))
+        return told
+
+    async def quote_fork(
+        self, job_id: str, start: str | int, value: Any = SAME_INPUT
+    ) -> ForkQuote:
+        """Return what a fork would take and whose results it would use."""
+        told: ForkQuote = await self._run(
+            self._ask.fork(job_id, start, value, dry_run=True)
+        )
+        return told
 
     async def retry_many(self, **which: Unpack[RetryQuery]) -> Retried:
         """Queue the dead letters that match again."""

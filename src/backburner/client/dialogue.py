@@ -28,6 +28,7 @@ from backburner.client.errors import (
     Unavailable,
 )
 from backburner.client.shapes import (
+    SAME_INPUT,
     BudgetOptions,
     Budgets,
     Endpoint,
@@ -329,6 +330,22 @@ class Manners:
         path = f"{job_path(job_id)}/retry" + ("?fresh=true" if fresh else "")
         told = yield from self.ask(Ask("POST", path, is_repeatable=False))
         return cast("Job", told)
+
+    def fork(
+        self, job_id: str, start: str | int, value: Any, *, dry_run: bool
+    ) -> Dialogue[Any]:
+        """Submit a fork; not repeated, for each one is a job of its own."""
+        asked = {"from": start} | ({} if value is SAME_INPUT else {"input": value})
+        told = yield from self.ask(
+            Ask(
+                "POST",
+                f"{job_path(job_id)}/fork" + ("?dry_run=true" if dry_run else ""),
+                headers={"Content-Type": "application/json"},
+                content=json.dumps(asked, allow_nan=False, default=_written),
+                is_repeatable=dry_run,
+            )
+        )
+        return told
 
     def retry_many(self, which: RetryQuery) -> Dialogue[Any]:
         """Queue the dead letters that match again."""

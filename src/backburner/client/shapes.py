@@ -52,6 +52,8 @@ class Job(TypedDict):
     step: str | None
     """Its name within that flow."""
     batch_id: str | None
+    forked_from: NotRequired[str | None]
+    """The job that it is a fork of."""
     input: NotRequired[Any]
     output: NotRequired[Any]
     """There when one job is asked for and it has succeeded."""
@@ -207,9 +209,23 @@ class Schedule(TypedDict):
     last_at: str | None
 
 
+SAME_INPUT: Final = object()
+"""Stands for the input of the job that is forked."""
+
+
+class ForkQuote(TypedDict):
+    """What a fork would take."""
+
+    reused: list[str]
+    """The steps whose results it would use."""
+    quote: Any
+
+
 class StoredStep(TypedDict):
     """A step of a job's handler whose result is stored."""
 
+    n: int | None
+    """Its number, for a fork from it."""
     name: str
     kind: str
     state: str

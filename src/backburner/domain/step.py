@@ -11,6 +11,10 @@ NAMED: Final = "step"
 """The kind of a step that the handler names itself; others are kinds of model calls."""
 DRAFT: Final = "draft"
 """The kind of an answer that did not match its type, while it is being corrected."""
+FORKED_STEP: Final = "fork"
+"""How the keys of results begin that are used in their order, whatever is asked."""
+FORK_TAG: Final = "forked-from:"
+"""A fork has this tag, with the id of the job that it is a fork of."""
 MAX_STEP_NAME: Final = 200
 MAX_STEPS: Final = 10_000
 """How many results are stored for one job."""
@@ -34,6 +38,8 @@ class StepResult(NamedTuple):
     """Tokens that a model call is expected to read."""
     is_open: bool = False
     """Whether it is being begun."""
+    is_concurrent: bool = False
+    """Whether another step was under way at the same time, not around it."""
 
 
 class StoredStep(NamedTuple):
@@ -53,6 +59,14 @@ class StoredStep(NamedTuple):
     """Whether it was begun and nothing is known of its end."""
     doubts: int = 0
     """How many earlier runs began it and were lost before it ended."""
+    is_concurrent: bool = False
+
+    @property
+    def is_top(self) -> bool:
+        """Whether it is a step of the handler itself, not one within another step."""
+        if self.kind == NAMED:
+            return self.key == named_key([self.name])
+        return self.key.count("/") == 1
 
 
 class InDoubt(StrEnum):
@@ -80,6 +94,11 @@ def request_key(path: Sequence[str], kind: str, request: bytes, occurrence: int)
     """
     digest = sha256(request).hexdigest()
     return "/".join([kind, *path, f"{digest}:{occurrence}"])
+
+
+def fork_key(n: int) -> str:
+    """Return the key of the n-th step of a job that is a fork with another input."""
+    return f"{FORKED_STEP}/{n}"
 
 
 def draft_key(key: str) -> str:

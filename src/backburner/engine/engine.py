@@ -280,6 +280,18 @@ class Engine:
         """Delete a step's result, if its job runs under the token."""
         return await self.store.forget_step(job, token, key)
 
+    async def submit_fork(
+        self, job: NewJob, results: Sequence[StepResult], event: str
+    ) -> Submitted:
+        """Store a job with results of steps, and wake whoever may run it."""
+        [stowed] = await self.payloads.stow_inputs([job])
+        async with self.payloads.dropped_if_refused(Members([stowed])):
+            with counted():
+                submitted = await self.store.submit_fork(stowed, results, event)
+        telemetry.jobs_submitted.labels(job.capability).inc()
+        self._tell(_queued([job], [submitted]), Ring.EVENTS | Ring.WORK)
+        return submitted
+
     async def withdraw_step(self, job: int, token: str, key: str) -> bool:
         """Note that a step that was begun did not happen."""
         return await self.store.withdraw_step(job, token, key)

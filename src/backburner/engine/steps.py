@@ -7,7 +7,7 @@ in success right after its last call needs no stored answer, so nothing is writt
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from enum import Enum
@@ -30,6 +30,7 @@ from backburner.domain.event import STEP_CHANGED
 from backburner.domain.job import Claim
 from backburner.domain.step import (
     DRAFT,
+    FORKED_STEP,
     MAX_STEP_NAME,
     MAX_STEPS,
     NAMED,
@@ -164,6 +165,11 @@ class StepJournal:
         self._unread: set[str] = set()
         self._seen: set[str] = set()
         self._drafts: set[str] = set()
+        self._replay: deque[StoredStep] = deque()
+        """Results of a fork that are used in their order."""
+        self._active: Counter[tuple[str, ...]] = Counter()
+        """Steps under way, by the steps within which they are."""
+        self._are_concurrent = False
         self._open: dict[str, StoredStep] = {}
         """Steps that an earlier run began and did not end."""
         self._openings: dict[str, StepResult] = {}
@@ -201,11 +207,13 @@ class StepJournal:
             return step.load(stored)
         await self.flush()
         outer = _path.set(path)
+        self._enter(path[:-1])
         try:
             value = await (
                 compute() if once is None else self._once(step, compute, once)
             )
         finally:
+            self._active[path[:-1]] -= 1
             _path.reset(outer)
         text = step.dump(value)
         await self._keep(step, text)
@@ -292,7 +300,8 @@ class StepJournal:
         opening = self._result(step, "")._replace(
             is_open=True, expected=size // CHARACTERS
         )
-        outer = _calling.set(opening)
+        outer, path = _calling.set(opening), _path.get()
+        self._enter(path)
         try:
             return await compute(step.key)
         except WorkError as error:
@@ -302,7 +311,14 @@ class StepJournal:
                 await self._withdraw(step.key)
             raise
         finally:
+            self._active[path] -= 1
             _calling.reset(outer)
+
+    def _enter(self, path: tuple[str, ...]) -> None:
+        """Note that a step begins within others, and whether others are beside it."""
+        self._active[path] += 1
+        if self._active[path] > 1:
+            self._are_concurrent = True
 
     def _began(self) -> None:
         """Note that a model call is being made."""
@@ -399,6 +415,8 @@ class StepJournal:
             return None
         stored = await self._load(self._storage)
         found = stored.get(step.key)
+        if found is None and self._replay and not _path.get():
+            found = self._next_of_fork(step)
         if found is not None:
             self._unread.discard(step.key)
             self._note(step)
@@ -409,6 +427,21 @@ class StepJournal:
             self._unread.clear()
         return None
 
+    def _next_of_fork(self, step: Step) -> StoredStep:
+        """Return the next result of a fork; only its kind and name are compared."""
+        found = self._replay.popleft()
+        is_same = found.kind == step.kind and (
+            found.kind != NAMED or found.name == step.name
+        )
+        if not is_same:
+            raise PermanentError(
+                f"the fork has a result of {found.kind} {found.name!r} where its "
+                f"handler asks for {step.kind} {step.name!r}: fork the job from an "
+                "earlier step",
+                code="STEP_MISMATCH",
+            )
+        return found
+
     def _note(self, step: Step) -> None:
         if step.kind not in {NAMED, DRAFT}:
             self._last_call = step.key
@@ -418,8 +451,11 @@ class StepJournal:
             if self._stored is None:
                 found = await self._persist(self._read, storage)
                 self._stored = {step.key: step for step in found if step.size}
+                in_order = (s for s in found if s.key.startswith(f"{FORKED_STEP}/"))
+                self._replay.extend(in_order)
                 self._open = {s.key: s for s in found if s.is_open and not s.size}
                 self._unread = {s.key for s in found if s.kind != DRAFT and s.size}
+                self._unread -= {s.key for s in self._replay}
         return self._stored
 
     async def _read(self, storage: StepStorage) -> Sequence[StoredStep]:
@@ -455,6 +491,7 @@ class StepJournal:
             epoch=claim.events,
             at=self._spending.now(),
             result=text,
+            is_concurrent=self._are_concurrent,
         )
 
     def _flush_soon(self) -> None:

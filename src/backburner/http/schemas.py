@@ -303,6 +303,7 @@ class JobView(BaseModel):
                     "flow_id": None,
                     "step": None,
                     "batch_id": None,
+                    "forked_from": None,
                     "links": {
                         "self": "/v1/jobs/job_01999999-9999-7000-8000-000000000000",
                         "result": "/v1/jobs/job_01999999-…/result",
@@ -337,6 +338,7 @@ class JobView(BaseModel):
     flow_id: str | None = Field(description="The flow that it is a step of.")
     step: str | None = Field(description="Its name within that flow.")
     batch_id: str | None = Field(description="The batch that it is in.")
+    forked_from: str | None = Field(None, description="The job that it is a fork of.")
     links: Links
     input: Any = Field(None, description="Only when one job is asked for.")
     input_from: Literal["needs"] | None = Field(
@@ -358,6 +360,7 @@ class JobPage(BaseModel):
 class StepView(BaseModel):
     """A step of a job's handler whose result is stored."""
 
+    n: int | None = Field(None, description="Its number, for a fork `from` it.")
     name: str
     kind: str = Field(description="`step`, or the model call: `ask`, `embed` …")
     state: Literal["stored", "begun", "in_doubt"] = Field(
@@ -368,6 +371,18 @@ class StepView(BaseModel):
     stored_at: str
     size: int = Field(description="Characters of the result as JSON.")
     result: Any = Field(None, description="The result, if it is not too large.")
+
+
+class ForkRequest(Asked):
+    """From which step on a job is to run again, as a new job."""
+
+    start: str | int = Field(
+        alias="from",
+        description="The step that is run again, by its name or its number `n`.",
+    )
+    input: Any = Field(
+        None, description="Another input. Left out, it is that of the job."
+    )
 
 
 class SuspectedSpend(BaseModel):

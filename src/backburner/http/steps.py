@@ -4,24 +4,45 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from backburner.domain.blob import reference
-from backburner.domain.errors import JobNotFound, StoreUnavailable
+from backburner.domain.errors import (
+    BlobMissing,
+    BudgetExhausted,
+    IllegalTransition,
+    InvalidInput,
+    JobNotFound,
+    PromptRefused,
+    StoreFull,
+    StoreUnavailable,
+    TooManyWaiting,
+)
+from backburner.domain.job import JobState
 from backburner.domain.step import NAMED, StoredStep
-from backburner.http import wire
+from backburner.engine import forking
+from backburner.http import body, headers, usage_wire, wire
 from backburner.http.auth import Caller, require
 from backburner.http.door import door_of
-from backburner.http.problems import documented
-from backburner.http.schemas import StepList
+from backburner.http.jobs import json_body
+from backburner.http.problems import (
+    BodyTooLarge,
+    MalformedBody,
+    UnsupportedMediaType,
+    documented,
+)
+from backburner.http.schemas import ForkRequest, JobView, StepList
+from backburner.http.usage_schemas import ForkQuote
 
 SHOWN = 1_000
 """Results of more characters are left out of the list."""
 
 router = APIRouter(tags=["jobs"])
 Reader = Annotated[Caller, require("jobs:read")]
+Writer = Annotated[Caller, require("jobs:write")]
+DryRun = Annotated[bool, Query(description="Store nothing; say what it would take.")]
 
 
 @router.get(
@@ -45,8 +66,69 @@ async def steps(request: Request, caller: Reader, job_id: str) -> Response:
     job = await engine.find(job_id, caller.visible)
     stored = await engine.steps_of(job.seq, most=SHOWN)
     known = await engine.known_run(job) if any(s.is_open for s in stored) else None
-    items = [_view(step, known) for step in stored if step.size or step.is_open]
+    places = {step.key: n for n, step in enumerate(forking.stored_steps(stored), 1)}
+    items = [
+        {"n": places.get(step.key), **_view(step, known)}
+        for step in stored
+        if step.size or step.is_open
+    ]
     return wire.answer({"items": items, "suspected": _suspected(stored, known)})
+
+
+@router.post(
+    "/v1/jobs/{job_id}/fork",
+    operation_id="fork_job",
+    summary="Run a job again from a step on, as a new job",
+    status_code=202,
+    response_model=JobView,
+    responses={
+        200: {"model": ForkQuote, "description": "What it would take."},
+        202: {"description": "It is stored.", "headers": headers.LOCATION},
+        **documented(
+            MalformedBody,
+            PromptRefused,
+            BodyTooLarge,
+            UnsupportedMediaType,
+            JobNotFound,
+            IllegalTransition,
+            InvalidInput,
+            BlobMissing,
+            BudgetExhausted,
+            TooManyWaiting,
+            StoreUnavailable,
+            StoreFull,
+        ),
+    },
+    openapi_extra={"requestBody": json_body("ForkRequest")},
+)
+async def fork(
+    request: Request, caller: Writer, job_id: str, *, dry_run: DryRun = False
+) -> Response:
+    """
+    Submit a new job that uses the results of the steps before `from`.
+
+    With an `input` of its own the new job uses those results in their order, without
+    comparing what its handler asks; this is refused with 409 if steps ran
+    concurrently. A job that has not ended and a step of a flow are refused with 409.
+    With `dry_run` nothing is stored: the answer says what it would take.
+    """
+    door = door_of(request)
+    asked = await body.read(request, ForkRequest, limit=door.settings.body_limit)
+    has_input = "input" in asked.model_fields_set
+    made = await forking.fork(
+        door.engine,
+        job_id,
+        asked.start,
+        orjson.dumps(asked.input) if has_input else forking.SAME,
+        owner=caller.visible,
+        key=caller.key,
+        dry_run=dry_run,
+    )
+    if made.quote is not None:
+        names = [step.name for step in made.reused]
+        return wire.answer({"reused": names, "quote": usage_wire.quote(made.quote)})
+    told = {"Location": wire.location(made.job.id), "Retry-After": "1"}
+    return wire.answer(wire.receipt(made.job, JobState.QUEUED), 202, told)
 
 
 def _state(step: StoredStep, known: int | None) -> str:

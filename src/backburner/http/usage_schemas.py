@@ -119,3 +119,10 @@ class QuoteView(BaseModel):
     start: Times | None = Field(description="`null`: nobody can tell.")
     finish: Times | None
     budget: QuoteBudget | None = Field(description="`null`: none counts it.")
+
+
+class ForkQuote(BaseModel):
+    """What a fork would take."""
+
+    reused: list[str] = Field(description="The steps whose results it uses.")
+    quote: QuoteView

@@ -12,6 +12,7 @@ from backburner.domain.errors import FieldError, InvalidInput
 from backburner.domain.event import Attempt, Event
 from backburner.domain.flow import FROM_NEEDS
 from backburner.domain.job import Instant, Job, JobState, NewJob, rfc3339
+from backburner.domain.step import FORK_TAG
 from backburner.ports.store import FailureGroup
 
 MEDIA_TYPE = "application/json"
@@ -72,8 +73,15 @@ def receipt(job: NewJob, state: JobState) -> dict[str, Any]:
         "flow_id": None,
         "step": None,
         "batch_id": None,
+        "forked_from": forked_from(job.tags),
         "links": _links(job.id),
     }
+
+
+def forked_from(tags: Sequence[str]) -> str | None:
+    """Return the job that one with these tags is a fork of."""
+    found = (tag for tag in tags if tag.startswith(FORK_TAG))
+    return next((tag.removeprefix(FORK_TAG) for tag in found), None)
 
 
 def summary(job: Job) -> dict[str, Any]:
@@ -102,6 +110,7 @@ def summary(job: Job) -> dict[str, Any]:
         "flow_id": job.flow_id,
         "step": job.step,
         "batch_id": job.batch_id,
+        "forked_from": forked_from(job.tags),
         "links": _links(job.id),
     }
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from backburner.domain.job import NewJob, Submitted
 from backburner.domain.step import StepResult, StoredStep
 from backburner.domain.usage import Booking
 
@@ -36,6 +37,17 @@ class StepStore(Protocol):
 
     async def forget_step(self, job: int, token: str, key: str) -> bool:
         """Delete a result, if its job runs under the token; tell whether it does."""
+        ...
+
+    async def submit_fork(
+        self, job: NewJob, results: Sequence[StepResult], event: str
+    ) -> Submitted:
+        """
+        Store a job with results that its handler is to use; all of it or nothing.
+
+        `event` is the data of its `job.forked`. The jobs and tokens of the results
+        are not looked at.
+        """
         ...
 
     async def withdraw_step(self, job: int, token: str, key: str) -> bool:

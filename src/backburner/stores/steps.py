@@ -1,14 +1,15 @@
 """Results of steps within handlers, in SQLAlchemy Core: the same on every database."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import sqlalchemy as sa
 
-from backburner.domain.job import FINAL
+from backburner.domain.event import FORKED
+from backburner.domain.job import FINAL, NewJob, Submitted
 from backburner.domain.step import StepResult, StoredStep
 from backburner.domain.usage import Booking
-from backburner.stores.tables import jobs, step_results
+from backburner.stores.tables import events, jobs, step_results
 from backburner.stores.usages import BookTx, book_calls
 
 T = TypeVar("T")
@@ -53,12 +54,17 @@ class Steps(Protocol):
             s.result if most is None else sa.case((size <= most, s.result), else_="")
         )
         fields = (s.key, s.kind, s.name, s.epoch, s.at, shown, size)
-        begun = (s.expected, s.is_open, s.doubts)
+        begun = (s.expected, s.is_open, s.doubts, s.is_concurrent)
         query = sa.select(*fields, *begun).where(s.job == job).order_by(s.seq)
         return await self.read(lambda c: [*map(StoredStep._make, c.execute(query))])
 
     async def forget_step(self, job: int, token: str, key: str) -> bool:
         return await self.link(lambda tx: _forget_one(tx, job, token, key))
+
+    async def submit_fork(
+        self, job: NewJob, results: Sequence[StepResult], event: str
+    ) -> Submitted:
+        return await self.link(lambda tx: _fork(tx, job, results, event))
 
     async def withdraw_step(self, job: int, token: str, key: str) -> bool:
         return await self.link(lambda tx: _withdraw(tx, job, token, key))
@@ -99,6 +105,25 @@ def _forget_one(tx: Any, job: int, token: str, key: str) -> bool:
     tx.connection.execute(step_results.delete().where(s.job == job, s.key == key))
     tx.hit("step.forgotten")
     return True
+
+
+def _fork(tx: Any, job: NewJob, results: Sequence[StepResult], event: str) -> Submitted:
+    [submitted] = tx.submit([job])
+    found = sa.select(jobs.c.seq, jobs.c.events).where(jobs.c.id == job.id)
+    seq, last = tx.connection.execute(found).one()
+    # With an event more than a new job has, its first run looks for results.
+    told = {"job": seq, "n": last + 1, "type": FORKED, "at": job.created_at}
+    whose = {"tenant": job.owner.tenant, "user": job.owner.user}
+    tx.connection.execute(events.insert().values(**told, data=event, **whose))
+    change = jobs.update().where(jobs.c.seq == seq)
+    tx.connection.execute(change.values(events=last + 1))
+    if results:
+        rows = [{**r._asdict(), "job": seq} for r in results]
+        for row in rows:
+            del row["token"]
+        tx.connection.execute(step_results.insert(), rows)
+    tx.hit("step.forked")
+    return cast("Submitted", submitted)
 
 
 def _withdraw(tx: Any, job: int, token: str, key: str) -> bool:

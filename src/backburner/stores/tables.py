@@ -339,6 +339,7 @@ step_results = sa.Table(
     sa.Column("result", sa.Text, nullable=False),  # empty: it was begun
     sa.Column("expected", sa.Integer, nullable=False, server_default=sa.text("0")),
     sa.Column("is_open", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("is_concurrent", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("doubts", sa.Integer, nullable=False, server_default=sa.text("0")),
 )
 

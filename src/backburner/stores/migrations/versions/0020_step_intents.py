@@ -17,6 +17,7 @@ def upgrade() -> None:
     for column in (
         sa.Column("expected", sa.Integer, nullable=False, server_default=zero),
         sa.Column("is_open", sa.Boolean, nullable=False, server_default=no),
+        sa.Column("is_concurrent", sa.Boolean, nullable=False, server_default=no),
         sa.Column("doubts", sa.Integer, nullable=False, server_default=zero),
     ):
         op.add_column(TABLE, column)
@@ -26,5 +27,5 @@ def downgrade() -> None:
     """Forget what was begun and not finished."""
     rows = sa.table(TABLE, sa.column("result"))
     op.execute(rows.delete().where(rows.c.result == ""))
-    for name in ("expected", "is_open", "doubts"):
+    for name in ("expected", "is_open", "is_concurrent", "doubts"):
         op.drop_column(TABLE, name)

@@ -1,9 +1,10 @@
 -- A key that is stored keeps its first result; it is returned as if it were new.
 -- A row without a result was begun. If an earlier run began it, that one is in doubt.
 INSERT INTO step_results AS old
-       (job, key, kind, name, epoch, at, result, expected, is_open)
+       (job, key, kind, name, epoch, at, result, expected, is_open,
+        is_concurrent)
 SELECT jobs.seq, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6,
-       value ->> 7, value ->> 8, value ->> 9
+       value ->> 7, value ->> 8, value ->> 9, value ->> 10
   FROM json_each(?1)
   JOIN jobs ON jobs.seq = value ->> 0 AND jobs.token = value ->> 1
  WHERE TRUE
@@ -12,5 +13,6 @@ ON CONFLICT (job, key) DO UPDATE SET
   epoch = CASE WHEN old.result = '' THEN excluded.epoch ELSE old.epoch END,
   at = CASE WHEN old.result = '' THEN excluded.at ELSE old.at END,
   result = CASE WHEN old.result = '' THEN excluded.result ELSE old.result END,
+  is_concurrent = old.is_concurrent OR excluded.is_concurrent,
   is_open = old.result = '' AND excluded.is_open
 RETURNING job, key
