@@ -8,6 +8,7 @@ it was when the events were read: of two processes one commits nothing.
 
 import asyncio
 
+from backburner.domain.errors import TransactionTooLong
 from backburner.domain.translation import (
     Selection,
     Translation,
@@ -97,8 +98,7 @@ class Translator:
         try:
             is_ours = await self._engine.transact(body)
         except Exception as error:
-            # One by one: those before it are not held up by the one that fails.
-            self._limit = 1
+            self._limit = self._limit_after(error, is_begun=bool(failing))
             self._seldom.write(
                 log.error,
                 "translation failed",
@@ -109,6 +109,14 @@ class Translator:
             raise
         self._limit = min(2 * self._limit, PAGE)
         return is_ours
+
+    def _limit_after(self, error: Exception, *, is_begun: bool) -> int:
+        """Return how many events the next look takes after a failed one."""
+        if not isinstance(error, TransactionTooLong):
+            # One by one: those before it are not held up by the one that fails.
+            return 1
+        # Before the first event it waited for the process that holds the mark.
+        return max(1, self._limit // 4) if is_begun else self._limit
 
     def _hear(self, what: Ring) -> None:
         if what & Ring.EVENTS:
