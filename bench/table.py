@@ -153,13 +153,6 @@ UPLOADS = (
     ),
     Row("uploads", "… server memory, MB", "server_mb", {}, is_higher_better=False),
     Row(
-        "uploads",
-        "… memory of an extractor process, MB",
-        "child_mb",
-        {},
-        is_higher_better=False,
-    ),
-    Row(
         "uploads_limited",
         "the same with the default rate limits, confirm to ready, p95 ms",
         "p95_ms",

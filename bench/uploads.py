@@ -6,7 +6,6 @@ lifted the rates of the queues are off; otherwise they are those of the contract
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -73,7 +72,7 @@ async def processed(
             running_processes(folder, env, commands)
         )
         before = sum(map(cpu_of, running.values()))
-        memory = dict.fromkeys((*running, "child"), 0)
+        memory = dict.fromkeys(running, 0)
         watching = asyncio.create_task(_watch(running, memory))
         begun = time.perf_counter()
         batch_id = await _upload(port, count)
@@ -130,13 +129,10 @@ async def _completed(port: int, batch_id: str) -> None:
 
 
 async def _watch(running: dict[str, psutil.Process], most: dict[str, int]) -> None:
-    """Note the most memory of each process, and of any child of the worker."""
+    """Note the most memory of each process."""
     while True:
         for name, process in running.items():
             most[name] = max(most[name], int(process.memory_info().rss))
-        for child in running["worker"].children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                most["child"] = max(most["child"], int(child.memory_info().rss))
         await asyncio.sleep(0.2)
 
 

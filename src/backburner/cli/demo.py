@@ -89,8 +89,8 @@ Have a chat message answered, by a personality that remembers what you say:
 
 Write to a Telegram bot that turns messages into tasks, and read its reply:
 
-  curl {url}/telegram/webhook -d '{{"update_id": 1, "message": {{ \
-    "message_id": 1, "chat": {{"id": 42}}, "from": {{"id": 42, "first_name": "Ada"}}, \
+  curl {url}/telegram/webhook -d '{{"update_id": 1, "message": {{
+    "message_id": 1, "chat": {{"id": 42}}, "from": {{"id": 42, "first_name": "Ada"}},
     "text": "Pack tomorrow: passport, charger and shoes"}}}}'
   curl {url}/inbox/outbox
 

@@ -1,7 +1,7 @@
 """Puts the chunks of two searches in one order, and shows where one matches. Pure."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from backburner_apps.documents.words import words
@@ -23,6 +23,8 @@ class Weights(NamedTuple):
 
 WEIGHTS: Final = Weights(1.0, 1.0)
 """As it was measured: see docs/search.md."""
+SPREADS: Final = {"minilm": 0.3}
+"""By provider: which difference of similarities counts as much as all the words."""
 SNIPPET: Final = 300
 """How many characters of a chunk a result shows."""
 ELLIPSIS: Final = "…"
@@ -31,19 +33,23 @@ _WORD = re.compile(r"\S+")
 
 
 def fuse(
-    words: Sequence[Match], meaning: Sequence[Match] | None, weights: Weights = WEIGHTS
+    words: Sequence[Match],
+    meaning: Sequence[Match] | None,
+    weights: Weights = WEIGHTS,
+    spread: float | None = None,
 ) -> dict[int, float]:
     """
     Return the score of each chunk of two lists, from 0 to 1, the best first.
 
     A match by words counts by its share of the question's words, so that a chunk which
-    has one of ten hardly moves. Similarities are stretched to the range from 0 to 1,
-    as models differ in theirs. Equal scores keep the order of the first list.
+    has one of ten hardly moves. A similarity counts by how far it is above the lowest
+    one of its list, in units of `spread`, which depends on the model; without it, the
+    most similar chunk counts 1. Equal scores keep the order of the first list.
     """
-    lists = [(weights.words, words), (weights.meaning, _stretched(meaning or ()))]
-    total = weights.words + (0.0 if meaning is None else weights.meaning)
+    above, most = _above_lowest(meaning or (), spread)
+    total = weights.words + weights.meaning * most
     scores: dict[int, float] = {}
-    for weight, members in lists:
+    for weight, members in ((weights.words, words), (weights.meaning, above)):
         if not weight:
             continue
         for seq, score in members:
@@ -51,13 +57,19 @@ def fuse(
     return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
 
 
-def _stretched(matches: Sequence[Match]) -> Iterator[Match]:
-    """Give the best match the score 1 and the last one 0."""
+def _above_lowest(
+    matches: Sequence[Match], spread: float | None
+) -> tuple[Sequence[Match], float]:
+    """Return matches with their distance from the lowest, and the largest of these."""
+    if not matches:
+        return (), 0.0
     scores = [match.score for match in matches]
-    lowest, highest = min(scores, default=0.0), max(scores, default=0.0)
-    for seq, score in matches:
-        is_even = highest == lowest
-        yield Match(seq, 1.0 if is_even else (score - lowest) / (highest - lowest))
+    lowest, highest = min(scores), max(scores)
+    if highest == lowest:
+        return [match._replace(score=1.0) for match in matches], 1.0
+    unit = spread or highest - lowest
+    above = [Match(seq, (score - lowest) / unit) for seq, score in matches]
+    return above, (highest - lowest) / unit
 
 
 def snippet(text: str, wanted: Collection[str], size: int = SNIPPET) -> str:

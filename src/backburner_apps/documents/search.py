@@ -16,7 +16,14 @@ from backburner.tables import owned_by
 from backburner_apps.documents.chunk_tables import chunks, owners
 from backburner_apps.documents.embed_work import Question, embed_question, question_of
 from backburner_apps.documents.full_text import Filters, full_text, prefix_of, term
-from backburner_apps.documents.ranking import WEIGHTS, Match, Weights, fuse, snippet
+from backburner_apps.documents.ranking import (
+    SPREADS,
+    WEIGHTS,
+    Match,
+    Weights,
+    fuse,
+    snippet,
+)
 from backburner_apps.documents.tables import files
 from backburner_apps.documents.vector_cache import Standing, VectorCache
 from backburner_apps.documents.words import query_words
@@ -110,7 +117,8 @@ async def rank(
     has_vectors = lexical.standing.version > 0
     question = await _question(place, owner, text) if has_vectors else None
     similar = await _by_meaning(place, lexical.standing, question, filters, limit)
-    scores = fuse(lexical.found, similar, weights)
+    spread = SPREADS.get(question.model.split("/")[0]) if question else None
+    scores = fuse(lexical.found, similar, weights, spread)
     best = dict([*scores.items()][: limit * 2])
     return Ranked(best, "keyword" if similar is None else "hybrid")
 

@@ -2,13 +2,16 @@
 
 import asyncio
 import os
+from collections import Counter
 
 import pytest
 
 from backburner_apps.documents.chunk_tables import chunks
+from backburner_apps.documents.tables import files
 from tests.apps.documents.conftest import TEXT, UPLOADS, until
 
-USERS, FILES = 5, 5
+USERS, FILES, HUNDRED = 5, 5, 100
+STATES = ("uploaded", "queued", "extracting", "chunking", "embedding", "ready")
 
 
 async def test_batches_of_five_users_at_once(start):
@@ -35,6 +38,36 @@ async def test_batches_of_five_users_at_once(start):
             ]
     rows = await documents.rows(chunks)
     assert len(rows) == len({row.file_id for row in rows}) == USERS * FILES
+
+
+@pytest.mark.chaos
+async def test_a_batch_of_a_hundred_files(start, record_property):
+    documents = await start()
+    batch_id = await documents.batch(HUNDRED)
+    kinds = ("txt", "md", "html", "csv")
+    contents = {
+        f"{n}.{kinds[n % len(kinds)]}": f"File {n} says that river {n} is long."
+        for n in range(HUNDRED)
+    }
+    ids = {
+        await documents.upload(batch_id, content.encode(), name): content
+        for name, content in contents.items()
+    }
+    batch = await documents.completed(batch_id)
+    [ended] = await documents.until_event(batch_id, "batch:completed")
+    rows = await documents.rows(chunks)
+    changes = await documents.events(batch_id, "file:status-changed")
+
+    assert {"total": HUNDRED, "ready": HUNDRED, "failed": 0} == ended["summary"]
+    assert HUNDRED == batch["processedCount"] == batch["summary"]["ready"]
+    assert ids == {row.file_id: row.text for row in rows}
+    assert HUNDRED == len(rows), "a chunk of each, and no other"
+    told = Counter(data["fileId"] for _, data in changes)
+    assert dict.fromkeys(ids, len(STATES)) == told, "each change, once"
+    waits = sorted(
+        row.updated_at - row.confirmed_at for row in await documents.rows(files)
+    )
+    record_property("told", f"documents: 100 files, p95 {waits[94]} ms to ready")
 
 
 async def test_two_processes_publish_each_change_once(start):

@@ -27,6 +27,15 @@ def test_scores_are_at_most_one_and_do_not_depend_on_the_range_of_a_model():
     assert found == pytest.approx(fuse([Match(1, 1.0)], shifted))
 
 
+def test_with_the_spread_of_a_model_small_differences_count_little():
+    near = [Match(1, 0.62), Match(2, 0.6), Match(3, 0.58)]
+    words = [Match(3, 0.4)]
+
+    assert 3 == next(iter(fuse(words, near, spread=0.3)))
+    assert 1 == next(iter(fuse(words, near))), "control: they decide without it"
+    assert 1.0 == fuse([Match(1, 1.0)], near, spread=0.3)[1]
+
+
 def test_one_list_alone_keeps_its_order():
     words = [Match(7, 0.5), Match(5, 0.5), Match(6, 0.9)]
 
@@ -35,6 +44,7 @@ def test_one_list_alone_keeps_its_order():
     assert [1, 2, 3] == [*fuse(words, SIMILAR, Weights(0.0, 1.0))]
     assert {} == fuse([], [])
     assert {9: 0.5} == fuse([], [Match(9, 0.4)]), "one alone is the most similar"
+    assert {9: 0.5} == fuse([], [Match(9, 0.4)], spread=0.3)
 
 
 async def test_a_score_by_words_is_their_share_and_rare_ones_count_more(start):
