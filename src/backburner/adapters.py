@@ -63,7 +63,7 @@ def _by_scheme(kind: str, url: str, setting: str, *others: str) -> Any:
     if scheme not in found.names:
         known = ", ".join(sorted({*others, *found.names}))
         raise ConfigurationError(
-            f"BACKBURNER_{setting}: no {kind} for {scheme!r} URLs; there is: {known}"
+            f"BACKBURNER_{setting}: no {kind} for {scheme!r} URLs; known: {known}"
         )
     return _load(found[scheme], f"BACKBURNER_{setting}")
 
@@ -245,7 +245,7 @@ def _provider(
     if preset is None and name not in found.names:
         known = ", ".join(sorted({*found.names, *presets.PRESETS}))
         raise ConfigurationError(
-            f"{setting}: no provider is called {name!r}; there is: {known}"
+            f"{setting}: no provider is named {name!r}; installed: {known}"
         )
     provider: Provider
     if preset is None:

@@ -153,7 +153,7 @@ def _check_url(value: str) -> str:
     if value and not value.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
     if value and not _has_place(value):
-        raise ValueError("must be a host, if you like with port and path")
+        raise ValueError("must be a host, optionally with a port and a path")
     return value.rstrip("/")
 
 
@@ -166,7 +166,7 @@ def _check_zone(value: str) -> str:
         ZoneInfo(value)
     except (KeyError, OSError, ValueError):
         raise ValueError(
-            "there is no such time zone: use a name such as Europe/Berlin"
+            "is not a time zone: use a name such as Europe/Berlin"
         ) from None
     return value
 

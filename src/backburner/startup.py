@@ -20,10 +20,10 @@ from backburner.ports.app_settings import AppSettings
 from backburner.settings import Settings, read_settings
 
 _OF_KEYED: Final[Mapping[str, str]] = {
-    "key_pepper": "set it and make a key with `backburner keys create`, or give --dev "
-    "to serve this machine only",
-    "webhook_secret": "a server with API keys signs callbacks with it; set 32 "
-    "characters or more",
+    "key_pepper": "set it and create a key with `backburner keys create`, or use --dev "
+    "to serve only this machine",
+    "webhook_secret": "a server with API keys signs webhooks with it; set at "
+    "least 32 characters",
 }
 
 
@@ -90,8 +90,8 @@ def signing_warning(
         return None
     return (
         f"{variable('link_secret', Settings)} is not set: other processes refuse the "
-        "signed URLs, stream tokens and logins of this one, and they end with it; set "
-        "the same 32 characters or more for every server and worker"
+        "signed URLs, stream tokens and sessions of this one, which expire with it; "
+        "set the same secret of at least 32 characters for every server and worker"
     )
 
 
@@ -139,7 +139,7 @@ def _of_purpose(
         return
     # Where others are set, none of them has models for this purpose.
     setting = presets.SETTINGS[purpose] if settings.ai else "ai"
-    sentence = f"{needs} a provider of models for the purpose {purpose!r}"
+    sentence = f"{needs} a model provider for the purpose {purpose!r}"
     yield variable(setting, Settings), f"{sentence} (openai, or mock to try it out)"
 
 

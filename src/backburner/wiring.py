@@ -224,7 +224,7 @@ class Backburner:
         """The engine's verbs, while the house is open."""
         if self._engine is None:
             raise ConfigurationError(
-                "the house is not open: use `async with Backburner(…)`"
+                "Backburner is not open: use `async with Backburner(…)`"
             )
         return self._engine
 
@@ -241,7 +241,7 @@ class Backburner:
         """Return who asks models without a job: no lane, no ledger but `calls`."""
         if self._providers is None:
             raise ConfigurationError(
-                "the house is not open: use `async with Backburner(…)`"
+                "Backburner is not open: use `async with Backburner(…)`"
             )
         return Asker(self._providers)
 
@@ -519,7 +519,9 @@ class Backburner:
     @property
     def _opened_blobs(self) -> BlobService:
         if self._blobs is None:
-            raise ConfigurationError("not open: use `async with Backburner(…)`")
+            raise ConfigurationError(
+                "Backburner is not open: use `async with Backburner(…)`"
+            )
         return self._blobs
 
     def _blobs_of(self, claim: Claim) -> AppBlobs:

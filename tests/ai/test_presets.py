@@ -100,7 +100,7 @@ def test_of_the_chain_of_all_purposes_only_those_are_asked_that_can(chosen):
         ({"ai": ("vllm",)}, "write vllm:MODEL in BACKBURNER_AI_TEXT"),
         (
             {"ai_vision": ("none",)},
-            "BACKBURNER_AI_VISION: no provider is called 'none'",
+            "BACKBURNER_AI_VISION: no provider is named 'none'",
         ),
         ({"ai": ("openai:gpt-5",)}, "BACKBURNER_AI: a model belongs to a purpose"),
     ],

@@ -59,7 +59,7 @@ def test_a_cancel_says_what_was_used(url, run):
 
     assert (0, "cancelled\n") == (cancelled.returncode, cancelled.stdout)
     assert "used 120 tokens, cost 0.000300" in cancelled.stderr
-    assert "not undone: 1 calls that were made" in cancelled.stderr
+    assert "not undone: 1 model calls" in cancelled.stderr
     assert 120 == json.loads(again.stdout)["receipt"]["tokens_used"]
 
 

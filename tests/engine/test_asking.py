@@ -207,7 +207,7 @@ async def test_without_a_lane_what_the_provider_told_holds(told):
 async def test_the_time_is_for_both_calls_together():
     # The second call hangs: were its time its own, this would not end in time.
     provider = Named("one", "nonsense", "hang")
-    with pytest.raises(TransientError, match="took too long"):
+    with pytest.raises(TransientError, match="exceeded its time limit"):
         await asker(provider, seconds=BRIEFLY).ask("x", into=Task)
 
     assert 2 == len(provider.asked)
@@ -474,7 +474,7 @@ async def test_without_a_provider_no_answer_is_invented(path, ended, kind):
     [
         ({"ai": ("openai",)}, "^OPENAI_API_KEY is not set"),
         ({"ai": ("mock", "openai")}, "^OPENAI_API_KEY is not set"),
-        ({"ai": ("opena",)}, "^BACKBURNER_AI: no provider is called 'opena'"),
+        ({"ai": ("opena",)}, "^BACKBURNER_AI: no provider is named 'opena'"),
     ],
 )
 async def test_a_provider_without_its_key_does_not_start(house, settings, told):

@@ -302,6 +302,6 @@ async def test_a_worker_warns_of_a_lane_that_no_provider_goes_by(path, ask):
         async with Backburner(settings, capabilities=[ask], lanes=lanes) as house:
             await house.start_worker()
 
-    said = [line for line in lines if line["event"] == "no provider goes by this lane"]
+    said = [line for line in lines if line["event"] == "no provider uses this lane"]
     assert ["openia/gpt-5-mini"] == [line["lane"] for line in said]
     assert "warning" == said[0]["log_level"]

@@ -40,7 +40,7 @@ async def opened(server, headers=None, **asked):
 
 
 async def filled(server, batch, headers=None, **asked):
-    """Put more into a batch and return the answer."""
+    """Add to a batch and return the answer."""
     path = f"{batch['links']['self']}/members"
     return await server.client.post(path, json=asked, headers=headers)
 

@@ -6,8 +6,9 @@ JSON = {"Content-Type": "application/json"}
 ECHO = {"capability": "demo.echo", "input": {}}
 SLEEP = {"capability": "demo.sleep", "input": {}}
 CANARY = "zebra-7781"
+NO_MATCH = "the outputs it needs do not match its input"
 NEED_NOT = (
-    "it needs an input of its own: a step that need not succeed may have no output"
+    "it needs its own input, because a prerequisite that may fail can have no output"
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -35,12 +36,12 @@ async def nothing_came_of(server, path, asked, **options):
         (
             [step("a", "b"), step("b", "c"), step("c", "a")],
             "steps",
-            "a → c → b → a is a circle",
+            "a → c → b → a is a cycle",
         ),
-        ([step("a", "a")], "steps", "a → a is a circle"),
+        ([step("a", "a")], "steps", "a → a is a cycle"),
         ([step("a", "b")], "steps.a", "needs 'b': no such step"),
         ([step("a"), step("b", "a", "a")], "steps.b", "needs 'a' twice"),
-        ([step("a"), step("a")], "steps.a", "another step has that name"),
+        ([step("a"), step("a")], "steps.a", "another step has the same name"),
         ([step("a\nb")], "steps.a\nb", "1 to 100 printable characters"),
         ([step("a", queue="nope")], "steps.a.queue", None),
         ([step("a", input=[])], "steps.a.input", None),
@@ -56,12 +57,12 @@ async def nothing_came_of(server, path, asked, **options):
                 step("b", "a", capability="demo.sleep"),
             ],
             "steps.b",
-            "what it needs does not fit its input: it has a field 'slept' too many",
+            f"{NO_MATCH}: it has a field 'slept' too many",
         ),
         (
             [step("a"), step("b"), step("c", "a", "b", capability="demo.sleep")],
             "steps.c",
-            "what it needs does not fit its input: it has a field 'a' too many",
+            f"{NO_MATCH}: it has a field 'a' too many",
         ),
         ([], "steps", None),
         ([step("")], "steps.0.name", None),

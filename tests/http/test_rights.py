@@ -39,7 +39,7 @@ async def test_a_key_of_a_user_makes_keys_of_that_user_only(keyed):
     ]
 
     assert [201, 403, 403] == [answer.status_code for answer in answers]
-    assert "of that user only" in answers[1].json()["detail"]
+    assert "only keys of that user" in answers[1].json()["detail"]
 
 
 async def test_a_key_of_a_user_lists_and_revokes_keys_of_that_user_only(keyed):
@@ -67,7 +67,7 @@ async def test_no_key_outlives_the_key_that_made_it(keyed):
     ]
 
     assert [201, 403, 403] == [answer.status_code for answer in answers]
-    assert "expires after" in answers[2].json()["detail"]
+    assert "expires later" in answers[2].json()["detail"]
 
 
 async def test_a_tenants_administrator_gives_no_platform_scope(keyed):

@@ -272,7 +272,7 @@ def _opened(name: str | Path, parent: int | None = None) -> Iterator[int]:
 
 
 @contextmanager
-def _translated(*, absent: str | None = "there is no such blob") -> Iterator[None]:
+def _translated(*, absent: str | None = "the blob does not exist") -> Iterator[None]:
     try:
         yield
     except OSError as error:

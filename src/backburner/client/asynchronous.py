@@ -237,7 +237,7 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
         return await self._run(self._ask.pause_queue(name, paused=True))
 
     async def resume_queue(self, name: str) -> Queue:
-        """Let a queue go on."""
+        """Resume a queue."""
         return await self._run(self._ask.pause_queue(name, paused=False))
 
     async def budgets(self) -> Budgets:
@@ -302,7 +302,7 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
         return self._each(self._ask.deliveries(subject))
 
     async def replay(self, delivery_id: str) -> Job:
-        """Send a webhook once more, under the same id."""
+        """Send a webhook again, under the same id."""
         return await self._run(self._ask.replay(delivery_id))
 
     async def _run(self, dialogue: Dialogue[T]) -> T:

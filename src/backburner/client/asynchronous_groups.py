@@ -122,7 +122,7 @@ class AsyncGroups(Protocol):
         *,
         seal: bool = False,
     ) -> Batch:
-        """Put more into a batch, all or none; with `seal` they are the last."""
+        """Add to a batch, all or none; with `seal` they are the last."""
         asked = say.fill_batch(self._ask, batch_id, jobs, flows, seal=seal)
         return await self._run(asked)
 

@@ -233,7 +233,7 @@ class Client(Groups, Features):
         return self._run(self._ask.pause_queue(name, paused=True))
 
     def resume_queue(self, name: str) -> Queue:
-        """Let a queue go on."""
+        """Resume a queue."""
         return self._run(self._ask.pause_queue(name, paused=False))
 
     def budgets(self) -> Budgets:
@@ -298,7 +298,7 @@ class Client(Groups, Features):
         return self._each(self._ask.deliveries(subject))
 
     def replay(self, delivery_id: str) -> Job:
-        """Send a webhook once more, under the same id."""
+        """Send a webhook again, under the same id."""
         return self._run(self._ask.replay(delivery_id))
 
     def _run(self, dialogue: Dialogue[T]) -> T:

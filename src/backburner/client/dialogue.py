@@ -413,7 +413,7 @@ class Manners:
         return self.pages(f"/v1/{kind}/{quote(subject, safe='')}/deliveries", {})
 
     def replay(self, delivery_id: str) -> Dialogue[Job]:
-        """Send a webhook once more; not repeated, for each is one more."""
+        """Send a webhook again; not repeated, for each is one more."""
         path = f"/v1/deliveries/{quote(delivery_id, safe='')}/replay"
         told = yield from self.ask(Ask("POST", path, is_repeatable=False))
         return cast("Job", told)

@@ -112,7 +112,7 @@ def fill_batch(
     *,
     seal: bool,
 ) -> Dialogue[Batch]:
-    """Put more into a batch; a lost answer is asked for again."""
+    """Add to a batch; a lost answer is asked for again."""
     body = {"jobs": [*jobs], "flows": [*flows], "seal": seal}
     path = f"{_batch_path(batch_id)}/members"
     return cast("Batch", (yield from ask.send(path, body, new_key())))
@@ -140,7 +140,7 @@ def cancel_batch(ask: Manners, batch_id: str) -> Dialogue[Batch]:
 
 
 def retry_batch(ask: Manners, batch_id: str) -> Dialogue[Batch]:
-    """Retry what failed of a batch; not repeated, for it may fail between."""
+    """Retry the failed members of a batch; not repeated, for it may fail between."""
     request = Ask("POST", f"{_batch_path(batch_id)}/retry", is_repeatable=False)
     return cast("Batch", (yield from ask.ask(request)))
 

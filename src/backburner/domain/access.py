@@ -117,7 +117,9 @@ def refusal(giver: Grant, wanted: Grant) -> str | None:
         return reason
     ends, limit = wanted.expires_at, giver.expires_at
     if limit is not None and (ends is None or ends > limit):
-        return "a key cannot make a key that expires after it: give expires_at"
+        return (
+            "a key cannot create a key that expires later than itself: set expires_at"
+        )
     return None
 
 
@@ -133,9 +135,9 @@ def may_see(actor: Grant, key: Grant) -> bool:
 
 def _beyond(giver: Grant, wanted: Grant) -> str | None:
     if not may_see(giver, wanted):
-        return "a key bound to a user can make and revoke keys of that user only"
+        return "a key of a user can create and revoke only keys of that user"
     if not wanted.scopes <= giver.scopes:
-        return "a key can give only scopes that it has"
+        return "a key can grant only scopes that it has"
     return None
 
 

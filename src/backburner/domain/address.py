@@ -122,7 +122,7 @@ def check_callback(url: str, reach: Reach) -> Target:
     target = _target(url)
     if not reach.vouches_for(target.host, target.port) and _is_inside(target.host):
         raise ValueError(
-            "the URL's host is not a public one: to allow it, the operator of this "
+            "the URL's host is not public: to allow it, the operator of this "
             "server adds it to BACKBURNER_WEBHOOK_ALLOW"
         )
     return check_url(url, reach)
@@ -145,11 +145,11 @@ def _target(url: str) -> Target:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ValueError("the URL has no proper host and port") from None
+        raise ValueError("the URL has no valid host and port") from None
     if parts.scheme not in USUAL_PORTS:
-        raise ValueError("the URL does not begin with https://")
+        raise ValueError("the URL does not start with https://")
     if "@" in parts.netloc:
-        raise ValueError("the URL names a user: leave that out")
+        raise ValueError("the URL contains a user name: remove it")
     port = USUAL_PORTS[parts.scheme] if port is None else port
     return Target(parts.scheme, _host(parts), port, _path(parts))
 
@@ -191,7 +191,7 @@ def _judged(address: str) -> Address:
 def _check_usual(target: Target, reach: Reach) -> None:
     if target.scheme != "https" and not reach.is_plain_allowed:
         raise ValueError(
-            "the URL does not begin with https://, and BACKBURNER_WEBHOOK_HTTP is off"
+            "the URL does not start with https://, and BACKBURNER_WEBHOOK_HTTP is off"
         )
     if target.port not in reach.ports:
         listed = ", ".join(map(str, reach.ports))
@@ -212,7 +212,7 @@ def _host(parts: SplitResult) -> str:
         except UnicodeError:
             host = ""
     if not _NAME.fullmatch(host):
-        raise ValueError("the URL has no proper host and port")
+        raise ValueError("the URL has no valid host and port")
     return host
 
 
@@ -222,14 +222,14 @@ def _ipv6(host: str) -> str:
     except ValueError:
         found = None
     if found is None or found.scope_id is not None:
-        raise ValueError("the URL has no proper host and port")
+        raise ValueError("the URL has no valid host and port")
     return str(found)
 
 
 def _path(parts: SplitResult) -> str:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if not path.isascii():
-        raise ValueError("the URL's path has characters that want to be %-encoded")
+        raise ValueError("the URL's path has characters that must be %-encoded")
     return path
 
 
@@ -248,5 +248,5 @@ def named_host(text: str) -> tuple[str, int | None]:
     except ValueError:
         named = None
     if named is None or parts.netloc != text or "@" in text or _BARRED.search(text):
-        raise ValueError(f"{text!r} is no host, host:port, address or network")
+        raise ValueError(f"{text!r} is not a host, host:port, address or network")
     return named

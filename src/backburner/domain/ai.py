@@ -114,7 +114,7 @@ def found_json(text: str) -> str:
             return found
     longest = max(_values(whole), key=len, default=None)
     if longest is None:
-        raise ValueError("there is no JSON in it")
+        raise ValueError("the answer contains no JSON")
     return longest
 
 

@@ -73,7 +73,7 @@ def is_kind(kind: str, text: str) -> bool:
 def check_app(name: str) -> str:
     """Return the name of an application, if it can own contents."""
     if not _APP.fullmatch(name):
-        raise ValueError(f"no application can be called {name!r}")
+        raise ValueError(f"an application cannot be named {name!r}")
     return name
 
 

@@ -36,7 +36,7 @@ class BlobKey(NamedTuple):
         """Read an id; anything else names no blob."""
         found = _ID.fullmatch(text)
         if found is None:
-            raise BlobMissing("there is no such blob")
+            raise BlobMissing("the blob does not exist")
         return cls(found[1], found[2])
 
 

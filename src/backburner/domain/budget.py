@@ -72,7 +72,9 @@ class Budget:
                 f"a budget's scope is one of {', '.join(Scope)}, not {self.scope!r}"
             )
         if (self.tokens is None) == (self.money is None):
-            raise ConfigurationError("a budget is in tokens or in money: say one")
+            raise ConfigurationError(
+                "a budget is in tokens or in money: give exactly one"
+            )
         if not 0 <= self.limit <= MOST:
             raise ConfigurationError("a budget's limit is a whole number from 0")
         if self.per < timedelta(seconds=1):

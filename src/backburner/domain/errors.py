@@ -10,7 +10,7 @@ BackburnerError               code, retryable
 │   ├── FlowNotFound          no such flow, or somebody else's
 │   ├── BatchNotFound         no such batch, or somebody else's
 │   ├── KeyNotFound           no such API key, or somebody else's
-│   ├── QueueNotFound         no queue has that name
+│   ├── QueueNotFound         no queue has this name
 │   ├── EndpointNotFound      no such webhook endpoint, or somebody else's
 │   ├── TooManyWaiting        as many jobs of the share wait as may
 │   ├── IdempotencyConflict   the key is taken by another body
@@ -99,7 +99,7 @@ class PromptRefused(CallerError):
     def __init__(self, score: int, rules: Sequence[str]) -> None:
         # Not which rules: whoever is told can try until none of them matches.
         super().__init__(
-            "the input looks like instructions to the model that is to read it"
+            "the input looks like a prompt injection: instructions to the model"
         )
         self.score = score
         self.rules = tuple(rules)
@@ -130,7 +130,7 @@ def within(
     fields = [FieldError(f"{path}.{f.path}", f.message) for f in error.fields]
     if isinstance(error, InvalidInput):
         return InvalidInput(message, fields or [FieldError(path, str(error))])
-    told = FieldError(f"{path}.capability", "no capability has that name")
+    told = FieldError(f"{path}.capability", "no capability has this name")
     return UnknownCapability(
         message, suggestion=error.suggestion, fields=fields or [told]
     )
@@ -186,8 +186,8 @@ class TooManyWaiting(CallerError):
 
     def __init__(self, queue: str, *, depth: int, cap: int) -> None:
         super().__init__(
-            f"{depth} jobs of this share wait in queue {queue!r} already, "
-            f"and no more than {cap} may"
+            f"{depth} jobs of this share are already waiting in queue {queue!r}, "
+            f"and at most {cap} are allowed"
         )
         self.queue, self.depth, self.cap = queue, depth, cap
 

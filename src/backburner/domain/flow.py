@@ -125,8 +125,8 @@ def in_order(steps: Mapping[str, Iterable[Edge]]) -> list[str]:
     if len(ready) < len(steps):
         circle = " → ".join(_shortened(_circle(waiting)))
         raise InvalidInput(
-            "the steps wait for each other in a circle",
-            [FieldError("steps", f"{circle} is a circle")],
+            "the steps depend on each other in a cycle",
+            [FieldError("steps", f"{circle} is a cycle")],
         )
     return ready
 

@@ -150,9 +150,9 @@ def refusal(refused: Refused, queue: str, at: Instant) -> bytes:
 
 def _object(found: Original, limit: int) -> Mapping[str, Any]:
     if found.is_cut:
-        raise _Odd(TOO_LARGE, "of its body only the beginning is left: send it again")
+        raise _Odd(TOO_LARGE, "only the beginning of its body was kept: send it again")
     if len(found.body) > limit:
-        raise _Odd(TOO_LARGE, f"the body may have {limit} bytes")
+        raise _Odd(TOO_LARGE, f"the body may have at most {limit} bytes")
     try:
         value = json.loads(found.body.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -176,7 +176,7 @@ def _unwrapped(value: Mapping[str, Any]) -> Original:
         else:
             body = text.encode()
     except (AttributeError, ValueError):
-        raise _Odd(INVALID, "body: the refused message has none to be read") from None
+        raise _Odd(INVALID, "body: the refused message has no readable body") from None
     known = name if isinstance(name, str) else ""
     return Original(known, body, is_cut=value.get("cut") is True)
 
@@ -218,7 +218,9 @@ def _request(value: Mapping[str, Any], found: Original) -> Request:
     try:
         asked = _written(value["input"])
     except ValueError:  # a lone surrogate, or a number that is none
-        raise _Odd(MALFORMED, "the body has a text or number that is none") from None
+        raise _Odd(
+            MALFORMED, "the body has a text or number that is not valid"
+        ) from None
     tokens, window = _reservation(value.get("tokenReservation"))
     return Request(
         original=found,

@@ -96,7 +96,8 @@ class Queue:
         for limit in (self.concurrency, self.per_worker, self.waiting):
             if limit is not None and limit < 1:
                 raise ConfigurationError(
-                    f"queue {self.name!r}: a limit is at least 1; pause it to stop it"
+                    f"queue {self.name!r}: a limit must be at least 1; to "
+                    "stop the queue, pause it"
                 )
         if not all(1 <= weight <= MAX_WEIGHT for weight in self.weights.values()):
             raise ConfigurationError(

@@ -35,9 +35,13 @@ class Receipt(NamedTuple):
         """What was done and stays done, as far as it is known here."""
         used = f"{self.spent.tokens} tokens of {', '.join(self.spent.models)}"
         told = [
-            Left("calls", self.spent.calls, f"calls that were made and used {used}"),
-            Left("text", self.text, "characters of text that readers have got"),
-            Left("webhooks", self.webhooks, "webhooks that told of earlier ends"),
-            Left("runs", self.runs, "runs of its handler, and what they did elsewhere"),
+            Left("calls", self.spent.calls, f"model calls that used {used}"),
+            Left("text", self.text, "characters of text that readers have received"),
+            Left("webhooks", self.webhooks, "webhooks about earlier ends"),
+            Left(
+                "runs",
+                self.runs,
+                "runs of the handler, with possible side effects elsewhere",
+            ),
         ]
         return [left for left in told if left.number]

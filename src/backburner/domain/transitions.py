@@ -142,7 +142,7 @@ def stall(job: Job, *, now: Instant, limits: Limits) -> Change:
     crashes = job.crashes + 1
     if crashes >= limits.crashes:
         problem = Problem(
-            WORKER_LOST, f"its worker was lost {crashes} times while it ran"
+            WORKER_LOST, f"its worker was lost {crashes} times during a run"
         )
         return _fail(job.capability, problem, now)._replace(crashes=crashes)
     return Change(
@@ -169,7 +169,9 @@ def keep_apart(claim: Claim, least: timedelta, *, now: Instant, roll: float) -> 
     """
     growth = max(1.0, claim.events / APART_EVENTS)
     delay = min(least * growth, APART_LONGEST) * (1 + roll)
-    problem = Problem("SNOOZED", "it runs apart: workers were lost", retryable=True)
+    problem = Problem(
+        "SNOOZED", "it runs separately because workers were lost", retryable=True
+    )
     waiting = _wait(event.SCHEDULED, problem, max(delay, SHORTEST_WAIT), now)
     return waiting._replace(attempt=claim.attempt - 1)
 
@@ -188,7 +190,7 @@ def cancel_all(reason: str, *, now: Instant) -> Change:
 
 def give_up(*, now: Instant) -> Change:
     """End a step that waits for one that did not succeed."""
-    problem = Problem(DEPENDENCY_FAILED, "a step that it needs did not succeed")
+    problem = Problem(DEPENDENCY_FAILED, "a step that it depends on did not succeed")
     return Change(JobState.CANCELLED, event.CANCELLED, now, error=problem)
 
 
@@ -293,7 +295,7 @@ def _fail(
 
 
 def _expire(capability: str, now: Instant) -> Change:
-    problem = Problem(EXPIRED, "its time was over before it was done")
+    problem = Problem(EXPIRED, "its deadline passed before it finished")
     return _fail(capability, problem, now)
 
 
@@ -325,7 +327,7 @@ def _put_off(
     throttled = claim.throttled + delay // timedelta(milliseconds=1)
     if throttled > limits.throttled // timedelta(milliseconds=1):
         worn_out = Problem(
-            EXPIRED, f"it was told to wait for longer than {limits.throttled} in all"
+            EXPIRED, f"it was throttled for longer than {limits.throttled} in total"
         )
         return _fail(claim.capability, worn_out, now)
     waiting = _wait(name, problem, delay, now)

@@ -54,7 +54,7 @@ def usage(
     """
     counts = [_count(n) for n in (input_tokens, output_tokens, cached_tokens)]
     if counts[2] > counts[0]:
-        raise ValueError("the cached tokens are some of the input's, not more")
+        raise ValueError("cached tokens cannot exceed the input tokens")
     provider = None if provider is None else _named(provider)
     return Usage(_named(model), counts[0], counts[1], provider, counts[2], at)
 

@@ -105,5 +105,5 @@ def _key(secret: str) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if not key:
-        raise ValueError(f"a webhook's secret reads {PREFIX} and base64")
+        raise ValueError(f"a webhook secret must be {PREFIX} followed by base64")
     return key

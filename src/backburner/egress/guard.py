@@ -55,7 +55,7 @@ class Guard(httpcore2.AsyncNetworkBackend):
         except TimeoutError:
             stream = None
         if stream is None:
-            raise NoConnection("the address cannot be reached, or may not be")
+            raise NoConnection("the address cannot be reached or is not allowed")
         return Bounded(stream, self._most)
 
     async def _connected(

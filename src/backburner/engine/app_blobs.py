@@ -205,7 +205,7 @@ class AppBlobs:
     async def _confirmed(self, upload: str) -> AppBlob:
         found = await self._service.rows.find_upload(self.app, self.owner, upload)
         if found is None:
-            raise BlobMissing("there is no such blob")
+            raise BlobMissing("the blob does not exist")
         return current(found, self._service.clock.now())
 
     async def upload_url(
@@ -227,7 +227,7 @@ class AppBlobs:
         most = self._service.limit
         asked = size if size is not None else max_size
         if asked is not None and not 0 <= asked <= most:
-            raise BlobTooLarge(f"a content has 0 to {most} bytes, not {asked}")
+            raise BlobTooLarge(f"the size must be 0 to {most} bytes, not {asked}")
         upload = self._service.draw(UPLOAD)
         limit = (most if asked is None else asked) if size is None else None
         terms = UrlTerms(span, size, limit, content_type)
@@ -332,7 +332,7 @@ class AppBlobs:
         """Return what a client sent; `BlobMissing` if nothing came."""
         service = self._service
         if not is_kind(UPLOAD, upload):
-            raise BlobMissing("there is no such upload")
+            raise BlobMissing("the upload does not exist")
         key = BlobKey.read(upload_key(upload, self.app, self.owner).id)
         sent = await blob_streams.in_thread(service.blobs.size, key)
         _check("size", str(sent), None if size is None else str(size))
@@ -342,7 +342,7 @@ class AppBlobs:
 def current(found: AppBlob | None, now: Instant) -> AppBlob:
     """Return a blob, unless there is none or its time is over: `BlobMissing`."""
     if found is None or (found.expires_at is not None and found.expires_at <= now):
-        raise BlobMissing("there is no such blob")
+        raise BlobMissing("the blob does not exist")
     return found
 
 

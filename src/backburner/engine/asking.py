@@ -539,7 +539,7 @@ class Asker:
     def _not_configured(self, purpose: Purpose) -> PermanentError:
         code = self._providers.codes.get((self._capability, purpose), NOT_CONFIGURED)
         return PermanentError(
-            f"no provider of models is set for the purpose {purpose!r}: "
+            f"no model provider is configured for the purpose {purpose!r}: "
             f"set {_SETTING[purpose]} or BACKBURNER_AI, for example to openai or, to "
             "try things out, to mock",
             code=code,
@@ -568,7 +568,7 @@ class Asker:
             async with asyncio.timeout_at(until):
                 reply = await work.do(provider, model)
         except TimeoutError:
-            raise Fault(Trouble.TIMEOUT, "it took too long") from None
+            raise Fault(Trouble.TIMEOUT, "it exceeded its time limit") from None
         except Fault as fault:
             reply = fault.reply
             raise

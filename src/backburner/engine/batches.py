@@ -146,7 +146,7 @@ class Batches:
     async def fill(
         self, batch_id: str, owner: Owner, members: Members, *, seal: bool = False
     ) -> Sequence[Submitted]:
-        """Put more into a batch; return what became of each, jobs before flows."""
+        """Add to a batch; return what became of each, jobs before flows."""
         batch = await self.find(batch_id, owner)
         stowed = await self._payloads.stow_members(members)
         async with self._payloads.dropped_if_refused(stowed):
@@ -216,7 +216,7 @@ class Batches:
         """Return an owner's batch."""
         found = await self._store.find_batches([batch_id])
         if not found or not owner.covers(found[0].owner):
-            raise BatchNotFound(f"there is no batch {batch_id[:60]!r}")
+            raise BatchNotFound(f"batch {batch_id[:60]!r} does not exist")
         return found[0]
 
     async def counts(self, batch: Batch) -> dict[str, Any]:

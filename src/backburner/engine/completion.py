@@ -58,7 +58,7 @@ def parts(asked: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return the capability and the input that a completion names, or `NOTHING`."""
     capability = asked.get("capability")
     if not isinstance(capability, str | Capability) or asked.keys() - _FIELDS:
-        raise _refused("completion", "it has a capability and, if you like, an input")
+        raise _refused("completion", "must have a capability and may have an input")
     return capability, asked.get("input", NOTHING)
 
 
@@ -111,11 +111,11 @@ def _object(value: Any) -> dict[str, Any]:
         raise InvalidInput("the input cannot be written as JSON") from None
     given = orjson.loads(text)
     if not isinstance(given, dict):
-        raise _refused("input", f"it is an object: the field {JOB!r} is added to it")
+        raise _refused("input", f"must be an object: the field {JOB!r} is added to it")
     if JOB in given:
         raise _refused(f"input.{JOB}", "leave it out: it says how the job ended")
     if len(text) > LARGE:
-        raise _refused("input", f"it has {len(text)} bytes, at most {LARGE} are kept")
+        raise _refused("input", f"has {len(text)} bytes, at most {LARGE} are allowed")
     return given
 
 

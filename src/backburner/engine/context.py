@@ -251,7 +251,9 @@ class Context:
         made equal to it.
         """
         if self.is_over:
-            raise RuntimeError("the handler has ended: nobody waits for its text")
+            raise RuntimeError(
+                "the handler has ended: its text can no longer be stored"
+            )
         voice = self._speak()
         if self._following is None and self._is_repeat:
             self._following = asyncio.ensure_future(self._follow(voice))
@@ -381,7 +383,7 @@ class Context:
         """Who asks models for this job: by lanes, booked, with `calls` to look at."""
         if self._asker is None:
             if self._services.providers is None:
-                raise PermanentError("no provider of models is set up here")
+                raise PermanentError("no model provider is configured here")
             self._asker = Asker(
                 self._services.providers,
                 lane=self._call,
@@ -630,7 +632,7 @@ class Context:
         is raised as what it means: worth another attempt, later, or never.
         """
         if self._services.courier is None:
-            raise TransientError("nothing is delivered from here")
+            raise TransientError("this process does not deliver webhooks")
         await self._flush_steps()
         await self._services.courier.send(self._claim, url, body, topic)
 
@@ -644,7 +646,7 @@ class Context:
         another attempt, later, or never.
         """
         if self._services.http is None:
-            raise TransientError("no requests are sent from here")
+            raise TransientError("this process does not send requests")
         return self._services.http()
 
     async def read(
@@ -684,7 +686,9 @@ class Context:
         """
         database = self._database()
         if not self._claim.token:
-            raise PermanentError("only a job can write to the database; here is none")
+            raise PermanentError(
+                "only a job can write to the database, and this call is not part of one"
+            )
         await self._flush_steps()
         try:
             return await database.transact(
@@ -707,7 +711,7 @@ class Context:
 
     def _database(self) -> Storage:
         if self._services.storage is None:
-            raise PermanentError("there is no database here")
+            raise PermanentError("no database is available here")
         return self._services.storage
 
     def at_settlement(self, body: Callable[[Transaction], None]) -> None:
@@ -763,7 +767,7 @@ class Context:
         is repeated writes again: give the blob a time to live, or delete it.
         """
         if self._services.payloads is None or self._services.payloads.of_app is None:
-            raise PermanentError("applications keep no blobs here")
+            raise PermanentError("blobs of applications are not available here")
         return self._services.payloads.of_app(self._claim)
 
     def _speak(self) -> Voice:
@@ -781,7 +785,7 @@ class Context:
         `before=["join"]` has a step wait for them that waits for this one.
         """
         if self._claim.flow is None:
-            raise PermanentError("this job is no step of a flow")
+            raise PermanentError("this job is not a step of a flow")
         if self._flow is None:
             self._flow = Flow(prefix=f"{self._claim.step}/")
         return self._flow

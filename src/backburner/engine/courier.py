@@ -74,7 +74,7 @@ class Courier:
         none.
         """
         if self._egress is None:
-            raise TransientError("nothing is sent from this process")
+            raise TransientError("this process does not send callbacks")
         message = Message(job.id, body, job.request_id, job.traceparent)
         try:
             key = self.secret(topic, url)

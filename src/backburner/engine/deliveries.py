@@ -52,7 +52,7 @@ def delivering(
             return Failed(DISABLED, "its endpoint was deleted", retryable=False)
         body = await messages.body(told, job.owner)
         if body is None:
-            message = "what it tells of is not kept any more"
+            message = "the job, flow or batch that it reports no longer exists"
             return Failed(SUBJECT_GONE, message, retryable=False)
         message_id = told.message or job.id
         said = await deliver(
@@ -75,18 +75,18 @@ async def listing(
 
 async def replay(engine: Engine, delivery_id: str, owner: Owner) -> Job:
     """
-    Send a webhook once more; nothing that it tells of is done again.
+    Send a webhook again; nothing that it tells of is done again.
 
     One that failed goes on as a retry does. Any other that is over is repeated by a
     new delivery under the old message's id: a receiver that has it knows it.
     """
     job = await engine.find(delivery_id, owner)
     if job.capability != CAPABILITY:
-        raise JobNotFound(f"{delivery_id[:60]!r} is no delivery")
+        raise JobNotFound(f"{delivery_id[:60]!r} is not a delivery")
     if job.state is JobState.FAILED:
         return await engine.retry(job.id, owner)
     if not job.state.is_final:
-        raise IllegalTransition("it is under way: it is sent without being asked")
+        raise IllegalTransition("the delivery is still in progress")
     again = _repeated(job, engine.draw("job"), engine.now())
     await engine.store_jobs([again])
     return await engine.find(again.id, owner)

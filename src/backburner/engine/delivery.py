@@ -44,9 +44,11 @@ LATEST: Final = timedelta(hours=24)
 """The bounds of what a receiver may ask for by `Retry-After`."""
 
 SILENCES: Final[Mapping[Silence, Failed]] = {
-    Silence.REFUSED: Failed(REFUSED, "the address cannot be reached, or may not be"),
-    Silence.UNTRUSTED: Failed(TLS, "the receiver's certificate or TLS is not good"),
-    Silence.TIMED_OUT: Failed(TIMEOUT, "the receiver's answer was not whole in time"),
+    Silence.REFUSED: Failed(REFUSED, "the address cannot be reached or is not allowed"),
+    Silence.UNTRUSTED: Failed(TLS, "the receiver's certificate or TLS is not valid"),
+    Silence.TIMED_OUT: Failed(
+        TIMEOUT, "the receiver's answer was not complete in time"
+    ),
     Silence.CUT: Failed(CUT, "the connection ended before the receiver's answer"),
 }
 _LATER: Final = frozenset(

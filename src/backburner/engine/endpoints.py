@@ -42,7 +42,9 @@ class Endpoints:
         """Return an owner's endpoint."""
         found = await self._store.find_endpoint(endpoint_id)
         if found is None or found.owner != owner:
-            raise EndpointNotFound("there is no such endpoint, or it is somebody's")
+            raise EndpointNotFound(
+                "the endpoint does not exist or belongs to another owner"
+            )
         return found
 
     async def listing(
@@ -64,7 +66,9 @@ class Endpoints:
         found = await self.find(endpoint_id, owner)
         rotated = webhook.rotate(found, now=self._clock.now())
         if not await self._store.rotate_endpoint(rotated):
-            raise IllegalTransition("its secret was rotated by somebody else just now")
+            raise IllegalTransition(
+                "the secret was rotated by another request at the same time"
+            )
         self._believed.clear()
         return rotated
 

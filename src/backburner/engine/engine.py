@@ -240,7 +240,7 @@ class Engine:
         """Return an owner's job."""
         found = await self.store.find([job_id])
         if not found or not owner.covers(found[0].owner):
-            raise JobNotFound(f"there is no job {job_id[:60]!r}")
+            raise JobNotFound(f"job {job_id[:60]!r} does not exist")
         return found[0]
 
     async def draft(self, job_id: str, owner: Visibility = LOCAL) -> Draft:
@@ -331,7 +331,7 @@ class Engine:
                 telemetry.jobs_finished.labels(job.capability, change.to).inc()
                 return await self.find(job_id, owner)
         raise StoreUnavailable(
-            f"job {job_id} moves too fast to be cancelled; try again"
+            f"job {job_id} changed its state while it was being cancelled; try again"
         )
 
     async def retry(
@@ -348,7 +348,7 @@ class Engine:
         with counted():
             moved = await self.store.reopen(retry_moves([job], self._clock.now()))
         if not moved[0]:
-            raise IllegalTransition(f"job {job_id} was retried by somebody else")
+            raise IllegalTransition(f"job {job_id} was retried by another request")
         telemetry.redrive_jobs.inc()
         self._tell({job.queue: 1}, Ring.WORK | Ring.EVENTS)
         return await self.find(job_id, owner)

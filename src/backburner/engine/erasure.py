@@ -81,7 +81,7 @@ class Eraser:
             count = f"{LIMIT} or more" if len(found) == LIMIT else str(len(found))
             raise StillWorking(
                 f"the user has {count} unfinished jobs, flows or batches, such as "
-                f"{found[0]}: wait until they end, or give --cancel"
+                f"{found[0]}: wait until they end, or use --cancel"
             )
 
     async def _cancel(self, owner: Owner) -> None:

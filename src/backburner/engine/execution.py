@@ -265,7 +265,7 @@ def _classified(error: BaseException) -> Failed:
         case WorkError():
             return Failed(error.problem_code, message, retryable=error.retryable)
         case TimeoutError():
-            return Failed(TIMEOUT, message or "it took too long")
+            return Failed(TIMEOUT, message or "it exceeded its time limit")
         case _:
             return Failed(UNEXPECTED, f"{type(error).__name__}: {message}")
 
@@ -274,7 +274,7 @@ def _message(error: BaseException) -> str:
     try:
         return readable(str(error))
     except Exception:  # noqa: BLE001 - even its text may be broken
-        return "it cannot say what went wrong"
+        return "the error has no readable message"
 
 
 def _interrupted(why: Interruption) -> Outcome | None:
@@ -282,7 +282,7 @@ def _interrupted(why: Interruption) -> Outcome | None:
         case Interruption.LOST:
             return None
         case Interruption.TIMED_OUT:
-            return Failed(TIMEOUT, "it ran longer than its capability allows")
+            return Failed(TIMEOUT, "it ran longer than the timeout of its capability")
         case Interruption.EXPIRED:
             return Expired()
         case Interruption.HANDED_BACK:
@@ -301,7 +301,7 @@ def _unknown(claim: Claim) -> Failed:
     # During a roll-out another worker may know it: wait, at no cost of an attempt, for
     # longer each time, until the limit on such waits ends it.
     wait = min(max(SHORTEST_UNKNOWN, timedelta(milliseconds=claim.throttled)), HOUR)
-    message = f"no worker here knows capability {claim.capability!r}"
+    message = f"this worker has no capability {claim.capability!r}"
     return Failed("UNKNOWN_CAPABILITY", message, True, wait)
 
 
@@ -323,6 +323,6 @@ def _dumped(capability: Capability[Any, Any], answer: Any) -> Outcome:
         write = capability.output.serializer.to_json
         text = write(answer, by_alias=True, warnings="error")
     except Exception as error:  # noqa: BLE001 - whatever the handler returned
-        message = readable(f"its result does not match its type: {error}")
+        message = readable(f"the result does not match its declared type: {error}")
         return Failed("INVALID_OUTPUT", message, retryable=False)
     return Done(text.decode())

@@ -94,7 +94,7 @@ class Flows:
         """Return an owner's flow."""
         found = await self._store.find_flows([flow_id])
         if not found or not owner.covers(found[0].owner):
-            raise FlowNotFound(f"there is no flow {flow_id[:60]!r}")
+            raise FlowNotFound(f"flow {flow_id[:60]!r} does not exist")
         return found[0]
 
     async def steps(self, flow: FlowRecord) -> Sequence[Step]:

@@ -46,7 +46,7 @@ class FlowTicket:
         flow = await self.wait(timeout)
         if not flow.state.is_final:
             raise TimeoutError(
-                f"flow {self.id} is {flow.state} after {timeout:g} s; it goes on"
+                f"flow {self.id} is {flow.state} after {timeout:g} s; it continues"
             )
         return {
             name: as_value(job.output)

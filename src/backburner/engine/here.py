@@ -91,7 +91,7 @@ async def _answer(found: Capability[Any, Any], ctx: Context, text: str) -> Any:
     if isinstance(answer, Failed):
         raise PermanentError(answer.message, code=answer.code)
     if isinstance(answer, Snooze | Cancel):
-        raise PermanentError("it can only be done by a job")
+        raise PermanentError("only a job can do this")
     return answer
 
 

@@ -84,7 +84,7 @@ class Keys:
         """Return a key of a tenant, also one that is not good any more."""
         found = await self._store.find_key(key_id)
         if found is None or found.tenant != tenant:
-            raise KeyNotFound("there is no such key, or it is somebody else's")
+            raise KeyNotFound("the key does not exist or belongs to another owner")
         return found
 
     async def tenant_of(self, key_id: str) -> str | None:
@@ -166,7 +166,7 @@ class Keys:
     def _require_pepper(self) -> None:
         if not self._pepper:
             raise ConfigurationError(
-                "BACKBURNER_KEY_PEPPER is not set: keys are kept hashed with it; "
+                "BACKBURNER_KEY_PEPPER is not set: API keys are hashed with it; "
                 "`openssl rand -hex 32` makes one"
             )
 

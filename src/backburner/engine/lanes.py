@@ -269,7 +269,7 @@ class Call:
                 return await self._permitted_here(road, ask, answer, limit)
             patience -= answer.span / 1000
             if patience < 0:
-                raise self._throttled("it is full or parked", answer)
+                raise self._throttled("the lane is full or paused", answer)
             ask = ask._replace(waited=ask.waited + answer.span)
             await asyncio.sleep(answer.span / 1000)  # noqa: TID251 - until its turn
             await self._check()
@@ -290,8 +290,8 @@ class Call:
                 return answer
         except TimeoutError:
             raise TransientError(
-                f"lane {self.lane!r}: no turn came within {patience:g} s, "
-                "and calls of this attempt are already paid for",
+                f"lane {self.lane!r}: no call was allowed within {patience:g} s, "
+                "and this attempt has already paid for calls",
                 code=LANE_TIMEOUT,
             ) from None
 
@@ -312,7 +312,7 @@ class Call:
         now = 0 if self._road is None else self._road.now()
         self._said = hint(status, headers, body, now=now)
         if self._said.is_refused:
-            raise self._throttled("the provider refused it", None)
+            raise self._throttled("the provider refused the call", None)
         if self._road and self._ask and self._permit and self._permit.is_probe:
             # Others wait for this call, and its text may take a while to come.
             self._road.give(
@@ -334,13 +334,15 @@ class Call:
         permit, self._permit = self._permit, None
         if self._road is None or permit is None or self._ask is None:
             if said is not None and said.is_refused:
-                raise self._throttled("the provider refused it", None) from error
+                raise self._throttled("the provider refused the call", None) from error
             return
         ask = self._ask._replace(roll=self._road.ask(0, 0).roll)
         giving = self._road.give(self.lane, permit, said, ask)
         if said is not None and said.is_refused:
             given = await asyncio.shield(giving)
-            raise self._throttled("the provider refused it", given.wait) from error
+            raise self._throttled(
+                "the provider refused the call", given.wait
+            ) from error
 
     def _understood(self, error: BaseException | None) -> Hint | None:
         """Return what an exception tells of the answer; without one, it was served."""

@@ -43,7 +43,7 @@ DEFAULT_LIMIT: Final = 1024 * 1024
 """The most bytes of an answer's body, unless a call says otherwise."""
 
 _SILENCES: Final[Mapping[Silence, tuple[str, str]]] = {
-    Silence.REFUSED: (REFUSED, "the server cannot be reached, or may not be"),
+    Silence.REFUSED: (REFUSED, "the server cannot be reached or is not allowed"),
     Silence.UNTRUSTED: (TLS, "the server's certificate or TLS is not valid"),
     Silence.TIMED_OUT: (TIMEOUT, "the server's answer was not complete in time"),
     Silence.CUT: (CUT, "the connection ended before the server's answer"),

@@ -214,7 +214,7 @@ class Payloads:
 
     def _store(self) -> BlobStore:
         if self._blobs is None:
-            raise BlobMissing("there is no blob store here")
+            raise BlobMissing("no blob store is available here")
         return self._blobs
 
 
@@ -237,7 +237,7 @@ class JobBlobs:
         """Return a content of this job, or of another job of the same owner."""
         key = BlobKey.read(blob_id)
         if key.job != self._claim.id and not await self._is_ours(key.job):
-            raise BlobMissing("there is no such blob")
+            raise BlobMissing("the blob does not exist")
         return await self._payloads.read(key)
 
     async def _is_ours(self, job_id: str) -> bool:

@@ -166,7 +166,9 @@ class Planning:
             key=options.key,
         )
         if chosen.idempotency_key is not None:
-            raise refused(planned.name, "the flow as a whole may have a key")
+            raise refused(
+                planned.name, "only the flow as a whole can have an idempotency key"
+            )
         try:
             found = self._submission.find(planned.capability)
             text = self._step_input(found, planned, others)
@@ -187,8 +189,8 @@ class Planning:
             return input_text(found, given)
         if any(edge.continues for edge in planned.needs):
             raise InvalidInput(
-                "it needs an input of its own: a step that need not succeed may have "
-                "no output"
+                "it needs its own input, because a prerequisite that may fail can "
+                "have no output"
             )
         gives = {
             edge.step: self._submission.find(others[edge.step].capability).output
@@ -197,7 +199,7 @@ class Planning:
         }
         wrong = misfit(gives, found.input) if len(gives) == len(planned.needs) else None
         if wrong is not None:
-            raise InvalidInput(f"what it needs does not fit its input: {wrong}")
+            raise InvalidInput(f"the outputs it needs do not match its input: {wrong}")
         return FROM_NEEDS
 
     def _said_step(self, planned: Planned) -> Any:
@@ -221,13 +223,15 @@ def _is_step(name: str) -> bool:
 def _by_name(steps: Sequence[Planned]) -> dict[str, Planned]:
     """Return steps by name; refuse doubles, and more than are taken."""
     if len(steps) > MAX_STEPS:
-        raise refused_field("steps", f"a flow has at most {MAX_STEPS:,}")
+        raise refused_field("steps", f"a flow can have at most {MAX_STEPS:,} steps")
     if sum(len(step.needs) for step in steps) > MAX_EDGES:
-        raise refused_field("steps", f"they have at most {MAX_EDGES:,} needs together")
+        raise refused_field(
+            "steps", f"a flow can have at most {MAX_EDGES:,} dependencies"
+        )
     planned: dict[str, Planned] = {}
     for step in steps:
         if planned.setdefault(step.name, step) is not step:
-            raise refused(step.name, "another step has that name")
+            raise refused(step.name, "another step has the same name")
     return planned
 
 

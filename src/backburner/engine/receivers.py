@@ -165,12 +165,15 @@ class _Receiver:
         now = self._clock.monotonic()
         if self._silent_since is not None and now - self._silent_since >= _OUT:
             # A wait that costs nothing must end, or no delivery ever would.
-            return Failed(SILENT, "the receiver has not answered for a while")
+            return Failed(SILENT, "the receiver has not answered recently")
         begin = max(now, self._rests_until, self._booked_until)
         booked = begin + self._pace // (2 * self._at_once)
         self._booked_until = min(booked, now + _LONGEST_REST)
         wait = self._booked_until - now + _SECOND + int(_JITTER * roll)
-        return Snooze(timedelta(milliseconds=wait), "its receiver has enough to do")
+        return Snooze(
+            timedelta(milliseconds=wait),
+            "too many webhooks to this receiver are in progress",
+        )
 
     @property
     def is_idle(self) -> bool:

@@ -53,12 +53,12 @@ class Schedule:
             following(self.cron, self.timezone)(0)
         except (CronSimError, StopIteration):
             raise ConfigurationError(
-                f"schedule {self.name!r}: {self.cron!r} is no cron expression that "
-                "ever comes true"
+                f"schedule {self.name!r}: {self.cron!r} is not a cron expression that "
+                "ever fires"
             ) from None
         except (KeyError, ValueError, OSError):
             raise ConfigurationError(
-                f"schedule {self.name!r}: {self.timezone!r} is no time zone"
+                f"schedule {self.name!r}: {self.timezone!r} is not a time zone"
             ) from None
 
     def state(self, now: Instant) -> ScheduleState:

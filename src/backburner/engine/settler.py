@@ -81,7 +81,7 @@ class Settler:
         except Exception as error:  # noqa: BLE001 - a retry policy may raise anything
             kind = type(error).__name__
             log.error("settle failed", job_id=attempt.claim.id, error_type=kind)
-            settlement = self._refused(attempt, f"its outcome is not usable: {kind}")
+            settlement = self._refused(attempt, f"the outcome is not valid: {kind}")
             self.lose(attempt)
         self._outcomes.append((attempt, settlement))
         self._wake.set()
@@ -217,7 +217,7 @@ class Settler:
             if len(batch) > 1:
                 await self._settle([(attempt, settlement)])
                 continue
-            plain = self._refused(attempt, "its outcome could not be stored")
+            plain = self._refused(attempt, "the outcome could not be stored")
             self.lose(attempt)
             try:
                 self._tell([(attempt, plain)], await self._house.store.settle([plain]))

@@ -131,7 +131,7 @@ def _check_names(said: Iterable[str], kind: type[Options | GroupOptions]) -> Non
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise TypeError(f"there is no option {name!r}{hint}")
+            raise TypeError(f"unknown option {name!r}{hint}")
 
 
 class Callbacks:
@@ -155,7 +155,7 @@ class Callbacks:
         """Refuse if webhooks could not be signed."""
         if not self._are_signed:
             raise refused_field(
-                path, "there are no webhooks here: BACKBURNER_WEBHOOK_SECRET is not set"
+                path, "webhooks are disabled: BACKBURNER_WEBHOOK_SECRET is not set"
             )
 
     def url(self, url: str, path: str) -> str:
@@ -289,7 +289,7 @@ class Submission:
             return asked
         near = difflib.get_close_matches(asked, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise refused_field("queue", f"no capability here uses that queue{hint}")
+        raise refused_field("queue", f"no capability uses this queue{hint}")
 
 
 def instant(moment: datetime | None) -> Instant | None:
@@ -325,7 +325,7 @@ def _check(options: Options) -> None:
     if options.priority not in PRIORITIES:
         raise refused_field("priority", "must be a whole number from 0 to 9")
     if options.run_at is not None and options.delay is not None:
-        raise refused_field("run_at", "say either run_at or delay")
+        raise refused_field("run_at", "give either run_at or delay")
     check_group(options)
     if options.max_attempts is not None and not 1 <= options.max_attempts <= 100:  # noqa: PLR2004
         raise refused_field("max_attempts", "must be a whole number from 1 to 100")

@@ -45,7 +45,7 @@ jobs_finished = Counter(
 )
 job_attempts = Counter(
     "backburner_job_attempts_total",
-    "Attempts that ended, by what was told of them.",
+    "Attempts that ended, by outcome.",
     ["capability", "outcome"],
     registry=registry,
 )
@@ -68,12 +68,12 @@ connections_refused = Counter(
 )
 leases_expired = Counter(
     "backburner_leases_expired_total",
-    "Jobs taken from workers that stopped beating.",
+    "Jobs taken from workers whose lease expired.",
     registry=registry,
 )
 stale_completions = Counter(
     "backburner_stale_completions_total",
-    "Outcomes refused because the job was not the worker's any more.",
+    "Outcomes refused because the worker had lost the job.",
     registry=registry,
 )
 poison_jobs = Counter(
@@ -86,7 +86,7 @@ redrive_jobs = Counter(
 )
 repairs = Counter(
     "backburner_reconciler_repairs_total",
-    "Work found by polling that no wake-up had told of.",
+    "Jobs found by polling without a notification.",
     registry=registry,
 )
 loop_lag = Gauge(
@@ -117,19 +117,19 @@ queue_throttled = Counter(
 )
 lane_calls = Counter(
     "backburner_lane_calls_total",
-    "Calls by a lane, by what came of them: served, refused or unknown.",
+    "Calls per lane and result: served, refused or unknown.",
     ["lane", "outcome"],
     registry=registry,
 )
 lane_asks = Counter(
     "backburner_lane_asks_total",
-    "Times that leave to call was asked for, and whether it was given.",
+    "Requests for permits, by whether they were granted.",
     ["lane", "given"],
     registry=registry,
 )
 lane_throttled = Counter(
     "backburner_lane_throttled_total",
-    "Times that a lane was parked because a call was refused.",
+    "Number of times a lane was paused after a refused call.",
     ["lane"],
     registry=registry,
 )
@@ -147,25 +147,25 @@ queue_oldest = Gauge(
 )
 budget_refused = Counter(
     "backburner_budget_refused_total",
-    "What was refused because a budget had no room.",
+    "Submits refused because a budget was exhausted.",
     ["scope", "unit"],
     registry=registry,
 )
 budget_amount = Gauge(
     "backburner_budget_amount",
-    "Held, settled and overdrawn in the windows of now: tokens or micro-dollars.",
+    "Held, settled and overdrawn amounts in current windows: tokens or micro-dollars.",
     ["scope", "unit", "kind"],
     registry=registry,
 )
 broker_up = Gauge(
     "backburner_broker_up",
-    "Whether the message broker can be had: 1, or 0 while work goes on without it.",
+    "1 if the message broker is available, otherwise 0; jobs run without it.",
     ["transport"],
     registry=registry,
 )
 hints_published = Counter(
     "backburner_hints_published_total",
-    "Messages put on the broker: told by a submit, or found missing.",
+    "Messages published to the broker: after a submit, or found missing.",
     ["cause"],
     registry=registry,
 )

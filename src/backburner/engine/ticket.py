@@ -100,13 +100,13 @@ class Ticket(Generic[Out]):
         if job.state is JobState.SUCCEEDED:
             if (named := reference(job.output)) is not None:
                 raise BlobMissing(
-                    f"the output of job {self.id} is gone: {named.key.id}"
+                    f"the output of job {self.id} no longer exists: {named.key.id}"
                 )
             return self._typed(job.output or "null")
         if job.state.is_final:
             raise JobFailed(job)
         raise TimeoutError(
-            f"job {self.id} is {job.state} after {timeout:g} s; it goes on"
+            f"job {self.id} is {job.state} after {timeout:g} s; it continues"
         )
 
     async def events(self, *, after: int = 0) -> AsyncIterator[Event]:
@@ -130,7 +130,9 @@ class Ticket(Generic[Out]):
     async def _row(self) -> Job:
         found = await self._engine.store.find([self.id])
         if not found:
-            raise JobNotFound(f"there is no job {self.id!r} any more: it was pruned")
+            raise JobNotFound(
+                f"job {self.id!r} no longer exists: its retention has ended"
+            )
         return found[0]
 
     def _typed(self, text: str) -> Out:

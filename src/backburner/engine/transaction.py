@@ -199,7 +199,7 @@ class Transaction(View):
         **options: Unpack[SubmitGroupOptions],
     ) -> Sequence[Submitted]:
         """
-        Put more into a batch of the same owner; with `seal` they are the last.
+        Add to a batch of the same owner; with `seal` they are the last.
 
         Return what became of each, jobs before flows. Under an `idempotency_key` each
         is stored once, however often this is repeated.
@@ -208,7 +208,7 @@ class Transaction(View):
         owner, members = self._prepare.members(jobs, flows, said)
         batch = self._tx.find_batch(batch_id)
         if batch is None or batch.owner != owner:
-            raise BatchNotFound(f"there is no batch {batch_id[:60]!r}")
+            raise BatchNotFound(f"batch {batch_id[:60]!r} does not exist")
         self.has_submitted = True
         self.filled.add(batch.seq)
         return self._tx.fill_batch(batch.seq, members, seal=seal)

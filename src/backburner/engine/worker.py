@@ -170,7 +170,7 @@ class Worker:
         of_apps = () if providers is None else providers.lanes.values()
         for lane in lanes:
             if lane.name not in of_apps and not is_reachable(lane, paced):
-                log.warning("no provider goes by this lane", lane=lane.name)
+                log.warning("no provider uses this lane", lane=lane.name)
 
     async def stop(self, grace: float) -> bool:
         """

@@ -94,7 +94,9 @@ NOBODY: Final = Caller(Owner("", ""), frozenset({PUBLIC}))
 async def as_developer(connection: HTTPConnection) -> Caller:
     """Take whoever is on this machine for the local user."""
     if not _is_local(connection.headers.get("host", "")):
-        raise ForeignOrigin("ask by an address or as localhost: there are no keys here")
+        raise ForeignOrigin(
+            "this server has no API keys: call it by its IP address or as localhost"
+        )
     return DEVELOPER
 
 
@@ -110,7 +112,7 @@ def by_key(found: Keys) -> Authenticate:
             is_key = scheme.lower() == "bearer"
             key = await found.check(text.strip()) if is_key else None
         if key is None:
-            raise Unauthorized("send a good API key as Authorization: Bearer …")
+            raise Unauthorized("send a valid API key as Authorization: Bearer …")
         return caller_of(key)
 
     return authenticate
@@ -135,7 +137,7 @@ def check_shares(caller: Caller, shares: Iterable[str | None]) -> None:
     """Refuse another's share, or any number of one's own, unless the key may act."""
     own = (None, caller.owner.user)
     if access.ACT not in caller.scopes and any(share not in own for share in shares):
-        raise Forbidden(f"to name another share needs the scope {access.ACT}")
+        raise Forbidden(f"naming another share requires the scope {access.ACT}")
 
 
 def actor_of(
@@ -171,7 +173,7 @@ async def admitted(connection: HTTPConnection, scope: str) -> Caller:
     count(connection, caller)
     remember(connection, caller)
     if scope not in caller.scopes:
-        raise Forbidden(f"this needs the scope {scope}")
+        raise Forbidden(f"this requires the scope {scope}")
     tenant = connection.headers.get(TENANT_HEADER)
     if tenant is not None:
         caller = _acting_in(tenant, caller)
@@ -227,7 +229,7 @@ def scope_of(route: Any) -> str | None:
 def acting_as(user: str, caller: Caller) -> Caller:
     """Return a caller as it acts for a user of its tenant; needs `users:act`."""
     if access.ACT not in caller.scopes:
-        raise Forbidden(f"to name a user needs the scope {access.ACT}")
+        raise Forbidden(f"acting as another user requires the scope {access.ACT}")
     if not is_user(user):
         told = FieldError("header.X-User-Id", "must be 1 to 200 visible characters")
         raise InvalidInput("the user is not valid", [told])
@@ -236,7 +238,9 @@ def acting_as(user: str, caller: Caller) -> Caller:
 
 def _acting_in(tenant: str, caller: Caller) -> Caller:
     if access.ACT_ACROSS not in caller.scopes:
-        raise Forbidden(f"to name a tenant needs the scope {access.ACT_ACROSS}")
+        raise Forbidden(
+            f"acting in another tenant requires the scope {access.ACT_ACROSS}"
+        )
     if not is_user(tenant):
         told = FieldError("header.X-Tenant-Id", "must be 1 to 200 visible characters")
         raise InvalidInput("the tenant is not valid", [told])
@@ -252,8 +256,8 @@ def refuse_foreign_page(connection: HTTPConnection) -> None:
         return
     if origin not in connection.app.state.door.settings.cors_origins:
         raise ForeignOrigin(
-            "pages of this origin may not call this server: the operator lists those "
-            "that may in BACKBURNER_CORS_ORIGINS"
+            "pages of this origin may not call this server: the operator lists allowed "
+            "origins in BACKBURNER_CORS_ORIGINS"
         )
 
 

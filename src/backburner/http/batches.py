@@ -52,7 +52,7 @@ router = APIRouter(tags=["batches"])
     responses={
         200: {
             "model": BatchView,
-            "description": "It finished within the wait that was asked for.",
+            "description": "It ended within the requested wait.",
             "headers": groups.RECEIPT,
         },
         202: {
@@ -112,7 +112,7 @@ async def _receipt(
 @router.post(
     "/v1/batches/{batch_id}/members",
     operation_id="fill_batch",
-    summary="Put more into a batch",
+    summary="Add to a batch",
     status_code=202,
     response_model=BatchView,
     responses={
@@ -175,11 +175,11 @@ async def listing(
 @router.get(
     "/v1/batches/{batch_id}",
     operation_id="get_batch",
-    summary="Look at a batch",
+    summary="Get a batch",
     response_model=BatchView,
     responses={
         200: {"description": "The batch.", "headers": groups.SHOWN},
-        304: {"description": "It is as `If-None-Match` says."},
+        304: {"description": "Not modified since `If-None-Match`."},
         **documented(BatchNotFound, InvalidInput, StoreUnavailable),
     },
 )
@@ -204,7 +204,7 @@ async def show(
     summary="Cancel a batch",
     response_model=BatchView,
     responses={
-        200: {"description": "Nothing of it runs any more."},
+        200: {"description": "Cancelled: nothing of it runs any more."},
         **documented(BatchNotFound, InvalidInput, StoreUnavailable, StoreFull),
     },
 )
@@ -217,7 +217,7 @@ async def cancel(request: Request, caller: Writer, batch_id: str) -> Response:
 @router.post(
     "/v1/batches/{batch_id}/retry",
     operation_id="retry_batch",
-    summary="Retry what failed of a batch",
+    summary="Retry the failed members of a batch",
     status_code=202,
     response_model=BatchView,
     responses={
@@ -248,7 +248,7 @@ async def retry(request: Request, caller: Retrier, batch_id: str) -> Response:
     response_class=Response,
     responses={
         200: STREAM,
-        204: {"description": "It ended, and `after` is its last: do not come back."},
+        204: {"description": "It has ended, and `after` is its last event: stop."},
         **documented(BatchNotFound, InvalidInput, StoreUnavailable, TooManyStreams),
     },
 )
@@ -338,7 +338,9 @@ def _members(
     key: str | None = None,
 ) -> Members:
     if len(asked.jobs) + len(asked.flows) > MAX_MEMBERS:
-        raise refused_field("jobs", f"with flows at most {MAX_MEMBERS:,} a call")
+        raise refused_field(
+            "jobs", f"at most {MAX_MEMBERS:,} per call if there are flows"
+        )
     return batches.members(
         (
             (job.capability, orjson.dumps(job.input), jobs.options_of(job, origin))

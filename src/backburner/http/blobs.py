@@ -40,7 +40,9 @@ GUARDS: Final = {
     summary="Get a link to a job's large input or output",
     response_model=LinkView,
     responses={
-        200: {"description": "The link; whoever has it can use it until it ends."},
+        200: {
+            "description": "The link. Anyone who has it can use it until it expires."
+        },
         **documented(
             JobNotFound, BlobMissing, NoResult, InvalidInput, StoreUnavailable
         ),
@@ -96,7 +98,7 @@ async def content(
     door = door_of(request)
     path = f"/v1/blobs/{blob_id}"
     if not door.links.holds("GET", path, exp=query.exp, kid=query.kid, sig=query.sig):
-        raise LinkRefused("the link is not valid, or not any more")
+        raise LinkRefused("the link is not valid or has expired")
     key = BlobKey.read(blob_id)
     size = await door.engine.payloads.size(key)
     name = f'attachment; filename="{key.id}.json"'

@@ -49,7 +49,9 @@ class Bodies:
             yield
             return
         if self.taken >= self.limit:
-            raise TooManyBodies(f"{self.limit} large bodies come in; come back later")
+            raise TooManyBodies(
+                f"{self.limit} large bodies are being received; try again later"
+            )
         self.taken += 1
         try:
             yield
@@ -111,7 +113,7 @@ async def stream(request: Request, limit: int) -> AsyncIterator[bytes]:
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.strip().lower() != "identity":
         raise UnsupportedEncoding("send the body without Content-Encoding")
-    too_large = BodyTooLarge(f"the body may have {limit} bytes")
+    too_large = BodyTooLarge(f"the body may have at most {limit} bytes")
     announced = request.headers.get("content-length", "0")
     if announced.isdecimal() and int(announced) > limit:
         raise too_large

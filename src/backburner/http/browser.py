@@ -52,7 +52,9 @@ MAX_BODY = 4096
     status_code=201,
     response_model=StreamTokenView,
     responses={
-        201: {"description": "The token; whoever has it can use it until it expires."},
+        201: {
+            "description": "The token. Anyone who has it can use it until it expires."
+        },
         **documented(
             MalformedBody,
             BodyTooLarge,
@@ -134,7 +136,7 @@ async def session(request: Request, _caller: Anybody) -> Response:
     found = door.sessions.find(request)
     key = None if found is None else await door.keys.usable(found.key)
     if found is None or key is None:
-        raise Unauthorized("there is no session: log in by POST /v1/session")
+        raise Unauthorized("there is no session: log in with POST /v1/session")
     return wire.answer(_view(found, key), 200, UNKEPT)
 
 

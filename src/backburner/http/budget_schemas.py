@@ -27,12 +27,12 @@ class BudgetRequest(Asked):
         }
     )
 
-    scope: ScopeName = Field(description="What it is counted by.")
+    scope: ScopeName = Field(description="What the budget applies to.")
     of: str | None = Field(
         None,
         min_length=1,
         max_length=LONGEST_VALUE,
-        description="The one value that it is for, in place of what holds for all.",
+        description="Only for this value, instead of each.",
     )
     tokens: int | None = Field(None, ge=0, le=MOST, strict=True)
     money: Decimal | None = Field(

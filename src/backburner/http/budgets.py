@@ -41,7 +41,7 @@ Administrator = Annotated[Caller, require(ADMIN)]
 @router.get(
     "/v1/budgets",
     operation_id="list_budgets",
-    summary="List budgets and how far they are used",
+    summary="List budgets and their use",
     response_model=BudgetList,
     responses=documented(StoreUnavailable),
 )
@@ -78,7 +78,7 @@ async def put(request: Request, caller: Administrator) -> Response:
     door = door_of(request)
     asked = await body.read(request, BudgetRequest, limit=door.settings.body_limit)
     if (asked.tokens is None) == (asked.money is None):
-        raise refused_field("tokens", "say either tokens or money")
+        raise refused_field("tokens", "give either tokens or money")
     budget = Budget(
         asked.scope,
         tokens=asked.tokens,
@@ -94,10 +94,10 @@ async def put(request: Request, caller: Administrator) -> Response:
 @router.delete(
     "/v1/budgets",
     operation_id="drop_budget",
-    summary="Take a budget away",
+    summary="Delete a budget",
     response_model=BudgetList,
     responses={
-        200: {"description": "The budgets that are left."},
+        200: {"description": "The remaining budgets."},
         **documented(BudgetNotFound, InvalidInput, StoreUnavailable, StoreFull),
     },
 )
@@ -109,7 +109,7 @@ async def drop(
     budget = budget_of(query.scope, query.unit, 0, query.per_seconds * 1000, query.of)
     entry = await _entry(request, caller, "budget.dropped", budget)
     if not await engine.budgets.drop(budget, entry):
-        raise BudgetNotFound("there is no such budget")
+        raise BudgetNotFound("the budget does not exist")
     return wire.answer(await _list(engine, caller))
 
 

@@ -57,8 +57,8 @@ async def listing(
     engine = door_of(request).engine
     if query.fingerprint is None:
         if query.cursor is not None:
-            told = FieldError("query.cursor", "goes with `fingerprint` only")
-            raise InvalidInput("groups have no pages", [told])
+            told = FieldError("query.cursor", "is allowed only with `fingerprint`")
+            raise InvalidInput("groups are not paged", [told])
         groups = await engine.failures(caller.visible, limit=query.limit + 1)
         items = [wire.failure_group(group) for group in groups[: query.limit]]
         more = len(groups) > query.limit
@@ -126,7 +126,7 @@ async def retry_many(request: Request, caller: Retrier) -> Response:
 @router.get(
     "/v1/dead-letters/{job_id}",
     operation_id="get_dead_letter",
-    summary="Look at a dead letter",
+    summary="Get a dead letter",
     response_model=JobView,
     responses={
         200: {"description": "The job."},

@@ -39,7 +39,7 @@ LISTED: dict[int | str, dict[str, Any]] = {
 @router.get(
     "/v1/jobs/{job_id}/deliveries",
     operation_id="list_job_deliveries",
-    summary="List who was told of a job's end",
+    summary="List the webhooks of a job",
     response_model=JobPage,
     responses={**LISTED, **documented(JobNotFound, InvalidInput, StoreUnavailable)},
 )
@@ -54,7 +54,7 @@ async def of_job(
 @router.get(
     "/v1/flows/{flow_id}/deliveries",
     operation_id="list_flow_deliveries",
-    summary="List who was told of a flow's end",
+    summary="List the webhooks of a flow",
     response_model=JobPage,
     responses={**LISTED, **documented(FlowNotFound, InvalidInput, StoreUnavailable)},
 )
@@ -69,7 +69,7 @@ async def of_flow(
 @router.get(
     "/v1/batches/{batch_id}/deliveries",
     operation_id="list_batch_deliveries",
-    summary="List who was told of a batch's end",
+    summary="List the webhooks of a batch",
     response_model=JobPage,
     responses={**LISTED, **documented(BatchNotFound, InvalidInput, StoreUnavailable)},
 )
@@ -84,7 +84,7 @@ async def of_batch(
 @router.post(
     "/v1/deliveries/{job_id}/replay",
     operation_id="replay_delivery",
-    summary="Send a webhook once more",
+    summary="Send a webhook again",
     status_code=202,
     response_model=JobView,
     responses={
@@ -96,7 +96,7 @@ async def of_batch(
 )
 async def replay(request: Request, caller: Writer, job_id: str) -> Response:
     """
-    Send a webhook once more, under the same `webhook-id`.
+    Send a webhook again, under the same `webhook-id`.
 
     A delivery that failed is retried, which needs the scope `dead-letters:retry` too;
     for any other that is over there is a new one.
@@ -105,7 +105,7 @@ async def replay(request: Request, caller: Writer, job_id: str) -> Response:
     found = await engine.find(job_id, caller.owner)
     if found.state is JobState.FAILED:
         if RETRY not in caller.scopes:
-            raise Forbidden(f"to retry a dead letter needs the scope {RETRY}")
+            raise Forbidden(f"retrying a dead letter requires the scope {RETRY}")
         await audit.record(request, caller, "dead_letter.retried", job_id)
     job = await deliveries.replay(engine, job_id, caller.owner)
     told = {"Location": wire.location(job.id), "Retry-After": "1"}

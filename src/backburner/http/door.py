@@ -62,7 +62,7 @@ class Streams:
         if not self.has_room(key):
             raise TooManyStreams(
                 f"{self.open} of {self.limit} streams are open, and a key may have as "
-                "many as are free; close some, or come back later"
+                "many as are free; close some, or try again later"
             )
         self.open += 1
         if key is not None:

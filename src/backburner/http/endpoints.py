@@ -42,10 +42,10 @@ CHANGED = documented(EndpointNotFound, InvalidInput, StoreUnavailable, StoreFull
 @router.post(
     "/v1/endpoints",
     operation_id="create_endpoint",
-    summary="Make an endpoint",
+    summary="Create an endpoint",
     response_model=SecretEndpointView,
     responses={
-        200: {"description": "The endpoint, new or not, and its secrets."},
+        200: {"description": "The endpoint, new or existing, and its secrets."},
         **documented(
             MalformedBody,
             BodyTooLarge,
@@ -95,7 +95,7 @@ async def listing(
 @router.get(
     "/v1/endpoints/{endpoint_id}",
     operation_id="get_endpoint",
-    summary="Look at an endpoint",
+    summary="Get an endpoint",
     response_model=EndpointView,
     responses={
         200: {"description": "The endpoint."},
@@ -111,7 +111,7 @@ async def show(request: Request, caller: Reader, endpoint_id: str) -> Response:
 @router.post(
     "/v1/endpoints/{endpoint_id}/rotate",
     operation_id="rotate_endpoint",
-    summary="Give an endpoint a new secret",
+    summary="Rotate the secret of an endpoint",
     response_model=SecretEndpointView,
     responses={
         200: {"description": "The endpoint and both its secrets, the new one first."},
@@ -160,7 +160,7 @@ async def enable(request: Request, caller: Writer, endpoint_id: str) -> Response
     summary="Delete an endpoint",
     status_code=204,
     response_class=Response,
-    responses={204: {"description": "It is forgotten."}, **CHANGED},
+    responses={204: {"description": "The endpoint is deleted."}, **CHANGED},
 )
 async def delete(request: Request, caller: Writer, endpoint_id: str) -> Response:
     """Forget an endpoint and its secrets; jobs that name it can tell nobody."""

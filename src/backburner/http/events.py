@@ -35,7 +35,7 @@ router = APIRouter(tags=["events"])
 
 After = Annotated[
     int | None,
-    Query(ge=0, le=MAX_CURSOR, description="The last event that was seen."),
+    Query(ge=0, le=MAX_CURSOR, description="Last event that the reader has seen."),
 ]
 LastEventId = Annotated[
     int | None,
@@ -83,7 +83,7 @@ async def _written(
     response_class=Response,
     responses={
         200: STREAM,
-        204: {"description": "It ended, and `after` is its last: do not come back."},
+        204: {"description": "It has ended, and `after` is its last event: stop."},
         **documented(JobNotFound, InvalidInput, StoreUnavailable, TooManyStreams),
     },
 )

@@ -196,7 +196,7 @@ def _check(service: BlobService, method: str, file_id: str, query: SignedFile) -
     proof = query.model_dump(include={"exp", "kid", "sig"})
     path, terms = FILES + file_id, query.terms
     if not service.urls.links.holds(method, path, **proof, terms=terms):
-        raise LinkRefused("the URL is not valid, or not any more")
+        raise LinkRefused("the URL is not valid or has expired")
 
 
 def _send(

@@ -42,7 +42,7 @@ router = APIRouter(tags=["flows"])
     responses={
         200: {
             "model": FlowView,
-            "description": "It ended within the wait that was asked for.",
+            "description": "It ended within the requested wait.",
             "headers": groups.RECEIPT,
         },
         202: {
@@ -130,11 +130,11 @@ async def listing(
 @router.get(
     "/v1/flows/{flow_id}",
     operation_id="get_flow",
-    summary="Look at a flow",
+    summary="Get a flow",
     response_model=FlowView,
     responses={
         200: {"description": "The flow.", "headers": groups.SHOWN},
-        304: {"description": "It is as `If-None-Match` says."},
+        304: {"description": "Not modified since `If-None-Match`."},
         **documented(FlowNotFound, InvalidInput, StoreUnavailable),
     },
 )
@@ -162,7 +162,7 @@ async def show(
     summary="Cancel a flow",
     response_model=FlowView,
     responses={
-        200: {"description": "Nothing of it runs any more."},
+        200: {"description": "Cancelled: nothing of it runs any more."},
         **documented(
             FlowNotFound, IllegalTransition, InvalidInput, StoreUnavailable, StoreFull
         ),
@@ -181,7 +181,7 @@ async def cancel(request: Request, caller: Writer, flow_id: str) -> Response:
     status_code=202,
     response_model=FlowView,
     responses={
-        202: {"description": "It goes on from there.", "headers": headers.LOCATION},
+        202: {"description": "It continues from there.", "headers": headers.LOCATION},
         **documented(
             FlowNotFound,
             IllegalTransition,
@@ -209,7 +209,7 @@ async def retry(request: Request, caller: Retrier, flow_id: str) -> Response:
     response_class=Response,
     responses={
         200: STREAM,
-        204: {"description": "It ended, and `after` is its last: do not come back."},
+        204: {"description": "It has ended, and `after` is its last event: stop."},
         **documented(FlowNotFound, InvalidInput, StoreUnavailable, TooManyStreams),
     },
 )

@@ -31,10 +31,10 @@ MAX_JOBS: Final = 100_000
 StepName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME)]
 Tags = Annotated[
     list[Tag],
-    Field(max_length=MAX_TAGS, description="Printable words to find it by."),
+    Field(max_length=MAX_TAGS, description="Tags to filter by; printable text."),
 ]
 Callback = Annotated[
-    CallbackRequest | None, Field(description="Whom to tell when it ends.")
+    CallbackRequest | None, Field(description="Receiver of a webhook when it ends.")
 ]
 
 
@@ -84,7 +84,7 @@ class StepRequest(Asked):
 def _few_needs(steps: Any) -> Any:
     """Count before anything is made of it: millions of needs fit into a body."""
     if isinstance(steps, list) and sum(map(_needs_in, steps)) > MAX_EDGES:
-        raise ValueError(f"they have at most {MAX_EDGES:,} needs together")
+        raise ValueError(f"a flow can have at most {MAX_EDGES:,} dependencies")
     return steps
 
 
@@ -146,7 +146,9 @@ class FlowRequest(Asked):
     steps: Annotated[list[StepRequest], BeforeValidator(_few_needs)] = Field(
         min_length=1, max_length=MAX_STEPS
     )
-    deadline: Time | None = Field(None, description="Failed unless done by then.")
+    deadline: Time | None = Field(
+        None, description="Fails unless finished by this time."
+    )
     tags: Tags = Field([])
     callback: Callback = None
 

@@ -24,7 +24,7 @@ def _header(description: str, kind: str = "string") -> dict[str, Any]:
 
 
 RETRY_AFTER: Final = {
-    "Retry-After": _header("When to ask again, in seconds.", "integer")
+    "Retry-After": _header("When to try again, in seconds.", "integer")
 }
 LOCATION: Final = {"Location": _header("Where it is.")}
 REPLAYED: Final = {
@@ -36,7 +36,7 @@ LINK: Final = {"Link": _header('The next page, `rel="next"`.')}
 IDEMPOTENCY_KEY: Final = {
     "name": "Idempotency-Key",
     "in": "header",
-    "description": "The same key and body within 24 h: done once, answered alike.",
+    "description": "A repeat within 24 h is executed once and gets the same answer.",
     "schema": {
         "type": "string",
         "minLength": 1,

@@ -52,7 +52,7 @@ async def readyz(request: Request) -> Response:
     """
     door = door_of(request)
     if door.streams.stopping.is_set():
-        raise StoreUnavailable("the server stops")
+        raise StoreUnavailable("the server is shutting down")
     await door.readiness.check(door.engine.store.ping)
     if door.unavailable:
         return wire.answer({"status": "degraded", "unavailable": door.unavailable})

@@ -26,7 +26,7 @@ Operator = Annotated[Caller, require("queues:read")]
 @router.get(
     "/v1/capabilities",
     operation_id="list_capabilities",
-    summary="List what can be asked for",
+    summary="List the capabilities",
     response_model=CapabilityList,
     responses=documented(),
 )

@@ -101,7 +101,7 @@ def json_body(model: str) -> dict[str, Any]:
     responses={
         200: {
             "model": JobView,
-            "description": "It ended within the wait that was asked for.",
+            "description": "It ended within the requested wait.",
             "headers": RECEIPT,
         },
         202: {
@@ -212,14 +212,14 @@ async def listing(
 @router.get(
     "/v1/jobs/{job_id}",
     operation_id="get_job",
-    summary="Look at a job",
+    summary="Get a job",
     response_model=JobView,
     responses={
         200: {
             "description": "The job.",
             "headers": {**headers.RETRY_AFTER, **headers.ETAG, **APPLIED},
         },
-        304: {"description": "It is as `If-None-Match` says."},
+        304: {"description": "Not modified since `If-None-Match`."},
         **documented(JobNotFound, InvalidInput, StoreUnavailable),
     },
 )

@@ -109,7 +109,7 @@ async def create(request: Request, caller: Administrator) -> Response:
     status_code=204,
     response_class=Response,
     responses={
-        204: {"description": "It is of no use, now or since before."},
+        204: {"description": "The key is revoked."},
         **documented(KeyNotFound, InvalidInput, StoreUnavailable, StoreFull),
     },
 )
@@ -123,9 +123,9 @@ async def revoke(request: Request, caller: Administrator, key_id: str) -> Respon
     keys = door_of(request).keys
     key = await keys.find(key_id, caller.owner.tenant)
     if not may_see(caller.held, key.grant):
-        raise KeyNotFound("there is no such key, or it is somebody else's")
+        raise KeyNotFound("the key does not exist or belongs to another owner")
     if not may_revoke(caller.held, key.grant):
-        raise Forbidden("a key can revoke only keys whose scopes it has itself")
+        raise Forbidden("a key can revoke only keys whose scopes it also has")
     await keys.revoke(key_id, actor_of(request, caller))
     return Response(status_code=204)
 
@@ -133,7 +133,7 @@ async def revoke(request: Request, caller: Administrator, key_id: str) -> Respon
 @router.get(
     "/v1/audit",
     operation_id="list_audit",
-    summary="List what administrators did",
+    summary="List the actions of administrators",
     response_model=AuditPage,
     responses=documented(InvalidInput, StoreUnavailable),
 )

@@ -50,7 +50,7 @@ class Part:
         async for chunk in self:
             content += chunk
             if len(content) > limit:
-                raise BodyTooLarge(f"a part of the form may have {limit} bytes")
+                raise BodyTooLarge(f"a part of the form may have at most {limit} bytes")
         return bytes(content)
 
 
@@ -138,7 +138,7 @@ class Form:
 
     def _begin_part(self) -> None:
         if self._left == 0:
-            raise BodyTooLarge(f"the form may have {self._most} parts")
+            raise BodyTooLarge(f"the form may have at most {self._most} parts")
         self._left -= 1
         headers, self._headers = self._headers, {}
         kind, options = parse_options_header(headers.get(b"content-disposition"))

@@ -50,7 +50,7 @@ BLOCKED: Final = _Reason(
     "a handler blocks the event loop: it must not wait or compute without `await`",
 )
 SILENT: Final = _Reason(StoreUnavailable.code, "the store does not answer")
-STOPPING: Final = _Reason("STOPPING", "the worker finishes its jobs and stops")
+STOPPING: Final = _Reason("STOPPING", "the worker is shutting down")
 
 
 class Probes:

@@ -176,7 +176,9 @@ class TooManyRequests(BackburnerError):
     retryable = True
 
     def __init__(self, seconds: int = 1) -> None:
-        super().__init__(f"the key may make no more requests for {seconds} s")
+        super().__init__(
+            f"the rate limit of the key is reached: try again in {seconds} s"
+        )
         self.seconds = seconds
 
 
@@ -222,21 +224,21 @@ class Row(NamedTuple):
 TABLE: Final[Mapping[type[BackburnerError], Row]] = {
     MalformedBody: Row(HTTPStatus.BAD_REQUEST, "The body cannot be read"),
     MalformedRequest: Row(HTTPStatus.BAD_REQUEST, "The request is malformed"),
-    RequestTooSlow: Row(HTTPStatus.REQUEST_TIMEOUT, "The request came too slowly"),
+    RequestTooSlow: Row(HTTPStatus.REQUEST_TIMEOUT, "The request arrived too slowly"),
     HeadersTooLarge: Row(
         HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The headers are too large"
     ),
     TooManyConnections: Row(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections", 5),
     PromptRefused: Row(HTTPStatus.BAD_REQUEST, "The input looks like an injection"),
-    Unauthorized: Row(HTTPStatus.UNAUTHORIZED, "An API key is needed"),
+    Unauthorized: Row(HTTPStatus.UNAUTHORIZED, "An API key is required"),
     Forbidden: Row(HTTPStatus.FORBIDDEN, "Not allowed"),
     ForeignOrigin: Row(HTTPStatus.FORBIDDEN, "Sent from another origin"),
-    CsrfRefused: Row(HTTPStatus.FORBIDDEN, "Not shown to be sent by our page"),
+    CsrfRefused: Row(HTTPStatus.FORBIDDEN, "The CSRF check failed"),
     KeyNotFound: Row(HTTPStatus.NOT_FOUND, "No such key"),
     QueueNotFound: Row(HTTPStatus.NOT_FOUND, "No such queue"),
     BudgetNotFound: Row(HTTPStatus.NOT_FOUND, "No such budget"),
     EndpointNotFound: Row(HTTPStatus.NOT_FOUND, "No such endpoint"),
-    LinkRefused: Row(HTTPStatus.FORBIDDEN, "The link does not hold"),
+    LinkRefused: Row(HTTPStatus.FORBIDDEN, "The link is not valid"),
     JobNotFound: Row(HTTPStatus.NOT_FOUND, "No such job"),
     FlowNotFound: Row(HTTPStatus.NOT_FOUND, "No such flow"),
     BatchNotFound: Row(HTTPStatus.NOT_FOUND, "No such batch"),
@@ -248,9 +250,9 @@ TABLE: Final[Mapping[type[BackburnerError], Row]] = {
     BlobMismatch: Row(
         HTTPStatus.UNPROCESSABLE_ENTITY, "The content is not what was announced"
     ),
-    UploadTooSlow: Row(HTTPStatus.REQUEST_TIMEOUT, "The content came too slowly"),
+    UploadTooSlow: Row(HTTPStatus.REQUEST_TIMEOUT, "The content arrived too slowly"),
     UnknownCapability: Row(HTTPStatus.NOT_FOUND, "No such capability"),
-    IllegalTransition: Row(HTTPStatus.CONFLICT, "Its state does not allow it"),
+    IllegalTransition: Row(HTTPStatus.CONFLICT, "The state does not allow this"),
     StillWorking: Row(HTTPStatus.CONFLICT, "The user has unfinished work"),
     NoResult: Row(HTTPStatus.CONFLICT, "The job ended without a result"),
     BodyTooLarge: Row(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large"),
@@ -262,11 +264,12 @@ TABLE: Final[Mapping[type[BackburnerError], Row]] = {
     ),
     InvalidInput: Row(HTTPStatus.UNPROCESSABLE_ENTITY, "The request is not valid"),
     IdempotencyConflict: Row(
-        HTTPStatus.UNPROCESSABLE_ENTITY, "The idempotency key is taken"
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        "The idempotency key was used for another request",
     ),
     TooManyRequests: Row(HTTPStatus.TOO_MANY_REQUESTS, "Too many requests"),
     BudgetExhausted: Row(HTTPStatus.TOO_MANY_REQUESTS, "The budget is used up"),
-    TooManyWaiting: Row(HTTPStatus.TOO_MANY_REQUESTS, "Too many jobs wait", 5),
+    TooManyWaiting: Row(HTTPStatus.TOO_MANY_REQUESTS, "Too many jobs are waiting", 5),
     TooManyBodies: Row(HTTPStatus.SERVICE_UNAVAILABLE, "Too many large bodies", 1),
     TooManyStreams: Row(HTTPStatus.SERVICE_UNAVAILABLE, "Too many streams", 5),
     ApplicationUnavailable: Row(
@@ -275,9 +278,11 @@ TABLE: Final[Mapping[type[BackburnerError], Row]] = {
     TransactionTooLong: Row(
         HTTPStatus.SERVICE_UNAVAILABLE, "The transaction took too long", 2
     ),
-    StoreUnavailable: Row(HTTPStatus.SERVICE_UNAVAILABLE, "The store is not usable", 2),
+    StoreUnavailable: Row(
+        HTTPStatus.SERVICE_UNAVAILABLE, "The store is unavailable", 2
+    ),
     StoreFull: Row(HTTPStatus.INSUFFICIENT_STORAGE, "The store is full", 30),
-    BackburnerError: Row(HTTPStatus.INTERNAL_SERVER_ERROR, "Something went wrong"),
+    BackburnerError: Row(HTTPStatus.INTERNAL_SERVER_ERROR, "Internal error"),
 }
 
 
@@ -366,7 +371,7 @@ async def answer_plain(request: Request, error: Exception) -> Response:
 
 def unexpected(request_id: str) -> Response:
     """Answer for a fault of ours, and tell nothing of it."""
-    told = BackburnerError("an error that was not foreseen; it has been logged")
+    told = BackburnerError("an unexpected error occurred; it has been logged")
     return answer({**problem(told, request_id=request_id), "code": "INTERNAL"})
 
 
@@ -467,11 +472,11 @@ def request_id_of(connection: HTTPConnection) -> str:
 
 
 _DETAILS: Final[Mapping[type[BackburnerError], str]] = {
-    JobNotFound: "there is no such job, or it is somebody else's",
-    FlowNotFound: "there is no such flow, or it is somebody else's",
-    BatchNotFound: "there is no such batch, or it is somebody else's",
-    StoreFull: "the store has no room left; nothing was stored",
-    StoreUnavailable: "the store cannot be used just now; asking again is safe",
+    JobNotFound: "the job does not exist or belongs to another owner",
+    FlowNotFound: "the flow does not exist or belongs to another owner",
+    BatchNotFound: "the batch does not exist or belongs to another owner",
+    StoreFull: "the store is full; nothing was stored",
+    StoreUnavailable: "the store is temporarily unavailable; it is safe to try again",
 }
 """What is told in place of an error's own words, which may repeat the caller's."""
 
@@ -479,8 +484,8 @@ _DETAILS: Final[Mapping[type[BackburnerError], str]] = {
 def _detail(error: BackburnerError) -> str:
     if isinstance(error, UnknownCapability):
         if error.suggestion is None:
-            return "no capability has that name; GET /v1/capabilities lists them"
-        return f"no capability has that name; did you mean {error.suggestion!r}?"
+            return "no capability has this name; GET /v1/capabilities lists them"
+        return f"no capability has this name; did you mean {error.suggestion!r}?"
     told = (_DETAILS[kind] for kind in type(error).__mro__ if kind in _DETAILS)
     return next(told, str(error))
 

@@ -87,7 +87,9 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
             limit = self.limits.connections
-            self._refuse(TooManyConnections(f"the server has {limit} connections"))
+            self._refuse(
+                TooManyConnections(f"the server already has {limit} connections")
+            )
             return
         self._since = self.loop.time()
         self._await(self.limits.header_seconds)
@@ -221,7 +223,9 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _too_large(self) -> HeadersTooLarge:
         size, count = self.limits.header_limit, self.limits.header_count
-        return HeadersTooLarge(f"a request may have {count} headers of {size} bytes")
+        return HeadersTooLarge(
+            f"a request may have at most {count} headers of {size} bytes together"
+        )
 
     def _stop(self, reason: BackburnerError) -> None:
         """Leave the parser: uvicorn then asks for the answer to what is malformed."""

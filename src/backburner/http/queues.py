@@ -65,10 +65,10 @@ def _switch(verb: str, told: str, *, paused: bool) -> None:
 
 _switch(
     "pause",
-    "Have nothing of a queue start; what runs goes on, and nothing is refused.",
+    "Pause a queue: no job starts, running jobs continue, submits are accepted.",
     paused=True,
 )
-_switch("resume", "Let a queue go on.", paused=False)
+_switch("resume", "Resume a queue.", paused=False)
 
 
 @router.get(
@@ -101,7 +101,7 @@ async def _set(
 ) -> Response:
     engine = door_of(request).engine
     if name not in await _queues(engine):
-        raise QueueNotFound("no queue has that name")
+        raise QueueNotFound("no queue has this name")
     action = "queue.paused" if paused else "queue.resumed"
     # A queue belongs to no tenant.
     entry = entry_of(request, caller, action, name, tenant=PLATFORM_TENANT)
@@ -127,7 +127,7 @@ async def counts(engine: Engine, queue: str) -> dict[str, Any]:
     """Return how many jobs of a queue wait, run and have ended, in all."""
     found = (await _queues(engine)).get(queue)
     if found is None:
-        raise QueueNotFound("no queue has that name")
+        raise QueueNotFound("no queue has this name")
     waiting = sum(found[state] for state in WAITING)
     active, totals = found[JobState.RUNNING], found["totals"]
     return {

@@ -91,7 +91,7 @@ class CallbackRequest(Asked):
     @model_validator(mode="after")
     def _is_one(self) -> Self:
         if (self.url is None) == (self.endpoint is None):
-            raise ValueError("say either `url` or `endpoint`")
+            raise ValueError("give either `url` or `endpoint`")
         return self
 
 
@@ -103,7 +103,7 @@ def told_to(asked: CallbackRequest | None) -> dict[str, str] | None:
 class JobCompletionRequest(Asked):
     """The job that is submitted when another one ends."""
 
-    capability: Name = Field(description="What is to be done: a name.")
+    capability: Name = Field(description="Name of the capability.")
     input: dict[str, Any] = Field(
         {},
         description="What it is done with. The field `job` is added to it: the job's "
@@ -139,27 +139,31 @@ class JobRequest(Asked):
         }
     )
 
-    capability: Name = Field(description="What is to be done: a name.")
-    input: Any = Field(description="What it is done with: see the capability's schema.")
-    queue: Name | None = Field(None, description="Another queue than its own.")
-    priority: int = Field(0, ge=0, le=9, description="0 to 9, higher first.")
-    run_at: Time | None = Field(None, description="Not before this time.")
-    start_by: Time | None = Field(None, description="Failed unless started by then.")
-    deadline: Time | None = Field(None, description="Failed unless done by then.")
+    capability: Name = Field(description="Name of the capability.")
+    input: Any = Field(description="Input; see the capability's schema.")
+    queue: Name | None = Field(None, description="Queue, if not the capability's own.")
+    priority: int = Field(0, ge=0, le=9, description="0 to 9; higher runs first.")
+    run_at: Time | None = Field(None, description="Earliest start.")
+    start_by: Time | None = Field(
+        None, description="Fails unless started by this time."
+    )
+    deadline: Time | None = Field(
+        None, description="Fails unless finished by this time."
+    )
     max_attempts: int | None = Field(
-        None, ge=1, le=100, description="Another number of runs than its own."
+        None, ge=1, le=100, description="Maximum runs, if not the capability's own."
     )
     tags: list[Tag] = Field(
-        [], max_length=MAX_TAGS, description="Printable words to find it by."
+        [], max_length=MAX_TAGS, description="Tags to filter by; printable text."
     )
-    tokens: Tokens | None = Field(None, description="What it is expected to cost.")
+    tokens: Tokens | None = Field(None, description="Expected number of tokens.")
     share: Tag | None = Field(
         None,
         description="Whose share of the queue it takes, if not the user's: for keys "
         "with `users:act`.",
     )
     callback: CallbackRequest | None = Field(
-        None, description="Whom to tell when it ends."
+        None, description="Receiver of a webhook when it ends."
     )
     completion: Completion = None
 
@@ -174,14 +178,14 @@ class RetryRequest(Asked):
     capability: Name | None = None
     queue: Name | None = None
     fingerprint: Name | None = None
-    limit: int = Field(100, ge=1, le=MAX_RETRIES, description="The newest so many.")
+    limit: int = Field(100, ge=1, le=MAX_RETRIES, description="Only the newest N.")
     canary: int | None = Field(
-        None, ge=1, le=MAX_RETRIES, description="Only so many of them for a start."
+        None, ge=1, le=MAX_RETRIES, description="Start only N of them now."
     )
     rate: float | None = Field(
-        None, ge=0.01, le=1000, description="So many a second; the others wait."
+        None, ge=0.01, le=1000, description="Retries per second; the rest wait."
     )
-    dry_run: bool = Field(False, description="Only count them.")
+    dry_run: bool = Field(False, description="Only count the matches.")
 
 
 class JobQuery(BaseModel):
@@ -227,7 +231,7 @@ class Signed(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     exp: int = Field(ge=0, lt=2**53, description="When it ends, in Unix seconds.")
-    kid: str = Field(max_length=64, description="Which secret signed it.")
+    kid: str = Field(max_length=64, description="Id of the secret that signed it.")
     sig: str = Field(max_length=128, description="The signature.")
 
 
@@ -316,7 +320,7 @@ class JobView(BaseModel):
     )
 
     id: str
-    user: str = Field(description="Whose job it is.")
+    user: str = Field(description="User that the job belongs to.")
     capability: str
     queue: str
     state: JobState
@@ -324,8 +328,8 @@ class JobView(BaseModel):
     tags: list[str]
     attempt: int
     max_attempts: int
-    generation: int = Field(description="How often it was retried by hand.")
-    crashes: int = Field(description="How often its worker was lost.")
+    generation: int = Field(description="Number of manual retries.")
+    crashes: int = Field(description="Number of lost workers.")
     progress: dict[str, Any] | None
     error: JobError | None
     created_at: datetime
@@ -340,11 +344,11 @@ class JobView(BaseModel):
     batch_id: str | None = Field(description="The batch that it is in.")
     forked_from: str | None = Field(None, description="The job that it is a fork of.")
     links: Links
-    input: Any = Field(None, description="Only when one job is asked for.")
+    input: Any = Field(None, description="Only if a single job is requested.")
     input_from: Literal["needs"] | None = Field(
-        None, description="Its input is what the steps before it give."
+        None, description="The input is the output of its prerequisites."
     )
-    output: Any = Field(None, description="As `input`, and when it has succeeded.")
+    output: Any = Field(None, description="As `input`, if the job has succeeded.")
     attempts: list[AttemptView] = Field([], description="As `input`: the history.")
     usage: UsageView | None = Field(None, description="If it used any model.")
     receipt: ReceiptView | None = Field(None, description="In answer to a cancel.")
@@ -423,16 +427,18 @@ class FailurePage(BaseModel):
 class Retried(BaseModel):
     """What a retry of many came to."""
 
-    matched: int = Field(description="How many match in all, beyond `limit` too.")
+    matched: int = Field(
+        description="Total number of matches, including those beyond `limit`."
+    )
     retried: int
-    remaining: int = Field(description="How many of those that match still wait.")
+    remaining: int = Field(description="Number of matches that still wait.")
     dry_run: bool
 
 
 def refuse_several(named: Mapping[str, str | None]) -> None:
     """Refuse to be asked for more than one thing at once."""
     if sum(value is not None for value in named.values()) > 1:
-        raise ValueError(f"say one of {', '.join(named)}")
+        raise ValueError(f"give only one of {', '.join(named)}")
 
 
 class EventQuery(BaseModel):
@@ -441,7 +447,7 @@ class EventQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     after: int | None = Field(
-        None, ge=0, le=MAX_CURSOR, description="The last event that was seen."
+        None, ge=0, le=MAX_CURSOR, description="Last event that the reader has seen."
     )
     flow: Name | None = Field(None, description="A flow's events and its steps'.")
     batch: Name | None = Field(None, description="A batch's own events.")
@@ -545,16 +551,20 @@ class QueueView(BaseModel):
     running: int
     oldest_queued_at: datetime | None
     paused: bool
-    concurrency: int | None = Field(description="How many may run at once, in all.")
-    per_worker: int | None = Field(description="How many may run at once on a worker.")
+    concurrency: int | None = Field(
+        description="Maximum number of running jobs in total."
+    )
+    per_worker: int | None = Field(
+        description="Maximum number of running jobs per worker."
+    )
     rate: RateView | None
     limited_until: datetime | None = Field(
         description="When its rate lets jobs start again, if it does not now."
     )
     weights: dict[str, int] = Field(
-        description="How much more than others a share gets, by its name."
+        description="Weights of shares by name; 1 if not listed."
     )
-    waiting: int | None = Field(description="How many jobs of one share may wait.")
+    waiting: int | None = Field(description="Maximum number of waiting jobs per share.")
     keep: KeepView | None
     totals: TotalsView
 
@@ -572,7 +582,7 @@ class ScheduleView(BaseModel):
     capability: str
     cron: str
     timezone: str
-    missed: str = Field(description="What becomes of ticks when nobody was there.")
+    missed: str = Field(description="What happens to ticks while no process ran.")
     next_at: datetime
     last_at: datetime | None
 
@@ -613,8 +623,8 @@ class KeyRequest(Asked):
     scopes: list[Name] = Field(
         min_length=1, max_length=50, description="What it may do."
     )
-    user: Name | None = Field(None, description="The one user that it acts as.")
-    expires_at: Time | None = Field(None, description="Good until this time.")
+    user: Name | None = Field(None, description="User that the key acts as.")
+    expires_at: Time | None = Field(None, description="Expiry time.")
 
 
 class KeyView(BaseModel):
@@ -700,12 +710,12 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str
-    code: str = Field(description="Stable; what programs look at.")
+    code: str = Field(description="Stable code for programs.")
     retryable: bool
     request_id: str
     retry_after: int | None = Field(None, description="Seconds.")
-    errors: list[FieldProblem] = Field([], description="The fields at fault.")
+    errors: list[FieldProblem] = Field([], description="Invalid fields.")
     error: JobError | None = Field(None, description="Why a job has no result.")
-    budget: BudgetProblem | None = Field(None, description="Which has no room.")
-    depth: int | None = Field(None, description="How many jobs of the share wait.")
-    cap: int | None = Field(None, description="How many may.")
+    budget: BudgetProblem | None = Field(None, description="The exhausted budget.")
+    depth: int | None = Field(None, description="Number of waiting jobs of the share.")
+    cap: int | None = Field(None, description="Maximum number of waiting jobs.")

@@ -62,7 +62,9 @@ class StreamAccess:
     def everything(self) -> Caller:
         """Return who reads all its streams at once, if it may: not by a token."""
         if self._only is not None:
-            raise Forbidden("the stream token is for one stream: name it")
+            raise Forbidden(
+                "the stream token is valid for one stream only: name that stream"
+            )
         return self._caller
 
 
@@ -88,12 +90,12 @@ async def _by_token(connection: HTTPConnection, token: str) -> StreamAccess:
     claims = door.signer.read(_PURPOSE, token)
     # A token that a server without keys made is worth nothing where there are keys.
     if claims is None or (claims["key"] is None) == has_keys(connection):
-        raise Unauthorized("the stream token is not valid, or not any more")
+        raise Unauthorized("the stream token is not valid or has expired")
     caller = DEVELOPER
     if claims["key"] is not None:
         key = await door.keys.usable(claims["key"])
         if key is None:
-            raise Unauthorized("the stream token is not valid, or not any more")
+            raise Unauthorized("the stream token is not valid or has expired")
         caller = caller_of(key)
     caller = _as_issued(caller, claims["tenant"], claims["user"])
     count(connection, caller)

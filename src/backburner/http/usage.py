@@ -71,7 +71,7 @@ async def report(
     A job with several tags counts for each of them; the total counts it once.
     """
     if query.everyone and EVERYONE not in caller.scopes:
-        raise Forbidden(f"this needs the scope {EVERYONE}")
+        raise Forbidden(f"this requires the scope {EVERYONE}")
     engine = door_of(request).engine
     since = instant(query.since)
     if since is None:

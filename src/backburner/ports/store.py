@@ -89,7 +89,7 @@ class Tx(Protocol):
         self, batch: int, members: Members, *, seal: bool
     ) -> Sequence[Submitted]:
         """
-        Put more into a batch in this transaction, as `Batches.fill_batch` does.
+        Add to a batch in this transaction, as `Batches.fill_batch` does.
 
         If another transaction holds the batch, this one may be rolled back and begun
         anew with the batch's lock, since its locks have an order.
@@ -426,7 +426,7 @@ class Batches(Protocol):
         self, batch: int, members: Members, *, seal: bool
     ) -> Sequence[Submitted]:
         """
-        Put more into a batch, durable; return what became of each member.
+        Add to a batch, durable; return what became of each member.
 
         `IllegalTransition` if it takes no more. Members whose idempotency keys are
         known are there already: a repeat of the last filling is no error.

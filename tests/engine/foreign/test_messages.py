@@ -221,7 +221,7 @@ async def test_without_a_key_to_sign_with_nobody_is_called_back(opened, server):
     [letter] = await letters(server, "greetings")
 
     assert "INVALID_INPUT" == letter["code"]
-    assert "callbackUrl: there are no webhooks here" in letter["reason"]
+    assert "callbackUrl: webhooks are disabled" in letter["reason"]
 
 
 @ANY_STORE

@@ -87,8 +87,8 @@ def test_only_a_users_role_fits_a_key_of_one_user():
         (Grant("acme", KEYS, "ann"), Grant("acme", KEYS, "bob"), "of that user"),
         (Grant("acme", KEYS, "ann"), Grant("acme", KEYS), "of that user"),
         (Grant("acme", KEYS, None, 9), Grant("acme", KEYS, None, 9), None),
-        (Grant("acme", KEYS, None, 9), Grant("acme", KEYS, None, 10), "expires after"),
-        (Grant("acme", KEYS, None, 9), Grant("acme", KEYS), "expires after"),
+        (Grant("acme", KEYS, None, 9), Grant("acme", KEYS, None, 10), "expires later"),
+        (Grant("acme", KEYS, None, 9), Grant("acme", KEYS), "expires later"),
         (Grant("acme", KEYS), Grant("acme", KEYS, None, 10), None),
     ],
 )

@@ -232,7 +232,7 @@ def test_an_allowed_name_is_vouched_for_and_its_address_is_not():
     ["", "a b", "a/b", "10.0.0.0/33", "user@host", "host:port", "host:70000", "[::1"],
 )
 def test_what_cannot_be_allowed_is_said_so(text):
-    with pytest.raises(ValueError, match="no host, host:port, address or network"):
+    with pytest.raises(ValueError, match="not a host, host:port, address or network"):
         Reach.read([text])
 
 

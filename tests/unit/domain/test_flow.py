@@ -84,7 +84,7 @@ def test_every_step_comes_once_and_after_what_it_needs_or_there_is_a_circle(grap
         order = in_order(graph)
     except InvalidInput as refused:
         [told] = refused.fields
-        circle = told.message.removesuffix(" is a circle").split(" → ")
+        circle = told.message.removesuffix(" is a cycle").split(" → ")
         assert has_circle(graph)
         assert circle[0] == circle[-1]
         if len(circle) < SHOWN:
@@ -114,7 +114,7 @@ def test_a_circle_of_thousands_is_told_in_a_line():
     ("needs", "told"),
     [
         (["b"], "needs 'b': no such step"),
-        (["a"], "a → a is a circle"),
+        (["a"], "a → a is a cycle"),
         (["c", "c"], "needs 'c' twice"),
     ],
 )

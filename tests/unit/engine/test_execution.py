@@ -42,7 +42,7 @@ from backburner.testing.samples import a_claim
             Throttled("wait", retry_after=float("nan")),
             Failed("THROTTLED", "wait", True, timedelta()),
         ),
-        (TimeoutError(), Failed("TIMEOUT", "it took too long")),
+        (TimeoutError(), Failed("TIMEOUT", "it exceeded its time limit")),
         (TimeoutError("30 s"), Failed("TIMEOUT", "30 s")),
         (KeyError("name"), Failed("UNEXPECTED", "KeyError: 'name'")),
         (ValueError("\ud800"), Failed("UNEXPECTED", "ValueError: ?")),
@@ -125,7 +125,7 @@ async def test_a_job_nobody_here_knows_is_left_to_others():
         (Interruption.LOST, None),
         (
             Interruption.TIMED_OUT,
-            Failed("TIMEOUT", "it ran longer than its capability allows"),
+            Failed("TIMEOUT", "it ran longer than the timeout of its capability"),
         ),
     ],
 )

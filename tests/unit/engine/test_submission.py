@@ -74,9 +74,9 @@ def test_an_option_of_a_wrong_type_is_named(prepare, option, value, hint):
 
 
 def test_a_misspelt_option_is_answered_with_a_near_one():
-    with pytest.raises(TypeError, match="no option 'tgas'; did you mean 'tags'"):
+    with pytest.raises(TypeError, match="unknown option 'tgas'; did you mean 'tags'"):
         job_options({"tgas": ["x"]})
-    with pytest.raises(TypeError, match=r"no option 'priority'$"):
+    with pytest.raises(TypeError, match=r"unknown option 'priority'$"):
         group_options({"priority": 3})
 
 

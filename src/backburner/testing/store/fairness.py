@@ -346,7 +346,7 @@ class FairnessConformance(WithWorkers):
 
 
 class CapConformance(WithWorkers):
-    """How many jobs of one share may wait."""
+    """Maximum number of waiting jobs per share."""
 
     async def test_weights_and_caps_are_listed(self, store: Store) -> None:
         await store.declare([Queue("default", weights={"ann": 3}, waiting=3)])
