@@ -363,7 +363,7 @@ async def test_what_cannot_be_is_refused_before_anything_is_stored(house):
     unknown.add("shoot", "a")
 
     for flow, error, told in (
-        (circle, InvalidInput, "a circle"),
+        (circle, InvalidInput, "a cycle"),
         (misfit, InvalidInput, "it is of type object and string is wanted"),
         (unknown, UnknownCapability, "did you mean 'shout'"),
     ):

@@ -1,1 +1,1 @@
-"""Values and decisions. No I/O, no clock, no dice, no logging, no third parties."""
+"""Values and decisions, without I/O, clock, random numbers, logging or libraries."""

@@ -1,5 +1,5 @@
 """
-Where requests may go that users send us on: which URLs, and which addresses.
+Which URLs and addresses given by users may be called.
 
 A URL is judged by its form when it is given, an address when it is connected to: what
 a name stands for may change in between. What a form allows is no promise.

@@ -1,4 +1,4 @@
-"""What can go wrong with a model's answer, and where the JSON is in one."""
+"""Errors of model answers, and how the JSON in an answer is found."""
 
 import json
 import re

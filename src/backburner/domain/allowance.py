@@ -1,5 +1,5 @@
 """
-How many requests one caller may make: a bucket of tokens that fills up again.
+The rate limit of one caller: a token bucket.
 
 Each request takes a token. The bucket holds what one second brings, or a single token
 if that is less, so whoever was quiet may make a few at once. All that is kept of it is

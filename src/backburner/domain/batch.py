@@ -1,4 +1,4 @@
-"""Batches: any number of jobs and flows under one id, counted, ended together."""
+"""Batches: any number of jobs and flows that are counted and end together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,5 +1,5 @@
 """
-A content that is kept apart from its row, and the words that stand for it there.
+Contents that are stored outside their row, and the references to them.
 
 A blob belongs to a job and goes with it. Where the row would hold a large input or
 output it holds a reference, which no JSON text can be mistaken for: none begins so.

@@ -1,5 +1,5 @@
 """
-Deliveries: telling somebody's server that something ended.
+Webhook deliveries: which ends are reported to which endpoint.
 
 A delivery is a job like any other, made in the transaction that ends its subject. Its
 id follows from the subject and its generation, so an end is told of once, however

@@ -1,5 +1,5 @@
 """
-Every error of the house.
+All errors of the platform.
 
 BackburnerError               code, retryable
 ├── CallerError               the request cannot be honoured as sent            → 4xx

@@ -1,5 +1,5 @@
 """
-What is told of jobs and of all that holds them, and how attempts are read out of that.
+Events of jobs, flows, batches, queues and lanes; attempts are computed from them.
 
 Events are append-only and numbered from 1 within their subject, without gaps, in the
 transaction that makes the change. The history of attempts is a fold over a job's: it

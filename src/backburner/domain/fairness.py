@@ -1,5 +1,5 @@
 """
-Whose turn it is within a queue and priority: start-time fair queueing.
+Fair order within a queue and priority: start-time fair queueing.
 
 What waits in a queue at one priority is a line; whoever has jobs in it has a share of
 it. A share's `finish` is the virtual time at which all it asked for so far would be

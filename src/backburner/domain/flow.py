@@ -1,5 +1,5 @@
 """
-Flows: jobs that wait for jobs.
+Flows: jobs that depend on other jobs.
 
 A flow is a graph of steps without circles, written in the order in which it runs. A
 step's place in that order is also the order of its key in the store, so whoever locks

@@ -1,5 +1,5 @@
 """
-What a provider's answer says about its limits.
+Reads the rate-limit headers of a provider's answer.
 
 It comes from outside, so nothing of it is taken on trust: a wait is bounded, a number
 that is none is ignored, and at most a few values of each kind are looked at.

@@ -1,5 +1,5 @@
 """
-What a job is.
+Jobs and their parts.
 
 An instant is an integer: milliseconds since the epoch, UTC. The wire shows RFC 3339.
 Inputs and outputs are JSON text: the engine carries them and never looks inside.

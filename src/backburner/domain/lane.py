@@ -1,5 +1,5 @@
 """
-A lane to a provider: its limits, which the whole fleet keeps, and what it remembers.
+A lane to a provider: its limits, shared by all workers, and its learnt state.
 
 How fast it goes is decided in `pace`, who may call in `permit`. Instants are the
 store's; every one that is kept is bounded by the present, so a clock that is set back

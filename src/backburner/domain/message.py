@@ -1,5 +1,5 @@
 """
-What lies on a broker's queue, and what it means.
+The format of messages from other programs and of exported dead letters.
 
 A hint is ours. A dead letter that somebody moved back asks for a retry. Anything else
 was put there by another program: a request for a job, or nothing that can be taken. A

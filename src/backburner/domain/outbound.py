@@ -1,5 +1,5 @@
 """
-Requests that a handler makes to other servers: whom it may ask, and where to next.
+Requests of handlers to other servers: allowed hosts and redirects.
 
 The addresses behind a name are checked elsewhere, when they are connected to.
 """

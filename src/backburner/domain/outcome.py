@@ -1,4 +1,4 @@
-"""What an attempt came to. A handler returns its result or one of these values."""
+"""Outcomes of an attempt. A handler returns its result or one of these values."""
 
 from datetime import timedelta
 from typing import NamedTuple, TypeAlias

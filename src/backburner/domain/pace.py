@@ -1,5 +1,5 @@
 """
-How fast a lane goes, and what it learns of a provider that says nothing.
+The rate of a lane, and how it learns the limit of a silent provider.
 
 Calls are paced, not let go in bursts, so that a provider that counts over a minute and
 one that fills a bucket are served alike. After a refusal the pace falls, climbs back

@@ -1,5 +1,5 @@
 """
-Who may call by a lane, and when whoever may not is to ask again.
+Decides who may call a provider now, and when others should ask again.
 
 Nothing here waits: `take` answers with a permit or the time at which to ask again.
 """

@@ -1,4 +1,4 @@
-"""Which plain data from outside can be taken."""
+"""Checks that plain data from outside can be stored."""
 
 from typing import Any, Final
 

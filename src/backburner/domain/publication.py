@@ -1,4 +1,4 @@
-"""An application's own events: what one may say, and who sees it. Pure."""
+"""Events of applications: their limits and who can see them. Pure."""
 
 import re
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
 """
-A queue's policy, and how many of its jobs may start.
+The policy of a queue, and how many of its jobs may start.
 
 A rate counts starts in windows of a fixed length that begin at whole multiples of it.
 Whoever is over a limit waits and is not dropped: the jobs stay queued.

@@ -1,5 +1,5 @@
 """
-When a job that is not submitted yet would start and end, from what others took.
+Estimates when a job would start and end, from the history of others.
 
 The queue is played through, many times: what runs goes on for as long as jobs that ran
 as long did, each job ahead takes what one of the past took, and this one begins when a

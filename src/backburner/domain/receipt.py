@@ -1,4 +1,4 @@
-"""What a cancelled job leaves behind: what it used, and what cannot be taken back."""
+"""The receipt of a cancelled job: its usage and what cannot be undone."""
 
 from typing import NamedTuple
 

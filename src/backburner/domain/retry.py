@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt. Pure: the dice are passed in."""
+"""How long to wait before the next attempt. Pure: random numbers are passed in."""
 
 import math
 from dataclasses import dataclass

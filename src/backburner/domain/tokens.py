@@ -1,5 +1,5 @@
 """
-How many tokens a text has, nearly, without a tokenizer.
+Estimates the number of tokens in a text without a tokenizer.
 
 The text is cut as tokenizers cut it before they look anything up: at words, at every
 third digit, at signs and at lines. What a piece counts then depends on its script and

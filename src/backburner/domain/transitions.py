@@ -1,5 +1,5 @@
 """
-Every move a job can make, decided here and nowhere else.
+All state transitions of a job; no other module decides them.
 
 A function takes what is known and returns a `Change`; a store applies it with one
 statement that names the row it expects: `(seq, token)` for a running job,

@@ -1,5 +1,5 @@
 """
-What jobs used of models, call by call, and what that cost.
+Usage of models, call by call, and its cost.
 
 Money is whole micro-dollars, rounded up for each call. A cost that nobody knows is
 `None`: it is never taken for nothing, and neither is a sum that it belongs to.

@@ -1,5 +1,5 @@
 """
-Webhooks: who gets them, and how they are signed (Standard Webhooks 1.0).
+Webhook endpoints, secrets and signatures (Standard Webhooks 1.0).
 
 An endpoint's secret is not kept anywhere: it follows from the server's master key, the
 endpoint's id and the version of the secret. A new version is a new secret; the one

@@ -1,1 +1,1 @@
-"""Asks the domain, tells the ports."""
+"""Services that combine the domain's decisions with the ports."""

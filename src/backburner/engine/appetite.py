@@ -1,4 +1,4 @@
-"""What a worker asks the store for: which queues, and how much of each."""
+"""Decides which queues a worker claims from, and how many jobs of each."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias

@@ -1,5 +1,5 @@
 """
-Asking models: by lanes, within a time, down a chain of providers, into a shape.
+Calls models: rate limits, time limit, fallback providers, typed answers.
 
 An `Asker` does so for a job, or for whoever has none: it is the same code.
 """

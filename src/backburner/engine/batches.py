@@ -1,4 +1,4 @@
-"""Batches: opened, filled, told of and ended."""
+"""Opens batches, adds members, counts them and ends batches."""
 
 import asyncio
 import hashlib

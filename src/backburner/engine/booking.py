@@ -1,5 +1,5 @@
 """
-What runs use of models, on its way to the store.
+Records the usage of models in the store.
 
 A call is booked in the transaction that settles its run, if that comes within a moment
 of the call, and by itself if not: what was paid for is known also if the worker dies,

@@ -1,4 +1,4 @@
-"""Budgets: who may spend how much, and holds without a job."""
+"""Budgets and holds that do not belong to a job."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,5 +1,5 @@
 """
-Shows dead letters to whoever has only the broker: a letter for each job that failed.
+Exports dead letters to the broker: one message for each failed job.
 
 The store remembers up to which failure that is done, so none is left out whoever dies;
 a letter may come twice, under one id. One process digs at a time.

@@ -1,5 +1,5 @@
 """
-What a caller asks to be submitted at the end of a job, checked before it is stored.
+Validates the completion that a caller attaches to a job.
 
 All that the completion is made of is written down at submission: the process that ends
 the job may not know its capability.

@@ -1,4 +1,4 @@
-"""Whether the message broker can be had, as this process found it last."""
+"""Tracks whether the message broker is available to this process."""
 
 import asyncio
 from collections import Counter

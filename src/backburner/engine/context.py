@@ -1,4 +1,4 @@
-"""What a running capability may reach."""
+"""The context of a running handler."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,5 +1,5 @@
 """
-Takes a message of a room to an address that a caller gave: signed, guarded, once.
+Sends signed callbacks of applications to URLs given by callers.
 
 The secret follows from the master key, the topic and the receiver's origin; a receiver
 that has the master key too derives it, others are given theirs. The job that it is

@@ -1,4 +1,4 @@
-"""Deliveries: jobs that tell somebody's server of an end, and may be sent again."""
+"""Delivery jobs, which send webhooks, and their replay."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final

@@ -1,5 +1,5 @@
 """
-One delivery: sign, post, and say what came of it.
+Sends one webhook and classifies the receiver's answer.
 
 It remembers nothing and tries once: the job it runs in has the retries, the history
 and the dead letter.

@@ -1,4 +1,4 @@
-"""Endpoints: where somebody's webhooks go, and by which secrets they are known."""
+"""Webhook endpoints and their secrets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""The engine's verbs, for doors and rooms. It decides nothing: it asks and tells."""
+"""The operations of the engine; decisions are in the domain."""
 
 import asyncio
 from collections import Counter, deque

@@ -1,4 +1,4 @@
-"""Erases a user: whatever the engine and the applications keep of them."""
+"""Deletes all data of a user, in the engine and in applications."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""What a job will take, before it is submitted: said, and kept within reason."""
+"""Estimates the tokens and cost of a job before it is submitted."""
 
 from collections.abc import Callable
 from typing import Any

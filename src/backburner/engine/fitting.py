@@ -1,5 +1,5 @@
 """
-Whether what one step gives is what another takes, as far as their types tell.
+Checks whether the output type of one step matches the input of another.
 
 It says no only if it is sure: two types may agree in ways that cannot be seen here.
 So numbers that are written as texts pass, and a type that converts by functions of its

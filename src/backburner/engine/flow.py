@@ -1,5 +1,5 @@
 """
-Flows as they are written: steps in the order in which they run.
+The builder of flows: steps in the order in which they run.
 
     flow = Flow()
     text = flow.add(extract, {"url": url})

@@ -1,4 +1,4 @@
-"""Flows: submitted, found, cancelled, retried, followed."""
+"""Submits, finds, cancels, retries and follows flows."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from functools import partial

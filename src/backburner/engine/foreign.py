@@ -1,5 +1,5 @@
 """
-What other programs put on a broker's queues.
+Processes messages that other programs put on a broker's queues.
 
 A request becomes a job, a dead letter that was moved back a retry, and whatever cannot
 be taken goes to the queue's dead letters with code and reason: moved there once, it

@@ -1,4 +1,4 @@
-"""What `submit_flow` and `open_batch` give back."""
+"""The tickets that `submit_flow` and `open_batch` return."""
 
 from collections.abc import AsyncIterator, Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The prompt guard at the door: what of an input is judged, and what follows."""
+"""Applies the prompt guard to inputs when jobs are submitted."""
 
 from collections.abc import Iterator
 from typing import Any, Final

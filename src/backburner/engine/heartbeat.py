@@ -1,5 +1,5 @@
 """
-A worker's lease, renewed from a thread of its own.
+Renews a worker's lease from a separate thread.
 
 A handler that blocks the event loop for a while must not cost the worker its jobs, so
 the lease is renewed without the loop. One that blocks it for good must not keep them

@@ -1,5 +1,5 @@
 """
-A capability run where it is asked for, without a job: for answers at once.
+Runs a capability within a request, without a job.
 
 What it may cost is held before it runs and settled with what it used, as a job's is.
 """

@@ -1,4 +1,4 @@
-"""What a worker needs of the world."""
+"""What a worker runs with."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

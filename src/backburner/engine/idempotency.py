@@ -1,4 +1,4 @@
-"""What a client says to have a request done once, however often it is repeated."""
+"""Idempotency keys: a repeated request is executed once."""
 
 import hashlib
 from typing import NamedTuple

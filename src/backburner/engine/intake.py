@@ -1,5 +1,5 @@
 """
-The messages that a worker has in hand: so many jobs it may claim.
+Receives broker messages; each permits a worker to claim one job.
 
 They are received while there is room for jobs, given up to a claim before it is made
 and acknowledged after it. Which jobs a claim brings, the store decides. A claim that

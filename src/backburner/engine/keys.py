@@ -1,4 +1,4 @@
-"""API keys: made, shown once, checked on every request, revoked."""
+"""Creates, verifies, caches and revokes API keys."""
 
 from collections.abc import Sequence
 from contextlib import suppress

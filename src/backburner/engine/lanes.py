@@ -1,4 +1,4 @@
-"""Calls to providers: leave to make one, and what the answer means for all others."""
+"""Rate limits of calls to providers, shared by all workers."""
 
 import asyncio
 from collections.abc import Callable, Mapping

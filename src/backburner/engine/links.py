@@ -1,4 +1,4 @@
-"""Links that open one thing for a while, to whoever has them."""
+"""Signed URLs that give access to one content until they expire."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""A background service: one verb, called again and again until it is stopped."""
+"""Background loops that are repeated and supervised until they are stopped."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What a webhook says: the end that it tells of, as it was when it came."""
+"""The content of a webhook: the end of a job, flow or batch as it was."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What a step gets from the steps before it."""
+"""The outputs of prerequisites that a step gets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""From what a caller writes to a flow or batch that can be stored."""
+"""Validates a flow or batch and prepares it for the store."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What transaction bodies ask for, checked and written as it is stored."""
+"""Validates and prepares what transaction bodies submit."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Before a job: what it would take, and when. After a cancel: what it took."""
+"""Quotes before a job is submitted, receipts after it is cancelled."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

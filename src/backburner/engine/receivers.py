@@ -1,5 +1,5 @@
 """
-Whose turn it is: no receiver takes more than its share of a worker.
+Limits how many webhooks of one receiver a worker sends at a time.
 
 A receiver has a few calls at once; what is more waits in the store and not in a slot.
 One that did not answer rests, and then one call finds out whether it is back. Kept in

@@ -1,5 +1,5 @@
 """
-Has the broker say what the store says: a message for each queued job.
+Publishes a broker message for each queued job.
 
 The state `queued` is the outbox. What a submit of this process stored is told at once;
 everything else, what other processes could not tell and what the broker forgot with

@@ -1,4 +1,4 @@
-"""Schedules: jobs that are submitted again and again, by the clock on the wall."""
+"""Schedules: jobs that are submitted repeatedly by a cron expression."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Fires the ticks of schedules: each once, however many processes try."""
+"""Fires the ticks of schedules, each once across all processes."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Log lines that come again and again while something is broken."""
+"""Limits log lines that repeat while something is broken."""
 
 import asyncio
 from collections.abc import Callable

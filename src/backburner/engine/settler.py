@@ -1,4 +1,4 @@
-"""Settles what came of attempts, in batches, for as long as it takes."""
+"""Stores the outcomes of attempts in batches, with retries."""
 
 import asyncio
 from collections.abc import Callable, Sequence

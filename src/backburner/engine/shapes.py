@@ -1,4 +1,4 @@
-"""Types that a model's answer is to have: how they are asked for, and read."""
+"""Types of model answers: JSON schemas for the prompt, validation of the answer."""
 
 from functools import lru_cache
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""From what a caller asks to a job that can be stored."""
+"""Validates a submitted job and prepares it for the store."""
 
 import difflib
 import hashlib

@@ -1,5 +1,5 @@
 """
-What the house says of itself: log lines and metrics, in one place.
+Log lines and metrics of the platform, in one place.
 
 A log line carries only the keys listed in `ports/log.py`; any other is dropped and
 counted. So

@@ -1,5 +1,5 @@
 """
-What handlers say while they run: progress and text, on their way to the store.
+Sends progress and streamed text of running handlers to the store.
 
 Whatever is said within a moment is told together, in order, once, and all of it before
 the attempt that said it is settled. Of progress only the latest matters; of text every

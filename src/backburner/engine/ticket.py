@@ -1,4 +1,4 @@
-"""What `submit` gives back: the way to a job's result."""
+"""The ticket that `submit` returns: access to a job's result."""
 
 from collections.abc import AsyncIterator
 from typing import Generic, Protocol, TypeVar, cast

@@ -1,5 +1,5 @@
 """
-The stack of an exception as it is kept with an attempt.
+The stack trace that is stored with a failed attempt.
 
 It has files, lines, functions and code, and the types of exceptions. It has neither
 their messages nor the values of variables: those may be a user's.

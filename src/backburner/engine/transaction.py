@@ -1,4 +1,4 @@
-"""What a transaction body gets: the database, and work that commits with it."""
+"""The transaction that a body gets: its connection and verbs that commit with it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, Unpack, overload

@@ -1,5 +1,5 @@
 """
-Engine events become an application's own, each once, whatever process does it.
+Turns engine events into events of applications, each once.
 
 Every process that has loaded the application looks. What the application publishes
 commits in the transaction that moves its mark, and the mark is moved only from where

@@ -1,5 +1,5 @@
 """
-What must happen whether or not anybody asks: due, overdue, orphaned and old jobs.
+Periodic work: due, overdue, orphaned and old jobs.
 
 Every process may run these; each step is a compare-and-set, so two at once do no harm.
 What is due, overdue or old is judged by the store's clock: one process whose clock is

@@ -1,5 +1,5 @@
 """
-Readers of events: late or reconnecting, they see everything once and in order.
+Event readers: each sees every event once and in order, also after reconnecting.
 
 The log is the truth; a ring only says when to look. One look serves all readers of
 jobs in this process, so its cost grows with the readers and not with the traffic.

@@ -1,4 +1,4 @@
-"""Claims jobs, runs their handlers and settles what came of them."""
+"""Claims jobs, runs their handlers and settles the outcomes."""
 
 import asyncio
 import os

@@ -1,1 +1,1 @@
-"""The engine over the wire."""
+"""The HTTP API of the engine."""

@@ -1,5 +1,5 @@
 """
-Around every request: its id, one log line, and an answer even to what was not foreseen.
+Middleware: request id, one log line per request, unexpected errors.
 
 The log names the route's template, never the path or the query, which are the user's.
 """

@@ -1,4 +1,4 @@
-"""The log of administrators' acts: written before an act is done."""
+"""The audit log: an administrator's action is written before it is executed."""
 
 from starlette.requests import Request
 

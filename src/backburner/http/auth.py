@@ -1,5 +1,5 @@
 """
-Who calls, and what they may do.
+Authenticates callers and checks their scopes.
 
 Every route declares one scope through `require`. A caller shows an API key in
 `Authorization: Bearer`, never in a URL, or has logged in with one (`sessions.py`); a

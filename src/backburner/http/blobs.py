@@ -1,4 +1,4 @@
-"""Contents over HTTP, by links that hold for a while."""
+"""Large inputs and outputs over HTTP, by signed URLs that expire."""
 
 from datetime import timedelta
 from typing import Annotated, Final

@@ -1,4 +1,4 @@
-"""Reads a request's JSON: counted by the bytes that arrive, refused if it is odd."""
+"""Reads JSON request bodies within the size limit and refuses invalid ones."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator

@@ -1,4 +1,4 @@
-"""Budgets on the wire."""
+"""Request and response models of budgets."""
 
 from datetime import datetime
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Budgets over HTTP: how far they are used, and how an operator changes them."""
+"""Budgets over HTTP: current use, and changes by operators."""
 
 from datetime import timedelta
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Large inputs and outputs on their way out: sent piece by piece, never held whole."""
+"""Streams large inputs and outputs without holding them in memory."""
 
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: jobs that failed for good, grouped by how, and again."""
+"""Dead letters over HTTP: list by cause, show, retry."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Deliveries over HTTP: who was told of an end, and once more."""
+"""Webhook deliveries over HTTP: list and replay."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""The API's own page, and what it is drawn from. Nothing is loaded from elsewhere."""
+"""The API reference page, without external resources."""
 
 from importlib.resources import files
 from typing import Final

@@ -1,4 +1,4 @@
-"""What every route reaches: the engine, and the readers who hold a connection open."""
+"""The state that all routes share: the engine and the open streams."""
 
 import asyncio
 import math

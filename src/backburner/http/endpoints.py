@@ -1,4 +1,4 @@
-"""Endpoints over HTTP: where webhooks go, and by which secrets they are known."""
+"""Webhook endpoints and their secrets over HTTP."""
 
 from typing import Annotated, Any
 

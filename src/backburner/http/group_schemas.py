@@ -1,4 +1,4 @@
-"""The shapes of flows and batches on the wire: asked, checked; answered, described."""
+"""Request and response models of flows and batches."""
 
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal

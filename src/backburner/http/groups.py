@@ -1,4 +1,4 @@
-"""What the routes of flows and batches have in common."""
+"""Helpers that the routes of flows and batches share."""
 
 import hashlib
 from collections.abc import Iterable, Mapping

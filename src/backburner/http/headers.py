@@ -1,4 +1,4 @@
-"""What requests say in their headers, and what the answers' headers are for."""
+"""Request headers, and the descriptions of response headers."""
 
 import re
 from typing import Annotated, Any, Final

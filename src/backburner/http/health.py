@@ -1,4 +1,4 @@
-"""Whether the process lives, can do its work, and what it counts."""
+"""Health checks and metrics."""
 
 from fastapi import APIRouter
 from starlette.requests import Request

@@ -1,4 +1,4 @@
-"""What the house can do and how busy it is."""
+"""Routes that list capabilities and workers."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""API keys over HTTP, and the log of what administrators did."""
+"""API keys and the audit log over HTTP."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Lanes to providers over HTTP: how fast they go, and which are parked."""
+"""Lanes over HTTP: their rates and which are paused."""
 
 from datetime import datetime
 from typing import Annotated, Any

@@ -1,5 +1,5 @@
 """
-How many requests a key may make of this process, and how it is told.
+The rate limit of API keys in this process, and its headers.
 
 The headers are those of the IETF's draft "RateLimit header fields for HTTP".
 """

@@ -1,4 +1,4 @@
-"""`Prefer: wait=N`: an answer that comes when something has ended."""
+"""`Prefer: wait=N`: the response is delayed until a job has ended."""
 
 import re
 from collections.abc import Awaitable, Callable, Coroutine

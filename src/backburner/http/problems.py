@@ -1,5 +1,5 @@
 """
-Errors on the wire: RFC 9457, and the only table of status codes.
+Errors as problem objects (RFC 9457); the only table of status codes.
 
 What a caller sent is never sent back: a problem names the rule, not the value.
 """

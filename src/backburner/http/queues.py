@@ -1,4 +1,4 @@
-"""Queues and schedules over HTTP: how full, how limited, paused or not, and when."""
+"""Queues and schedules over HTTP: depths, limits, pause and resume."""
 
 from typing import Annotated, Any
 

@@ -1,5 +1,5 @@
 """
-The shapes on the wire: what is asked, checked; what is answered, described.
+Request and response models of the API.
 
 Answers are written by `wire`; these models of them are for OpenAPI and for tests.
 """

@@ -1,4 +1,4 @@
-"""A route for the busiest of requests: declared like any other, called directly."""
+"""A fast route for the most frequent requests, which bypasses FastAPI's overhead."""
 
 from collections.abc import Callable
 from typing import Any

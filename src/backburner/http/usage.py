@@ -1,4 +1,4 @@
-"""What jobs would use and have used, over HTTP."""
+"""Usage and quotes over HTTP."""
 
 from datetime import timedelta
 from functools import partial

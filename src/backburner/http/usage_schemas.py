@@ -1,4 +1,4 @@
-"""What jobs use, on the wire."""
+"""Response models of usage and quotes."""
 
 from datetime import datetime
 from typing import Annotated, Literal

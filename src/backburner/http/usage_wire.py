@@ -1,4 +1,4 @@
-"""What jobs use, would use and have used, as JSON."""
+"""Usage, quotes and receipts as JSON."""
 
 from typing import Any
 

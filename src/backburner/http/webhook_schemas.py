@@ -1,4 +1,4 @@
-"""The shapes of endpoints on the wire."""
+"""Response models of endpoints."""
 
 from datetime import datetime
 

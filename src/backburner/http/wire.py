@@ -1,4 +1,4 @@
-"""Values of the house as JSON. Inputs and outputs are passed through unread."""
+"""Domain values as JSON. Inputs and outputs are passed through unparsed."""
 
 import base64
 import binascii

@@ -1,1 +1,1 @@
-"""One folder per database, the same names inside; the tables and migrations of all."""
+"""The databases: one folder each with the same names, and their shared parts."""

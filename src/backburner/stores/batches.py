@@ -1,4 +1,4 @@
-"""Batches on either database: opened, filled, counted, ended, listed."""
+"""Batches on both databases: open, add, count, end, list."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

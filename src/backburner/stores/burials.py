@@ -1,4 +1,4 @@
-"""Which dead letters a broker was told of, in SQLAlchemy Core."""
+"""How far dead letters have been exported to a broker, in SQLAlchemy Core."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A store's rows as a move sees them: page by page, in an order both databases have."""
+"""Rows of a store for a move: page by page, in the same order on both databases."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest

@@ -1,5 +1,5 @@
 """
-What a transaction does at its end, so that it takes its last locks in one order.
+Work at the end of a transaction, so that its last locks are taken in order.
 
 Caps on what waits and the accounts of the ledger are shared by many transactions. One
 that took them as it went along would take them in whatever order its body asks.

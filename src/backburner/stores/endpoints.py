@@ -1,4 +1,4 @@
-"""Where webhooks go, in SQLAlchemy Core: the same on every database."""
+"""Webhook endpoints, in SQLAlchemy Core: the same on every database."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar

@@ -1,4 +1,4 @@
-"""Steps that are added to a flow from inside one of its own, on either database."""
+"""Adds steps to a flow from inside one of its steps, on both databases."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Flows on either database: stored, cancelled, forgotten, listed."""
+"""Flows on both databases: store, cancel, delete, list."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What flows and batches have in common on either database."""
+"""Helpers that flows and batches share on both databases."""
 
 from collections.abc import Callable, Collection, Sequence
 from functools import cache

@@ -1,5 +1,5 @@
 """
-Deletes what queues keep by a policy of their own, on either database.
+Deletes ended jobs of queues with their own retention, on both databases.
 
 Such jobs and flows are marked when they are submitted and have indexes of their own,
 ordered so that what may go comes first. One whose queue has no policy any more goes by

@@ -1,5 +1,5 @@
 """
-What a job's end means to others, in the transaction that ends it.
+What the end of a job triggers, in the transaction that ends it.
 
 Steps that wait for it are released or given up, its flow ends with its last step, and
 whoever is to be told gets a delivery. Both databases run this; what differs between

@@ -1,5 +1,5 @@
 """
-A store's move: everything in it is copied to another, compared, and only then left.
+Moves a store: all rows are copied, compared, and then the old store is closed.
 
     source   ·       leaving ──────────────────────────▶ left
     target       ·           arriving (copy, compare)          ▶ arrived

@@ -1,5 +1,5 @@
 """
-The notice that a move puts up in a store, and the fence around one that is left.
+Marks a store as being moved, and blocks writes to it.
 
 From the moment a store is being left nothing in it can be written, not even by a
 process that had it open: what is moved stands still, also between a kill and the run

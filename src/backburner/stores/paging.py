@@ -1,5 +1,5 @@
 """
-The newest rows of those whose things are seen, without reading the rows of others.
+Pages of the newest rows of an owner, without reading the rows of others.
 
 An owner's rows are in the order of an index. A whole tenant's are not: a large tenant
 is found among the newest rows of all, a small one by the index of its owners.

@@ -1,4 +1,4 @@
-"""What is before a job and what is left of it, in SQLAlchemy Core."""
+"""Data for quotes and receipts, in SQLAlchemy Core."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Applications' own events on either database: stored, and forgotten with age."""
+"""Events of applications on both databases: store them, and delete old ones."""
 
 from collections.abc import Sequence
 from itertools import takewhile

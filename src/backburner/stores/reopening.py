@@ -1,4 +1,4 @@
-"""Retrying by hand what others waited for, on either database."""
+"""Retries of jobs that others depend on, on both databases."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Rows to values."""
+"""Converts rows to domain values."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

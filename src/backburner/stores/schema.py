@@ -1,4 +1,4 @@
-"""Whether a database has the schema that this release needs."""
+"""Checks that a database has the schema that this release needs."""
 
 from backburner.ports.finding import Finding, Status
 from backburner.stores.migrations import HEAD

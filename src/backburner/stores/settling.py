@@ -1,4 +1,4 @@
-"""What both databases make of a change: its error, its event, and its turn."""
+"""The error, event and rank of a state change, for both databases."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict

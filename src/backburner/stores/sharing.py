@@ -1,4 +1,4 @@
-"""Fair ranks and the cap on what waits, inside a transaction of either database."""
+"""Fair ranks and the cap on waiting jobs, in transactions of both databases."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence

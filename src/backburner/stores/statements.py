@@ -1,4 +1,4 @@
-"""Statements live in files, one each; read into a dataclass of their names."""
+"""Loads SQL statements from files, one file each."""
 
 from dataclasses import fields, is_dataclass
 from importlib.resources import files

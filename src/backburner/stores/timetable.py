@@ -1,4 +1,4 @@
-"""Schedules on either database."""
+"""Schedules on both databases."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict

@@ -1,5 +1,5 @@
 """
-How often jobs of each queue ended; rows outlive the jobs that they count.
+Totals of ended jobs per queue; they outlive the jobs.
 
 Whatever ends jobs adds a row for each queue and kind of end, in its own transaction.
 Upkeep replaces many rows by their sum. No row is ever changed, so no two settlements

@@ -1,4 +1,4 @@
-"""Marks of applications in the event log: how far each has translated it."""
+"""Positions of applications in the event log."""
 
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar

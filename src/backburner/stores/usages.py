@@ -1,4 +1,4 @@
-"""What jobs used of models, in SQLAlchemy Core: the same on every database."""
+"""Usage of models, in SQLAlchemy Core: the same on every database."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
