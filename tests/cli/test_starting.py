@@ -17,10 +17,10 @@ MOCK = {"BACKBURNER_AI": "mock"}
 @pytest.mark.parametrize(
     ("arguments", "env", "reason"),
     [
-        (["serve"], {}, "give --dev"),
+        (["serve"], {}, "use --dev"),
         (["serve", "--dev", "--host", "0.0.0.0"], {}, "BACKBURNER_HOST='0.0.0.0'"),  # noqa: S104
         (["serve", "--reload"], {}, "--reload works only in development: add --dev"),
-        (["serve", "--host", "0.0.0.0"], {}, "give --dev"),  # noqa: S104
+        (["serve", "--host", "0.0.0.0"], {}, "use --dev"),  # noqa: S104
         (
             ["serve", "--dev", "--host", "no.such.host.invalid"],
             {},
