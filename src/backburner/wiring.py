@@ -43,6 +43,7 @@ from backburner.engine.app_metrics import register
 from backburner.engine.asking import Asker, Providers
 from backburner.engine.blob_urls import UrlSigner
 from backburner.engine.budgets import Budgets
+from backburner.engine.bulk import bulk
 from backburner.engine.burial import Burial
 from backburner.engine.contact import Contact
 from backburner.engine.courier import Courier
@@ -343,6 +344,7 @@ class Backburner:
                 "a worker needs capabilities: name applications with --app or "
                 "BACKBURNER_APPS"
             )
+        self.registry.own(bulk(self.engine))
         worker = Worker(
             House(
                 store=self.engine.store,

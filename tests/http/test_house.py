@@ -47,7 +47,7 @@ async def test_workers_are_listed(server):
     response = await server.client.get("/v1/workers")
     (worker,) = WorkerList.model_validate(response.json()).items
 
-    assert (["demo"], 100) == (worker.queues, worker.slots)
+    assert (["backburner.bulk", "demo"], 100) == (worker.queues, worker.slots)
 
 
 async def test_a_healthy_server_says_so(server):

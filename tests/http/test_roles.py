@@ -46,7 +46,8 @@ ADMITTED = {
     **dict.fromkeys(
         [
             *("list_jobs", "get_job", "get_result", "get_link", "watch_job"),
-            *("list_steps",),
+            *("list_steps", "list_job_events", "get_input", "explain_wait"),
+            *("count_jobs", "get_me"),
             *("list_flows", "get_flow", "watch_flow", "watch_all"),
             *("list_batches", "get_batch", "watch_batch"),
             *("list_job_deliveries", "list_flow_deliveries", "list_batch_deliveries"),
@@ -55,6 +56,7 @@ ADMITTED = {
             *("retry_dead_letters", "retry_dead_letter"),
             *("retry_job", "retry_flow", "retry_batch"),
             *("list_endpoints", "get_endpoint", "create_stream_token"),
+            *("change_jobs",),
         ],
         EVERYBODY,
     ),

@@ -62,6 +62,8 @@ def sample_flow() -> Flow:
 TO_TRY: Final = """
 Backburner is ready at {url}
 
+See the jobs, live, in the dashboard at {url}/ui/
+
 Submit a job. The answer is a 202 with its id:
 
   curl -i {url}/v1/jobs -H 'Content-Type: application/json' \\

@@ -112,6 +112,7 @@ class Serving:
 
             def ready(_house: Backburner, _stack: AsyncExitStack) -> None:
                 printing.say(f"Backburner is ready at {here}")
+                printing.say(f"The dashboard is at {here}/ui/")
 
             plan = running.Plan(
                 settings,

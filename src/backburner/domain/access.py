@@ -74,6 +74,12 @@ ROLES: Final[Mapping[Role, frozenset[str]]] = {
 }
 
 
+def role_of(scopes: frozenset[str]) -> Role | None:
+    """Return the largest role whose scopes are all among these."""
+    held = [role for role, needed in ROLES.items() if needed <= scopes]
+    return max(held, key=lambda role: len(ROLES[role]), default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
     """What a key gives to whoever shows it."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import orjson
@@ -333,6 +334,47 @@ class Engine:
         raise StoreUnavailable(
             f"job {job_id} changed its state while it was being cancelled; try again"
         )
+
+    async def cancel_jobs(
+        self, jobs: Sequence[Job], *, reason: str = "cancelled on request"
+    ) -> int:
+        """End jobs that are not over, many at a time; return how many were ended."""
+        now = self._clock.now()
+        moves = [
+            Move(
+                job.seq,
+                job.state,
+                job.generation,
+                transitions.cancel(job, reason, now=now),
+                job.link,
+            )
+            for job in jobs
+            if job.state is not JobState.RUNNING and not job.state.is_final
+        ]
+        held = await self.store.move(moves) if moves else ()
+        done = {move.seq for move, holds in zip(moves, held, strict=True) if holds}
+        self.batches.touch(
+            [job.batch for job in jobs if job.seq in done and job.batch is not None]
+        )
+        self._bell.ring(Ring.WORK | Ring.EVENTS)
+        changed = len(done)
+        for job in jobs:
+            if job.seq not in done and not job.state.is_final:
+                # It runs, or went on meanwhile; or it has ended, and stays so.
+                with suppress(IllegalTransition, JobNotFound):
+                    await self.cancel(job.id, job.owner, reason=reason)
+                    changed += 1
+        return changed
+
+    async def retry_jobs(self, jobs: Sequence[Job]) -> int:
+        """Queue dead letters again; return how many were still dead letters."""
+        failed = [job for job in jobs if job.state is JobState.FAILED]
+        moves = retry_moves(failed, self._clock.now())
+        with counted():
+            retried = sum(await self.store.reopen(moves)) if moves else 0
+        telemetry.redrive_jobs.inc(retried)
+        self._bell.ring(Ring.WORK | Ring.EVENTS)
+        return retried
 
     async def retry(
         self, job_id: str, owner: Visibility = LOCAL, *, fresh: bool = False

@@ -32,6 +32,7 @@ async def root(request: Request) -> Response:
     told = {
         "name": "backburner",
         "version": door_of(request).version,
+        "dashboard": "/ui/",
         "docs": "/docs",
         "openapi": "/openapi.json",
         "jobs": "/v1/jobs",

@@ -1,5 +1,6 @@
 """Jobs over HTTP: submit, find, wait, cancel, retry."""
 
+import dataclasses
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +12,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from backburner.domain.access import READ_TENANT
 from backburner.domain.errors import (
     BatchNotFound,
     BlobMissing,
@@ -26,10 +28,18 @@ from backburner.domain.errors import (
     TooManyWaiting,
     UnknownCapability,
 )
-from backburner.domain.job import Job, JobState, NewJob, first_state
+from backburner.domain.job import (
+    Job,
+    JobState,
+    NewJob,
+    Owner,
+    Visibility,
+    first_state,
+)
 from backburner.domain.usage import Spent
+from backburner.engine import bulk
 from backburner.engine.submission import Options, instant
-from backburner.http import audit, body, contents, headers, usage_wire, wire
+from backburner.http import audit, body, contents, headers, problems, usage_wire, wire
 from backburner.http.auth import Caller, check_shares, require
 from backburner.http.door import door_of
 from backburner.http.prefer import (
@@ -42,6 +52,7 @@ from backburner.http.prefer import (
 )
 from backburner.http.problems import (
     BodyTooLarge,
+    Forbidden,
     MalformedBody,
     MalformedRequest,
     NoResult,
@@ -50,9 +61,12 @@ from backburner.http.problems import (
     documented,
 )
 from backburner.http.schemas import (
+    BulkRequest,
+    JobCount,
     JobPage,
     JobQuery,
     JobRequest,
+    JobSelection,
     JobView,
     followed_by,
     told_to,
@@ -70,7 +84,16 @@ Fresh = Annotated[
     bool, Query(description="Discard the stored results of the job's steps.")
 ]
 
+Content = Annotated[
+    bool, Query(description="False: `input` and `output` are null, however large.")
+]
+
 MAX_RETRY_AFTER = 60
+ANY_JOB = JobSelection.model_validate({})
+MOST_AUDITED = 1_000
+"""Characters of a selection that the audit log shows."""
+MOST_COUNTED = 10_000
+"""Counts stop here: reading on takes long and tells nobody more."""
 RECEIPT = {**headers.LOCATION, **headers.REPLAYED, **APPLIED}
 RETRIED: dict[int | str, dict[str, Any]] = {
     202: {"description": "It is queued again.", "headers": headers.LOCATION},
@@ -170,7 +193,7 @@ async def submit(request: Request, caller: Writer) -> Response:
 @router.get(
     "/v1/jobs",
     operation_id="list_jobs",
-    summary="List jobs, newest first",
+    summary="List jobs",
     response_model=JobPage,
     responses={
         200: {"description": "A page of jobs.", "headers": headers.LINK},
@@ -180,16 +203,13 @@ async def submit(request: Request, caller: Writer) -> Response:
 async def listing(
     request: Request, caller: Reader, query: Annotated[JobQuery, Query()]
 ) -> Response:
-    """List the caller's jobs. `cursor` takes `next_cursor` of the page before."""
+    """
+    List the caller's jobs, or with the scope `tenant:read` those of its whole tenant.
+
+    `cursor` takes `next_cursor` of the page before.
+    """
     engine = door_of(request).engine
-    where = JobFilter(
-        owner=caller.visible,
-        state=query.state,
-        capability=query.capability,
-        queue=query.queue,
-        tag=query.tag,
-        since=instant(query.since),
-    )
+    where = replace(selected(query, caller), oldest_first=query.sort == "oldest")
     if query.flow is not None:
         flow = await engine.flows.find(query.flow, caller.visible)
         where = replace(where, flow=flow.seq)
@@ -207,6 +227,126 @@ async def listing(
         here=here,
         write=lambda job: {**wire.summary(job), **_used(spent.get(job.seq))},
     )
+
+
+@router.get(
+    "/v1/jobs/count",
+    operation_id="count_jobs",
+    summary="Count jobs",
+    response_model=JobCount,
+    responses=documented(InvalidInput, StoreUnavailable),
+)
+async def counting(
+    request: Request, caller: Reader, query: Annotated[JobSelection, Query()]
+) -> Response:
+    """Count the jobs that a list with the same filters shows, up to 10,000."""
+    where = selected(query, caller)
+    found = await door_of(request).engine.store.count(where, most=MOST_COUNTED + 1)
+    capped = found > MOST_COUNTED
+    return wire.answer({"count": min(found, MOST_COUNTED), "capped": capped})
+
+
+@router.post(
+    "/v1/jobs/bulk",
+    operation_id="change_jobs",
+    summary="Cancel or retry many jobs",
+    status_code=202,
+    response_model=JobView,
+    responses={
+        202: {
+            "description": "The job that does it; its progress counts the jobs.",
+            "headers": headers.LOCATION,
+        },
+        **documented(
+            MalformedBody,
+            BodyTooLarge,
+            UnsupportedMediaType,
+            InvalidInput,
+            StoreUnavailable,
+            StoreFull,
+        ),
+    },
+    openapi_extra={"requestBody": json_body("BulkRequest")},
+)
+async def change_many(request: Request, caller: Reader) -> Response:
+    """
+    Submit a job that cancels or retries the named jobs, or all that match.
+
+    It reaches what the caller can reach one by one, submitted before it: `cancel` needs
+    `jobs:write` and reaches the caller's own jobs, `retry` needs `dead-letters:retry`
+    and reaches those that it sees. With `staged`, it retries one job, then ten, then
+    all, and stops if more than half of a stage fail again.
+    """
+    door = door_of(request)
+    asked = await body.read(request, BulkRequest, limit=door.settings.body_limit)
+    scope = "jobs:write" if asked.action == "cancel" else "dead-letters:retry"
+    if scope not in caller.scopes:
+        raise Forbidden(f"this needs the scope {scope}")
+    where = selected(asked.where or ANY_JOB, caller)
+    reach = caller.owner if asked.action == "cancel" else where.owner
+    if asked.where is not None:
+        where = replace(where, owner=reach)
+        matched = await door.engine.store.count(where, most=MOST_COUNTED)
+    else:
+        matched = len(asked.ids or ())
+    given = bulk.BulkInput(
+        action=asked.action,
+        ids=asked.ids,
+        where=_fields(where),
+        user=reach.user if isinstance(reach, Owner) else None,
+        staged=asked.staged,
+        matched=matched,
+    )
+    target = asked.model_dump_json(exclude_none=True)[:MOST_AUDITED]
+    await audit.record(request, caller, f"jobs.bulk_{asked.action}", target)
+    new = bulk.new_job(
+        door.engine.draw("job"),
+        door.engine.now(),
+        caller.owner,
+        given,
+        problems.request_id_of(request),
+    )
+    await door.engine.store_jobs([new])
+    told = {"Location": wire.location(new.id), "Retry-After": "1"}
+    return wire.answer(wire.receipt(new, first_state(new)), 202, told)
+
+
+def _fields(where: JobFilter) -> dict[str, Any]:
+    """Write a filter as a job's input holds it; whose jobs are meant is apart."""
+    fields = {
+        field.name: getattr(where, field.name)
+        for field in dataclasses.fields(where)
+        if field.name not in ("owner", "oldest_first")
+    }
+    fields["states"] = sorted(where.states)
+    return {name: value for name, value in fields.items() if value not in (None, [])}
+
+
+def selected(asked: JobSelection, caller: Caller) -> JobFilter:
+    """Return which of the jobs that a caller sees are meant."""
+    states: frozenset[JobState] = asked.state or frozenset()
+    only = next(iter(states)) if len(states) == 1 else None
+    return JobFilter(
+        owner=_owner(asked.user, caller),
+        state=only,
+        states=frozenset() if only else states,
+        capability=asked.capability,
+        queue=asked.queue,
+        tag=asked.tag,
+        since=instant(asked.since),
+        until=instant(asked.until),
+        fingerprint=asked.fingerprint,
+    )
+
+
+def _owner(user: str | None, caller: Caller) -> Visibility:
+    """Return whose jobs are meant: all that the caller sees, or one user's of them."""
+    if user is None:
+        return caller.visible
+    wanted = Owner(caller.owner.tenant, user)
+    if not caller.visible.covers(wanted):
+        raise Forbidden(f"to list the jobs of another user needs {READ_TENANT}")
+    return wanted
 
 
 @router.get(
@@ -229,12 +369,16 @@ async def show(
     job_id: str,
     prefer: Prefer = None,
     if_none_match: headers.IfNoneMatch = None,
+    *,
+    content: Content = True,
 ) -> Response:
     """Return a job with its input, output and attempts; `Retry-After` until it ends."""
     told: dict[str, str] = {}
     job = await _find(request, caller, job_id, prefer, told)
     spent = await _spent(request, job)
     etag = _etag(caller, job, spent)
+    if not content:
+        job, etag = _without_content(job), f'{etag[:-1]}-s"'
     told |= {"ETag": etag, "Cache-Control": "private, no-cache"}
     if headers.matches(if_none_match, etag):
         return Response(status_code=304, headers=told)
@@ -406,6 +550,11 @@ async def _answer_whole(
     return await contents.answer_whole(
         engine.payloads, job, attempts, more, told, with_traces=caller.sees_traces
     )
+
+
+def _without_content(job: Job) -> Job:
+    is_done = job.state is JobState.SUCCEEDED
+    return replace(job, input="null", output="null" if is_done else None)
 
 
 def _retry_after(request: Request, job: Job) -> str:

@@ -16,6 +16,7 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     StringConstraints,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -24,6 +25,7 @@ from pydantic_core import CoreSchema
 from backburner.domain.address import LONGEST_URL
 from backburner.domain.job import JobState
 from backburner.domain.publication import TOPIC_PATTERN
+from backburner.engine.bulk import MOST_IDS
 from backburner.engine.links import LONGEST, USUAL
 from backburner.engine.submission import MAX_TAG_LENGTH, MAX_TAGS, MAX_TOKENS
 from backburner.http.usage_schemas import ReceiptView, UsageView
@@ -188,18 +190,82 @@ class RetryRequest(Asked):
     dry_run: bool = Field(False, description="Only count the matches.")
 
 
-class JobQuery(BaseModel):
-    """Which jobs to list."""
+def read_states(value: Any) -> Any:
+    """Read states, separated by commas."""
+    if not isinstance(value, str):
+        return value
+    names = value.split(",")
+    known = [state.value for state in JobState]
+    if not set(names) <= set(known):
+        raise ValueError(f"must be some of {', '.join(known)}, separated by commas")
+    return frozenset(map(JobState, names))
+
+
+States = Annotated[
+    Any,  # a frozenset[JobState]; said so, FastAPI would take it for a list
+    BeforeValidator(read_states),
+    WithJsonSchema({"type": "string", "examples": ["failed", "queued,running"]}),
+]
+
+
+class JobSelection(BaseModel):
+    """Which jobs are meant. What is left out does not restrict."""
 
     model_config = ConfigDict(extra="forbid")
 
-    state: JobState | None = None
+    state: States | None = Field(
+        None, description="One state, or several separated by commas."
+    )
     capability: Name | None = None
     queue: Name | None = None
     tag: Tag | None = None
+    user: Name | None = Field(
+        None, description="Of this user; for callers that see the whole tenant."
+    )
     since: Time | None = Field(None, description="Submitted at this time or later.")
+    until: Time | None = Field(None, description="Submitted before this time.")
+    fingerprint: Name | None = Field(
+        None, description="Dead letters of this group; see `GET /v1/dead-letters`."
+    )
+
+
+class BulkRequest(Asked):
+    """What to do with many jobs: those of `ids`, or all that match `where`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"action": "retry", "where": {"capability": "demo.fail"}}]
+        }
+    )
+
+    action: Literal["cancel", "retry"]
+    ids: list[Name] | None = Field(None, min_length=1, max_length=MOST_IDS)
+    where: JobSelection | None = Field(
+        None, description="The filters of a list; `{}` matches all."
+    )
+    staged: bool = Field(
+        False,
+        description="With `retry` and `where`: one job, then ten, then all; it stops "
+        "if more than half of a stage fail again.",
+    )
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.ids is None) == (self.where is None):
+            raise ValueError("say either `ids` or `where`")
+        if self.staged and (self.action != "retry" or self.where is None):
+            raise ValueError("`staged` goes with `retry` and `where`")
+        return self
+
+
+class JobQuery(JobSelection):
+    """Which jobs to list, and in which order."""
+
     flow: Name | None = Field(None, description="Steps of this flow.")
     batch: Name | None = Field(None, description="Jobs of this batch.")
+    sort: Literal["newest", "oldest"] = Field(
+        "newest", description="Which come first, by when they were submitted."
+    )
     cursor: str | None = Field(None, description="`next_cursor` of the page before.")
     limit: int = Field(50, ge=1, le=MAX_LIMIT)
 
@@ -359,6 +425,13 @@ class JobPage(BaseModel):
 
     items: list[JobView]
     next_cursor: str | None
+
+
+class JobCount(BaseModel):
+    """How many jobs match."""
+
+    count: int
+    capped: bool = Field(description="Whether there are more: counting stopped.")
 
 
 class StepView(BaseModel):

@@ -67,6 +67,7 @@ TYPES: Final[Mapping[str, str]] = {
     ".woff2": "font/woff2",
 }
 """The table is our own: what a machine's says may differ, and decides what runs."""
+NOT_COMPRESSED: Final[Mapping[str, bytes]] = {}
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 
 
@@ -102,7 +103,7 @@ def routes(
         found = pages.get(f"{path}{INDEX}" if not path or path[-1] == "/" else path)
         if found is None:
             raise HTTPException(404)
-        return _answer(found, request.headers.get("if-none-match", ""), headers)
+        return answer(found, request, headers)
 
     async def enter() -> Response:
         """Send the reader to where relative links work."""
@@ -114,14 +115,29 @@ def routes(
     return router.routes
 
 
-def _answer(page: Page, known: str, usual: Mapping[str, str]) -> Response:
+def answer(
+    page: Page,
+    request: Request,
+    usual: Mapping[str, str],
+    compressed: Mapping[str, bytes] = NOT_COMPRESSED,
+) -> Response:
+    """
+    Send a file, or 304 if the browser has it.
+
+    `compressed` has files as gzip writes them, by ETag, for browsers that accept it.
+    """
     headers = {**usual, "ETag": page.etag}
+    known = request.headers.get("if-none-match", "")
     if page.media_type == UNKNOWN:
         headers["Content-Disposition"] = "attachment"
     tags = {tag.strip().removeprefix("W/") for tag in known.split(",")}
     if tags & {page.etag, "*"}:
         return Response(status_code=304, headers=headers)
-    return Response(page.content, 200, {**headers, "Content-Type": page.media_type})
+    headers["Content-Type"] = page.media_type
+    packed = compressed.get(page.etag)
+    if packed is None or "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(page.content, 200, headers)
+    return Response(packed, 200, {**headers, "Content-Encoding": "gzip"})
 
 
 def read(app: str, folder: Traversable) -> dict[str, Page]:

@@ -591,13 +591,20 @@ class JobFilter:
 
     owner: Visibility | None = None
     state: JobState | None = None
+    states: frozenset[JobState] = frozenset()
+    """Any of these states, if there are some; instead of `state`."""
     capability: str | None = None
     queue: str | None = None
     tag: str | None = None
     fingerprint: str | None = None
     since: Instant | None = None
+    """Submitted at this time or later."""
+    until: Instant | None = None
+    """Submitted before this time."""
     flow: int | None = None
     batch: int | None = None
+    oldest_first: bool = False
+    """Whether the oldest come first; a cursor is then the number to go on after."""
 
 
 class FailureGroup(NamedTuple):
@@ -633,13 +640,14 @@ class Keeper(Protocol):
         """
         Return jobs, newest first, with `seq` below `before`.
 
-        They come without their inputs and outputs, which `find` returns: a page of
-        large jobs stays small.
+        With `oldest_first`, the oldest first, with `seq` above it. They come without
+        their inputs and outputs, which `find` returns: a page of large jobs stays
+        small.
         """
         ...
 
-    async def count(self, where: JobFilter) -> int:
-        """Return how many jobs match."""
+    async def count(self, where: JobFilter, *, most: int | None = None) -> int:
+        """Return how many jobs match; with `most`, no more are counted than that."""
         ...
 
     async def failures(

@@ -1,6 +1,7 @@
 """Reads whose shape varies, in SQLAlchemy Core; and a few cold ones."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import sqlalchemy as sa
@@ -8,7 +9,13 @@ import sqlalchemy as sa
 from backburner.domain.job import WAITING, Instant, Job, JobState, Visibility
 from backburner.ports.store import FailureGroup, JobFilter, Topic, WorkerInfo
 from backburner.stores.owned import owned_jobs
-from backburner.stores.paging import newest, seen_by, seen_without_index, unindexed
+from backburner.stores.paging import (
+    WINDOW,
+    newest,
+    seen_by,
+    seen_without_index,
+    unindexed,
+)
 from backburner.stores.rows import JOB_COLUMNS, LISTED_COLUMNS, as_job, as_listed
 from backburner.stores.tables import events as event_table
 from backburner.stores.tables import flows as flow_table
@@ -31,39 +38,132 @@ def find(connection: sa.Connection, ids: Sequence[str]) -> list[Job]:
 def jobs(
     connection: sa.Connection, where: JobFilter, before: int | None, limit: int
 ) -> list[Job]:
-    """Return a page of jobs, newest first."""
+    """Return a page of jobs, newest first or oldest first."""
+    if not where.states:
+        return _page(connection, where, before, limit)
+    # Each rare state by its own index; the common ones in one walk by number.
+    rare, common = where.states & (_FEW | _LIVE), where.states - _FEW - _LIVE
+    parts = [replace(where, state=state, states=frozenset()) for state in rare]
+    if common:
+        parts.append(replace(where, states=common))
+    found = [job for part in parts for job in _page(connection, part, before, limit)]
+    found.sort(key=lambda job: job.seq, reverse=not where.oldest_first)
+    return found[:limit]
+
+
+def _page(
+    connection: sa.Connection, where: JobFilter, before: int | None, limit: int
+) -> list[Job]:
     query = SELECT_LISTED.where(*_conditions(where))
+    if where.since is not None or where.until is not None:
+        query = query.where(*_numbers(connection, where))
+    ascending = where.oldest_first
     if where.state not in _FEW:
         owner = where.owner
         if _is_in_group(where):
             query, owner = query.where(*_owned(where)), None
-        rows = newest(
-            connection,
-            query,
-            job_table,
-            owner,
-            limit,
-            before=before,
-            restrict=owned_jobs,
-        )
-        return [as_listed(row) for row in rows]
+        is_live = where.state in _LIVE and not _is_in_group(where)
+        if not is_live or _is_near(connection, where, before, limit):
+            rows = newest(
+                connection,
+                query,
+                job_table,
+                owner,
+                limit,
+                before=before,
+                ascending=ascending,
+                restrict=owned_jobs,
+            )
+            return [as_listed(row) for row in rows]
     # Found by the index of their state and sorted: walking back through the numbers
     # would read the whole history for a handful.
     seq = unindexed(job_table)
     if before is not None:
-        query = query.where(seq < before)
-    query = query.where(*_owned(where)).order_by(seq.desc())
+        query = query.where(seq > before if ascending else seq < before)
+    query = query.where(*_owned(where))
+    query = query.order_by(seq if ascending else seq.desc())
     return _listed(connection, query.limit(limit))
 
 
-def count(connection: sa.Connection, where: JobFilter) -> int:
-    """Return how many jobs match."""
+def _is_near(
+    connection: sa.Connection, where: JobFilter, before: int | None, limit: int
+) -> bool:
+    """Say whether a page of waiting jobs is among the next numbers in their order."""
+    seq = c.seq
+    if where.oldest_first:
+        first = before or connection.execute(sa.select(sa.func.min(seq))).scalar() or 0
+        near = (seq > first, seq <= first + WINDOW)
+    else:
+        last = before or connection.execute(sa.select(sa.func.max(seq))).scalar() or 0
+        near = (seq < last, seq >= last - WINDOW)
+    owned = [] if where.owner is None else seen_without_index(where.owner, c)
+    # Written as IN, which no partial index serves: the numbers are to be used here.
+    state: sa.ColumnElement[bool] = sa.literal_column(
+        f"jobs.state IN ('{where.state}', '')"
+    )
+    rest = _conditions(replace(where, state=None))
+    some = sa.select(seq).where(*near, state, *owned, *rest).limit(limit)
+    counted = sa.select(sa.func.count()).select_from(some.subquery())
+    return int(connection.execute(counted).scalar_one()) >= limit
+
+
+CLOCKS_AGREE_MS: Final = 3_600_000
+"""Jobs are numbered in the order of their creation, give or take an hour."""
+
+
+def _numbers(
+    connection: sa.Connection, where: JobFilter
+) -> list[sa.ColumnElement[bool]]:
+    """Bound the numbers of jobs by when they were made: times have no index."""
+    bounds: list[sa.ColumnElement[bool]] = []
+    if where.since is not None:
+        bounds.append(c.seq >= _first_made(connection, where.since - CLOCKS_AGREE_MS))
+    if where.until is not None:
+        bounds.append(c.seq <= _first_made(connection, where.until + CLOCKS_AGREE_MS))
+    return bounds
+
+
+def _first_made(connection: sa.Connection, at: Instant) -> int:
+    """Return about the number of the first job made at a time, by halving."""
+    low, high = connection.execute(
+        sa.select(sa.func.min(c.seq), sa.func.max(c.seq))
+    ).one()
+    if low is None:
+        return 0
+    high += 1
+    while low < high:
+        middle = (low + high) // 2
+        found = connection.execute(_MADE, {"seq": middle}).one_or_none()
+        if found is None or found.created_at >= at:
+            high = middle
+        else:
+            low = found.seq + 1
+    return int(low)
+
+
+_MADE = (
+    sa.select(c.seq, c.created_at)
+    .where(c.seq >= sa.bindparam("seq", type_=sa.BigInteger))
+    .order_by(c.seq)
+    .limit(1)
+)
+
+
+def count(connection: sa.Connection, where: JobFilter, most: int | None = None) -> int:
+    """Return how many jobs match; with `most`, count no further than that."""
     query = sa.select(sa.func.count()).select_from(job_table)
+    if most is not None:
+        query = sa.select(c.seq).select_from(job_table)
     query = query.where(*_conditions(where))
+    if where.since is not None or where.until is not None:
+        query = query.where(*_numbers(connection, where))
     if where.owner is None or where.state in _FEW or _is_in_group(where):
         query = query.where(*_owned(where))
     else:
         query, _ = owned_jobs(connection, query, where.owner)
+    if most is not None:
+        some = query.limit(most).subquery()
+        query = sa.select(sa.func.count()).select_from(some)
     return int(connection.execute(query).scalar_one())
 
 
@@ -85,6 +185,8 @@ def has_tag(
 
 
 _FEW = frozenset({JobState.BLOCKED, JobState.RUNNING, JobState.FAILED})
+_LIVE = frozenset({JobState.QUEUED, JobState.SCHEDULED})
+"""Few in an idle system, the newest of all in a busy one."""
 
 
 def orphans(connection: sa.Connection, limit: int) -> list[Job]:
@@ -223,21 +325,36 @@ def workers(connection: sa.Connection) -> list[WorkerInfo]:
 
 def _conditions(where: JobFilter) -> list[sa.ColumnElement[bool]]:
     """Say which jobs are meant, whoever owns them."""
-    conditions: list[sa.ColumnElement[bool]] = []
-    if where.state is not None:
-        conditions.append(sa.literal_column(f"jobs.state = '{where.state}'"))
-    if where.state is JobState.BLOCKED:
-        conditions.append(c.flow.in_(_running_flows(where.owner)))
+    conditions = [*_in_states(where), *_made(where)]
     for name in ("capability", "queue", "fingerprint", "flow"):
         wanted = getattr(where, name)
         if wanted is not None:
             conditions.append(c[name] == wanted)
     if where.batch is not None:
         conditions.append(of_batch(where.batch))
-    if where.since is not None:
-        conditions.append(c.created_at >= where.since)
     if where.tag is not None:
         conditions.append(has_tag(c.tags, where.tag))
+    return conditions
+
+
+def _in_states(where: JobFilter) -> list[sa.ColumnElement[bool]]:
+    conditions: list[sa.ColumnElement[bool]] = []
+    if where.state is not None:
+        conditions.append(sa.literal_column(f"jobs.state = '{where.state}'"))
+    if where.states:
+        listed = ", ".join(f"'{state}'" for state in sorted(where.states))
+        conditions.append(sa.literal_column(f"jobs.state IN ({listed})"))
+    if where.state is JobState.BLOCKED:
+        conditions.append(c.flow.in_(_running_flows(where.owner)))
+    return conditions
+
+
+def _made(where: JobFilter) -> list[sa.ColumnElement[bool]]:
+    conditions: list[sa.ColumnElement[bool]] = []
+    if where.since is not None:
+        conditions.append(c.created_at >= where.since)
+    if where.until is not None:
+        conditions.append(c.created_at < where.until)
     return conditions
 
 
@@ -245,7 +362,8 @@ def _owned(where: JobFilter) -> list[sa.ColumnElement[bool]]:
     if where.owner is None:
         return []
     # At most as many jobs run as workers have slots: their index holds the fewest.
-    if where.state is JobState.RUNNING or _is_in_group(where):
+    by_state = where.state is JobState.RUNNING or where.state in _LIVE
+    if by_state or _is_in_group(where):
         return seen_without_index(where.owner, c)
     return seen_by(where.owner, c)
 

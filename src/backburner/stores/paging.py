@@ -39,7 +39,7 @@ def seen_without_index(view: Visibility, columns: Any) -> list[sa.ColumnElement[
     return [tenant]
 
 
-def newest(  # noqa: PLR0913 - each is a thing of its own
+def newest(  # noqa: PLR0913 - each is a part of one query
     connection: sa.Connection,
     query: sa.Select[Any],
     table: sa.Table,
@@ -47,32 +47,37 @@ def newest(  # noqa: PLR0913 - each is a thing of its own
     limit: int,
     *,
     before: int | None = None,
+    ascending: bool = False,
     restrict: Restrict | None = None,
 ) -> list[Any]:
     """
     Run a query for the newest rows that are seen, with numbers below `before`.
 
-    `restrict` finds them by another table than their own.
+    If `ascending`, for the oldest rows, with numbers above it. `restrict` finds them by
+    another table than their own.
     """
     seq: sa.ColumnElement[int] = table.c.seq
     if view is None:
-        return _walked(connection, query, seq, limit, before)
+        return _walked(connection, query, seq, limit, before, ascending=ascending)
     if isinstance(view, Tenant):
-        top = before or connection.execute(sa.select(sa.func.max(seq))).scalar() or 0
-        near = query.where(seq >= top - WINDOW, *seen_without_index(view, table.c))
-        rows = _walked(connection, near, seq, limit, before)
-        if len(rows) >= limit or top <= WINDOW:
+        edge = sa.func.min(seq) if ascending else sa.func.max(seq)
+        top = before or connection.execute(sa.select(edge)).scalar() or 0
+        near = seq <= top + WINDOW if ascending else seq >= top - WINDOW
+        some = query.where(near, *seen_without_index(view, table.c))
+        rows = _walked(connection, some, seq, limit, before, ascending=ascending)
+        if len(rows) >= limit or (top <= WINDOW and not ascending):
             return rows
     if restrict is None:
         found, number = query.where(*seen_by(view, table.c)), seq
     else:
         found, number = restrict(connection, query, view)
     if isinstance(view, Owner):
-        return _walked(connection, found, number, limit, before)
+        return _walked(connection, found, number, limit, before, ascending=ascending)
     # All rows of a tenant are found by the index of its owners, then sorted.
     if before is not None:
-        found = found.where(number < before)
-    ordered = found.order_by(unindexed(table).desc()).limit(limit)
+        found = found.where(number > before if ascending else number < before)
+    place = unindexed(table)
+    ordered = found.order_by(place if ascending else place.desc()).limit(limit)
     return list(connection.execute(ordered))
 
 
@@ -82,11 +87,14 @@ def _walked(
     number: sa.ColumnElement[int],
     limit: int,
     before: int | None,
+    *,
+    ascending: bool,
 ) -> list[Any]:
-    """Run a query in the order of an index, from the newest back."""
+    """Run a query in the order of an index, from the newest or the oldest on."""
     if before is not None:
-        query = query.where(number < before)
-    return list(connection.execute(query.order_by(number.desc()).limit(limit)))
+        query = query.where(number > before if ascending else number < before)
+    order = number if ascending else number.desc()
+    return list(connection.execute(query.order_by(order).limit(limit)))
 
 
 def unindexed(table: sa.Table) -> sa.ColumnElement[int]:

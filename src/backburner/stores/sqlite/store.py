@@ -334,8 +334,8 @@ class SqliteStore(
     ) -> Sequence[Job]:
         return await self.read(lambda c: listing.jobs(c, where, before, limit))
 
-    async def count(self, where: JobFilter) -> int:
-        return await self.read(lambda c: listing.count(c, where))
+    async def count(self, where: JobFilter, *, most: int | None = None) -> int:
+        return await self.read(lambda c: listing.count(c, where, most))
 
     async def failures(
         self, owner: Visibility, *, limit: int

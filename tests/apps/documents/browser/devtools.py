@@ -2,7 +2,8 @@
 A tab of a real Chromium, driven over the DevTools protocol.
 
 It drops files, types, clicks, waits for what the page shows and takes screenshots.
-`errors` has everything that the page reported as an error.
+`errors` has everything that the page reported as an error, `messages` all of the
+console, `requests` the URLs that were asked for after `Network.enable`.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from backburner.testing.broker.acts import pause
 from tests.chromium import OPTIONS, PATIENCE_SECONDS, program
 
 LARGEST = 64 * 1024 * 1024
-KEYS = {"Tab": 9, "Enter": 13, "ArrowLeft": 37, "ArrowRight": 39}
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39}
 WAIT = """new Promise(done => {
   const look = () => {
     let value = null
@@ -50,17 +51,27 @@ class Tab:
         self._numbers = itertools.count(1)
         self._answers = {}
         self.errors = []
+        self.messages = []
+        self.requests = []
 
     async def listen(self):
         """Take messages until the browser is gone."""
         async for text in self._socket:
             message = json.loads(text)
             if "id" in message:
-                self._answers.pop(message["id"]).set_result(message)
+                answer = self._answers.pop(message["id"])
+                if not answer.done():  # else nobody waits for it any more
+                    answer.set_result(message)
             else:
                 self._note(message["method"], message["params"])
 
     def _note(self, method, params):
+        if method == "Network.requestWillBeSent":
+            self.requests.append(params["request"]["url"])
+        elif method == "Runtime.consoleAPICalled":
+            self.messages.append(params["args"])
+        elif method == "Log.entryAdded":
+            self.messages.append(params["entry"])
         if method == "Runtime.exceptionThrown":
             self.errors.append(params["exceptionDetails"])
         elif method == "Runtime.consoleAPICalled" and params["type"] == "error":
@@ -137,8 +148,10 @@ class Tab:
 
     async def press(self, key):
         """Press a key."""
-        code = KEYS[key]
+        code = KEYS.get(key, ord(key[0]))
         more = {"text": "\r"} if key == "Enter" else {}
+        if len(key) == 1:
+            more = {"text": key}
         how = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         await self.send("Input.dispatchKeyEvent", type="keyDown", **how, **more)
         await self.send("Input.dispatchKeyEvent", type="keyUp", **how)

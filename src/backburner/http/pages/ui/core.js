@@ -1,0 +1,417 @@
+// What all views share: the API, the session, the address, the live stream, times.
+import { h, render, Fragment } from './vendor/preact.js'
+import { useEffect, useRef, useState } from './vendor/hooks.js'
+import { signal, computed, effect, batch, useSignal, useComputed } from './vendor/signals.js'
+import htm from './vendor/htm.js'
+
+export const html = htm.bind(h)
+export {
+  render, Fragment, useEffect, useRef, useState,
+  signal, computed, effect, batch, useSignal, useComputed,
+}
+
+// --- State of the page ---------------------------------------------------------------
+
+/** Who is logged in (`GET /v1/me`); null: nobody, undefined: not known yet. */
+export const me = signal(undefined)
+/** Why the login form is shown, if not by the first visit. */
+export const loginNotice = signal('')
+export const may = scope => Boolean(me.value?.scopes.includes(scope))
+
+let csrf = ''
+
+// --- The API -------------------------------------------------------------------------
+
+export class Problem extends Error {
+  constructor(status, body) {
+    super(body?.detail || `The server answered ${status}.`)
+    this.status = status
+    this.code = body?.code || ''
+    this.errors = body?.errors || []
+    this.requestId = body?.request_id
+  }
+}
+
+/** Send a request; return what it answers as JSON, or throw a `Problem`. */
+export async function api(path, { method = 'GET', body, signal: abort } = {}) {
+  let response
+  try {
+    response = await fetch(path, {
+      method,
+      signal: abort,
+      headers: { ...(method === 'GET' ? {} : { 'Content-Type': 'application/json', 'X-CSRF-Token': csrf }) },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    })
+  } catch (error) {
+    if (error.name === 'AbortError') throw error
+    throw new Problem(0, { detail: 'The server cannot be reached.', code: 'OFFLINE' })
+  }
+  if (response.status === 204) return null
+  const answer = await response.json().catch(() => null)
+  if (response.ok) return answer
+  if (response.status === 401 && me.value) endSession('Your login has ended. Log in again.')
+  throw new Problem(response.status, answer)
+}
+
+/** Forget everything of the session that ended: no view keeps what it has read. */
+export function endSession(notice) {
+  csrf = ''
+  remember(false)
+  closeStream()
+  batch(() => {
+    me.value = null
+    loginNotice.value = notice
+  })
+}
+
+// Whether this browser has logged in before: without it, nobody is asked in vain.
+const LOGIN = 'backburner-login'
+function remember(isLoggedIn) {
+  try {
+    isLoggedIn ? localStorage.setItem(LOGIN, '1') : localStorage.removeItem(LOGIN)
+  } catch {
+    // Without storage the login form is shown after each reload.
+  }
+}
+function hasLoggedIn() {
+  try {
+    return document.documentElement.dataset.login !== 'key' || localStorage.getItem(LOGIN) !== null
+  } catch {
+    return false
+  }
+}
+
+/** Learn who is logged in; in development there is no login. */
+export async function start() {
+  if (!hasLoggedIn()) {
+    me.value = null
+    return
+  }
+  try {
+    const found = await api('/v1/me')
+    if (found.needs_login) csrf = (await api('/v1/session')).csrf_token
+    me.value = found
+    openStream()
+  } catch (problem) {
+    if (problem.status === 401) endSession('')
+    else {
+      loginNotice.value = problem.message
+      me.value = null
+      if (problem.status === 0) setTimeout(start, 2000)
+    }
+  }
+}
+
+export async function logIn(key) {
+  const session = await api('/v1/session', { method: 'POST', body: { key } })
+  csrf = session.csrf_token
+  remember(true)
+  const found = await api('/v1/me')
+  batch(() => {
+    loginNotice.value = ''
+    me.value = found
+  })
+  openStream()
+}
+
+export async function logOut() {
+  try {
+    await api('/v1/session', { method: 'DELETE' })
+  } finally {
+    endSession('')
+  }
+}
+
+// --- The address ---------------------------------------------------------------------
+
+const read = () => ({
+  path: location.pathname.replace(/^\/ui\/?/, '').split('/').map(decode),
+  query: Object.fromEntries(new URLSearchParams(location.search)),
+})
+function decode(part) {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
+}
+export const route = signal(read())
+addEventListener('popstate', () => (route.value = read()))
+
+export function address(path, query = {}) {
+  const kept = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== '')
+  const text = new URLSearchParams(kept).toString().replaceAll('%2C', ',').replaceAll('%3A', ':')
+  return `/ui/${path}${text ? `?${text}` : ''}`
+}
+
+export function go(target, { replace = false } = {}) {
+  history[replace ? 'replaceState' : 'pushState'](null, '', target)
+  route.value = read()
+  if (!replace) scrollTo(0, 0)
+}
+
+addEventListener('click', event => {
+  const link = event.target.closest?.('a[href^="/ui/"]')
+  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return
+  event.preventDefault()
+  go(link.getAttribute('href'))
+})
+
+// --- The live stream: one per tab ----------------------------------------------------
+
+/** `connecting`, `live`, `lost` (reconnecting) or `paused` (the tab is hidden). */
+export const connection = signal('connecting')
+/** Raised after every reconnect: views read again what they may have missed. */
+export const reconnected = signal(0)
+const listeners = new Set()
+let stream = null
+let cursor = null
+let delay = 500
+
+/** Call `listen(event)` for every event of the stream until the view is gone. */
+export function useEvents(listen) {
+  const latest = useRef(listen)
+  latest.current = listen
+  useEffect(() => {
+    const call = event => latest.current(event)
+    listeners.add(call)
+    return () => listeners.delete(call)
+  }, [])
+}
+
+function openStream() {
+  closeStream()
+  if (!me.value || document.hidden) return
+  follow((stream = new AbortController()))
+}
+
+function closeStream() {
+  stream?.abort()
+  stream = null
+}
+
+async function follow(mine) {
+  let silence
+  const isAlive = () => {
+    clearTimeout(silence)
+    // The server sends something every 15 seconds.
+    silence = setTimeout(() => mine.abort(), 40_000)
+  }
+  try {
+    if (connection.value !== 'lost') connection.value = 'connecting'
+    const headers = cursor === null ? {} : { 'Last-Event-ID': cursor }
+    const response = await fetch('/v1/events', { headers, signal: mine.signal })
+    if (response.status === 401) return endSession('Your login has ended. Log in again.')
+    if (!response.ok) throw new Error(String(response.status))
+    isAlive()
+    const wasLost = connection.value === 'lost' || cursor !== null
+    connection.value = 'live'
+    delay = 500
+    if (wasLost) reconnected.value++
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
+    let rest = ''
+    for (;;) {
+      const { value, done } = await reader.read()
+      if (done) break
+      isAlive()
+      rest += value
+      const blocks = rest.split('\n\n')
+      rest = blocks.pop()
+      for (const block of blocks) take(block)
+    }
+    throw new Error('ended')
+  } catch {
+    if (stream !== mine) return // closed on purpose
+    connection.value = 'lost'
+    setTimeout(() => stream === mine && openStream(), delay)
+    delay = Math.min(delay * 2, 10_000)
+    // A stream that ends because its key was revoked only looks like a lost connection.
+    api('/v1/me').catch(() => {})
+  } finally {
+    clearTimeout(silence)
+  }
+}
+
+function take(block) {
+  let data = ''
+  for (const line of block.split('\n')) {
+    if (line.startsWith('id: ')) cursor = line.slice(4)
+    else if (line.startsWith('data: ')) data += line.slice(6)
+  }
+  if (!data) return
+  const event = JSON.parse(data)
+  for (const listen of listeners) listen(event)
+}
+
+document.addEventListener('visibilitychange', () => {
+  if (!me.value) return
+  if (document.hidden) {
+    closeStream()
+    connection.value = 'paused'
+  } else openStream()
+})
+
+/** Return a function that calls `work` soon, and at most once per `wait` ms. */
+export function throttled(work, wait) {
+  let timer = null
+  let last = -Infinity
+  const call = () => {
+    if (timer !== null || document.hidden) return
+    timer = setTimeout(() => {
+      timer = null
+      last = performance.now()
+      work()
+    }, Math.max(0, last + wait - performance.now()))
+  }
+  call.stop = () => {
+    clearTimeout(timer)
+    timer = null
+  }
+  return call
+}
+
+// --- Reading -------------------------------------------------------------------------
+
+/**
+ * Read something of the API and keep it: `{data, error, loading, reload}`.
+ *
+ * The former data stays until the new one is there, so that nothing jumps. With `live`
+ * (ms) it is read again when an event comes, at most that often.
+ */
+export function useApi(path, { live = 0, when } = {}) {
+  const [state, set] = useState({ path: null, data: null, error: null })
+  const current = useRef(path)
+  current.current = path
+  const reload = useRef(null)
+  const asked = useRef(0)
+  reload.current ??= async () => {
+    const wanted = current.current
+    if (!wanted) return
+    // Answers may overtake each other: only that of the latest request counts.
+    const mine = ++asked.current
+    const isLatest = () => current.current === wanted && asked.current === mine
+    try {
+      const data = await api(wanted)
+      if (isLatest()) set({ path: wanted, data, error: null })
+    } catch (error) {
+      if (isLatest()) set(was => ({ path: wanted, data: was.path === wanted ? was.data : null, error }))
+    }
+  }
+  const soon = useRef(null)
+  soon.current ??= throttled(() => reload.current(), live || 1000)
+  useEffect(() => {
+    reload.current()
+    return () => soon.current.stop()
+  }, [path, reconnected.value])
+  useEvents(event => live && (!when || when(event)) && soon.current())
+  const is = state.path === path
+  return {
+    data: state.data,
+    error: is ? state.error : null,
+    loading: !is && Boolean(path),
+    reload: reload.current,
+  }
+}
+
+// --- Times and numbers ---------------------------------------------------------------
+
+/** The time, every second while somebody looks. */
+export const now = signal(Date.now())
+setInterval(() => document.hidden || (now.value = Date.now()), 1000)
+
+const UNITS = [[86_400_000, 'd'], [3_600_000, 'h'], [60_000, 'min'], [1000, 's']]
+
+/** Write milliseconds with the largest unit and, below ten of it, the next. */
+export function span(ms) {
+  if (ms === null || ms === undefined || Number.isNaN(ms)) return '–'
+  if (ms < 0) ms = 0
+  if (ms < 1000) return `${Math.round(ms)} ms`
+  if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`
+  const at = UNITS.findIndex(([size]) => ms >= size)
+  const [size, unit] = UNITS[at]
+  const whole = Math.floor(ms / size)
+  if (whole >= 10 || at === UNITS.length - 1) return `${whole} ${unit}`
+  const [less, small] = UNITS[at + 1]
+  const part = Math.floor((ms % size) / less)
+  return part ? `${whole} ${unit} ${part} ${small}` : `${whole} ${unit}`
+}
+
+export const exact = at => (at ? new Date(at).toLocaleString('en-GB', { dateStyle: 'medium', timeStyle: 'medium' }) : '')
+
+/** A relative time; the exact one is its title. */
+export function Ago({ at }) {
+  if (!at) return html`<span class="faint">–</span>`
+  const since = now.value - Date.parse(at)
+  const text = Math.abs(since) < 1500 ? 'now' : since < 0 ? `in ${span(-since)}` : `${span(since)} ago`
+  return html`<time datetime=${at} title=${`${exact(at)} (${at})`}>${text}</time>`
+}
+
+export const number = value => (value ?? 0).toLocaleString('en-GB')
+export function money(usd) {
+  if (usd === null || usd === undefined) return '–'
+  const value = Number(usd)
+  if (value === 0) return '$0'
+  return value < 0.01 ? `$${value.toPrecision(2)}` : `$${value.toFixed(value < 1 ? 3 : 2)}`
+}
+
+/** Keep a text within bounds, and without characters that change how others are read. */
+export function bounded(text, most) {
+  const cut = text.length > most ? `${text.slice(0, most)}…` : text
+  return visible(cut)
+}
+
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g
+/** Show control characters (ANSI, direction overrides) as their code points. */
+export const visible = text =>
+  String(text).replace(HIDDEN, found => `⟨${found.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`)
+
+// --- Messages ------------------------------------------------------------------------
+
+/** One message at the bottom, read out by screen readers. */
+export const toast = signal(null)
+let toastTimer
+export function say(text, kind = 'info', link = null) {
+  toast.value = { text, kind, link }
+  clearTimeout(toastTimer)
+  toastTimer = setTimeout(() => (toast.value = null), kind === 'error' ? 12_000 : 6000)
+}
+export const sayProblem = problem => problem.status !== 401 && say(problem.message, 'error')
+
+// --- Keyboard ------------------------------------------------------------------------
+
+/** What each key does, by view: `{key: [action, description]}`. */
+export const keys = signal({})
+export function useKeys(map) {
+  const latest = useRef(map)
+  latest.current = map
+  useEffect(() => {
+    const mine = Object.fromEntries(
+      Object.entries(map).map(([key, [, text]]) => [key, [event => latest.current[key]?.[0](event), text]]))
+    keys.value = { ...keys.value, ...mine }
+    return () => {
+      keys.value = Object.fromEntries(Object.entries(keys.value).filter(([key, found]) => found !== mine[key]))
+    }
+  }, [])
+}
+
+let prefix = ''
+addEventListener('keydown', event => {
+  const isTyping = event.target.closest?.('input, textarea, select, [contenteditable]')
+  if (event.metaKey || event.ctrlKey || event.altKey || event.defaultPrevented) return
+  if (isTyping && event.target.type !== 'checkbox') {
+    if (event.key === 'Escape') event.target.blur()
+    return
+  }
+  if (document.querySelector('dialog[open]') || !me.value) return
+  const name = prefix + event.key
+  prefix = ''
+  if (event.key === 'g' && name === 'g') {
+    prefix = 'g '
+    setTimeout(() => (prefix = ''), 1500)
+    return
+  }
+  const found = keys.value[name]
+  if (!found) return
+  event.preventDefault()
+  found[0](event)
+})

@@ -1,0 +1,321 @@
+// One job: why it waits, what it did, what came of it, and what can be done with it.
+import {
+  html, useEffect, useRef, useState, Ago, api, bounded, exact, go, may, me, money, now, number, say, sayProblem, span,
+  reconnected, throttled, useApi, useEvents, useKeys,
+} from './core.js'
+import { confirmed, Copy, Empty, Failure, Frame, Head, Icon, inline, LIVE, Meter, Name, pretty, State, Text } from './parts.js'
+
+const EVENTS_SHOWN = 200
+const CONTENT_MOST = 2_000_000
+const TEXT_KEPT = 200_000
+
+// --- The timeline: every wait with its reason, every attempt --------------------------
+
+const ENDS = { succeeded: 'good', failed: 'bad', cancelled: 'bad', retrying: 'bad', stalled: 'bad' }
+
+/** Turn changes of state into segments: `{kind, label, from, to, note}`. */
+export function segments(events, job) {
+  const found = []
+  for (const event of events) {
+    const last = found.at(-1)
+    const name = event.type.slice(4)
+    if (last && !last.to) {
+      last.to = event.at
+      if (last.kind === 'running') {
+        last.tone = ENDS[name] || ''
+        last.note = event.data.error ? `${event.data.error.code}: ${event.data.error.message}` : name === 'succeeded' ? '' : name
+      }
+    }
+    const next = segment(name, event)
+    if (next) found.push({ ...next, from: event.at, n: event.n })
+  }
+  const last = found.at(-1)
+  if (last && !last.to && !LIVE.has(job.state)) last.to = job.finished_at
+  return found
+}
+
+function segment(name, { data }) {
+  const error = data.error?.message
+  switch (name) {
+    case 'blocked': return { kind: 'blocked', label: 'Waits for earlier steps' }
+    case 'queued': return { kind: 'queued', label: data.outcome === 'handed_back' ? 'Queued again: its worker stopped' : data.generation ? `Queued by retry ${data.generation}` : 'Waits for a worker' }
+    case 'scheduled': return { kind: 'scheduled', label: error ? `Waits: ${error}` : 'Waits for its time' }
+    case 'throttled': return { kind: 'scheduled', label: `Rate limited${data.lane ? ` on ${data.lane}` : ''}: ${error || 'the provider said to wait'}` }
+    case 'retrying': return { kind: 'scheduled', label: 'Waits before the next attempt' }
+    case 'stalled': return { kind: 'queued', label: 'Queued again: its worker was lost' }
+    case 'started': return { kind: 'running', label: `Attempt ${data.attempt}`, note: '' }
+  }
+  return null
+}
+
+function Timeline({ events, job }) {
+  const parts = segments(events, job)
+  if (!parts.length) return html`<p class="faint">Nothing has happened yet.</p>`
+  const shown = parts.length > 60 ? [...parts.slice(0, 20), ...parts.slice(-40)] : parts
+  const start = Date.parse(shown[0].from)
+  const at = text => (text ? Date.parse(text) : now.value)
+  const whole = Math.max(1, at(shown.at(-1).to) - start)
+  return html`${shown.length < parts.length && html`<p class="faint">${parts.length - shown.length} parts in the middle are not shown.</p>`}
+    <ol class="timeline">${shown.map(part => {
+      const from = ((at(part.from) - start) / whole) * 1000
+      const width = Math.max(4, ((at(part.to) - at(part.from)) / whole) * 1000)
+      return html`<li key=${part.n}><${State} of=${part.kind} />
+        <span class="what"><span title=${`${exact(part.from)} to ${exact(part.to)}`}>${inline(part.label, 160)}</span>
+          ${part.note && html`<span class=${part.tone === 'bad' ? 'bad-text' : 'faint'} dir="ltr">${inline(part.note, 200)}</span>`}</span>
+        <span class="span">${span(at(part.to) - at(part.from))}</span>
+        <svg class="track" viewBox="0 0 1000 5" preserveAspectRatio="none" aria-hidden="true">
+          <rect class="back" width="1000" height="5" rx="2" />
+          <rect class=${part.kind === 'running' ? part.tone || 'running' : part.kind === 'scheduled' ? 'wait' : ''} x=${Math.min(from, 996)} width=${Math.min(width, 1000)} height="5" rx="2" /></svg>
+      </li>`
+    })}</ol>`
+}
+
+// --- Contents: never more than is asked for -----------------------------------------------
+
+/** Read at most `CONTENT_MOST` characters of an address. */
+async function readSome(path) {
+  const response = await fetch(path)
+  if (!response.ok) throw new Error((await response.json().catch(() => ({}))).detail || 'It cannot be read.')
+  const size = Number(response.headers.get('content-length') || 0)
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
+  let text = ''
+  for (;;) {
+    const { value, done } = await reader.read()
+    if (done) return { text, size, isWhole: true }
+    text += value
+    if (text.length > CONTENT_MOST) {
+      await reader.cancel()
+      return { text: text.slice(0, CONTENT_MOST), size, isWhole: false }
+    }
+  }
+}
+
+function Content({ path, label, name, hidden }) {
+  const [isOpen, open] = useState(!hidden)
+  const [state, set] = useState(null)
+  useEffect(() => {
+    if (isOpen) readSome(path).then(set, error => set({ error }))
+  }, [path, isOpen])
+  if (!isOpen) return html`<p class="faint">This belongs to another user. <button onClick=${() => open(true)}>Show the ${label}</button></p>`
+  if (!state) return html`<p class="faint">Reading…</p>`
+  if (state.error) return html`<${Failure} error=${state.error} />`
+  let text = state.text
+  if (state.isWhole && text.length < 200_000) {
+    try {
+      text = pretty(JSON.parse(text))
+    } catch {
+      // It is shown as it is.
+    }
+  }
+  return html`<${Text} text=${text} label=${label} />
+    <div class="actions"><${Copy} text=${text} name=${`the ${label}`} /> <a href=${path} download=${name}>Download</a>
+      ${state.size > 0 && html`<span class="faint">${number(state.size)} bytes${state.isWhole ? '' : ', the first part is shown'}</span>`}</div>`
+}
+
+// --- Attempts, steps, events ----------------------------------------------------------------
+
+const Attempt = ({ attempt }) => html`<div class="attempt">
+  <div class="head"><strong>Attempt ${attempt.number}${attempt.generation ? ` of retry ${attempt.generation}` : ''}</strong>
+    <span class=${attempt.error ? 'bad-text' : 'faint'}>${attempt.outcome || 'runs'}</span>
+    <span class="faint"><${Ago} at=${attempt.started_at} />, ${span((attempt.finished_at ? Date.parse(attempt.finished_at) : now.value) - Date.parse(attempt.started_at))}, worker <span class="mono">${bounded(attempt.worker, 20)}</span></span></div>
+  ${attempt.error && html`<p class="bad-text" dir="ltr">${inline(`${attempt.error.code}: ${attempt.error.message}`, 2000)}</p>`}
+  ${attempt.trace ? html`<details><summary>Stack trace</summary><${Text} text=${attempt.trace} label="Stack trace" /></details>` : ''}
+</div>`
+
+function Steps({ id }) {
+  const { data, error } = useApi(`/v1/jobs/${id}/steps`, { live: 2000, when: event => event.job_id === id })
+  if (error) return html`<${Failure} error=${error} />`
+  if (!data) return html`<p class="faint">Reading…</p>`
+  if (!data.items.length) return html`<p class="faint">The handler has stored no results of steps or model calls.</p>`
+  return html`<${Frame} label="Steps and model calls"><table><thead><tr><th scope="col">Step</th><th scope="col">Kind</th><th scope="col">Stored</th><th scope="col" class="number">Size</th><th scope="col">Result</th></tr></thead>
+    <tbody>${data.items.slice(0, 500).map(step => html`<tr><td><${Name} text=${step.name} most=${60} /></td><td>${step.kind}</td><td class="time"><${Ago} at=${step.stored_at} /></td>
+      <td class="number">${number(step.size)}</td><td class="mono" dir="ltr">${step.result === null ? html`<span class="faint">too large to list</span>` : inline(step.result, 160)}</td></tr>`)}</tbody></table></${Frame}>
+    ${data.items.length > 500 && html`<p class="faint">The first 500 of ${number(data.items.length)} are shown.</p>`}`
+}
+
+function Events({ id }) {
+  const [after, setAfter] = useState(0)
+  const { data, error } = useApi(`/v1/jobs/${id}/history?after=${after}&limit=${EVENTS_SHOWN}`, { live: 1000, when: event => event.job_id === id })
+  if (error) return html`<${Failure} error=${error} />`
+  if (!data) return html`<p class="faint">Reading…</p>`
+  const last = data.items.at(-1)?.n ?? after
+  return html`<${Frame} label="Events"><table><thead><tr><th scope="col" class="number">No.</th><th scope="col">Event</th><th scope="col">At</th><th scope="col">Data</th></tr></thead>
+    <tbody>${data.items.map(event => html`<tr key=${event.n}><td class="number">${event.n}</td><td class="mono">${event.type}</td><td class="time">${exact(event.at)}</td>
+      <td class="mono" dir="ltr">${inline(event.data, 240)}</td></tr>`)}</tbody></table></${Frame}>
+    <div class="pager">${after > 0 && html`<button onClick=${() => setAfter(Math.max(0, after - EVENTS_SHOWN))}>Earlier</button>`}
+      ${data.more && html`<button onClick=${() => setAfter(last)}>Later</button>`}
+      ${data.total > last && html`<button onClick=${() => setAfter(Math.max(0, data.total - EVENTS_SHOWN))}>Latest</button>`}
+      <span class="faint">${data.items[0]?.n ?? 0}–${last} of ${number(data.total)} events</span></div>`
+}
+
+// --- Streamed text ------------------------------------------------------------------------------
+
+/** Add `job.output.delta` to a text: a higher epoch, or `replaces`, starts it anew. */
+export function written(was, { epoch = 0, text = '', offset = 0, replaces = false }) {
+  if (epoch < was.epoch) return was
+  const base = epoch > was.epoch || replaces ? '' : was.text
+  const skipped = epoch > was.epoch || replaces ? 0 : was.skipped
+  if (offset < base.length + skipped && !replaces) return was
+  const whole = base + text
+  const cut = Math.max(0, whole.length - TEXT_KEPT)
+  return { epoch, text: whole.slice(cut), skipped: skipped + cut }
+}
+
+const NOTHING_WRITTEN = { epoch: -1, text: '', skipped: 0 }
+
+// --- Copy as -------------------------------------------------------------------------------------
+
+const quoted = text => `'${text.replaceAll("'", `'\\''`)}'`
+
+function commands(job, input) {
+  const value = JSON.stringify(input)
+  const body = JSON.stringify({ capability: job.capability, input, ...(job.tags.length ? { tags: job.tags } : {}) })
+  const header = me.value.needs_login ? ` \\\n  -H "Authorization: Bearer $BACKBURNER_API_KEY"` : ''
+  return {
+    curl: `curl ${location.origin}/v1/jobs${header} \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(body)}`,
+    Python: `from backburner.client import Client\n\nwith Client(${JSON.stringify(location.origin)}) as client:\n    job = client.submit(${JSON.stringify(job.capability)}, json.loads(${JSON.stringify(value)}))\n`,
+    CLI: `backburner submit ${quoted(job.capability)} ${quoted(value)} --url ${location.origin} --wait`,
+  }
+}
+
+function CopyAs({ job }) {
+  const menu = useRef(null)
+  const copy = async kind => {
+    menu.current.open = false
+    try {
+      const found = await readSome(`/v1/jobs/${job.id}/input`)
+      if (!found.isWhole) return say('The input is too large to copy: download it instead.', 'error')
+      await navigator.clipboard.writeText(commands(job, JSON.parse(found.text))[kind])
+      say(`Copied as ${kind}. It submits a new job with the same input.`)
+    } catch (error) {
+      say(error.message, 'error')
+    }
+  }
+  return html`<details class="menu" ref=${menu}><summary>Copy as…</summary><div>
+    ${['curl', 'Python', 'CLI'].map(kind => html`<button class="quiet" onClick=${() => copy(kind)}>${kind}</button>`)}</div></details>`
+}
+
+// --- The view --------------------------------------------------------------------------------------
+
+const TABS = ['Timeline', 'Input', 'Output', 'Steps', 'Events']
+
+export function Job({ id }) {
+  const path = `/v1/jobs/${encodeURIComponent(id)}`
+  const isMine = event => event.job_id === id && event.type !== 'job.output.delta' && event.type !== 'job.progress'
+  const { data: job, error, reload } = useApi(`${path}?content=false`, { live: 300, when: isMine })
+  const changes = useApi(`${path}/history?changes=true&limit=500`, { live: 300, when: isMine })
+  const waits = job && LIVE.has(job.state) && job.state !== 'running'
+  const why = useApi(waits ? `${path}/waiting` : null, { live: 3000 })
+  const [tab, setTab] = useState('Timeline')
+  const [progress, setProgress] = useState(null)
+  const [text, setText] = useState(NOTHING_WRITTEN)
+  const pending = useRef([])
+  const flush = useRef(null)
+  flush.current ??= throttled(() => {
+    const some = pending.current
+    pending.current = []
+    setText(was => some.reduce(written, was))
+  }, 100)
+
+  useEvents(event => {
+    if (event.job_id !== id) return
+    if (event.type === 'job.progress') setProgress(event.data)
+    if (event.type === 'job.output.delta') {
+      pending.current.push(event.data)
+      flush.current()
+    }
+  })
+  // What was written before this page was opened.
+  const state = job?.state
+  useEffect(() => {
+    if (state !== 'running') return
+    let isOver = false
+    ;(async () => {
+      for (let after = 0; !isOver; ) {
+        const page = await api(`${path}/history?after=${after}&limit=500`)
+        pending.current.push(...page.items.filter(one => one.type === 'job.output.delta').map(one => one.data))
+        flush.current()
+        if (!page.more || after > 20_000) return
+        after = page.items.at(-1).n
+      }
+    })().catch(() => {})
+    return () => (isOver = true)
+  }, [state, reconnected.value])
+  useEffect(() => () => flush.current.stop(), [])
+
+  const isLive = job && LIVE.has(job.state)
+  const isOwn = job && (job.user === me.value.user || !me.value.needs_login)
+  const act = async (verb, done) => {
+    try {
+      await api(`${path}/${verb}`, { method: 'POST', body: {} })
+      say(done)
+      reload()
+    } catch (problem) {
+      sayProblem(problem)
+    }
+  }
+  const cancel = async () =>
+    (await confirmed('Cancel this job?', 'It ends now. A handler that runs is interrupted. It cannot be started again.', 'Cancel the job', { danger: true })) &&
+    act('cancel', 'The job is cancelled.')
+  const retry = () => act('retry', 'The job is queued again.')
+  const canRetry = job?.state === 'failed' && may('dead-letters:retry')
+  const canCancel = isLive && may('jobs:write') && isOwn
+  useKeys({
+    r: [() => canRetry && retry(), 'Retry the job'],
+    k: [() => go('/ui/jobs'), 'Back to the jobs'],
+  })
+
+  if (error && !job) return error.status === 404
+    ? html`<h1 tabindex="-1">There is no such job</h1><p class="faint">It does not exist, was deleted for its age, or belongs to somebody else.</p><p><a href="/ui/jobs">Show all jobs</a></p>`
+    : html`<h1 tabindex="-1">Job</h1><${Failure} error=${error} retry=${reload} />`
+  if (!job) return html`<h1 tabindex="-1" class="mono">${bounded(id, 60)}</h1>`
+  const told = (isLive && progress) || job.progress
+  const attempts = job.attempts || []
+  const result = job.capability === 'backburner.bulk'
+  return html`<p class="faint"><a href="/ui/jobs">Jobs</a> / <span class="mono">${bounded(job.id, 60)}</span> <${Copy} text=${job.id} label="" name="the id" /></p>
+    <${Head} title=${html`<${State} of=${job.state} /> <${Name} text=${job.capability} most=${80} />`}>
+      ${canRetry && html`<button class="primary" onClick=${retry}><${Icon} name="retry" /> Retry</button>`}
+      <${CopyAs} job=${job} />
+      ${canCancel && html`<button class="danger" onClick=${cancel}>Cancel</button>`}
+    </${Head}>
+    ${told?.total > 0 && (isLive || result) && html`<div class="notice"><div class="grow"><${Meter} value=${told.done} most=${told.total} label="Progress" />
+      <p>${Math.round((100 * told.done) / told.total)} %${told.message ? ` · ${inline(told.message, 200)}` : ''}</p></div></div>`}
+    ${waits && why.data?.reason && html`<div class="notice warn" role="status"><p><strong>Why it waits:</strong> ${inline(why.data.detail, 400)} ${why.data.until && html`Until <${Ago} at=${why.data.until} />.`}</p></div>`}
+    ${job.error && job.state !== 'succeeded' && html`<div class=${`notice ${job.state === 'failed' ? 'bad' : ''}`}><p dir="ltr"><strong>${bounded(job.error.code, 80)}</strong> ${inline(job.error.message, 2000)}</p></div>`}
+    ${text.text && isLive && html`<div class="card writing"><h2>Text so far</h2>${text.skipped > 0 && html`<p class="faint">The first ${number(text.skipped)} characters are not shown.</p>`}
+      <${Text} text=${text.text} label="Text so far" start=${TEXT_KEPT} /></div>`}
+    <div class="grid"><div><div class="card">
+      <div class="tabs" role="tablist">${TABS.map(name => html`<button role="tab" id=${`tab-${name}`} aria-selected=${tab === name} aria-controls="panel" onClick=${() => setTab(name)}>${name}</button>`)}</div>
+      <div role="tabpanel" id="panel" aria-labelledby=${`tab-${tab}`}>${
+        tab === 'Timeline' ? html`<${Timeline} events=${changes.data?.items ?? []} job=${job} />`
+          : tab === 'Input' ? html`<${Content} path=${`${path}/input`} label="input" name=${`${job.id}-input.json`} hidden=${!isOwn} />`
+            : tab === 'Output' ? job.state === 'succeeded'
+              ? html`<${Content} path=${`${path}/result`} label="output" name=${`${job.id}-output.json`} hidden=${!isOwn} />`
+              : html`<p class="faint">A job has an output when it has succeeded.</p>`
+              : tab === 'Steps' ? html`<${Steps} id=${job.id} />` : html`<${Events} id=${job.id} />`
+      }</div></div>
+      <div class="card"><h2>Attempts</h2>${attempts.length ? [...attempts].reverse().slice(0, 50).map(one => html`<${Attempt} key=${`${one.generation}.${one.number}.${one.started_at}`} attempt=${one} />`) : html`<p class="faint">No attempt has started.</p>`}
+        ${attempts.length > 50 && html`<p class="faint">The latest 50 of ${number(attempts.length)} are shown.</p>`}</div></div>
+    <div><div class="card"><h2>Facts</h2><dl class="facts">
+      <dt>Queue</dt><dd><a href=${`/ui/jobs?queue=${encodeURIComponent(job.queue)}`}><${Name} text=${job.queue} /></a></dd>
+      <dt>User</dt><dd><${Name} text=${job.user} /></dd>
+      <dt>Priority</dt><dd>${job.priority}</dd>
+      <dt>Attempt</dt><dd>${job.attempt} of ${job.max_attempts}${job.generation ? `, retried by hand: ${job.generation}` : ''}</dd>
+      ${job.crashes > 0 && html`<dt>Lost workers</dt><dd>${job.crashes}</dd>`}
+      <dt>Submitted</dt><dd><${Ago} at=${job.created_at} /></dd>
+      ${job.run_at && isLive && html`<dt>Not before</dt><dd><${Ago} at=${job.run_at} /></dd>`}
+      ${job.deadline && html`<dt>Deadline</dt><dd><${Ago} at=${job.deadline} /></dd>`}
+      <dt>Started</dt><dd><${Ago} at=${job.started_at} /></dd>
+      <dt>Ended</dt><dd><${Ago} at=${job.finished_at} /></dd>
+      ${job.tags.length > 0 && html`<dt>Tags</dt><dd>${job.tags.slice(0, 20).map(tag => html`<a class="tag" href=${`/ui/jobs?tag=${encodeURIComponent(tag)}`}><${Name} text=${tag} most=${40} /></a> `)}</dd>`}
+      ${job.flow_id && html`<dt>Flow</dt><dd class="mono">${bounded(job.flow_id, 60)}${job.step ? `, step ${bounded(job.step, 60)}` : ''}</dd>`}
+      ${job.batch_id && html`<dt>Batch</dt><dd class="mono">${bounded(job.batch_id, 60)}</dd>`}
+      ${job.request_id && html`<dt>Request</dt><dd class="mono">${bounded(job.request_id, 64)}</dd>`}
+    </dl></div>
+    <div class="card"><h2>Models</h2>${job.usage ? html`<dl class="facts">
+      <dt>Cost</dt><dd>${money(job.usage.priced_cost_usd)}${job.usage.priced ? '' : html` <span class="faint">and ${job.usage.unpriced_calls} calls without a price</span>`}</dd>
+      <dt>Calls</dt><dd>${number(job.usage.calls)}</dd>
+      <dt>Input</dt><dd>${number(job.usage.input_tokens)} tokens${job.usage.cached_tokens ? html`, <span class="faint">${number(job.usage.cached_tokens)} cached</span>` : ''}</dd>
+      <dt>Output</dt><dd>${number(job.usage.output_tokens)} tokens</dd>
+      <dt>Models</dt><dd>${inline((job.usage.models || []).join(', '), 200)}</dd></dl>` : html`<p class="faint">It has called no model.</p>`}</div></div></div>`
+}

@@ -1,0 +1,291 @@
+// Jobs: filters in the address, one query box, selection, bulk actions.
+import {
+  html, useEffect, useRef, useState, useSignal, address, Ago, api, batch, exact, go, may, me, money, now, number, reconnected, route, say,
+  sayProblem, span, throttled, useEvents, useKeys, bounded,
+} from './core.js'
+import { confirmed, Empty, Failure, Frame, Head, inline, LIVE, Name, State, STATES } from './parts.js'
+
+const FIELDS = ['state', 'capability', 'queue', 'tag', 'user', 'since', 'until', 'fingerprint', 'sort']
+const PAGE = 50
+const SPAN = /^(\d+)(s|m|min|h|d|w)$/
+const SIZES = { s: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }
+const COMMAND = `backburner submit demo.echo '{"hello": "world"}'`
+
+// --- The query box: `state:failed queue:mail since:2h` --------------------------------
+
+/** Read the query box; return the filters, or what is wrong with it. */
+export function parse(text) {
+  const query = {}
+  for (const word of text.match(/\w+:"[^"]*"|\S+/g) || []) {
+    const [, field, value] = word.match(/^(\w+):"?([^"]*)"?$/) || []
+    if (/^job_[\w-]+$/.test(word)) return { job: word }
+    if (!field) return { error: `“${bounded(word, 40)}” is not a filter. Write for example state:failed or tag:nightly.` }
+    if (!FIELDS.includes(field)) return { error: `There is no filter “${bounded(field, 40)}”. Use ${FIELDS.join(', ')}.` }
+    if (!value) return { error: `The filter “${field}” has no value.` }
+    query[field] = value
+  }
+  return { query, error: problemOf(query) }
+}
+
+function problemOf(query) {
+  const wrong = (query.state || '').split(',').filter(name => name && !STATES.includes(name))
+  if (wrong.length) return `“${bounded(wrong[0], 40)}” is not a state. Use ${STATES.join(', ')}.`
+  for (const field of ['since', 'until'])
+    if (query[field] && !instant(query[field])) return `“${field}” takes 30m, 2h, 7d or a time such as 2030-01-31T12:00.`
+  if (query.sort && !['newest', 'oldest'].includes(query.sort)) return '“sort” takes newest or oldest.'
+  return ''
+}
+
+export const write = query =>
+  FIELDS.filter(field => query[field]).map(field => `${field}:${/\s/.test(query[field]) ? `"${query[field]}"` : query[field]}`).join(' ')
+
+function instant(text) {
+  const [, count, unit] = text.match(SPAN) || []
+  if (count) return new Date(Date.now() - Number(count) * SIZES[unit]).toISOString()
+  const time = Date.parse(text)
+  return Number.isNaN(time) ? '' : new Date(time).toISOString()
+}
+
+/** Return the filters as the API takes them. */
+function asked(query) {
+  const sent = {}
+  for (const field of FIELDS) if (query[field]) sent[field] = query[field]
+  for (const field of ['since', 'until']) if (sent[field]) sent[field] = instant(sent[field])
+  return sent
+}
+
+// --- Rows -----------------------------------------------------------------------------
+
+const STATE_AFTER = {
+  'job.blocked': 'blocked', 'job.queued': 'queued', 'job.scheduled': 'scheduled', 'job.started': 'running',
+  'job.throttled': 'scheduled', 'job.stalled': 'queued', 'job.retrying': 'scheduled',
+  'job.succeeded': 'succeeded', 'job.failed': 'failed', 'job.cancelled': 'cancelled',
+}
+
+/** Return a row as it is after an event. */
+function after(row, event) {
+  const state = STATE_AFTER[event.type]
+  if (event.type === 'job.progress') return { ...row, progress: event.data }
+  if (!state) return row
+  const next = { ...row, state }
+  if (state === 'running') Object.assign(next, { started_at: event.at, finished_at: null, attempt: event.data.attempt ?? row.attempt })
+  if (!LIVE.has(state)) next.finished_at = event.at
+  if (event.data?.error) next.error = event.data.error
+  return next
+}
+
+const waited = job => (job.started_at ? Date.parse(job.started_at) : job.finished_at ? Date.parse(job.finished_at) : now.value) - Date.parse(job.created_at)
+const ran = job => (job.started_at ? (job.finished_at ? Date.parse(job.finished_at) : now.value) - Date.parse(job.started_at) : null)
+
+function reason(job) {
+  if (job.error && job.state !== 'succeeded') return `${job.error.code}: ${job.error.message}`
+  const { done, total, message } = job.progress || {}
+  if (job.state === 'running' && total) return `${Math.round((100 * done) / total)} %${message ? ` · ${message}` : ''}`
+  return ''
+}
+
+function Row({ job, isCurrent, isPicked, pick, seesTenant }) {
+  const why = reason(job)
+  return html`<tr class=${`${isCurrent ? 'current ' : ''}${isPicked ? 'picked' : ''}`} data-id=${job.id} aria-current=${isCurrent ? 'true' : undefined}>
+    <td><input type="checkbox" checked=${isPicked} aria-label=${`Select ${job.id}`} onChange=${pick} /></td>
+    <td><${State} of=${job.state} /></td>
+    <td class="what"><div class="line"><a href=${`/ui/jobs/${job.id}`}><${Name} text=${job.capability} most=${60} /></a>
+      ${job.tags.slice(0, 2).map(tag => html`<span class="tag small"><${Name} text=${tag} most=${24} /></span>`)}</div>
+      <div class="line"><span class="id mono" title=${job.id}>…${job.id.slice(-8)}</span>
+      ${why && html`<span class=${`why ${job.state === 'failed' ? '' : 'wait'}`} dir="ltr">${inline(why, 160)}</span>`}</div></td>
+    <td class="optional"><${Name} text=${job.queue} most=${24} /></td>
+    ${seesTenant && html`<td class="optional"><${Name} text=${job.user} most=${24} /></td>`}
+    <td class="time"><${Ago} at=${job.created_at} /></td>
+    <td class="number optional" title="Time before the latest start">${span(waited(job))}</td>
+    <td class="number small" title="Time since the latest start">${span(ran(job))}</td>
+    <td class="number optional">${job.attempt}/${job.max_attempts}${job.generation ? html`<span class="faint" title="Retried by hand"> +${job.generation}</span>` : ''}</td>
+    <td class="number optional">${job.usage ? money(job.usage.priced_cost_usd) : '–'}</td>
+  </tr>`
+}
+
+// --- The view ---------------------------------------------------------------------------
+
+export function Jobs() {
+  const query = route.value.query
+  const text = write(query)
+  const [list, setList] = useState({ key: null, rows: [], next: null, error: null, fresh: 0 })
+  const [count, setCount] = useState(null)
+  const [current, setCurrent] = useState(-1)
+  const picked = useSignal(new Set())
+  const isAll = useSignal(false)
+  const [complaint, complain] = useState('')
+  const box = useRef(null)
+  const changed = useRef(new Map())
+  const path = address('', asked(query)).slice(4)
+  const wrong = problemOf(query)
+  const key = text + query.cursor
+
+  const load = useRef(null)
+  load.current = async ({ replace = true } = {}) => {
+    if (wrong) return
+    try {
+      const page = await api(`/v1/jobs?limit=${PAGE}${path ? `&${path.slice(1)}` : ''}${query.cursor ? `&cursor=${query.cursor}` : ''}`)
+      setList(was => {
+        if (replace || was.key !== key) return { key, rows: page.items, next: page.next_cursor, error: null, fresh: 0 }
+        // What is shown stays in its place; what is new waits behind a button.
+        const found = new Map(page.items.map(job => [job.id, job]))
+        const shown = new Set(was.rows.map(job => job.id))
+        return { ...was, error: null, rows: was.rows.map(job => found.get(job.id) ?? job), fresh: page.items.filter(job => !shown.has(job.id)).length }
+      })
+    } catch (error) {
+      if (error.name !== 'AbortError') setList(was => ({ ...was, key, error }))
+    }
+  }
+  const recount = useRef(null)
+  recount.current = () => wrong || api(`/v1/jobs/count${withoutSort(path)}`).then(setCount, () => setCount(null))
+  const soon = useRef(null)
+  soon.current ??= throttled(() => { load.current({ replace: false }); recount.current() }, 2000)
+  const apply = useRef(null)
+  apply.current ??= throttled(() => {
+    const events = changed.current
+    changed.current = new Map()
+    setList(was => ({ ...was, rows: was.rows.map(row => (events.get(row.id) || []).reduce(after, row)) }))
+  }, 250)
+
+  useEffect(() => {
+    picked.value = new Set()
+    isAll.value = false
+    setCurrent(-1)
+    complain(wrong)
+    load.current()
+    recount.current()
+    if (box.current && document.activeElement !== box.current) box.current.value = text
+  }, [key])
+  useEffect(() => {
+    if (reconnected.value) soon.current()
+  }, [reconnected.value])
+  useEffect(() => () => (soon.current.stop(), apply.current.stop()), [])
+  useEvents(event => {
+    if (!event.job_id || !(event.type in STATE_AFTER || event.type === 'job.progress')) return
+    const events = changed.current
+    events.set(event.job_id, [...(events.get(event.job_id) || []).slice(-8), event])
+    apply.current()
+    if (event.type !== 'job.progress' && !query.cursor) soon.current()
+  })
+
+  const rows = list.rows
+  const show = filters => go(address('jobs', filters))
+  const submit = event => {
+    event.preventDefault()
+    const found = parse(box.current.value)
+    if (found.job) return go(`/ui/jobs/${found.job}`)
+    complain(found.error || '')
+    if (!found.error) {
+      show(found.query)
+      box.current.blur()
+    }
+  }
+  const toggleState = name => {
+    const states = new Set((query.state || '').split(',').filter(Boolean))
+    states.has(name) ? states.delete(name) : states.add(name)
+    show({ ...without(query, 'cursor'), state: STATES.filter(state => states.has(state)).join(',') })
+  }
+  const toggle = id => {
+    const next = new Set(picked.value)
+    next.has(id) ? next.delete(id) : next.add(id)
+    batch(() => {
+      picked.value = next
+      isAll.value = false
+    })
+  }
+  const togglePage = () => {
+    const isWhole = rows.every(job => picked.value.has(job.id))
+    batch(() => {
+      picked.value = new Set(isWhole ? [] : rows.map(job => job.id))
+      isAll.value = false
+    })
+  }
+  const move = step => {
+    const next = Math.max(0, Math.min(rows.length - 1, current + step))
+    setCurrent(next)
+    const row = document.querySelectorAll('.jobs tbody tr')[next]
+    row?.scrollIntoView({ block: 'nearest' })
+  }
+  const total = count ? `${number(count.count)}${count.capped ? '+' : ''}` : '…'
+
+  const act = async action => {
+    const chosen = picked.value.size ? [...picked.value] : rows[current] ? [rows[current].id] : []
+    if (!chosen.length) return say('Select a job first: move with j and k, select with x.')
+    const many = isAll.value ? `${total} jobs that match` : `${number(chosen.length)} ${chosen.length === 1 ? 'job' : 'jobs'}`
+    const words = action === 'cancel'
+      ? ['Cancel', 'Jobs that run are interrupted. Jobs that have ended stay as they are. A cancelled job cannot be started again.', 'danger']
+      : ['Retry', 'Failed jobs are queued again with fresh attempts. Other jobs stay as they are.', '']
+    if (!(await confirmed(`${words[0]} ${many}?`, words[1], `${words[0]} ${many}`, { danger: Boolean(words[2]) }))) return
+    const body = isAll.value ? { action, where: without(asked(query), 'sort') } : { action, ids: chosen }
+    try {
+      const job = await api('/v1/jobs/bulk', { method: 'POST', body })
+      picked.value = new Set()
+      isAll.value = false
+      go(`/ui/jobs/${job.id}`)
+    } catch (problem) {
+      sayProblem(problem)
+    }
+  }
+
+  useKeys({
+    j: [() => move(1), 'Next job'],
+    k: [() => move(-1), 'Previous job'],
+    x: [() => rows[current] && toggle(rows[current].id), 'Select the job'],
+    Enter: [() => rows[current] && go(`/ui/jobs/${rows[current].id}`), 'Open the job'],
+    r: [() => may('dead-letters:retry') && act('retry'), 'Retry the selected jobs'],
+  })
+
+  const seesTenant = me.value.sees_tenant
+  const states = new Set((query.state || '').split(',').filter(Boolean))
+  const chosen = picked.value.size
+  const isWhole = rows.length > 0 && rows.every(job => picked.value.has(job.id))
+  const isFiltered = Boolean(write(without(query, 'sort')))
+  return html`<${Head} title="Jobs"><span class="faint" role="status">${total} ${isFiltered ? 'match' : 'in all'}</span></${Head}>
+    <form class="search" role="search" onSubmit=${submit}>
+      <label class="unseen" for="query">Filter jobs</label>
+      <input id="query" ref=${box} data-search defaultValue=${text} spellcheck="false" autocomplete="off" list="filters"
+        placeholder="state:failed capability:… queue:… tag:… since:2h, or a job id" aria-describedby="query-problem" />
+      <datalist id="filters">${['state:failed', 'state:queued,running', 'since:1h', 'since:1d', 'sort:oldest'].map(one => html`<option value=${one} />`)}</datalist>
+      <button>Filter</button>
+    </form>
+    <p id="query-problem" class="bad-text" role="alert">${complaint}</p>
+    <div class="chips" role="group" aria-label="States">
+      ${STATES.map(name => html`<button aria-pressed=${states.has(name)} onClick=${() => toggleState(name)}><${State} of=${name} /></button>`)}
+      <button aria-pressed=${query.sort === 'oldest'} onClick=${() => show({ ...without(query, 'cursor'), sort: query.sort === 'oldest' ? '' : 'oldest' })}>Oldest first</button>
+      ${isFiltered && html`<button class="quiet" onClick=${() => show({})}>Clear filters</button>`}
+    </div>
+    <${Failure} error=${list.error} retry=${() => load.current()} />
+    <div class="bulk">
+      ${chosen > 0 && html`<span><strong>${isAll.value ? `All ${total} matching jobs` : `${number(chosen)} selected`}</strong></span>
+        ${isWhole && !isAll.value && (list.next || query.cursor) && html`<button onClick=${() => (isAll.value = true)}>Select all ${total} matching</button>`}
+        ${may('dead-letters:retry') && html`<button onClick=${() => act('retry')}>Retry</button>`}
+        ${may('jobs:write') && html`<button class="danger" onClick=${() => act('cancel')}>Cancel</button>`}
+        <button class="quiet" onClick=${() => { picked.value = new Set(); isAll.value = false }}>Clear selection</button>`}
+      ${list.fresh > 0 && html`<button class="fresh" onClick=${() => load.current()}>${list.fresh === PAGE ? `${PAGE} or more` : list.fresh} new: show</button>`}
+    </div>
+    ${list.key !== null && !rows.length && !list.error ? isFiltered
+      ? html`<${Empty} title="No job matches">Change the filters, or <a href="/ui/jobs">show all jobs</a>.</${Empty}>`
+      : html`<${Empty} title="There are no jobs yet" command=${COMMAND}>Submit one, and it appears here.</${Empty}>`
+      : html`<div class="jobs"><${Frame} label="Jobs"><table>
+        <colgroup><col class="w-pick" /><col class="w-state" /><col /><col class="w-queue optional" />${seesTenant && html`<col class="w-queue optional" />`}
+          <col class="w-when" /><col class="w-short optional" /><col class="w-short small" /><col class="w-short optional" /><col class="w-short optional" /></colgroup>
+        <thead><tr><th><input type="checkbox" aria-label="Select all jobs of this page" checked=${isWhole} onChange=${togglePage} /></th>
+          <th scope="col">State</th><th scope="col">Job</th><th scope="col" class="optional">Queue</th>${seesTenant && html`<th scope="col" class="optional">User</th>`}
+          <th scope="col">Submitted</th><th scope="col" class="number optional">Wait</th><th scope="col" class="number small">Run</th>
+          <th scope="col" class="number optional">Attempt</th><th scope="col" class="number optional">Cost</th></tr></thead>
+        <tbody>${rows.map((job, at) => html`<${Row} key=${job.id} job=${job} isCurrent=${at === current} isPicked=${isAll.value || picked.value.has(job.id)}
+          pick=${() => toggle(job.id)} seesTenant=${seesTenant} />`)}</tbody></table></${Frame}></div>`}
+    <div class="pager">
+      ${query.cursor && html`<a href=${address('jobs', without(query, 'cursor'))}>First page</a>`}
+      ${list.next && html`<a href=${address('jobs', { ...query, cursor: list.next })}>Next page</a>`}
+    </div>`
+}
+
+const withoutSort = path => {
+  const query = new URLSearchParams(path)
+  query.delete('sort')
+  const text = query.toString()
+  return text ? `?${text}` : ''
+}
+
+const without = (object, ...fields) => Object.fromEntries(Object.entries(object).filter(([field]) => !fields.includes(field)))

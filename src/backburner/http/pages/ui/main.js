@@ -1,0 +1,155 @@
+// The frame around all views: login, navigation, theme, keyboard, connection.
+import {
+  html, render, signal, effect, useEffect, useRef, useState, api, connection, go, keys, logIn, loginNotice, logOut,
+  may, me, Problem, route, start, toast, toast as message, useKeys,
+} from './core.js'
+import { Icon, Name, Questions } from './parts.js'
+import { Jobs } from './jobs.js'
+import { Job } from './job.js'
+
+const VIEWS = [
+  { path: 'jobs', title: 'Jobs', icon: 'jobs', view: Jobs, key: 'j' },
+]
+const HOME = 'jobs'
+
+// --- Theme ---------------------------------------------------------------------------
+
+const THEMES = ['system', 'light', 'dark']
+const theme = signal(document.documentElement.dataset.theme || 'system')
+effect(() => {
+  try {
+    if (theme.value === 'system') {
+      delete document.documentElement.dataset.theme
+      localStorage.removeItem('backburner-theme')
+    } else {
+      document.documentElement.dataset.theme = theme.value
+      localStorage.setItem('backburner-theme', theme.value)
+    }
+  } catch {
+    // Without storage the choice lasts until the page is left.
+  }
+})
+
+const Theme = () => html`<label class="theme"><span class="unseen">Theme</span>
+  <select value=${theme.value} onChange=${event => (theme.value = event.target.value)}>
+    ${THEMES.map(name => html`<option value=${name}>${name}</option>`)}
+  </select></label>`
+
+// --- Login ---------------------------------------------------------------------------
+
+function Login() {
+  const [error, setError] = useState('')
+  const [busy, setBusy] = useState(false)
+  const field = useRef(null)
+  useEffect(() => field.current?.focus(), [])
+  const submit = async event => {
+    event.preventDefault()
+    setBusy(true)
+    try {
+      await logIn(field.current.value)
+    } catch (problem) {
+      setError(problem instanceof Problem && problem.status === 401 ? 'This key is not valid. Check it and try again.' : problem.message)
+      setBusy(false)
+    }
+  }
+  return html`<main class="login"><form class="card" onSubmit=${submit}>
+    <h1>Log in to Backburner</h1>
+    ${loginNotice.value && html`<p class="notice" role="status">${loginNotice.value}</p>`}
+    <label for="key">API key</label>
+    <input id="key" ref=${field} type="password" autocomplete="off" spellcheck="false" required
+      placeholder="bb_live_…" aria-describedby="key-help" />
+    ${error && html`<p class="bad-text" role="alert">${error}</p>`}
+    <button class="primary" disabled=${busy}>${busy ? 'Checking…' : 'Log in'}</button>
+    <p id="key-help" class="faint">The key becomes a session of 12 hours in this browser. To make a key:</p>
+    <code class="block">backburner keys create "my dashboard" --role tenant-operator</code>
+  </form></main>`
+}
+
+// --- Frame ---------------------------------------------------------------------------
+
+const CONNECTION = {
+  connecting: 'Connecting…',
+  live: 'Live',
+  lost: 'Reconnecting…',
+  paused: 'Paused',
+}
+
+const Connection = () => html`<span class=${`connection ${connection.value}`} role="status"
+  title="Whether this page hears of changes as they happen">${CONNECTION[connection.value]}</span>`
+
+function Who() {
+  const { tenant, user, role, needs_login: isKeyed, sees_tenant: seesTenant } = me.value
+  const title = isKeyed ? role || 'key with own scopes' : 'development'
+  return html`<span class="who" title=${me.value.scopes.join(', ')}>
+    <${Name} text=${tenant} most=${24} />${seesTenant ? '' : html` / <${Name} text=${user} most=${24} />`}
+    <span class="role">${title}</span></span>
+    ${isKeyed && html`<button class="quiet" onClick=${logOut}>Log out</button>`}`
+}
+
+function Nav() {
+  const [here] = route.value.path
+  return html`<nav aria-label="Views"><ul>${VIEWS.filter(view => !view.scope || may(view.scope)).map(view => html`<li>
+    <a href=${`/ui/${view.path}`} aria-current=${(here || HOME) === view.path ? 'page' : undefined}><${Icon} name=${view.icon} />${view.title}</a></li>`)}
+  </ul></nav>`
+}
+
+const help = signal(false)
+
+function Help() {
+  const dialog = useRef(null)
+  useEffect(() => {
+    if (help.value) dialog.current.showModal()
+  }, [help.value])
+  if (!help.value) return null
+  return html`<dialog ref=${dialog} aria-labelledby="help" onClose=${() => (help.value = false)}>
+    <h2 id="help">Keyboard</h2>
+    <dl class="keys">${Object.entries(keys.value).map(([key, [, text]]) => html`<dt><kbd>${key}</kbd></dt><dd>${text}</dd>`)}</dl>
+    <form method="dialog"><button class="primary">Close</button></form>
+  </dialog>`
+}
+
+function Toast() {
+  const said = message.value
+  return html`<div class="toasts"><div role="status">${said && said.kind !== 'error' && html`<p class="toast">${said.text}
+      ${said.link && html` <a href=${said.link[1]}>${said.link[0]}</a>`}</p>`}</div>
+    <div role="alert">${said?.kind === 'error' && html`<p class="toast bad">${said.text}
+      <button class="quiet" onClick=${() => (toast.value = null)}>Close</button></p>`}</div></div>`
+}
+
+function View() {
+  const { path } = route.value
+  const main = useRef(null)
+  const name = path[0] || HOME
+  const found = VIEWS.find(view => view.path === name && (!view.scope || may(view.scope)))
+  useEffect(() => {
+    document.title = `${found?.title ?? 'Not found'} · Backburner`
+    main.current?.querySelector('h1')?.focus({ preventScroll: true })
+  }, [name, path[1]])
+  return html`<main ref=${main} id="main">${
+    name === 'jobs' && path[1] ? html`<${Job} id=${path[1]} key=${path[1]} />`
+      : found ? html`<${found.view} key=${name} rest=${path.slice(1)} />`
+        : html`<h1 tabindex="-1">There is no such page</h1><p><a href="/ui/">Go to the first page</a></p>`
+  }</main>`
+}
+
+function Shell() {
+  useKeys({
+    '?': [() => (help.value = true), 'Show these keys'],
+    '/': [() => document.querySelector('[data-search]')?.focus(), 'Go to the search box'],
+    ...Object.fromEntries(VIEWS.map(view => [`g ${view.key}`, [() => go(`/ui/${view.path}`), `Go to ${view.title}`]])),
+  })
+  return html`<a class="skip" href="#main">Skip to content</a>
+    <header class="top"><a class="brand" href="/ui/">Backburner</a><${Nav} />
+      <div class="tools"><${Connection} /><${Theme} /><button class="quiet" aria-label="Keyboard help" onClick=${() => (help.value = true)}>?</button><${Who} /></div>
+    </header><${View} /><${Help} /><${Questions} /><${Toast} />`
+}
+
+function App() {
+  if (me.value === undefined) return html`<header class="top"><span class="brand">Backburner</span></header>`
+  return me.value ? html`<${Shell} key=${me.value.tenant + me.value.user} />` : html`<${Login} />`
+}
+
+const root = document.getElementById('app')
+root.replaceChildren()
+render(html`<${App} />`, root)
+start()

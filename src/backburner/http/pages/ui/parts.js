@@ -1,0 +1,145 @@
+// Elements that several views use.
+import { html, signal, useEffect, useRef, useState, bounded, say, visible } from './core.js'
+
+// --- Icons: drawn here, so that no font is needed --------------------------------------
+
+const PATHS = {
+  blocked: 'M5 8h6M8 2.5a5.5 5.5 0 1 0 0 11 5.5 5.5 0 0 0 0-11',
+  scheduled: 'M8 2.5a5.5 5.5 0 1 0 0 11 5.5 5.5 0 0 0 0-11M8 5v3l2 1.5',
+  queued: 'M3 5h10M3 8h10M3 11h10',
+  waiting: 'M6 6a2 2 0 1 1 2.8 1.8c-.6.3-.8.6-.8 1.2M8 11.5v.1',
+  running: 'M5.5 3.5v9l7-4.5z',
+  succeeded: 'M3 8.5l3.2 3.2L13 5',
+  failed: 'M4 4l8 8M12 4l-8 8',
+  cancelled: 'M8 2.5a5.5 5.5 0 1 0 0 11 5.5 5.5 0 0 0 0-11M4.2 4.2l7.6 7.6',
+  overview: 'M2.5 13.5h11M4 11V7M8 11V3M12 11V6',
+  jobs: 'M3 4h10M3 8h10M3 12h6',
+  incidents: 'M8 2.5L14 13H2zM8 6.5v3M8 11.3v.1',
+  fleet: 'M2.5 3.5h11v3.5h-11zM2.5 9h11v3.5h-11zM5 5.2v.1M5 10.8v.1',
+  cost: 'M8 2v12M11 4.5C10 3.5 5.5 3.3 5.5 5.8S11 7.7 11 10.2 6 12.7 5 11.5',
+  lanes: 'M2 5h9M8.5 2.5L11 5 8.5 7.5M5 11h9M11.5 8.5L14 11l-2.5 2.5',
+  playground: 'M3 3h10v10H3zM5.5 6l2 2-2 2M8.5 10.5h2.5',
+  keys: 'M10 6a3 3 0 1 0-2.6 3L9 10.5V12h1.5v1.5H13V11L9.9 7.9',
+  copy: 'M5.5 5.5h7v8h-7zM3.5 10.5v-8h7',
+  pause: 'M5.5 3.5v9M10.5 3.5v9',
+  retry: 'M13 8a5 5 0 1 1-1.6-3.7M13 2.5V5h-2.5',
+  flows: 'M4 4.5a1.5 1.5 0 1 0 0 .1M4 11.5a1.5 1.5 0 1 0 0 .1M12 8a1.5 1.5 0 1 0 0 .1M5.5 4.5L10.5 7.5M5.5 11.5L10.5 8.5',
+  menu: 'M2.5 4h11M2.5 8h11M2.5 12h11',
+  sun: 'M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6M8 1.5v1M8 13.5v1M1.5 8h1M13.5 8h1M3.4 3.4l.7.7M11.9 11.9l.7.7M12.6 3.4l-.7.7M4.1 11.9l-.7.7',
+}
+
+export const Icon = ({ name }) =>
+  html`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d=${PATHS[name] || PATHS.jobs} /></svg>`
+
+export const STATES = ['blocked', 'scheduled', 'queued', 'running', 'succeeded', 'failed', 'cancelled']
+export const LIVE = new Set(['blocked', 'scheduled', 'queued', 'running', 'waiting'])
+
+export const State = ({ of }) =>
+  html`<span class=${`state ${of}`}><${Icon} name=${of} />${of}</span>`
+
+// --- Texts of users: always text, always bounded -----------------------------------------
+
+const STEP = 20_000
+const MOST = 1_000_000
+
+/** A long text: the first part, and more on request. */
+export function Text({ text, label, start = STEP }) {
+  const [shown, show] = useState(start)
+  const most = Math.min(text.length, MOST)
+  return html`<div class="text">
+    <pre tabindex="0" role="region" aria-label=${label} dir="ltr">${bounded(text, shown)}</pre>
+    ${shown < most && html`<p><button onClick=${() => show(Math.min(most, shown * 10))}>
+      Show more (${Math.min(most, shown * 10).toLocaleString('en-GB')} of ${text.length.toLocaleString('en-GB')} characters)</button></p>`}
+    ${shown >= MOST && text.length > MOST && html`<p class="faint">The rest is not shown here: download it.</p>`}
+  </div>`
+}
+
+/** A name of somebody's: one line, no control characters. */
+export const Name = ({ text, most = 120 }) => html`<bdi title=${visible(text ?? '')}>${bounded(String(text ?? '–'), most)}</bdi>`
+
+export function pretty(value) {
+  return typeof value === 'string' ? value : JSON.stringify(value, null, 2) ?? ''
+}
+
+/** A short JSON value in one line. */
+export const inline = (value, most = 200) => bounded(typeof value === 'string' ? value : JSON.stringify(value) ?? '', most)
+
+// --- Actions -----------------------------------------------------------------------------
+
+export function Copy({ text, label = 'Copy', name }) {
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text)
+      say(`Copied ${name || 'to the clipboard'}.`)
+    } catch {
+      say('The browser does not allow copying here. Select the text and copy it.', 'error')
+    }
+  }
+  return html`<button class="quiet" onClick=${copy} aria-label=${label ? undefined : `Copy ${name}`} title=${`Copy ${name || ''}`}><${Icon} name="copy" /> ${label}</button>`
+}
+
+const question = signal(null)
+
+/** Ask before something that cannot be undone; resolves to whether to do it. */
+export const confirmed = (title, text, action, { danger = false } = {}) =>
+  new Promise(done => (question.value = { title, text, action, danger, done }))
+
+export function Questions() {
+  const dialog = useRef(null)
+  const asked = question.value
+  useEffect(() => {
+    if (!asked) return
+    dialog.current.showModal()
+    dialog.current.querySelector('.actions button:last-child').focus()
+  }, [asked])
+  if (!asked) return null
+  const answer = yes => {
+    dialog.current.close()
+    question.value = null
+    asked.done(yes)
+  }
+  return html`<dialog ref=${dialog} aria-labelledby="question" onCancel=${event => (event.preventDefault(), answer(false))}>
+    <h2 id="question">${asked.title}</h2>
+    <p>${asked.text}</p>
+    <div class="actions end">
+      <button onClick=${() => answer(false)}>Keep as it is</button>
+      <button class=${asked.danger ? 'danger' : 'primary'} onClick=${() => answer(true)}>${asked.action}</button>
+    </div>
+  </dialog>`
+}
+
+// --- What a view shows when it has nothing -------------------------------------------------
+
+export const Empty = ({ title, children, command }) => html`<div class="empty">
+  <h2>${title}</h2>
+  <p>${children}</p>
+  ${command && html`<div class="command"><code>${command}</code><${Copy} text=${command} name="the command" /></div>`}
+</div>`
+
+export const Failure = ({ error, retry }) =>
+  error && html`<div class="notice bad" role="alert">
+    <p><strong>${error.message}</strong>${error.errors?.map(one => html` <span>${one.path}: ${one.message}.</span>`)}</p>
+    ${retry && html`<button onClick=${retry}>Try again</button>`}
+  </div>`
+
+export const Meter = ({ value, most, label }) => html`<progress value=${value} max=${most} aria-label=${label}></progress>`
+
+/** A title with what can be done beside it. */
+export const Head = ({ title, children }) => html`<div class="head"><h1 tabindex="-1">${title}</h1><div class="actions">${children}</div></div>`
+
+/** A table in a frame that scrolls by itself: the page never gets wider. */
+export const Frame = ({ label, children }) => html`<div class="frame" tabindex="0" role="region" aria-label=${label}>${children}</div>`
+
+/** Bars of numbers, the newest at the right; the numbers are a table for screen readers. */
+export function Bars({ values, label, unit = '', times }) {
+  const top = Math.max(1, ...values)
+  return html`<figure class="bars">
+    <svg viewBox=${`0 0 ${values.length * 4} 40`} preserveAspectRatio="none" aria-hidden="true">
+      ${values.map((value, at) => html`<rect x=${at * 4} y=${40 - (value / top) * 40} width="3" height=${(value / top) * 40} />`)}
+    </svg>
+    <figcaption>${label}: at most ${top.toLocaleString('en-GB')}${unit} a minute</figcaption>
+    <table class="unseen"><caption>${label}</caption><tbody>
+      ${values.map((value, at) => html`<tr><th scope="row">${times?.[at] ?? at}</th><td>${value}</td></tr>`)}
+    </tbody></table>
+  </figure>`
+}

@@ -1,0 +1,162 @@
+"""One browser and one server with keys for all views of the dashboard."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from backburner import PermanentError, RetryPolicy, capability
+from backburner.domain.access import ROLES, Role
+from backburner.engine.keys import Actor, Wanted
+from tests.apps.documents.browser.contrast import TOO_FAINT
+from tests.apps.documents.browser.devtools import a_tab
+from tests.http.conftest import a_server
+
+AXE = Path("tools/axe/node_modules/axe-core/axe.min.js")
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+HOSTILE = '<img src=x onerror="window.isBroken=1">\u202egnp.exe\u001b[31m'
+VIOLATIONS = (
+    "axe.run(document, %s).then(found => found.violations.map("
+    "one => [one.id, one.nodes.map(node => node.html).slice(0, 3)]))"
+)
+
+
+class Dashboard:
+    """A page of the dashboard, and the server behind it."""
+
+    def __init__(self, server, tab):
+        self.server = server
+        self.tab = tab
+
+    async def key(self, role, tenant="acme", user=None):
+        """Return a new key of a role: its id and its text."""
+        wanted = Wanted(role, ROLES[Role(role)], user=user)
+        made, text = await self.server.house.keys.create(wanted, Actor("t", tenant))
+        return made.id, text
+
+    async def log_in(self, role="tenant-administrator", **more):
+        """Log in as a person does; return the key's id."""
+        key_id, text = await self.key(role, **more)
+        await self.tab.send("Network.clearBrowserCookies")
+        await self.tab.evaluate("location.protocol === 'http:' && localStorage.clear()")
+        await self.tab.evaluate("window.isFormer = true")
+        await self.tab.send("Page.navigate", url=f"{self.server.url}/ui/")
+        await self.tab.until("!window.isFormer && document.getElementById('key')")
+        await self.tab.click("#key")
+        await self.tab.type(text)
+        await self.tab.press("Enter")
+        await self.shows("Live", ".connection")
+        return key_id
+
+    async def visit(self, path):
+        """Open an address of the dashboard."""
+        await self.tab.open(f"{self.server.url}/ui/{path}")
+
+    async def shows(self, text, selector="body"):
+        """Wait until an element shows a text."""
+        await self.tab.until(
+            f"document.querySelector({json.dumps(selector)})?.innerText"
+            f".includes({json.dumps(text)})"
+        )
+
+    async def click(self, label, within="button"):
+        """Click the element of this text."""
+        await self.tab.until(
+            f"[...document.querySelectorAll({json.dumps(within)})].find(one =>"
+            f" one.innerText.trim().startsWith({json.dumps(label)}))"
+            "?.setAttribute('data-aim', '') === undefined"
+            " && document.querySelector('[data-aim]')"
+        )
+        await self.tab.click("[data-aim]")
+        await self.tab.evaluate(
+            "document.querySelector('[data-aim]')?.removeAttribute('data-aim')"
+        )
+
+    async def check(self, name):
+        """Check that a view can be read and operated, in both themes and widths."""
+        folder = os.environ.get("BACKBURNER_TEST_SCREENSHOTS")
+        for scheme in ("light", "dark"):
+            for width in (1280, 360):
+                await self.tab.look(scheme=scheme, width=width)
+                wide = await self.tab.evaluate("document.documentElement.scrollWidth")
+                assert wide <= width, (name, scheme, width, wide)
+                assert [] == await self.tab.evaluate(TOO_FAINT), (name, scheme, width)
+                if folder:
+                    await self.tab.screenshot(
+                        Path(folder) / f"{name} {scheme} {width}.png"
+                    )
+            found = await self.violations()
+            assert [] == found, (name, scheme)
+        await self.tab.look()
+        self.check_quiet()
+
+    async def violations(self):
+        """Return what axe finds."""
+        if not await self.tab.evaluate("'axe' in window"):
+            await self.tab.evaluate(await asyncio.to_thread(AXE.read_text))
+        return await self.tab.evaluate(VIOLATIONS % json.dumps(RULES))
+
+    def check_quiet(self):
+        """Check that nothing was said on the console, and nobody else was asked."""
+        assert [] == self.tab.messages
+        assert [] == self.tab.errors
+        here = self.server.url
+        assert [] == [url for url in self.tab.requests if not url.startswith(here)]
+
+
+@pytest.fixture(scope="module")
+def axe():
+    """Skip where axe is not installed; in CI that is a failure."""
+    if not AXE.exists():
+        missing = "axe is not installed: run the tests by `make test`"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+
+
+@capability("ui.hostile", queue="demo")
+async def hostile(_ctx, _value: dict[str, Any]) -> str:
+    raise PermanentError(HOSTILE)
+
+
+@capability("ui.large", queue="demo")
+async def large(ctx, value: dict[str, Any]) -> str:
+    """Store steps, and answer with as many characters as are asked for."""
+    await ctx.step("add up", lambda: {"sum": 3})
+    for step in range(value.get("notes", 0)):
+        await ctx.emit(f"{step} ")
+    return ctx.text if value.get("notes") else "x" * value["size"]
+
+
+broken = {"cause": True}
+"""Whether `ui.flaky` fails."""
+
+
+@capability("ui.flaky", queue="demo", retry=RetryPolicy(max_attempts=1))
+async def flaky(_ctx, value: dict[str, Any]) -> str:
+    if broken["cause"] or value.get("poison"):
+        code = "POISON" if value.get("poison") else "PROVIDER_DOWN"
+        raise PermanentError("The provider does not answer.", code=code)
+    return "done"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def dashboard(tmp_path_factory, axe):  # noqa: ARG001 - it may skip
+    broken["cause"] = True
+    folder = tmp_path_factory.mktemp("ui")
+    async with (
+        a_server(
+            f"sqlite:///{folder}/jobs.db",
+            keyed=True,
+            limits={"cookie_secure": False},
+            capabilities=[hostile, large, flaky],
+        ) as server,
+        a_tab(folder / "browser") as tab,
+    ):
+        await tab.send("Network.enable")
+        await tab.look()
+        yield Dashboard(server, tab)

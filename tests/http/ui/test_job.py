@@ -1,0 +1,101 @@
+"""The page of one job, in a real browser."""
+
+import pytest
+
+from backburner.domain.job import Owner
+from backburner.engine.submission import Options
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ANN = Owner("owls", "1")
+PANEL = "document.getElementById('panel').innerText"
+
+
+async def submit(dashboard, capability, value, owner=ANN, *, wait=True):
+    engine = dashboard.server.house.engine
+    made = await engine.submit(capability, value, Options(owner=owner))
+    if wait:
+        await engine.wait(made.id, owner, timeout=60)
+    return made.id
+
+
+async def test_a_failed_job_is_explained_and_retried(dashboard):
+    job = await submit(dashboard, "ui.hostile", {"text": "<script>alert(1)</script>"})
+    await dashboard.log_in(tenant="owls")
+    await dashboard.visit(f"jobs/{job}")
+    await dashboard.shows("⟨202E⟩gnp.exe⟨001B⟩[31m", ".notice.bad")
+    await dashboard.shows("Attempt 1", ".timeline")
+    await dashboard.click("Stack trace", "summary")
+    await dashboard.shows("in hostile", ".attempt")
+    await dashboard.check("job failed")
+    await dashboard.click("Input", "[role=tab]")
+    await dashboard.shows("<script>alert(1)</script>", "#panel")
+    await dashboard.click("Events", "[role=tab]")
+    await dashboard.shows("job.failed", "#panel")
+    await dashboard.click("Retry")
+    await dashboard.shows("Attempt 1 of retry 1")
+
+
+async def test_why_a_job_waits_is_said(dashboard):
+    _, text = await dashboard.key("platform-administrator", tenant="default")
+    shown = dashboard.server.shown(text)
+    paused = await dashboard.server.client.post(
+        "/v1/queues/demo/pause", json={}, headers=shown
+    )
+    assert 200 == paused.status_code
+    try:
+        job = await submit(dashboard, "demo.echo", {}, wait=False)
+        await dashboard.log_in(tenant="owls")
+        await dashboard.visit(f"jobs/{job}")
+        await dashboard.shows("The queue 'demo' is paused.", ".notice.warn")
+        await dashboard.click("Cancel", "button.danger")
+        await dashboard.shows("Cancel this job?", "dialog")
+        await dashboard.click("Cancel the job", "dialog button")
+        await dashboard.shows("cancelled", "h1")
+    finally:
+        await dashboard.server.client.post(
+            "/v1/queues/demo/resume", json={}, headers=shown
+        )
+    dashboard.check_quiet()
+
+
+async def test_text_is_shown_while_it_is_written(dashboard):
+    await dashboard.log_in(tenant="owls")
+    value = {"text": "The heron waits for a fish.", "seconds": 3}
+    job = await submit(dashboard, "demo.write", value, wait=False)
+    await dashboard.visit(f"jobs/{job}")
+    await dashboard.shows("The heron", ".writing")
+    await dashboard.shows("succeeded", "h1")
+    await dashboard.click("Output", "[role=tab]")
+    await dashboard.shows("The heron waits for a fish.", "#panel")
+
+
+async def test_large_contents_and_many_events_are_bounded(dashboard):
+    large = await submit(dashboard, "ui.large", {"size": 10_000_000})
+    await dashboard.log_in(tenant="owls")
+    await dashboard.visit(f"jobs/{large}")
+    await dashboard.click("Output", "[role=tab]")
+    await dashboard.shows("the first part is shown", "#panel")
+    assert 60_000 > len(await dashboard.tab.evaluate(PANEL))
+    await dashboard.click("Steps", "[role=tab]")
+    await dashboard.shows('{"sum":3}', "#panel")
+    requested = [
+        url for url in dashboard.tab.requests if url.endswith(f"/v1/jobs/{large}")
+    ]
+    assert not requested, "the job is read without its contents"
+    dashboard.check_quiet()
+
+
+async def test_what_belongs_to_others_is_hidden_until_asked_for(dashboard):
+    job = await submit(dashboard, "demo.echo", {"a": "plover"}, Owner("owls", "bob"))
+    await dashboard.log_in("tenant-operator", tenant="owls")
+    await dashboard.visit(f"jobs/{job}")
+    await dashboard.click("Input", "[role=tab]")
+    await dashboard.shows("This belongs to another user", "#panel")
+    assert "plover" not in await dashboard.tab.evaluate("document.body.innerText")
+    assert not await dashboard.tab.evaluate("document.querySelector('.danger')")
+    await dashboard.click("Show the input")
+    await dashboard.shows("plover", "#panel")
+    await dashboard.log_in("user", tenant="owls", user="cat")
+    await dashboard.visit(f"jobs/{job}")
+    await dashboard.shows("There is no such job")

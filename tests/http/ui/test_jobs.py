@@ -1,0 +1,128 @@
+"""The list of jobs: filters, live rows, selection and bulk actions, in a browser."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from backburner.domain.job import Owner
+from backburner.engine.submission import Options
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ANN, BOB = Owner("birds", "ann"), Owner("birds", "bob")
+ROWS = "document.querySelectorAll('.jobs tbody tr').length"
+PICKED = "document.querySelectorAll('.jobs tbody tr.picked').length"
+CURRENT = (
+    "[...document.querySelectorAll('.jobs tbody tr')]"
+    ".findIndex(row => row.matches('.current'))"
+)
+
+
+async def submit(dashboard, count, capability="demo.fail", owner=ANN, **more):
+    fails = {"times": 100, "error": "permanent"}
+    value = fails if capability == "demo.fail" else {}
+    wanted = [(capability, value, Options(owner=owner, **more))] * count
+    for made in await dashboard.server.house.engine.submit_many(wanted):
+        if not more.get("run_at"):
+            await dashboard.server.house.engine.wait(made.id, owner, timeout=60)
+
+
+async def test_filters_are_in_the_address_and_in_the_query_box(dashboard):
+    await submit(dashboard, 3)
+    await submit(dashboard, 2, "demo.echo", BOB, tags=["nightly"])
+    await dashboard.log_in(tenant="birds")
+    await dashboard.tab.until(f"{ROWS} === 5")
+    await dashboard.click("failed", ".chips button")
+    await dashboard.tab.until(f"{ROWS} === 3 && location.search === '?state=failed'")
+    await dashboard.shows("3 match")
+    await dashboard.click("succeeded", ".chips button")
+    await dashboard.tab.until(
+        f"{ROWS} === 5 && location.search === '?state=succeeded,failed'"
+    )
+    assert "state:succeeded,failed" == await dashboard.tab.evaluate(
+        "document.getElementById('query').value"
+    )
+    await dashboard.check("jobs")
+    for typed, rows in (
+        ("user:bob tag:nightly since:1h sort:oldest", 2),
+        ("capability:demo.fail until:2000-01-01", 0),
+        ("queue:demo", 5),
+    ):
+        await dashboard.tab.press("/")
+        await dashboard.tab.evaluate("document.getElementById('query').value = ''")
+        await dashboard.tab.type(typed)
+        await dashboard.tab.press("Enter")
+        await dashboard.tab.until(f"{ROWS} === {rows}")
+    await dashboard.tab.press("/")
+    await dashboard.tab.type(" color:red")
+    await dashboard.tab.press("Enter")
+    await dashboard.shows("There is no filter “color”")
+
+
+async def test_names_of_users_are_shown_as_text(dashboard):
+    await submit(dashboard, 1, "ui.hostile", tags=["<b>bold</b>"])
+    await dashboard.log_in(tenant="birds")
+    await dashboard.shows("<b>bold</b>", "table")
+    await dashboard.shows("onerror", "table .why")
+    await dashboard.shows("⟨202E⟩gnp.exe⟨001B⟩[31m", "table .why")
+    assert not await dashboard.tab.evaluate("document.querySelector('table b, img')")
+    assert not await dashboard.tab.evaluate("window.isBroken")
+
+
+async def test_keys_select_jobs_and_live_updates_keep_the_selection(dashboard):
+    await dashboard.log_in(tenant="birds")
+    await dashboard.visit("jobs?state=failed&capability=demo.fail")
+    await dashboard.tab.until(f"{ROWS} === 3")
+    for key, place in (("j", 0), ("j", 1), ("k", 0), ("j", 1)):
+        await dashboard.tab.press(key)
+        await dashboard.tab.until(f"{CURRENT} === {place}")
+    await dashboard.tab.press("x")
+    await dashboard.shows("1 selected")
+    chosen = await dashboard.tab.evaluate(
+        "document.querySelector('tr.picked').dataset.id"
+    )
+    await submit(dashboard, 1)
+    await dashboard.shows("1 new: show", ".bulk")
+    assert 3 == await dashboard.tab.evaluate(ROWS), "nothing moves by itself"
+    assert chosen == await dashboard.tab.evaluate(
+        "document.querySelector('tr.picked').dataset.id"
+    )
+    await dashboard.tab.press("r")
+    await dashboard.shows("Retry 1 job?", "dialog")
+    await dashboard.click("Keep as it is")
+    assert 1 == await dashboard.tab.evaluate(PICKED)
+
+
+async def test_all_matching_jobs_are_cancelled_by_one_job(dashboard):
+    later = dashboard.server.house.engine.now() + 3_600_000
+    run_at = datetime.fromtimestamp(later / 1000, UTC)
+    await submit(dashboard, 60, "demo.echo", Owner("birds", "1"), run_at=run_at)
+    await dashboard.log_in(tenant="birds")
+    await dashboard.visit("jobs?state=scheduled")
+    await dashboard.tab.until(f"{ROWS} === 50")
+    await dashboard.tab.click("thead input")
+    await dashboard.click("Select all 60 matching")
+    await dashboard.click("Cancel", ".bulk button.danger")
+    await dashboard.shows("Cancel 60 jobs that match?", "dialog")
+    await dashboard.click("Cancel 60 jobs", "dialog button.danger")
+    await dashboard.tab.until("location.pathname.startsWith('/ui/jobs/job_')")
+    await dashboard.shows("60 cancelled, 0 skipped")
+    entries = await dashboard.server.house.engine.store.audited(
+        "birds", before=None, limit=1
+    )
+    assert "jobs.bulk_cancel" == entries[0].action
+    dashboard.check_quiet()
+
+
+async def test_a_role_sees_only_what_it_may_do_and_the_server_agrees(dashboard):
+    await dashboard.log_in("tenant-operator", tenant="birds")
+    await dashboard.tab.until(f"{ROWS} > 3")
+    await dashboard.tab.click("tbody input")
+    await dashboard.shows("1 selected")
+    assert not await dashboard.tab.evaluate("document.querySelector('.bulk .danger')")
+    _, text = await dashboard.key("tenant-operator", tenant="birds")
+    body = {"action": "cancel", "where": {}}
+    refused = await dashboard.server.client.post(
+        "/v1/jobs/bulk", json=body, headers=dashboard.server.shown(text)
+    )
+    assert (403, "FORBIDDEN") == (refused.status_code, refused.json()["code"])

@@ -1,0 +1,116 @@
+"""Login, keyboard, theme and connection of the dashboard, in a real browser."""
+
+import gzip
+import hashlib
+import json
+
+import pytest
+
+from backburner.domain.job import Owner
+from backburner.engine.keys import Actor
+from backburner.engine.submission import Options
+from backburner.http import dashboard as served
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MOST_BYTES = 120 * 1024
+FOCUS = "document.activeElement.id"
+
+
+async def test_a_person_logs_in_and_out(dashboard):
+    await dashboard.visit("jobs?state=failed")
+    await dashboard.shows("Log in to Backburner")
+    await dashboard.tab.click("#key")
+    await dashboard.tab.type("bb_live_wrong")
+    await dashboard.tab.press("Enter")
+    await dashboard.shows("This key is not valid")
+    dashboard.tab.messages.clear()  # the browser reports a 401 by itself
+    dashboard.tab.errors.clear()
+
+    await dashboard.log_in(user=None)
+    await dashboard.shows("acme", ".who")
+    await dashboard.shows("tenant-administrator", ".role")
+    await dashboard.check("shell")
+
+    await dashboard.click("Log out")
+    await dashboard.shows("Log in to Backburner")
+    assert not await dashboard.tab.evaluate("document.querySelector('.who')")
+
+
+async def test_keys_and_theme_do_what_the_help_says(dashboard):
+    await dashboard.log_in(tenant="nothing-yet")
+    await dashboard.visit("jobs")
+    await dashboard.shows("There are no jobs yet")
+    await dashboard.shows("backburner submit", ".empty code")
+    await dashboard.tab.press("?")
+    await dashboard.shows("Go to the search box", "dialog")
+    await dashboard.click("Close")
+    await dashboard.tab.press("/")
+    await dashboard.tab.until(f"{FOCUS} === 'query'")
+    await dashboard.tab.evaluate(
+        "(() => { const found = document.querySelector('.theme select');"
+        "found.value = 'dark'; found.dispatchEvent(new Event('change')) })()"
+    )
+    await dashboard.tab.reload()
+    await dashboard.tab.until("document.documentElement.dataset.theme === 'dark'")
+    await dashboard.tab.evaluate("localStorage.clear()")
+
+
+async def test_a_lost_stream_is_said_and_opened_again(dashboard):
+    await dashboard.log_in()
+    streams = dashboard.server.app.state.door.streams
+    streams.stopping.set()
+    await dashboard.shows("Reconnecting", ".connection")
+    streams.stopping.clear()
+    await dashboard.shows("Live", ".connection")
+
+
+async def test_a_revoked_key_leads_to_the_login_and_leaves_nothing(dashboard):
+    key_id = await dashboard.log_in("user", user="ann")
+    server = dashboard.server
+    ann = Options(owner=Owner("acme", "ann"), tags=["plover"])
+    await server.house.engine.submit("demo.echo", {}, ann)
+    await dashboard.click("1 new")
+    await dashboard.shows("plover", "table")
+    await server.house.keys.revoke(key_id, Actor("t", "acme"))
+    await dashboard.shows("Your login has ended")
+    assert "plover" not in await dashboard.tab.evaluate("document.body.innerText")
+    assert not await dashboard.tab.evaluate("document.querySelector('table')")
+
+
+async def test_pages_are_small_and_of_this_server_only():
+    sizes = {
+        path: len(gzip.compress(page.content, 9))
+        for path, page in served.pages().items()
+    }
+    assert sum(sizes.values()) < MOST_BYTES, sizes
+    for path, page in served.pages().items():
+        if path.endswith((".js", ".html", ".css")) and "vendor" not in path:
+            text = page.content.decode().replace("http://www.w3.org/2000/svg", "")
+            assert "https://" not in text, path
+            assert "innerHTML" not in text, path
+
+
+async def test_vendored_files_are_those_that_are_listed():
+    files = served.pages()
+    for row in json.loads(files["vendor/VENDOR.json"].content):
+        content = files[f"vendor/{row['file']}"].content
+        assert row["sha256"] == hashlib.sha256(content).hexdigest(), row["file"]
+
+
+async def test_views_get_the_page_and_missing_files_do_not(dashboard):
+    client = dashboard.server.client
+    page = await client.get("/ui/jobs/job_1.2")
+    assert "text/html; charset=utf-8" == page.headers["content-type"]
+    assert "trusted-types 'none'" in page.headers["content-security-policy"]
+    assert 404 == (await client.get("/ui/nothing.js")).status_code
+    assert (
+        304
+        == (
+            await client.get("/ui/", headers={"If-None-Match": page.headers["etag"]})
+        ).status_code
+    )
+    plain = await client.get("/ui/ui.css", headers={"Accept-Encoding": "identity"})
+    packed = await client.get("/ui/ui.css", headers={"Accept-Encoding": "gzip"})
+    assert "gzip" == packed.headers["content-encoding"]
+    assert plain.content == packed.content
