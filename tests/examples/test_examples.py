@@ -76,6 +76,7 @@ def test_every_example_is_short_and_run_by_a_test():
         "fan_out.py",
         "first_capability.py",
         "gateway_bot.py",
+        "pydantic_ai_agent.py",  # test_agents.py
         "submit_and_wait.py",
     ] == sorted(lengths)
     bot = lengths.pop("gateway_bot.py")  # tests/apps/chat/discord/test_gateway_bot.py

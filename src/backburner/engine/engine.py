@@ -104,6 +104,7 @@ class Engine:
         """What applications keep, if this process has a place for it."""
         self._bell = bell
         self._clock = clock
+        self._faults = faults or NoFaults()
         self._submission = submission
         self._watch = watch
         self._relay = relay
@@ -112,7 +113,7 @@ class Engine:
             store=store,
             bell=bell,
             clock=clock,
-            faults=faults or NoFaults(),
+            faults=self._faults,
             submission=submission,
             watch=watch,
             payloads=self.payloads,
@@ -257,7 +258,9 @@ class Engine:
         self, results: Sequence[StepResult], bookings: Sequence[Booking] = ()
     ) -> Sequence[bool]:
         """Store results of steps; see `StepStore`."""
-        return await self.store.save_steps(results, bookings)
+        held = await self.store.save_steps(results, bookings)
+        self._faults.hit("step.stored")
+        return held
 
     async def steps_of(
         self, job: int, *, most: int | None = None
