@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -82,9 +83,10 @@ async def pass_on(ctx: Context, value: str) -> None:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def store_url(request, tmp_path):
+def store_url(request, tmp_path, template):
     if request.param == "postgres":
-        return request.getfixturevalue("postgres_url")
+        return request.getfixturevalue("migrated_url")
+    shutil.copy(template, tmp_path)
     return f"sqlite:///{tmp_path / 'jobs.db'}"
 
 

@@ -74,8 +74,8 @@ class SocketReader(Reader):
 
 
 @pytest.fixture
-def store_url(postgres_url):
-    return postgres_url
+def store_url(migrated_url):
+    return migrated_url
 
 
 @pytest.fixture

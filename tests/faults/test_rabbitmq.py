@@ -24,8 +24,8 @@ BY_A_TEST = '<<"a test">>'
 
 
 @pytest.fixture
-def store_url(postgres_url):
-    return postgres_url
+def store_url(migrated_url):
+    return migrated_url
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ HIDDEN_SECONDS = 2
 
 
 @pytest.fixture
-def store_url(postgres_url):
-    return postgres_url
+def store_url(migrated_url):
+    return migrated_url
 
 
 @pytest.fixture

@@ -45,17 +45,17 @@ class Writer:
 
 
 @pytest.fixture
-async def store(postgres_url):
-    store = PostgresStore(postgres_url, faults=NoFaults())
+async def store(migrated_url):
+    store = PostgresStore(migrated_url, faults=NoFaults())
     await store.open()
     yield store
     await store.close()
 
 
 @pytest.fixture
-async def writers(store, postgres_url):
+async def writers(store, migrated_url):
     """Two sessions, each in a transaction; the first is the older one."""
-    connections = [await asyncpg.connect(postgres_url) for _ in range(2)]
+    connections = [await asyncpg.connect(migrated_url) for _ in range(2)]
     writers = [Writer(c, store.queries.insert_jobs) for c in connections]
     for writer in writers:
         await writer.begin()
@@ -131,8 +131,8 @@ async def test_a_reader_that_begins_now_begins_before_what_is_still_to_come(
     assert job.id in await read_in_time(store, after=begun)
 
 
-async def test_a_transaction_of_another_database_holds_nobody_up(store, postgres_url):
-    elsewhere = await asyncpg.connect(postgres_url.rpartition("/")[0] + "/postgres")
+async def test_a_transaction_of_another_database_holds_nobody_up(store, migrated_url):
+    elsewhere = await asyncpg.connect(migrated_url.rpartition("/")[0] + "/postgres")
     async with elsewhere.transaction():
         await elsewhere.fetch("SELECT pg_current_xact_id()")
         job = a_new_job()
@@ -191,9 +191,9 @@ class Held:
 
 
 async def test_an_answer_that_comes_late_lets_no_reader_pass_what_began_since(
-    store, postgres_url, monkeypatch
+    store, migrated_url, monkeypatch
 ):
-    connections = [await asyncpg.connect(postgres_url) for _ in range(2)]
+    connections = [await asyncpg.connect(migrated_url) for _ in range(2)]
     late, quick = (Writer(c, store.queries.insert_jobs) for c in connections)
     held = Held(store)
     monkeypatch.setattr(store, "_rows", held.rows)

@@ -5,6 +5,7 @@ Nodes die at a tick, and their own clocks are an hour off; the store's counts.
 """
 
 import asyncio
+import shutil
 from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import fields
@@ -119,17 +120,18 @@ async def stack():
 
 
 @pytest.fixture
-def sqlite(tmp_path, stack):
+def sqlite(tmp_path, stack, template):
+    shutil.copy(template, tmp_path)
     return SqliteFleet(tmp_path / "jobs.db", stack)
 
 
 @pytest.fixture
-async def postgres(postgres_url, stack):
-    connection = await asyncpg.connect(postgres_url)
+async def postgres(migrated_url, stack):
+    connection = await asyncpg.connect(migrated_url)
     stack.push_async_callback(connection.close)
     await connection.execute("CREATE TABLE test_clock (ms bigint)")
     await connection.execute("INSERT INTO test_clock VALUES ($1)", NOON)
-    return PostgresFleet(postgres_url, stack, connection)
+    return PostgresFleet(migrated_url, stack, connection)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
