@@ -21,6 +21,8 @@ from backburner.domain.errors import (
     PermanentError,
     Problem,
     PromptRefused,
+    SignalConflict,
+    SignalTooLarge,
     StoreUnavailable,
     Throttled,
     TransactionTooLong,
@@ -42,6 +44,7 @@ from backburner.engine.app_metrics import Counter, Gauge, Histogram, Operations
 from backburner.engine.asking import Asker, Called, Correction
 from backburner.engine.blob_urls import SignedUrl
 from backburner.engine.camel_model import CamelModel
+from backburner.engine.children import ChildFailed
 from backburner.engine.completion import JobEnd
 from backburner.engine.context import Context
 from backburner.engine.erasure import erase_rows
@@ -58,6 +61,7 @@ from backburner.engine.steps import NOT_DONE
 from backburner.engine.submission import GroupOptions
 from backburner.engine.ticket import JobFailed, ResultMismatch, Ticket
 from backburner.engine.transaction import Transaction, View
+from backburner.engine.waiting import WaitTimedOut
 from backburner.environment import ServiceUrl, TimeZone
 from backburner.ports.ai import Message
 from backburner.settings import Settings, read_settings
@@ -83,6 +87,7 @@ __all__ = [
     "CamelModel",
     "Cancel",
     "Capability",
+    "ChildFailed",
     "ClaimLost",
     "ConfigurationError",
     "Context",
@@ -127,6 +132,8 @@ __all__ = [
     "ServiceUrl",
     "Settings",
     "Setup",
+    "SignalConflict",
+    "SignalTooLarge",
     "SignedUrl",
     "Snooze",
     "Spent",
@@ -143,6 +150,7 @@ __all__ = [
     "Translation",
     "UnknownCapability",
     "View",
+    "WaitTimedOut",
     "WorkError",
     "capability",
     "erase_rows",

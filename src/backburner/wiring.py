@@ -32,12 +32,13 @@ from backburner.domain.errors import (
     ConfigurationError,
     PermanentError,
 )
-from backburner.domain.job import Claim, Job, Owner, Submitted
+from backburner.domain.job import Claim, Job, Owner, Submitted, Visibility
 from backburner.domain.lane import Lane, lane_name
 from backburner.domain.queue import Queue
 from backburner.domain.retry import RetryPolicy
 from backburner.domain.transitions import Limits
 from backburner.domain.translation import Selection
+from backburner.domain.wait import Question
 from backburner.engine.app_blobs import AppBlobs, BlobService
 from backburner.engine.app_metrics import register
 from backburner.engine.asking import Asker, Providers
@@ -63,6 +64,7 @@ from backburner.engine.links import Links
 from backburner.engine.messages import Messages
 from backburner.engine.options import SubmitGroupOptions, SubmitOptions
 from backburner.engine.outbound import Http, HttpLimits
+from backburner.engine.parents import telling_parents
 from backburner.engine.payloads import Payloads, Sweeper
 from backburner.engine.receivers import Receivers
 from backburner.engine.registry import Capability, Registry
@@ -339,6 +341,7 @@ class Backburner:
         """Begin to run jobs in this process."""
         settings = self.settings
         self._deliver()
+        self.registry.own(telling_parents(self.engine), has_queue=False)
         if not self.registry.served() and not settings.queues:
             raise ConfigurationError(
                 "a worker needs capabilities: name applications with --app or "
@@ -562,6 +565,33 @@ class Backburner:
         """End a job now; asking twice is no error."""
         ended = await self.engine.cancel(job_id, owner)
         return await self.engine.payloads.whole(ended)
+
+    async def signal(
+        self, job_id: str, name: str, value: Any = None, owner: Owner = LOCAL
+    ) -> bool:
+        """
+        Tell a job what its handler waits for by `ctx.wait(name)`, now or later.
+
+        The value is stored when this returns. `False`: the same value was stored
+        before. `SignalConflict` if another value is stored, if the wait has timed out
+        or if the job is over.
+        """
+        return await self.engine.signal(job_id, name, value, owner)
+
+    async def answer(
+        self, job_id: str, name: str, value: Any, owner: Owner = LOCAL
+    ) -> bool:
+        """
+        Answer a question that a handler asked by `ctx.ask_person`.
+
+        `False`: the same answer was stored before. `SignalConflict` if the question is
+        not open, `InvalidInput` if the value is none of its choices.
+        """
+        return await self.engine.answer(job_id, name, value, owner)
+
+    async def questions(self, owner: Visibility = LOCAL) -> Sequence[Question]:
+        """Return the newest open questions that jobs of an owner ask people."""
+        return await self.engine.questions(owner)
 
     async def retry(self, job_id: str, owner: Owner = LOCAL) -> Job:
         """Queue a dead letter again."""

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from breakable import app, effects
 from calling import app as calling
 from stepping import app as stepping
+from suspending import app as suspending
 
 from backburner.adapters import find_store
 from backburner.clock import SystemClock, SystemDice
@@ -149,7 +150,7 @@ class Client:
     def __init__(self, store, bell, watch):
         self.ledger = Ledger()
         self.store = store
-        apps = (app, calling, stepping)
+        apps = (app, calling, stepping, suspending)
         registry = Registry([one for each in apps for one in each.capabilities])
         clock = SystemClock()
         self.engine = Engine(

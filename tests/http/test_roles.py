@@ -47,7 +47,7 @@ ADMITTED = {
         [
             *("list_jobs", "get_job", "get_result", "get_link", "watch_job"),
             *("list_steps", "list_job_events", "get_input", "explain_wait"),
-            *("count_jobs", "get_me"),
+            *("count_jobs", "get_me", "list_questions"),
             *("list_flows", "get_flow", "watch_flow", "watch_all"),
             *("list_batches", "get_batch", "watch_batch"),
             *("list_job_deliveries", "list_flow_deliveries", "list_batch_deliveries"),
@@ -63,6 +63,7 @@ ADMITTED = {
     **dict.fromkeys(
         [
             *("submit_job", "cancel_job", "submit_flow", "cancel_flow"),
+            *("signal_job", "answer_question"),
             *("open_batch", "fill_batch", "cancel_batch", "replay_delivery"),
             *("create_endpoint", "rotate_endpoint", "disable_endpoint"),
             *("enable_endpoint", "delete_endpoint"),
@@ -96,6 +97,7 @@ KEYS_OF = {**ACTS_FOR, ADMIN: {ANN, BOB}, RULES_ACME: {ANN, BOB}}
 """Whose keys a role finds."""
 OWN = {
     *("cancel_job", "cancel_flow", "fill_batch", "cancel_batch", "replay_delivery"),
+    "signal_job",
     *("get_endpoint", "rotate_endpoint", "disable_endpoint"),
     *("enable_endpoint", "delete_endpoint"),
 }

@@ -93,9 +93,18 @@ def write_rows(
         printing.write_rows(headings, map(fields, shown))
 
 
+def waits_for(wait: Mapping[str, Any] | None) -> str:
+    """Return what a job waits for, to be written after its state."""
+    if wait is None:
+        return ""
+    named = " ".join(filter(None, (wait["reason"], wait.get("name"))))
+    until = f" until {wait['until']}" if "until" in wait else ""
+    return f" ({named}{until})"
+
+
 def write_state(seen: Mapping[str, Any], *, as_json: bool) -> None:
     """Print the current state."""
     if as_json:
         printing.write_json(seen)
     else:
-        printing.write_line(seen["state"])
+        printing.write_line(seen["state"] + waits_for(seen.get("wait")))

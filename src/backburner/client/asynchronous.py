@@ -44,10 +44,12 @@ from backburner.client.shapes import (
     Job,
     JobsQuery,
     Lane,
+    Question,
     Queue,
     Retried,
     RetryQuery,
     Schedule,
+    Signal,
     StoredStep,
     SubmitOptions,
 )
@@ -209,6 +211,24 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
             self._ask.fork(job_id, start, value, dry_run=True)
         )
         return told
+
+    async def signal(self, job_id: str, name: str, value: Any = None) -> Signal:
+        """
+        Tell a job what its handler waits for by `ctx.wait(name)`, now or later.
+
+        The same value again is no error; another one is answered with 409.
+        """
+        return await self._run(self._ask.signal(job_id, name, value))
+
+    async def answer(self, job_id: str, name: str, value: Any) -> Signal:
+        """Answer a question that a job asks; another answer is answered with 409."""
+        return await self._run(self._ask.answer(job_id, name, value))
+
+    async def questions(self) -> Sequence[Question]:
+        """Return the newest open questions that this key may answer."""
+        path = "/v1/questions?limit=100"
+        found: Sequence[Question] = await self._run(self._ask.items(path))
+        return found
 
     async def retry_many(self, **which: Unpack[RetryQuery]) -> Retried:
         """Queue the dead letters that match again."""
@@ -375,6 +395,10 @@ class AsyncTicket:
         """End the job now; asking twice is no error."""
         self.job = await self._client.cancel(self.id)
         return self.job
+
+    async def signal(self, name: str, value: Any = None) -> Signal:
+        """Tell the job what its handler waits for by `ctx.wait(name)`."""
+        return await self._client.signal(self.id, name, value)
 
     async def retry(self, *, fresh: bool = False) -> Job:
         """Queue the job again if it failed; `fresh` discards its stored steps."""

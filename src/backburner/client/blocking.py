@@ -44,10 +44,12 @@ from backburner.client.shapes import (
     Job,
     JobsQuery,
     Lane,
+    Question,
     Queue,
     Retried,
     RetryQuery,
     Schedule,
+    Signal,
     StoredStep,
     SubmitOptions,
 )
@@ -205,6 +207,24 @@ class Client(Groups, Features):
         """Return what a fork would take and whose results it would use."""
         told: ForkQuote = self._run(self._ask.fork(job_id, start, value, dry_run=True))
         return told
+
+    def signal(self, job_id: str, name: str, value: Any = None) -> Signal:
+        """
+        Tell a job what its handler waits for by `ctx.wait(name)`, now or later.
+
+        The same value again is no error; another one is answered with 409.
+        """
+        return self._run(self._ask.signal(job_id, name, value))
+
+    def answer(self, job_id: str, name: str, value: Any) -> Signal:
+        """Answer a question that a job asks; another answer is answered with 409."""
+        return self._run(self._ask.answer(job_id, name, value))
+
+    def questions(self) -> Sequence[Question]:
+        """Return the newest open questions that this key may answer."""
+        path = "/v1/questions?limit=100"
+        found: Sequence[Question] = self._run(self._ask.items(path))
+        return found
 
     def retry_many(self, **which: Unpack[RetryQuery]) -> Retried:
         """Queue the dead letters that match again."""
@@ -371,6 +391,10 @@ class Ticket:
         """End the job now; asking twice is no error."""
         self.job = self._client.cancel(self.id)
         return self.job
+
+    def signal(self, name: str, value: Any = None) -> Signal:
+        """Tell the job what its handler waits for by `ctx.wait(name)`."""
+        return self._client.signal(self.id, name, value)
 
     def retry(self, *, fresh: bool = False) -> Job:
         """Queue the job again if it failed; `fresh` discards its stored steps."""

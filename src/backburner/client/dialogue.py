@@ -38,6 +38,7 @@ from backburner.client.shapes import (
     JobsQuery,
     Queue,
     RetryQuery,
+    Signal,
     SubmitOptions,
     is_final,
 )
@@ -346,6 +347,26 @@ class Manners:
             )
         )
         return told
+
+    def signal(self, job_id: str, name: str, value: Any) -> Dialogue[Signal]:
+        """Send a signal; the same one again is no error."""
+        request = Ask(
+            "POST",
+            f"{job_path(job_id)}/signals/{quote(name, safe='')}",
+            headers={"Content-Type": "application/json"},
+            content=json.dumps(value),
+        )
+        return cast("Signal", (yield from self.ask(request)))
+
+    def answer(self, job_id: str, name: str, value: Any) -> Dialogue[Signal]:
+        """Answer a question; the same answer again is no error."""
+        request = Ask(
+            "POST",
+            f"{job_path(job_id)}/questions/{quote(name, safe='')}/answer",
+            headers={"Content-Type": "application/json"},
+            content=json.dumps(value),
+        )
+        return cast("Signal", (yield from self.ask(request)))
 
     def retry_many(self, which: RetryQuery) -> Dialogue[Any]:
         """Queue the dead letters that match again."""

@@ -28,6 +28,37 @@ class Progress(TypedDict):
     message: NotRequired[str]
 
 
+class Signal(TypedDict):
+    """A signal that is stored."""
+
+    job_id: str
+    name: str
+
+
+class Question(TypedDict):
+    """A question that a job asks people."""
+
+    job_id: str
+    name: str
+    user: str
+    capability: str
+    question: str
+    choices: list[str] | None
+    schema: dict[str, Any] | None
+    error: str | None
+    asked_at: str
+    until: str | None
+
+
+class Wait(TypedDict):
+    """What the handler of a job waits for."""
+
+    reason: str
+    """`sleep`, `lane`, `signal`, `question` or `job`."""
+    name: NotRequired[str]
+    until: NotRequired[str]
+
+
 class Job(TypedDict):
     """A job as the server shows it, with more than is named here."""
 
@@ -48,6 +79,8 @@ class Job(TypedDict):
     run_at: str | None
     started_at: str | None
     finished_at: str | None
+    wait: Wait | None
+    """What its handler waits for, if it is scheduled or waiting."""
     flow_id: str | None
     step: str | None
     """Its name within that flow."""

@@ -35,7 +35,9 @@ DEFAULT_SCOPES: Final = frozenset(
     }
 )
 """The scopes of a key that names none: everything about its own jobs."""
-TENANT_SCOPES: Final = frozenset({READ_TENANT, "usage:read", "audit:read", ACT})
+ANSWER: Final = "questions:answer"
+"""Answer the questions that jobs of all users of the tenant ask people."""
+TENANT_SCOPES: Final = frozenset({READ_TENANT, "usage:read", "audit:read", ACT, ANSWER})
 """Scopes that reach all users of a tenant: a key bound to one user cannot hold them."""
 PLATFORM_SCOPES: Final = frozenset(
     {"queues:read", "queues:admin", "budgets:admin", "metrics:read", ACT_ACROSS}

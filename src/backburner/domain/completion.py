@@ -21,6 +21,11 @@ from backburner.domain.delivery import Ended, Result, delivery
 from backburner.domain.job import Claim, Instant, JobState, NewJob, Owner, uuid7
 
 COMPLETION: Final = "completion"
+PARENT: Final = "parent"
+"""The job that waits for the end of its child, among what follows that end."""
+TELL_PARENT: Final = "backburner.tell-parent"
+"""The capability that signals a parent; it runs in the parent's queue."""
+TELLING_ATTEMPTS: Final = 20
 JOB: Final = "job"
 """The field of a completion's input that describes the job that ended."""
 TAG: Final = "completion:"
@@ -31,6 +36,12 @@ def with_completion(callback: str | None, completion: Mapping[str, Any]) -> str:
     """Write whom to tell of a job's end, if anybody, and its completion."""
     follows = {} if callback is None else orjson.loads(callback)
     return orjson.dumps({**follows, COMPLETION: completion}).decode()
+
+
+def with_parent(follows: str | None, parent: Mapping[str, str]) -> str:
+    """Write what follows a child's end: also that its parent is told."""
+    others = {} if follows is None else orjson.loads(follows)
+    return orjson.dumps({**others, PARENT: parent}).decode()
 
 
 def completion_of(follows: str | None) -> Mapping[str, Any] | None:
@@ -45,7 +56,7 @@ def callback_of(follows: str | None) -> str | None:
     """Return whom to tell of a job's end, as JSON; `None`: nobody."""
     if follows is None:
         return None
-    told = {k: v for k, v in orjson.loads(follows).items() if k != COMPLETION}
+    told = {k: v for k, v in orjson.loads(follows).items() if k not in _JOBS}
     return orjson.dumps(told).decode() if told else None
 
 
@@ -58,7 +69,35 @@ def followers(ended: Ended, at: Instant) -> list[NewJob]:
     completion = completion_of(ended.callback)
     if completion is not None and ended.result is not None:
         jobs.append(_completion(ended, ended.result, completion, at))
+    parent = orjson.loads(ended.callback or "{}").get(PARENT)
+    if parent is not None:
+        jobs.append(_telling(ended, parent, at))
     return jobs
+
+
+def _telling(ended: Ended, parent: Mapping[str, str], at: Instant) -> NewJob:
+    """Return the job that signals the parent of a child that ended."""
+    told = {"parent": parent["id"], "child": ended.id, "state": ended.state}
+    named = f"{PARENT}\0{ended.id}\0{ended.generation}".encode()
+    chance = int.from_bytes(hashlib.sha256(named).digest()[:8], "big") >> 2
+    return NewJob(
+        id=f"job_{uuid7(at << 12, chance)}",
+        owner=Owner(ended.tenant, ended.user),
+        capability=TELL_PARENT,
+        queue=parent["queue"],
+        input=orjson.dumps(told).decode(),
+        created_at=at,
+        max_attempts=TELLING_ATTEMPTS,
+        tags=(f"{PARENT}:{parent['id']}",),
+        request_id=ended.request_id,
+        traceparent=ended.traceparent,
+        tokens=0,
+        never_refused=True,
+    )
+
+
+_JOBS: Final = frozenset({COMPLETION, PARENT})
+"""What follows an end besides a webhook."""
 
 
 def large_input(claim: Claim, output: BlobKey, text: str) -> tuple[BlobKey, bytes]:

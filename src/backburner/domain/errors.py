@@ -198,6 +198,18 @@ class IllegalTransition(CallerError):
     code = "ILLEGAL_TRANSITION"
 
 
+class SignalConflict(CallerError):
+    """The signal cannot be taken: another value is there, or the wait is over."""
+
+    code = "SIGNAL_CONFLICT"
+
+
+class SignalTooLarge(CallerError):
+    """The value of the signal has more bytes than it may."""
+
+    code = "SIGNAL_TOO_LARGE"
+
+
 class BlobMissing(CallerError):
     """No such blob, or not any more."""
 

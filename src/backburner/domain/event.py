@@ -15,6 +15,8 @@ from backburner.domain.job import Instant, JobState
 BLOCKED: Final = "job.blocked"
 QUEUED: Final = "job.queued"
 SCHEDULED: Final = "job.scheduled"
+WAITING: Final = "job.waiting"
+SIGNALLED: Final = "job.signalled"
 STARTED: Final = "job.started"
 PROGRESS: Final = "job.progress"
 DELTA: Final = "job.output.delta"
@@ -47,6 +49,8 @@ LEADS_TO: Final[Mapping[str, JobState]] = {
     BLOCKED: JobState.BLOCKED,
     QUEUED: JobState.QUEUED,
     SCHEDULED: JobState.SCHEDULED,
+    WAITING: JobState.WAITING,
+    SIGNALLED: JobState.QUEUED,
     STARTED: JobState.RUNNING,
     THROTTLED: JobState.SCHEDULED,
     STALLED: JobState.QUEUED,

@@ -31,6 +31,8 @@ class JobState(StrEnum):
     """Waits for an earlier step, whose settlement queues it."""
     SCHEDULED = "scheduled"
     """Waits for its time: delay, back-off or a provider's limit."""
+    WAITING = "waiting"
+    """Waits for a signal, an answer or a child job, which queues it; or its timeout."""
     QUEUED = "queued"
     """May be claimed by a worker."""
     RUNNING = "running"
@@ -50,6 +52,33 @@ class JobState(StrEnum):
 
 FINAL = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
 WAITING = frozenset({JobState.BLOCKED, JobState.SCHEDULED, JobState.QUEUED})
+LIVE = frozenset({*JobState} - FINAL)
+
+SUSPENDED = frozenset({JobState.SCHEDULED, JobState.WAITING})
+"""The states of a job whose handler waits."""
+
+
+class WaitReason(StrEnum):
+    """What a suspended job waits for."""
+
+    SLEEP = "sleep"
+    LANE = "lane"
+    """A provider's lane was full after the run had paid for a call."""
+    SIGNAL = "signal"
+    QUESTION = "question"
+    JOB = "job"
+    """A child job."""
+
+
+class Wait(NamedTuple):
+    """What a suspended job waits for."""
+
+    reason: WaitReason
+    name: str | None = None
+    """The signal's or question's name, the lane or the child's id."""
+    until: Instant | None = None
+    """When it starts at the latest; `None`: only when it is told."""
+
 
 PRIORITIES = range(10)
 
@@ -250,6 +279,8 @@ class Job:
     holds: int = 0
     flow_id: str | None = None
     batch_id: str | None = None
+    wait: Wait | None = None
+    """What its handler waits for, if it is suspended."""
 
     @property
     def link(self) -> Link | None:

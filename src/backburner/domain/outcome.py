@@ -1,7 +1,10 @@
 """Outcomes of an attempt. A handler returns its result or one of these values."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple, TypeAlias
+
+from backburner.domain.job import Wait
 
 
 class Done(NamedTuple):
@@ -56,6 +59,14 @@ class Expired(NamedTuple):
     """The job's own deadline came while it ran."""
 
 
-Outcome: TypeAlias = Done | Snooze | Cancel | Failed | HandedBack | Expired
+class Suspension(NamedTuple):
+    """The handler waits: the run ends without a result and costs no attempt."""
+
+    wait: Wait
+    names: Sequence[str] = ()
+    """The waits that a signal must not have decided meanwhile, or it runs again."""
+
+
+Outcome: TypeAlias = Done | Snooze | Cancel | Failed | HandedBack | Expired | Suspension
 Answer: TypeAlias = Snooze | Cancel | Failed
 """What a handler may return besides its result."""

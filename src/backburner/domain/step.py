@@ -15,6 +15,10 @@ FORKED_STEP: Final = "fork"
 """How the keys of results begin that are used in their order, whatever is asked."""
 FORK_TAG: Final = "forked-from:"
 """A fork has this tag, with the id of the job that it is a fork of."""
+SLEEP: Final = "sleep"
+CHILD: Final = "run"
+NOT_CALLS: Final = frozenset({NAMED, SLEEP, CHILD, DRAFT})
+"""The kinds that are no model calls."""
 MAX_STEP_NAME: Final = 200
 MAX_STEPS: Final = 10_000
 """How many results are stored for one job."""

@@ -15,7 +15,15 @@ from typing import Any, Final, NamedTuple, assert_never
 
 from backburner.domain import event
 from backburner.domain.errors import IllegalTransition, Problem
-from backburner.domain.job import FINAL, Claim, Instant, Job, JobState
+from backburner.domain.job import (
+    FINAL,
+    Claim,
+    Instant,
+    Job,
+    JobState,
+    Wait,
+    WaitReason,
+)
 from backburner.domain.outcome import (
     Cancel,
     Done,
@@ -24,6 +32,7 @@ from backburner.domain.outcome import (
     HandedBack,
     Outcome,
     Snooze,
+    Suspension,
 )
 
 ALLOWED: Final[Mapping[JobState, frozenset[JobState]]] = {
@@ -33,6 +42,9 @@ ALLOWED: Final[Mapping[JobState, frozenset[JobState]]] = {
     JobState.SCHEDULED: frozenset(
         {JobState.QUEUED, JobState.FAILED, JobState.CANCELLED},
     ),
+    JobState.WAITING: frozenset(
+        {JobState.QUEUED, JobState.FAILED, JobState.CANCELLED},
+    ),
     JobState.QUEUED: frozenset(
         {JobState.RUNNING, JobState.FAILED, JobState.CANCELLED},
     ),
@@ -40,6 +52,7 @@ ALLOWED: Final[Mapping[JobState, frozenset[JobState]]] = {
         {
             JobState.SUCCEEDED,
             JobState.SCHEDULED,
+            JobState.WAITING,
             JobState.QUEUED,
             JobState.FAILED,
             JobState.CANCELLED,
@@ -86,6 +99,8 @@ class Change(NamedTuple):
     generation: int | None = None
     trace: str | None = None
     """The stack of what went wrong; not for everybody who sees the event."""
+    wait: Wait | None = None
+    """What the job waits for, if its handler does."""
 
 
 class Limits(NamedTuple):
@@ -97,7 +112,7 @@ class Limits(NamedTuple):
     """Waits that cost no attempt, in all."""
 
 
-def settle(
+def settle(  # noqa: PLR0911 - one for each outcome
     claim: Claim, outcome: Outcome, *, now: Instant, backoff: timedelta, limits: Limits
 ) -> Change:
     """Turn what a running job came to into the move to make."""
@@ -117,6 +132,8 @@ def settle(
             return _hand_back(claim, now)
         case Expired():
             return _expire(claim.capability, now)
+        case Suspension(wait):
+            return _suspend(claim, wait, now)
         case _:
             assert_never(outcome)
 
@@ -153,6 +170,16 @@ def stall(job: Job, *, now: Instant, limits: Limits) -> Change:
         attempt=job.attempt - 1,
         crashes=crashes,
     )
+
+
+def signal(name: str, *, now: Instant) -> Change:
+    """Queue a job whose handler waits for somebody."""
+    return Change(JobState.QUEUED, event.SIGNALLED, now, data={"name": name})
+
+
+def resume(claim: Claim, name: str, *, now: Instant) -> Change:
+    """Queue a running job again that would wait, but was signalled meanwhile."""
+    return signal(name, now=now)._replace(attempt=claim.attempt - 1)
 
 
 def is_last_chance(claim: Claim, limits: Limits) -> bool:
@@ -270,6 +297,31 @@ def _throttle(
     delay = failed.retry_after or timedelta()
     change = _put_off(claim, event.THROTTLED, problem, delay, now, limits)
     return change._replace(data={"lane": failed.lane}) if failed.lane else change
+
+
+def _suspend(claim: Claim, wait: Wait, now: Instant) -> Change:
+    """
+    End a run whose handler waits.
+
+    A job that waits for somebody is queued at its deadline, and expires there: that
+    takes no index of waiting jobs by deadline.
+    """
+    data = {"wait": {k: v for k, v in wait._asdict().items() if v is not None}}
+    run_at: Instant | None
+    if wait.reason in _TIMED:
+        run_at = max(wait.until or 0, now + SHORTEST_WAIT // timedelta(milliseconds=1))
+        to, name = JobState.SCHEDULED, event.SCHEDULED
+    else:
+        times = [time for time in (wait.until, claim.deadline) if time is not None]
+        run_at = min(times, default=None)
+        to, name = JobState.WAITING, event.WAITING
+    return Change(
+        to, name, now, data=data, run_at=run_at, attempt=claim.attempt - 1, wait=wait
+    )
+
+
+_TIMED = frozenset({WaitReason.SLEEP, WaitReason.LANE})
+"""The reasons to wait for nobody but the clock."""
 
 
 def _hand_back(claim: Claim, now: Instant) -> Change:

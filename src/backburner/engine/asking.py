@@ -19,9 +19,11 @@ from backburner.domain.errors import (
     WorkError,
 )
 from backburner.domain.hint import hint
+from backburner.domain.job import Wait, WaitReason
 from backburner.domain.lane import lane_name
 from backburner.domain.tokens import estimate
 from backburner.domain.usage import MOST_TOKENS, Usage, usage
+from backburner.domain.wait import Suspended
 from backburner.engine import telemetry
 from backburner.engine.lanes import Call
 from backburner.engine.shapes import Shape, mistakes, shape_of, trouble_of
@@ -43,6 +45,8 @@ from backburner.ports.log import log
 T = TypeVar("T")
 
 SECONDS: Final = 60.0
+NEAR_SECONDS: Final = 1.0
+"""Up to how many seconds a run waits in place for a provider that refused it."""
 SHORTEST_WAIT: Final = 0.1
 """The least that is waited before a provider is asked again, so that it ends."""
 
@@ -460,12 +464,25 @@ class Asker:
                 return await self._tried(work, time, chain)
             except Throttled as refusal:
                 wait = refusal.retry_after
+                self._suspend(work, refusal)
                 if wait is None or waited + wait > self._patience(work):
                     raise
             wait = max(wait, SHORTEST_WAIT)
             await asyncio.sleep(wait)  # noqa: TID251 - until the provider's time
             waited += wait
             time.extend(wait)
+
+    def _suspend(self, work: _Work, refusal: Throttled) -> None:
+        """End a run that can be suspended, unless the provider's time is near."""
+        spending, wait = self._spending, refusal.retry_after
+        has_begun = work.speech is not None and work.speech.has_begun
+        if spending is None or wait is None or wait <= NEAR_SECONDS or has_begun:
+            return
+        if not spending.can_be_suspended:
+            return
+        until = spending.now() + int(wait * 1000)
+        spending.suspended = Wait(WaitReason.LANE, refusal.lane, until)
+        raise Suspended(spending.suspended)
 
     def _patience(self, work: _Work) -> float:
         """Return how long to wait for a provider that says when to come again."""

@@ -20,6 +20,8 @@ from typing import (
     overload,
 )
 
+from pydantic_core import to_json
+
 from backburner.domain.errors import (
     ClaimLost,
     PermanentError,
@@ -28,7 +30,7 @@ from backburner.domain.errors import (
     readable,
 )
 from backburner.domain.flow import Edge
-from backburner.domain.job import Claim, Instant, Need, Owner
+from backburner.domain.job import Claim, Instant, Job, Need, Owner, Visibility
 from backburner.domain.lane import lane_name
 from backburner.domain.step import InDoubt
 from backburner.domain.text import Draft
@@ -36,6 +38,7 @@ from backburner.domain.usage import NOTHING, Spent, Usage, usage
 from backburner.engine.app_blobs import AppBlobs
 from backburner.engine.asking import Asker, Providers, Vectors
 from backburner.engine.booking import FIRST_RUN, Till
+from backburner.engine.children import Children
 from backburner.engine.courier import Courier
 from backburner.engine.drafts import Answered, StepDraft
 from backburner.engine.flow import Flow, Planned, Typed
@@ -44,12 +47,14 @@ from backburner.engine.needs import Given, given
 from backburner.engine.options import SubmitGroupOptions, SubmitOptions
 from backburner.engine.outbound import Http
 from backburner.engine.payloads import JobBlobs, Payloads
+from backburner.engine.questions import NO_DEFAULT, Questions
 from backburner.engine.shapes import shape_of
-from backburner.engine.spending import Spending
+from backburner.engine.spending import Spending, billed
 from backburner.engine.steps import Once, StepJournal, StepStorage, request_of
 from backburner.engine.telling import MOST_UNTOLD, Ear, Voice
 from backburner.engine.ticket import Ticket
 from backburner.engine.transaction import Transaction, View
+from backburner.engine.waiting import Waiting, WaitStorage
 from backburner.ports.ai import Message
 from backburner.ports.app_settings import AppSettings
 from backburner.ports.log import log
@@ -102,8 +107,12 @@ class Running(NamedTuple):
     """How long this run of it takes by now."""
 
 
-class Storage(StepStorage, Protocol):
+class Storage(StepStorage, WaitStorage, Protocol):
     """The database, as handlers may use it."""
+
+    async def find(self, job_id: str, owner: Visibility) -> Job:
+        """Return an owner's job."""
+        ...
 
     async def running(self, queue: str) -> Sequence[Running]:
         """Return jobs of a queue that run now, whoever's they are."""
@@ -158,13 +167,16 @@ class Context:
         "_asker",
         "_blobs",
         "_bodies",
+        "_children",
         "_claim",
         "_flow",
         "_following",
         "_given",
         "_needs",
+        "_questions",
         "_services",
         "_steps",
+        "_waiting",
         "is_over",
         "spent",
         "voice",
@@ -177,6 +189,9 @@ class Context:
         self._services = services
         self._asker: Asker | None = None
         self._steps: StepJournal | None = None
+        self._waiting: Waiting | None = None
+        self._children: Children | None = None
+        self._questions: Questions | None = None
         self.voice: Voice | None = None
         """What was said so far, if anything was."""
         self.is_over = False
@@ -197,6 +212,7 @@ class Context:
             lanes, till = self._services.lanes, self._services.till
             patience = 0.0 if lanes is None else lanes.paid_patience
             self.spent = Spending(self._claim, till, patience, is_over=self.is_over)
+            self.spent.stores = self._services.storage is not None
         return self.spent
 
     @property
@@ -579,12 +595,15 @@ class Context:
         async def compute(key: str) -> Answered[Any]:
             before = len(asker.calls)
             draft = {"draft": StepDraft(self.steps, asker, key)} if corrects else {}
-            value = await called(**draft)
+            with billed() as bill:
+                value = await called(**draft)
+            self.spending.store(bill)
             return Answered(value=value, calls=[*asker.calls[before:]])
 
         shape: Any = Answered.__class_getitem__(str if into is None else into)
         answered, is_stored = await self.steps.call(kind, request, compute, shape)
         if is_stored:
+            self.spending.has_recalled = True
             asker.recall(answered.calls)
         return answered.value, is_stored
 
@@ -604,11 +623,148 @@ class Context:
         return self._steps
 
     @property
+    def waiting(self) -> Waiting:
+        """The waits of this run."""
+        if self._waiting is None:
+            services = self._services
+            self._waiting = Waiting(
+                self._claim,
+                services.storage,
+                self.steps,
+                now=self.spending.now,
+                lose=services.lose,
+            )
+        return self._waiting
+
+    @property
+    def open_waits(self) -> tuple[str, ...]:
+        """The names of the waits that were not decided when this run asked."""
+        return () if self._waiting is None else tuple(self._waiting.names)
+
+    async def sleep(self, delay: float | timedelta) -> None:
+        """
+        Wait without holding a slot: `await ctx.sleep(60)`, or a `timedelta`.
+
+        The job is `scheduled` meanwhile, for seconds or weeks, and uses no attempt.
+        Then the handler runs again from the top, gets the results of its steps and
+        passes the sleep. The first run decides when it is over.
+        """
+        await self.waiting.sleep(delay)
+
+    @overload
+    async def wait(
+        self,
+        name: str,
+        *,
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109 - of the job
+        into: type[T],
+    ) -> T: ...
+
+    @overload
+    async def wait(
+        self,
+        name: str,
+        *,
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109 - of the job
+        into: None = None,
+    ) -> Any: ...
+
+    async def wait(
+        self,
+        name: str,
+        *,
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109 - of the job
+        into: Any = None,
+    ) -> Any:
+        """
+        Return what a signal brings: `await ctx.wait("paid", into=Payment)`.
+
+        The job is `waiting` meanwhile: it holds no slot and uses no attempt. The
+        signal may have come before. Without one in time, `WaitTimedOut` is raised.
+        """
+        return await self.waiting.signal(name, timeout, into)
+
+    @overload
+    async def run(
+        self, capability: Typed[In, Out], value: In, **options: Unpack[SubmitOptions]
+    ) -> Out: ...
+
+    @overload
+    async def run(
+        self, capability: str, value: Any, **options: Unpack[SubmitOptions]
+    ) -> Any: ...
+
+    async def run(
+        self, capability: Any, value: Any, **options: Unpack[SubmitOptions]
+    ) -> Any:
+        """
+        Run another job and return its output; takes the options of `submit`.
+
+        This job is `waiting` meanwhile and holds no slot. The child is submitted once
+        and its output is stored as a step. `ChildFailed` is raised if it fails or is
+        cancelled. The child goes on if this job is cancelled.
+        """
+        services = self._services
+        if self._children is None:
+            self._children = Children(
+                self._claim,
+                self.steps,
+                self.waiting,
+                services.storage,
+                services.payloads or Payloads(),
+            )
+
+        async def submit(key: str) -> str:
+            chosen: Any = {
+                **inherited(self._claim),
+                "idempotency_key": key,
+                **options,
+                "owner": Owner(self._claim.tenant, self._claim.user),
+                "parent": {"id": self._claim.id, "queue": self._claim.queue},
+            }
+            return str((await services.submit(capability, value, **chosen)).id)
+
+        is_name = isinstance(capability, str)
+        name = capability if is_name else capability.name
+        output = await self._children.run(name, value, submit)
+        return output if is_name else capability.output.validate_json(to_json(output))
+
+    async def ask_person(
+        self,
+        question: str,
+        *,
+        into: Any = None,
+        choices: Sequence[str] | None = None,
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109 - of the job
+        default: Any = NO_DEFAULT,
+        name: str | None = None,
+    ) -> Any:
+        """
+        Ask a person: `await ctx.ask_person("Send it?", choices=["yes", "no"])`.
+
+        The job is `waiting` until its owner, or a key with the scope
+        `questions:answer` in its tenant, answers. An answer is one of the `choices`
+        and matches `into`. Without one in time the `default` is returned, or
+        `WaitTimedOut` raised if there is none. A question is known by its text;
+        `name` gives it another name.
+        """
+        if self._questions is None:
+            self._questions = Questions(self.waiting)
+        return await self._questions.ask(
+            question,
+            into=into,
+            choices=choices,
+            limit=timeout,
+            default=default,
+            name=name,
+        )
+
+    @property
     def has_steps(self) -> bool:
         """Whether this run has come to a step."""
         return self._steps is not None
 
-    async def _flush_steps(self) -> None:
+    async def flush(self) -> None:
         """Have the answers stored before something else is done with them."""
         if self._steps is not None:
             await self._steps.flush()
@@ -633,7 +789,7 @@ class Context:
         """
         if self._services.courier is None:
             raise TransientError("this process does not deliver webhooks")
-        await self._flush_steps()
+        await self.flush()
         await self._services.courier.send(self._claim, url, body, topic)
 
     @property
@@ -689,7 +845,7 @@ class Context:
             raise PermanentError(
                 "only a job can write to the database, and this call is not part of one"
             )
-        await self._flush_steps()
+        await self.flush()
         try:
             return await database.transact(
                 lambda tx: body(tx, *args, **named), claim=self._claim
@@ -742,7 +898,7 @@ class Context:
         self, capability: Any, value: Any, **options: Unpack[SubmitOptions]
     ) -> Any:
         """Submit another job, durable when this returns; takes what `submit` takes."""
-        await self._flush_steps()
+        await self.flush()
         chosen: SubmitOptions = {**inherited(self._claim), **options}
         return await self._services.submit(capability, value, **chosen)
 

@@ -30,7 +30,8 @@ from backburner.domain.step import StepResult, StoredStep
 from backburner.domain.text import Draft, Text
 from backburner.domain.transitions import Change
 from backburner.domain.usage import Booking
-from backburner.engine import telemetry
+from backburner.domain.wait import NewWait, Question, StoredWait
+from backburner.engine import signalling, telemetry
 from backburner.engine.app_blobs import BlobService
 from backburner.engine.batches import Batches
 from backburner.engine.budgets import Budgets, counted
@@ -299,6 +300,42 @@ class Engine:
     async def withdraw_step(self, job: int, token: str, key: str) -> bool:
         """Note that a step that was begun did not happen."""
         return await self.store.withdraw_step(job, token, key)
+
+    async def open_wait(
+        self, job: int, token: str, generation: int, wait: NewWait
+    ) -> StoredWait | None:
+        """Store a wait of a running job; see `WaitStore`."""
+        return await self.store.open_wait(job, token, generation, wait)
+
+    async def signal(
+        self, job_id: str, name: str, value: Any, owner: Visibility = LOCAL
+    ) -> bool:
+        """
+        Tell a job what it waits for, or will; say whether it was not told before.
+
+        A name takes one value: `SignalConflict` if another is there, if its wait has
+        timed out or if the job is over.
+        """
+        job = await self.find(job_id, owner)
+        return await signalling.deliver(self, job, name, value)
+
+    async def answer(
+        self, job_id: str, name: str, value: Any, owner: Visibility = LOCAL
+    ) -> bool:
+        """Answer a question that a job asks a person; say whether it is new."""
+        job = await self.find(job_id, owner)
+        asked = await self.store.find_question(job.seq, job.generation, name)
+        return await signalling.answer(self, job, name, value, asked)
+
+    async def questions(
+        self, owner: Visibility = LOCAL, *, before: int | None = None, limit: int = 50
+    ) -> Sequence[Question]:
+        """Return a page of open questions, newest first."""
+        return await self.store.questions(owner, before=before, limit=limit)
+
+    def woken(self, job: Job) -> None:
+        """Have a job claimed that was queued just now."""
+        self._tell({job.queue: 1}, Ring.WORK | Ring.EVENTS)
 
     async def jobs(
         self, where: JobFilter, *, before: int | None = None, limit: int = 50

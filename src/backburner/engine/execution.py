@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from backburner.domain.blob import is_large
 from backburner.domain.errors import (
     BlobMissing,
+    ClaimLost,
     PermanentError,
     StoreUnavailable,
     Throttled,
@@ -30,8 +31,10 @@ from backburner.domain.outcome import (
     HandedBack,
     Outcome,
     Snooze,
+    Suspension,
 )
 from backburner.domain.transitions import TIMEOUT, UNEXPECTED
+from backburner.domain.wait import suspended_by
 from backburner.engine import guarding
 from backburner.engine.booking import Tab
 from backburner.engine.context import Context, Services
@@ -185,19 +188,22 @@ class Attempt:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything
-            outcome = classify(error)
+            outcome = _ended_by(error)
         context.end()
         if context.has_steps:
             await self._part(context, outcome)
         spent = context.spent
         if self.interruption is not None:
             return _interrupted(self.interruption)
-        return outcome if spent is None else _paid(outcome, spent)
+        paid = outcome if spent is None else _paid(outcome, spent)
+        return _with_names(paid, context)
 
     async def _part(self, context: Context, outcome: Outcome) -> None:
         """Have the results of a run's steps stored, if a later run may need them."""
         if self.interruption is not Interruption.LOST:
-            with suppress(asyncio.CancelledError):
+            with suppress(asyncio.CancelledError, ClaimLost):
+                if isinstance(outcome, Suspension):
+                    await context.flush()  # the next run must not pay again
                 await context.part(is_done=isinstance(outcome, Done))
 
     @property
@@ -243,6 +249,19 @@ def _fed(capability: Capability[Any, Any], needs: Sequence[Need]) -> str:
     text = input_of(needs)
     guarding.check_fed(capability, text)
     return text
+
+
+def _ended_by(error: BaseException) -> Outcome:
+    """Return what an exception of a handler comes to: a wait, or a failure."""
+    suspended = suspended_by(error)
+    return classify(error) if suspended is None else Suspension(suspended.wait)
+
+
+def _with_names(outcome: Outcome, context: Context) -> Outcome:
+    """Let a run that waits name its waits, which a signal may decide meanwhile."""
+    if isinstance(outcome, Suspension):
+        return outcome._replace(names=context.open_waits)
+    return outcome
 
 
 def classify(error: BaseException) -> Failed:

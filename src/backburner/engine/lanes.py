@@ -8,9 +8,11 @@ from weakref import WeakValueDictionary
 
 from backburner.domain.errors import StoreUnavailable, Throttled, TransientError
 from backburner.domain.hint import SERVED, Headers, Hint, hint
-from backburner.domain.job import Instant
+from backburner.domain.job import Instant, WaitReason
+from backburner.domain.job import Wait as JobWait
 from backburner.domain.lane import MAX_NAME
 from backburner.domain.permit import Ask, Permit, Wait
+from backburner.domain.wait import Suspended
 from backburner.engine import telemetry
 from backburner.engine.spending import Spending
 from backburner.ports.clock import Clock, Dice
@@ -238,14 +240,25 @@ class Call:
             self._release_outer()
             raise
         if self._spending is not None:
+            if self._spending.suspended is not None:  # another call ends the run
+                self.release()
+                self._release_outer()
+                raise Suspended(self._spending.suspended)
             self._spending.begin()
         return self
 
     async def take(self) -> None:
         """Get leave to call."""
         if self._road is not None:
-            self._ask = self._road.ask(self._tokens, self._waited)
+            self._ask = self._wish(self._road)
             self._permit = await self._permitted(self._road, self._ask)
+
+    def _wish(self, road: Road) -> Ask:
+        """Write a wish to call; who has paid before goes first, and is not new."""
+        spending = self._spending
+        if spending is None or not spending.has_recalled:
+            return road.ask(self._tokens, self._waited)
+        return road.ask(self._tokens, max(self._waited, 1))._replace(goes_first=True)
 
     def release(self) -> None:
         """Give leave back, whatever the provider said."""
@@ -264,15 +277,25 @@ class Call:
             answer = await road.take(self.lane, ask)
             if isinstance(answer, Permit):
                 return answer
-            if self._waits and self._spending is not None and self._spending.has_paid:
-                limit = self._spending.patience
+            spending = self._spending
+            is_free = spending is None or spending.can_be_suspended
+            has_paid = spending is not None and spending.has_paid
+            if self._waits and spending is not None and has_paid and not is_free:
+                limit = spending.patience
                 return await self._permitted_here(road, ask, answer, limit)
             patience -= answer.span / 1000
             if patience < 0:
+                if spending is not None and is_free and self._waits:
+                    raise self._suspended(spending, road.now() + answer.span)
                 raise self._throttled("the lane is full or paused", answer)
             ask = ask._replace(waited=ask.waited + answer.span)
             await asyncio.sleep(answer.span / 1000)  # noqa: TID251 - until its turn
             await self._check()
+
+    def _suspended(self, spending: Spending, until: Instant) -> Suspended:
+        """End the run until its turn: its answers are stored, so it pays once."""
+        spending.suspended = JobWait(WaitReason.LANE, self.lane, until)
+        return Suspended(spending.suspended)
 
     async def _permitted_here(
         self, road: Road, ask: Ask, answer: Permit | Wait, patience: float

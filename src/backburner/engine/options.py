@@ -31,6 +31,9 @@ class StepOptions(TypedDict, total=False):
 class SubmitOptions(StepOptions, total=False):
     """How a job is run, and on whose behalf."""
 
+    parent: Mapping[str, str] | None
+    """The job that waits for it: set by `ctx.run`."""
+
     idempotency_key: str | None
     owner: Owner
     request_id: str | None

@@ -181,6 +181,7 @@ class Registry:
     def __init__(self, capabilities: Iterable[Capability[Any, Any]] = ()) -> None:
         self._by_name: dict[str, Capability[Any, Any]] = {}
         self._own: dict[str, Capability[Any, Any]] = {}
+        self._without_queue: set[str] = set()
         self.policies: dict[str, Queue] = {}
         self.lanes: dict[str, Lane] = {}
         self.counted_queue: str | None = None
@@ -201,8 +202,12 @@ class Registry:
                 f"{other.origin} and {found.origin}; rename one of them"
             )
 
-    def own(self, found: Capability[Any, Any]) -> None:
-        """Make one known that the house itself asks for: it is offered to nobody."""
+    def own(self, found: Capability[Any, Any], *, has_queue: bool = True) -> None:
+        """
+        Make one known that the house itself asks for: it is offered to nobody.
+
+        Without a queue of its own its jobs are in queues that workers serve anyway.
+        """
         other = self._by_name.get(found.name)
         if other is not None:
             raise ConfigurationError(
@@ -210,6 +215,8 @@ class Registry:
                 f"({found.origin}); rename {other.origin}"
             )
         self._own[found.name] = found
+        if not has_queue:
+            self._without_queue.add(found.name)
 
     def retry_of(self, found: Capability[Any, Any]) -> RetryPolicy:
         """Return how long the retries of a capability wait."""
@@ -255,7 +262,12 @@ class Registry:
 
     def served(self) -> list[str]:
         """Return the queues that capabilities use, internal ones included."""
-        return sorted({*self.queues(), *(own.queue for own in self._own.values())})
+        return sorted({*self.queues(), *self._own_queues()})
+
+    def _own_queues(self) -> Iterator[str]:
+        for name, found in self._own.items():
+            if name not in self._without_queue:
+                yield found.queue
 
     def claimed(self, chosen: Iterable[str] = ()) -> list[str]:
         """Return the queues that a worker takes from: those chosen, or all known."""

@@ -14,9 +14,10 @@ from backburner.domain.errors import (
     readable,
 )
 from backburner.domain.job import Claim, JobState
-from backburner.domain.outcome import Done, Failed, HandedBack, Outcome
+from backburner.domain.outcome import Done, Failed, HandedBack, Outcome, Suspension
 from backburner.domain.retry import RetryPolicy
 from backburner.domain.transitions import SETTLEMENT_FAILED, Change, Limits
+from backburner.domain.usage import Usage
 from backburner.engine import telemetry
 from backburner.engine.booking import Booker
 from backburner.engine.execution import Attempt
@@ -37,6 +38,10 @@ MOST_WHY = 500
 Ended: TypeAlias = tuple[Attempt, Settlement]
 Body: TypeAlias = Callable[[Transaction], None]
 Steps: TypeAlias = Sequence[Planned]
+
+
+class _SignalledMeanwhile(Exception):
+    """A signal came between a run's last look and its end."""
 
 
 class Settler:
@@ -295,6 +300,8 @@ class Settler:
         change = self.decide(attempt, outcome)
         bodies, added = _brought(attempt, change)
         usage = () if attempt.tab is None else self._booker.settle(attempt.tab)
+        if isinstance(outcome, Suspension) and change.to is JobState.WAITING:
+            return self._waiting(claim, change, usage, outcome.names)
         if not (bodies or added):
             return Settlement(
                 claim.seq,
@@ -321,6 +328,38 @@ class Settler:
             is_retryable = not isinstance(error, CallerError) or error.retryable
             failed = Failed(SETTLEMENT_FAILED, message, retryable=is_retryable)
             return self.decide(attempt, failed)
+
+        return Settlement(
+            claim.seq,
+            claim.token,
+            change,
+            body,
+            otherwise,
+            claim.link,
+            usage,
+            claim.events,
+        )
+
+    def _waiting(
+        self,
+        claim: Claim,
+        change: Change,
+        usage: Sequence[Usage],
+        names: Sequence[str],
+    ) -> Settlement:
+        """Return the settlement of a job that waits, unless it was signalled."""
+
+        def body(tx: Tx) -> None:
+            # The job's row is locked: a signal is stored by now, or finds it waiting.
+            self._house.faults.hit("wait.settling")
+            if tx.has_signal(claim.seq, names):
+                raise _SignalledMeanwhile
+
+        def otherwise(error: Exception) -> Change | None:
+            if not isinstance(error, _SignalledMeanwhile):
+                return transitions.hand_back(claim, now=change.at)
+            name = (change.wait and change.wait.name) or ""
+            return transitions.resume(claim, name, now=change.at)
 
         return Settlement(
             claim.seq,

@@ -34,6 +34,7 @@ from backburner.domain.step import (
     MAX_STEP_NAME,
     MAX_STEPS,
     NAMED,
+    NOT_CALLS,
     InDoubt,
     StepResult,
     StoredStep,
@@ -42,6 +43,7 @@ from backburner.domain.step import (
     request_key,
 )
 from backburner.domain.usage import Booking
+from backburner.domain.wait import Suspended
 from backburner.engine.booking import FIRST_RUN
 from backburner.engine.payloads import Payloads
 from backburner.engine.spending import Spending
@@ -233,8 +235,8 @@ class StepJournal:
             await self.flush()
         try:
             return await compute()
-        except WorkError:
-            # The function itself says that it did not happen.
+        except (WorkError, Suspended):
+            # The function says that it did not happen, or waits and will run again.
             await self._withdraw(step.key)
             raise
 
@@ -263,7 +265,7 @@ class StepJournal:
             return
         claim = self._claim
         verb = self._storage.withdraw_step
-        if not await self._persist(verb, claim.seq, claim.token, key):
+        if not await self.persist(verb, claim.seq, claim.token, key):
             self._give_up()
 
     async def call(
@@ -443,13 +445,13 @@ class StepJournal:
         return found
 
     def _note(self, step: Step) -> None:
-        if step.kind not in {NAMED, DRAFT}:
+        if step.kind not in NOT_CALLS:
             self._last_call = step.key
 
     async def _load(self, storage: StepStorage) -> dict[str, StoredStep]:
         async with self._loading:
             if self._stored is None:
-                found = await self._persist(self._read, storage)
+                found = await self.persist(self._read, storage)
                 self._stored = {step.key: step for step in found if step.size}
                 in_order = (s for s in found if s.key.startswith(f"{FORKED_STEP}/"))
                 self._replay.extend(in_order)
@@ -520,7 +522,7 @@ class StepJournal:
             return
         booking = await self._spending.booking()
         bookings = () if booking is None else (booking,)
-        held = await self._persist(storage.save_steps, results, bookings)
+        held = await self.persist(storage.save_steps, results, bookings)
         if booking is not None:
             self._spending.booked(booking)
         if not all(held):
@@ -531,7 +533,7 @@ class StepJournal:
         if self._lose is not None:
             self._lose(self._claim)
 
-    async def _persist(self, verb: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+    async def persist(self, verb: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Do it again while the store is away: what is paid for is not thrown away."""
         while True:
             try:

@@ -13,7 +13,11 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from backburner.domain.address import Reach, check_callback
-from backburner.domain.completion import callback_of, with_completion
+from backburner.domain.completion import (
+    callback_of,
+    with_completion,
+    with_parent,
+)
 from backburner.domain.errors import FieldError, InvalidInput
 from backburner.domain.flow import FROM_NEEDS
 from backburner.domain.job import PRIORITIES, Instant, NewJob, Owner
@@ -59,6 +63,8 @@ class Options:
     """Whom to tell when it ends: a URL, `{"url": …}` or `{"endpoint": …}`."""
     completion: Mapping[str, Any] | None = None
     """The job to submit when it ends: `{"capability": …, "input": …}`."""
+    parent: Mapping[str, str] | None = None
+    """The `id` and `queue` of the job that waits for it: `ctx.run` sets it."""
     owner: Owner = LOCAL
     request_id: str | None = None
     traceparent: str | None = None
@@ -227,13 +233,14 @@ class Submission:
 
     def _follows(self, options: Options) -> str | None:
         """Check what is to happen when a job ends, and write it as it is stored."""
-        callback = self.callback(options.callback)
-        if options.completion is None:
-            return callback
-        key = options.key
-        return with_completion(
-            callback, completion.written(options.completion, self.find, key=key)
-        )
+        follows = self.callback(options.callback)
+        if options.completion is not None:
+            key = options.key
+            asked = completion.written(options.completion, self.find, key=key)
+            follows = with_completion(follows, asked)
+        if options.parent is not None:
+            follows = with_parent(follows, options.parent)
+        return follows
 
     def webhook_url(self, url: str) -> str:
         """Check a URL to send webhooks to, and write it as it is stored."""

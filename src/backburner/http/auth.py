@@ -154,25 +154,33 @@ def actor_of(
     return Actor(name, acted_in, request_id_of(connection))
 
 
-def require(scope: str) -> Any:
-    """Admit only callers that hold this scope; the parameter gets the `Caller`."""
+def require(scope: str, *, or_else: str | None = None) -> Any:
+    """
+    Admit only callers that hold this scope; the parameter gets the `Caller`.
+
+    With `or_else`, those that hold that one are admitted as well.
+    """
     if scope not in SCOPES:
         raise ValueError(f"{scope!r} is not a scope")
 
     async def admit(connection: HTTPConnection) -> Caller:
-        return NOBODY if scope == PUBLIC else await admitted(connection, scope)
+        if scope == PUBLIC:
+            return NOBODY
+        return await admitted(connection, scope, or_else)
 
     admit.scope = scope  # type: ignore[attr-defined]
     return Depends(admit)
 
 
-async def admitted(connection: HTTPConnection, scope: str) -> Caller:
-    """Return who calls, if it holds this scope."""
+async def admitted(
+    connection: HTTPConnection, scope: str, or_else: str | None = None
+) -> Caller:
+    """Return who calls, if it holds this scope, or the other."""
     refuse_foreign_page(connection)
     caller: Caller = await connection.app.state.door.authenticate(connection)
     count(connection, caller)
     remember(connection, caller)
-    if scope not in caller.scopes:
+    if scope not in caller.scopes and or_else not in caller.scopes:
         raise Forbidden(f"this requires the scope {scope}")
     tenant = connection.headers.get(TENANT_HEADER)
     if tenant is not None:

@@ -61,10 +61,15 @@ class Bodies:
 
 async def read(request: Request, model: type[M], *, limit: int) -> M:
     """Return the body as a model."""
+    return matched(await read_value(request, limit=limit), model)
+
+
+async def read_value(request: Request, *, limit: int) -> Any:
+    """Return the body as plain data, whatever JSON it is."""
     media_type = request.headers.get("content-type", "").partition(";")[0]
     if media_type.strip().lower() != JSON:
         raise UnsupportedMediaType(f"send the body with Content-Type: {JSON}")
-    return matched(parse(await read_bytes(request, limit)), model)
+    return parse(await read_bytes(request, limit))
 
 
 def matched(value: Any, model: type[M]) -> M:

@@ -115,7 +115,7 @@ async def _queues(engine: Engine) -> dict[str, dict[str, Any]]:
         found[state.name] = _view(state)
     for name, live, count, oldest in await engine.store.depths():
         queue = found.setdefault(name, _view(QueueState(name)))
-        queue[live] = count
+        queue["suspended" if live is JobState.WAITING else live] = count
         if live is JobState.QUEUED:
             queue["oldest_queued_at"] = wire.time(oldest)
     for name, totals in (await engine.store.totals()).items():
@@ -168,6 +168,7 @@ def _view(state: QueueState) -> dict[str, Any]:
         "scheduled": 0,
         "queued": 0,
         "running": 0,
+        "suspended": 0,
         "oldest_queued_at": None,
         "paused": state.paused,
         "concurrency": state.concurrency,

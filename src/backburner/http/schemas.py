@@ -23,7 +23,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from backburner.domain.address import LONGEST_URL
-from backburner.domain.job import JobState
+from backburner.domain.job import JobState, WaitReason
 from backburner.domain.publication import TOPIC_PATTERN
 from backburner.engine.bulk import MOST_IDS
 from backburner.engine.links import LONGEST, USUAL
@@ -343,6 +343,52 @@ class Links(BaseModel):
     cancel: str
 
 
+class WaitView(BaseModel):
+    """What the handler of a job waits for."""
+
+    reason: WaitReason
+    name: str | None = Field(
+        None, description="The signal or question, the lane, or the child job's id."
+    )
+    until: datetime | None = Field(
+        None, description="When it goes on at the latest; left out: when it is told."
+    )
+
+
+class SignalView(BaseModel):
+    """A signal that is stored."""
+
+    job_id: str
+    name: str
+
+
+class QuestionView(BaseModel):
+    """A question that a job asks people."""
+
+    job_id: str
+    name: str
+    user: str = Field(description="Whose job it is.")
+    capability: str
+    question: str
+    choices: list[str] | None = Field(description="The answers that are taken, if set.")
+    schema_: dict[str, Any] | None = Field(
+        alias="schema", description="The JSON Schema of an answer, if it has one."
+    )
+    error: str | None = Field(
+        description="What was wrong with the answer before, if there was one."
+    )
+    asked_at: datetime
+    until: datetime | None = Field(description="When it is given up, if ever.")
+    links: dict[str, str]
+
+
+class QuestionPage(BaseModel):
+    """A page of questions."""
+
+    items: list[QuestionView]
+    next_cursor: str | None
+
+
 class JobView(BaseModel):
     """A job."""
 
@@ -369,6 +415,7 @@ class JobView(BaseModel):
                     "deadline": None,
                     "started_at": "2030-01-31T12:00:00.002Z",
                     "finished_at": "2030-01-31T12:00:00.003Z",
+                    "wait": None,
                     "request_id": "5f0c6d0a2b7e4c11",
                     "flow_id": None,
                     "step": None,
@@ -404,6 +451,9 @@ class JobView(BaseModel):
     deadline: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
+    wait: WaitView | None = Field(
+        description="What its handler waits for, if it is scheduled or waiting."
+    )
     request_id: str | None
     flow_id: str | None = Field(description="The flow that it is a step of.")
     step: str | None = Field(description="Its name within that flow.")
@@ -622,6 +672,9 @@ class QueueView(BaseModel):
     scheduled: int
     queued: int
     running: int
+    suspended: int = Field(
+        description="Jobs in the state `waiting`: for a signal, an answer or a child."
+    )
     oldest_queued_at: datetime | None
     paused: bool
     concurrency: int | None = Field(

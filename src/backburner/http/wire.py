@@ -69,6 +69,7 @@ def receipt(job: NewJob, state: JobState) -> dict[str, Any]:
         "deadline": time(job.deadline),
         "started_at": None,
         "finished_at": None,
+        "wait": None,
         "request_id": job.request_id,
         "flow_id": None,
         "step": None,
@@ -106,6 +107,7 @@ def summary(job: Job) -> dict[str, Any]:
         "deadline": time(job.deadline),
         "started_at": time(job.started_at),
         "finished_at": time(job.finished_at),
+        "wait": _wait(job),
         "request_id": job.request_id,
         "flow_id": job.flow_id,
         "step": job.step,
@@ -113,6 +115,15 @@ def summary(job: Job) -> dict[str, Any]:
         "forked_from": forked_from(job.tags),
         "links": _links(job.id),
     }
+
+
+def _wait(job: Job) -> dict[str, Any] | None:
+    """Write what a suspended job waits for; fields without a value are left out."""
+    if job.wait is None:
+        return None
+    reason, name, until = job.wait
+    more = {"name": name, "until": time(until)}
+    return {"reason": reason, **{k: v for k, v in more.items() if v is not None}}
 
 
 def whole(

@@ -45,6 +45,7 @@ from backburner.ports.keys import KeyStore
 from backburner.ports.lanes import LaneStore
 from backburner.ports.steps import StepStore
 from backburner.ports.translations import TranslationStore
+from backburner.ports.waits import WaitStore
 
 T = TypeVar("T")
 
@@ -115,6 +116,10 @@ class Tx(Protocol):
 
     def publish(self, events: Sequence[Publication]) -> None:
         """Store events of applications in this transaction."""
+        ...
+
+    def has_signal(self, job: int, names: Sequence[str]) -> bool:
+        """Say whether one of these waits of a job was signalled."""
         ...
 
     def advance(self, application: str, mark: int, upto: int) -> bool:
@@ -805,6 +810,7 @@ class Store(
     ErasureStore,
     TranslationStore,
     StepStore,
+    WaitStore,
     Protocol,
 ):
     """All of it, and its doors."""

@@ -58,7 +58,8 @@ SELECT seq FROM batches
    AND NOT EXISTS (SELECT 1 FROM jobs
                     WHERE jobs.batch = batches.seq AND jobs.batch IS NOT NULL
                       AND jobs.flow IS NULL
-                      AND jobs.state IN ('blocked','scheduled','queued','running'))
+                      AND jobs.state IN
+                          ('blocked','scheduled','waiting','queued','running'))
  ORDER BY +seq LIMIT :limit
 """)
 Finish = Callable[[Batch, Counts], Sequence[NewJob]]

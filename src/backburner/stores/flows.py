@@ -40,7 +40,7 @@ BATCH_ID = (
     .scalar_subquery()
     .label("batch_id")
 )
-LIVE = sa.text("jobs.state IN ('blocked','scheduled','queued','running')")
+LIVE = sa.text("jobs.state IN ('blocked','scheduled','waiting','queued','running')")
 
 
 def submit(tx: LinkTx, wanted: Sequence[NewFlow]) -> list[Submitted]:

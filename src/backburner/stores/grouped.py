@@ -12,7 +12,7 @@ from backburner.domain.transitions import Change
 from backburner.ports.store import GroupFilter, Move, Step, Topic
 from backburner.stores import batches as batching
 from backburner.stores import flows as flowing
-from backburner.stores import listing, reopening
+from backburner.stores import listing, reopening, waits
 from backburner.stores.linking import LinkTx
 
 T = TypeVar("T")
@@ -47,6 +47,9 @@ class GroupedTx:
     ) -> Sequence[Submitted]:
         self.lock_batch(batch)
         return batching.fill(batch, members, seal=seal)(self)
+
+    def has_signal(self: LinkTx, job: int, names: Sequence[str]) -> bool:
+        return waits.has_signal(self.connection, job, names)
 
 
 class Grouped(Protocol):

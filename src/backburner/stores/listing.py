@@ -184,7 +184,9 @@ def has_tag(
     return sa.func.replace(padded, "\n" + tag + "\n", "") != padded
 
 
-_FEW = frozenset({JobState.BLOCKED, JobState.RUNNING, JobState.FAILED})
+_FEW = frozenset(
+    {JobState.BLOCKED, JobState.WAITING, JobState.RUNNING, JobState.FAILED}
+)
 _LIVE = frozenset({JobState.QUEUED, JobState.SCHEDULED})
 """Few in an idle system, the newest of all in a busy one."""
 
@@ -267,7 +269,7 @@ def depths(
             )
             .where(*_conditions(JobFilter(state=state)))
             .group_by(c.queue)
-            for state in (*sorted(WAITING), JobState.RUNNING)
+            for state in (*sorted(WAITING), JobState.WAITING, JobState.RUNNING)
         )
     )
     return [

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from backburner.domain.errors import Problem
 from backburner.domain.event import FAILED, RETRYING, Event
-from backburner.domain.job import Job, JobState, Owner
+from backburner.domain.job import SUSPENDED, Job, JobState, Owner, Wait, WaitReason
 from backburner.stores.settling import TRACE
 from backburner.stores.tables import batches, flows, jobs
 
@@ -59,6 +59,7 @@ JOB_COLUMNS: Sequence[sa.Column[Any] | sa.Label[Any]] = (
     jobs.c.holds,
     FLOW_ID.label("flow_id"),
     BATCH_ID.label("batch_id"),
+    jobs.c.wait,
 )
 
 LARGE = frozenset({"input", "output"})
@@ -81,12 +82,20 @@ def as_listed(row: Any) -> Job:
 def _job(columns: dict[str, Any]) -> Job:
     owner = Owner(columns.pop("tenant"), columns.pop("user"))
     error, tags = columns.pop("error"), columns.pop("tags")
+    state, wait = JobState(columns["state"]), columns["wait"]
+    is_suspended = wait is not None and state in SUSPENDED
     return Job(
-        **columns | {"state": JobState(columns["state"])},
+        **columns | {"state": state, "wait": as_wait(wait) if is_suspended else None},
         owner=owner,
         error=Problem(**orjson.loads(error)) if error else None,
         tags=tuple(tags.split("\n")) if tags else (),
     )
+
+
+def as_wait(text: str) -> Wait:
+    """Build what a job waits for from how it is stored."""
+    reason, name, until = orjson.loads(text)
+    return Wait(WaitReason(reason), name, until)
 
 
 def as_events(rows: Iterable[Any]) -> list[Event]:

@@ -85,6 +85,11 @@ def event_json(change: Change) -> str | None:
     return as_json(data) if data else None
 
 
+def wait_json(change: Change) -> str | None:
+    """Write what a change has its job wait for, as it is stored."""
+    return None if change.wait is None else as_json(list(change.wait))
+
+
 def _problem(change: Change) -> dict[str, Any]:
     assert change.error is not None  # noqa: S101 - tells the type checker
     return {k: v for k, v in asdict(change.error).items() if v is not None}

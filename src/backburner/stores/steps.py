@@ -9,7 +9,7 @@ from backburner.domain.event import FORKED
 from backburner.domain.job import FINAL, NewJob, Submitted
 from backburner.domain.step import StepResult, StoredStep
 from backburner.domain.usage import Booking
-from backburner.stores.tables import events, jobs, step_results
+from backburner.stores.tables import events, jobs, step_results, waits
 from backburner.stores.usages import BookTx, book_calls
 
 T = TypeVar("T")
@@ -80,8 +80,9 @@ def kept(results: Sequence[StepResult], rows: Iterable[Any]) -> list[bool]:
 
 
 def delete_of(connection: sa.Connection, seqs: Any) -> None:
-    """Delete the results of jobs that are deleted."""
+    """Delete the results and waits of jobs that are deleted."""
     connection.execute(step_results.delete().where(s.job.in_(seqs)))
+    connection.execute(waits.delete().where(waits.c.job.in_(seqs)))
 
 
 def _save(
@@ -141,5 +142,6 @@ def _forget_all(tx: Any, job: int, generation: int) -> int:
     ended = jobs.c.state.in_(sorted(FINAL)), jobs.c.generation == generation
     if not _held(tx, jobs.c.seq == job, *ended):
         return 0
+    tx.connection.execute(waits.delete().where(waits.c.job == job))
     gone = tx.connection.execute(step_results.delete().where(s.job == job))
     return int(gone.rowcount)

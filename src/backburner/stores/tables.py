@@ -56,6 +56,7 @@ jobs = sa.Table(
     sa.Column("share", sa.Text),
     sa.Column("holds", sa.Integer, nullable=False),
     sa.Column("kept", sa.SmallInteger),
+    sa.Column("wait", sa.Text),
 )
 
 edges = sa.Table(
@@ -341,6 +342,22 @@ step_results = sa.Table(
     sa.Column("is_open", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("is_concurrent", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("doubts", sa.Integer, nullable=False, server_default=sa.text("0")),
+)
+
+waits = sa.Table(
+    "waits",
+    metadata,
+    sa.Column("seq", Key, primary_key=True),
+    sa.Column("job", sa.BigInteger, nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("until", sa.BigInteger),
+    sa.Column("asked_at", sa.BigInteger),
+    sa.Column("question", sa.Text),
+    sa.Column("outcome", sa.Text),
+    sa.Column("value", sa.Text),
+    sa.Column("decided_at", sa.BigInteger),
 )
 
 lanes = sa.Table(

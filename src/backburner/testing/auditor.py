@@ -48,7 +48,9 @@ CAUSES = (
     DEPENDENCY_FAILED,
 )
 """What a job can end by: an event's type, or the code of an error in it."""
-FREE = frozenset({"throttled", "scheduled", "stalled", "handed_back"})
+FREE = frozenset(
+    {"throttled", "scheduled", "waiting", "signalled", "stalled", "handed_back"}
+)
 """Outcomes of an attempt that give it back."""
 
 

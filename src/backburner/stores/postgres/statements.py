@@ -88,6 +88,7 @@ from backburner.stores.settling import (
     kept_by_queue,
     tags_text,
     turns,
+    wait_json,
 )
 from backburner.stores.sharing import (
     Taken,
@@ -911,6 +912,7 @@ def settle_columns(settlements: Sequence[Settlement]) -> list[list[Any]]:
             s.change.throttled,
             s.change.event,
             event_json(s.change),
+            wait_json(s.change),
         )
         for s in settlements
     ]

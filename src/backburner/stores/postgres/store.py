@@ -102,6 +102,7 @@ from backburner.stores.steps import Steps
 from backburner.stores.streaming import Streams
 from backburner.stores.translating import Translations
 from backburner.stores.usages import Usages, book_settled
+from backburner.stores.waits import Waits
 
 T = TypeVar("T")
 Q = TypeVar("Q")
@@ -135,6 +136,7 @@ class PostgresStore(
     Erasing,
     Translations,
     Steps,
+    Waits,
 ):
     """Jobs in a PostgreSQL database, shared by any number of processes."""
 

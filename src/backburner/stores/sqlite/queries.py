@@ -23,6 +23,7 @@ class Queries:
     delete_events: str
     delete_jobs: str
     delete_steps: str
+    delete_waits: str
     dismiss_worker: str
     enlist_worker: str
     find_by_key: str

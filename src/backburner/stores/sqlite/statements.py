@@ -38,6 +38,7 @@ from backburner.stores.settling import (
     event_json,
     in_turn,
     turns,
+    wait_json,
 )
 from backburner.stores.sharing import corrections, ended_waiting, forgo, used_tokens
 from backburner.stores.sqlite.database import is_unavailable
@@ -307,6 +308,7 @@ def _settle_row(s: Settlement) -> tuple[Any, ...]:
         change.attempt,
         change.crashes,
         change.throttled,
+        wait_json(change),
     )
 
 
@@ -331,6 +333,7 @@ def _prune(tx: Transaction, keep: Retention, now: Instant, limit: int) -> Sequen
     seqs = as_json([seq for seq, _ in gone])
     tx.driver.execute(tx.queries.delete_events, (seqs,))
     tx.driver.execute(tx.queries.delete_steps, (seqs,))
+    tx.driver.execute(tx.queries.delete_waits, (seqs,))
     return [job_id for _, job_id in gone]
 
 

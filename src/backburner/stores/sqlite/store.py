@@ -87,6 +87,7 @@ from backburner.stores.steps import Steps
 from backburner.stores.streaming import Streams
 from backburner.stores.translating import Translations
 from backburner.stores.usages import Usages
+from backburner.stores.waits import Waits
 
 T = TypeVar("T")
 Q = TypeVar("Q")
@@ -106,6 +107,7 @@ class SqliteStore(
     Erasing,
     Translations,
     Steps,
+    Waits,
 ):
     """Jobs in one SQLite file, shared by the processes of one machine."""
 

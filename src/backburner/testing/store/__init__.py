@@ -39,6 +39,7 @@ from backburner.testing.store.totals import TotalsConformance
 from backburner.testing.store.transacted_groups import TransactedGroupConformance
 from backburner.testing.store.transactions import TransactConformance
 from backburner.testing.store.usages import UsageConformance
+from backburner.testing.store.waits import WaitConformance
 
 __all__ = ["StoreConformance"]
 
@@ -76,6 +77,7 @@ class StoreConformance(
     EndpointConformance,
     UsageConformance,
     StepConformance,
+    WaitConformance,
     LaneConformance,
     BurialConformance,
     AppBlobConformance,

@@ -16,5 +16,7 @@ WITH old AS (
   DELETE FROM events USING gone WHERE events.job = gone.seq
 ), unneeded AS (
   DELETE FROM step_results USING gone WHERE step_results.job = gone.seq
+), unawaited AS (
+  DELETE FROM waits USING gone WHERE waits.job = gone.seq
 )
 SELECT id FROM gone

@@ -10,7 +10,7 @@ WITH s AS (
 ), moved AS (
   UPDATE jobs
      SET state = s.state, output = NULL, error = s.error, error_code = s.code,
-         fingerprint = s.fingerprint,
+         fingerprint = s.fingerprint, wait = NULL,
          run_at = coalesce(s.run_at, jobs.run_at), ready_at = coalesce(s.run_at, s.at),
          attempt = coalesce(s.attempt, jobs.attempt),
          crashes = coalesce(s.crashes, jobs.crashes),

@@ -2,7 +2,7 @@
 -- A retry by hand starts afresh, so the old times do not end it at once.
 UPDATE jobs
    SET state = s.state, output = NULL, error = s.error, error_code = s.code,
-       fingerprint = s.fingerprint,
+       fingerprint = s.fingerprint, wait = NULL,
        run_at = coalesce(s.run_at, jobs.run_at), ready_at = coalesce(s.run_at, s.at),
        attempt = coalesce(s.attempt, jobs.attempt),
        crashes = coalesce(s.crashes, jobs.crashes),

@@ -1,1 +1,5 @@
-SELECT min(run_at) FROM jobs WHERE state = 'scheduled'
+SELECT min(at) FROM (
+  SELECT min(run_at) AS at FROM jobs WHERE state = 'scheduled'
+   UNION ALL
+  SELECT min(run_at) AS at FROM jobs WHERE state = 'waiting'
+)

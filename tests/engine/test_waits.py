@@ -1,0 +1,481 @@
+"""Waits of handlers: the slot is free, no attempt is used, nothing is run twice."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import orjson
+import pytest
+from pydantic import BaseModel
+
+from backburner import (
+    Backburner,
+    ChildFailed,
+    Context,
+    InvalidInput,
+    JobFailed,
+    JobState,
+    Lane,
+    PermanentError,
+    SignalConflict,
+    SignalTooLarge,
+    WaitTimedOut,
+    capability,
+)
+from backburner.ai.mock import Mock
+from backburner.clock import SystemClock
+from backburner.domain.job import WaitReason
+from backburner.ports.ai import Reply, Tokens
+from backburner.settings import Settings
+
+pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+SETTINGS = {"grace_seconds": 0, "poll_seconds": 0.2, "slots": 2}
+LONG = timedelta(days=30)
+
+
+class Payment(BaseModel):
+    amount: int
+
+
+@pytest.fixture
+async def running(store_url):
+    """Open a process that works on handlers."""
+    opened = []
+
+    async def start(*capabilities, is_working=True, **settings):
+        house = Backburner(
+            Settings(store=store_url, **{**SETTINGS, **settings}),
+            capabilities=capabilities,
+        )
+        await house.__aenter__()
+        opened.append(house)
+        if is_working:
+            await house.start_worker()
+        return house
+
+    yield start
+    for house in opened:
+        await house.__aexit__(None, None, None)
+
+
+async def until(house, ticket, *states):
+    """Return the job when it is in one of these states."""
+    job = await ticket.job()
+    events = house.engine.events(job)
+    async for _ in events:
+        job = await ticket.job()
+        if job.state in states:
+            break
+    await events.aclose()
+    return job
+
+
+async def test_a_sleep_frees_the_slot_costs_no_attempt_and_is_passed(running):
+    runs = []
+
+    @capability("sleeper", max_attempts=1)
+    async def sleeper(ctx: Context, _value: int) -> str:
+        runs.append(await ctx.step("before", lambda: len(runs)))
+        await ctx.sleep(0.3)
+        await ctx.sleep(timedelta(seconds=0.3))
+        return f"slept {ctx.job.attempt}"
+
+    house = await running(sleeper)
+    ticket = await house.submit(sleeper, 1)
+    job = await until(house, ticket, JobState.SCHEDULED)
+    assert (WaitReason.SLEEP, None, job.run_at) == tuple(job.wait)
+    assert (0, 0) == (job.attempt, job.throttled)
+    assert "slept 1" == await ticket.result()
+    assert [0, 0, 0] == runs
+    assert (await ticket.job()).wait is None
+
+
+async def test_the_first_run_decides_how_long_a_sleep_takes(running):
+    spans = [30 * 86_400.0, 0.0]
+
+    @capability("sleeper")
+    async def sleeper(ctx: Context, _value: int) -> None:
+        await ctx.sleep(spans.pop(0) if spans else 0)
+
+    house = await running(sleeper)
+    ticket = await house.submit(sleeper, 1)
+    first = await until(house, ticket, JobState.SCHEDULED)
+    # Somebody has it run early: it goes on sleeping until the stored time.
+    await house.engine.store.promote(now=first.run_at, limit=10)
+    job = await ticket.job()
+    again = await until(house, ticket, JobState.SCHEDULED)
+    while again.events <= job.events:
+        again = await until(house, ticket, JobState.SCHEDULED)
+    assert first.wait == again.wait
+
+
+async def test_jobs_that_wait_leave_the_slots_to_others(running):
+    @capability("waiter", queue="q")
+    async def waiter(ctx: Context, value: int) -> int:
+        return (await ctx.wait("paid", into=Payment)).amount + value
+
+    @capability("other", queue="q")
+    async def other(_ctx: Context, value: int) -> int:
+        return value
+
+    house = await running(waiter, other)
+    tickets = [await house.submit(waiter, n) for n in range(6)]
+    for ticket in tickets:
+        job = await until(house, ticket, JobState.WAITING)
+        assert (WaitReason.SIGNAL, "paid", None) == tuple(job.wait)
+        assert (0, None) == (job.attempt, job.run_at)
+    assert 7 == await (await house.submit(other, 7)).result()
+    for ticket in tickets:
+        assert await house.signal(ticket.id, "paid", {"amount": 10})
+    assert [10, 11, 12, 13, 14, 15] == [await ticket.result() for ticket in tickets]
+
+
+async def test_a_signal_may_come_before_its_wait(running):
+    gate = asyncio.Event()
+
+    @capability("waiter")
+    async def waiter(ctx: Context, _value: int) -> list[int]:
+        await gate.wait()
+        first = await ctx.wait("go")
+        return [first, await ctx.wait("go")]
+
+    house = await running(waiter)
+    early = await house.submit(waiter, 1, delay=timedelta(seconds=0.1))
+    assert await house.signal(early.id, "go", 1)
+    running_one = await house.submit(waiter, 2)
+    await until(house, running_one, JobState.RUNNING)
+    assert await house.signal(running_one.id, "go", 2)
+    gate.set()
+    assert [[1, 1], [2, 2]] == [await early.result(), await running_one.result()]
+
+
+async def test_a_signal_between_the_last_look_and_the_end_of_the_run(running):
+    looked, told = asyncio.Event(), asyncio.Event()
+
+    @capability("waiter")
+    async def waiter(ctx: Context, _value: int) -> str:
+        try:
+            return await ctx.wait("go", into=str)
+        except BaseException:
+            looked.set()
+            await told.wait()
+            raise
+
+    house = await running(waiter)
+    ticket = await house.submit(waiter, 1)
+    await looked.wait()
+    assert await house.signal(ticket.id, "go", "now")
+    told.set()
+    assert "now" == await ticket.result()
+    kinds = [e.type async for e in house.engine.events(await ticket.job())]
+    assert "job.waiting" not in kinds
+    assert "job.signalled" in kinds
+
+
+async def test_the_first_value_stays_and_is_told_from_others(running):
+    @capability("waiter")
+    async def waiter(ctx: Context, _value: int) -> object:
+        return await ctx.wait("go")
+
+    house = await running(waiter, is_working=False)
+    ticket = await house.submit(waiter, 1)
+    assert await house.signal(ticket.id, "go", {"b": 1, "a": [2]})
+    assert not await house.signal(ticket.id, "go", {"a": [2], "b": 1})
+    with pytest.raises(SignalConflict, match="another value"):
+        await house.signal(ticket.id, "go", {"a": 1})
+    with pytest.raises(SignalTooLarge):
+        await house.signal(ticket.id, "more", "x" * 65_536)
+    await house.start_worker()
+    assert {"a": [2], "b": 1} == await ticket.result()
+    with pytest.raises(SignalConflict, match="is over"):
+        await house.signal(ticket.id, "go", {"b": 1, "a": [2]})
+
+
+async def test_a_wait_that_times_out_raises_and_is_too_late_to_signal(running):
+    decided, go_on = asyncio.Event(), asyncio.Event()
+
+    @capability("waiter", max_attempts=1)
+    async def waiter(ctx: Context, _value: int) -> str:
+        try:
+            return await ctx.wait("go", timeout=0.2, into=str)
+        except WaitTimedOut:
+            decided.set()
+            await go_on.wait()
+            return "nobody"
+
+    house = await running(waiter)
+    ticket = await house.submit(waiter, 1)
+    job = await until(house, ticket, JobState.WAITING)
+    assert job.wait.until == job.run_at
+    await decided.wait()
+    with pytest.raises(SignalConflict, match="timed out"):
+        await house.signal(ticket.id, "go", "late")
+    go_on.set()
+    assert "nobody" == await ticket.result()
+
+
+async def test_a_time_out_that_nobody_catches_fails_the_job_and_a_retry_waits(running):
+    @capability("waiter", max_attempts=1)
+    async def waiter(ctx: Context, _value: int) -> str:
+        return await ctx.wait("go", timeout=0.1, into=str)
+
+    house = await running(waiter)
+    ticket = await house.submit(waiter, 1)
+    with pytest.raises(JobFailed):
+        await ticket.result()
+    assert "WAIT_TIMEOUT" == (await ticket.job()).error.code
+    await house.retry(ticket.id)
+    await until(house, ticket, JobState.WAITING)
+    assert await house.signal(ticket.id, "go", "yes")
+    assert "yes" == await ticket.result()
+
+
+async def test_a_retry_gets_the_signal_of_before_unless_it_starts_afresh(running):
+    fails = [True, True]
+
+    @capability("waiter", max_attempts=1)
+    async def waiter(ctx: Context, _value: int) -> str:
+        told = await ctx.wait("go", into=str)
+        if fails and fails.pop():
+            raise PermanentError("not yet")
+        return told
+
+    house = await running(waiter)
+    ticket = await house.submit(waiter, 1)
+    await house.signal(ticket.id, "go", "first")
+    with pytest.raises(JobFailed):
+        await ticket.result()
+    await house.retry(ticket.id)
+    with pytest.raises(JobFailed):
+        await ticket.result()
+    await house.engine.retry(ticket.id, fresh=True)
+    await until(house, ticket, JobState.WAITING)
+    await house.signal(ticket.id, "go", "second")
+    assert "second" == await ticket.result()
+
+
+async def test_a_waiting_job_can_be_cancelled_and_expires_at_its_deadline(running):
+    @capability("waiter")
+    async def waiter(ctx: Context, _value: int) -> str:
+        return await ctx.wait("go", timeout=LONG, into=str)
+
+    house = await running(waiter)
+    cancelled = await house.submit(waiter, 1)
+    await until(house, cancelled, JobState.WAITING)
+    assert JobState.CANCELLED is (await house.cancel(cancelled.id)).state
+    with pytest.raises(SignalConflict):
+        await house.signal(cancelled.id, "go", 1)
+    soon = datetime.fromtimestamp(house.engine.now() / 1000 + 1, UTC)
+    expiring = await house.submit(waiter, 1, deadline=soon)
+    await until(house, expiring, JobState.WAITING)
+    with pytest.raises(JobFailed):
+        await expiring.result()
+    assert "EXPIRED" == (await expiring.job()).error.code
+
+
+async def test_concurrent_waits_all_come_back(running):
+    @capability("waiter")
+    async def waiter(ctx: Context, _value: int) -> list[str]:
+        names = ("a", "b", "c")
+        return await asyncio.gather(*(ctx.wait(name, into=str) for name in names))
+
+    @capability("grouped")
+    async def grouped(ctx: Context, _value: int) -> list[str]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(ctx.wait(n, into=str)) for n in ("a", "b")]
+        return [task.result() for task in tasks]
+
+    house = await running(waiter, grouped)
+    ticket = await house.submit(waiter, 1)
+    await until(house, ticket, JobState.WAITING)
+    for name in ("c", "a", "b"):
+        await house.signal(ticket.id, name, name.upper())
+    assert ["A", "B", "C"] == await ticket.result()
+    ticket = await house.submit(grouped, 1)
+    await until(house, ticket, JobState.WAITING)
+    for name in ("b", "a"):
+        await house.signal(ticket.id, name, name.upper())
+    assert ["A", "B"] == await ticket.result()
+
+
+async def test_a_handler_that_catches_its_errors_is_suspended_all_the_same(running):
+    @capability("careful")
+    async def careful(ctx: Context, _value: int) -> str:
+        try:
+            return await ctx.wait("go", into=str)
+        except Exception:  # noqa: BLE001 - what a careless handler does
+            return "caught"
+
+    house = await running(careful)
+    ticket = await house.submit(careful, 1)
+    await until(house, ticket, JobState.WAITING)
+    await house.signal(ticket.id, "go", "told")
+    assert "told" == await ticket.result()
+
+
+@pytest.mark.parametrize("span", [-1, float("nan"), float("inf"), 1e12, "soon"])
+async def test_a_span_that_is_none_fails_the_job(running, span):
+    @capability("sleeper", max_attempts=1)
+    async def sleeper(ctx: Context, _value: int) -> None:
+        await ctx.sleep(span)
+
+    house = await running(sleeper)
+    ticket = await house.submit(sleeper, 1)
+    with pytest.raises(JobFailed):
+        await ticket.result()
+    assert "WAIT_SPAN" == (await ticket.job()).error.code
+
+
+class Paced(Mock):
+    """A provider with a lane that counts its calls."""
+
+    is_paced = True
+
+    def __init__(self):
+        super().__init__(SystemClock())
+        self.name = "acme"
+        self.calls = []
+
+    async def chat(self, chat, _hear=None):
+        self.calls.append(chat.messages[-1].text)
+        return Reply(f"answer {len(self.calls)}", chat.model, Tokens(60, 40))
+
+
+@pytest.fixture
+async def paced(store_url):
+    """Open a process whose model calls go by a lane with a spacing."""
+    opened = []
+
+    async def start(one, provider, spacing, **settings):
+        hasty = {"lane_patience_seconds": 0.05, "throttle_limit_hours": 0.0001}
+        house = Backburner(
+            Settings(store=store_url, **{**SETTINGS, **hasty, **settings}),
+            capabilities=[one],
+            lanes=[Lane("acme/mock", spacing=timedelta(seconds=spacing))],
+            ai=provider,
+        )
+        await house.__aenter__()
+        opened.append(house)
+        await house.start_worker()
+        return house
+
+    yield start
+    for house in opened:
+        await house.__aexit__(None, None, None)
+
+
+@capability("two-calls", max_attempts=1, tokens=200)
+async def two_calls(ctx: Context, value: str) -> list[str]:
+    """Ask a model twice."""
+    return [await ctx.ask(value), await ctx.ask(value + " again")]
+
+
+async def test_a_full_lane_after_a_paid_call_frees_the_slot_and_pays_once(paced):
+    provider = Paced()
+    house = await paced(two_calls, provider, 0.5)
+    ticket = await house.submit(two_calls, "hello")
+    events = house.engine.events(await ticket.job())
+    [told] = [e.data["wait"] async for e in events if e.type == "job.scheduled"][:1]
+    assert ("lane", "acme/mock") == (told["reason"], told["name"])
+    assert ["answer 1", "answer 2"] == await ticket.result()
+    assert ["hello", "hello again"] == provider.calls
+    done = await ticket.job()
+    assert (1, 0) == (done.attempt, done.throttled)
+    assert 200 == (await house.engine.store.spent([done.seq]))[done.seq].tokens
+
+
+async def test_many_jobs_with_two_calls_make_two_calls_each(paced):
+    provider = Paced()
+    house = await paced(two_calls, provider, 0.02, throttle_limit_hours=24)
+    tickets = [await house.submit(two_calls, f"job {n}") for n in range(20)]
+    for ticket in tickets:
+        await ticket.result()
+    assert 40 == len(provider.calls) == len({*provider.calls})
+
+
+async def test_what_is_paid_for_and_not_stored_is_waited_for_in_place(paced):
+    provider, runs = Paced(), []
+
+    @capability("unremembered", max_attempts=1)
+    async def unremembered(ctx: Context, value: str) -> list[str]:
+        runs.append(1)
+        first = await ctx.ask(value, remember=False)
+        return [first, await ctx.ask(value, remember=False)]
+
+    house = await paced(unremembered, provider, 0.5)
+    ticket = await house.submit(unremembered, "hello")
+    assert ["answer 1", "answer 2"] == await ticket.result()
+    assert [1] == runs
+
+
+class Doubled(BaseModel):
+    value: int
+
+
+async def test_a_child_is_run_once_and_waited_for_without_a_slot(running):
+    computed = []
+
+    @capability("double")
+    async def double(_ctx: Context, value: int) -> Doubled:
+        computed.append(value)
+        return Doubled(value=2 * value)
+
+    @capability("parent", max_attempts=1)
+    async def parent(ctx: Context, value: int) -> list[int]:
+        first = await ctx.run(double, value)
+        second = await ctx.run("double", first.value)
+        both = await asyncio.gather(ctx.run(double, 7), ctx.run(double, 7))
+        return [first.value, second["value"], *(one.value for one in both)]
+
+    house = await running(double, parent, slots=1)
+    ticket = await house.submit(parent, 1)
+    assert [2, 4, 14, 14] == await ticket.result()
+    assert [1, 2, 7, 7] == sorted(computed)
+    assert 1 == (await ticket.job()).attempt
+
+
+async def test_a_child_that_fails_is_told_to_its_parent(running):
+    @capability("bad", max_attempts=1)
+    async def bad(_ctx: Context, _value: int) -> int:
+        raise PermanentError("broken", code="BROKEN")
+
+    @capability("parent", max_attempts=1)
+    async def parent(ctx: Context, value: int) -> str:
+        try:
+            await ctx.run(bad, value)
+        except ChildFailed as failure:
+            return failure.job.error.code
+        return "no failure"
+
+    house = await running(bad, parent)
+    assert "BROKEN" == await (await house.submit(parent, 1)).result()
+
+
+async def test_a_question_is_answered_once_or_the_default_is_taken(running):
+    @capability("asks", max_attempts=1)
+    async def asks(ctx: Context, value: int) -> list[object]:
+        send = await ctx.ask_person("Send it?", choices=["yes", "no"])
+        pay = await ctx.ask_person("How much?", into=Payment, name="amount")
+        late = await ctx.ask_person("Late?", timeout=0, default="late")
+        return [send, pay.amount, late, value]
+
+    house = await running(asks)
+    ticket = await house.submit(asks, 3)
+    job = await until(house, ticket, JobState.WAITING)
+    assert WaitReason.QUESTION is job.wait.reason
+    [asked] = await house.questions()
+    assert (ticket.id, job.wait.name) == (asked.job, asked.name)
+    with pytest.raises(InvalidInput, match="yes, no"):
+        await house.answer(ticket.id, asked.name, "maybe")
+    assert await house.answer(ticket.id, asked.name, "yes")
+    while (await until(house, ticket, JobState.WAITING)).wait.name != "amount":
+        pass
+    assert await house.answer(ticket.id, "amount", {"amount": "a lot"})
+    while (await until(house, ticket, JobState.WAITING)).wait.name != "amount#2":
+        pass
+    [again] = await house.questions()
+    assert "amount" in orjson.loads(again.question)["error"]
+    assert await house.answer(ticket.id, "amount#2", {"amount": 5})
+    assert ["yes", 5, "late", 3] == await ticket.result()
+    assert not await house.questions()
+    with pytest.raises(SignalConflict):
+        await house.answer(ticket.id, "amount#2", {"amount": 5})

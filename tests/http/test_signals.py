@@ -1,0 +1,107 @@
+"""Signals and questions over HTTP: who may send what, and what is answered."""
+
+import pytest
+
+from backburner import Context, Owner, capability
+
+ON_BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+
+
+@capability("test.waits", queue="demo")
+async def waits(ctx: Context, _value: dict[str, int]) -> object:
+    """Wait for a signal."""
+    return await ctx.wait("paid", timeout=3600)
+
+
+@capability("test.asks", queue="demo")
+async def asks(ctx: Context, _value: dict[str, int]) -> str:
+    """Ask a person."""
+    return str(await ctx.ask_person("Send it?", choices=["yes", "no"], name="send"))
+
+
+async def waiting(server, job, owner=None):
+    """Return a job when it waits."""
+    named = {} if owner is None else {"owner": owner}
+    found = await server.house.engine.find(job["id"], **named)
+    async for event in server.house.engine.events(found):
+        if event.type == "job.waiting":
+            break
+
+
+@ON_BOTH
+async def test_a_signal_is_stored_once_and_starts_the_job(serve):
+    server = await serve(capabilities=[waits])
+    job = await server.submit("test.waits")
+    await waiting(server, job)
+    job = (await server.client.get(f"/v1/jobs/{job['id']}")).json()
+    path = f"/v1/jobs/{job['id']}/signals"
+    listed = (await server.client.get("/v1/jobs", params={"state": "waiting"})).json()
+    queues = (await server.client.get("/v1/queues")).json()["items"]
+
+    async def post(name, **more):
+        return await server.client.post(f"{path}/{name}", **more)
+
+    too_large = [await post("other", json="x" * n) for n in (70_000, 200_000)]
+    unnamed = await post("x" * 201, json=1)
+    plain = await post("paid", content=b"{}")
+    other = await post("other", json={"a": 1})
+    same = await post("other", json={"a": 1})
+    differs = await post("other", json={"a": 2})
+    first = await post("paid", json={"amount": 5})
+    ended = await server.ended(job)
+    over = await post("paid", json={"amount": 5})
+    nobody = await server.client.post("/v1/jobs/job_x/signals/paid", json=1)
+
+    assert "waiting" == job["state"]
+    assert {"reason": "signal", "name": "paid", "until": job["run_at"]} == job["wait"]
+    assert [job["id"]] == [found["id"] for found in listed["items"]]
+    assert 1 == {q["name"]: q["suspended"] for q in queues}["demo"]
+    assert [413, 413] == [answer.status_code for answer in too_large]
+    assert "SIGNAL_TOO_LARGE" == too_large[0].json()["code"]
+    assert [422, 415] == [unnamed.status_code, plain.status_code]
+    answers = (other, same, differs, over, nobody)
+    assert [201, 200, 409, 409, 404] == [r.status_code for r in answers]
+    assert "SIGNAL_CONFLICT" == differs.json()["code"]
+    assert (201, {"job_id": job["id"], "name": "paid"}) == (
+        *(first.status_code, first.json()),
+    )
+    assert ("succeeded", {"amount": 5}, None) == (
+        *(ended["state"], ended["output"], ended["wait"]),
+    )
+
+
+@ON_BOTH
+async def test_others_find_neither_job_nor_question(serve):
+    server = await serve(capabilities=[waits, asks], keyed=True)
+    mine = await server.key("acme", user="ann")
+
+    async def call(key, method, where, **more):
+        shown = {"Authorization": f"Bearer {key}", **more.pop("headers", {})}
+        return await server.client.request(method, where, headers=shown, **more)
+
+    asked = {"capability": "test.asks", "input": {}}
+    job = (await call(mine, "POST", "/v1/jobs", json=asked)).json()
+    path = f"/v1/jobs/{job['id']}"
+    await waiting(server, job, Owner("acme", "ann"))
+    answer = f"{path}/questions/send/answer"
+    answers = await server.key("acme", "questions:answer")
+    for key in (await server.key("acme", user="bob"), await server.key("evil")):
+        assert 404 == (await call(key, "POST", answer, json="yes")).status_code
+        told = await call(key, "POST", f"{path}/signals/send", json="yes")
+        assert 404 == told.status_code
+        assert [] == (await call(key, "GET", "/v1/questions")).json()["items"]
+    for key in (mine, answers):
+        [found] = (await call(key, "GET", "/v1/questions")).json()["items"]
+        assert ("Send it?", ["yes", "no"], answer) == (
+            *(found["question"], found["choices"], found["links"]["answer"]),
+        )
+    assert 403 == (await call(answers, "GET", path)).status_code
+    assert 422 == (await call(answers, "POST", answer, json="maybe")).status_code
+    assert 201 == (await call(answers, "POST", answer, json="yes")).status_code
+    ended = await call(mine, "GET", path, headers={"Prefer": "wait=30"})
+    assert "yes" == ended.json()["output"]
+    assert 409 == (await call(mine, "POST", answer, json="yes")).status_code
+    entries = await server.house.engine.store.audited("acme", before=None, limit=10)
+    told = [e for e in entries if e.action == "question.answered"]
+    assert told
+    assert {f"{job['id']}/send"} == {entry.target for entry in told}
