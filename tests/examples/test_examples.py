@@ -71,6 +71,7 @@ def test_every_example_is_short_and_run_by_a_test():
     }
 
     assert [
+        "approval.py",
         "durable_steps.py",
         "exactly_once_write.py",
         "fan_out.py",
@@ -82,6 +83,11 @@ def test_every_example_is_short_and_run_by_a_test():
     bot = lengths.pop("gateway_bot.py")  # tests/apps/chat/discord/test_gateway_bot.py
     assert max(lengths.values()) < 60
     assert bot < 80
+
+
+def test_approval(tmp_path):
+    told = the_output_of("approval.py", tmp_path)
+    assert "order 42: a lamp for 30, sent: yes" == told.strip()
 
 
 def test_durable_steps(tmp_path):
