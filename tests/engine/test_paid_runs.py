@@ -249,6 +249,32 @@ async def test_a_job_that_has_used_its_budget_up_may_make_no_further_call(
     assert Balance(settled=1_000, overdraft=800) == left
 
 
+@pytest.mark.parametrize(
+    ("policies", "calls_made", "code"),
+    [
+        (["stop"], 2, "BUDGET_EXHAUSTED"),
+        (["extend", "stop"], 2, "BUDGET_EXHAUSTED"),
+        (["extend"], 10, "OVER_BUDGET"),
+    ],
+)
+async def test_the_strictest_policy_says_whether_a_job_goes_on_beyond_its_hold(
+    working_by, ended, policies, calls_made, code
+):
+    """The hold is for 200 tokens, the budget has 1,000, a call uses 100."""
+    calls = []
+    spend = spending(calls, 100, retry=SOON)
+    async with working_by(spend, spacing=AT_ONCE) as house:
+        for scope, policy in zip(("tenant", "user"), policies, strict=False):
+            await house.budgets.put(Budget(scope, tokens=1_000, overrun=policy))
+        await house.start_worker()
+        job = await ended(await house.submit(spend, None))
+        [left, *_] = [s.balance for s in await house.budgets.accounts()]
+
+    assert (JobState.FAILED, code) == (job.state, job.error.code)
+    assert (calls_made, 100 * calls_made) == (len(calls), left.settled)
+    assert not left.held
+
+
 async def test_attempts_add_up_against_the_budget(working_by, ended):
     calls = []
     spend = spending(calls, 500, times=1, retry=SOON)

@@ -7,7 +7,7 @@ import typer
 from backburner.cli import printing
 from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
 from backburner.client import Budgets
-from backburner.domain.budget import Scope
+from backburner.domain.budget import Overrun, Scope
 
 app = typer.Typer(no_args_is_help=True, help="List, set and delete budgets.")
 
@@ -67,6 +67,10 @@ def put(
     ] = None,
     per_seconds: PerOption = DAY,
     of: OfOption = None,
+    overrun: Annotated[
+        Overrun,
+        typer.Option(help="Whether a job that has used up its hold goes on."),
+    ] = Overrun.EXTEND,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
@@ -74,7 +78,12 @@ def put(
     """Set a budget: a limit in tokens or money per window."""
     with connect(url, api_key) as client:
         found = client.set_budget(
-            scope.value, tokens=tokens, money=money, per_seconds=per_seconds, of=of
+            scope.value,
+            tokens=tokens,
+            money=money,
+            per_seconds=per_seconds,
+            of=of,
+            overrun=overrun.value,
         )
     _write(found, as_json=as_json)
 

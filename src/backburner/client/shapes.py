@@ -212,6 +212,8 @@ class BudgetRule(TypedDict):
     unit: str
     limit: int | str
     per_seconds: int
+    overrun: NotRequired[str]
+    """`extend` or `stop`."""
 
 
 class Budgets(TypedDict):
@@ -224,6 +226,8 @@ class Budgets(TypedDict):
 class BudgetOptions(TypedDict, total=False):
     """What a budget says: `tokens` or `money`, and for which window and value."""
 
+    overrun: str
+    """`extend` or `stop`: see docs/budgets.md."""
     of: str | None
     tokens: int | None
     money: str | None

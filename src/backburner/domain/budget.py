@@ -19,7 +19,11 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from backburner.domain.errors import BudgetExhausted, ConfigurationError
+from backburner.domain.errors import (
+    BudgetExhausted,
+    ConfigurationError,
+    HoldExhausted,
+)
 from backburner.domain.job import Instant, Owner
 from backburner.domain.usage import MICRO, dollars
 
@@ -44,6 +48,15 @@ class Scope(StrEnum):
     FLOW = "flow"
 
 
+class Overrun(StrEnum):
+    """What becomes of a job that has used up what was held for it."""
+
+    EXTEND = "extend"
+    """Its next call may use more, if the budget has something left."""
+    STOP = "stop"
+    """It may make no further call."""
+
+
 class Unit(StrEnum):
     """What is counted."""
 
@@ -65,11 +78,18 @@ class Budget:
     """In dollars."""
     per: timedelta = timedelta(days=1)
     of: str | None = None
+    overrun: str = "extend"
+    """Whether a job that has used up its hold may go on: see `Overrun`."""
 
     def __post_init__(self) -> None:
         if self.scope not in [*Scope]:
             raise ConfigurationError(
                 f"a budget's scope is one of {', '.join(Scope)}, not {self.scope!r}"
+            )
+        if self.overrun not in [*Overrun]:
+            raise ConfigurationError(
+                f"a budget's overrun is one of {', '.join(Overrun)}, "
+                f"not {self.overrun!r}"
             )
         if (self.tokens is None) == (self.money is None):
             raise ConfigurationError(
@@ -113,12 +133,20 @@ class Budget:
         return self.per // _MILLISECOND
 
 
-def budget_of(scope: str, unit: str, limit: int, window: int, of: str | None) -> Budget:
+def budget_of(
+    scope: str,
+    unit: str,
+    limit: int,
+    window: int,
+    of: str | None,
+    overrun: str = Overrun.EXTEND,
+) -> Budget:
     """Return a budget by its parts, as they are stored."""
     per = timedelta(milliseconds=window)
     if unit == Unit.TOKENS:
-        return Budget(scope, tokens=limit, per=per, of=of)
-    return Budget(scope, money=Decimal(limit) / MICRO, per=per, of=of)
+        return Budget(scope, tokens=limit, per=per, of=of, overrun=overrun)
+    money = Decimal(limit) / MICRO
+    return Budget(scope, money=money, per=per, of=of, overrun=overrun)
 
 
 class Payer(Protocol):
@@ -188,10 +216,13 @@ class Rules:
 
     def __init__(self, budgets: Iterable[Budget] = ()) -> None:
         self._by_scope: dict[str, dict[tuple[str, int], dict[str | None, int]]] = {}
+        self._stops: set[tuple[str, str, int, str | None]] = set()
         for budget in budgets:
             same = self._by_scope.setdefault(budget.scope, {})
             limits = same.setdefault((budget.unit, budget.window), {})
             limits[budget.of] = budget.limit
+            if budget.overrun == Overrun.STOP:
+                self._stops.add((budget.scope, budget.unit, budget.window, budget.of))
 
     def __bool__(self) -> bool:
         return bool(self._by_scope)
@@ -201,6 +232,14 @@ class Rules:
         same = self._by_scope.get(account.scope, {})
         limits = same.get((account.unit, account.per), {})
         return limits.get(account.value, limits.get(None, otherwise))
+
+    def stops(self, account: Account) -> bool:
+        """Say whether a job that has used up its hold may make no further call."""
+        same = self._by_scope.get(account.scope, {})
+        of: str | None = account.value
+        if of not in same.get((account.unit, account.per), {}):
+            of = None
+        return (account.scope, account.unit, account.per, of) in self._stops
 
     def charges(self, payer: Payer, now: Instant) -> list[Charge]:
         """Return what a payer is charged: nothing, if it costs nothing for sure."""
@@ -286,6 +325,23 @@ def exhausted(charge: Charge, left: int, now: Instant) -> BudgetExhausted:
         unit=account.unit,
         limit=charge.limit,
         left=left,
+        per=account.per // 1000,
+        retry_after=max(1, -(-(ends - now) // 1000)),
+    )
+
+
+def hold_exhausted(charge: Charge, balance: Balance, now: Instant) -> HoldExhausted:
+    """Say which budget lets a job use no more than was held for it."""
+    account = charge.account
+    ends = account.window + account.per
+    held = amount(account.unit, charge.amount or 0)
+    return HoldExhausted(
+        f"the {account.scope}'s budget lets a job use what is held for it, here "
+        f"{held} {unit_name(account.unit)}, and no more",
+        scope=account.scope,
+        unit=account.unit,
+        limit=charge.limit,
+        left=balance.left(charge.limit),
         per=account.per // 1000,
         retry_after=max(1, -(-(ends - now) // 1000)),
     )

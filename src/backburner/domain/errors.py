@@ -262,6 +262,10 @@ class BudgetExhausted(CallerError):
         """In how many seconds the window is over."""
 
 
+class HoldExhausted(BudgetExhausted):
+    """A job has used what was held for it, and a budget lets it use no more."""
+
+
 class WorkError(BackburnerError):
     """The work was tried and failed. Raise a subclass from a handler."""
 

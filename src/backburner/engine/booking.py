@@ -12,7 +12,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from backburner.domain.errors import BudgetExhausted, OverBudget, StoreUnavailable
+from backburner.domain.errors import (
+    BudgetExhausted,
+    HoldExhausted,
+    OverBudget,
+    StoreUnavailable,
+)
 from backburner.domain.job import Claim, Instant
 from backburner.domain.usage import NOTHING, Booking, Price, Spent, Usage
 from backburner.engine.loop import Loop
@@ -208,6 +213,13 @@ class Booker:
         if not claim.holds or (tab is None and claim.events <= FIRST_RUN):
             return
         refused = await self._refusal(claim, tab)
+        if isinstance(refused, HoldExhausted):
+            raise OverBudget(
+                f"{refused}: it may make no further call. Raise the capability's "
+                "estimate of tokens, or set the budget's overrun to extend, then retry "
+                "the job",
+                code=refused.code,
+            )
         if refused is not None:
             raise OverBudget(
                 f"{refused}, and this job has used all that was held for it: it may "

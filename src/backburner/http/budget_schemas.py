@@ -34,6 +34,13 @@ class BudgetRequest(Asked):
         max_length=LONGEST_VALUE,
         description="Only for this value, instead of each.",
     )
+    overrun: Literal["extend", "stop"] = Field(
+        "extend",
+        description=(
+            "Whether a job that has used what was held for it may make further calls "
+            "while the budget has something left (`extend`), or none (`stop`)."
+        ),
+    )
     tokens: int | None = Field(None, ge=0, le=MOST, strict=True)
     money: Decimal | None = Field(
         None,
@@ -54,6 +61,7 @@ class BudgetRule(BaseModel):
     unit: Literal["tokens", "money"]
     limit: Amount
     per_seconds: int
+    overrun: Literal["extend", "stop"] = "extend"
 
 
 class BudgetView(BaseModel):

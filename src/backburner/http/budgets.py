@@ -85,6 +85,7 @@ async def put(request: Request, caller: Administrator) -> Response:
         money=asked.money,
         per=timedelta(seconds=asked.per_seconds),
         of=asked.of,
+        overrun=asked.overrun,
     )
     entry = await _entry(request, caller, "budget.set", budget)
     await door.engine.budgets.put(budget, entry)
@@ -158,6 +159,7 @@ def _rule(budget: Budget) -> dict[str, Any]:
         "unit": budget.unit,
         "limit": amount(budget.unit, budget.limit),
         "per_seconds": budget.window // 1000,
+        "overrun": budget.overrun,
     }
 
 

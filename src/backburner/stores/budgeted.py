@@ -18,6 +18,7 @@ from backburner.domain.budget import (
     Unit,
     budget_of,
     exhausted,
+    hold_exhausted,
 )
 from backburner.domain.errors import BudgetExhausted
 from backburner.domain.job import Instant, Owner
@@ -42,10 +43,11 @@ a, b, h = accounts.c, budgets.c, holds.c
 
 # An operator's word stands until an operator takes it back.
 _PUT = sa.text("""
-INSERT INTO budgets (scope, value, unit, per, ceiling, is_declared)
-VALUES (:scope, :value, :unit, :per, :ceiling, :is_declared)
+INSERT INTO budgets (scope, value, unit, per, ceiling, overrun, is_declared)
+VALUES (:scope, :value, :unit, :per, :ceiling, :overrun, :is_declared)
 ON CONFLICT (scope, value, unit, per) DO UPDATE
-   SET ceiling = excluded.ceiling, is_declared = excluded.is_declared
+   SET ceiling = excluded.ceiling, overrun = excluded.overrun,
+       is_declared = excluded.is_declared
  WHERE budgets.is_declared OR NOT excluded.is_declared
 """)
 
@@ -133,7 +135,12 @@ class Budgeted(Protocol):
 
 def _put(tx: LedgerTx, wanted: Iterable[Budget], *, is_declared: bool) -> None:
     rows = [
-        {**_name(budget), "ceiling": budget.limit, "is_declared": is_declared}
+        {
+            **_name(budget),
+            "ceiling": budget.limit,
+            "overrun": budget.overrun,
+            "is_declared": is_declared,
+        }
         for budget in sorted(wanted, key=lambda budget: (*_name(budget).values(),))
     ]
     for row in rows:
@@ -155,9 +162,9 @@ def _drop(tx: LedgerTx, budget: Budget) -> bool:
 
 
 def _listed(connection: sa.Connection) -> list[Budget]:
-    query = sa.select(b.scope, b.unit, b.ceiling, b.per, b.value)
+    query = sa.select(b.scope, b.unit, b.ceiling, b.per, b.value, b.overrun)
     rows = connection.execute(query.order_by(b.scope, b.value, b.unit, b.per))
-    return [budget_of(*row[:4], row.value or None) for row in rows]
+    return [budget_of(*row[:4], row.value or None, row.overrun) for row in rows]
 
 
 def _accounts(
@@ -229,7 +236,7 @@ def _overspent(
     query = (
         sa.select(
             *(a.scope, a.unit, a.per, a.tenant, a.value, a.window_at),
-            *(a.held, a.settled, a.overdraft),
+            *(a.held, a.settled, a.overdraft, h.amount),
         )
         .join(holds, h.account == a.seq)
         .where(h.job == job, h.job.is_not(None), h.is_open, h.used.is_not(None))
@@ -239,8 +246,10 @@ def _overspent(
         rows = connection.execute(query).all()
         rules = Rules(_listed(connection)) if rows else Rules()
     for row in rows:
-        account, balance = Account(*row[:6]), Balance(*row[6:])
+        account, balance = Account(*row[:6]), Balance(*row[6:9])
         limit = rules.limit(account, otherwise=MOST)  # that budget is no more
+        if row.amount and rules.stops(account):
+            return hold_exhausted(Charge(account, limit, row.amount), balance, now)
         if not balance.left(limit):
             return exhausted(Charge(account, limit, None), 0, now)
     return None

@@ -168,10 +168,10 @@ def kept() -> Iterator[None]:
 def read_rules(connection: sa.Connection) -> Rules:
     """Read the budgets that are in force."""
     b = budgets.c
-    query = sa.select(b.scope, b.unit, b.ceiling, b.per, b.value)
+    query = sa.select(b.scope, b.unit, b.ceiling, b.per, b.value, b.overrun)
     with kept():
         rows = connection.execute(query).all()
-    return Rules(budget_of(*row[:4], row.value or None) for row in rows)
+    return Rules(budget_of(*row[:4], row.value or None, row.overrun) for row in rows)
 
 
 def rules_of(tx: LedgerTx) -> Rules:

@@ -259,6 +259,7 @@ budgets = sa.Table(
     sa.Column("per", sa.BigInteger, nullable=False),
     sa.Column("ceiling", sa.BigInteger, nullable=False),
     sa.Column("is_declared", sa.Boolean, nullable=False),
+    sa.Column("overrun", sa.Text, nullable=False, server_default=sa.text("'extend'")),
 )
 
 accounts = sa.Table(

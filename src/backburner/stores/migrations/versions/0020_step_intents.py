@@ -1,4 +1,4 @@
-"""Steps that were begun: rows without a result, and how often that was in doubt."""
+"""Steps that were begun, and what budgets say to jobs that use up their hold."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -21,10 +21,14 @@ def upgrade() -> None:
         sa.Column("doubts", sa.Integer, nullable=False, server_default=zero),
     ):
         op.add_column(TABLE, column)
+    extend = sa.text("'extend'")
+    policy = sa.Column("overrun", sa.Text, nullable=False, server_default=extend)
+    op.add_column("budgets", policy)
 
 
 def downgrade() -> None:
     """Forget what was begun and not finished."""
+    op.drop_column("budgets", "overrun")
     rows = sa.table(TABLE, sa.column("result"))
     op.execute(rows.delete().where(rows.c.result == ""))
     for name in ("expected", "is_open", "is_concurrent", "doubts"):

@@ -1,1 +1,1 @@
-SELECT scope, unit, ceiling, per, nullif(value, '') FROM budgets
+SELECT scope, unit, ceiling, per, nullif(value, ''), overrun FROM budgets
