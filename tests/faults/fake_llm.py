@@ -72,23 +72,30 @@ class FakeLlm:
             head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
             length = int(head.partition("content-length:")[2].split()[0])
             asked = json.loads(await reader.readexactly(length))
+            key = head.partition("authorization: bearer ")[2].split()[0]
             if "/lookup" in head.partition("\r\n")[0]:
-                found = self._calls.get(asked["id"])
-                writer.write(NOT_FOUND if found is None else _answer(found, "m"))
+                call = self._calls.get(asked["id"])
+            else:
+                call = self._charge(asked)
+            if call is None:
+                writer.write(NOT_FOUND)
                 await writer.drain()
                 writer.close()
                 return
-            key = head.partition("authorization: bearer ")[2].split()[0]
-            call = Charged(asked["messages"][-1]["content"], FIRST + len(self.journal))
-            self.journal.append(call)
-            self._calls[asked.get("id")] = call
             await self._note(key, +1)
             is_answered = await self._turn(asyncio.ensure_future(reader.read(1)))
             await self._note(key, -1)
             if is_answered:
-                writer.write(_answer(call, asked["model"]))
+                writer.write(_answer(call))
                 await writer.drain()
         writer.close()
+
+    def _charge(self, asked):
+        prompt = asked["messages"][-1]["content"]
+        call = Charged(prompt, FIRST + len(self.journal))
+        self.journal.append(call)
+        self._calls[asked.get("id")] = call
+        return call
 
     async def _turn(self, gone):
         """Wait for leave to answer; `False` if nobody waits for the answer any more."""
@@ -106,10 +113,10 @@ class FakeLlm:
             self._answered += 1
 
 
-def _answer(call, model):
+def _answer(call):
     body = json.dumps(
         {
-            "model": model,
+            "model": "m",
             "choices": [
                 {"message": {"content": call.prompt}, "finish_reason": "stop"},
             ],

@@ -26,13 +26,17 @@ async def five_forgotten_calls(ctx: Context, name: str) -> list[str]:
     return [await ctx.ask(each, remember=False) for each in questions]
 
 
+def key() -> dict[str, str]:
+    """Return the header that says which worker asks."""
+    return {"Authorization": f"Bearer {KNOWN['OPENAI_API_KEY']}"}
+
+
 async def call(ctx: Context, question: str) -> str:
     """Ask the provider directly, with an id under which it can look the call up."""
     url, id_ = KNOWN["OPENAI_BASE_URL"], f"{ctx.job.id}/{question}"
     body = {"model": "m", "messages": [{"content": question}], "id": id_}
-    headers = {"Authorization": f"Bearer {KNOWN['OPENAI_API_KEY']}"}
     async with httpx2.AsyncClient(trust_env=False, timeout=180) as http:
-        answer = await http.post(f"{url}/chat/completions", json=body, headers=headers)
+        answer = await http.post(f"{url}/chat/completions", json=body, headers=key())
     return used(ctx, answer.json())
 
 
@@ -40,7 +44,7 @@ async def look_up(ctx: Context, question: str) -> Any:
     """Return the answer if the provider has had the call."""
     url, id_ = KNOWN["OPENAI_BASE_URL"], f"{ctx.job.id}/{question}"
     async with httpx2.AsyncClient(trust_env=False, timeout=180) as http:
-        found = await http.post(f"{url}/lookup", json={"id": id_})
+        found = await http.post(f"{url}/lookup", json={"id": id_}, headers=key())
     return used(ctx, found.json()) if found.is_success else NOT_DONE
 
 
