@@ -6,9 +6,15 @@ import {
 import { Icon, Name, Questions } from './parts.js'
 import { Jobs } from './jobs.js'
 import { Job } from './job.js'
+import { Incidents } from './incidents.js'
+import { Fleet } from './fleet.js'
+import { Overview } from './overview.js'
 
 const VIEWS = [
+  { path: 'overview', title: 'Overview', icon: 'overview', view: Overview, key: 'o' },
   { path: 'jobs', title: 'Jobs', icon: 'jobs', view: Jobs, key: 'j' },
+  { path: 'incidents', title: 'Incidents', icon: 'incidents', view: Incidents, key: 'i', scope: 'dead-letters:read' },
+  { path: 'fleet', title: 'Fleet', icon: 'fleet', view: Fleet, key: 'f', scope: 'queues:read' },
 ]
 const HOME = 'jobs'
 

@@ -1,0 +1,31 @@
+// Incidents: dead letters grouped by cause, and a staged retry for each.
+import { html, Ago, api, go, may, number, sayProblem, useApi } from './core.js'
+import { confirmed, Empty, Failure, Frame, Head, inline, Name } from './parts.js'
+
+const isFailure = event => event.type === 'job.failed' || event.type === 'job.queued'
+
+export function Incidents() {
+  const { data, error, reload } = useApi('/v1/dead-letters?limit=100', { live: 3000, when: isFailure })
+  const retry = async group => {
+    const title = `Retry ${number(group.count)} ${group.count === 1 ? 'job' : 'jobs'} in stages?`
+    const text = 'One job is tried first, then ten, then all. It stops by itself if more than half of a stage fail again.'
+    if (!(await confirmed(title, text, 'Start the staged retry'))) return
+    try {
+      const body = { action: 'retry', staged: true, where: { fingerprint: group.fingerprint } }
+      go(`/ui/jobs/${(await api('/v1/jobs/bulk', { method: 'POST', body })).id}`)
+    } catch (problem) {
+      sayProblem(problem)
+    }
+  }
+  return html`<${Head} title="Incidents"><span class="faint" role="status">${data ? `${number(data.items.length)}${data.more ? '+' : ''} causes` : ''}</span></${Head}>
+    <${Failure} error=${error} retry=${reload} />
+    ${data && !data.items.length && html`<${Empty} title="No job has failed for good" command="backburner dead-letters list">Jobs that fail after their last attempt are grouped here by their cause.</${Empty}>`}
+    ${data?.items.length > 0 && html`<${Frame} label="Causes"><table>
+      <thead><tr><th scope="col">Cause</th><th scope="col">Capability</th><th scope="col" class="number">Jobs</th><th scope="col">First</th><th scope="col">Last</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+      <tbody>${data.items.map(group => html`<tr key=${group.fingerprint}>
+        <td class="bad-text" dir="ltr"><strong>${inline(group.code, 80)}</strong></td><td><${Name} text=${group.capability} most=${60} /></td>
+        <td class="number">${number(group.count)}</td><td class="time"><${Ago} at=${group.first_at} /></td><td class="time"><${Ago} at=${group.last_at} /></td>
+        <td><div class="actions"><a href=${`/ui/jobs/${group.sample_id}`}>Example</a>
+          <a href=${`/ui/jobs?state=failed&fingerprint=${encodeURIComponent(group.fingerprint)}`}>Jobs</a>
+          ${may('dead-letters:retry') && html`<button onClick=${() => retry(group)}>Retry in stages</button>`}</div></td></tr>`)}</tbody></table></${Frame}>`}`
+}
