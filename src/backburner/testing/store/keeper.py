@@ -7,7 +7,7 @@ import pytest
 
 from backburner.domain import event
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.job import JobState, Owner, Tenant
+from backburner.domain.job import JobState, Owner, Tenant, Visibility
 from backburner.domain.outcome import Done, HandedBack
 from backburner.domain.queue import Queue
 from backburner.ports.store import (
@@ -71,6 +71,12 @@ class KeeperConformance(WithWorkers):
             (JobFilter(tag="axb%"), 0),
             (JobFilter(fingerprint="f"), 0),
             (JobFilter(since=NOON + 1), 1),
+            (JobFilter(until=NOON + 1), 1),
+            (JobFilter(since=NOON, until=NOON + 2), 2),
+            (JobFilter(until=NOON), 0),
+            (JobFilter(states=frozenset({JobState.QUEUED, JobState.SCHEDULED})), 2),
+            (JobFilter(states=frozenset({JobState.FAILED, JobState.SCHEDULED})), 1),
+            (JobFilter(states=frozenset({JobState.FAILED, JobState.CANCELLED})), 0),
             (JobFilter(owner=BOB, state=JobState.QUEUED), 0),
         ],
     )
@@ -151,6 +157,21 @@ class KeeperConformance(WithWorkers):
         assert 3 == await store.count(JobFilter())
         assert 2 == await store.count(JobFilter(owner=ANN))
         assert 0 == await store.count(JobFilter(state=JobState.FAILED))
+        assert 2 == await store.count(JobFilter(), most=2)
+        assert 3 == await store.count(JobFilter(), most=9)
+
+    @pytest.mark.parametrize("owner", [None, ANN, Tenant(ANN.tenant)])
+    @pytest.mark.parametrize("state", [None, JobState.QUEUED])
+    async def test_jobs_are_listed_oldest_first_in_pages(
+        self, store: Store, owner: Visibility | None, state: JobState | None
+    ) -> None:
+        ids = [await submit(store) for _ in range(5)]
+        where = JobFilter(owner=owner, state=state, oldest_first=True)
+
+        first = await store.jobs(where, before=None, limit=3)
+        rest = await store.jobs(where, before=first[-1].seq, limit=3)
+
+        assert ids == [job.id for job in (*first, *rest)]
 
     async def test_what_waits_of_a_share_in_a_capped_queue_is_counted(
         self, store: Store
