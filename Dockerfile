@@ -51,6 +51,6 @@ STOPSIGNAL SIGTERM
 ENTRYPOINT ["backburner"]
 CMD ["serve"]
 
-# Of a server. What runs no API has no door to knock at: see compose.yaml.
+# Of a server. What runs no API has no port to check: see compose.yaml.
 HEALTHCHECK --interval=10s --timeout=6s --start-period=20s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ.get('BACKBURNER_PORT', '8765') + '/readyz', timeout=5)"]

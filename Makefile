@@ -19,7 +19,7 @@ help:
 	@echo "make <target> [ARGS=...]"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: setup-run ## start the house with sample jobs: API and worker over one SQLite file
+run: setup-run ## start Backburner with sample jobs: API and worker over one SQLite file
 	@nice -n 10 $(BIN)/backburner documents prepare 2>&1 | sed 's/^/documents: /' & \
 	  $(BIN)/backburner demo $(ARGS)
 
@@ -29,8 +29,8 @@ test: setup-test ## the whole suite on real servers
 coverage: setup-test ## the same tests; line coverage of both packages at least 90 %
 	@$(SUITE) -n 3 --cov $(ARGS)
 
-test-quick: setup-dev ## unit, house and conformance tests: no servers, seconds
-	@$(BIN)/pytest -m "not chaos" $(wildcard tests/unit tests/house tests/conformance) $(ARGS)
+test-quick: setup-dev ## unit, repository and conformance tests: no servers, seconds
+	@$(BIN)/pytest -m "not chaos" $(wildcard tests/unit tests/repository tests/conformance) $(ARGS)
 
 check: setup-dev ## format, lint, types, imports, spelling
 	@$(BIN)/ruff format --check --quiet . || { $(BIN)/ruff format --check .; exit 1; }
@@ -64,7 +64,7 @@ fixtures: setup-dev ## make the documents of the extractors' tests anew; needs L
 	@$(BIN)/python tools/fixtures
 
 docs: setup-dev ## check that the documents are true
-	@$(BIN)/pytest tests/house $(ARGS)
+	@$(BIN)/pytest tests/repository $(ARGS)
 
 lock: setup-dev ## resolve the lock files anew, newest versions that fit
 	@tools/lock

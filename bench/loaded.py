@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from pydantic import SecretStr
 
 from backburner import Backburner, Budget, Settings, Transaction
-from backburner.domain.delivery import QUEUE
+from backburner.domain.webhooks.delivery import QUEUE
 from bench import work
 from bench.meter import Meter, NotTrueError
 
@@ -36,7 +36,7 @@ async def compare(url: str, jobs: int) -> dict[str, Any]:
     worker: here by another one, and afterwards, so that each has its own figure.
     """
     async with receiver() as port:
-        async with _house(url, port, work.QUEUE) as bb:
+        async with _backburner(url, port, work.QUEUE) as bb:
             await bb.start_worker()
             await _run(bb, FIRST, work.noop)
             plain = await _run(bb, jobs, work.noop)
@@ -47,7 +47,7 @@ async def compare(url: str, jobs: int) -> dict[str, Any]:
             reading = asyncio.create_task(_read(bb, jobs))
             loaded = await _run(bb, jobs, work.spend, callback=callback)
             await asyncio.wait_for(reading, 60)
-        async with _house(url, port, QUEUE) as bb:
+        async with _backburner(url, port, QUEUE) as bb:
             with Meter() as sending:
                 await bb.start_worker()
                 await _until_over(bb, QUEUE)
@@ -62,7 +62,7 @@ async def compare(url: str, jobs: int) -> dict[str, Any]:
     }
 
 
-def _house(url: str, port: int, queue: str) -> Backburner:
+def _backburner(url: str, port: int, queue: str) -> Backburner:
     settings = Settings(
         store=url,
         prices=PRICES,

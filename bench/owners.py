@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from backburner import Backburner
-from backburner.domain.job import Owner
-from backburner.ports.store import JobFilter
+from backburner.domain.jobs.job import Owner
+from backburner.ports.store.maintenance import JobFilter
 from bench import history
 from bench.meter import NotTrueError
 from bench.servers import fresh_database

@@ -25,11 +25,11 @@ import uvloop
 from backburner import Backburner, BatchTicket, Settings
 from backburner.adapters import find_broker
 from backburner.cli.running import spare_collector
-from backburner.domain.batch import BatchState
-from backburner.domain.job import JobState
-from backburner.engine import telemetry
+from backburner.domain.groups.batch import BatchState
+from backburner.domain.jobs.job import JobState
 from backburner.engine.flow import written
-from backburner.ports.store import JobFilter
+from backburner.engine.observability import telemetry
+from backburner.ports.store.maintenance import JobFilter
 from bench import blobs as streaming
 from bench import buckets, history, work
 from bench import owners as among_owners
@@ -64,13 +64,13 @@ FINISHED = 1_000_000
 Figures = dict[str, Any]
 
 
-def house(folder: Path, **options: Any) -> Backburner:
-    """Open a house over the store that is measured."""
+def backburner(folder: Path, **options: Any) -> Backburner:
+    """Open an instance over the store that is measured."""
     return opened(url_of(folder), **options)
 
 
 def opened(url: str, **options: Any) -> Backburner:
-    """Open a house over any store."""
+    """Open an instance over any store."""
     settings = Settings(store=url, transport=TRANSPORT, **options)
     return Backburner(settings, apps=[work.app])
 
@@ -82,7 +82,7 @@ def url_of(folder: Path) -> str:
 
 async def drain(folder: Path) -> Figures:
     """Run no-op jobs that are all there when the worker starts."""
-    async with house(folder) as bb:
+    async with backburner(folder) as bb:
         await fill(bb, JOBS)
         await until_told(JOBS)
         meter = await drained(bb, JOBS)
@@ -92,11 +92,11 @@ async def drain(folder: Path) -> Figures:
 
 async def drain_over_history(folder: Path) -> Figures:
     """Do the same on top of a million finished jobs and their events."""
-    async with house(folder):
+    async with backburner(folder):
         pass  # it makes the tables
     await asyncio.to_thread(history.fill, url_of(folder), FINISHED, fail=False)
     await asyncio.to_thread(come_to_rest, url_of(folder))
-    async with house(folder) as bb:
+    async with backburner(folder) as bb:
         await fill(bb, JOBS)
         meter = await drained(bb, JOBS)
         done = JOBS + FINISHED
@@ -106,7 +106,7 @@ async def drain_over_history(folder: Path) -> Figures:
 
 async def flows(folder: Path) -> Figures:
     """Run files through three stages each, all of them in one batch with an end."""
-    async with house(folder) as bb:
+    async with backburner(folder) as bb:
         batch = await filed(bb)
         with Meter() as meter:
             await bb.start_worker()
@@ -136,7 +136,7 @@ async def filed(bb: Backburner) -> BatchTicket:
 
 async def settled_with_bodies(folder: Path) -> Figures:
     """Run jobs that each write a row at settlement, on a worker with 20 slots."""
-    async with house(folder, slots=FEW_SLOTS) as bb:
+    async with backburner(folder, slots=FEW_SLOTS) as bb:
         await bb.transact(lambda tx: work.KEPT.create(tx.connection))
         for first in range(0, BODIES, BULK):
             size = min(BULK, BODIES - first)
@@ -153,7 +153,7 @@ async def settled_with_bodies(folder: Path) -> Figures:
 
 async def steps(folder: Path) -> Figures:
     """Store the results of steps: of one job alone, then of many at once."""
-    async with house(folder, slots=STEP_SLOTS) as bb:
+    async with backburner(folder, slots=STEP_SLOTS) as bb:
         await bb.start_worker()
         alone = await bb.submit(work.timed_steps, work.Payload(i=ALONE))
         await alone.result()
@@ -204,7 +204,7 @@ async def _most_running(bb: Backburner) -> int:
 
 async def submit_bulk(folder: Path) -> Figures:
     """Submit 500 a call, each call durable when it returns."""
-    async with house(folder) as bb:
+    async with backburner(folder) as bb:
         with Meter() as meter:
             await fill(bb, JOBS)
         await check(bb, Expected(JOBS, 0, JOBS))
@@ -221,7 +221,7 @@ async def submit_singly(folder: Path) -> Figures:
             await bb.submit(work.noop, value)
             waits.append(time.perf_counter() - begun)
 
-    async with house(folder) as bb:
+    async with backburner(folder) as bb:
         with Meter() as meter:
             await asyncio.gather(
                 *(caller(bb, n * JOBS // CALLERS) for n in range(CALLERS))
@@ -232,7 +232,7 @@ async def submit_singly(folder: Path) -> Figures:
 
 async def latency_here(folder: Path) -> Figures:
     """Submit to an idle worker of the same process, one job at a time."""
-    async with house(folder) as bb:
+    async with backburner(folder) as bb:
         await bb.start_worker()
         waits = await probe(bb, work.started.get)
         done = PROBES + WARM
@@ -242,7 +242,7 @@ async def latency_here(folder: Path) -> Figures:
 
 async def latency_there(folder: Path) -> Figures:
     """Submit to an idle worker of another process; then leave it alone."""
-    async with house(folder) as bb:
+    async with backburner(folder) as bb:
         worker = subprocess.Popen(  # noqa: ASYNC220 - before anything is measured
             [sys.executable, "-m", "bench.rows", "worker", str(folder)],
             stdout=subprocess.PIPE,
@@ -262,7 +262,7 @@ async def worker(folder: Path) -> Figures:
     times = sqlite3.connect(folder / "times.db", isolation_level=None)
     times.execute("PRAGMA synchronous = OFF")
     times.execute("CREATE TABLE started (i INTEGER PRIMARY KEY, at INTEGER)")
-    async with house(folder) as bb:
+    async with backburner(folder) as bb:
         await bb.start_worker()
         work.on_start.append(
             lambda i, at: times.execute("INSERT INTO started VALUES (?, ?)", (i, at))
@@ -279,7 +279,7 @@ async def loaded(folder: Path) -> Figures:
 
 async def naps(folder: Path) -> Figures:
     """Run 1,000 jobs that each wait for a second, at once."""
-    async with house(folder, slots=NAPS) as bb:
+    async with backburner(folder, slots=NAPS) as bb:
         await bb.submit_many(work.nap, work.payloads(NAPS))
         meter = await drained(bb, NAPS)
         await check(bb, Expected(NAPS, NAPS, 3 * NAPS))
@@ -307,7 +307,7 @@ async def http(folder: Path) -> Figures:
     finally:
         server.terminate()
         await asyncio.to_thread(server.wait)
-    async with house(folder) as bb:
+    async with backburner(folder) as bb:
         await check(bb, Expected(JOBS // 2, 0, JOBS // 2))
     used = after.user + after.system - before.user - before.system
     return {

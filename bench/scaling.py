@@ -22,7 +22,7 @@ JOBS = 200_000
 SEED = 1
 
 
-class House(NamedTuple):
+class Deployment(NamedTuple):
     """What is simulated: a load and what there is for it."""
 
     jobs: float
@@ -43,14 +43,14 @@ class Waits(NamedTuple):
     """Which part of the slots was in use."""
 
 
-def simulate(house: House, count: int = JOBS, seed: int = SEED) -> Waits:
+def simulate(deployment: Deployment, count: int = JOBS, seed: int = SEED) -> Waits:
     """Let so many jobs through; the first third only warms up."""
     dice = random.Random(seed)
-    free = [0.0] * house.slots
+    free = [0.0] * deployment.slots
     waits, worked, end = [], 0.0, 0.0
-    for number, (arrives, ready) in enumerate(_admitted(house, count, dice)):
+    for number, (arrives, ready) in enumerate(_admitted(deployment, count, dice)):
         start = max(ready, free[0])
-        takes = _call(house, dice)
+        takes = _call(deployment, dice)
         heapq.heapreplace(free, start + takes)
         end = max(end, start)
         worked += takes
@@ -59,26 +59,26 @@ def simulate(house: House, count: int = JOBS, seed: int = SEED) -> Waits:
     waits.sort()
     return Waits(
         *(waits[int(len(waits) * part)] for part in (0.5, 0.95, 0.99)),
-        busy=min(1.0, worked / (house.slots * max(end, house.call))),
+        busy=min(1.0, worked / (deployment.slots * max(end, deployment.call))),
     )
 
 
 def _admitted(
-    house: House, count: int, dice: random.Random
+    deployment: Deployment, count: int, dice: random.Random
 ) -> Iterator[tuple[float, float]]:
     """Yield when each job arrives, and when the store has seen to it."""
     arrives = ready = 0.0
     for _ in range(count):
-        arrives += dice.expovariate(house.jobs)
-        ready = max(ready, arrives) + dice.expovariate(house.store)
+        arrives += dice.expovariate(deployment.jobs)
+        ready = max(ready, arrives) + dice.expovariate(deployment.store)
         yield arrives, ready
 
 
-def _call(house: House, dice: random.Random) -> float:
-    if not house.spread:
-        return dice.expovariate(1 / house.call)
-    median = house.call / 2.718281828459045 ** (house.spread**2 / 2)
-    return dice.lognormvariate(0, house.spread) * median
+def _call(deployment: Deployment, dice: random.Random) -> float:
+    if not deployment.spread:
+        return dice.expovariate(1 / deployment.call)
+    median = deployment.call / 2.718281828459045 ** (deployment.spread**2 / 2)
+    return dice.lognormvariate(0, deployment.spread) * median
 
 
 def main() -> None:
@@ -89,7 +89,7 @@ def main() -> None:
         for use in (0.7, 0.9, 0.97):
             slots = round(jobs * CALL_SECONDS / use)
             count = JOBS if jobs < STORE_JOBS else 2 * JOBS
-            found = simulate(House(jobs, slots), max(count, int(jobs * 100)))
+            found = simulate(Deployment(jobs, slots), max(count, int(jobs * 100)))
             print(
                 f"| {jobs:,.0f} | {slots:,} | {use:.0%} | {jobs / STORE_JOBS:.0%} "
                 f"| {found.p50:.3f} | {found.p95:.3f} | {found.p99:.3f} |"

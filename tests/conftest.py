@@ -134,7 +134,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True)
 def _transport(request, monkeypatch):
-    """Have every house over PostgreSQL told of work as this run wants it."""
+    """Have every instance over PostgreSQL told of work as this run wants it."""
     if homes.BROKER and homes.is_on_postgres(request.node):
         transport = homes.transport(request.node.nodeid)
         monkeypatch.setenv("BACKBURNER_TRANSPORT", transport)

@@ -3,7 +3,7 @@ Where a run of the tests is at home: which stores, and who tells workers of work
 
 `BACKBURNER_TEST_HOME` names some: `sqlite`, `postgres`, `postgres+rabbitmq`,
 `postgres+redis`, `postgres+sqs`. A test that is made for both stores runs on each that
-is named; one that is made for any runs on the first. With a broker, every house over
+is named; one that is made for any runs on the first. With a broker, every instance over
 PostgreSQL has it as its transport. Where PostgreSQL is named more than once, as in
 `sqlite,postgres,postgres+rabbitmq`, each test has one of those transports, always the
 same: they share the tests by the tests' names.
@@ -20,7 +20,7 @@ STORES = list(dict.fromkeys(home.partition("+")[0] for home in HOME.split(",")))
 BROKERS = [
     home.partition("+")[2] for home in HOME.split(",") if home.startswith("postgres")
 ]
-"""By whom houses over PostgreSQL are told of work; empty: by PostgreSQL itself."""
+"""By whom instances over PostgreSQL are told of work; empty: by PostgreSQL itself."""
 BROKER = next(filter(None, BROKERS), "")
 URLS = {
     "rabbitmq": "BACKBURNER_TEST_RABBITMQ_URL",
@@ -65,19 +65,19 @@ def _has_its_store(item):
 
 
 def is_on_postgres(item):
-    """Say whether a test's houses are over PostgreSQL."""
+    """Say whether a test's instances are over PostgreSQL."""
     if _is_dealt(item) and "postgres" in item.callspec.params.values():
         return True
     return STORES == ["postgres"] or bool(BOUND["postgres"] & set(item.fixturenames))
 
 
 def broker_of(test):
-    """Return by which broker the houses of a test are told; empty: by the database."""
+    """Return the broker that notifies a test's instances; empty: the database."""
     return BROKERS[zlib.crc32(test.encode()) % len(BROKERS)] if BROKERS else ""
 
 
 def transport(test):
-    """Return the transport of a test's houses over PostgreSQL."""
+    """Return the transport of a test's instances over PostgreSQL."""
     broker = broker_of(test)
     if not broker:
         return "database"

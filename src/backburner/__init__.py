@@ -1,8 +1,9 @@
 """Durable asynchronous AI jobs: a ticket now, the result when it is ready."""
 
 from backburner.app import App, ModelUse, Need, Setup
-from backburner.domain.app_blob import AppBlob
-from backburner.domain.budget import Budget
+from backburner.domain.blobs.app_blob import AppBlob
+from backburner.domain.costs.budget import Budget
+from backburner.domain.costs.usage import Spent
 from backburner.domain.errors import (
     AnswerTruncated,
     BackburnerError,
@@ -30,38 +31,42 @@ from backburner.domain.errors import (
     UnknownCapability,
     WorkError,
 )
-from backburner.domain.event import Event
-from backburner.domain.job import Job, JobState, Owner, Tenant
-from backburner.domain.lane import Lane
-from backburner.domain.outcome import Cancel, Failed, Snooze
-from backburner.domain.queue import Keep, Queue, Rate
-from backburner.domain.retry import RetryPolicy
-from backburner.domain.text import Draft, Piece
-from backburner.domain.translation import EngineEvent, Translation
-from backburner.domain.usage import Spent
-from backburner.engine.app_blobs import AppBlobs
-from backburner.engine.app_metrics import Counter, Gauge, Histogram, Operations
-from backburner.engine.asking import Asker, Called, Correction
-from backburner.engine.blob_urls import SignedUrl
+from backburner.domain.events.event import Event
+from backburner.domain.events.text import Draft, Piece
+from backburner.domain.events.translation import EngineEvent, Translation
+from backburner.domain.jobs.job import Job, JobState, Owner, Tenant
+from backburner.domain.jobs.outcome import Cancel, Failed, Snooze
+from backburner.domain.jobs.retry import RetryPolicy
+from backburner.domain.lanes.lane import Lane
+from backburner.domain.queues.queue import Keep, Queue, Rate
+from backburner.engine.blobs.app_blobs import AppBlobs
+from backburner.engine.blobs.urls import SignedUrl
+from backburner.engine.broker.foreign import message_options
 from backburner.engine.camel_model import CamelModel
-from backburner.engine.children import ChildFailed
-from backburner.engine.completion import JobEnd
-from backburner.engine.context import Context
-from backburner.engine.erasure import erase_rows
-from backburner.engine.estimates import estimate_of
 from backburner.engine.flow import Flow
-from backburner.engine.foreign import message_options
-from backburner.engine.group_tickets import BatchTicket, FlowTicket
+from backburner.engine.groups.tickets import BatchTicket, FlowTicket
 from backburner.engine.lazy import lazy
+from backburner.engine.maintenance.erasure import erase_rows
+from backburner.engine.maintenance.schedule import Schedule
+from backburner.engine.models.asking import Asker, Called, Correction
+from backburner.engine.observability.app_metrics import (
+    Counter,
+    Gauge,
+    Histogram,
+    Operations,
+)
 from backburner.engine.options import SubmitGroupOptions, SubmitOptions
-from backburner.engine.outbound import Http, HttpResponse
 from backburner.engine.registry import Capability, capability
-from backburner.engine.schedule import Schedule
-from backburner.engine.steps import NOT_DONE
-from backburner.engine.submission import GroupOptions
+from backburner.engine.run.children import ChildFailed
+from backburner.engine.run.context import Context
+from backburner.engine.run.outbound import Http, HttpResponse
+from backburner.engine.run.steps import NOT_DONE
+from backburner.engine.run.waiting import WaitTimedOut
+from backburner.engine.submit.completion import JobEnd
+from backburner.engine.submit.estimates import estimate_of
+from backburner.engine.submit.submission import GroupOptions
 from backburner.engine.ticket import JobFailed, ResultMismatch, Ticket
 from backburner.engine.transaction import Transaction, View
-from backburner.engine.waiting import WaitTimedOut
 from backburner.environment import ServiceUrl, TimeZone
 from backburner.ports.ai import Message
 from backburner.settings import Settings, read_settings

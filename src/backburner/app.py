@@ -9,15 +9,15 @@ from typing import Any, Literal, NamedTuple
 from pydantic_settings import BaseSettings
 
 from backburner.domain.ai import NOT_CONFIGURED, Purpose
-from backburner.domain.budget import Budget
-from backburner.domain.lane import Lane
-from backburner.domain.queue import Queue
-from backburner.domain.retry import RetryPolicy
-from backburner.domain.translation import Translation
-from backburner.engine.app_metrics import AppMetric
-from backburner.engine.erasure import EraseRows
+from backburner.domain.costs.budget import Budget
+from backburner.domain.events.translation import Translation
+from backburner.domain.jobs.retry import RetryPolicy
+from backburner.domain.lanes.lane import Lane
+from backburner.domain.queues.queue import Queue
+from backburner.engine.maintenance.erasure import EraseRows
+from backburner.engine.maintenance.schedule import Schedule
+from backburner.engine.observability.app_metrics import AppMetric
 from backburner.engine.registry import Capability
-from backburner.engine.schedule import Schedule
 from backburner.engine.transaction import Transaction
 
 WorkerPhase = Literal["starting", "failed", "stopping", "stopped"]
@@ -117,7 +117,7 @@ class App:
     """The queue whose counts `GET /metrics` answers with as JSON."""
     serves: Serves | None = None
     own: Sequence[Capability[Any, Any]] = ()
-    """Capabilities that its code asks for and nobody else can, by whatever door."""
+    """Capabilities that its code asks for and nobody else can, by whatever API."""
     messages: Mapping[str, ReadsMessage] = field(default_factory=dict)
     """By queue, who reads requests of other programs in a form of its own."""
     models: Sequence[ModelUse] = ()

@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 
-from backburner.domain.job import Instant, uuid7
+from backburner.domain.jobs.job import Instant, uuid7
 from backburner.ports.clock import Clock
 
 

@@ -1,4 +1,4 @@
-"""Capabilities to try the house with, in development."""
+"""Capabilities to try Backburner with, in development."""
 
 import asyncio
 import time
@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from backburner.app import App
 from backburner.domain.errors import PermanentError, Throttled, TransientError
-from backburner.domain.retry import RetryPolicy
-from backburner.engine.context import Context
+from backburner.domain.jobs.retry import RetryPolicy
 from backburner.engine.registry import capability
+from backburner.engine.run.context import Context
 
 QUEUE = "demo"
 STEPS = 20

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from backburner.domain.costs.usage import LONGEST_NAME, Price, Usage
 from backburner.domain.errors import ConfigurationError
-from backburner.domain.usage import LONGEST_NAME, Price, Usage
 
 MOST: Final = 2**53
 MILLION: Final = 1_000_000

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from backburner.domain.address import PORTS, Reach
 from backburner.domain.errors import ConfigurationError
+from backburner.domain.webhooks.address import PORTS, Reach
 from backburner.environment import (
     ServiceUrl,
     alias,

@@ -12,9 +12,9 @@ from pydantic_settings import BaseSettings
 
 from backburner.ai import presets
 from backburner.app import App, Setup
-from backburner.domain.address import Reach
 from backburner.domain.ai import Purpose
 from backburner.domain.errors import ConfigurationError
+from backburner.domain.webhooks.address import Reach
 from backburner.environment import variable
 from backburner.ports.app_settings import AppSettings
 from backburner.settings import Settings, read_settings

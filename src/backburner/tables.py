@@ -6,9 +6,9 @@ from typing import Final
 import sqlalchemy as sa
 
 from backburner.domain.errors import IdempotencyConflict
-from backburner.domain.job import Instant, Owner
-from backburner.engine.erasure import erase_rows
-from backburner.engine.idempotency import IdempotencyKey
+from backburner.domain.jobs.job import Instant, Owner
+from backburner.engine.maintenance.erasure import erase_rows
+from backburner.engine.submit.idempotency import IdempotencyKey
 from backburner.engine.transaction import Transaction
 
 __all__ = ["KEY_MS", "erase_rows", "key_table", "owned_by", "take_key"]

@@ -1,7 +1,7 @@
 """
-The public door for rooms with routes: who calls, what they sent, what is answered.
+Public API for applications with routes: callers, requests, responses.
 
-A room's contract is its own, its status codes included; `Refusal` carries them. What
+An application's contract is its own, with status codes; `Refusal` carries them. What
 is not said here is answered as everywhere: problems by RFC 9457, and a request's id.
 """
 
@@ -15,15 +15,13 @@ from starlette.requests import Request
 from backburner.client.errors import WebhookError
 from backburner.client.webhooks import check_webhook_headers, verify_webhook
 from backburner.domain.errors import InvalidInput
-from backburner.domain.job import Job
-from backburner.engine.idempotency import IdempotencyKey
-from backburner.engine.submission import GroupOptions
+from backburner.domain.jobs.job import Job
+from backburner.engine.submit.idempotency import IdempotencyKey
+from backburner.engine.submit.submission import GroupOptions
 from backburner.http import body
 from backburner.http.app_routes import Route, json_body, routes_of
 from backburner.http.auth import Caller, acting_as, require
 from backburner.http.body import parse
-from backburner.http.budgets import budget_left
-from backburner.http.door import door_of
 from backburner.http.headers import key_of, origin, traceparent_of
 from backburner.http.multipart import MAX_PARTS, Form, Part
 from backburner.http.paging import (
@@ -34,7 +32,7 @@ from backburner.http.paging import (
     cursor_page,
     offset_page,
 )
-from backburner.http.prefer import Patience, awaited
+from backburner.http.prefer import FindOrWait, awaited
 from backburner.http.problems import (
     Refusal,
     UnsupportedMediaType,
@@ -42,10 +40,12 @@ from backburner.http.problems import (
     field_errors,
     request_id_of,
 )
-from backburner.http.queues import counts
+from backburner.http.routes.budgets import budget_left
+from backburner.http.routes.queues import counts
 from backburner.http.service_client import ServiceAnswer, ServiceClient, Unsure
-from backburner.http.sse import ServerEvent, ServerEvents
-from backburner.http.stream_access import StreamAccess, StreamReader
+from backburner.http.state import server_state_of
+from backburner.http.streams.access import StreamAccess, StreamReader
+from backburner.http.streams.sse import ServerEvent, ServerEvents
 from backburner.http.wire import answer, time
 from backburner.ports.log import log
 
@@ -126,9 +126,9 @@ async def read(request: Request, model: type[M]) -> M:
     media_type = request.headers.get("content-type", "").strip().lower()
     if media_type.startswith("multipart/"):
         raise UnsupportedMediaType("send the body as JSON: multipart is not read")
-    door = door_of(request)
-    with door.bodies.place(request):
-        content = await body.read_bytes(request, door.settings.body_limit)
+    server_state = server_state_of(request)
+    with server_state.bodies.place(request):
+        content = await body.read_bytes(request, server_state.settings.body_limit)
         try:
             return body.matched(parse(content), model)
         except InvalidInput as error:
@@ -161,7 +161,7 @@ async def read_webhook(
     One that is not signed with the secret, or too long ago, is a 401; without the three
     headers of a signature its body is not read. What does not match is a 400.
     """
-    now = door_of(request).engine.now() / 1000
+    now = server_state_of(request).engine.now() / 1000
     try:
         check_webhook_headers(request.headers, now=now)
         content = await read_bytes(request, limit)
@@ -174,9 +174,11 @@ async def read_webhook(
 
 async def read_bytes(request: Request, limit: int) -> bytes:
     """Return the body as it is, if it has at most `limit` bytes."""
-    door = door_of(request)
-    with door.bodies.place(request):
-        return await body.read_bytes(request, min(limit, door.settings.body_limit))
+    server_state = server_state_of(request)
+    with server_state.bodies.place(request):
+        return await body.read_bytes(
+            request, min(limit, server_state.settings.body_limit)
+        )
 
 
 @asynccontextmanager
@@ -190,7 +192,7 @@ async def multipart(
     is read before the next one: `await part.read(limit=…)`, or `async for chunk in
     part`. The whole body has at most `limit` bytes, and the form so many parts.
     """
-    with door_of(request).uploads.place(request):
+    with server_state_of(request).uploads.place(request):
         yield Form(request, body.stream(request, limit), parts=parts)
 
 
@@ -202,18 +204,18 @@ async def wait(request: Request, caller: Caller, job_id: str, *, seconds: int) -
     is no place for another one, it does not wait, nor if the client or the server goes
     away. Input and output are whole.
     """
-    engine = door_of(request).engine
-    patience = Patience(
+    engine = server_state_of(request).engine
+    find_or_wait = FindOrWait(
         lambda: engine.find(job_id, caller.visible),
         lambda span: engine.wait(job_id, caller.visible, timeout=span),
     )
-    job = await awaited(request, min(max(0, seconds), LONGEST_WAIT), patience)
+    job = await awaited(request, min(max(0, seconds), LONGEST_WAIT), find_or_wait)
     return await engine.payloads.whole(job)
 
 
 async def queue_counts(request: Request, queue: str) -> dict[str, Any]:
     """Return how many jobs of a queue wait, run and have ended; 404 if unknown."""
-    return await counts(door_of(request).engine, queue)
+    return await counts(server_state_of(request).engine, queue)
 
 
 @asynccontextmanager
@@ -228,7 +230,7 @@ async def streamed(
     within `BACKBURNER_BODY_SECONDS` and a second more for each 32 KiB, or is refused.
     If the block raises or the client leaves, discard what was written of the chunks.
     """
-    with door_of(request).uploads.place(request):
+    with server_state_of(request).uploads.place(request):
         yield body.stream(request, limit)
 
 

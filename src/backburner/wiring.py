@@ -1,4 +1,4 @@
-"""The composition root: settings and entry points become a running house."""
+"""The composition root: settings and entry points become a running instance."""
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -26,52 +26,50 @@ from backburner.ai.presets import PURPOSES
 from backburner.app import App, ReadsMessage, Uploaded
 from backburner.clock import StoreClock, SystemClock, SystemDice
 from backburner.domain.ai import Purpose
-from backburner.domain.budget import Budget
+from backburner.domain.costs.budget import Budget
 from backburner.domain.errors import (
     BrokerUnavailable,
     ConfigurationError,
     PermanentError,
 )
-from backburner.domain.job import Claim, Job, Owner, Submitted, Visibility
-from backburner.domain.lane import Lane, lane_name
-from backburner.domain.queue import Queue
-from backburner.domain.retry import RetryPolicy
-from backburner.domain.transitions import Limits
-from backburner.domain.translation import Selection
-from backburner.domain.wait import Question
-from backburner.engine.app_blobs import AppBlobs, BlobService
-from backburner.engine.app_metrics import register
-from backburner.engine.asking import Asker, Providers
-from backburner.engine.blob_urls import UrlSigner
-from backburner.engine.budgets import Budgets
-from backburner.engine.bulk import bulk
-from backburner.engine.burial import Burial
-from backburner.engine.contact import Contact
-from backburner.engine.courier import Courier
-from backburner.engine.deliveries import delivering
-from backburner.engine.delivery import SCHEDULE, Deliver, Sender
+from backburner.domain.events.translation import Selection
+from backburner.domain.jobs.job import Claim, Job, Owner, Submitted, Visibility
+from backburner.domain.jobs.retry import RetryPolicy
+from backburner.domain.jobs.transitions import Limits
+from backburner.domain.jobs.wait import Question
+from backburner.domain.lanes.lane import Lane, lane_name
+from backburner.domain.queues.queue import Queue
+from backburner.engine.access.keys import Keys
+from backburner.engine.access.signed_urls import SignedUrls
+from backburner.engine.blobs.app_blobs import AppBlobs, BlobService
+from backburner.engine.blobs.payloads import Payloads, Sweeper
+from backburner.engine.blobs.urls import UrlSigner
+from backburner.engine.broker.dead_letter_export import DeadLetterExporter
+from backburner.engine.broker.foreign import ForeignMessages
+from backburner.engine.broker.health import BrokerHealth
+from backburner.engine.broker.intake import Intake
+from backburner.engine.broker.relay import Relay
 from backburner.engine.engine import Engine
 from backburner.engine.flow import NOTHING, Chain, Flow, written
-from backburner.engine.foreign import Strangers
-from backburner.engine.group_tickets import BatchTicket, FlowTicket
-from backburner.engine.heartbeat import Pulse, ThreadHeartbeat
-from backburner.engine.here import Here
-from backburner.engine.house import House
-from backburner.engine.intake import Intake
-from backburner.engine.keys import Keys
-from backburner.engine.lag import LagMeter
-from backburner.engine.links import Links
-from backburner.engine.messages import Messages
+from backburner.engine.groups.bulk import bulk
+from backburner.engine.groups.tickets import BatchTicket, FlowTicket
+from backburner.engine.maintenance.schedule import Schedule
+from backburner.engine.maintenance.scheduler import Scheduler
+from backburner.engine.maintenance.translating import Translator
+from backburner.engine.maintenance.upkeep import Upkeep, UpkeepOptions
+from backburner.engine.models.asking import Asker, Providers
+from backburner.engine.observability.app_metrics import register
+from backburner.engine.observability.lag import LagMeter
 from backburner.engine.options import SubmitGroupOptions, SubmitOptions
-from backburner.engine.outbound import Http, HttpLimits
-from backburner.engine.parents import telling_parents
-from backburner.engine.payloads import Payloads, Sweeper
-from backburner.engine.receivers import Receivers
 from backburner.engine.registry import Capability, Registry
-from backburner.engine.relay import Relay
-from backburner.engine.schedule import Schedule
-from backburner.engine.scheduler import Scheduler
-from backburner.engine.submission import (
+from backburner.engine.run.heartbeat import Pulse, ThreadHeartbeat
+from backburner.engine.run.inline import InlineRunner
+from backburner.engine.run.outbound import Http, HttpLimits
+from backburner.engine.run.parents import telling_parents
+from backburner.engine.run.runtime import Runtime
+from backburner.engine.run.worker import Worker, WorkerOptions
+from backburner.engine.submit.budgets import Budgets
+from backburner.engine.submit.submission import (
     LOCAL,
     Callbacks,
     Submission,
@@ -80,18 +78,21 @@ from backburner.engine.submission import (
 )
 from backburner.engine.ticket import Ticket
 from backburner.engine.transaction import Transaction, View
-from backburner.engine.translating import Translator
-from backburner.engine.upkeep import Upkeep, UpkeepOptions
 from backburner.engine.watch import Watch
-from backburner.engine.worker import Worker, WorkerOptions
+from backburner.engine.webhooks.callback_sender import CallbackSender
+from backburner.engine.webhooks.deliveries import delivering
+from backburner.engine.webhooks.delivery import SCHEDULE, Deliver, WebhookSender
+from backburner.engine.webhooks.messages import Messages
+from backburner.engine.webhooks.receiver_limits import ReceiverLimits
 from backburner.ports.ai import Provider
-from backburner.ports.bell import Bell
 from backburner.ports.broker import Broker
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults, NoFaults
-from backburner.ports.keys import KeyStore
 from backburner.ports.log import allow
-from backburner.ports.store import JobFilter, Retention, Store
+from backburner.ports.notifier import Notifier
+from backburner.ports.store import Store
+from backburner.ports.store.keys import KeyStore
+from backburner.ports.store.maintenance import JobFilter, Retention
 from backburner.prices import ListPrices, read_overrides
 from backburner.settings import Settings, read
 from backburner.startup import reach_of, read_apps
@@ -112,7 +113,7 @@ SWEEP_POLLS = 15
 
 class Backburner:
     """
-    A house over one store: submit from it, and work in it if you like.
+    An instance over one store: submit from it, and work in it if you like.
 
     `async with Backburner(store="sqlite:///jobs.db", capabilities=[…]) as bb:`
     """
@@ -177,11 +178,11 @@ class Backburner:
         self._faults = faults or NoFaults()
         self._deliveries = deliveries
         self._given_broker = broker
-        self._broker: tuple[Broker, Contact] | None = None
-        self._burial: Burial | None = None
+        self._broker: tuple[Broker, BrokerHealth] | None = None
+        self._dead_letter_exporter: DeadLetterExporter | None = None
         self._ai = ai
         self._providers: Providers | None = None
-        self._courier: Courier | None = None
+        self._callback_sender: CallbackSender | None = None
         self._stack = AsyncExitStack()
         self._worker: Worker | None = None
         self._engine: Engine | None = None
@@ -224,7 +225,7 @@ class Backburner:
 
     @property
     def engine(self) -> Engine:
-        """The engine's verbs, while the house is open."""
+        """The engine's verbs, while Backburner is open."""
         if self._engine is None:
             raise ConfigurationError(
                 "Backburner is not open: use `async with Backburner(…)`"
@@ -237,7 +238,7 @@ class Backburner:
 
     @property
     def budgets(self) -> Budgets:
-        """The budgets, and holds without a job, while the house is open."""
+        """The budgets, and holds without a job, while Backburner is open."""
         return self.engine.budgets
 
     def asker(self) -> Asker:
@@ -249,10 +250,10 @@ class Backburner:
         return Asker(self._providers)
 
     @cached_property
-    def courier(self) -> Courier:
-        """Who signs what rooms tell others, and checks whom they may tell."""
+    def callback_sender(self) -> CallbackSender:
+        """Who signs what applications tell others, and checks whom they may tell."""
         settings = self.settings
-        return Courier(self._reach, _webhook_key(settings), self._clock)
+        return CallbackSender(self._reach, _webhook_key(settings), self._clock)
 
     @overload
     async def run(
@@ -296,7 +297,7 @@ class Backburner:
         options = job_options({"owner": owner, "key": key, "request_id": request_id})
         job = submission.prepare(found, value, options)
         job.id = submission.draw("call", job.created_at)
-        here = Here(
+        here = InlineRunner(
             self.submit,
             self._providers,
             self.budgets,
@@ -309,7 +310,7 @@ class Backburner:
 
     @property
     def keys(self) -> Keys:
-        """The API keys, while the house is open."""
+        """The API keys, while Backburner is open."""
         if self._keys is None:
             self._keys = _keys(self.engine.store, self.settings, self._clock)
         return self._keys
@@ -349,9 +350,9 @@ class Backburner:
             )
         self.registry.own(bulk(self.engine))
         worker = Worker(
-            House(
+            Runtime(
                 store=self.engine.store,
-                bell=self._bell,
+                notifier=self._notifier,
                 clock=self._clock,
                 dice=self._dice,
                 faults=self._faults,
@@ -362,10 +363,10 @@ class Backburner:
                 plan=self.engine.flows.plan,
                 touch=self.engine.batches.touch,
                 prices=self._prices,
-                mourn=self._mourn,
+                on_job_failed=self._on_job_failed,
                 intake=self._make_intake(),
                 providers=self._providers,
-                courier=self._courier,
+                callback_sender=self._callback_sender,
                 app_settings=self._app_settings,
                 http=self._outbound,
                 storage=self.engine,
@@ -605,12 +606,12 @@ class Backburner:
         self._stack.push_async_callback(store.close)
         await self._migrate_apps(store)
         await self._clock.follow(store.read_clock)
-        bell = store.bell()
-        bell.open()
-        self._stack.callback(bell.close)
-        relay = await self._start_relay(store, bell)
-        self._bell = relay or bell
-        watch = Watch(store, self._bell, poll=settings.poll_seconds)
+        notifier = store.notifier()
+        notifier.open()
+        self._stack.callback(notifier.close)
+        relay = await self._start_relay(store, notifier)
+        self._notifier = relay or notifier
+        watch = Watch(store, self._notifier, poll=settings.poll_seconds)
         blobs = find_blobs(settings, self._dice, self._faults)
         payloads = Payloads(blobs, store)
         self._submission = submission = Submission(
@@ -624,7 +625,7 @@ class Backburner:
             await self._prices.load()
         self._engine = engine = Engine(
             store=store,
-            bell=self._bell,
+            notifier=self._notifier,
             clock=self._clock,
             registry=self.registry,
             submission=submission,
@@ -636,7 +637,7 @@ class Backburner:
             relay=relay,
             transaction_seconds=settings.transaction_seconds,
         )
-        links = Links(
+        signed_urls = SignedUrls(
             settings.link_secrets or (secrets.token_hex(32),), self._clock.now
         )
         self._blobs = engine.blobs = BlobService(
@@ -648,12 +649,12 @@ class Backburner:
             draw=engine.draw,
             limit=settings.blob_limit,
             faults=self._faults,
-            urls=UrlSigner(blobs, links, self._clock, settings.public_url),
+            urls=UrlSigner(blobs, signed_urls, self._clock, settings.public_url),
             uploaded=self._upload_hooks(),
         )
         payloads.of_app = self._blobs_of
         await engine.budgets.declare(self._budgets)
-        await self._start_burial(store)
+        await self._start_dead_letter_export(store)
         self._start(engine, submission, watch)
         await self._start_translators(engine)
 
@@ -678,7 +679,7 @@ class Backburner:
                 app.translates,
                 Selection(app.translates.types, capabilities, queues),
                 engine=engine,
-                bell=self._bell,
+                notifier=self._notifier,
                 faults=self._faults,
                 poll=self.settings.poll_seconds,
             )
@@ -703,7 +704,7 @@ class Backburner:
         self._stack.push_async_callback(engine.batches.stop)
         upkeep = Upkeep(
             store,
-            self._bell,
+            self._notifier,
             self._clock,
             self._faults,
             _upkeep(settings),
@@ -721,7 +722,7 @@ class Backburner:
         self._stack.push_async_callback(upkeep.stop)
         scheduler = Scheduler(
             store,
-            self._bell,
+            self._notifier,
             self._faults,
             submission,
             self._schedules,
@@ -734,7 +735,7 @@ class Backburner:
         sweeper.start()
         self._stack.push_async_callback(sweeper.stop)
 
-    async def _start_relay(self, store: Store, bell: Bell) -> Relay | None:
+    async def _start_relay(self, store: Store, notifier: Notifier) -> Relay | None:
         """Connect to the broker, if there is one; without it nothing starts."""
         url = self.settings.transport
         broker = self._given_broker or find_broker(url)
@@ -745,15 +746,15 @@ class Backburner:
             await broker.open()
         except BrokerUnavailable as error:
             raise unreachable(url, error) from None
-        contact = Contact(url.partition(":")[0])
-        self._broker = broker, contact
+        broker_health = BrokerHealth(url.partition(":")[0])
+        self._broker = broker, broker_health
         relay = Relay(
             store,
             broker,
-            bell,
+            notifier,
             self._clock,
             self._faults,
-            contact,
+            broker_health,
             look=LOOK_POLLS * self.settings.poll_seconds,
         )
         relay.start()
@@ -763,26 +764,28 @@ class Backburner:
     def _make_intake(self) -> Intake | None:
         if self._broker is None:
             return None
-        broker, contact = self._broker
+        broker, broker_health = self._broker
         readers = {queue: partial(read, self) for queue, read in self._readers.items()}
-        strangers = Strangers(
+        foreign = ForeignMessages(
             self.engine, broker, limit=self.settings.body_limit, readers=readers
         )
         sweep = SWEEP_POLLS * self.settings.poll_seconds
-        return Intake(broker, contact, self._clock, strangers, sweep=sweep)
+        return Intake(broker, broker_health, self._clock, foreign, sweep=sweep)
 
-    def _mourn(self) -> None:
-        if self._burial is not None:
-            self._burial.poke()
+    def _on_job_failed(self) -> None:
+        if self._dead_letter_exporter is not None:
+            self._dead_letter_exporter.poke()
 
-    async def _start_burial(self, store: Store) -> None:
+    async def _start_dead_letter_export(self, store: Store) -> None:
         """Have the broker show what fails, if there is one."""
         if self._broker is None:
             return
-        digger = f"house_{self._dice.uuid(self._clock.now())}"
-        self._burial = Burial(store, *self._broker, self._clock, self._faults, digger)
-        await self._burial.start()
-        self._stack.push_async_callback(self._burial.stop)
+        exporter = f"instance_{self._dice.uuid(self._clock.now())}"
+        self._dead_letter_exporter = DeadLetterExporter(
+            store, *self._broker, self._clock, self._faults, exporter
+        )
+        await self._dead_letter_exporter.start()
+        self._stack.push_async_callback(self._dead_letter_exporter.stop)
 
     def _engage(self) -> None:
         """Have providers of models ready, and what is known of their limits told."""
@@ -839,10 +842,10 @@ class Backburner:
             total_seconds=settings.webhook_seconds,
         )
         self._stack.push_async_callback(egress.close)
-        self._courier = Courier(self._reach, key, self._clock, egress)
+        self._callback_sender = CallbackSender(self._reach, key, self._clock, egress)
         deliver = Deliver(
-            Sender(egress, key, self._clock),
-            Receivers(self._clock, self._dice, slots=settings.slots),
+            WebhookSender(egress, key, self._clock),
+            ReceiverLimits(self._clock, self._dice, slots=settings.slots),
             self._clock,
             self._dice,
         )

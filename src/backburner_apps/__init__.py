@@ -1,1 +1,1 @@
-"""The rooms: applications that live in the house. They use its public door only."""
+"""Applications that ship with Backburner. They import its public modules only."""

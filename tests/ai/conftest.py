@@ -1,4 +1,4 @@
-"""A provider that is spoken to by the byte, and houses that ask it."""
+"""A provider that is spoken to by the byte, and instances that ask it."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ import pytest
 from backburner import Backburner
 from backburner.ai.openai import OpenAI
 from backburner.clock import SystemClock
-from backburner.engine.asking import Asker, Providers
+from backburner.engine.models.asking import Asker, Providers
 from backburner.ports.ai import Access, Models
 from backburner.settings import Settings
 
@@ -110,7 +110,7 @@ def store(request, tmp_path, template):
 
 @pytest.fixture
 async def working_at(store):
-    """Open a house with a worker whose provider is at a base URL."""
+    """Open an instance with a worker whose provider is at a base URL."""
     async with AsyncExitStack() as stack:
 
         async def start(url, *capabilities, **settings):
@@ -122,11 +122,11 @@ async def working_at(store):
                 "poll_seconds": 0.2,
                 **settings,
             }
-            house = Backburner(
+            backburner = Backburner(
                 Settings(store=store, **given), capabilities=capabilities
             )
-            await stack.enter_async_context(house)
-            await house.start_worker()
-            return house
+            await stack.enter_async_context(backburner)
+            await backburner.start_worker()
+            return backburner
 
         yield start

@@ -15,8 +15,8 @@ from backburner import (
     capability,
 )
 from backburner.domain.ai import CORRECTION
-from backburner.domain.event import THROTTLED
-from backburner.domain.job import JobState
+from backburner.domain.events.event import THROTTLED
+from backburner.domain.jobs.job import JobState
 
 PATIENCE = 180.0
 TASK = {"title": "Buy milk", "steps": ["whole", "2 litres"]}
@@ -44,8 +44,8 @@ def chats(aimock):
     return [entry["body"] for entry in aimock.requests()]
 
 
-async def spent(house, job):
-    return (await house.engine.store.spent([job.seq]))[job.seq]
+async def spent(backburner, job):
+    return (await backburner.engine.store.spent([job.seq]))[job.seq]
 
 
 async def test_a_text_is_answered_and_counted(aimock, asker_at):
@@ -61,13 +61,13 @@ async def test_a_text_is_answered_and_counted(aimock, asker_at):
 async def test_a_text_is_streamed_to_readers(aimock, working_at):
     text = "Once upon a time there was a queue that nobody had to wait in. " * 5
     aimock.answers(text, "tell")
-    house = await working_at(aimock.url, say)
-    ticket = await house.submit(say, "tell me")
+    backburner = await working_at(aimock.url, say)
+    ticket = await backburner.submit(say, "tell me")
     job = await ticket.wait(timeout=PATIENCE)
 
     assert (JobState.SUCCEEDED, text) == (job.state, json.loads(job.output))
     assert text == "".join([piece.text async for piece in ticket.pieces()])
-    assert 1 == (await spent(house, job)).calls
+    assert 1 == (await spent(backburner, job)).calls
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ async def test_a_wrong_shape_is_shown_once_and_both_calls_are_booked(
 ):
     aimock.answers(json.dumps(TASK), CORRECTION)
     aimock.answers('{"title": "Buy milk"}', "milk")
-    house = await working_at(aimock.url, parse)
-    job = await (await house.submit(parse, "buy milk")).wait(timeout=PATIENCE)
+    backburner = await working_at(aimock.url, parse)
+    job = await (await backburner.submit(parse, "buy milk")).wait(timeout=PATIENCE)
     first, second = chats(aimock)
 
     assert (JobState.SUCCEEDED, TASK, 1) == (
@@ -102,15 +102,15 @@ async def test_a_wrong_shape_is_shown_once_and_both_calls_are_booked(
         json.loads(job.output),
         job.attempt,
     )
-    assert 2 == (await spent(house, job)).calls
+    assert 2 == (await spent(backburner, job)).calls
     assert len(first["messages"]) + 2 == len(second["messages"])
     assert "steps: Field required" in second["messages"][-1]["content"]
 
 
 async def test_a_shape_that_stays_wrong_ends_the_job(aimock, working_at):
     aimock.answers("I would rather not.")
-    house = await working_at(aimock.url, parse)
-    job = await (await house.submit(parse, "buy milk")).wait(timeout=PATIENCE)
+    backburner = await working_at(aimock.url, parse)
+    job = await (await backburner.submit(parse, "buy milk")).wait(timeout=PATIENCE)
 
     assert ("AI_INVALID_JSON", 1) == (job.error.code, job.attempt)
     assert 2 == len(chats(aimock)), "there is one correction, and no second"
@@ -120,14 +120,14 @@ async def test_a_shape_that_stays_wrong_ends_the_job(aimock, working_at):
 async def test_a_rate_limit_parks_the_lane_and_costs_no_attempt(aimock, working_at):
     aimock.answers(json.dumps(TASK))
     aimock.chaos(rateLimitRate=1)
-    house = await working_at(aimock.url, parse)
-    ticket = await house.submit(parse, "buy milk")
+    backburner = await working_at(aimock.url, parse)
+    ticket = await backburner.submit(parse, "buy milk")
     async for event in ticket.events():
         if event.type == THROTTLED:
             break
     aimock.chaos(rateLimitRate=0)
     job = await ticket.wait(timeout=PATIENCE)
-    [lane] = await house.engine.store.lanes()
+    [lane] = await backburner.engine.store.lanes()
 
     assert "AI_RATE_LIMITED" == event.data["error"]["code"]
     assert event.data["lane"] == lane.state.name
@@ -161,20 +161,20 @@ async def test_each_kind_of_chaos_is_an_error_of_the_engine(
 
 async def test_the_next_provider_stands_in_while_the_first_is_out(aimock, working_at):
     aimock.chaos(dropRate=1)
-    house = await working_at(aimock.url, say, ai=("openai", "mock"))
-    ticket = await house.submit(say, "hello")
+    backburner = await working_at(aimock.url, say, ai=("openai", "mock"))
+    ticket = await backburner.submit(say, "hello")
     job = await ticket.wait(timeout=PATIENCE)
 
     assert "Mock answer to: hello" == json.loads(job.output)
-    assert ("mock",) == (await spent(house, job)).models
+    assert ("mock",) == (await spent(backburner, job)).models
 
 
 @BOTH
 async def test_many_jobs_in_chaos_all_end_and_none_twice(aimock, working_at):
     aimock.answers(json.dumps(TASK))
     aimock.chaos(dropRate=0.15, malformedRate=0.15, disconnectRate=0.15)
-    house = await working_at(aimock.url, parse, ai_requests=60_000)
-    tickets = await house.submit_many(parse, [f"buy milk {n}" for n in range(30)])
+    backburner = await working_at(aimock.url, parse, ai_requests=60_000)
+    tickets = await backburner.submit_many(parse, [f"buy milk {n}" for n in range(30)])
     jobs = [await ticket.wait(timeout=PATIENCE) for ticket in tickets]
 
     assert all(job.state.is_final for job in jobs), "every job has an end"

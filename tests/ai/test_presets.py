@@ -7,8 +7,8 @@ from backburner import App, ConfigurationError, ModelUse, Setup
 from backburner.adapters import find_providers
 from backburner.ai.presets import PRESETS
 from backburner.clock import SystemClock
-from backburner.engine import telemetry
-from backburner.engine.asking import Asker, Providers
+from backburner.engine.models.asking import Asker, Providers
+from backburner.engine.observability import telemetry
 from backburner.settings import Settings
 from backburner.startup import check
 

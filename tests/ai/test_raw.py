@@ -13,7 +13,7 @@ from backburner import (
     TransientError,
     capability,
 )
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 
 from .conftest import KEY
 
@@ -202,10 +202,10 @@ async def test_an_account_without_credit_does_not_park_its_lane(raw, working_at)
     quota = {"error": {"code": "insufficient_quota", "message": "pay"}}
     raw.says(quota, "429 Too Many Requests")
     raw.says(WELL)
-    house = await working_at(raw.url, say)
-    failed = await (await house.submit(say, "hi")).wait(timeout=PATIENCE)
-    [lane] = await house.engine.store.lanes()
-    then = await (await house.submit(say, "hi")).wait(timeout=PATIENCE)
+    backburner = await working_at(raw.url, say)
+    failed = await (await backburner.submit(say, "hi")).wait(timeout=PATIENCE)
+    [lane] = await backburner.engine.store.lanes()
+    then = await (await backburner.submit(say, "hi")).wait(timeout=PATIENCE)
 
     assert (JobState.FAILED, "AI_QUOTA_EXHAUSTED") == (failed.state, failed.error.code)
     assert not failed.error.retryable
@@ -312,16 +312,16 @@ async def test_a_stream_that_drips_for_ever_is_over_in_time(raw, asker_at):
 
 @pytest.mark.parametrize("text", ["whole", "stream"])
 async def test_a_cancelled_job_closes_its_socket(raw, working_at, text):
-    house = await working_at(raw.url, say)
+    backburner = await working_at(raw.url, say)
     if text == "stream":
         raw.streams(piece("Once "), hangs=True)
     else:
         raw.hangs()
-    ticket = await house.submit(say, text)
+    ticket = await backburner.submit(say, text)
     async with asyncio.timeout(PATIENCE):
         await raw.asked.wait()
         assert not raw.gone.is_set(), "control: nobody hung up before the cancel"
-        await house.cancel(ticket.id)
+        await backburner.cancel(ticket.id)
         await raw.gone.wait()
 
 
@@ -336,9 +336,9 @@ async def hurry(ctx: Context, text: str) -> str:
 async def test_whoever_is_out_of_time_closes_its_socket(
     raw, working_at, asks, seconds, code
 ):
-    house = await working_at(raw.url, asks, ai_seconds=seconds)
+    backburner = await working_at(raw.url, asks, ai_seconds=seconds)
     raw.hangs()
-    ticket = await house.submit(asks, "whole")
+    ticket = await backburner.submit(asks, "whole")
     job = await ticket.wait(timeout=PATIENCE)
 
     assert (JobState.FAILED, code) == (job.state, job.error.code)

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from backburner import Backburner, Settings
-from backburner.domain.job import JobState, Owner
-from backburner.ports.store import JobFilter
+from backburner.domain.jobs.job import JobState, Owner
+from backburner.ports.store.maintenance import JobFilter
 from bench import history
 from tests import homes
 

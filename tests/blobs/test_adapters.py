@@ -19,7 +19,9 @@ def test_they_lie_beside_the_sqlite_file(tmp_path, monkeypatch):
     assert tmp_path / "x.db-blobs" == root_of(store=f"sqlite:///{tmp_path}/x.db?a=1")
 
 
-def test_they_lie_in_the_current_folder_of_a_house_over_a_server(tmp_path, monkeypatch):
+def test_they_lie_in_the_current_folder_of_an_instance_over_a_server(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
 
     assert tmp_path / ".backburner-blobs" == root_of(store="postgresql://x/y")

@@ -22,10 +22,10 @@ from backburner import (
     capability,
 )
 from backburner.clock import SystemClock
-from backburner.domain.app_blob import upload_key
+from backburner.domain.blobs.app_blob import upload_key
 from backburner.domain.errors import StoreUnavailable
-from backburner.engine.payloads import Sweeper
-from backburner.engine.submission import LOCAL
+from backburner.engine.blobs.payloads import Sweeper
+from backburner.engine.submit.submission import LOCAL
 from backburner.testing.doubles import FrozenClock
 from backburner.testing.samples import a_claim
 

@@ -24,18 +24,18 @@ from backburner import (
     capability,
 )
 from backburner.clock import SystemClock
-from backburner.domain.blob import LARGE, MARK
+from backburner.domain.blobs.blob import LARGE, MARK
 from backburner.domain.errors import (
     BlobMissing,
     IllegalTransition,
     StoreUnavailable,
 )
-from backburner.engine.payloads import Sweeper
-from backburner.engine.submission import LOCAL, GroupOptions, Options
-from backburner.engine.upkeep import Upkeep, UpkeepOptions
+from backburner.engine.blobs.payloads import Sweeper
+from backburner.engine.maintenance.upkeep import Upkeep, UpkeepOptions
+from backburner.engine.submit.submission import LOCAL, GroupOptions, Options
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import JobFilter, Retention
-from backburner.testing.doubles import SilentBell
+from backburner.ports.store.maintenance import JobFilter, Retention
+from backburner.testing.doubles import SilentNotifier
 
 QUOTES = 2
 FIVE_MIB = "x" * (5 * 1024 * 1024)
@@ -96,17 +96,17 @@ def root(tmp_path):
 
 
 @pytest.fixture
-async def house(store_url, root):
+async def backburner(store_url, root):
     settings = Settings(store=store_url, blobs=root.as_uri(), poll_seconds=0.2)
     known = [echo, measure, refuse, keep, fetch, pass_on, measure_output]
-    async with Backburner(settings, capabilities=known) as house:
-        yield house
+    async with Backburner(settings, capabilities=known) as backburner:
+        yield backburner
 
 
 @pytest.fixture
-async def working(house):
-    await house.start_worker()
-    return house
+async def working(backburner):
+    await backburner.start_worker()
+    return backburner
 
 
 def contents(root: Path) -> list[str]:
@@ -116,9 +116,9 @@ def contents(root: Path) -> list[str]:
     )
 
 
-async def row(house, ticket):
+async def row(backburner, ticket):
     """Return a job as its row has it."""
-    return (await house.engine.store.find([ticket.id]))[0]
+    return (await backburner.engine.store.find([ticket.id]))[0]
 
 
 @pytest.mark.parametrize(
@@ -175,10 +175,10 @@ async def test_a_dead_letter_runs_again_on_the_same_content(working, root):
     assert ["input"] == contents(root)
 
 
-async def test_a_content_that_is_gone_fails_the_job_for_good(house):
-    ticket = await house.submit(measure, FIVE_MIB)
-    house.engine.payloads._blobs.delete([ticket.id])
-    await house.start_worker()
+async def test_a_content_that_is_gone_fails_the_job_for_good(backburner):
+    ticket = await backburner.submit(measure, FIVE_MIB)
+    backburner.engine.payloads._blobs.delete([ticket.id])
+    await backburner.start_worker()
     job = await ticket.wait()
 
     assert (JobState.FAILED, "BLOB_MISSING", 1) == (
@@ -190,11 +190,11 @@ async def test_a_content_that_is_gone_fails_the_job_for_good(house):
         await ticket.result()
 
 
-async def test_a_content_that_was_cut_short_is_gone(house, root):
-    ticket = await house.submit(measure, FIVE_MIB)
+async def test_a_content_that_was_cut_short_is_gone(backburner, root):
+    ticket = await backburner.submit(measure, FIVE_MIB)
     (path,) = [path for path in root.rglob("input") if path.is_file()]
     os.truncate(path, 100)
-    await house.start_worker()
+    await backburner.start_worker()
 
     assert "BLOB_MISSING" == (await ticket.wait()).error.code
 
@@ -208,20 +208,20 @@ async def test_an_output_that_is_gone_is_said(working):
         await ticket.result()
 
 
-async def test_a_repeat_under_one_key_keeps_one_content(house, root):
-    first = await house.submit(echo, FIVE_MIB, idempotency_key="k")
-    again = await house.submit(echo, FIVE_MIB, idempotency_key="k")
+async def test_a_repeat_under_one_key_keeps_one_content(backburner, root):
+    first = await backburner.submit(echo, FIVE_MIB, idempotency_key="k")
+    again = await backburner.submit(echo, FIVE_MIB, idempotency_key="k")
 
     assert (first.id, True) == (again.id, again.replayed)
     assert ["input"] == contents(root)
     assert f'"{FIVE_MIB}"' == (await first.job()).input
 
 
-async def test_another_content_under_one_key_is_refused_and_not_kept(house, root):
-    await house.submit(echo, FIVE_MIB, idempotency_key="k")
+async def test_another_content_under_one_key_is_refused_and_not_kept(backburner, root):
+    await backburner.submit(echo, FIVE_MIB, idempotency_key="k")
 
     with pytest.raises(IdempotencyConflict):
-        await house.submit(echo, FIVE_MIB + "y", idempotency_key="k")
+        await backburner.submit(echo, FIVE_MIB + "y", idempotency_key="k")
     assert ["input"] == contents(root)
 
 
@@ -231,19 +231,19 @@ def a_flow(text):
     return flow
 
 
-async def test_a_repeated_flow_keeps_one_content(house, root):
-    first = await house.submit_flow(a_flow(FIVE_MIB), idempotency_key="k")
-    again = await house.submit_flow(a_flow(FIVE_MIB), idempotency_key="k")
+async def test_a_repeated_flow_keeps_one_content(backburner, root):
+    first = await backburner.submit_flow(a_flow(FIVE_MIB), idempotency_key="k")
+    again = await backburner.submit_flow(a_flow(FIVE_MIB), idempotency_key="k")
     with pytest.raises(IdempotencyConflict):
-        await house.submit_flow(a_flow(FIVE_MIB + "y"), idempotency_key="k")
+        await backburner.submit_flow(a_flow(FIVE_MIB + "y"), idempotency_key="k")
 
     assert first.id == again.id
     assert ["input"] == contents(root)
     assert f'"{FIVE_MIB}"' == (await first.steps())["echo"].input
 
 
-async def test_a_repeated_batch_keeps_its_contents_once(house, root):
-    batches = house.engine.batches
+async def test_a_repeated_batch_keeps_its_contents_once(backburner, root):
+    batches = backburner.engine.batches
     options = GroupOptions(idempotency_key="k")
 
     def members(key=None):
@@ -267,7 +267,7 @@ async def test_a_repeated_batch_keeps_its_contents_once(house, root):
 
 
 async def test_what_cannot_be_put_away_as_a_whole_leaves_nothing(
-    house, root, monkeypatch
+    backburner, root, monkeypatch
 ):
     flow = a_flow(FIVE_MIB)
     flow.add(echo, FIVE_MIB)
@@ -280,7 +280,7 @@ async def test_what_cannot_be_put_away_as_a_whole_leaves_nothing(
 
     monkeypatch.setattr(os, "rename", fail_later)
     with pytest.raises(StoreUnavailable):
-        await house.submit_flow(flow)
+        await backburner.submit_flow(flow)
 
     assert [] == contents(root)
 
@@ -333,15 +333,15 @@ async def test_contents_go_with_their_jobs(working, root):
     assert f'"{FIVE_MIB}"' == (await stays.job()).input
 
 
-async def prune(house):
+async def prune(backburner):
     """Forget every job that has ended, and its contents."""
     upkeep = Upkeep(
-        house.engine.store,
-        SilentBell(),
+        backburner.engine.store,
+        SilentNotifier(),
         SystemClock(),
         NoFaults(),
         UpkeepOptions(retention=NO_RETENTION),
-        house.engine.payloads,
+        backburner.engine.payloads,
     )
     await upkeep.prune()
 
@@ -370,15 +370,15 @@ async def test_an_output_is_kept_until_the_completion_of_its_job_has_ended(
     assert [] == contents(root)
 
 
-async def test_only_what_no_job_has_is_swept_and_only_when_it_is_old(house, root):
-    kept = await house.submit(echo, FIVE_MIB)
-    payloads = house.engine.payloads
-    orphans = [house.engine.prepare(echo, FIVE_MIB, Options()) for _ in range(3)]
+async def test_only_what_no_job_has_is_swept_and_only_when_it_is_old(backburner, root):
+    kept = await backburner.submit(echo, FIVE_MIB)
+    payloads = backburner.engine.payloads
+    orphans = [backburner.engine.prepare(echo, FIVE_MIB, Options()) for _ in range(3)]
     await payloads.stow_inputs(orphans)
     age(root, orphans[0].id, days=2)
     age(root, orphans[1].id, days=2)
     age(root, kept.id, days=2)
-    await Sweeper(house.engine.store, payloads, SystemClock()).sweep()
+    await Sweeper(backburner.engine.store, payloads, SystemClock()).sweep()
     left = {path.parent.name for path in root.rglob("input")}
 
     assert {kept.id, orphans[2].id} == left

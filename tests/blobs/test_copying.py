@@ -7,7 +7,7 @@ from backburner.blobs.filesystem import FileBlobs
 from backburner.blobs.memory import MemoryBlobs
 from backburner.blobs.s3 import S3Blobs
 from backburner.clock import SystemClock, SystemDice
-from backburner.domain.blob import BlobKey
+from backburner.domain.blobs.blob import BlobKey
 from backburner.domain.errors import BlobMissing
 from backburner.ports.faults import NoFaults
 

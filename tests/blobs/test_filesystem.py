@@ -10,7 +10,7 @@ import pytest
 
 from backburner.blobs.filesystem import FileBlobs
 from backburner.clock import SystemDice
-from backburner.domain.blob import BlobKey
+from backburner.domain.blobs.blob import BlobKey
 from backburner.domain.errors import (
     BlobMissing,
     ConfigurationError,

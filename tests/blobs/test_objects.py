@@ -12,7 +12,7 @@ from backburner.blobs.clouds import AZURE_PUT, AzureBlobs, GoogleBlobs
 from backburner.blobs.objects import Address
 from backburner.blobs.s3 import OPTIONS, S3Blobs
 from backburner.clock import SystemDice
-from backburner.domain.blob import BlobKey
+from backburner.domain.blobs.blob import BlobKey
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
 from backburner.ports.blobs import UrlTerms
 from backburner.ports.faults import NoFaults

@@ -17,8 +17,8 @@ from pydantic import BaseModel
 from redis import Redis
 
 from backburner import Backburner, Context, PermanentError, capability
-from backburner.domain.job import JobState, Owner
-from backburner.ports.store import JobFilter
+from backburner.domain.jobs.job import JobState, Owner
+from backburner.ports.store.maintenance import JobFilter
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 
@@ -180,17 +180,17 @@ def store(place, request, tmp_path):
 
 
 @pytest.fixture
-async def house(store, tools):
-    """A house with a worker in it, whose queues are there."""
+async def backburner(store, tools):
+    """An instance with a worker in it, whose queues are there."""
     settings = Settings(
         store=store, transport=tools.url, grace_seconds=0, body_limit=200_000
     )
     async with AsyncExitStack() as stack:
-        house = Backburner(settings, capabilities=tools.capabilities())
-        await stack.enter_async_context(house)
-        await house.start_worker()
+        backburner = Backburner(settings, capabilities=tools.capabilities())
+        await stack.enter_async_context(backburner)
+        await backburner.start_worker()
         await until(tools.is_ready)
-        yield house
+        yield backburner
 
 
 async def until(condition):
@@ -201,14 +201,14 @@ async def until(condition):
     return found
 
 
-async def ended(house, count=1, owner=None):
+async def ended(backburner, count=1, owner=None):
     """Return all jobs when so many have ended."""
     where = JobFilter(owner=owner)
     async with asyncio.timeout(PATIENCE):
         while True:
-            jobs = await house.engine.store.jobs(where, before=None, limit=99)
+            jobs = await backburner.engine.store.jobs(where, before=None, limit=99)
             if len(jobs) >= count and all(job.state.is_final for job in jobs):
-                return await house.engine.store.find([job.id for job in jobs])
+                return await backburner.engine.store.find([job.id for job in jobs])
             await pause()
 
 
@@ -222,26 +222,26 @@ def a_request(**fields):
     return json.dumps(usual | fields).encode()
 
 
-async def test_a_message_of_another_program_becomes_a_job(house, tools):
+async def test_a_message_of_another_program_becomes_a_job(backburner, tools):
     body = a_request(requestId="r-1", userId="u-7")
     await asyncio.to_thread(tools.put, tools.greetings, body, body)
-    jobs = await ended(house, owner=Owner("default", "u-7"))
+    jobs = await ended(backburner, owner=Owner("default", "u-7"))
     await until(lambda: not tools.depth(tools.greetings))
 
     assert [('"Hello, Ada!"', "r-1")] == [(job.output, job.request_id) for job in jobs]
     assert 0 == tools.depth(f"{tools.greetings}-dlq")
 
 
-async def test_a_message_id_is_as_good_as_a_request_id(house, tools):
+async def test_a_message_id_is_as_good_as_a_request_id(backburner, tools):
     for name in ("m-1", "m-1", "m-2"):
         put = (tools.put, tools.greetings, a_request())
         await asyncio.to_thread(*put, message_id=name)
     await until(lambda: not tools.depth(tools.greetings))
 
-    assert 2 == len(await ended(house, 2))
+    assert 2 == len(await ended(backburner, 2))
 
 
-async def test_what_cannot_be_taken_lies_among_the_dead_letters(house, tools):
+async def test_what_cannot_be_taken_lies_among_the_dead_letters(backburner, tools):
     bad = {
         "MALFORMED_BODY": b"hello",
         "UNKNOWN_CAPABILITY": a_request(capability="great"),
@@ -250,7 +250,7 @@ async def test_what_cannot_be_taken_lies_among_the_dead_letters(house, tools):
     }
     await asyncio.to_thread(tools.put, tools.greetings, *bad.values(), a_request())
     found = await letters(tools, tools.greetings, len(bad))
-    [job] = await ended(house)
+    [job] = await ended(backburner)
     await until(lambda: not tools.depth(tools.greetings))
 
     assert {*bad} == {letter["code"] for _, letter in found}
@@ -260,8 +260,8 @@ async def test_what_cannot_be_taken_lies_among_the_dead_letters(house, tools):
     assert JobState.SUCCEEDED == job.state
 
 
-async def test_a_job_that_failed_is_moved_back_and_succeeds(house, tools):
-    ticket = await house.submit("fickle", "it")
+async def test_a_job_that_failed_is_moved_back_and_succeeds(backburner, tools):
+    ticket = await backburner.submit("fickle", "it")
     job = await ticket.wait(PATIENCE)
     [(name, letter)] = await letters(tools, tools.fickle)
     tools.is_mended = True
@@ -287,14 +287,14 @@ async def until_succeeded(ticket):
     return job
 
 
-async def test_a_refused_message_is_mended_and_moved_back(house, tools):
+async def test_a_refused_message_is_mended_and_moved_back(backburner, tools):
     await asyncio.to_thread(
         tools.put, tools.greetings, a_request(input={"nomen": "Ada"})
     )
     [(_, letter)] = await letters(tools, tools.greetings)
     letter["body"] = letter["body"].replace("nomen", "name")
     await asyncio.to_thread(tools.put, tools.greetings, json.dumps(letter).encode())
-    [job] = await ended(house)
+    [job] = await ended(backburner)
 
     assert "input.name: Field required" in letter["reason"]
     assert '"Hello, Ada!"' == job.output
@@ -306,7 +306,7 @@ RABBITMQ = pytest.mark.parametrize(
 
 
 @RABBITMQ
-@pytest.mark.usefixtures("house")
+@pytest.mark.usefixtures("backburner")
 async def test_dead_letters_are_kept_for_a_week(tools):
     await asyncio.to_thread(tools.put, tools.greetings, b"hello")
     await letters(tools, tools.greetings)
@@ -355,10 +355,10 @@ def the_output_of(command, tools, folder=""):
 
 
 @RABBITMQ
-async def test_the_example_in_python_asks_for_a_job(house, tools):
+async def test_the_example_in_python_asks_for_a_job(backburner, tools):
     command = [sys.executable, PRODUCERS / "producer.py"]
     request_id = await asyncio.to_thread(the_output_of, command, tools)
-    [job] = await ended(house, owner=Owner("default", "u-7"))
+    [job] = await ended(backburner, owner=Owner("default", "u-7"))
 
     assert ('"Hello, Ada!"', request_id) == (job.output, job.request_id)
 
@@ -383,9 +383,9 @@ async def test_the_example_in_node_says_that_a_queue_is_not_there(tools, amqplib
 
 
 @RABBITMQ
-async def test_the_example_in_node_asks_for_a_job(house, tools, amqplib):
+async def test_the_example_in_node_asks_for_a_job(backburner, tools, amqplib):
     command = ["node", PRODUCERS / "producer.js"]
     request_id = await asyncio.to_thread(the_output_of, command, tools, amqplib)
-    [job] = await ended(house, owner=Owner("default", "u-7"))
+    [job] = await ended(backburner, owner=Owner("default", "u-7"))
 
     assert ('"Hello, Ada!"', request_id) == (job.output, job.request_id)

@@ -9,8 +9,8 @@ import pytest
 
 from backburner import Backburner, Context, PermanentError, capability
 from backburner.brokers.sqs_address import Address
-from backburner.domain.job import JobState
-from backburner.ports.store import JobFilter
+from backburner.domain.jobs.job import JobState
+from backburner.ports.store.maintenance import JobFilter
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 
@@ -60,11 +60,11 @@ def queue(sqs_url):
     queue.close()
 
 
-async def jobs_of(house, state):
+async def jobs_of(backburner, state):
     """Wait until there is a job in a state; return all of them."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            jobs = await house.engine.store.jobs(JobFilter(), before=None, limit=9)
+            jobs = await backburner.engine.store.jobs(JobFilter(), before=None, limit=9)
             if any(job.state is state for job in jobs):
                 return jobs
             await pause()
@@ -83,15 +83,15 @@ async def test_a_message_becomes_a_job_fails_and_is_moved_back(
 
     store = f"sqlite:///{tmp_path}/jobs.db"
     settings = Settings(store=store, transport=sqs_url, grace_seconds=0)
-    async with Backburner(settings, capabilities=[fickle]) as house:
-        await house.start_worker()
+    async with Backburner(settings, capabilities=[fickle]) as backburner:
+        await backburner.start_worker()
         for body in ({"capability": "fickle", "input": "it"}, {"capability": "fickel"}):
             await asyncio.to_thread(queue.put, body)
         letters = await asyncio.to_thread(queue.letters, 2)
         told = {letter["backburner"]: letter for letter in letters}
         is_mended.set()
         await asyncio.to_thread(queue.put, told["dead-letter"])
-        [job] = await jobs_of(house, JobState.SUCCEEDED)
+        [job] = await jobs_of(backburner, JobState.SUCCEEDED)
 
     assert "BROKEN" == told["dead-letter"]["error"]["code"]
     assert "INVALID_INPUT" == told["refused"]["code"]

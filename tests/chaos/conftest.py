@@ -16,8 +16,8 @@ import pytest
 import sqlalchemy as sa
 from breakable import effects
 
-from backburner.domain.job import JobState
-from backburner.domain.transitions import Limits
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.transitions import Limits
 from backburner.testing.proxy import Proxy
 from tests.faults.conftest import (  # noqa: F401 - fixtures
     _eventually,

@@ -133,7 +133,7 @@ class TestADiskThatCannotSync:
         await judge_file(experiment, client)
 
     @pytest.mark.experiment(34)
-    async def test_is_not_noticed_by_a_house_that_does_not_wait_for_it(
+    async def test_is_not_noticed_by_an_instance_that_does_not_wait_for_it(
         self, fleet, client, submitter, breakable_disk
     ):
         _, broken = await self.submit_to_a_broken_disk(

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import httpx2
 import pytest
 
-from backburner.domain.job import JobState
-from backburner.ports.store import JobFilter
+from backburner.domain.jobs.job import JobState
+from backburner.ports.store.maintenance import JobFilter
 
 MANY = {"BACKBURNER_CRASH_LIMIT": "1000"}
 FEW, MOST = 20, 400

@@ -15,7 +15,7 @@ from breakable import effects
 
 from backburner.adapters import find_store
 from backburner.clock import SystemClock
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 from backburner.ports.faults import NoFaults
 from backburner.testing.auditor import Ledger, audit
 from tests.chaos.conftest import MANY as LIMITS

@@ -24,10 +24,10 @@ async def order(ctx: Context, value: str) -> str:
 
 
 @asynccontextmanager
-async def serves(house):
+async def serves(backburner):
     async def list_orders(request):
         query = sa.select(orders)
-        rows = await house.read(lambda view: view.connection.execute(query).all())
+        rows = await backburner.read(lambda view: view.connection.execute(query).all())
         return PlainTextResponse(",".join(row.id for row in rows))
 
     yield [Route("/shop/orders", list_orders)]

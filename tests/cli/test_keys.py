@@ -5,7 +5,7 @@ import json
 import httpx2
 import pytest
 
-from backburner.domain.access import (
+from backburner.domain.auth.access import (
     DEFAULT_SCOPES,
     PLATFORM_SCOPES,
     ROLES,

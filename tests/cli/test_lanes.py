@@ -1,7 +1,7 @@
 import json
 
 from backburner.clock import SystemClock
-from backburner.domain.lane import Lane
+from backburner.domain.lanes.lane import Lane
 from backburner.ports.faults import NoFaults
 from backburner.stores.sqlite.store import SqliteStore
 

@@ -31,7 +31,9 @@ def submitted(server, *values):
         return [client.submit("demo.echo", {"text": v}).wait()["id"] for v in values]
 
 
-def test_a_house_moves_with_its_large_contents_and_is_found_there(run, serve, tmp_path):
+def test_an_instance_moves_with_its_large_contents_and_is_found_there(
+    run, serve, tmp_path
+):
     server = serve()
     small, large = submitted(server, "a few words", LARGE)
     refused = run("move", "--to", "sqlite:///new.db")

@@ -1,8 +1,8 @@
 import json
 
 from backburner.clock import SystemClock
-from backburner.domain.queue import Queue
-from backburner.domain.schedule import ScheduleState
+from backburner.domain.queues.queue import Queue
+from backburner.domain.queues.schedule import ScheduleState
 from backburner.ports.faults import NoFaults
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.samples import NOON

@@ -12,7 +12,11 @@ def the_address(process):
 def published(url):
     """Return how many messages the server process put on the broker."""
     lines = httpx2.get(f"{url}/metrics").text.splitlines()
-    told = [line for line in lines if line.startswith("backburner_hints_published")]
+    told = [
+        line
+        for line in lines
+        if line.startswith("backburner_broker_messages_published")
+    ]
     return sum(float(line.rpartition(" ")[2]) for line in told if "_total{" in line)
 
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from backburner import Backburner, Flow, Owner, Settings
 from backburner.demo import app as demo
 from backburner.demo import echo
-from backburner.engine.erasure import digest
+from backburner.engine.maintenance.erasure import digest
 from tests.cli.plugin import install
 from tests.store.moving import a_store, write
 
@@ -79,20 +79,20 @@ async def env(run, tmp_path, store_url):
         "BACKBURNER_BLOBS": f"file://{tmp_path}/blobs",
     }
     run("migrate", **env)
-    async with a_house(env) as house:
-        await house.start_worker()
+    async with an_instance(env) as backburner:
+        await backburner.start_worker()
         for owner in (ANN, BOB):
             for text in ("short", LARGE):
-                ticket = await house.submit(echo, {"text": text}, owner=owner)
+                ticket = await backburner.submit(echo, {"text": text}, owner=owner)
                 await ticket.result()
             flow = Flow()
             flow.add(echo, {"text": "step"})
-            await (await house.submit_flow(flow, owner=owner)).results()
+            await (await backburner.submit_flow(flow, owner=owner)).results()
     await in_the_store(store_url, fill)
     return env
 
 
-def a_house(env):
+def an_instance(env):
     settings = Settings(store=env["BACKBURNER_STORE"], blobs=env["BACKBURNER_BLOBS"])
     return Backburner(settings, apps=[demo])
 
@@ -156,9 +156,9 @@ async def test_a_user_is_erased_through_kills_at_every_step(
 async def test_work_that_goes_on_stops_it_unless_it_is_to_be_cancelled(
     run, env, store_url
 ):
-    async with a_house(env) as house:
-        await house.submit(echo, {"text": "later"}, owner=ANN)
-        await house.open_batch([(echo, {"text": "member"})], expected=9, owner=ANN)
+    async with an_instance(env) as backburner:
+        await backburner.submit(echo, {"text": "later"}, owner=ANN)
+        await backburner.open_batch([(echo, {"text": "member"})], expected=9, owner=ANN)
     refused = run(*ERASE, **env)
     before = await in_the_store(store_url, users_of)
     erased = run(*ERASE, "--cancel", **env)

@@ -46,8 +46,8 @@ async def until(url, path, status):
 
 async def test_a_worker_shows_its_health_and_what_it_counts(start, tmp_path):
     _, url = probed(start)
-    async with submitting(tmp_path, echo) as house:
-        await (await house.submit(echo, {})).wait()
+    async with submitting(tmp_path, echo) as backburner:
+        await (await backburner.submit(echo, {})).wait()
     alive, ready, metrics = (
         get(url, path) for path in ("/livez", "/readyz", "/metrics")
     )
@@ -64,8 +64,8 @@ async def test_a_worker_shows_its_health_and_what_it_counts(start, tmp_path):
 
 async def test_a_handler_that_blocks_makes_a_worker_unready(start, gate, tmp_path):
     _, url = probed(start, BACKBURNER_APPS="gated:app")
-    async with submitting(tmp_path, blocking) as house:
-        await house.submit(blocking, {})
+    async with submitting(tmp_path, blocking) as backburner:
+        await backburner.submit(blocking, {})
         await asyncio.to_thread(gate.reached)
     ready = await asyncio.to_thread(get, url, "/readyz")
     alive, metrics = get(url, "/livez"), get(url, "/metrics")

@@ -16,7 +16,7 @@ from yarl import URL
 from backburner.brokers.amqp import AmqpBroker, consumer
 from backburner.brokers.amqp.publisher import Publisher
 from backburner.domain.errors import BrokerUnavailable, ConfigurationError
-from backburner.ports.broker import DEAD, Letter
+from backburner.ports.broker import DEAD, DeadLetter
 from backburner.testing.broker import BrokerConformance, Proxied
 from backburner.testing.broker.acts import (
     comes_true,
@@ -59,7 +59,7 @@ class RabbitServer(Proxied):
         dead = await self._channel.get_queue(f"{queue}{DEAD}")
         letters = []
         while (message := await dead.get(no_ack=True, fail=False)) is not None:
-            letters.append(Letter(message.message_id, message.body))
+            letters.append(DeadLetter(message.message_id, message.body))
         return letters
 
     async def kept_for(self, queue):
@@ -176,8 +176,8 @@ class TestAmqpBroker(BrokerConformance):
         assert (body, "m-\N{OCTOPUS}") == (message.body, message.id)
 
     async def test_large_letters_are_buried(self, broker, server, queue):
-        letter = Letter("job_1", b"\xce" * 300_000)
-        await broker.bury(queue, [letter])
+        letter = DeadLetter("job_1", b"\xce" * 300_000)
+        await broker.publish_dead_letters(queue, [letter])
 
         assert [letter] == await server.dead_letters(queue)
 

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from backburner.brokers.redis import GROUP, RedisBroker
 from backburner.brokers.redis_examination import judged
 from backburner.domain.errors import BrokerUnavailable, ConfigurationError
-from backburner.ports.broker import DEAD, Letter
+from backburner.ports.broker import DEAD, DeadLetter
 from backburner.ports.finding import Status
 from backburner.testing.broker import BrokerConformance, Proxied
 from backburner.testing.broker.acts import comes_true, finish, nothing_comes, take
@@ -39,7 +39,7 @@ class RedisServer(Proxied):
 
     async def dead_letters(self, queue):
         entries = await self.redis.xrange(queue + DEAD)
-        return [Letter(e[b"id"].decode(), e[b"body"]) for _, e in entries]
+        return [DeadLetter(e[b"id"].decode(), e[b"body"]) for _, e in entries]
 
     async def kept_for(self, queue):
         """Put old letters there: with the next one, those over a week old go."""
@@ -50,7 +50,7 @@ class RedisServer(Proxied):
         for number in ids:
             await self.redis.xadd(queue + DEAD, {"body": "{}"}, id=number)
         broker = self.broker()
-        await broker.bury(queue, [Letter("job_9", b"{}")])
+        await broker.publish_dead_letters(queue, [DeadLetter("job_9", b"{}")])
         await broker.close()
         first, *_ = await self.redis.xrange(queue + DEAD)
         return WEEK if first[0] == f"{ids[1]}-0".encode() else None

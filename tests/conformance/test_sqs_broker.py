@@ -11,7 +11,7 @@ import pytest
 from backburner.brokers.sqs import SqsBroker
 from backburner.brokers.sqs_address import Address
 from backburner.domain.errors import ConfigurationError
-from backburner.ports.broker import DEAD, Letter
+from backburner.ports.broker import DEAD, DeadLetter
 from backburner.testing.broker import BrokerConformance, Proxied
 from backburner.testing.broker.acts import finish, nothing_comes, take
 
@@ -45,7 +45,7 @@ class SqsServer(Proxied):
         while told := await self._read(url):
             found += told
         return [
-            Letter(m["MessageAttributes"]["id"]["StringValue"], m["Body"].encode())
+            DeadLetter(m["MessageAttributes"]["id"]["StringValue"], m["Body"].encode())
             for m in found
         ]
 
@@ -160,17 +160,19 @@ class TestSqsBroker(BrokerConformance):
         assert first.id == again.id, "given back, it is the same message"
 
     async def test_letters_are_many_and_large(self, broker, server, queue):
-        letters = [Letter(f"job_{n:02}", b"%d" % n * 90_000) for n in range(12)]
-        await broker.bury(queue, letters)
+        letters = [DeadLetter(f"job_{n:02}", b"%d" % n * 90_000) for n in range(12)]
+        await broker.publish_dead_letters(queue, letters)
 
         assert letters == sorted(await server.dead_letters(queue))
 
     async def test_what_sqs_does_not_take_is_replaced_in_a_letter(
         self, broker, server, queue
     ):
-        await broker.bury(queue, [Letter("job_1", b'"\x00\xff\xef\xbf\xbf"')])
+        await broker.publish_dead_letters(
+            queue, [DeadLetter("job_1", b'"\x00\xff\xef\xbf\xbf"')]
+        )
 
-        assert [Letter("job_1", '"\ufffd\ufffd\ufffd"'.encode())] == (
+        assert [DeadLetter("job_1", '"\ufffd\ufffd\ufffd"'.encode())] == (
             await server.dead_letters(queue)
         )
 

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from backburner.clock import SystemClock
-from backburner.domain import webhook
+from backburner.domain.webhooks import webhook
 from tests import warm
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()

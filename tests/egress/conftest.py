@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from backburner.domain.address import Reach
+from backburner.domain.webhooks.address import Reach
 from backburner.egress.client import GuardedEgress
 from tests.egress.receiver import Receiver
 

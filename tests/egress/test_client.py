@@ -12,7 +12,7 @@ import httpx2
 import pytest
 import trustme
 
-from backburner.domain.address import Reach
+from backburner.domain.webhooks.address import Reach
 from backburner.egress.guard import Bounded, Enough
 from backburner.egress.resolver import SystemResolver
 from backburner.ports.egress import Silence

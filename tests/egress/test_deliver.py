@@ -9,18 +9,18 @@ import pytest
 from backburner import Backburner, Context, Failed, Settings, Snooze, capability
 from backburner.client import verify_webhook
 from backburner.clock import SystemClock, SystemDice
-from backburner.domain import webhook
-from backburner.domain.webhook import Endpoint
-from backburner.engine.delivery import (
+from backburner.domain.webhooks import webhook
+from backburner.domain.webhooks.webhook import Endpoint
+from backburner.engine.webhooks.delivery import (
     SCHEDULE,
     Deliver,
     Delivered,
-    Message,
     Sender,
+    WebhookMessage,
     decide,
     is_gone,
 )
-from backburner.engine.receivers import Receivers
+from backburner.engine.webhooks.receiver_limits import ReceiverLimits
 from backburner.testing.samples import ANN, NOON
 from tests.egress.receiver import (
     answers,
@@ -51,7 +51,7 @@ def delivering(egress):
     def build(**options):
         clock, dice = SystemClock(), SystemDice()
         sender = Sender(egress(**options), MASTER, clock)
-        return Deliver(sender, Receivers(clock, dice, slots=100), clock, dice)
+        return Deliver(sender, ReceiverLimits(clock, dice, slots=100), clock, dice)
 
     return build
 
@@ -72,7 +72,7 @@ async def test_a_receiver_that_fails_is_tried_again(
 ):
     receiver = await receiving(behave)
 
-    failed = await delivering()(an_endpoint(receiver), Message("job_1", BODY))
+    failed = await delivering()(an_endpoint(receiver), WebhookMessage("job_1", BODY))
 
     assert (code, True, None) == (failed.code, failed.retryable, failed.retry_after)
     assert 1 == len(receiver.requests), "one attempt is one call"
@@ -91,7 +91,7 @@ async def test_a_receiver_that_takes_for_ever_is_left_and_tried_again(
     receiver = await receiving(behave)
 
     failed = await delivering(total=SHORT)(
-        an_endpoint(receiver), Message("job_1", BODY)
+        an_endpoint(receiver), WebhookMessage("job_1", BODY)
     )
 
     assert ("WEBHOOK_TIMEOUT", True) == (failed.code, failed.retryable)
@@ -101,7 +101,7 @@ async def test_a_redirect_to_a_private_address_is_not_followed(delivering, recei
     inside = await receiving(answers(200))
     receiver = await receiving(answers(307, Location=inside.url()))
 
-    failed = await delivering()(an_endpoint(receiver), Message("job_1", BODY))
+    failed = await delivering()(an_endpoint(receiver), WebhookMessage("job_1", BODY))
 
     assert ("WEBHOOK_REDIRECT", True) == (failed.code, failed.retryable)
     assert 0 == inside.connections
@@ -110,7 +110,7 @@ async def test_a_redirect_to_a_private_address_is_not_followed(delivering, recei
 async def test_410_says_that_the_endpoint_is_to_be_disabled(delivering, receiving):
     receiver = await receiving(answers(410))
 
-    gone = await delivering()(an_endpoint(receiver), Message("job_1", BODY))
+    gone = await delivering()(an_endpoint(receiver), WebhookMessage("job_1", BODY))
 
     assert is_gone(gone)
     assert not gone.retryable
@@ -120,7 +120,7 @@ async def test_410_says_that_the_endpoint_is_to_be_disabled(delivering, receivin
 async def test_a_receiver_that_asks_for_a_wait_gets_it(delivering, receiving, status):
     receiver = await receiving(answers(status, Retry_After="60"))
 
-    failed = await delivering()(an_endpoint(receiver), Message("job_1", BODY))
+    failed = await delivering()(an_endpoint(receiver), WebhookMessage("job_1", BODY))
 
     assert timedelta(seconds=60) <= failed.retry_after < timedelta(seconds=66)
 
@@ -128,7 +128,7 @@ async def test_a_receiver_that_asks_for_a_wait_gets_it(delivering, receiving, st
 async def test_an_endless_answer_is_an_answer(delivering, receiving):
     receiver = await receiving(pours(OK + b"\r\n", b"x" * 100))
 
-    said = await delivering()(an_endpoint(receiver), Message("job_1", BODY))
+    said = await delivering()(an_endpoint(receiver), WebhookMessage("job_1", BODY))
 
     assert Delivered(status=200) == said
     await receiver.deserted()
@@ -139,7 +139,7 @@ async def test_a_receiver_can_verify_what_it_is_sent(delivering, receiving, vers
     receiver = await receiving(answers(204))
     rotated = an_endpoint(receiver, version=2, rotated_at=SystemClock().now())
 
-    await delivering()(rotated, Message("job_1", BODY, "req-1", "00-ab-cd-01"))
+    await delivering()(rotated, WebhookMessage("job_1", BODY, "req-1", "00-ab-cd-01"))
 
     request = receiver.requests[0]
     secret = webhook.secret(MASTER, rotated.id, version)
@@ -155,13 +155,13 @@ async def test_a_receiver_can_verify_what_it_is_sent(delivering, receiving, vers
 class Town:
     """A worker with few slots, and a receiver that hangs beside one that answers."""
 
-    def __init__(self, house, hanging, quick):
-        self.house = house
+    def __init__(self, backburner, hanging, quick):
+        self.backburner = backburner
         self.hanging = hanging
         self.quick = quick
 
     async def tell(self, receiver, count):
-        return await self.house.submit_many("tell", [str(receiver.port)] * count)
+        return await self.backburner.submit_many("tell", [str(receiver.port)] * count)
 
 
 @pytest.fixture
@@ -174,11 +174,13 @@ async def town(tmp_path, receiving, egress):
             endpoints = {str(r.port): an_endpoint(r) for r in (hanging, quick)}
             clock, dice = SystemClock(), SystemDice()
             sender = Sender(egress(), MASTER, clock)
-            fair = Deliver(sender, Receivers(clock, dice, slots=SLOTS), clock, dice)
+            fair = Deliver(
+                sender, ReceiverLimits(clock, dice, slots=SLOTS), clock, dice
+            )
 
             @capability("tell", queue="deliveries", retry=SCHEDULE)
             async def tell(ctx: Context, to: str) -> Delivered | Snooze | Failed:
-                message = Message(ctx.job.id, BODY)
+                message = WebhookMessage(ctx.job.id, BODY)
                 if is_fair:
                     return await fair(endpoints[to], message)
                 said = await sender.send(endpoints[to], message)
@@ -190,10 +192,10 @@ async def town(tmp_path, receiving, egress):
                 poll_seconds=0.2,
                 grace_seconds=0,
             )
-            house = Backburner(settings, capabilities=[tell])
-            await stack.enter_async_context(house)
-            await house.start_worker()
-            return Town(house, hanging, quick)
+            backburner = Backburner(settings, capabilities=[tell])
+            await stack.enter_async_context(backburner)
+            await backburner.start_worker()
+            return Town(backburner, hanging, quick)
 
         yield build
 

@@ -18,9 +18,9 @@ from backburner import (
     capability,
 )
 from backburner.clock import SystemClock
-from backburner.domain.address import Reach
+from backburner.domain.webhooks.address import Reach
 from backburner.egress.fetching import GuardedFetcher
-from backburner.engine.outbound import Http, HttpLimits
+from backburner.engine.run.outbound import Http, HttpLimits
 from backburner.testing.doubles import FakeContext
 from tests.egress.conftest import LONG, NOBODY
 from tests.egress.receiver import answers, babbles, cuts, drips, slams
@@ -342,11 +342,11 @@ async def working(store_url):
                 return (await ctx.http.get(value)).raise_for_status().text()
 
             given = Settings(store=store_url, poll_seconds=0.2, **settings)
-            house = Backburner(given, capabilities=[get])
-            await stack.enter_async_context(house)
-            await house.start_worker()
-            ticket = await house.submit(get, url)
-            return house, ticket
+            backburner = Backburner(given, capabilities=[get])
+            await stack.enter_async_context(backburner)
+            await backburner.start_worker()
+            ticket = await backburner.submit(get, url)
+            return backburner, ticket
 
         yield run
 

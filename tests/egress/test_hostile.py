@@ -7,10 +7,10 @@ import httpcore2
 import httpx2
 import pytest
 
-from backburner.domain.address import Reach
-from backburner.domain.webhook import Endpoint
-from backburner.engine.delivery import Deliver, Message, Sender
-from backburner.engine.receivers import Receivers
+from backburner.domain.webhooks.address import Reach
+from backburner.domain.webhooks.webhook import Endpoint
+from backburner.engine.webhooks.delivery import Deliver, Sender, WebhookMessage
+from backburner.engine.webhooks.receiver_limits import ReceiverLimits
 from backburner.ports.egress import Silence
 from backburner.testing.doubles import FrozenClock, SeededDice
 from backburner.testing.samples import ANN, NOON
@@ -224,10 +224,12 @@ async def test_whatever_is_wrong_with_an_address_the_message_is_the_same(
     )
     clock, dice = FrozenClock(), SeededDice()
     sender = Sender(egress(allowed, connect=SHORT), b"m" * 32, clock)
-    deliver = Deliver(sender, Receivers(clock, dice, slots=100), clock, dice)
+    deliver = Deliver(sender, ReceiverLimits(clock, dice, slots=100), clock, dice)
 
     said = {
-        name: await deliver(Endpoint(f"ep_{name}", ANN, url, NOON), Message("m", b""))
+        name: await deliver(
+            Endpoint(f"ep_{name}", ANN, url, NOON), WebhookMessage("m", b"")
+        )
         for name, url in urls.items()
     }
 

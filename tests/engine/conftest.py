@@ -1,4 +1,4 @@
-"""A real house over a file of its own; what a test waits for, it is told."""
+"""A real Backburner over a file of its own; what a test waits for, it is told."""
 
 import asyncio
 import shutil
@@ -11,8 +11,8 @@ import pytest
 from backburner import Backburner
 from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
-from backburner.domain.job import JobState
-from backburner.engine import telemetry
+from backburner.domain.jobs.job import JobState
+from backburner.engine.observability import telemetry
 from backburner.ports.ai import Reply, Tokens
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
@@ -41,8 +41,8 @@ def server():
 
 
 @pytest.fixture
-def house(home_url):
-    """Build houses over the test's database; each is opened by `async with`."""
+def backburner(home_url):
+    """Build instances over the test's database; each is opened by `async with`."""
 
     def build(*capabilities, **settings):
         usual = {"grace_seconds": 0, "poll_seconds": 0.2, "ai": ("mock",)}
@@ -53,12 +53,14 @@ def house(home_url):
 
 
 @pytest.fixture
-async def working(house):
-    """Open a house with a worker in it."""
+async def working(backburner):
+    """Open an instance with a worker in it."""
     async with AsyncExitStack() as stack:
 
         async def start(*capabilities, **settings):
-            opened = await stack.enter_async_context(house(*capabilities, **settings))
+            opened = await stack.enter_async_context(
+                backburner(*capabilities, **settings)
+            )
             await opened.start_worker()
             return opened
 
@@ -66,12 +68,14 @@ async def working(house):
 
 
 @pytest.fixture
-async def submitting(house):
-    """Open a house that runs nothing."""
+async def submitting(backburner):
+    """Open an instance that runs nothing."""
     async with AsyncExitStack() as stack:
 
         async def start(*capabilities, **settings):
-            return await stack.enter_async_context(house(*capabilities, **settings))
+            return await stack.enter_async_context(
+                backburner(*capabilities, **settings)
+            )
 
         yield start
 
@@ -130,7 +134,7 @@ def until():
 
 @pytest.fixture
 def threads():
-    """Name the threads that houses have started."""
+    """Name the threads that instances have started."""
 
     def threads():
         names = [thread.name for thread in threading.enumerate()]
@@ -175,20 +179,20 @@ class Counting(Mock):
 
 @pytest.fixture
 async def running(home_url):
-    """Open a house that works on a handler with a counting provider."""
+    """Open an instance that works on a handler with a counting provider."""
     opened = []
 
     async def start(one, provider=None, **settings):
-        house = Backburner(
+        backburner = Backburner(
             Settings(store=home_url, **{**SETTINGS, **settings}),
             capabilities=[one],
             ai=provider or Counting(),
         )
-        await house.__aenter__()
-        opened.append(house)
-        await house.start_worker()
-        return house
+        await backburner.__aenter__()
+        opened.append(backburner)
+        await backburner.start_worker()
+        return backburner
 
     yield start
-    for house in opened:
-        await house.__aexit__(None, None, None)
+    for backburner in opened:
+        await backburner.__aexit__(None, None, None)

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from backburner import Backburner, Context, capability
-from backburner.engine import telemetry
+from backburner.engine.observability import telemetry
 
 
 @capability("bad", max_attempts=1)
@@ -22,11 +22,11 @@ async def main(store: str, how: str) -> str:
     """Settle a failure, then more jobs; return how all of them ended."""
     if how == "configured":
         telemetry.configure(level="debug", pretty=False)
-    async with Backburner(store=store, capabilities=[bad, good]) as house:
-        await house.start_worker()
-        failing = await house.submit(bad, 1)
+    async with Backburner(store=store, capabilities=[bad, good]) as backburner:
+        await backburner.start_worker()
+        failing = await backburner.submit(bad, 1)
         first = await failing.wait(timeout=60)
-        others = await house.submit_many(good, range(8))
+        others = await backburner.submit_many(good, range(8))
         rest = [await ticket.wait(timeout=60) for ticket in others]
     return " ".join(job.state for job in (first, *rest))
 

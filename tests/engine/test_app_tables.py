@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel
 
 from backburner import IdempotencyConflict, InvalidInput, Owner
-from backburner.engine.idempotency import IdempotencyKey
+from backburner.engine.submit.idempotency import IdempotencyKey
 from backburner.tables import KEY_MS, erase_rows, key_table, owned_by, take_key
 
 ANN, BOB = Owner("acme", "ann"), Owner("acme", "bob")
@@ -43,10 +43,10 @@ def home_url(store_url):
 
 @pytest.fixture
 async def shop(submitting):
-    """A house whose database has the tables above."""
-    house = await submitting()
-    await house.transact(lambda tx: metadata.create_all(tx.connection))
-    return house
+    """An instance whose database has the tables above."""
+    backburner = await submitting()
+    await backburner.transact(lambda tx: metadata.create_all(tx.connection))
+    return backburner
 
 
 async def taken(shop, request, *, owner=ANN, key=None, now=NOW):

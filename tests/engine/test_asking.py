@@ -1,4 +1,4 @@
-"""Handlers that ask models, in a real house; the models are the mock's."""
+"""Handlers that ask models, in a real instance; the models are the mock's."""
 
 import asyncio
 import io
@@ -26,11 +26,11 @@ from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
 from backburner.domain.ai import Trouble
 from backburner.domain.errors import ConfigurationError
-from backburner.domain.event import THROTTLED
-from backburner.domain.job import JobState
-from backburner.engine import telemetry
-from backburner.engine.asking import Asker, Providers
-from backburner.engine.lanes import Call
+from backburner.domain.events.event import THROTTLED
+from backburner.domain.jobs.job import JobState
+from backburner.engine.models.asking import Asker, Providers
+from backburner.engine.models.lanes import Call
+from backburner.engine.observability import telemetry
 from backburner.ports.ai import Fault, Reply, Tokens
 from backburner.settings import Settings
 from backburner.testing.doubles import FakeContext
@@ -93,13 +93,13 @@ def asker(*providers, seconds=5.0, **given):
     return Asker(Providers(providers, SystemClock(), seconds), **given)
 
 
-async def spent(house, job):
-    return (await house.engine.store.spent([job.seq]))[job.seq]
+async def spent(backburner, job):
+    return (await backburner.engine.store.spent([job.seq]))[job.seq]
 
 
 async def test_a_sentence_becomes_a_value_and_its_use_is_booked(working, ended):
-    house = await working(parse)
-    ticket = await house.submit(parse, "fix the roof asap: buy nails, climb up")
+    backburner = await working(parse)
+    ticket = await backburner.submit(parse, "fix the roof asap: buy nails, climb up")
     job = await ended(ticket)
 
     assert JobState.SUCCEEDED is job.state
@@ -107,22 +107,22 @@ async def test_a_sentence_becomes_a_value_and_its_use_is_booked(working, ended):
         title="Fix the roof", priority="urgent", subtasks=["Buy nails", "Climb up"]
     )
     assert expected == await ticket.result()
-    used = await spent(house, job)
+    used = await spent(backburner, job)
     assert (1, ("mock",)) == (used.calls, used.models)
     assert used.input_tokens > 0 < used.output_tokens
 
 
 async def test_a_bad_answer_is_corrected_once_and_both_calls_are_booked(working, ended):
-    house = await working(parse)
-    job = await ended(await house.submit(parse, "run [[mock: nonsense once]]"))
+    backburner = await working(parse)
+    job = await ended(await backburner.submit(parse, "run [[mock: nonsense once]]"))
 
     assert (JobState.SUCCEEDED, 1) == (job.state, job.attempt)
-    assert 2 == (await spent(house, job)).calls
+    assert 2 == (await spent(backburner, job)).calls
 
 
 async def test_nonsense_twice_ends_the_job_and_is_paid_for(working, ended):
-    house = await working(parse)
-    job = await ended(await house.submit(parse, "run [[mock: nonsense]]"))
+    backburner = await working(parse)
+    job = await ended(await backburner.submit(parse, "run [[mock: nonsense]]"))
 
     assert (JobState.FAILED, "AI_INVALID_JSON", False) == (
         job.state,
@@ -130,7 +130,7 @@ async def test_nonsense_twice_ends_the_job_and_is_paid_for(working, ended):
         job.error.retryable,
     )
     assert 1 == job.attempt
-    assert 2 == (await spent(house, job)).calls, "there is one correction, no more"
+    assert 2 == (await spent(backburner, job)).calls, "there is one correction, no more"
 
 
 async def test_the_correction_shows_the_answer_and_what_is_wrong_with_it():
@@ -149,8 +149,8 @@ async def test_the_correction_shows_the_answer_and_what_is_wrong_with_it():
 
 
 async def test_a_refusal_with_a_time_costs_no_attempt(working, ended, told):
-    house = await working(parse)
-    ticket = await house.submit(parse, "run [[mock: 429 retry-after=0.2 times=3]]")
+    backburner = await working(parse)
+    ticket = await backburner.submit(parse, "run [[mock: 429 retry-after=0.2 times=3]]")
     put_back = await told(ticket, THROTTLED)
     job = await ended(ticket)
 
@@ -159,8 +159,8 @@ async def test_a_refusal_with_a_time_costs_no_attempt(working, ended, told):
 
 
 async def test_a_refusal_without_a_time_counts_as_an_attempt(working, ended):
-    house = await working(parse)
-    ticket = await house.submit(parse, "run [[mock: 429]]", max_attempts=1)
+    backburner = await working(parse)
+    ticket = await backburner.submit(parse, "run [[mock: 429]]", max_attempts=1)
     job = await ended(ticket)
 
     assert (JobState.FAILED, "AI_RATE_LIMITED") == (job.state, job.error.code)
@@ -315,8 +315,8 @@ async def test_text_can_be_passed_to_a_function_in_place_of_the_stream():
 
 
 async def test_text_is_streamed_as_it_comes(working, ended):
-    house = await working(say)
-    ticket = await house.submit(say, "one two [[mock: drip]]")
+    backburner = await working(say)
+    ticket = await backburner.submit(say, "one two [[mock: drip]]")
     pieces = [piece.text async for piece in ticket.pieces()]
     job = await ended(ticket)
 
@@ -352,11 +352,11 @@ async def test_a_call_that_did_not_say_what_it_used_is_booked_by_estimate(
     budgets = [Budget("tenant", tokens=1_000)]
     async with Backburner(
         settings, capabilities=[silent], ai=provider, budgets=budgets
-    ) as house:
-        await house.start_worker()
-        job = await ended(await house.submit(silent, "a question of some words"))
-        used = await spent(house, job)
-        [account] = await house.budgets.accounts()
+    ) as backburner:
+        await backburner.start_worker()
+        job = await ended(await backburner.submit(silent, "a question of some words"))
+        used = await spent(backburner, job)
+        [account] = await backburner.budgets.accounts()
 
     assert (1, 1) == (used.calls, used.unpriced), "what is estimated has no price"
     assert 3 <= used.input_tokens <= 12
@@ -414,8 +414,8 @@ async def test_no_word_of_a_prompt_or_an_answer_reaches_the_log(log):
 
 
 async def test_the_same_asker_serves_without_a_job(submitting):
-    house = await submitting()
-    asking = house.asker()
+    backburner = await submitting()
+    asking = backburner.asker()
     task = await asking.ask("fix the roof asap", into=Task)
 
     assert ("Fix the roof", "urgent") == (task.title, task.priority)
@@ -435,13 +435,13 @@ async def test_a_program_without_a_store_asks_and_corrects_once():
         assert 4 == len(asking.calls), "no second correction"
 
 
-async def test_a_house_may_be_given_its_own_providers(path, ended):
+async def test_an_instance_may_be_given_its_own_providers(path, ended):
     own = Named("own")
     async with Backburner(
         Settings(store=f"sqlite:///{path}"), capabilities=[parse], ai=own
-    ) as house:
-        await house.start_worker()
-        job = await ended(await house.submit(parse, "run"))
+    ) as backburner:
+        await backburner.start_worker()
+        job = await ended(await backburner.submit(parse, "run"))
 
     assert (JobState.SUCCEEDED, 1) == (job.state, len(own.asked))
 
@@ -457,10 +457,11 @@ async def test_without_a_provider_no_answer_is_invented(path, ended, kind):
     app = App("deaf", **{kind: [listen]}, models=[deaf])
     async with Backburner(
         Settings(store=f"sqlite:///{path}"), capabilities=[parse], apps=[app]
-    ) as house:
-        await house.start_worker()
+    ) as backburner:
+        await backburner.start_worker()
         jobs = [
-            await ended(await house.submit(found, "run")) for found in (parse, listen)
+            await ended(await backburner.submit(found, "run"))
+            for found in (parse, listen)
         ]
 
     assert {JobState.FAILED} == {job.state for job in jobs}
@@ -477,30 +478,30 @@ async def test_without_a_provider_no_answer_is_invented(path, ended, kind):
         ({"ai": ("opena",)}, "^BACKBURNER_AI: no provider is named 'opena'"),
     ],
 )
-async def test_a_provider_without_its_key_does_not_start(house, settings, told):
+async def test_a_provider_without_its_key_does_not_start(backburner, settings, told):
     with pytest.raises(ConfigurationError, match=told):
-        async with house(**settings):
+        async with backburner(**settings):
             pass
 
 
-async def test_a_provider_that_is_not_installed_is_named(house, monkeypatch):
+async def test_a_provider_that_is_not_installed_is_named(backburner, monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
     monkeypatch.delitem(sys.modules, "backburner.ai.openai", raising=False)
 
     with pytest.raises(ConfigurationError, match=r"^BACKBURNER_AI: .*openai"):
-        async with house(ai=("openai",), openai_api_key="k"):
+        async with backburner(ai=("openai",), openai_api_key="k"):
             pass
 
 
 async def test_the_limits_that_are_set_are_those_of_its_lanes(working):
-    house = await working(
+    backburner = await working(
         parse,
         ai=("openai",),
         openai_api_key="sk-secret-and-long",
         ai_at_once=5,
         ai_spacing_ms=200,
     )
-    views = await house.engine.store.lanes()
+    views = await backburner.engine.store.lanes()
     lanes = {view.state.name: view.state for view in views}
     [name] = [name for name in lanes if name.startswith("openai/gpt-5-mini#")]
 
@@ -520,12 +521,12 @@ async def test_a_cancelled_job_lets_go_of_its_question(path):
 
     async with Backburner(
         Settings(store=f"sqlite:///{path}"), capabilities=[parse], ai=Own("own", hang)
-    ) as house:
-        await house.start_worker()
-        ticket = await house.submit(parse, "run")
+    ) as backburner:
+        await backburner.start_worker()
+        ticket = await backburner.submit(parse, "run")
         async with asyncio.timeout(60):
             await begun.wait()
-            await house.cancel(ticket.id)
+            await backburner.cancel(ticket.id)
             await gone.wait()
 
 

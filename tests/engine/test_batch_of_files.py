@@ -13,11 +13,13 @@ from backburner import (
     Settings,
     capability,
 )
-from backburner.domain.batch import BatchState
 from backburner.domain.errors import IdempotencyConflict
-from backburner.domain.flow import FlowState
-from backburner.engine.submission import LOCAL
-from backburner.ports.store import GroupFilter, JobFilter, Topic
+from backburner.domain.groups.batch import BatchState
+from backburner.domain.groups.flow import FlowState
+from backburner.engine.submit.submission import LOCAL
+from backburner.ports.store.events import Topic
+from backburner.ports.store.flows import GroupFilter
+from backburner.ports.store.maintenance import JobFilter
 from backburner.testing.auditor import Ledger, audit
 
 PATIENCE = 180.0
@@ -48,14 +50,14 @@ async def follow(_ctx: Context, value: dict[str, object]) -> object:
 
 
 @pytest.fixture
-async def house(store_url):
-    """A house with a worker in it, on either database."""
+async def backburner(store_url):
+    """An instance with a worker in it, on either database."""
     settings = Settings(store=store_url, grace_seconds=0, poll_seconds=0.2, slots=500)
     async with AsyncExitStack() as stack:
-        house = Backburner(settings, capabilities=[extract, chunk, embed, follow])
-        await stack.enter_async_context(house)
-        await house.start_worker()
-        yield house
+        backburner = Backburner(settings, capabilities=[extract, chunk, embed, follow])
+        await stack.enter_async_context(backburner)
+        await backburner.start_worker()
+        yield backburner
 
 
 def a_file(number):
@@ -64,34 +66,36 @@ def a_file(number):
     return flow
 
 
-async def told(house, ticket):
+async def told(backburner, ticket):
     topic = Topic(batch=(await ticket.batch()).seq)
-    store = house.engine.store
+    store = backburner.engine.store
     return (await store.stream(LOCAL, after=0, limit=9999, topic=topic)).events
 
 
-async def followers(house):
+async def followers(backburner):
     """Return what the jobs that followed the batch were told, in their order."""
-    listed = await house.engine.jobs(JobFilter(capability="follow"))
-    tickets = [await house.engine.wait(job.id, timeout=PATIENCE) for job in listed]
+    listed = await backburner.engine.jobs(JobFilter(capability="follow"))
+    tickets = [await backburner.engine.wait(job.id, timeout=PATIENCE) for job in listed]
     return [job.output for job in sorted(tickets, key=lambda job: job.seq)]
 
 
-async def breaches(house):
-    return await house.engine.store.transact(lambda tx: audit(tx.connection, Ledger()))
+async def breaches(backburner):
+    return await backburner.engine.store.transact(
+        lambda tx: audit(tx.connection, Ledger())
+    )
 
 
 @pytest.mark.parametrize(
     "files", [1_000, pytest.param(10_000, marks=pytest.mark.chaos)], ids=str
 )
-async def test_every_file_is_counted_and_the_batch_completes_once(house, files):
-    ticket = await house.open_batch(
+async def test_every_file_is_counted_and_the_batch_completes_once(backburner, files):
+    ticket = await backburner.open_batch(
         flows=[a_file(number) for number in range(files)],
         completion={"capability": "follow"},
     )
     batch = await ticket.wait(PATIENCE)
-    done = [event.data["done"] for event in (await told(house, ticket))[1:]]
-    types = [event.type for event in await told(house, ticket)]
+    done = [event.data["done"] for event in (await told(backburner, ticket))[1:]]
+    types = [event.type for event in await told(backburner, ticket)]
 
     assert BatchState.FINISHED is batch.state
     assert {
@@ -103,24 +107,24 @@ async def test_every_file_is_counted_and_the_batch_completes_once(house, files):
     assert 1 == types.count("batch.finished")
     assert "batch.finished" == types[-1]
     assert sorted(done) == done, "progress never goes back"
-    assert [str(files)] == await followers(house)
-    assert [] == await breaches(house)
+    assert [str(files)] == await followers(backburner)
+    assert [] == await breaches(backburner)
 
 
-async def test_a_step_retried_in_the_middle_of_a_batch_resumes_its_flow(house):
+async def test_a_step_retried_in_the_middle_of_a_batch_resumes_its_flow(backburner):
     numbers = [*range(BAD), -BAD, *range(BAD + 1, 30)]
-    ticket = await house.open_batch(
+    ticket = await backburner.open_batch(
         flows=[a_file(number) for number in numbers],
         completion={"capability": "follow"},
     )
     first = await ticket.wait(PATIENCE)
     counted = await ticket.counts()
-    [failed] = await house.engine.jobs(JobFilter(state=JobState.FAILED))
-    await house.retry(failed.id)
+    [failed] = await backburner.engine.jobs(JobFilter(state=JobState.FAILED))
+    await backburner.retry(failed.id)
     opened = await ticket.batch()
     again = await ticket.wait(PATIENCE)
-    steps = await house.engine.jobs(JobFilter(flow=failed.flow))
-    [flow] = await house.engine.flows.list(
+    steps = await backburner.engine.jobs(JobFilter(flow=failed.flow))
+    [flow] = await backburner.engine.flows.list(
         GroupFilter(LOCAL), before=failed.flow + 1, limit=1
     )
 
@@ -134,12 +138,12 @@ async def test_a_step_retried_in_the_middle_of_a_batch_resumes_its_flow(house):
         job.step: job.generation for job in steps
     }, "what had succeeded was not run again"
     assert (FlowState.SUCCEEDED, 1) == (flow.state, flow.generation)
-    types = [event.type for event in await told(house, ticket)]
+    types = [event.type for event in await told(backburner, ticket)]
     assert ["batch.finished", "batch.reopened", "batch.finished"] == [
         kind for kind in types if kind not in {"batch.opened", "batch.progress"}
     ]
-    assert ["30", "30"] == await followers(house)
-    assert [] == await breaches(house)
+    assert ["30", "30"] == await followers(backburner)
+    assert [] == await breaches(backburner)
 
 
 @capability("file-away", queue="filing", max_attempts=7)
@@ -167,16 +171,16 @@ async def test_who_ends_a_batch_need_not_know_what_follows_it(store_url):
     assert '"it"' == job.input
 
 
-async def test_a_key_tells_batches_apart_whose_steps_run_otherwise(house):
+async def test_a_key_tells_batches_apart_whose_steps_run_otherwise(backburner):
     def a_flow(**options):
         flow = Flow()
         flow.add(extract, 1, **options)
         return flow
 
     key = {"idempotency_key": "monday"}
-    first = await house.open_batch(flows=[a_flow()], **key)
-    again = await house.open_batch(flows=[a_flow()], **key)
+    first = await backburner.open_batch(flows=[a_flow()], **key)
+    again = await backburner.open_batch(flows=[a_flow()], **key)
 
     with pytest.raises(IdempotencyConflict):
-        await house.open_batch(flows=[a_flow(priority=1)], **key)
+        await backburner.open_batch(flows=[a_flow(priority=1)], **key)
     assert first.id == again.id

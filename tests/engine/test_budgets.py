@@ -1,4 +1,4 @@
-"""What budgets mean to a house: prices, ceilings, children, schedules and batches."""
+"""What budgets mean: prices, ceilings, children, schedules and batches."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -16,16 +16,16 @@ from backburner import (
     capability,
 )
 from backburner.clock import SystemDice
-from backburner.domain.budget import Balance
-from backburner.engine import batches
+from backburner.domain.costs.budget import Balance
+from backburner.engine.groups import batches
+from backburner.engine.maintenance.scheduler import Scheduler
 from backburner.engine.registry import Registry
-from backburner.engine.scheduler import Scheduler
-from backburner.engine.submission import Submission
+from backburner.engine.submit.submission import Submission
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import JobFilter
+from backburner.ports.store.maintenance import JobFilter
 from backburner.stores.sqlite.database import Database
 from backburner.stores.sqlite.store import SqliteStore
-from backburner.testing.doubles import FrozenClock, SilentBell
+from backburner.testing.doubles import FrozenClock, SilentNotifier
 
 PRICES = '{"models": {"m": {"input": 1, "output": 2, "ceiling": 800}}}'
 MONEY = Budget("tenant", money=Decimal("0.0020"))
@@ -60,13 +60,13 @@ async def broken(_ctx: Context, _value: None) -> None:
     raise PermanentError("before it asked anybody")
 
 
-async def balance(house):
-    [state] = await house.budgets.accounts()
+async def balance(backburner):
+    [state] = await backburner.budgets.accounts()
     return state.balance
 
 
-async def test_money_is_held_by_the_dearest_kind_and_settled_by_the_price(house):
-    async with house(ask, prices=PRICES) as bb:
+async def test_money_is_held_by_the_dearest_kind_and_settled_by_the_price(backburner):
+    async with backburner(ask, prices=PRICES) as bb:
         await bb.budgets.put(MONEY)
         ticket = await bb.submit(ask, None)
         held = await balance(bb)
@@ -79,9 +79,11 @@ async def test_money_is_held_by_the_dearest_kind_and_settled_by_the_price(house)
         assert Balance(settled=700) == await balance(bb)
 
 
-async def test_a_house_declares_its_budgets_and_others_keep_to_them(house, path):
+async def test_an_instance_declares_its_budgets_and_others_keep_to_them(
+    backburner, path
+):
     assert path
-    async with house(ask) as declaring, house(ask) as other:
+    async with backburner(ask) as declaring, backburner(ask) as other:
         await declaring.budgets.declare([Budget("user", tokens=999)])
         other.engine.store.rulebook.forget()
 
@@ -98,8 +100,8 @@ async def test_a_handler_is_told_that_its_child_is_over_budget(working):
     assert Balance() == await balance(bb), "a job that used nothing pays nothing"
 
 
-async def test_what_runs_without_a_job_is_held_and_paid_for_as_a_job_is(house):
-    async with house(ask, attempt, prices=PRICES) as bb:
+async def test_what_runs_without_a_job_is_held_and_paid_for_as_a_job_is(backburner):
+    async with backburner(ask, attempt, prices=PRICES) as bb:
         await bb.budgets.put(Budget("user", tokens=1_000))
         spent = [await balance_after(bb, used) for used in (90, 110, 0)]
         with pytest.raises(BudgetExhausted):
@@ -116,8 +118,10 @@ async def balance_after(bb, used):
     return (await balance(bb)).settled
 
 
-async def test_what_runs_without_a_job_pays_money_and_gives_back_what_failed(house):
-    async with house(ask, broken, prices=PRICES) as bb:
+async def test_what_runs_without_a_job_pays_money_and_gives_back_what_failed(
+    backburner,
+):
+    async with backburner(ask, broken, prices=PRICES) as bb:
         await bb.budgets.put(MONEY)
         with pytest.raises(PermanentError):
             await bb.run(broken, None)
@@ -162,7 +166,7 @@ async def test_a_tick_that_has_no_room_is_missed_and_the_next_one_comes(tmp_path
     await store.open()
     submission = Submission(Registry([ask]), clock, SystemDice())
     nightly = Schedule("nightly", "* * * * *", ask)
-    scheduler = Scheduler(store, SilentBell(), NoFaults(), submission, [nightly])
+    scheduler = Scheduler(store, SilentNotifier(), NoFaults(), submission, [nightly])
     await store.put_budgets([Budget("user", tokens=999)])
     await scheduler.fire()
     clock.advance(timedelta(minutes=1))

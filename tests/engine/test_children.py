@@ -1,9 +1,9 @@
-"""Jobs made by jobs. Nobody polls here: only a ring can start them."""
+"""Jobs made by jobs. Nobody polls here: only a notification can start them."""
 
 import asyncio
 
 from backburner import Context, capability
-from backburner.domain.job import JobState, Owner
+from backburner.domain.jobs.job import JobState, Owner
 from backburner.engine.engine import as_value
 
 ANN = Owner("acme", "ann")
@@ -44,10 +44,10 @@ async def ends(stream, count):
 async def test_a_job_submitted_by_a_handler_is_its_owners_and_starts_at_once(
     working, ended
 ):
-    house = await working(leaf, parent, poll_seconds=60)
+    backburner = await working(leaf, parent, poll_seconds=60)
 
-    first = await ended(await house.submit(parent, 7, owner=ANN, request_id="r1"))
-    child = await house.engine.wait(as_value(first.output), ANN, timeout=60)
+    first = await ended(await backburner.submit(parent, 7, owner=ANN, request_id="r1"))
+    child = await backburner.engine.wait(as_value(first.output), ANN, timeout=60)
 
     assert (JobState.SUCCEEDED, "7") == (child.state, child.output)
     assert (ANN, "r1") == (child.owner, child.request_id)
@@ -56,11 +56,11 @@ async def test_a_job_submitted_by_a_handler_is_its_owners_and_starts_at_once(
 async def test_jobs_submitted_at_a_settlement_are_its_owners_and_start_at_once(
     working,
 ):
-    house = await working(countdown, poll_seconds=60)
-    await house.submit(countdown, 3, owner=ANN, request_id="r1")
+    backburner = await working(countdown, poll_seconds=60)
+    await backburner.submit(countdown, 3, owner=ANN, request_id="r1")
 
-    succeeded = await ends(house.engine.stream(ANN), 4)
+    succeeded = await ends(backburner.engine.stream(ANN), 4)
 
-    jobs = await house.engine.store.find(succeeded)
+    jobs = await backburner.engine.store.find(succeeded)
     assert ["3", "2", "1", "0"] == [job.output for job in jobs]
     assert [(ANN, "r1")] * 4 == [(job.owner, job.request_id) for job in jobs]

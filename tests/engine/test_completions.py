@@ -7,10 +7,10 @@ import pytest
 from pydantic import BaseModel
 
 from backburner import Context, Flow, JobEnd, Owner, PermanentError, capability
-from backburner.domain.completion import TAG
-from backburner.domain.job import JobState
-from backburner.engine.submission import LOCAL
-from backburner.ports.store import JobFilter
+from backburner.domain.jobs.completion import TAG
+from backburner.domain.jobs.job import JobState
+from backburner.engine.submit.submission import LOCAL
+from backburner.ports.store.maintenance import JobFilter
 
 ANN = Owner("acme", "ann")
 
@@ -64,58 +64,63 @@ NOTE = {"capability": "note", "input": {"book": "red"}}
 TWO = {"a": 1, "b": 1}
 
 
-async def followed(house, job_id, owner=LOCAL):
+async def followed(backburner, job_id, owner=LOCAL):
     """Return the completions of a job when they have ended, oldest first."""
     where = JobFilter(owner=owner, tag=f"{TAG}{job_id}")
-    listed = await house.engine.jobs(where, limit=9)
+    listed = await backburner.engine.jobs(where, limit=9)
     return [
-        await house.engine.wait(job.id, owner, timeout=30) for job in reversed(listed)
+        await backburner.engine.wait(job.id, owner, timeout=30)
+        for job in reversed(listed)
     ]
 
 
-async def told(house, job_id, owner=LOCAL):
+async def told(backburner, job_id, owner=LOCAL):
     """Return what the handlers of a job's completions were given."""
-    found = await followed(house, job_id, owner)
+    found = await followed(backburner, job_id, owner)
     assert {JobState.SUCCEEDED} == {job.state for job in found}
     return [Note.model_validate_json(job.output) for job in found]
 
 
-async def by_submit(house):
-    return (await house.submit(add, Add(**TWO), completion=NOTE)).id
+async def by_submit(backburner):
+    return (await backburner.submit(add, Add(**TWO), completion=NOTE)).id
 
 
-async def by_object(house):
+async def by_object(backburner):
     named = {"capability": note, "input": {"book": "red"}}
-    return (await house.submit(add, Add(**TWO), completion=named)).id
+    return (await backburner.submit(add, Add(**TWO), completion=named)).id
 
 
-async def by_submit_many(house):
-    [ticket] = await house.submit_many(add, [Add(**TWO)], completion=NOTE)
+async def by_submit_many(backburner):
+    [ticket] = await backburner.submit_many(add, [Add(**TWO)], completion=NOTE)
     return ticket.id
 
 
-async def by_transaction(house):
-    answer = await house.transact(lambda tx: tx.submit("add", TWO, completion=NOTE))
+async def by_transaction(backburner):
+    answer = await backburner.transact(
+        lambda tx: tx.submit("add", TWO, completion=NOTE)
+    )
     return answer.id
 
 
-async def by_handler(house):
-    return await (await house.submit(parent, Add(**TWO))).result()
+async def by_handler(backburner):
+    return await (await backburner.submit(parent, Add(**TWO))).result()
 
 
-async def by_settlement(house):
-    ticket = await house.submit(settle, Add(**TWO))
+async def by_settlement(backburner):
+    ticket = await backburner.submit(settle, Add(**TWO))
     await ticket.wait(timeout=30)
     where = JobFilter(owner=LOCAL, capability="add")
-    [child] = await house.engine.jobs(where, limit=9)
+    [child] = await backburner.engine.jobs(where, limit=9)
     return child.id
 
 
-async def by_flow(house):
+async def by_flow(backburner):
     flow = Flow()
     flow.add(add, Add(**TWO), name="one", completion=NOTE)
-    ticket = await house.submit_flow(flow)
-    steps = await house.engine.flows.steps(await house.engine.flows.find(ticket.id))
+    ticket = await backburner.submit_flow(flow)
+    steps = await backburner.engine.flows.steps(
+        await backburner.engine.flows.find(ticket.id)
+    )
     return steps[0].job.id
 
 
@@ -133,11 +138,11 @@ async def by_flow(house):
 )
 @pytest.mark.one_store
 async def test_every_way_to_submit_a_job_takes_a_completion(working, submit):
-    house = await working(add, note, parent, settle, poll_seconds=60)
-    job_id = await submit(house)
-    await house.engine.wait(job_id, timeout=30)
+    backburner = await working(add, note, parent, settle, poll_seconds=60)
+    job_id = await submit(backburner)
+    await backburner.engine.wait(job_id, timeout=30)
 
-    [end] = await told(house, job_id)
+    [end] = await told(backburner, job_id)
     assert ("red", job_id, "add", JobState.SUCCEEDED, 0, Sum(sum=2), None) == (
         end.book,
         end.job.id,
@@ -150,14 +155,14 @@ async def test_every_way_to_submit_a_job_takes_a_completion(working, submit):
 
 
 async def test_a_completion_starts_at_once_and_is_its_jobs_owners(working, ended):
-    house = await working(add, note, poll_seconds=60)
-    ticket = await house.submit(
+    backburner = await working(add, note, poll_seconds=60)
+    ticket = await backburner.submit(
         add, Add(a=-1), owner=ANN, request_id="r1", completion={"capability": "note"}
     )
     await ended(ticket)
 
-    [job] = await followed(house, ticket.id, ANN)
-    [end] = await told(house, ticket.id, ANN)
+    [job] = await followed(backburner, ticket.id, ANN)
+    [end] = await told(backburner, ticket.id, ANN)
     assert (ANN, "r1", "usual") == (job.owner, job.request_id, end.book)
     assert (JobState.FAILED, "NEGATIVE", None) == (
         end.job.state,
@@ -167,26 +172,28 @@ async def test_a_completion_starts_at_once_and_is_its_jobs_owners(working, ended
 
 
 async def test_a_retried_job_is_completed_again(working, ended):
-    house = await working(add, note)
-    ticket = await house.submit(add, Add(a=-1), completion=NOTE)
+    backburner = await working(add, note)
+    ticket = await backburner.submit(add, Add(a=-1), completion=NOTE)
     await ended(ticket)
-    await house.retry(ticket.id)
+    await backburner.retry(ticket.id)
     await ended(ticket)
 
-    ends = [end.job for end in await told(house, ticket.id)]
+    ends = [end.job for end in await told(backburner, ticket.id)]
     assert [(JobState.FAILED, 0), (JobState.FAILED, 1)] == [
         (end.state, end.generation) for end in ends
     ]
 
 
 async def test_a_cancelled_job_is_completed_whether_it_runs_or_waits(working, told):
-    house = await working(hold, note)
-    running = await house.submit(hold, 1, completion=NOTE)
-    waiting = await house.submit(hold, 1, delay=timedelta(hours=1), completion=NOTE)
+    backburner = await working(hold, note)
+    running = await backburner.submit(hold, 1, completion=NOTE)
+    waiting = await backburner.submit(
+        hold, 1, delay=timedelta(hours=1), completion=NOTE
+    )
     await told(running, "job.started")
     for ticket in (running, waiting):
-        await house.cancel(ticket.id)
+        await backburner.cancel(ticket.id)
 
-        [done] = await followed(house, ticket.id)
+        [done] = await followed(backburner, ticket.id)
         end = Note.model_validate_json(done.output).job
         assert (JobState.CANCELLED, "CANCELLED") == (end.state, end.error.code)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from backburner import Backburner, Context, capability
-from backburner.domain.job import Owner
+from backburner.domain.jobs.job import Owner
 from backburner.settings import Settings
 from tests import homes
 
@@ -49,7 +49,7 @@ class Record:
 
 @pytest.fixture
 async def bench(store_url):
-    """A house with a few slots whose handler keeps a record."""
+    """An instance with a few slots whose handler keeps a record."""
     record = Record()
 
     @capability("test.work", tokens=lambda work: work.tokens or 1)
@@ -61,20 +61,20 @@ async def bench(store_url):
         await record.note(ctx.job.owner.user, value.tokens or 1)
 
     settings = Settings(store=store_url, slots=SLOTS, grace_seconds=0)
-    async with Backburner(settings, capabilities=[work, unknown]) as house:
-        yield house, record
+    async with Backburner(settings, capabilities=[work, unknown]) as backburner:
+        yield backburner, record
 
 
-async def dump(house, user, count, *, name="test.work", share=None, tokens=None):
+async def dump(backburner, user, count, *, name="test.work", share=None, tokens=None):
     said = {"owner": Owner("acme", user), "share": share}
     for first in range(0, count, BULK):
         size = min(BULK, count - first)
-        await house.submit_many(name, [Work(tokens=tokens)] * size, **said)
+        await backburner.submit_many(name, [Work(tokens=tokens)] * size, **said)
 
 
-async def in_flight_first(house, record):
+async def in_flight_first(backburner, record):
     """Start the worker and return when every slot is taken."""
-    await house.start_worker()
+    await backburner.start_worker()
     async with asyncio.timeout(PATIENCE):
         await record.full.wait()
 
@@ -88,10 +88,10 @@ async def served(record, enough):
     return record.started[SLOTS : SLOTS + enough]
 
 
-async def of_b(house, record, **fields):
-    await dump(house, "a", DUMPED, **fields)
-    await in_flight_first(house, record)
-    await dump(house, "b", 20, **fields)
+async def of_b(backburner, record, **fields):
+    await dump(backburner, "a", DUMPED, **fields)
+    await in_flight_first(backburner, record)
+    await dump(backburner, "b", 20, **fields)
     return Counter(user for user, _ in await served(record, 40))["b"]
 
 
@@ -111,10 +111,10 @@ def jain(claimed):
     return sum(tokens.values()) ** 2 / (2 * sum(t * t for t in tokens.values()))
 
 
-async def evenness(house, record, name):
-    await dump(house, "a", 40, tokens=100_000, name=name)
-    await dump(house, "b", SMALL, tokens=1_000, name=name)
-    await in_flight_first(house, record)
+async def evenness(backburner, record, name):
+    await dump(backburner, "a", 40, tokens=100_000, name=name)
+    await dump(backburner, "b", SMALL, tokens=1_000, name=name)
+    await in_flight_first(backburner, record)
     return jain([*record.started, *await served(record, SERVED)])
 
 

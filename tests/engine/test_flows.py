@@ -20,10 +20,11 @@ from backburner import (
     capability,
 )
 from backburner.domain.errors import InvalidInput, UnknownCapability
-from backburner.domain.job import JobState
-from backburner.engine import batches
-from backburner.engine.submission import LOCAL
-from backburner.ports.store import GroupFilter, JobFilter
+from backburner.domain.jobs.job import JobState
+from backburner.engine.groups import batches
+from backburner.engine.submit.submission import LOCAL
+from backburner.ports.store.flows import GroupFilter
+from backburner.ports.store.maintenance import JobFilter
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 
@@ -136,24 +137,24 @@ def blobs(tmp_path):
 
 
 @pytest.fixture
-async def house(store_url, blobs):
-    """A house with a worker in it, on either database."""
+async def backburner(store_url, blobs):
+    """An instance with a worker in it, on either database."""
     settings = Settings(
         store=store_url, blobs=f"file://{blobs}", grace_seconds=0, poll_seconds=0.2
     )
     async with AsyncExitStack() as stack:
-        house = Backburner(settings, capabilities=ALL)
-        await stack.enter_async_context(house)
-        await house.start_worker()
-        yield house
+        backburner = Backburner(settings, capabilities=ALL)
+        await stack.enter_async_context(backburner)
+        await backburner.start_worker()
+        yield backburner
 
 
 async def states(ticket):
     return {name: job.state for name, job in (await ticket.steps()).items()}
 
 
-async def test_a_chain_reads_in_the_order_in_which_it_runs(house):
-    ticket = await house.submit_flow(extract >> split, Url(url="it"))
+async def test_a_chain_reads_in_the_order_in_which_it_runs(backburner):
+    ticket = await backburner.submit_flow(extract >> split, Url(url="it"))
 
     assert {
         "extract": {"text": "what it says"},
@@ -161,11 +162,11 @@ async def test_a_chain_reads_in_the_order_in_which_it_runs(house):
     } == await ticket.results(PATIENCE)
 
 
-async def test_steps_that_are_added_on_the_way_are_waited_for(house):
+async def test_steps_that_are_added_on_the_way_are_waited_for(backburner):
     flow = Flow()
     split_up = flow.add(extract >> split >> fan_out, Url(url="it"))
     flow.add(collect, None, after=[split_up])
-    ticket = await house.submit_flow(flow)
+    ticket = await backburner.submit_flow(flow)
 
     results = await ticket.results(PATIENCE)
 
@@ -173,12 +174,12 @@ async def test_steps_that_are_added_on_the_way_are_waited_for(house):
     assert {"fan-out/shout", "fan-out/shout-2", "fan-out/shout-3"} < results.keys()
 
 
-async def test_a_failure_is_seen_by_who_goes_on_and_a_retry_by_the_rest(house):
+async def test_a_failure_is_seen_by_who_goes_on_and_a_retry_by_the_rest(backburner):
     flow = Flow()
     bad = flow.add(fail_once, 1)
     flow.add(look_back, None, after=[bad.anyway])
     flow.add(collect, None, after=[bad])
-    ticket = await house.submit_flow(flow)
+    ticket = await backburner.submit_flow(flow)
 
     failed = await ticket.wait(PATIENCE)
     before = await ticket.results()
@@ -195,11 +196,11 @@ async def test_a_failure_is_seen_by_who_goes_on_and_a_retry_by_the_rest(house):
     assert before["look-back"] == after["look-back"], "it is not run again"
 
 
-async def test_what_a_step_adds_to_follow_it_anyway_is_there_if_it_fails(house):
+async def test_what_a_step_adds_to_follow_it_anyway_is_there_if_it_fails(backburner):
     bad, good = Flow(), Flow()
     bad.add(leave_word, "badly", name="word")
     good.add(leave_word, "well", name="word")
-    failed, done = [await house.submit_flow(flow) for flow in (bad, good)]
+    failed, done = [await backburner.submit_flow(flow) for flow in (bad, good)]
 
     ended = [(await ticket.wait(PATIENCE)).state for ticket in (failed, done)]
 
@@ -210,7 +211,7 @@ async def test_what_a_step_adds_to_follow_it_anyway_is_there_if_it_fails(house):
 
 
 async def test_a_failure_waits_until_what_follows_it_anyway_can_be_stored(
-    house, blobs, until
+    backburner, blobs, until
 ):
     flow = Flow()
     flow.add(leave_much, "x" * 50_000, name="much")
@@ -220,7 +221,7 @@ async def test_a_failure_waits_until_what_follows_it_anyway_can_be_stored(
         if blobs.exists():
             blobs.rename(away)
         blobs.touch()  # a file: no folder can be made in it
-        ticket = await house.submit_flow(flow)
+        ticket = await backburner.submit_flow(flow)
         await until(lambda: any("not stored" in line["event"] for line in lines))
         async with asyncio.timeout(PATIENCE):
             while "succeeded" != (before := await states(ticket))["other"]:
@@ -237,12 +238,12 @@ async def test_a_failure_waits_until_what_follows_it_anyway_can_be_stored(
     assert ("failed", "PERMANENT") == (steps["much"].state, steps["much"].error.code)
 
 
-async def test_why_what_follows_a_failure_anyway_is_not_stored_is_told(house):
+async def test_why_what_follows_a_failure_anyway_is_not_stored_is_told(backburner):
     flow = Flow()
     flow.add(leave_twice, None, name="bad")
     flow.add(shout, "a", name="taken")
     with structlog.testing.capture_logs() as lines:
-        ticket = await house.submit_flow(flow)
+        ticket = await backburner.submit_flow(flow)
         ended = await ticket.wait(PATIENCE)
     steps = await ticket.steps()
     job = steps["bad"]
@@ -258,8 +259,8 @@ async def test_why_what_follows_a_failure_anyway_is_not_stored_is_told(house):
     ]
 
 
-async def test_the_job_of_a_step_that_is_fed_by_others_is_plain_json(house):
-    ticket = await house.submit_flow(extract >> split, Url(url="it"))
+async def test_the_job_of_a_step_that_is_fed_by_others_is_plain_json(backburner):
+    ticket = await backburner.submit_flow(extract >> split, Url(url="it"))
     await ticket.wait(PATIENCE)
 
     inputs = [json.loads(job.input) for job in (await ticket.steps()).values()]
@@ -270,46 +271,46 @@ async def test_the_job_of_a_step_that_is_fed_by_others_is_plain_json(house):
 async def test_a_batch_ends_with_the_cancel_of_its_last_flow(store_url, monkeypatch):
     monkeypatch.setattr(batches, "NET_SECONDS", 3600.0)
     settings = Settings(store=store_url, grace_seconds=0)
-    async with Backburner(settings, capabilities=ALL) as house:
+    async with Backburner(settings, capabilities=ALL) as backburner:
         flow = Flow()
         flow.add(shout, "a", delay=timedelta(hours=1))
-        batch = await house.open_batch(flows=[flow])
-        other = await house.open_batch([(shout, "b")])
-        (job,) = await house.engine.jobs(JobFilter(state=JobState.QUEUED))
-        (member,) = await house.engine.flows.list(GroupFilter(LOCAL))
-        await house.cancel(job.id)
+        batch = await backburner.open_batch(flows=[flow])
+        other = await backburner.open_batch([(shout, "b")])
+        (job,) = await backburner.engine.jobs(JobFilter(state=JobState.QUEUED))
+        (member,) = await backburner.engine.flows.list(GroupFilter(LOCAL))
+        await backburner.cancel(job.id)
         looked = await other.wait(PATIENCE)
 
-        await house.engine.flows.cancel(member.id)
+        await backburner.engine.flows.cancel(member.id)
         ended = await batch.wait(PATIENCE)
 
     assert ("finished", "finished") == (looked.state, ended.state)
 
 
-async def test_a_flow_that_waits_is_cancelled_or_expires_as_a_whole(house):
+async def test_a_flow_that_waits_is_cancelled_or_expires_as_a_whole(backburner):
     later = {"run_at": datetime(2100, 1, 1, tzinfo=UTC)}
     over = datetime(2020, 1, 1, tzinfo=UTC)
     flows = [Flow(), Flow()]
     for flow in flows:
         flow.add(shout, after=[flow.add(shout, "a", **later)])
-    cancelled = await house.submit_flow(flows[0])
-    expired = await house.submit_flow(flows[1], deadline=over)
+    cancelled = await backburner.submit_flow(flows[0])
+    expired = await backburner.submit_flow(flows[1], deadline=over)
 
     assert "cancelled" == (await cancelled.cancel()).state
     assert "failed" == (await expired.wait(PATIENCE)).state
     assert {"cancelled"} == {job.state for job in (await cancelled.steps()).values()}
 
 
-async def test_many_wait_for_one_end_and_leave_nothing_behind(house):
+async def test_many_wait_for_one_end_and_leave_nothing_behind(backburner):
     flow = Flow()
     flow.add(shout, "a", run_at=datetime(2100, 1, 1, tzinfo=UTC))
-    ticket = await house.submit_flow(flow)
-    batch = await house.open_batch(expected=1)
+    ticket = await backburner.submit_flow(flow)
+    batch = await backburner.open_batch(expected=1)
 
     early = [await ticket.wait(0), await ticket.wait(0.05)]
     waiting = [asyncio.create_task(ticket.wait(PATIENCE)) for _ in range(20)]
     waiting += [asyncio.create_task(batch.wait(PATIENCE)) for _ in range(20)]
-    while len(house.engine._watch._awaited) < 2:
+    while len(backburner.engine._watch._awaited) < 2:
         await pause()
     waiting[0].cancel()
     await ticket.cancel()
@@ -318,11 +319,11 @@ async def test_many_wait_for_one_end_and_leave_nothing_behind(house):
 
     assert ["running", "running"] == [flow.state for flow in early]
     assert {"cancelled": 19, "finished": 20} == Counter(group.state for group in ended)
-    assert {} == house.engine._watch._awaited
+    assert {} == backburner.engine._watch._awaited
 
 
-async def test_what_happens_to_a_flow_is_told_to_its_end(house):
-    ticket = await house.submit_flow(extract >> split, Url(url="it"))
+async def test_what_happens_to_a_flow_is_told_to_its_end(backburner):
+    ticket = await backburner.submit_flow(extract >> split, Url(url="it"))
 
     told = [event async for event in ticket.events()]
 
@@ -331,10 +332,10 @@ async def test_what_happens_to_a_flow_is_told_to_its_end(house):
     assert 2 == sum(event.type == "job.succeeded" for event in told)
 
 
-async def test_a_batch_is_filled_ends_and_ends_again(house):
+async def test_a_batch_is_filled_ends_and_ends_again(backburner):
     flow = Flow()
     flow.add(fail_once, 2)
-    batch = await house.open_batch(
+    batch = await backburner.open_batch(
         [(shout, "a")],
         [flow],
         expected=3,
@@ -355,7 +356,7 @@ async def test_a_batch_is_filled_ends_and_ends_again(house):
     assert 2 == told.count("batch.finished")
 
 
-async def test_what_cannot_be_is_refused_before_anything_is_stored(house):
+async def test_what_cannot_be_is_refused_before_anything_is_stored(backburner):
     circle, misfit, unknown = Flow(), Flow(), Flow()
     circle.add(shout, "a", after=["two"], name="one")
     circle.add(shout, "b", after=["one"], name="two")
@@ -368,21 +369,22 @@ async def test_what_cannot_be_is_refused_before_anything_is_stored(house):
         (unknown, UnknownCapability, "did you mean 'shout'"),
     ):
         with pytest.raises(error, match=told):
-            await house.submit_flow(flow)
+            await backburner.submit_flow(flow)
 
-    assert 0 == await house.engine.store.latest()
+    assert 0 == await backburner.engine.store.latest()
 
 
-async def test_one_key_is_one_flow_or_batch(house):
+async def test_one_key_is_one_flow_or_batch(backburner):
     def flow():
         return extract >> split
 
     flows = [
-        await house.submit_flow(flow(), Url(url="it"), idempotency_key="k")
+        await backburner.submit_flow(flow(), Url(url="it"), idempotency_key="k")
         for _ in range(2)
     ]
     batches = [
-        await house.open_batch([(shout, "a")], idempotency_key="k") for _ in range(2)
+        await backburner.open_batch([(shout, "a")], idempotency_key="k")
+        for _ in range(2)
     ]
 
     assert flows[0].id == flows[1].id

@@ -12,8 +12,8 @@ from backburner import (
     PermanentError,
     capability,
 )
-from backburner.domain.event import FORKED
-from backburner.engine.forking import fork
+from backburner.domain.events.event import FORKED
+from backburner.engine.run.forking import fork
 from backburner.testing.broker.acts import pause
 from tests.engine.conftest import Counting
 
@@ -38,16 +38,16 @@ def writing(computed):
 async def test_a_fork_uses_the_steps_before_and_runs_the_others(running):
     computed, provider = [], Counting()
     write = writing(computed)
-    house = await running(write, provider)
-    first = await house.submit(write, "tea")
+    backburner = await running(write, provider)
+    first = await backburner.submit(write, "tea")
     outline, checked, _ = await first.result()
-    made = await fork(house.engine, first.id, 2)
-    again = await house.engine.wait(made.job.id, timeout=60)
+    made = await fork(backburner.engine, first.id, 2)
+    again = await backburner.engine.wait(made.job.id, timeout=60)
 
     assert f'["{outline}","checked 2","text tea checked 2 3"]' == again.output
     assert ["outline tea", "text tea checked 1", "text tea checked 2"] == provider.asked
     assert f"forked-from:{first.id}" in again.tags
-    history = await house.engine.store.history(again.id, after=0, limit=9)
+    history = await backburner.engine.store.history(again.id, after=0, limit=9)
     assert {"from": first.id, "steps": 1} == next(
         event.data for event in history if event.type == FORKED
     )
@@ -57,11 +57,11 @@ async def test_a_fork_uses_the_steps_before_and_runs_the_others(running):
 async def test_a_fork_with_another_input_uses_results_in_their_order(running):
     computed, provider = [], Counting()
     write = writing(computed)
-    house = await running(write, provider)
-    first = await house.submit(write, "tea")
+    backburner = await running(write, provider)
+    first = await backburner.submit(write, "tea")
     await first.result()
-    made = await fork(house.engine, first.id, 3, "coffee")
-    again = await house.engine.wait(made.job.id, timeout=60)
+    made = await fork(backburner.engine, first.id, 3, "coffee")
+    again = await backburner.engine.wait(made.job.id, timeout=60)
 
     # The result of more than 64 KiB is read as well; the question has the new topic.
     assert '["outline tea 1","checked 1","text coffee checked 1 3"]' == again.output
@@ -79,13 +79,13 @@ async def test_a_fork_that_fails_is_retried_with_the_same_results(running):
             raise fail.pop()
         return " ".join(answers)
 
-    house = await running(two, provider)
-    first = await house.submit(two, "tea")
+    backburner = await running(two, provider)
+    first = await backburner.submit(two, "tea")
     await first.result()
-    made = await fork(house.engine, first.id, 2, "coffee")
-    assert "failed" == (await house.engine.wait(made.job.id, timeout=60)).state
-    await house.engine.retry(made.job.id)
-    ended = await house.engine.wait(made.job.id, timeout=60)
+    made = await fork(backburner.engine, first.id, 2, "coffee")
+    assert "failed" == (await backburner.engine.wait(made.job.id, timeout=60)).state
+    await backburner.engine.retry(made.job.id)
+    ended = await backburner.engine.wait(made.job.id, timeout=60)
     assert ('"0 tea 1 1 coffee 3"', 3) == (ended.output, len(provider.asked))
 
 
@@ -103,13 +103,13 @@ async def test_concurrent_steps_are_forked_with_the_same_input_only(running):
         await ctx.step("last", bool)
         return len(provider.asked)
 
-    house = await running(both, provider)
-    first = await house.submit(both, "tea")
+    backburner = await running(both, provider)
+    first = await backburner.submit(both, "tea")
     await first.result()
     with pytest.raises(IllegalTransition, match="concurrently"):
-        await fork(house.engine, first.id, "last", "coffee")
-    made = await fork(house.engine, first.id, "last")
-    assert "2" == (await house.engine.wait(made.job.id, timeout=60)).output
+        await fork(backburner.engine, first.id, "last", "coffee")
+    made = await fork(backburner.engine, first.id, "last")
+    assert "2" == (await backburner.engine.wait(made.job.id, timeout=60)).output
 
 
 async def test_what_cannot_be_forked_says_why(running):
@@ -120,23 +120,23 @@ async def test_what_cannot_be_forked_says_why(running):
         await ctx.step("one", bool)
         await gate.wait()
 
-    house = await running(wait)
-    ticket = await house.submit(wait, 1)
+    backburner = await running(wait)
+    ticket = await backburner.submit(wait, 1)
     with pytest.raises(IllegalTransition, match="it can be forked when it has ended"):
-        await fork(house.engine, ticket.id, 1)
+        await fork(backburner.engine, ticket.id, 1)
     gate.set()
     await ticket.result()
     for start in ("two", 3, 0):
         with pytest.raises(InvalidInput, match="1 one"):
-            await fork(house.engine, ticket.id, start)
+            await fork(backburner.engine, ticket.id, start)
     with pytest.raises(InvalidInput):
-        await fork(house.engine, ticket.id, 1, "no number")
+        await fork(backburner.engine, ticket.id, 1, "no number")
     flow = Flow()
     flow.add(wait, 1)
-    made = await house.submit_flow(flow)
-    steps = await house.engine.flows.steps(await made.wait(60))
+    made = await backburner.submit_flow(flow)
+    steps = await backburner.engine.flows.steps(await made.wait(60))
     with pytest.raises(IllegalTransition, match="step of a flow"):
-        await fork(house.engine, steps[0].job.id, 1)
+        await fork(backburner.engine, steps[0].job.id, 1)
 
 
 async def test_a_fork_whose_handler_has_other_steps_fails_clearly(running):
@@ -146,9 +146,9 @@ async def test_a_fork_whose_handler_has_other_steps_fails_clearly(running):
             await ctx.step("one", bool)
         await ctx.step("two", bool)
 
-    house = await running(other)
-    first = await house.submit(other, "tea")
+    backburner = await running(other)
+    first = await backburner.submit(other, "tea")
     await first.result()
-    made = await fork(house.engine, first.id, "two", "coffee")
-    ended = await house.engine.wait(made.job.id, timeout=60)
+    made = await fork(backburner.engine, first.id, "two", "coffee")
+    ended = await backburner.engine.wait(made.job.id, timeout=60)
     assert "STEP_MISMATCH" == ended.error.code

@@ -5,8 +5,8 @@ import gc
 import pytest
 
 from backburner import Context, PermanentError, capability
-from backburner.domain.job import Claim
-from backburner.engine.execution import Attempt
+from backburner.domain.jobs.job import Claim
+from backburner.engine.run.attempt import Attempt
 
 pytestmark = pytest.mark.one_store
 
@@ -54,9 +54,9 @@ OF_ATTEMPTS = (Attempt, Context, Claim)
 async def test_what_an_attempt_had_is_freed_when_it_is_over(
     working, garbage, made, is_left
 ):
-    house = await working(made)
-    for ticket in [await house.submit(made, i) for i in range(3)]:
+    backburner = await working(made)
+    for ticket in [await backburner.submit(made, i) for i in range(3)]:
         await ticket.wait()
-    await house.stop_worker()  # until then, what was settled last may be in use
+    await backburner.stop_worker()  # until then, what was settled last may be in use
 
     assert is_left == bool(garbage())

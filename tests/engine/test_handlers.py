@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from backburner import Context, capability
-from backburner.domain.job import JobState
-from backburner.engine import worker
+from backburner.domain.jobs.job import JobState
+from backburner.engine.run import worker
 
 
 class Panic(BaseException):
@@ -73,10 +73,10 @@ async def fussy(_ctx: Context, _value: Fussy) -> int:
 async def test_whatever_a_handler_raises_its_job_fails_and_its_slot_is_free(
     working, ended, name
 ):
-    house = await working(good, panics, exits, speechless, slots=1)
+    backburner = await working(good, panics, exits, speechless, slots=1)
 
-    bad = await ended(await house.submit(name, 1, max_attempts=1))
-    after = await ended(await house.submit("good", 2))
+    bad = await ended(await backburner.submit(name, 1, max_attempts=1))
+    after = await ended(await backburner.submit("good", 2))
 
     assert (JobState.FAILED, "UNEXPECTED") == (bad.state, bad.error.code)
     assert (JobState.SUCCEEDED, "2") == (after.state, after.output)
@@ -84,8 +84,8 @@ async def test_whatever_a_handler_raises_its_job_fails_and_its_slot_is_free(
 
 @pytest.mark.parametrize("name", ["panics", "speechless"])
 async def test_whatever_a_handler_raises_its_job_is_tried_again(working, told, name):
-    house = await working(good, panics, speechless, slots=1)
-    ticket = await house.submit(name, 1, max_attempts=2)
+    backburner = await working(good, panics, speechless, slots=1)
+    ticket = await backburner.submit(name, 1, max_attempts=2)
 
     event = await told(ticket, "job.retrying")
 
@@ -95,13 +95,13 @@ async def test_whatever_a_handler_raises_its_job_is_tried_again(working, told, n
 async def test_a_validator_that_breaks_costs_its_job_only(
     submitting, ended, fuss, caplog
 ):
-    house = await submitting(good, fussy, slots=1)
-    ticket = await house.submit("fussy", {"x": 1}, max_attempts=1)
+    backburner = await submitting(good, fussy, slots=1)
+    ticket = await backburner.submit("fussy", {"x": 1}, max_attempts=1)
     fuss()
-    await house.start_worker()
+    await backburner.start_worker()
 
     bad = await ended(ticket)
-    after = await ended(await house.submit("good", 2))
+    after = await ended(await backburner.submit("good", 2))
     gc.collect()  # tasks whose exception nobody took tell of it when they go
 
     assert (JobState.FAILED, "UNEXPECTED") == (bad.state, bad.error.code)
@@ -129,14 +129,14 @@ async def test_a_handler_that_swallows_its_interruption_is_settled_without_it(
 ):
     monkeypatch.setattr(worker, "STUBBORN_SECONDS", 0.1)
     handler, release = stubborn
-    house = await working(handler)
-    ticket = await house.submit(handler, 1, max_attempts=1)
+    backburner = await working(handler)
+    ticket = await backburner.submit(handler, 1, max_attempts=1)
 
     job = await ended(ticket)
-    still_running = house._worker.running
+    still_running = backburner._worker.running
     release.set()
-    await until(lambda: house._worker.running == 0)
-    after = await ended(await house.submit(handler, 2))
+    await until(lambda: backburner._worker.running == 0)
+    after = await ended(await backburner.submit(handler, 2))
 
     assert (JobState.FAILED, "TIMEOUT") == (job.state, job.error.code)
     assert 1 == still_running
@@ -156,12 +156,12 @@ async def test_a_number_too_large_for_json_costs_nobody_else_their_progress(
         await release.wait()
         return 1
 
-    house = await working(counting)
-    tickets = await house.submit_many(counting, [70, 3])
+    backburner = await working(counting)
+    tickets = await backburner.submit_many(counting, [70, 3])
 
     large, small = [await told(ticket, "job.progress") for ticket in tickets]
     release.set()
-    await until(lambda: house._worker.running == 0)
+    await until(lambda: backburner._worker.running == 0)
 
     assert {"done": 2.0**70, "total": 2.0**70} == large.data
     assert {"done": 8, "total": 8} == small.data

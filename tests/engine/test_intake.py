@@ -6,14 +6,14 @@ from datetime import timedelta
 import pytest
 
 from backburner.domain.errors import BrokerUnavailable, StoreUnavailable
-from backburner.domain.message import HINT
-from backburner.engine.contact import Contact
-from backburner.engine.intake import (
+from backburner.domain.message import WORK_AVAILABLE
+from backburner.engine.broker.health import BrokerHealth
+from backburner.engine.broker.intake import (
     KEEP_SECONDS,
     LIMITED_SECONDS,
     Intake,
 )
-from backburner.ports.store import Want
+from backburner.ports.store.jobs import ClaimRequest
 from backburner.testing.broker.memory import MemoryBroker, MemoryServer
 from backburner.testing.doubles import FrozenClock
 from backburner.testing.samples import a_claim
@@ -27,13 +27,13 @@ class World:
     def __init__(self):
         self.server = MemoryServer()
         self.clock = FrozenClock()
-        self.contact = Contact("memory")
+        self.broker_health = BrokerHealth("memory")
         self.free = 10
         self.limited = set()
         self.strange = []
         self.intake = Intake(
             MemoryBroker(self.server),
-            self.contact,
+            self.broker_health,
             self.clock,
             self._take,
             sweep=SWEEP,
@@ -66,7 +66,7 @@ async def test_a_message_that_becomes_a_job_at_the_end_is_not_given_back(until):
         begun.set()
         await may_commit.wait()
 
-    world.intake._strangers = commit
+    world.intake._foreign = commit
     world.start()
     world.server.put("a", b"a request")
     async with asyncio.timeout(60):
@@ -88,7 +88,7 @@ async def test_a_message_that_could_not_become_a_job_at_the_end_is_given_back(un
         await may_fail.wait()
         raise StoreUnavailable("out")
 
-    world.intake._strangers = fail
+    world.intake._foreign = fail
     world.start()
     world.server.put("a", b"a request")
     async with asyncio.timeout(60):
@@ -111,7 +111,7 @@ async def world():
 
 
 async def test_no_more_may_be_claimed_than_messages_are_in_hand(world, until):
-    world.server.put("a", HINT, HINT)
+    world.server.put("a", WORK_AVAILABLE, WORK_AVAILABLE)
     await until(lambda: world.server.delivered == 2)
 
     assert (2, 0) == world.bounds()
@@ -119,7 +119,7 @@ async def test_no_more_may_be_claimed_than_messages_are_in_hand(world, until):
 
 async def test_no_more_are_received_than_there_is_room_for(world, until):
     world.free = 3
-    world.server.put("a", *[HINT] * 5)
+    world.server.put("a", *[WORK_AVAILABLE] * 5)
     await until(lambda: world.server.handed("a") == 3)
 
     assert (3, 0) == world.bounds()
@@ -127,9 +127,9 @@ async def test_no_more_are_received_than_there_is_room_for(world, until):
 
 
 async def test_queues_together_have_no_more_in_hand_than_slots_are_free(world, until):
-    world.server.put("a", *[HINT] * 20)
+    world.server.put("a", *[WORK_AVAILABLE] * 20)
     await until(lambda: world.server.handed("a") == 10)
-    world.server.put("b", *[HINT] * 20)
+    world.server.put("b", *[WORK_AVAILABLE] * 20)
     await until(lambda: world.server.handed("b") == 5)
     await until(lambda: world.server.handed("a") == 5)
 
@@ -139,18 +139,18 @@ async def test_queues_together_have_no_more_in_hand_than_slots_are_free(world, u
 
 async def test_with_one_slot_free_no_queue_keeps_the_others_waiting(world, until):
     world.free = 1
-    world.server.put("a", *[HINT] * 5)
+    world.server.put("a", *[WORK_AVAILABLE] * 5)
     await until(lambda: world.server.handed("a") == 1)
-    world.server.put("b", HINT)
+    world.server.put("b", WORK_AVAILABLE)
     await until(lambda: world.server.handed("b") == 1)
 
     assert (1, 1) == world.bounds()
 
 
 async def test_a_claim_that_finds_fewer_uses_all_its_messages_up(world, until):
-    world.server.put("a", *[HINT] * 5)
+    world.server.put("a", *[WORK_AVAILABLE] * 5)
     await until(lambda: world.server.delivered == 5)
-    grip = world.intake.grip([Want("a", 4)])
+    grip = world.intake.grip([ClaimRequest("a", 4)])
     world.intake.use(grip, [a_claim(queue="a")])
 
     assert (1, 0) == world.bounds()
@@ -158,22 +158,22 @@ async def test_a_claim_that_finds_fewer_uses_all_its_messages_up(world, until):
 
 
 async def test_what_is_used_up_is_known_until_the_broker_was_told(world, until):
-    world.server.put("a", *[HINT] * 3)
+    world.server.put("a", *[WORK_AVAILABLE] * 3)
     await until(lambda: world.server.delivered == 3)
-    world.intake.use(world.intake.grip([Want("a", 2)]), [a_claim(queue="a")])
-    at_once = world.contact.spent["a"]
+    world.intake.use(world.intake.grip([ClaimRequest("a", 2)]), [a_claim(queue="a")])
+    at_once = world.broker_health.spent["a"]
     await until(lambda: world.server.depth("a") == 1)
 
     assert 2 == at_once
-    await until(lambda: world.contact.spent["a"] == 0)
+    await until(lambda: world.broker_health.spent["a"] == 0)
 
 
 async def test_a_claim_of_a_limited_queue_uses_up_what_it_found(world, until):
     world.limited.add("a")
-    world.server.put("a", *[HINT] * 5)
+    world.server.put("a", *[WORK_AVAILABLE] * 5)
     await until(lambda: world.server.delivered == 5)
     unbound = world.intake.bound("a")
-    grip = world.intake.grip([Want("a", 10)])
+    grip = world.intake.grip([ClaimRequest("a", 10)])
     world.intake.use(grip, [a_claim(queue="a")])
 
     assert unbound is None
@@ -183,7 +183,7 @@ async def test_a_claim_of_a_limited_queue_uses_up_what_it_found(world, until):
 
 async def test_messages_that_a_limit_keeps_for_long_are_done_with(world, until):
     world.limited.add("a")
-    world.server.put("a", HINT, HINT)
+    world.server.put("a", WORK_AVAILABLE, WORK_AVAILABLE)
     await until(lambda: world.server.delivered == 2)
     world.pass_by(LIMITED_SECONDS)
     await world.intake._tidy()
@@ -192,9 +192,9 @@ async def test_messages_that_a_limit_keeps_for_long_are_done_with(world, until):
 
 
 async def test_a_claim_that_fails_gives_back_everything(world, until):
-    world.server.put("a", HINT, HINT)
+    world.server.put("a", WORK_AVAILABLE, WORK_AVAILABLE)
     await until(lambda: world.server.delivered == 2)
-    world.intake.spare(world.intake.grip([Want("a", 1)]))
+    world.intake.spare(world.intake.grip([ClaimRequest("a", 1)]))
     await until(lambda: world.server.handed("a") == 0)
     at_rest = world.bounds()
     world.intake.resume()
@@ -205,7 +205,7 @@ async def test_a_claim_that_fails_gives_back_everything(world, until):
 
 
 async def test_messages_without_room_are_kept_for_a_moment_only(world, until):
-    world.server.put("a", HINT, HINT)
+    world.server.put("a", WORK_AVAILABLE, WORK_AVAILABLE)
     await until(lambda: world.server.delivered == 2)
     world.free = 0
     await world.intake._tidy()
@@ -217,9 +217,9 @@ async def test_messages_without_room_are_kept_for_a_moment_only(world, until):
 
 
 async def test_claims_are_not_bound_while_the_broker_is_down(world):
-    world.contact.lose(BrokerUnavailable("gone"))
+    world.broker_health.lose(BrokerUnavailable("gone"))
     down = world.bounds()
-    world.contact.regain()
+    world.broker_health.regain()
 
     assert (None, None) == down
     assert (0, 0) == world.bounds()
@@ -235,7 +235,7 @@ async def test_every_now_and_then_one_claim_is_not_bound(world):
 
 
 async def test_what_is_no_hint_is_handed_on_and_done_with(world, until):
-    world.server.put("a", b"hello", HINT)
+    world.server.put("a", b"hello", WORK_AVAILABLE)
     await until(lambda: world.server.depth("a") == 1)
 
     assert [b"hello"] == world.strange
@@ -246,17 +246,17 @@ async def test_what_cannot_be_handed_on_is_given_back(world, until, monkeypatch)
     async def fail(_queue, _messages):
         raise BrokerUnavailable("gone")
 
-    monkeypatch.setattr(world.intake, "_strangers", fail)
+    monkeypatch.setattr(world.intake, "_foreign", fail)
     world.server.put("a", b"hello")
-    await until(lambda: not world.contact.is_up)
+    await until(lambda: not world.broker_health.is_up)
     await until(lambda: world.server.handed("a") == 0)
 
     assert 1 == world.server.depth("a")
 
 
 async def test_a_worker_that_stops_keeps_nothing(world, until):
-    world.server.put("a", HINT)
-    world.server.put("b", HINT)
+    world.server.put("a", WORK_AVAILABLE)
+    world.server.put("b", WORK_AVAILABLE)
     await until(lambda: world.server.delivered == 2)
     await world.intake.stop()
     await world.intake.stop()
@@ -281,7 +281,7 @@ async def test_receivers_end_though_the_broker_swallowed_their_cancellation(
     await world.intake.stop()
     world.intake._broker = Stubborn(world.server)
     world.start()
-    world.server.put("a", HINT)
+    world.server.put("a", WORK_AVAILABLE)
     await until(lambda: world.server.handed("a") == 1)
     stopping = asyncio.create_task(world.intake.stop())
     done, _ = await asyncio.wait({stopping}, timeout=60)

@@ -5,7 +5,7 @@ from datetime import timedelta
 import sqlalchemy as sa
 
 from backburner import App, Backburner, Context, Flow, Keep, Queue, capability
-from backburner.ports.store import Retention
+from backburner.ports.store.maintenance import Retention
 from backburner.stores.tables import flows, jobs
 
 KEEP = Keep(succeeded=timedelta(hours=1))

@@ -1,4 +1,4 @@
-"""Handlers that call a provider by a lane, in a real house."""
+"""Handlers that call a provider by a lane, in a real instance."""
 
 import asyncio
 import types
@@ -7,11 +7,11 @@ import pytest
 import structlog
 
 from backburner import Backburner, Context, Lane, Throttled, capability
-from backburner.domain.event import LANE_THROTTLED, THROTTLED
-from backburner.domain.job import JobState
-from backburner.engine import telemetry
-from backburner.engine.submission import LOCAL
-from backburner.ports.store import Topic
+from backburner.domain.events.event import LANE_THROTTLED, THROTTLED
+from backburner.domain.jobs.job import JobState
+from backburner.engine.observability import telemetry
+from backburner.engine.submit.submission import LOCAL
+from backburner.ports.store.events import Topic
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 from backburner.testing.doubles import FakeContext
@@ -59,20 +59,20 @@ def ask(provider):
     return ask
 
 
-async def lanes(house):
-    return {view.state.name: view for view in await house.engine.store.lanes()}
+async def lanes(backburner):
+    return {view.state.name: view for view in await backburner.engine.store.lanes()}
 
 
-async def none_in_use(house, name):
+async def none_in_use(backburner, name):
     async with asyncio.timeout(60):
-        while (await lanes(house))[name].in_use:
+        while (await lanes(backburner))[name].in_use:
             await pause()
 
 
 async def test_a_refused_call_costs_no_attempt(working, ended, told, ask, provider):
     provider.answers = [(429, SOON), (529, SOON)]
-    house = await working(ask)
-    ticket = await house.submit(ask, "acme")
+    backburner = await working(ask)
+    ticket = await backburner.submit(ask, "acme")
     put_back = await told(ticket, THROTTLED)
     job = await ended(ticket)
 
@@ -88,22 +88,22 @@ async def test_a_refusal_keeps_all_others_off_its_lane_and_off_no_other(
     working, ended, told, ask, provider
 ):
     provider.answers = [(429, LATER)]
-    house = await working(ask)
-    first = await house.submit(ask, "acme")
+    backburner = await working(ask)
+    first = await backburner.submit(ask, "acme")
     await told(first, THROTTLED)
     calls = provider.calls
-    others = [await house.submit(ask, "acme") for _ in range(5)]
+    others = [await backburner.submit(ask, "acme") for _ in range(5)]
     for ticket in others:
         await told(ticket, THROTTLED)
     kept_off = provider.calls - calls
-    elsewhere = await ended(await house.submit(ask, "other"))
-    view = (await lanes(house))["acme/model"]
+    elsewhere = await ended(await backburner.submit(ask, "other"))
+    view = (await lanes(backburner))["acme/model"]
 
     assert 0 == kept_off, "a parked lane lets nobody call"
     assert JobState.SUCCEEDED is elsewhere.state
     assert 55_000 < view.state.parked_until - view.now <= 60_000
     ids = [ticket.id for ticket in [first, *others]]
-    states = {job.state for job in await house.engine.store.find(ids)}
+    states = {job.state for job in await backburner.engine.store.find(ids)}
     assert {JobState.SCHEDULED} == states
 
 
@@ -111,11 +111,11 @@ async def test_a_job_that_waits_for_its_lane_holds_no_slot(
     working, ended, told, ask, provider
 ):
     provider.answers = [(429, LATER)]
-    house = await working(ask, slots=1)
+    backburner = await working(ask, slots=1)
     for _ in range(3):
-        await told(await house.submit(ask, "acme"), THROTTLED)
+        await told(await backburner.submit(ask, "acme"), THROTTLED)
 
-    job = await ended(await house.submit(ask, "other"))
+    job = await ended(await backburner.submit(ask, "other"))
 
     assert JobState.SUCCEEDED is job.state
 
@@ -125,16 +125,16 @@ async def test_no_more_are_with_the_provider_than_the_lane_allows(
 ):
     settings = Settings(store=f"sqlite:///{path}", grace_seconds=0, poll_seconds=0.2)
     lane = Lane("acme/model", at_once=2, requests=6000)
-    house = Backburner(settings, capabilities=[ask], lanes=[lane])
-    async with house:
-        await house.start_worker()
+    backburner = Backburner(settings, capabilities=[ask], lanes=[lane])
+    async with backburner:
+        await backburner.start_worker()
         provider.is_open.clear()
-        tickets = await house.submit_many(ask, ["acme"] * 12)
+        tickets = await backburner.submit_many(ask, ["acme"] * 12)
         await until(lambda: provider.at_once == 2)
         provider.is_open.set()
         jobs = [await ended(ticket) for ticket in tickets]
         most = provider.most
-        await none_in_use(house, "acme/model")
+        await none_in_use(backburner, "acme/model")
 
     assert {JobState.SUCCEEDED} == {job.state for job in jobs}
     assert 2 == most
@@ -143,9 +143,9 @@ async def test_no_more_are_with_the_provider_than_the_lane_allows(
 async def test_without_a_limit_more_are_with_the_provider(
     working, ended, until, ask, provider
 ):
-    house = await working(ask)
+    backburner = await working(ask)
     provider.is_open.clear()
-    tickets = await house.submit_many(ask, ["acme"] * 3)
+    tickets = await backburner.submit_many(ask, ["acme"] * 3)
     await until(lambda: provider.at_once == 3)
     provider.is_open.set()
     for ticket in tickets:
@@ -155,13 +155,13 @@ async def test_without_a_limit_more_are_with_the_provider(
 
 
 async def test_a_cancelled_job_gives_its_permit_back(working, until, ask, provider):
-    house = await working(ask)
+    backburner = await working(ask)
     provider.is_open.clear()
-    ticket = await house.submit(ask, "acme")
+    ticket = await backburner.submit(ask, "acme")
     await until(lambda: provider.at_once == 1)
-    held = (await lanes(house))["acme/model"].in_use
-    await house.cancel(ticket.id)
-    await none_in_use(house, "acme/model")
+    held = (await lanes(backburner))["acme/model"].in_use
+    await backburner.cancel(ticket.id)
+    await none_in_use(backburner, "acme/model")
 
     assert 1 == held
 
@@ -181,11 +181,11 @@ async def test_a_lane_opens_as_soon_as_the_call_that_tries_is_answered(
             await is_done.wait()
             return len(calls)
 
-    house = await working(stream)
-    first = await house.submit(stream, 1)
+    backburner = await working(stream)
+    first = await backburner.submit(stream, 1)
     await told(first, THROTTLED)
     await until(lambda: len(calls) == 2)
-    second = await house.submit(stream, 2)
+    second = await backburner.submit(stream, 2)
     await until(lambda: len(calls) == 3)
     is_done.set()
 
@@ -195,23 +195,23 @@ async def test_a_lane_opens_as_soon_as_the_call_that_tries_is_answered(
 
 async def test_what_the_provider_allows_is_believed(working, ended, ask, provider):
     provider.answers = [(200, {"x-ratelimit-limit-requests": "7"})]
-    house = await working(ask)
-    await ended(await house.submit(ask, "acme"))
-    await none_in_use(house, "acme/model")
+    backburner = await working(ask)
+    await ended(await backburner.submit(ask, "acme"))
+    await none_in_use(backburner, "acme/model")
 
-    assert 7 == (await lanes(house))["acme/model"].state.told
+    assert 7 == (await lanes(backburner))["acme/model"].state.told
 
 
 async def test_a_parked_lane_is_told_on_the_stream_and_counted(
     working, told, ask, provider
 ):
     provider.answers = [(429, LATER)]
-    house = await working(ask)
-    await told(await house.submit(ask, "counted"), THROTTLED)
+    backburner = await working(ask)
+    await told(await backburner.submit(ask, "counted"), THROTTLED)
 
     topic = Topic(queues=True)
     found = (
-        await house.engine.store.stream(LOCAL, after=0, limit=50, topic=topic)
+        await backburner.engine.store.stream(LOCAL, after=0, limit=50, topic=topic)
     ).events
     told_of = [event.subject for event in found if event.type == LANE_THROTTLED]
     assert ["counted/model"] == told_of
@@ -243,14 +243,14 @@ async def test_an_exception_that_carries_the_answer_is_understood(working, told,
             return 7
 
     seen = []
-    house = await working(raises)
-    ticket = await house.submit(raises, 1)
+    backburner = await working(raises)
+    ticket = await backburner.submit(raises, 1)
     put_back = await told(ticket, THROTTLED)
     job = await ended(ticket)
 
     assert "7" == job.output
     assert put_back.data["lane"].startswith("acme/model#")
-    assert "secret" not in str(await house.engine.store.lanes())
+    assert "secret" not in str(await backburner.engine.store.lanes())
 
 
 async def test_any_other_exception_is_the_handlers_own(working, ended):
@@ -259,12 +259,12 @@ async def test_any_other_exception_is_the_handlers_own(working, ended):
         async with ctx.lane("acme", "model"):
             raise Refused(500, {})
 
-    house = await working(raises)
-    job = await ended(await house.submit(raises, 1))
+    backburner = await working(raises)
+    job = await ended(await backburner.submit(raises, 1))
 
     assert (JobState.FAILED, "UNEXPECTED") == (job.state, job.error.code)
-    await none_in_use(house, "acme/model")
-    assert 0 == (await lanes(house))["acme/model"].state.refusals
+    await none_in_use(backburner, "acme/model")
+    assert 0 == (await lanes(backburner))["acme/model"].state.refusals
 
 
 async def test_a_handler_may_take_another_way_after_a_refusal(working, ended):
@@ -278,8 +278,8 @@ async def test_a_handler_may_take_another_way_after_a_refusal(working, ended):
                 call.hear(200)
         return "small"
 
-    house = await working(two_ways)
-    job = await ended(await house.submit(two_ways, 1))
+    backburner = await working(two_ways)
+    job = await ended(await backburner.submit(two_ways, 1))
 
     assert (JobState.SUCCEEDED, '"small"') == (job.state, job.output)
 
@@ -299,8 +299,8 @@ async def test_a_worker_warns_of_a_lane_that_no_provider_goes_by(path, ask):
     settings = Settings(store=f"sqlite:///{path}", grace_seconds=0, ai="mock")
     lanes = [Lane("openia/gpt-5-mini", requests=6)]
     with structlog.testing.capture_logs() as lines:
-        async with Backburner(settings, capabilities=[ask], lanes=lanes) as house:
-            await house.start_worker()
+        async with Backburner(settings, capabilities=[ask], lanes=lanes) as backburner:
+            await backburner.start_worker()
 
     said = [line for line in lines if line["event"] == "no provider uses this lane"]
     assert ["openia/gpt-5-mini"] == [line["lane"] for line in said]

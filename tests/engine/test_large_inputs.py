@@ -34,8 +34,8 @@ async def test_a_large_input_is_written_without_blocking_the_event_loop(
         else:
             ctx.at_settlement(lambda tx: tx.submit(child, LARGE))
 
-    house = await working(parent, child, blobs=f"file://{tmp_path}")
-    blobs = house.engine.payloads._blobs
+    backburner = await working(parent, child, blobs=f"file://{tmp_path}")
+    blobs = backburner.engine.payloads._blobs
     put = blobs.put
 
     def wait_for_the_loop(contents):
@@ -46,15 +46,15 @@ async def test_a_large_input_is_written_without_blocking_the_event_loop(
 
     monkeypatch.setattr(blobs, "put", wait_for_the_loop)
     if where == "route":
-        submitted = await house.transact(lambda tx: tx.submit(child, LARGE))
-        ended = (await house.engine.wait(submitted.id, timeout=60)).state
+        submitted = await backburner.transact(lambda tx: tx.submit(child, LARGE))
+        ended = (await backburner.engine.wait(submitted.id, timeout=60)).state
     elif where == "settlement":
-        await (await house.submit(parent, None)).result()
+        await (await backburner.submit(parent, None)).result()
         ended = JobState.SUCCEEDED
     else:
         flow = Flow()
         flow.add(parent, None)
-        ticket = await house.submit_flow(flow)
-        ended = (await house.engine.flows.wait(ticket.id, timeout=60)).state
+        ticket = await backburner.submit_flow(flow)
+        ended = (await backburner.engine.flows.wait(ticket.id, timeout=60)).state
 
     assert ([True], "succeeded") == (went_on, ended)

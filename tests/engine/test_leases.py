@@ -8,15 +8,16 @@ import pytest
 
 from backburner import Context, Snooze, capability
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.job import JobState
-from backburner.domain.transitions import Limits
-from backburner.engine.upkeep import Upkeep, UpkeepOptions
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.transitions import Limits
+from backburner.engine.maintenance.upkeep import Upkeep, UpkeepOptions
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import Want, WorkerInfo
+from backburner.ports.store.jobs import ClaimRequest
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.sqlite.database import Database
 from backburner.stores.sqlite.heart import SqliteHeart
 from backburner.stores.sqlite.store import SqliteStore
-from backburner.testing.doubles import FrozenClock, SilentBell
+from backburner.testing.doubles import FrozenClock, SilentNotifier
 from backburner.testing.samples import a_new_job
 
 LEASE = timedelta(seconds=10)
@@ -50,7 +51,7 @@ async def store(path, clock):
 @pytest.fixture
 def upkeep(store, clock):
     options = UpkeepOptions(limits=Limits(crashes=1))
-    return Upkeep(store, SilentBell(), clock, NoFaults(), options)
+    return Upkeep(store, SilentNotifier(), clock, NoFaults(), options)
 
 
 async def test_a_write_longer_than_the_lease_buries_no_healthy_worker(store, clock):
@@ -127,42 +128,42 @@ async def test_a_heart_survives_whatever_a_beat_raises(
         return beat(heart, worker)
 
     monkeypatch.setattr(SqliteHeart, "beat", falter)
-    house = await working(good, beat_seconds=0.05, lease_seconds=5)
+    backburner = await working(good, beat_seconds=0.05, lease_seconds=5)
     await until(lambda: len(beats) >= 5)
 
-    job = await ended(await house.submit(good, 1))
+    job = await ended(await backburner.submit(good, 1))
 
     assert JobState.SUCCEEDED == job.state
-    assert {house._worker.id} == set(beats)
+    assert {backburner._worker.id} == set(beats)
 
 
 async def test_a_stop_that_is_cancelled_midway_is_still_a_stop(
     submitting, told, threads
 ):
-    house = await submitting(long)
-    await house.start_worker()
-    ticket = await house.submit(long, 1)
+    backburner = await submitting(long)
+    await backburner.start_worker()
+    ticket = await backburner.submit(long, 1)
     await told(ticket, "job.started")
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
-            await house.stop_worker(grace=30)
+            await backburner.stop_worker(grace=30)
     job = await ticket.job()
 
     assert "backburner-heartbeat" not in threads()
-    assert [] == list(await house.engine.store.workers())
+    assert [] == list(await backburner.engine.store.workers())
     assert (JobState.QUEUED, 0, 0) == (job.state, job.attempt, job.crashes)
 
 
 @pytest.mark.usefixtures("path")  # breaks into the store of a file
-async def test_a_worker_that_cannot_start_leaves_a_house_that_closes(
-    house, threads, monkeypatch
+async def test_a_worker_that_cannot_start_leaves_an_instance_that_closes(
+    backburner, threads, monkeypatch
 ):
     async def refuse(_store, _worker):
         raise StoreUnavailable("busy")
 
     monkeypatch.setattr(SqliteStore, "enlist", refuse)
-    closing = house(good)
+    closing = backburner(good)
 
     with pytest.raises(StoreUnavailable, match="busy"):
         async with closing:
@@ -179,10 +180,10 @@ async def test_a_job_that_expires_is_counted_as_ended(
     async def expires(_ctx: Context, value: int) -> int:
         return value
 
-    house = await submitting(expires)
-    past = datetime.fromtimestamp(house.engine.now() / 1000, UTC)
+    backburner = await submitting(expires)
+    past = datetime.fromtimestamp(backburner.engine.now() / 1000, UTC)
 
-    job = await ended(await house.submit(expires, 1, start_by=past))
+    job = await ended(await backburner.submit(expires, 1, start_by=past))
     await until(lambda: finished("expires"))
 
     assert (JobState.FAILED, "EXPIRED") == (job.state, job.error.code)
@@ -193,7 +194,7 @@ async def test_a_job_that_loses_its_last_worker_is_counted_as_ended(
     store, clock, upkeep, finished
 ):
     [submitted] = await store.submit([a_new_job(capability="stalls")])
-    await store.claim("w", "token", [Want("default", 1)], now=clock.now())
+    await store.claim("w", "token", [ClaimRequest("default", 1)], now=clock.now())
     clock.advance(LEASE * 2)
 
     await upkeep.rescue()
@@ -206,12 +207,12 @@ async def test_a_job_that_loses_its_last_worker_is_counted_as_ended(
 async def test_a_job_that_is_kept_apart_does_not_pay_for_that_wait(
     submitting, ended, write
 ):
-    house = await submitting(good, beat_seconds=0.05)
-    tickets = await house.submit_many(good, [1, 2, 3])
+    backburner = await submitting(good, beat_seconds=0.05)
+    tickets = await backburner.submit_many(good, [1, 2, 3])
     allowed = 24 * 3600 * 1000
     with write() as connection:
         connection.execute("UPDATE jobs SET crashes = 2, throttled = ?", (allowed,))
-    await house.start_worker()
+    await backburner.start_worker()
 
     jobs = [await ended(ticket) for ticket in tickets]
 
@@ -225,12 +226,12 @@ async def test_a_capability_may_be_more_patient_than_the_setting(
     async def patient(_ctx: Context, _value: int) -> int | Snooze:
         return Snooze(timedelta(hours=1))
 
-    house = await submitting(patient, throttle_limit_hours=24)
-    ticket = await house.submit(patient, 7)
+    backburner = await submitting(patient, throttle_limit_hours=24)
+    ticket = await backburner.submit(patient, 7)
     day = 24 * 3600 * 1000
     with write() as connection:
         connection.execute("UPDATE jobs SET throttled = ?", (day,))
-    await house.start_worker()
+    await backburner.start_worker()
 
     await told(ticket, "job.scheduled")
 

@@ -71,12 +71,14 @@ async def test_a_refusal_parks_the_models_lane_and_not_the_applications(home_url
     provider.is_open.set()
     app = App("talk", capabilities=[talk], model_lane=lambda _settings: LIMIT)
     settings = Settings(store=home_url, grace_seconds=0, poll_seconds=0.2)
-    async with Backburner(settings, apps=[app], ai=provider) as house:
-        await house.start_worker()
-        ticket = await house.submit(talk, "model")
+    async with Backburner(settings, apps=[app], ai=provider) as backburner:
+        await backburner.start_worker()
+        ticket = await backburner.submit(talk, "model")
         await ticket.result()
         job = await ticket.job()
-        views = {each.state.name: each for each in await house.engine.store.lanes()}
+        views = {
+            each.state.name: each for each in await backburner.engine.store.lanes()
+        }
 
     assert (1, 2) == (job.attempt, provider.calls)
     assert 1 == views["paced/model"].state.parkings
@@ -94,9 +96,9 @@ async def like(ctx: Context, _value: None) -> str:
 async def test_a_purpose_that_nobody_serves_falls_back(home_url, fallback):
     use = ModelUse("embedding", is_required=False, code="NONE", fallback=fallback)
     app = App("like", own=[like], models=[use])
-    async with Backburner(Settings(store=home_url), apps=[app]) as house:
-        await house.start_worker()
-        ticket = await house.submit(like, None)
+    async with Backburner(Settings(store=home_url), apps=[app]) as backburner:
+        await backburner.start_worker()
+        ticket = await backburner.submit(like, None)
         job = await ticket.wait()
 
     expected = ('"mock"', None) if fallback else (None, "NONE")
@@ -117,13 +119,13 @@ async def test_a_handler_sees_what_runs_for_too_long(home_url):
         return [job.job_id for job in await ctx.running("long", longer_than=span)]
 
     settings = Settings(store=home_url, grace_seconds=0)
-    async with Backburner(settings, capabilities=[long, look]) as house:
-        await house.start_worker()
-        ticket = await house.submit(long, None)
+    async with Backburner(settings, capabilities=[long, look]) as backburner:
+        await backburner.start_worker()
+        ticket = await backburner.submit(long, None)
         await started.wait()
 
         async def seen(milliseconds):
-            return await (await house.submit(look, milliseconds)).result()
+            return await (await backburner.submit(look, milliseconds)).result()
 
         assert [] == await seen(600_000)
         async with asyncio.timeout(60):

@@ -1,4 +1,4 @@
-"""A house in the middle of everything moves to PostgreSQL, works there, and back."""
+"""A busy instance moves to PostgreSQL, works there, and back."""
 
 import asyncio
 import sys
@@ -26,11 +26,14 @@ from backburner import (
     TransientError,
     capability,
 )
-from backburner.domain.job import Submitted
-from backburner.domain.retry import RetryPolicy
-from backburner.engine.keys import Actor, Wanted
-from backburner.engine.submission import LOCAL
-from backburner.ports.store import JobFilter, Topic, Want, WorkerInfo
+from backburner.domain.jobs.job import Submitted
+from backburner.domain.jobs.retry import RetryPolicy
+from backburner.engine.access.keys import Actor, NewKey
+from backburner.engine.submit.submission import LOCAL
+from backburner.ports.store.events import Topic
+from backburner.ports.store.jobs import ClaimRequest
+from backburner.ports.store.maintenance import JobFilter
+from backburner.ports.store.workers import WorkerInfo
 from backburner.settings import Settings
 from backburner.testing.auditor import Ledger, audit
 from tests import warm
@@ -67,7 +70,7 @@ SUMS = [
 
 @dataclass
 class Course:
-    """Where the house is just now, and what ran in it."""
+    """Where Backburner is just now, and what ran in it."""
 
     place: str = "here"
     ran: list[tuple[str, str]] = field(default_factory=list)
@@ -127,8 +130,8 @@ async def receiver():
 
 
 @pytest.fixture
-def house(app, receiver, tmp_path):
-    """Build a house over a store; all of them share their large contents."""
+def backburner(app, receiver, tmp_path):
+    """Build an instance over a store; all of them share their large contents."""
 
     def build(url):
         settings = Settings(
@@ -189,7 +192,7 @@ async def read_on(bb, ledger):
 
 
 async def begin(bb, receiver, ledger):
-    """Put everything into a house and leave it in the middle of it."""
+    """Put everything into an instance and leave it in the middle of it."""
     await bb.start_worker()
     callback = receiver.url()
     done = [await bb.submit("ask", f"{n}", callback=callback) for n in range(5)]
@@ -223,7 +226,7 @@ async def lose(bb, ledger):
     tickets = [await bb.submit("lost", f"{n}") for n in range(3)]
     await store.enlist(WorkerInfo("w_dead", "gone", 1, 9, (LOST,), started_at=0))
     now = bb.engine.now()
-    claims = await store.claim("w_dead", "t" * 16, [Want(LOST, 2)], now=now)
+    claims = await store.claim("w_dead", "t" * 16, [ClaimRequest(LOST, 2)], now=now)
     await store.dismiss("w_dead")
     ledger.acknowledged += [ticket.id for ticket in tickets]
 
@@ -233,7 +236,7 @@ async def lose(bb, ledger):
 
 @dataclass
 class Left:
-    """What one house leaves to the next."""
+    """What one deployment leaves to the next."""
 
     flow: str
     batch: str
@@ -245,7 +248,7 @@ class Left:
 
 async def here(bb, receiver, ledger):
     """Put everything in, and leave it in the middle of it."""
-    _, key = await bb.keys.create(Wanted("moved"), ADMIN)
+    _, key = await bb.keys.create(NewKey("moved"), ADMIN)
     flowing, batch, flaky = await begin(bb, receiver, ledger)
     await all_over(bb, capability="ask")
     await bb.stop_worker()
@@ -270,7 +273,7 @@ async def there(bb, left, ledger):
     await all_over(bb, capability="ask")
     await bb.stop_worker()
 
-    assert await bb.keys.check(left.key), "a key opens the new house"
+    assert await bb.keys.check(left.key), "a key works in the new store"
     assert again.id in ledger.acknowledged, "an idempotency key is known there"
     assert [JobState.SUCCEEDED] * 4 == [job.state for job in (*rescued, second)]
 
@@ -291,27 +294,27 @@ async def back(bb, left):
 
 
 async def test_everything_moves_there_and_back_under_one_ledger(
-    house, course, receiver, path, tmp_path, migrated_url
+    backburner, course, receiver, path, tmp_path, migrated_url
 ):
     first, last = f"sqlite:///{path}", f"sqlite:///{tmp_path}/back/jobs.db"
     (tmp_path / "back").mkdir()
     ledger = Ledger()
     async with asyncio.timeout(60):
-        async with house(first) as bb:
+        async with backburner(first) as bb:
             left = await here(bb, receiver, ledger)
             await read_on(bb, ledger)
         sent = await sums(first)
         await asyncio.to_thread(move, first, migrated_url)
         came = await sums(migrated_url)
         course.place = "there"
-        async with house(migrated_url) as bb:
+        async with backburner(migrated_url) as bb:
             await there(bb, left, ledger)
             await read_on(bb, ledger)
         sent_back = await sums(migrated_url)
         await asyncio.to_thread(move, migrated_url, last)
         came_back = await sums(last)
         course.place = "back"
-        async with house(last) as bb:
+        async with backburner(last) as bb:
             await back(bb, left)
             await read_on(bb, ledger)
 

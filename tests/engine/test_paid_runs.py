@@ -19,9 +19,9 @@ from backburner import (
 from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
 from backburner.domain.ai import CORRECTION, Trouble
-from backburner.domain.budget import Balance
-from backburner.domain.job import JobState
-from backburner.engine.lanes import LANE_TIMEOUT
+from backburner.domain.costs.budget import Balance
+from backburner.domain.jobs.job import JobState
+from backburner.engine.models.lanes import LANE_TIMEOUT
 from backburner.ports.ai import Fault, Reply, Tokens
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
@@ -65,7 +65,7 @@ class Slow(Paced):
 
 @pytest.fixture
 def working_by(home_url):
-    """Open a house whose model calls go by a lane with a spacing."""
+    """Open an instance whose model calls go by a lane with a spacing."""
 
     def opened(one, provider=None, spacing=SPACING, lane="acme/mock", **settings):
         return Backburner(
@@ -92,19 +92,19 @@ def twice(calls, **options):
     return twice
 
 
-async def balance(house):
-    [state] = await house.budgets.accounts()
+async def balance(backburner):
+    [state] = await backburner.budgets.accounts()
     return state.balance
 
 
 async def test_the_second_lane_is_waited_for_in_place(working_by, ended):
     calls = []
     one = twice(calls)
-    async with working_by(one) as house:
-        await house.budgets.put(Budget("tenant", tokens=1_000))
-        await house.start_worker()
-        job = await ended(await house.submit(one, None))
-        settled = await balance(house)
+    async with working_by(one) as backburner:
+        await backburner.budgets.put(Budget("tenant", tokens=1_000))
+        await backburner.start_worker()
+        job = await ended(await backburner.submit(one, None))
+        settled = await balance(backburner)
 
     assert (JobState.SUCCEEDED, [1, 1]) == (job.state, calls)
     assert Balance(settled=200) == settled
@@ -116,9 +116,9 @@ async def test_a_correction_is_waited_for_in_place(working_by, ended):
         return await ctx.ask(text, into=Answer)
 
     provider = Slow()
-    async with working_by(parse, provider) as house:
-        await house.start_worker()
-        job = await ended(await house.submit(parse, "hello"))
+    async with working_by(parse, provider) as backburner:
+        await backburner.start_worker()
+        job = await ended(await backburner.submit(parse, "hello"))
 
     assert (JobState.SUCCEEDED, 1, 2) == (job.state, job.attempt, provider.calls)
 
@@ -141,12 +141,12 @@ async def test_jobs_with_two_calls_each_make_two_calls_each(home_url, lanes):
     provider = Paced()
     async with Backburner(
         Settings(store=home_url), capabilities=[two_calls], lanes=lanes, ai=provider
-    ) as house:
-        await house.budgets.put(Budget("tenant", tokens=40 * 200))
-        await house.start_worker()
-        tickets = [await house.submit(two_calls, str(n)) for n in range(40)]
+    ) as backburner:
+        await backburner.budgets.put(Budget("tenant", tokens=40 * 200))
+        await backburner.start_worker()
+        tickets = [await backburner.submit(two_calls, str(n)) for n in range(40)]
         await asyncio.gather(*(each.result(180) for each in tickets))
-        settled = await balance(house)
+        settled = await balance(backburner)
 
     assert 80 == provider.calls
     assert Balance(settled=80 * 100) == settled
@@ -160,9 +160,9 @@ async def test_a_refusal_is_waited_for_in_place(working_by, ended, headers):
 
     refusal = Fault(Trouble.RATE_LIMITED, "later", status=429, headers=headers)
     provider = Paced("one", refusal, "two")
-    async with working_by(ask_twice, provider, timedelta()) as house:
-        await house.start_worker()
-        job = await ended(await house.submit(ask_twice, "hello"))
+    async with working_by(ask_twice, provider, timedelta()) as backburner:
+        await backburner.start_worker()
+        job = await ended(await backburner.submit(ask_twice, "hello"))
 
     assert (JobState.SUCCEEDED, '"onetwo"') == (job.state, job.output)
     assert (1, 3) == (job.attempt, provider.calls), "the first call was paid for twice"
@@ -174,9 +174,9 @@ async def test_calls_at_once_are_each_made_once(working_by, ended):
         return len(await asyncio.gather(*(ctx.ask(text) for _ in range(4))))
 
     provider = Paced()
-    async with working_by(gather, provider) as house:
-        await house.start_worker()
-        job = await ended(await house.submit(gather, "hello"))
+    async with working_by(gather, provider) as backburner:
+        await backburner.start_worker()
+        job = await ended(await backburner.submit(gather, "hello"))
 
     assert (JobState.SUCCEEDED, "4") == (job.state, job.output)
     assert (1, 4) == (job.attempt, provider.calls)
@@ -186,9 +186,11 @@ async def test_a_wait_in_place_that_is_too_long_costs_an_attempt(working_by, end
     calls = []
     one = twice(calls, max_attempts=1)
     hour = timedelta(hours=1)
-    async with working_by(one, spacing=hour, lane_paid_patience_seconds=0.2) as house:
-        await house.start_worker()
-        job = await ended(await house.submit(one, None))
+    async with working_by(
+        one, spacing=hour, lane_paid_patience_seconds=0.2
+    ) as backburner:
+        await backburner.start_worker()
+        job = await ended(await backburner.submit(one, None))
 
     assert (JobState.FAILED, LANE_TIMEOUT) == (job.state, job.error.code)
     assert [1] == calls
@@ -205,9 +207,9 @@ async def test_a_refusal_that_ends_a_paid_run_costs_an_attempt(working_by, ended
                 calls.append(ctx.job.attempt)
                 call.hear(status, {"Retry-After-Ms": "200"})
 
-    async with working_by(own, spacing=timedelta()) as house:
-        await house.start_worker()
-        job = await ended(await house.submit(own, None))
+    async with working_by(own, spacing=timedelta()) as backburner:
+        await backburner.start_worker()
+        job = await ended(await backburner.submit(own, None))
 
     assert (JobState.FAILED, "THROTTLED") == (job.state, job.error.code)
     assert [1, 1, 2, 2] == calls, "it ran more often than it has attempts"
@@ -236,11 +238,11 @@ async def test_a_job_that_has_used_its_budget_up_may_make_no_further_call(
 ):
     calls = []
     spend = spending(calls, 100)
-    async with working_by(spend, spacing=AT_ONCE) as house:
-        await house.budgets.put(Budget("tenant", tokens=1_000))
-        await house.start_worker()
-        job = await ended(await house.submit(spend, None))
-        left = await balance(house)
+    async with working_by(spend, spacing=AT_ONCE) as backburner:
+        await backburner.budgets.put(Budget("tenant", tokens=1_000))
+        await backburner.start_worker()
+        job = await ended(await backburner.submit(spend, None))
+        left = await balance(backburner)
 
     assert (JobState.FAILED, "OVER_BUDGET") == (job.state, job.error.code)
     assert not job.error.retryable
@@ -263,12 +265,12 @@ async def test_the_strictest_policy_says_whether_a_job_goes_on_beyond_its_hold(
     """The hold is for 200 tokens, the budget has 1,000, a call uses 100."""
     calls = []
     spend = spending(calls, 100, retry=SOON)
-    async with working_by(spend, spacing=AT_ONCE) as house:
+    async with working_by(spend, spacing=AT_ONCE) as backburner:
         for scope, policy in zip(("tenant", "user"), policies, strict=False):
-            await house.budgets.put(Budget(scope, tokens=1_000, overrun=policy))
-        await house.start_worker()
-        job = await ended(await house.submit(spend, None))
-        [left, *_] = [s.balance for s in await house.budgets.accounts()]
+            await backburner.budgets.put(Budget(scope, tokens=1_000, overrun=policy))
+        await backburner.start_worker()
+        job = await ended(await backburner.submit(spend, None))
+        [left, *_] = [s.balance for s in await backburner.budgets.accounts()]
 
     assert (JobState.FAILED, code) == (job.state, job.error.code)
     assert (calls_made, 100 * calls_made) == (len(calls), left.settled)
@@ -278,10 +280,10 @@ async def test_the_strictest_policy_says_whether_a_job_goes_on_beyond_its_hold(
 async def test_attempts_add_up_against_the_budget(working_by, ended):
     calls = []
     spend = spending(calls, 500, times=1, retry=SOON)
-    async with working_by(spend, spacing=AT_ONCE) as house:
-        await house.budgets.put(Budget("tenant", tokens=1_000))
-        await house.start_worker()
-        job = await ended(await house.submit(spend, None))
+    async with working_by(spend, spacing=AT_ONCE) as backburner:
+        await backburner.budgets.put(Budget("tenant", tokens=1_000))
+        await backburner.start_worker()
+        job = await ended(await backburner.submit(spend, None))
 
     assert (JobState.FAILED, "OVER_BUDGET") == (job.state, job.error.code)
     assert [1, 2] == calls
@@ -295,10 +297,10 @@ async def test_a_model_without_a_lane_is_held_to_the_budget_too(working_by, ende
 
     provider = Paced()
     provider.is_paced = False
-    async with working_by(talk, provider) as house:
-        await house.budgets.put(Budget("tenant", tokens=1_000))
-        await house.start_worker()
-        job = await ended(await house.submit(talk, "hello"))
+    async with working_by(talk, provider) as backburner:
+        await backburner.budgets.put(Budget("tenant", tokens=1_000))
+        await backburner.start_worker()
+        job = await ended(await backburner.submit(talk, "hello"))
 
     assert ("OVER_BUDGET", 10) == (job.error.code, provider.calls)
 
@@ -314,18 +316,18 @@ async def test_what_a_running_job_used_keeps_others_out_until_it_is_cancelled(
         used.set()
         await over.wait()
 
-    async with working_by(hold_on) as house:
-        await house.budgets.put(Budget("tenant", tokens=1_000))
-        await house.start_worker()
-        ticket = await house.submit(hold_on, None)
+    async with working_by(hold_on) as backburner:
+        await backburner.budgets.put(Budget("tenant", tokens=1_000))
+        await backburner.start_worker()
+        ticket = await backburner.submit(hold_on, None)
         async with asyncio.timeout(60):
             await used.wait()
-            while not (open_balance := await balance(house)).overdraft:
+            while not (open_balance := await balance(backburner)).overdraft:
                 await pause()
         with pytest.raises(BudgetExhausted):
-            await house.submit(hold_on, None)
-        await house.engine.cancel(ticket.id)
-        closed = await balance(house)
+            await backburner.submit(hold_on, None)
+        await backburner.engine.cancel(ticket.id)
+        closed = await balance(backburner)
 
     assert Balance(held=200, settled=700, overdraft=700) == open_balance
     assert Balance(settled=900, overdraft=700) == closed
@@ -345,9 +347,9 @@ async def test_calls_that_outlive_their_handler_are_not_made(working_by, ended):
             await pause()
 
     left_behind = []
-    async with working_by(leave) as house:
-        await house.start_worker()
-        job = await ended(await house.submit(leave, None))
+    async with working_by(leave) as backburner:
+        await backburner.start_worker()
+        job = await ended(await backburner.submit(leave, None))
         [told] = await asyncio.gather(*left_behind, return_exceptions=True)
 
     assert (JobState.SUCCEEDED, []) == (job.state, calls)

@@ -1,4 +1,4 @@
-"""Quotes of a real house, held against what its jobs then took."""
+"""Quotes of a real instance, held against what its jobs then took."""
 
 import asyncio
 import math
@@ -7,7 +7,7 @@ import random
 import pytest
 
 from backburner import Context, capability
-from backburner.engine.submission import Options
+from backburner.engine.submit.submission import Options
 
 JOBS, KNOWN, SLOTS = 120, 30, 4
 BURST = 20
@@ -22,18 +22,18 @@ async def work(_ctx: Context, seconds: float) -> None:
     await over.wait()
 
 
-async def recorded(house, seed):
+async def recorded(backburner, seed):
     """Submit in bursts, each job with its quote; return the quotes and the ends."""
     dice = random.Random(seed)
-    quoting, told = house.engine.quoting, []
+    quoting, told = backburner.engine.quoting, []
     for number in range(JOBS):
         seconds = min(1.0, dice.lognormvariate(math.log(0.06), 0.8))
-        job = house.engine.prepare(work, seconds, Options())
+        job = backburner.engine.prepare(work, seconds, Options())
         quote = None
         if number >= KNOWN:
             quote = (await quoting.quote(job)).forecast
-        at = house.engine.now()
-        ticket = await house.submit(work, seconds)
+        at = backburner.engine.now()
+        ticket = await backburner.submit(work, seconds)
         told.append((ticket, at, quote))
         if number % BURST == BURST - 1:
             await told[-BURST // 2][0].wait(timeout=60)
@@ -49,9 +49,9 @@ async def recorded(house, seed):
 async def test_nine_in_ten_jobs_of_a_real_run_end_under_their_quoted_p90(
     working, record_property
 ):
-    house = await working(work, slots=SLOTS)
+    backburner = await working(work, slots=SLOTS)
 
-    ends = [end for seed in SEEDS for end in await recorded(house, seed)]
+    ends = [end for seed in SEEDS for end in await recorded(backburner, seed)]
     under = sum(took <= quote.end.p90 for took, quote in ends) / len(ends)
     alone = sum(took <= quote.end.p90 - quote.start.p90 for took, quote in ends) / len(
         ends

@@ -20,7 +20,7 @@ from backburner import (
     RetryPolicy,
     capability,
 )
-from backburner.domain.flow import Edge
+from backburner.domain.groups.flow import Edge
 from backburner.testing.groups import verdict
 from backburner.testing.records import Edge as Line
 
@@ -69,10 +69,10 @@ def model(steps: Sequence[Step]) -> list[JobState]:
 
 
 class Stage:
-    """A house whose worker plays parts, and what each of them saw before it."""
+    """An instance whose worker plays parts, and what each of them saw before it."""
 
     def __init__(self) -> None:
-        self.house: Backburner
+        self.backburner: Backburner
         self.seen: dict[tuple[int, str], dict[str, JobState]] = {}
         self._mended: set[int] = set()
         self._plays = count(1)
@@ -97,7 +97,7 @@ class Stage:
                 after=[Edge(f"s{other}", continues) for other, continues in needs],
                 name=f"s{place}",
             )
-        ticket = await self.house.submit_flow(flow)
+        ticket = await self.backburner.submit_flow(flow)
         first = await self._end(ticket, len(steps))
         if JobState.FAILED not in first[1]:
             return number, first, None
@@ -112,23 +112,23 @@ class Stage:
 
 
 @pytest.fixture
-def play(house):
-    """Play flows, one after the other, in one house."""
+def play(backburner):
+    """Play flows, one after the other, in one deployment."""
     stage = Stage()
 
     @capability("play", retry=AT_ONCE)
     async def act(ctx: Context, part: Part) -> str | Cancel:
         return await stage.act(ctx, part)
 
-    async def open_house() -> None:
-        stage.house = house(act)
-        await stage.house.__aenter__()
-        await stage.house.start_worker()
+    async def open_instance() -> None:
+        stage.backburner = backburner(act)
+        await stage.backburner.__aenter__()
+        await stage.backburner.start_worker()
 
     with asyncio.Runner() as runner:
-        runner.run(open_house())
+        runner.run(open_instance())
         yield lambda steps: (stage, *runner.run(stage.perform(steps)))
-        runner.run(stage.house.__aexit__(None, None, None))
+        runner.run(stage.backburner.__aexit__(None, None, None))
 
 
 def come_to(steps: Sequence[Step], states: Sequence[JobState]):

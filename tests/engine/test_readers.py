@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from backburner import Context, capability
-from backburner.domain.job import Owner
+from backburner.domain.jobs.job import Owner
 from backburner.engine import watch
 from backburner.engine.watch import PAGE
-from backburner.ports.bell import Ring
+from backburner.ports.notifier import Notification
 
 QUIET, BUSY = Owner("quiet", "1"), Owner("busy", "1")
 LATER = timedelta(hours=1)
@@ -28,16 +28,16 @@ async def good(_ctx: Context, value: int) -> int:
 
 
 @pytest.fixture
-async def house(submitting):
+async def backburner(submitting):
     return await submitting(good, poll_seconds=60)
 
 
 @pytest.fixture
-def talkative(house, write):
+def talkative(backburner, write):
     """A job that told of its progress many times between two attempts."""
 
     async def talkative():
-        ticket = await house.submit(good, 1, delay=LATER, owner=BUSY)
+        ticket = await backburner.submit(good, 1, delay=LATER, owner=BUSY)
         started = '{"attempt": 1, "generation": 0, "worker": "w"}'
         progress = '{"done": 1, "total": 2}'
         with write() as connection:
@@ -54,9 +54,9 @@ def talkative(house, write):
 
 
 @pytest.fixture
-def looks(house, monkeypatch):
-    """The cursors that streams of this house looked from."""
-    store, after_each = house.engine.store, []
+def looks(backburner, monkeypatch):
+    """The cursors that streams of this deployment looked from."""
+    store, after_each = backburner.engine.store, []
     stream = store.stream
 
     async def look(owner, *, after, **more):
@@ -69,13 +69,13 @@ def looks(house, monkeypatch):
 
 @pytest.mark.parametrize("after", [99, 2**40])
 async def test_a_reader_who_is_ahead_ends_with_the_job_and_disturbs_nobody(
-    house, until, after
+    backburner, until, after
 ):
-    ticket = await house.submit(good, 1, delay=LATER)
+    ticket = await backburner.submit(good, 1, delay=LATER)
     job = await ticket.job()
-    ahead = asyncio.create_task(_all(house.engine.events(job, after=after)))
-    honest = asyncio.create_task(_all(house.engine.events(job)))
-    await until(lambda: len(house.engine._watch._readers.get(job.seq, ())) == 2)
+    ahead = asyncio.create_task(_all(backburner.engine.events(job, after=after)))
+    honest = asyncio.create_task(_all(backburner.engine.events(job)))
+    await until(lambda: len(backburner.engine._watch._readers.get(job.seq, ())) == 2)
 
     await ticket.cancel()
     async with asyncio.timeout(60):
@@ -85,14 +85,14 @@ async def test_a_reader_who_is_ahead_ends_with_the_job_and_disturbs_nobody(
 
 
 async def test_a_slow_readers_buffer_is_bounded_and_it_still_gets_all(
-    house, talkative, until
+    backburner, talkative, until
 ):
     job = await (await talkative()).job()
-    other = await house.submit(good, 2, delay=LATER)
+    other = await backburner.submit(good, 2, delay=LATER)
 
-    async with aclosing(house.engine.events(job)) as events:
+    async with aclosing(backburner.engine.events(job)) as events:
         first = await anext(events)
-        [reader] = house.engine._watch._readers[job.seq]
+        [reader] = backburner.engine._watch._readers[job.seq]
         async with aclosing(other.events()) as others, asyncio.timeout(60):
             beside = await anext(others)
         await until(lambda: len(reader.events) >= PAGE)
@@ -105,26 +105,26 @@ async def test_a_slow_readers_buffer_is_bounded_and_it_still_gets_all(
 
 
 async def test_the_history_of_attempts_is_whole_however_much_progress_was_told(
-    house, talkative
+    backburner, talkative
 ):
     job = await (await talkative()).job()
 
-    attempts = await house.engine.attempts(job)
+    attempts = await backburner.engine.attempts(job)
 
     assert [(1, 3), (4, None)] == [(a.started_at, a.finished_at) for a in attempts]
 
 
 async def test_a_quiet_owners_stream_looks_at_others_events_once(
-    house, talkative, looks, until
+    backburner, talkative, looks, until
 ):
     await talkative()
-    latest = await house.engine.store.latest()
-    reading = asyncio.create_task(_first(house.engine.stream(QUIET)))
+    latest = await backburner.engine.store.latest()
+    reading = asyncio.create_task(_first(backburner.engine.stream(QUIET)))
     await until(lambda: len(looks) == 1)
 
-    await house.submit(good, 1, delay=LATER, owner=BUSY)
+    await backburner.submit(good, 1, delay=LATER, owner=BUSY)
     await until(lambda: len(looks) == 2)
-    mine = await house.submit(good, 1, delay=LATER, owner=QUIET)
+    mine = await backburner.submit(good, 1, delay=LATER, owner=QUIET)
     async with asyncio.timeout(60):
         event = await reading
 
@@ -133,16 +133,16 @@ async def test_a_quiet_owners_stream_looks_at_others_events_once(
 
 
 async def test_rings_in_quick_succession_are_one_look_of_a_stream(
-    house, looks, until, monkeypatch
+    backburner, looks, until, monkeypatch
 ):
     monkeypatch.setattr(watch, "SETTLE_SECONDS", 0.3)
-    reading = asyncio.create_task(_first(house.engine.stream(QUIET)))
+    reading = asyncio.create_task(_first(backburner.engine.stream(QUIET)))
     await until(lambda: len(looks) == 1)
 
     for _ in range(50):
-        house.engine._watch._hear(Ring.EVENTS)
+        backburner.engine._watch._hear(Notification.EVENTS)
         await asyncio.to_thread(lambda: None)
-    await house.submit(good, 1, delay=LATER, owner=QUIET)
+    await backburner.submit(good, 1, delay=LATER, owner=QUIET)
     await reading
 
     assert len(looks) < 10

@@ -20,10 +20,10 @@ async def traced(_ctx: Context, value: Traced) -> str:
 
 
 async def test_a_default_drawn_anew_is_no_other_request(submitting):
-    house = await submitting(traced)
+    backburner = await submitting(traced)
 
-    first = await house.submit(traced, {"x": 1}, idempotency_key="k")
-    second = await house.submit(traced, {"x": 1}, idempotency_key="k")
+    first = await backburner.submit(traced, {"x": 1}, idempotency_key="k")
+    second = await backburner.submit(traced, {"x": 1}, idempotency_key="k")
 
     assert not first.replayed
     assert (first.id, True) == (second.id, second.replayed)

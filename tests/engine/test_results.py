@@ -50,11 +50,11 @@ REPORT = Report(day=DAY, sumTotal=3)
 
 
 async def test_a_result_has_the_type_that_its_capability_declares(working):
-    house = await working(report, ask, nothing)
-    one = await house.submit(report, DAY)
-    many = await house.submit_many(report, [DAY, DAY])
-    inside = await house.submit(ask, DAY)
-    none = await house.submit(nothing, 1)
+    backburner = await working(report, ask, nothing)
+    one = await backburner.submit(report, DAY)
+    many = await backburner.submit_many(report, [DAY, DAY])
+    inside = await backburner.submit(ask, DAY)
+    none = await backburner.submit(nothing, 1)
 
     assert [REPORT] * 3 == [await ticket.result() for ticket in (one, *many)]
     assert "Report" == await inside.result()
@@ -62,8 +62,8 @@ async def test_a_result_has_the_type_that_its_capability_declares(working):
 
 
 async def test_a_result_by_name_is_plain_data(working):
-    house = await working(report)
-    ticket = await house.submit("report", "2030-01-31")
+    backburner = await working(report)
+    ticket = await backburner.submit("report", "2030-01-31")
 
     assert {"day": "2030-01-31", "sumTotal": 3} == await ticket.result()
 
@@ -80,12 +80,12 @@ async def test_of_a_very_long_history_the_newest_attempts_are_seen(
     working, ended, monkeypatch
 ):
     monkeypatch.setattr("backburner.engine.history.PAGE", 2)
-    house = await working(late)
-    job = await ended(await house.submit(late, 3))
+    backburner = await working(late)
+    job = await ended(await backburner.submit(late, 3))
 
-    whole = await house.engine.attempts(job)
+    whole = await backburner.engine.attempts(job)
     monkeypatch.setattr("backburner.engine.engine.HISTORY", 5)
-    newest = await house.engine.attempts(job)
+    newest = await backburner.engine.attempts(job)
 
     assert ["scheduled"] * 4 + ["succeeded"] == [each.outcome for each in whole]
     assert whole[-2:] == newest

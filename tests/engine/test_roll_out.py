@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from backburner import Context, capability
-from backburner.domain.job import JobState
-from backburner.engine import execution
+from backburner.domain.jobs.job import JobState
+from backburner.engine.run import attempt
 
 
 @capability("old")
@@ -22,7 +22,7 @@ async def new(_ctx: Context, value: int) -> int:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(execution, "SHORTEST_UNKNOWN", timedelta(seconds=0.1))
+    monkeypatch.setattr(attempt, "SHORTEST_UNKNOWN", timedelta(seconds=0.1))
 
 
 async def waits(ticket, count):
@@ -41,7 +41,7 @@ async def test_a_job_that_one_worker_does_not_know_is_run_by_one_that_does(
     working, submitting, ended, monkeypatch
 ):
     # However often it meets the one that does not.
-    monkeypatch.setattr(execution, "HOUR", timedelta(seconds=0.1))
+    monkeypatch.setattr(attempt, "HOUR", timedelta(seconds=0.1))
     await working(old, slots=1)
     newer = await submitting(new, old)
     tickets = await newer.submit_many(new, range(12))

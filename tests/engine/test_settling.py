@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from backburner import Backburner, Context, RetryPolicy, capability
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.job import JobState
-from backburner.domain.transitions import SETTLEMENT_FAILED
-from backburner.ports.store import Want
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.transitions import SETTLEMENT_FAILED
+from backburner.ports.store.jobs import ClaimRequest
 from backburner.settings import Settings
 from backburner.testing.samples import NOON
 
@@ -43,23 +43,23 @@ def looks(seen):
 
 @pytest.fixture
 async def opened(store_url):
-    """Open houses over each kind of database, without workers."""
+    """Open instances over each kind of database, without workers."""
     async with AsyncExitStack() as stack:
 
         async def start(*capabilities, **settings):
             given = {"slots": SLOTS, "grace_seconds": 30, **settings}
-            house = Backburner(
+            backburner = Backburner(
                 Settings(store=store_url, **given), capabilities=capabilities
             )
-            return await stack.enter_async_context(house)
+            return await stack.enter_async_context(backburner)
 
         yield start
 
 
 async def test_jobs_that_are_not_settled_yet_count_against_slots(opened, looks, seen):
-    house = await opened(looks)
-    tickets = await house.submit_many(looks, range(JOBS))
-    await house.start_worker()
+    backburner = await opened(looks)
+    tickets = await backburner.submit_many(looks, range(JOBS))
+    await backburner.start_worker()
     async with asyncio.timeout(60):
         jobs = [await ticket.wait() for ticket in tickets]
 
@@ -123,11 +123,11 @@ async def test_a_worker_that_stops_settles_what_has_ended_within_its_grace(
     opened, waits, lock
 ):
     waiting, begun = waits
-    house = await opened(waiting)
-    tickets = await house.submit_many(waiting, range(5))
-    await house.start_worker()
+    backburner = await opened(waiting)
+    tickets = await backburner.submit_many(waiting, range(5))
+    await backburner.start_worker()
     await begun.wait()
-    stopping = asyncio.ensure_future(house.stop_worker(grace=60))
+    stopping = asyncio.ensure_future(backburner.stop_worker(grace=60))
     done, _ = await asyncio.wait({stopping}, timeout=0.3)
     await lock()
     jobs = [await ticket.wait() for ticket in tickets]
@@ -141,16 +141,16 @@ async def test_a_worker_that_stops_settles_what_has_ended_within_its_grace(
 async def test_a_worker_whose_grace_is_over_hands_back_what_is_not_settled(
     opened, waits, lock, monkeypatch
 ):
-    monkeypatch.setattr("backburner.engine.settler.DRAIN_SECONDS", 0.5)
+    monkeypatch.setattr("backburner.engine.run.settler.DRAIN_SECONDS", 0.5)
     waiting, begun = waits
-    house = await opened(waiting)
-    tickets = await house.submit_many(waiting, range(5))
-    await house.start_worker()
+    backburner = await opened(waiting)
+    tickets = await backburner.submit_many(waiting, range(5))
+    await backburner.start_worker()
     await begun.wait()
-    is_finished = await house.stop_worker(grace=0.1)
+    is_finished = await backburner.stop_worker(grace=0.1)
     handed_back = [await ticket.job() for ticket in tickets]
     await lock()
-    await house.start_worker()
+    await backburner.start_worker()
     jobs = [await ticket.wait() for ticket in tickets]
 
     assert not is_finished
@@ -161,9 +161,9 @@ async def test_a_worker_whose_grace_is_over_hands_back_what_is_not_settled(
 
 
 async def test_an_outcome_that_nothing_can_be_made_of_is_a_failure(opened):
-    house = await opened(bad)
-    await house.start_worker()
-    job = await (await house.submit(bad, 1)).wait(timeout=60)
+    backburner = await opened(bad)
+    await backburner.start_worker()
+    job = await (await backburner.submit(bad, 1)).wait(timeout=60)
 
     assert (JobState.FAILED, SETTLEMENT_FAILED) == (job.state, job.error.code)
     assert "OverflowError" in job.error.message
@@ -172,10 +172,10 @@ async def test_an_outcome_that_nothing_can_be_made_of_is_a_failure(opened):
 async def test_an_attempt_that_cannot_be_begun_has_failed(opened):
     odd = replace(good, name="odd", retry=RetryPolicy(max_attempts=1))
     object.__setattr__(odd, "timeout", 30)  # past the checks of its making
-    house = await opened(good, odd)
-    await house.start_worker()
-    job = await (await house.submit("odd", 1)).wait(timeout=60)
-    other = await (await house.submit(good, 1)).wait(timeout=60)
+    backburner = await opened(good, odd)
+    await backburner.start_worker()
+    job = await (await backburner.submit("odd", 1)).wait(timeout=60)
+    other = await (await backburner.submit(good, 1)).wait(timeout=60)
 
     assert (JobState.FAILED, "UNEXPECTED") == (job.state, job.error.code)
     assert "AttributeError" in job.error.message
@@ -184,14 +184,14 @@ async def test_an_attempt_that_cannot_be_begun_has_failed(opened):
 
 async def test_a_job_that_is_held_and_not_worked_on_is_handed_back(opened):
     elsewhere = replace(good, name="elsewhere", queue="elsewhere")
-    house = await opened(good, elsewhere, queues=["default"], beat_seconds=0.1)
-    store = house.engine.store
-    await house.start_worker()
+    backburner = await opened(good, elsewhere, queues=["default"], beat_seconds=0.1)
+    store = backburner.engine.store
+    await backburner.start_worker()
     [worker] = await store.workers()
-    ticket = await house.submit("elsewhere", 1)
+    ticket = await backburner.submit("elsewhere", 1)
     # As a claim that was committed, but whose answer never came.
-    wants = [Want("elsewhere", 1)]
-    [claim] = await store.claim(worker.id, "t" * 16, wants, now=NOON)
+    claim_requests = [ClaimRequest("elsewhere", 1)]
+    [claim] = await store.claim(worker.id, "t" * 16, claim_requests, now=NOON)
     async with asyncio.timeout(60):
         async for event in ticket.events():
             if event.type == "job.queued" and event.n > claim.events:
@@ -215,8 +215,8 @@ def broken_log():
 
 @pytest.mark.usefixtures("broken_log")
 async def test_a_log_that_raises_stops_nothing(opened, monkeypatch):
-    house = await opened(good)
-    store, faults = house.engine.store, [StoreUnavailable("no"), ValueError("no")]
+    backburner = await opened(good)
+    store, faults = backburner.engine.store, [StoreUnavailable("no"), ValueError("no")]
     settle, claim = store.settle, store.claim
 
     async def settles(settlements):
@@ -231,24 +231,24 @@ async def test_a_log_that_raises_stops_nothing(opened, monkeypatch):
 
     monkeypatch.setattr(store, "settle", settles)
     monkeypatch.setattr(store, "claim", claims)
-    await house.start_worker()
-    jobs = [await (await house.submit(good, n)).wait(timeout=60) for n in range(3)]
+    await backburner.start_worker()
+    jobs = [await (await backburner.submit(good, n)).wait(timeout=60) for n in range(3)]
 
     assert {JobState.SUCCEEDED} == {job.state for job in jobs}
 
 
 async def test_what_is_told_of_a_settlement_may_raise(opened, monkeypatch):
-    house = await opened(good)
-    touch, faults = house.engine.batches.touch, [1, 1]
+    backburner = await opened(good)
+    touch, faults = backburner.engine.batches.touch, [1, 1]
 
     def touches(numbers):
         if faults:
             raise ValueError(faults.pop())
         return touch(numbers)
 
-    monkeypatch.setattr(house.engine.batches, "touch", touches)
-    await house.start_worker()
-    jobs = [await (await house.submit(good, n)).wait(timeout=60) for n in range(3)]
+    monkeypatch.setattr(backburner.engine.batches, "touch", touches)
+    await backburner.start_worker()
+    jobs = [await (await backburner.submit(good, n)).wait(timeout=60) for n in range(3)]
 
     assert {JobState.SUCCEEDED} == {job.state for job in jobs}
     assert not faults

@@ -17,9 +17,9 @@ from backburner import (
     capability,
 )
 from backburner.domain.ai import CORRECTION, Trouble
-from backburner.domain.event import STEP_CHANGED
-from backburner.domain.step import StepResult
-from backburner.engine.asking import Vectors
+from backburner.domain.events.event import STEP_CHANGED
+from backburner.domain.jobs.step import StepResult
+from backburner.engine.models.asking import Vectors
 from backburner.ports.ai import Fault, Reply, Tokens
 from backburner.settings import Settings
 from backburner.stores.tables import jobs, step_results
@@ -55,15 +55,15 @@ async def test_a_failed_attempt_pays_for_no_answer_again(running):
         fail()
         return [first, second.title, *(call.model for call in ctx.ai.calls)]
 
-    house = await running(two, provider)
-    ticket = await house.submit(two, "first")
+    backburner = await running(two, provider)
+    ticket = await backburner.submit(two, "first")
     told = await ticket.result()
     assert ["first 1", "second 2"] == told[:2]
     assert ["first", "second"] == provider.asked
     assert 4 == len(told)  # its calls are known, though this run made none
     job = await ticket.job()
     assert 3 == job.attempt
-    assert 200 == (await house.engine.store.spent([job.seq]))[job.seq].tokens
+    assert 200 == (await backburner.engine.store.spent([job.seq]))[job.seq].tokens
 
 
 async def test_without_remembering_each_attempt_asks(running):
@@ -75,8 +75,8 @@ async def test_without_remembering_each_attempt_asks(running):
         fail()
         return answer
 
-    house = await running(fresh, provider)
-    assert "a 3" == await (await house.submit(fresh, "a")).result()
+    backburner = await running(fresh, provider)
+    assert "a 3" == await (await backburner.submit(fresh, "a")).result()
 
 
 async def test_a_named_step_is_computed_once_and_read_back_as_its_type(running):
@@ -100,8 +100,8 @@ async def test_a_named_step_is_computed_once_and_read_back_as_its_type(running):
         fail()
         return paid.title
 
-    house = await running(pay)
-    assert "paid 7" == await (await house.submit(pay, 7)).result()
+    backburner = await running(pay)
+    assert "paid 7" == await (await backburner.submit(pay, 7)).result()
     assert [7, "place"] == computed
     assert [(Title(title="paid 7"), (1, "a"))] * 3 == seen
 
@@ -136,25 +136,25 @@ def parsing(**options):
 async def test_an_answer_that_waits_for_its_correction_is_paid_for_once(running):
     provider = Correcting("no JSON", None, None, '{"title": "right"}')
     parse = parsing()
-    house = await running(parse, provider)
-    ticket = await house.submit(parse, "a")
+    backburner = await running(parse, provider)
+    ticket = await backburner.submit(parse, "a")
     assert ["right", "40", "40"] == await ticket.result()
     assert ["question", *["correction"] * 3] == provider.asked
     job = await ticket.job()
-    assert 200 == (await house.engine.store.spent([job.seq]))[job.seq].tokens
+    assert 200 == (await backburner.engine.store.spent([job.seq]))[job.seq].tokens
 
 
 async def test_answers_that_do_not_match_are_paid_for_but_not_stored(running):
     provider = Correcting("no JSON", "no JSON either", '{"title": "right"}')
     parse = parsing(max_attempts=1)
-    house = await running(parse, provider)
-    ticket = await house.submit(parse, "a")
+    backburner = await running(parse, provider)
+    ticket = await backburner.submit(parse, "a")
     with pytest.raises(JobFailed):
         await ticket.result()
     job = await ticket.job()
-    assert [] == await house.engine.steps_of(job.seq)
-    assert 200 == (await house.engine.store.spent([job.seq]))[job.seq].tokens
-    await house.engine.retry(ticket.id)
+    assert [] == await backburner.engine.steps_of(job.seq)
+    assert 200 == (await backburner.engine.store.spent([job.seq]))[job.seq].tokens
+    await backburner.engine.retry(ticket.id)
     assert ["right", "40"] == await ticket.result()
     assert ["question", "correction", "question"] == provider.asked
 
@@ -170,8 +170,8 @@ async def test_a_corrected_answer_that_is_rejected_is_asked_for_from_the_start(r
             raise TransientError("not good enough")
         return title
 
-    house = await running(picky, provider)
-    assert "two" == await (await house.submit(picky, "a")).result()
+    backburner = await running(picky, provider)
+    assert "two" == await (await backburner.submit(picky, "a")).result()
     assert ["question", "correction", "question"] == provider.asked
 
 
@@ -185,8 +185,8 @@ async def test_the_same_question_twice_has_two_answers_in_any_order(running):
         fail()
         return answers
 
-    house = await running(gathered, provider)
-    told = await (await house.submit(gathered, "a")).result()
+    backburner = await running(gathered, provider)
+    told = await (await backburner.submit(gathered, "a")).result()
     assert 3 == len(provider.asked)
     assert {"a 1", "other 2", "a 3"} == {*told}
 
@@ -202,15 +202,15 @@ async def test_a_retried_dead_letter_keeps_its_answers_unless_it_is_to_start_fre
         fail()
         return answer
 
-    house = await running(dead, provider)
-    ticket = await house.submit(dead, "a")
+    backburner = await running(dead, provider)
+    ticket = await backburner.submit(dead, "a")
     with pytest.raises(JobFailed):
         await ticket.result()
-    await house.engine.retry(ticket.id)
+    await backburner.engine.retry(ticket.id)
     with pytest.raises(JobFailed):
         await ticket.result()
     assert ["a"] == provider.asked
-    await house.engine.retry(ticket.id, fresh=True)
+    await backburner.engine.retry(ticket.id, fresh=True)
     assert "a 2" == await ticket.result()
 
 
@@ -225,8 +225,8 @@ async def test_a_handler_that_rejects_an_answer_forgets_it(running):
             raise TransientError("not good enough")
         return answer
 
-    house = await running(picky, provider)
-    assert "a 3" == await (await house.submit(picky, "a")).result()
+    backburner = await running(picky, provider)
+    assert "a 3" == await (await backburner.submit(picky, "a")).result()
 
 
 async def test_embeddings_and_streamed_text_are_steps_too(running):
@@ -240,11 +240,11 @@ async def test_embeddings_and_streamed_text_are_steps_too(running):
         fail()
         return text
 
-    house = await running(mixed, provider)
-    ticket = await house.submit(mixed, "a")
+    backburner = await running(mixed, provider)
+    ticket = await backburner.submit(mixed, "a")
     assert "a 2" == await ticket.result()
     assert ["embed", "a"] == provider.asked
-    assert "a 2" == (await house.engine.draft(ticket.id)).text
+    assert "a 2" == (await backburner.engine.draft(ticket.id)).text
 
 
 async def test_a_stored_answer_is_passed_to_the_function_that_takes_streamed_text(
@@ -261,13 +261,14 @@ async def test_a_stored_answer_is_passed_to_the_function_that_takes_streamed_tex
         fail()
         return answer
 
-    house = await running(passed, provider)
-    ticket = await house.submit(passed, "a")
+    backburner = await running(passed, provider)
+    ticket = await backburner.submit(passed, "a")
     assert "a 1" == await ticket.result()
     assert ["a"] == provider.asked
     assert ["a 1", "a 1"] == heard
     types = {
-        e.type for e in await house.engine.store.history(ticket.id, after=0, limit=99)
+        e.type
+        for e in await backburner.engine.store.history(ticket.id, after=0, limit=99)
     }
     assert STEP_CHANGED not in types
 
@@ -285,12 +286,12 @@ async def test_a_result_larger_than_a_row_is_stored_beside_it(running):
         fail()
         return size
 
-    house = await running(make)
-    ticket = await house.submit(make, None)
+    backburner = await running(make)
+    ticket = await backburner.submit(make, None)
     assert 200_000 == await ticket.result()
     assert [1] == computed
     job = await ticket.job()
-    [stored] = await house.engine.steps_of(job.seq)
+    [stored] = await backburner.engine.steps_of(job.seq)
     assert len(stored.result) < 200
 
 
@@ -307,9 +308,9 @@ async def test_what_cannot_be_a_step_says_why(running, code, handler):
     async def odd(ctx: Context, _value: None) -> None:
         await handler(ctx)
 
-    house = await running(odd)
+    backburner = await running(odd)
     with pytest.raises(JobFailed) as told:
-        await (await house.submit(odd, None)).result()
+        await (await backburner.submit(odd, None)).result()
     assert code == told.value.job.error.code
 
 
@@ -319,9 +320,9 @@ async def test_a_name_is_used_once_in_a_run(running):
         await ctx.step("same", dict)
         await ctx.step("same", dict)
 
-    house = await running(twice)
+    backburner = await running(twice)
     with pytest.raises(JobFailed) as told:
-        await (await house.submit(twice, None)).result()
+        await (await backburner.submit(twice, None)).result()
     assert "STEP_REPEATED" == told.value.job.error.code
     assert "same" in str(told.value)
 
@@ -343,8 +344,8 @@ async def test_a_step_within_a_step_is_found_by_its_place(running):
 
         return await ctx.step("outer", outer) + await ctx.step("part", inner)
 
-    house = await running(nested)
-    assert "ii" == await (await house.submit(nested, None)).result()
+    backburner = await running(nested)
+    assert "ii" == await (await backburner.submit(nested, None)).result()
     assert ["outer", "inner", "outer", "inner"] == computed
 
 
@@ -357,10 +358,10 @@ async def test_a_changed_request_is_reported_while_answers_are_unread(running):
         fail()
         return answer
 
-    house = await running(changed)
-    ticket = await house.submit(changed, None)
+    backburner = await running(changed)
+    ticket = await backburner.submit(changed, None)
     assert "new 2" == await ticket.result()
-    history = await house.engine.store.history(ticket.id, after=0, limit=100)
+    history = await backburner.engine.store.history(ticket.id, after=0, limit=100)
     [event] = [event for event in history if event.type == STEP_CHANGED]
     assert {"step": "ask", "unread": 1} == event.data
 
@@ -374,8 +375,8 @@ async def test_a_stored_result_of_another_type_is_refused_with_a_way_out(running
         fail()
         return str(result)
 
-    house = await running(retyped)
-    ticket = await house.submit(retyped, None)
+    backburner = await running(retyped)
+    ticket = await backburner.submit(retyped, None)
     with pytest.raises(JobFailed) as told:
         await ticket.result()
     assert "STEP_MISMATCH" == told.value.job.error.code
@@ -400,15 +401,15 @@ async def test_a_run_that_lost_its_job_stores_nothing(running):
             ended.set_result(type(error).__name__)
             raise
 
-    house = await running(slow)
-    ticket = await house.submit(slow, None)
+    backburner = await running(slow)
+    ticket = await backburner.submit(slow, None)
     await asyncio.wait_for(begun.wait(), 60)
     await ticket.cancel()
     await asyncio.wait_for(cancelled.wait(), 60)
     go_on.set()
     job = await ticket.job()
     assert "ClaimLost" == await asyncio.wait_for(ended, 60)
-    assert not await house.engine.steps_of(job.seq)
+    assert not await backburner.engine.steps_of(job.seq)
 
 
 async def test_an_answer_right_before_success_is_not_written(running):
@@ -416,12 +417,12 @@ async def test_an_answer_right_before_success_is_not_written(running):
     async def single(ctx: Context, value: str) -> str:
         return await ctx.ask(value)
 
-    house = await running(single)
-    ticket = await house.submit(single, "a")
+    backburner = await running(single)
+    ticket = await backburner.submit(single, "a")
     await ticket.result()
     job = await ticket.job()
-    assert not await house.engine.steps_of(job.seq)
-    assert 100 == (await house.engine.store.spent([job.seq]))[job.seq].tokens
+    assert not await backburner.engine.steps_of(job.seq)
+    assert 100 == (await backburner.engine.store.spent([job.seq]))[job.seq].tokens
 
 
 async def test_a_permanent_failure_keeps_what_was_paid(running):
@@ -430,15 +431,15 @@ async def test_a_permanent_failure_keeps_what_was_paid(running):
         await ctx.ask(value)
         raise PermanentError("no")
 
-    house = await running(refused)
-    ticket = await house.submit(refused, "a")
+    backburner = await running(refused)
+    ticket = await backburner.submit(refused, "a")
     with pytest.raises(JobFailed):
         await ticket.result()
     job = await ticket.job()
-    assert ["ask"] == [step.kind for step in await house.engine.steps_of(job.seq)]
+    assert ["ask"] == [step.kind for step in await backburner.engine.steps_of(job.seq)]
 
 
-async def in_doubt(house, ticket, name="charge", kind="step"):
+async def in_doubt(backburner, ticket, name="charge", kind="step"):
     """Leave a step of a job as a run leaves it that dies before its result."""
     job = await ticket.job()
     key = f"step/{name}"
@@ -450,7 +451,7 @@ async def in_doubt(house, ticket, name="charge", kind="step"):
         change = jobs.update().where(jobs.c.seq == job.seq)
         tx.connection.execute(change.values(events=jobs.c.events + 5))
 
-    await house.engine.store.transact(write)
+    await backburner.engine.store.transact(write)
 
 
 @pytest.fixture
@@ -460,17 +461,17 @@ async def doubtful(home_url):
 
     async def run(one):
         settings = Settings(store=home_url, **SETTINGS)
-        house = Backburner(settings, capabilities=[one], ai=Counting())
-        await house.__aenter__()
-        opened.append(house)
-        ticket = await house.submit(one, None)
-        await in_doubt(house, ticket)
-        await house.start_worker()
-        return house, ticket
+        backburner = Backburner(settings, capabilities=[one], ai=Counting())
+        await backburner.__aenter__()
+        opened.append(backburner)
+        ticket = await backburner.submit(one, None)
+        await in_doubt(backburner, ticket)
+        await backburner.start_worker()
+        return backburner, ticket
 
     yield run
-    for house in opened:
-        await house.__aexit__(None, None, None)
+    for backburner in opened:
+        await backburner.__aexit__(None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -506,14 +507,14 @@ async def test_a_step_in_doubt_fails_the_job_if_nobody_can_tell(doubtful, policy
     async def pay(ctx: Context, _value: None) -> None:
         await ctx.step("charge", lambda: runs.append(1), once=True, in_doubt=policy)
 
-    house, ticket = await doubtful(pay)
+    backburner, ticket = await doubtful(pay)
     with pytest.raises(JobFailed) as told:
         await ticket.result()
     assert ("STEP_IN_DOUBT", []) == (told.value.job.error.code, runs)
     assert "charge" in str(told.value)
-    [step] = await house.engine.steps_of((await ticket.job()).seq)
+    [step] = await backburner.engine.steps_of((await ticket.job()).seq)
     assert (True, 0) == (step.is_open, step.size)
-    await house.engine.retry(ticket.id, fresh=True)
+    await backburner.engine.retry(ticket.id, fresh=True)
     await ticket.result()
     assert [1] == runs
 
@@ -530,8 +531,8 @@ async def test_a_step_that_says_it_did_not_happen_is_not_in_doubt(running):
 
         return await ctx.step("charge", charge, once=True)
 
-    house = await running(refused)
-    assert 1 == await (await house.submit(refused, None)).result()
+    backburner = await running(refused)
+    assert 1 == await (await backburner.submit(refused, None)).result()
     assert [1] == runs
 
 
@@ -540,9 +541,9 @@ async def test_control_a_step_that_breaks_otherwise_is_in_doubt(running):
     async def broken(ctx: Context, _value: None) -> None:
         await ctx.step("charge", lambda: 1 / 0, once=True)
 
-    house = await running(broken)
+    backburner = await running(broken)
     with pytest.raises(JobFailed) as told:
-        await (await house.submit(broken, None)).result()
+        await (await backburner.submit(broken, None)).result()
     assert "STEP_IN_DOUBT" == told.value.job.error.code
 
 
@@ -566,12 +567,12 @@ async def test_a_model_call_that_takes_a_while_is_known_before_its_answer(runnin
     async def slow(ctx: Context, value: str) -> str:
         return await ctx.ask(value)
 
-    house = await running(slow, provider)
-    ticket = await house.submit(slow, "a" * 400)
+    backburner = await running(slow, provider)
+    ticket = await backburner.submit(slow, "a" * 400)
     job = await ticket.job()
     async with asyncio.timeout(60):
         await provider.begun.wait()
-        while not (found := await house.engine.steps_of(job.seq)):
+        while not (found := await backburner.engine.steps_of(job.seq)):
             await pause()
     [step] = found
     assert (True, 0, "ask") == (step.is_open, step.size, step.kind)

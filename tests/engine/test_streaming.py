@@ -23,10 +23,10 @@ from backburner import (
 from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
 from backburner.demo import Sleep, sleep, write
-from backburner.domain import event
 from backburner.domain.ai import Trouble
-from backburner.domain.job import JobState
-from backburner.domain.text import Text
+from backburner.domain.events import event
+from backburner.domain.events.text import Text
+from backburner.domain.jobs.job import JobState
 from backburner.ports.ai import Fault, Reply, Tokens
 from backburner.settings import Settings
 
@@ -36,7 +36,7 @@ LARGE = 1_000_000
 
 @pytest.fixture
 async def opened(store_url, tmp_path):
-    """Open houses over the test's store, with a worker each."""
+    """Open instances over the test's store, with a worker each."""
     async with AsyncExitStack() as stack:
 
         async def start(*capabilities, **settings):
@@ -45,12 +45,12 @@ async def opened(store_url, tmp_path):
                 "poll_seconds": 0.2,
                 "blobs": f"file://{tmp_path}/b",
             }
-            house = Backburner(
+            backburner = Backburner(
                 Settings(store=store_url, **usual | settings), capabilities=capabilities
             )
-            await stack.enter_async_context(house)
-            await house.start_worker()
-            return house
+            await stack.enter_async_context(backburner)
+            await backburner.start_worker()
+            return backburner
 
         yield start
 
@@ -88,8 +88,8 @@ async def text_of(ticket):
 
 
 async def test_a_late_reader_gets_the_whole_text_and_it_is_the_result(opened):
-    house = await opened(write)
-    ticket = await house.submit(write, {"text": "a ticket now", "seconds": 0.3})
+    backburner = await opened(write)
+    ticket = await backburner.submit(write, {"text": "a ticket now", "seconds": 0.3})
     result = await ticket.result()
     history = await told(ticket)
 
@@ -99,8 +99,8 @@ async def test_a_late_reader_gets_the_whole_text_and_it_is_the_result(opened):
 
 
 async def test_a_live_reader_gets_text_while_the_handler_runs(opened, gated, gate):
-    house = await opened(gated)
-    ticket = await house.submit(gated, None)
+    backburner = await opened(gated)
+    ticket = await backburner.submit(gated, None)
     pieces = ticket.pieces()
     first = await anext(pieces)
     running = (await ticket.job()).state
@@ -118,14 +118,14 @@ async def test_another_handler_reads_the_text_so_far(opened, gated, gate):
     async def look(ctx: Context, job_id: str) -> None:
         drafts.append(await ctx.draft_of(job_id))
 
-    house = await opened(gated, look)
-    ticket = await house.submit(gated, None)
+    backburner = await opened(gated, look)
+    ticket = await backburner.submit(gated, None)
     await anext(ticket.pieces())
-    await (await house.submit(look, ticket.id)).result()
+    await (await backburner.submit(look, ticket.id)).result()
     gate.set()
     await ticket.result()
-    await (await house.submit(look, ticket.id)).result()
-    stranger = await house.submit(look, ticket.id, owner=Owner("default", "2"))
+    await (await backburner.submit(look, ticket.id)).result()
+    stranger = await backburner.submit(look, ticket.id, owner=Owner("default", "2"))
     refused = await stranger.wait()
 
     running = Draft(JobState.RUNNING, "attempt 1, ")
@@ -141,8 +141,8 @@ async def test_a_retry_opens_a_new_epoch_and_readers_drop_what_it_does_not_say(o
             raise TransientError("not yet")
         return ctx.text
 
-    house = await opened(flaky)
-    ticket = await house.submit(flaky, None)
+    backburner = await opened(flaky)
+    ticket = await backburner.submit(flaky, None)
     pieces = [piece async for piece in ticket.pieces()]
     history = await told(ticket)
     starts = [e.n for e in history if e.type == event.STARTED]
@@ -197,12 +197,12 @@ async def test_a_reader_gets_only_what_a_repeated_run_says_anew(
         for text in texts[ctx.job.attempt - 1]:
             await ctx.emit(text)
         if ctx.job.attempt < len(texts):
-            await ctx.voice.told() if ctx.voice else None
+            await ctx.output_stream.told() if ctx.output_stream else None
             raise TransientError("not yet")
         return 1
 
-    house = await opened(again)
-    ticket = await house.submit(again, None)
+    backburner = await opened(again)
+    ticket = await backburner.submit(again, None)
     got = [
         f"!{piece.text}" if piece.is_reset else piece.text
         async for piece in ticket.pieces()
@@ -242,9 +242,9 @@ async def test_an_answer_that_is_asked_for_again_resets_readers_where_it_differs
         return await ctx.ask("hello", stream=True)
 
     settings = Settings(store=store_url, grace_seconds=0, poll_seconds=0.2)
-    async with Backburner(settings, capabilities=[ask], ai=Cut()) as house:
-        await house.start_worker()
-        ticket = await house.submit(ask, None)
+    async with Backburner(settings, capabilities=[ask], ai=Cut()) as backburner:
+        await backburner.start_worker()
+        ticket = await backburner.submit(ask, None)
         pieces = [piece async for piece in ticket.pieces()]
     assert ["same start, on", "same start, other end"] == [p.text for p in pieces]
     assert [False, True] == [piece.is_reset for piece in pieces]
@@ -261,20 +261,20 @@ async def test_a_cancelled_job_keeps_what_was_told_and_takes_no_more(opened, gat
             gate.set()
         return ctx.text
 
-    house = await opened(stubborn)
-    ticket = await house.submit(stubborn, None)
+    backburner = await opened(stubborn)
+    ticket = await backburner.submit(stubborn, None)
     await anext(ticket.pieces())
     await ticket.cancel()
     await gate.wait()
-    await house.stop_worker(grace=1)
+    await backburner.stop_worker(grace=1)
 
     assert "before" == await text_of(ticket)
     assert event.CANCELLED == (await told(ticket))[-1].type
 
 
 async def test_the_last_progress_is_told_before_the_end(opened):
-    house = await opened(sleep)
-    ticket = await house.submit(sleep, Sleep(seconds=0.05))
+    backburner = await opened(sleep)
+    ticket = await backburner.submit(sleep, Sleep(seconds=0.05))
     job = await ticket.wait()
     history = await told(ticket)
 
@@ -306,8 +306,8 @@ async def ends(ctx: Context, how: str) -> str | Snooze | Failed:
     ],
 )
 async def test_all_is_told_before_the_end_however_it_ends(opened, how, end):
-    house = await opened(ends)
-    ticket = await house.submit(ends, how)
+    backburner = await opened(ends)
+    ticket = await backburner.submit(ends, how)
     text, seen = Text(), []
     async for one in ticket.events():
         text.take(one.n, one.type, one.data)
@@ -327,8 +327,8 @@ async def test_readers_end_with_the_result_also_if_it_differs(opened, result, ga
         await gate.wait()
         return value
 
-    house = await opened(differs)
-    ticket = await house.submit(differs, result)
+    backburner = await opened(differs)
+    ticket = await backburner.submit(differs, result)
     pieces = ticket.pieces()
     seen = (await anext(pieces)).text
     gate.set()
@@ -344,8 +344,8 @@ async def test_a_result_that_is_no_text_is_not_compared(opened):
         await ctx.emit("one, two, three")
         return 3
 
-    house = await opened(counts)
-    ticket = await house.submit(counts, None)
+    backburner = await opened(counts)
+    ticket = await backburner.submit(counts, None)
 
     assert 3 == await ticket.result()
     assert "one, two, three" == await text_of(ticket)
@@ -358,8 +358,8 @@ async def test_a_large_text_is_told_whole(opened):
             await ctx.emit('"grüße"\n\x00\\🙂 ' * 5_000)
         return ctx.text
 
-    house = await opened(long)
-    ticket = await house.submit(long, None)
+    backburner = await opened(long)
+    ticket = await backburner.submit(long, None)
 
     assert await ticket.result() == await text_of(ticket)
 
@@ -367,8 +367,8 @@ async def test_a_large_text_is_told_whole(opened):
 async def test_text_survives_a_store_that_fails_before_and_after_its_commit(
     opened, monkeypatch
 ):
-    house = await opened(write)
-    store = house.engine.store
+    backburner = await opened(write)
+    store = backburner.engine.store
     report, fates = store.report, iter(["before", "after", "after", "before"])
 
     async def fail(notes):
@@ -380,7 +380,7 @@ async def test_text_survives_a_store_that_fails_before_and_after_its_commit(
             raise StoreUnavailable("on purpose")
 
     monkeypatch.setattr(store, "report", fail)
-    ticket = await house.submit(write, {"text": "a b c d e f", "seconds": 0.5})
+    ticket = await backburner.submit(write, {"text": "a b c d e f", "seconds": 0.5})
 
     assert "a b c d e f" == await ticket.result() == await text_of(ticket)
 
@@ -402,8 +402,8 @@ async def test_a_task_that_outlives_its_handler_adds_nothing(opened, gate):
         return ctx.text
 
     tasks = []
-    house = await opened(leaves)
-    ticket = await house.submit(leaves, None)
+    backburner = await opened(leaves)
+    ticket = await backburner.submit(leaves, None)
     result = await ticket.result()
     gate.set()
     await asyncio.gather(*tasks)

@@ -17,19 +17,19 @@ async def traced(ctx: Context, _value: int) -> str | None:
 
 
 async def test_a_job_takes_the_active_span(working):
-    house = await working(traced)
+    backburner = await working(traced)
     with trace.use_span(ACTIVE):
-        one = await house.submit(traced, 1)
-        [many] = await house.submit_many(traced, [1])
-        within = await house.transact(lambda tx: tx.submit(traced, 1))
-        here = await house.run(traced, 1)
+        one = await backburner.submit(traced, 1)
+        [many] = await backburner.submit_many(traced, [1])
+        within = await backburner.transact(lambda tx: tx.submit(traced, 1))
+        here = await backburner.run(traced, 1)
         flow = Flow()
         flow.add(traced, 1, name="step")
-        ticket = await house.submit_flow(flow)
-        given = await house.submit(traced, 1, traceparent=GIVEN)
-    without = await house.submit(traced, 1)
+        ticket = await backburner.submit_flow(flow)
+        given = await backburner.submit(traced, 1, traceparent=GIVEN)
+    without = await backburner.submit(traced, 1)
 
-    [row] = await house.engine.store.find([within.id])
+    [row] = await backburner.engine.store.find([within.id])
     assert [EXPECTED] * 3 == [await one.result(), await many.result(), here]
     assert EXPECTED == row.traceparent
     assert {"step": EXPECTED} == await ticket.results()

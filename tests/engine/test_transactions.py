@@ -22,9 +22,9 @@ from backburner import (
     capability,
 )
 from backburner.domain.errors import BatchNotFound
-from backburner.domain.retry import RetryPolicy
-from backburner.engine import telemetry
-from backburner.ports.store import JobFilter
+from backburner.domain.jobs.retry import RetryPolicy
+from backburner.engine.observability import telemetry
+from backburner.ports.store.maintenance import JobFilter
 
 LARGE = "x" * 200_000
 """Goes to the blob store, not into its row."""
@@ -47,11 +47,11 @@ def texts(view):
     return sorted(view.connection.execute(sa.select(notes.c.text)).scalars())
 
 
-async def prepare(house):
-    await house.transact(
+async def prepare(backburner):
+    await backburner.transact(
         lambda tx: notes.create(tx.connection, checkfirst=True)  # the test's own table
     )
-    return house
+    return backburner
 
 
 async def test_a_handler_commits_while_it_runs_and_reads_what_it_wrote(working):
@@ -65,11 +65,11 @@ async def test_a_handler_commits_while_it_runs_and_reads_what_it_wrote(working):
         await go_on.wait()
         return await ctx.read(texts)
 
-    house = await prepare(await working(writes))
-    ticket = await house.submit(writes, "a")
+    backburner = await prepare(await working(writes))
+    ticket = await backburner.submit(writes, "a")
     await committed.wait()
-    seen = await house.read(texts)
-    state = (await house.engine.find(ticket.id)).state
+    seen = await backburner.read(texts)
+    state = (await backburner.engine.find(ticket.id)).state
     go_on.set()
 
     assert (["a"], JobState.RUNNING) == (seen, state)
@@ -89,12 +89,12 @@ async def test_what_else_is_given_is_passed_on_to_the_body(working):
         count = await ctx.transact(add, value, second="b")
         return count, await ctx.read(begin_with, "b")
 
-    house = await prepare(await working(adds))
-    ticket = await house.submit(adds, "a")
+    backburner = await prepare(await working(adds))
+    ticket = await backburner.submit(adds, "a")
 
     assert (2, ["b"]) == await ticket.result()
-    assert 4 == await house.transact(add, "c", second="d")
-    assert ["d"] == await house.read(begin_with, letter="d")
+    assert 4 == await backburner.transact(add, "c", second="d")
+    assert ["d"] == await backburner.read(begin_with, letter="d")
 
 
 async def test_jobs_of_a_handlers_transaction_are_its_owners_and_are_run(working):
@@ -110,17 +110,19 @@ async def test_jobs_of_a_handlers_transaction_are_its_owners_and_are_run(working
 
         return await ctx.transact(body)
 
-    house = await prepare(await working(parent, child))
-    ticket = await house.submit(parent, 1, request_id="r1")
-    job = await house.engine.wait(await ticket.result(), timeout=30)
+    backburner = await prepare(await working(parent, child))
+    ticket = await backburner.submit(parent, 1, request_id="r1")
+    job = await backburner.engine.wait(await ticket.result(), timeout=30)
 
     assert (JobState.SUCCEEDED, "2", "r1") == (job.state, job.output, job.request_id)
 
 
-async def take_away(house, job_id):
+async def take_away(backburner, job_id):
     """Have a job be another worker's, before this one has noticed."""
     statement = sa.text("UPDATE jobs SET token = 'another' WHERE id = :id")
-    await house.transact(lambda tx: tx.connection.execute(statement, {"id": job_id}))
+    await backburner.transact(
+        lambda tx: tx.connection.execute(statement, {"id": job_id})
+    )
 
 
 @pytest.mark.parametrize("is_caught", [False, True])
@@ -143,16 +145,16 @@ async def test_a_handler_that_lost_its_job_is_told_so_and_its_attempt_is_over(
         finally:
             ended.set()
 
-    house = await prepare(await working(loses, beat_seconds=3600))
-    ticket = await house.submit(loses, None)
+    backburner = await prepare(await working(loses, beat_seconds=3600))
+    ticket = await backburner.submit(loses, None)
     await started.wait()
-    await take_away(house, ticket.id)
+    await take_away(backburner, ticket.id)
     go_on.set()
     await ended.wait()
     await until(lambda: telemetry.stale_completions._value.get() > before)
 
-    assert [] == await house.read(texts)
-    assert JobState.RUNNING is (await house.engine.find(ticket.id)).state
+    assert [] == await backburner.read(texts)
+    assert JobState.RUNNING is (await backburner.engine.find(ticket.id)).state
 
 
 async def test_an_attempt_whose_transaction_takes_too_long_fails_and_is_retried(
@@ -169,27 +171,29 @@ async def test_an_attempt_whose_transaction_takes_too_long_fails_and_is_retried(
 
         await ctx.transact(body)
 
-    house = await prepare(await working(slow, transaction_seconds=0.2))
-    ticket = await house.submit(slow, None)
+    backburner = await prepare(await working(slow, transaction_seconds=0.2))
+    ticket = await backburner.submit(slow, None)
     await ticket.result()
-    [first, second] = await house.engine.attempts(await house.engine.find(ticket.id))
+    [first, second] = await backburner.engine.attempts(
+        await backburner.engine.find(ticket.id)
+    )
 
     assert "TRANSACTION_TOO_LONG" == first.error["code"]
     assert None is second.error
-    assert ["a"] == await house.read(texts)
+    assert ["a"] == await backburner.read(texts)
 
 
 async def test_a_transaction_of_an_application_is_limited_likewise(submitting):
-    house = await prepare(await submitting(transaction_seconds=0.2))
+    backburner = await prepare(await submitting(transaction_seconds=0.2))
 
     def body(tx):
         write("never")(tx)
         threading.Event().wait(0.4)
 
     with pytest.raises(TransactionTooLong):
-        await house.transact(body)
+        await backburner.transact(body)
 
-    assert [] == await house.read(texts)
+    assert [] == await backburner.read(texts)
 
 
 async def test_without_a_job_a_handler_reads_and_cannot_write(submitting):
@@ -200,10 +204,10 @@ async def test_without_a_job_a_handler_reads_and_cannot_write(submitting):
             await ctx.transact(write("never"))
         return seen
 
-    house = await prepare(await submitting(here))
+    backburner = await prepare(await submitting(here))
 
-    assert [] == await house.run(here, None)
-    assert [] == await house.read(texts)
+    assert [] == await backburner.run(here, None)
+    assert [] == await backburner.read(texts)
 
 
 @capability("measure")
@@ -228,15 +232,19 @@ def an_expensive_flow():
     return flow
 
 
-async def groups_ended(house, flow, *batches):
+async def groups_ended(backburner, flow, *batches):
     """Wait for groups; return the flow's result and the batches' counts."""
-    await house.engine.flows.wait(flow, timeout=30)
-    steps = await house.engine.flows.steps(await house.engine.flows.find(flow))
-    [last] = await house.engine.store.find([steps[-1].job.id])
+    await backburner.engine.flows.wait(flow, timeout=30)
+    steps = await backburner.engine.flows.steps(
+        await backburner.engine.flows.find(flow)
+    )
+    [last] = await backburner.engine.store.find([steps[-1].job.id])
     counts = []
     for batch in batches:
-        ended = await house.engine.batches.wait(batch, timeout=30)
-        counts.append((await house.engine.batches.counts(ended))["jobs"]["succeeded"])
+        ended = await backburner.engine.batches.wait(batch, timeout=30)
+        counts.append(
+            (await backburner.engine.batches.counts(ended))["jobs"]["succeeded"]
+        )
     return last.output, counts
 
 
@@ -250,12 +258,12 @@ def submit_groups(tx, open_batch):
 
 
 async def test_groups_of_an_applications_transaction_are_run(working):
-    house = await working(measure, double, poll_seconds=3600)
-    opened = await house.open_batch(sealed=False)
+    backburner = await working(measure, double, poll_seconds=3600)
+    opened = await backburner.open_batch(sealed=False)
 
-    flow, batch = await house.transact(lambda tx: submit_groups(tx, opened.id))
+    flow, batch = await backburner.transact(lambda tx: submit_groups(tx, opened.id))
 
-    assert ("400000", [4, 3]) == await groups_ended(house, flow, batch, opened.id)
+    assert ("400000", [4, 3]) == await groups_ended(backburner, flow, batch, opened.id)
 
 
 @pytest.mark.parametrize("verb", ["transact", "at_settlement"])
@@ -271,11 +279,11 @@ async def test_groups_of_a_handlers_transaction_are_run(working, verb):
         if made is not None:
             await made
 
-    house = await working(parent, measure, double, poll_seconds=3600)
-    opened = await house.open_batch(sealed=False)
-    await (await house.submit(parent, opened.id)).result()
+    backburner = await working(parent, measure, double, poll_seconds=3600)
+    opened = await backburner.open_batch(sealed=False)
+    await (await backburner.submit(parent, opened.id)).result()
 
-    assert ("400000", [4, 3]) == await groups_ended(house, *ids, opened.id)
+    assert ("400000", [4, 3]) == await groups_ended(backburner, *ids, opened.id)
 
 
 async def test_members_under_a_key_are_stored_once_however_often_a_job_runs(working):
@@ -293,46 +301,46 @@ async def test_members_under_a_key_are_stored_once_however_often_a_job_runs(work
         if len(runs) < 3:
             raise ValueError("again")
 
-    house = await working(fills, measure)
-    opened = await house.open_batch(sealed=False)
-    await (await house.submit(fills, opened.id)).result()
+    backburner = await working(fills, measure)
+    opened = await backburner.open_batch(sealed=False)
+    await (await backburner.submit(fills, opened.id)).result()
 
     assert [1, 2, 3] == runs
     assert 2 == (await opened.counts())["total"]
 
 
 async def test_a_batch_of_another_owner_takes_nothing(submitting):
-    house = await submitting(measure)
-    opened = await house.open_batch(sealed=False, owner=Owner("acme", "ann"))
+    backburner = await submitting(measure)
+    opened = await backburner.open_batch(sealed=False, owner=Owner("acme", "ann"))
 
     def body(tx):
         tx.submit(measure, "a", tags=["never"])
         tx.add_to_batch(opened.id, [(measure, "a")], owner=Owner("acme", "bob"))
 
     with pytest.raises(BatchNotFound):
-        await house.transact(body)
+        await backburner.transact(body)
 
     assert 0 == (await opened.counts())["total"]
-    assert [] == list(await house.engine.jobs(JobFilter(tag="never")))
+    assert [] == list(await backburner.engine.jobs(JobFilter(tag="never")))
 
 
 async def test_a_budget_refuses_a_transaction_as_a_whole(submitting):
-    house = await submitting(measure)
-    await house.engine.budgets.put(Budget("user", tokens=10, per=HOUR))
-    house.engine.store.rulebook.forget()
+    backburner = await submitting(measure)
+    await backburner.engine.budgets.put(Budget("user", tokens=10, per=HOUR))
+    backburner.engine.store.rulebook.forget()
 
     def body(tx):
         tx.submit_flow(an_expensive_flow())
         tx.open_batch(flows=[an_expensive_flow()])
 
     with pytest.raises(BudgetExhausted):
-        await house.transact(body)
+        await backburner.transact(body)
 
-    assert [] == list(await house.engine.jobs(JobFilter()))
+    assert [] == list(await backburner.engine.jobs(JobFilter()))
 
 
 async def test_a_transaction_names_the_jobs_of_the_flow_that_it_submits(working):
-    house = await working(measure, double)
+    backburner = await working(measure, double)
     seen = {}
 
     def body(tx):
@@ -340,12 +348,12 @@ async def test_a_transaction_names_the_jobs_of_the_flow_that_it_submits(working)
         seen["now"] = tx.now()
         return flow, dict(tx.step_ids(flow))
 
-    flow, jobs = await house.transact(body)
+    flow, jobs = await backburner.transact(body)
 
-    assert abs(seen["now"] - house.engine.now()) < 60_000
+    assert abs(seen["now"] - backburner.engine.now()) < 60_000
     for step, job_id in jobs.items():
-        job = await house.engine.find(job_id)
+        job = await backburner.engine.find(job_id)
         assert (step, flow) == (job.step, job.flow_id)
     # A flow that a key stands for was submitted by another transaction.
     with pytest.raises(KeyError):
-        await house.transact(body)
+        await backburner.transact(body)

@@ -20,8 +20,8 @@ from backburner import (
     Translation,
     capability,
 )
-from backburner.engine.submission import LOCAL
-from backburner.ports.store import Topic
+from backburner.engine.submit.submission import LOCAL
+from backburner.ports.store.events import Topic
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 
@@ -59,38 +59,38 @@ def songs(translate=tell, types=TYPES, **more):
 
 @pytest.fixture
 async def opened(store_url):
-    """Open houses over one database, with or without a worker."""
+    """Open instances over one database, with or without a worker."""
     async with AsyncExitStack() as stack:
 
         async def start(*apps, works=True):
             settings = Settings(store=store_url, grace_seconds=0, poll_seconds=0.2)
-            house = Backburner(settings, apps=apps, capabilities=[work])
-            await stack.enter_async_context(house)
+            backburner = Backburner(settings, apps=apps, capabilities=[work])
+            await stack.enter_async_context(backburner)
             if works:
-                await house.start_worker()
-            return house
+                await backburner.start_worker()
+            return backburner
 
         yield start
 
 
-async def told(house):
-    page = await house.engine.store.stream(LOCAL, after=0, limit=999, topic=SONGS)
+async def told(backburner):
+    page = await backburner.engine.store.stream(LOCAL, after=0, limit=999, topic=SONGS)
     return [(event.data["job"], event.data["type"]) for event in page.events]
 
 
-async def all_told(house, count):
+async def all_told(backburner, count):
     async with asyncio.timeout(60):
-        while len(found := await told(house)) < count:
+        while len(found := await told(backburner)) < count:
             await pause()
     return found
 
 
 async def test_the_events_of_an_applications_jobs_are_translated_in_order(opened):
-    house = await opened(songs())
-    other = await house.submit(work, 1)
+    backburner = await opened(songs())
+    other = await backburner.submit(work, 1)
     await other.result()
-    good, bad = await house.submit(sing, 1), await house.submit(sing, 9)
-    found = await all_told(house, 8)
+    good, bad = await backburner.submit(sing, 1), await backburner.submit(sing, 9)
+    found = await all_told(backburner, 8)
 
     started, retrying = "job.started", "job.retrying"
     assert [started, retrying, started, "job.succeeded"] == [
@@ -103,13 +103,13 @@ async def test_the_events_of_an_applications_jobs_are_translated_in_order(opened
 
 
 async def test_of_many_processes_one_translates_each_event(opened):
-    houses = [await opened(songs()) for _ in range(3)]
+    instances = [await opened(songs()) for _ in range(3)]
     for _ in range(20):
-        await houses[0].submit(sing, 0)
-    found = await all_told(houses[0], 40)
-    last = await houses[0].submit(sing, 0)
+        await instances[0].submit(sing, 0)
+    found = await all_told(instances[0], 40)
+    last = await instances[0].submit(sing, 0)
     await last.result()
-    found = await all_told(houses[0], 42)
+    found = await all_told(instances[0], 42)
 
     assert 42 == len(found) == len({*found})
 
@@ -137,16 +137,16 @@ async def test_one_that_fails_is_tried_again_and_nothing_of_it_is_left(opened):
             tries.append(event.job_id)
             raise LookupError("not now")
 
-    house = await opened(songs(translate, types=["job.started"]), works=False)
-    jobs = [await house.submit(sing, 0) for _ in range(3)]
+    backburner = await opened(songs(translate, types=["job.started"]), works=False)
+    jobs = [await backburner.submit(sing, 0) for _ in range(3)]
     refused.add(jobs[1].id)
-    await house.start_worker()
+    await backburner.start_worker()
     async with asyncio.timeout(60):
         while len(tries) < 3:
             await pause()
-    early = {job for job, _ in await told(house)}
+    early = {job for job, _ in await told(backburner)}
     refused.clear()
-    late = await all_told(house, 3)
+    late = await all_told(backburner, 3)
 
     assert jobs[1].id not in early
     assert sorted(job.id for job in jobs) == sorted(job for job, _ in late)
@@ -161,11 +161,11 @@ async def test_a_queue_that_is_full_is_told_of_by_its_name(opened):
 
     limited = Queue("default", rate=Rate(1, timedelta(minutes=10)))
     types = ["queue.throttled"]
-    house = await opened(songs(translate, types=types, queues=[limited]))
+    backburner = await opened(songs(translate, types=types, queues=[limited]))
     for _ in range(2):
-        await house.submit(sing, 0)
+        await backburner.submit(sing, 0)
 
-    assert [("default", "queue.throttled")] == await all_told(house, 1)
+    assert [("default", "queue.throttled")] == await all_told(backburner, 1)
 
 
 @pytest.mark.parametrize("types", [["job.output.delta"], ["flow.started"], []])

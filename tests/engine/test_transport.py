@@ -11,8 +11,8 @@ import pytest
 from backburner import Backburner, ConfigurationError, Context, Queue, capability
 from backburner.adapters import find_broker
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.job import JobState, Owner, Submitted
-from backburner.engine.relay import Relay
+from backburner.domain.jobs.job import JobState, Owner, Submitted
+from backburner.engine.broker.relay import Relay
 from backburner.engine.ticket import Ticket
 from backburner.http.auth import as_developer
 from backburner.http.server import build
@@ -28,22 +28,22 @@ HERE = "http://127.0.0.1"
 
 @pytest.fixture
 async def opened(store_url, server):
-    """Open houses over one store and one broker."""
+    """Open instances over one store and one broker."""
     async with AsyncExitStack() as stack:
 
-        async def open_house(*capabilities, works=True, **settings):
+        async def open_instance(*capabilities, works=True, **settings):
             given = {"grace_seconds": 0, **settings}
-            house = Backburner(
+            backburner = Backburner(
                 Settings(store=store_url, **given),
                 capabilities=capabilities,
                 broker=MemoryBroker(server),
             )
-            await stack.enter_async_context(house)
+            await stack.enter_async_context(backburner)
             if works:
-                await house.start_worker()
-            return house
+                await backburner.start_worker()
+            return backburner
 
-        yield open_house
+        yield open_instance
 
 
 @pytest.fixture
@@ -66,9 +66,9 @@ async def ended(tickets):
 
 async def test_jobs_run_that_a_broker_tells_of(opened, server, counting):
     count, started = counting
-    house = await opened(count)
+    backburner = await opened(count)
 
-    tickets = await house.submit_many(count, list(range(100)))
+    tickets = await backburner.submit_many(count, list(range(100)))
 
     assert list(range(100)) == await ended(tickets)
     assert sorted(started) == list(range(100))
@@ -80,9 +80,9 @@ async def test_every_message_three_times_and_out_of_order_runs_each_job_once(
 ):
     count, started = counting
     server.mischief = Mischief(copies=3, is_shuffled=True)
-    houses = [await opened(count, slots=7) for _ in range(3)]
+    instances = [await opened(count, slots=7) for _ in range(3)]
 
-    tickets = await houses[0].submit_many(count, list(range(300)))
+    tickets = await instances[0].submit_many(count, list(range(300)))
 
     assert list(range(300)) == await ended(tickets)
     await until(lambda: server.delivered >= 900)  # each comes three times
@@ -110,14 +110,14 @@ async def test_messages_that_come_twice_start_jobs_twice_if_a_claim_takes_what_r
             twice.set()
         await twice.wait()
 
-    house = Backburner(
+    backburner = Backburner(
         Settings(store=f"sqlite:///{path}", grace_seconds=0, slots=6),
         capabilities=[hold],
         broker=MemoryBroker(server),
     )
-    async with house, asyncio.timeout(PATIENCE):
-        await house.start_worker()
-        await house.submit_many(hold, list(range(5)))
+    async with backburner, asyncio.timeout(PATIENCE):
+        await backburner.start_worker()
+        await backburner.submit_many(hold, list(range(5)))
         await twice.wait()
 
 
@@ -132,14 +132,16 @@ async def order_of_starts(url, queue, broker):
             done.set()
 
     settings = Settings(store=url, slots=1, grace_seconds=0)
-    house = Backburner(settings, capabilities=[note], broker=broker)
-    async with house, asyncio.timeout(PATIENCE):
+    backburner = Backburner(settings, capabilities=[note], broker=broker)
+    async with backburner, asyncio.timeout(PATIENCE):
         for user in ("ann", "bob", "cid"):
             for priority in (0, 5, 9, 2):
                 values = [f"{user} {priority} {n}" for n in range(5)]
                 owner = Owner("acme", user)
-                await house.submit_many(note, values, priority=priority, owner=owner)
-        await house.start_worker()
+                await backburner.submit_many(
+                    note, values, priority=priority, owner=owner
+                )
+        await backburner.start_worker()
         await done.wait()
     return started
 
@@ -205,16 +207,16 @@ async def test_work_goes_on_while_the_broker_is_down_and_by_it_when_it_is_back(
     opened, server, counting, until
 ):
     count, _ = counting
-    house = await opened(count, poll_seconds=0.1)
+    backburner = await opened(count, poll_seconds=0.1)
     server.stop()
-    during = await house.submit_many(count, list(range(50)))
+    during = await backburner.submit_many(count, list(range(50)))
     results = await ended(during)
-    await until(lambda: house.engine.is_degraded)
+    await until(lambda: backburner.engine.is_degraded)
 
     server.start()
-    await until(lambda: not house.engine.is_degraded)
+    await until(lambda: not backburner.engine.is_degraded)
     before = server.delivered
-    after = await house.submit_many(count, list(range(50, 60)))
+    after = await backburner.submit_many(count, list(range(50, 60)))
 
     assert list(range(50)) == results
     assert list(range(50, 60)) == await ended(after)
@@ -223,9 +225,9 @@ async def test_work_goes_on_while_the_broker_is_down_and_by_it_when_it_is_back(
 
 async def test_what_the_broker_forgot_is_told_again(opened, server, counting):
     count, started = counting
-    house = await opened(count, poll_seconds=0.1, slots=5)
+    backburner = await opened(count, poll_seconds=0.1, slots=5)
 
-    tickets = await house.submit_many(count, list(range(500)))
+    tickets = await backburner.submit_many(count, list(range(500)))
     server.flush()
 
     assert list(range(500)) == await ended(tickets)
@@ -235,9 +237,9 @@ async def test_what_the_broker_forgot_is_told_again(opened, server, counting):
 async def test_messages_that_get_lost_are_missed(opened, server, counting):
     count, _ = counting
     server.mischief = Mischief(loss=0.5)
-    house = await opened(count, poll_seconds=0.1)
+    backburner = await opened(count, poll_seconds=0.1)
 
-    tickets = [await house.submit(count, n) for n in range(50)]
+    tickets = [await backburner.submit(count, n) for n in range(50)]
 
     assert list(range(50)) == await ended(tickets)
 
@@ -254,8 +256,8 @@ class EndsBeforePublishing:
             raise asyncio.CancelledError
 
 
-async def submitted_by_one_who_dies(house, url, server, count, until):
-    """Have a house commit a job and end before it tells; return a ticket elsewhere."""
+async def submitted_by_one_who_dies(backburner, url, server, count, until):
+    """Commit a job in a process that ends before it publishes; return a ticket."""
     faults = EndsBeforePublishing()
     dying = Backburner(
         Settings(store=url, poll_seconds=0.1),
@@ -267,16 +269,18 @@ async def submitted_by_one_who_dies(house, url, server, count, until):
         async with dying:
             ticket = await dying.submit(count, 7)
             await until(lambda: faults.hits)
-    return Ticket(Submitted(ticket.id, JobState.QUEUED), house.engine)
+    return Ticket(Submitted(ticket.id, JobState.QUEUED), backburner.engine)
 
 
 async def test_what_one_committed_and_never_told_another_process_tells(
     opened, store_url, server, counting, until
 ):
     count, _ = counting
-    house = await opened(count, poll_seconds=0.1)
+    backburner = await opened(count, poll_seconds=0.1)
 
-    ticket = await submitted_by_one_who_dies(house, store_url, server, count, until)
+    ticket = await submitted_by_one_who_dies(
+        backburner, store_url, server, count, until
+    )
 
     assert [7] == await ended([ticket])
 
@@ -296,10 +300,12 @@ async def test_what_nobody_told_waits_if_nobody_compares(
     async def other(_ctx: Context, value: int) -> int:
         return value
 
-    house = await opened(count, other, poll_seconds=5)
+    backburner = await opened(count, other, poll_seconds=5)
 
-    ticket = await submitted_by_one_who_dies(house, store_url, server, count, until)
-    await ended([await house.submit(other, 8)])
+    ticket = await submitted_by_one_who_dies(
+        backburner, store_url, server, count, until
+    )
+    await ended([await backburner.submit(other, 8)])
 
     assert [] == started
     assert JobState.QUEUED is (await ticket.job()).state
@@ -307,9 +313,9 @@ async def test_what_nobody_told_waits_if_nobody_compares(
 
 async def test_flows_go_on_by_the_broker(opened, counting):
     count, started = counting
-    house = await opened(count, poll_seconds=30)
+    backburner = await opened(count, poll_seconds=30)
 
-    flow = await house.submit_flow(count >> count >> count, 1)
+    flow = await backburner.submit_flow(count >> count >> count, 1)
     async with asyncio.timeout(PATIENCE):
         await flow.wait(timeout=PATIENCE)
 
@@ -318,14 +324,14 @@ async def test_flows_go_on_by_the_broker(opened, counting):
 
 async def test_a_paused_queue_is_not_received_from(opened, server, counting, until):
     count, started = counting
-    house = await opened(count, poll_seconds=0.1)
-    await house.engine.store.pause("default", paused=True)
-    await until(lambda: house._worker._appetite.paused)
+    backburner = await opened(count, poll_seconds=0.1)
+    await backburner.engine.store.pause("default", paused=True)
+    await until(lambda: backburner._worker._claim_planner.paused)
 
-    tickets = await house.submit_many(count, [1, 2])
+    tickets = await backburner.submit_many(count, [1, 2])
     await until(lambda: server.depth("default") == 2)
     waiting = (server.depth("default"), [*started])
-    await house.engine.store.pause("default", paused=False)
+    await backburner.engine.store.pause("default", paused=False)
 
     assert [1, 2] == await ended(tickets)
     assert (2, []) == waiting
@@ -346,15 +352,15 @@ async def test_a_limited_queue_is_served_to_its_end(path, server, limit):
         running -= 1
         return value
 
-    house = Backburner(
+    backburner = Backburner(
         Settings(store=f"sqlite:///{path}", poll_seconds=10, grace_seconds=0),
         capabilities=[count],
         queues=[Queue("default", **limit)],
         broker=MemoryBroker(server),
     )
-    async with house:
-        await house.start_worker()
-        tickets = await house.submit_many(count, list(range(20)))
+    async with backburner:
+        await backburner.start_worker()
+        tickets = await backburner.submit_many(count, list(range(20)))
 
         assert list(range(20)) == await ended(tickets)
     assert next(iter(limit.values())) == most
@@ -367,21 +373,21 @@ async def test_a_claim_that_fails_gives_its_messages_back(
     failed = asyncio.Event()
     claim = SqliteStore.claim
 
-    async def refuse(store, worker, token, wants, *, now):
+    async def refuse(store, worker, token, claim_requests, *, now):
         if not failed.is_set():
             failed.set()
             raise StoreUnavailable("out of order on purpose")
-        return await claim(store, worker, token, wants, now=now)
+        return await claim(store, worker, token, claim_requests, now=now)
 
-    house = Backburner(
+    backburner = Backburner(
         Settings(store=f"sqlite:///{path}", poll_seconds=0.3, grace_seconds=0),
         capabilities=[count],
         broker=MemoryBroker(server),
     )
-    async with house:
-        await house.start_worker()
+    async with backburner:
+        await backburner.start_worker()
         monkeypatch.setattr(SqliteStore, "claim", refuse)
-        ticket = await house.submit(count, 1)
+        ticket = await backburner.submit(count, 1)
 
         assert [1] == await ended([ticket])
     assert failed.is_set()
@@ -393,9 +399,9 @@ async def test_messages_are_done_with_once_their_jobs_are_claimed(
     opened, server, counting, until
 ):
     count, _ = counting
-    house = await opened(count, poll_seconds=30)
+    backburner = await opened(count, poll_seconds=30)
 
-    await ended(await house.submit_many(count, list(range(20))))
+    await ended(await backburner.submit_many(count, list(range(20))))
 
     await until(lambda: server.depth("default") == 0)
 
@@ -409,10 +415,10 @@ async def test_a_worker_that_stops_lets_others_have_its_messages(
     async def block(_ctx: Context, _value: int) -> None:
         await asyncio.Event().wait()
 
-    house = await opened(block, count, slots=3, poll_seconds=30)
-    await house.submit_many(block, list(range(9)))
-    await until(lambda: house._worker.running == 3)
-    await house.stop_worker(grace=0)
+    backburner = await opened(block, count, slots=3, poll_seconds=30)
+    await backburner.submit_many(block, list(range(9)))
+    await until(lambda: backburner._worker.running == 3)
+    await backburner.stop_worker(grace=0)
 
     assert 0 == server.handed("default"), "what it had is others' now"
     await until(lambda: server.depth("default") >= 9)  # too many find nothing
@@ -445,17 +451,19 @@ async def test_readiness_tells_that_work_goes_on_without_the_broker(
     path, server, until
 ):
     settings = Settings(store=f"sqlite:///{path}", poll_seconds=0.1)
-    async with Backburner(settings, broker=MemoryBroker(server)) as house:
-        app = build(house.engine, settings, keys=house.keys, authenticate=as_developer)
+    async with Backburner(settings, broker=MemoryBroker(server)) as backburner:
+        app = build(
+            backburner.engine, settings, keys=backburner.keys, authenticate=as_developer
+        )
         transport = httpx2.ASGITransport(app)
         async with httpx2.AsyncClient(transport=transport, base_url=HERE) as http:
             well = await http.get("/readyz")
             server.stop()
-            await until(lambda: house.engine.is_degraded)
+            await until(lambda: backburner.engine.is_degraded)
             down = await http.get("/readyz")
             metrics = await http.get("/metrics")
             server.start()
-            await until(lambda: not house.engine.is_degraded)
+            await until(lambda: not backburner.engine.is_degraded)
             again = await http.get("/readyz")
 
     told = [(a.status_code, a.json()["status"]) for a in (well, down, again)]

@@ -23,7 +23,7 @@ from backburner import (
 )
 from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
-from backburner.domain.job import WaitReason
+from backburner.domain.jobs.job import WaitReason
 from backburner.ports.ai import Reply, Tokens
 from backburner.settings import Settings
 
@@ -42,25 +42,25 @@ async def running(store_url):
     opened = []
 
     async def start(*capabilities, is_working=True, **settings):
-        house = Backburner(
+        backburner = Backburner(
             Settings(store=store_url, **{**SETTINGS, **settings}),
             capabilities=capabilities,
         )
-        await house.__aenter__()
-        opened.append(house)
+        await backburner.__aenter__()
+        opened.append(backburner)
         if is_working:
-            await house.start_worker()
-        return house
+            await backburner.start_worker()
+        return backburner
 
     yield start
-    for house in opened:
-        await house.__aexit__(None, None, None)
+    for backburner in opened:
+        await backburner.__aexit__(None, None, None)
 
 
-async def until(house, ticket, *states):
+async def until(backburner, ticket, *states):
     """Return the job when it is in one of these states."""
     job = await ticket.job()
-    events = house.engine.events(job)
+    events = backburner.engine.events(job)
     async for _ in events:
         job = await ticket.job()
         if job.state in states:
@@ -79,9 +79,9 @@ async def test_a_sleep_frees_the_slot_costs_no_attempt_and_is_passed(running):
         await ctx.sleep(timedelta(seconds=0.3))
         return f"slept {ctx.job.attempt}"
 
-    house = await running(sleeper)
-    ticket = await house.submit(sleeper, 1)
-    job = await until(house, ticket, JobState.SCHEDULED)
+    backburner = await running(sleeper)
+    ticket = await backburner.submit(sleeper, 1)
+    job = await until(backburner, ticket, JobState.SCHEDULED)
     assert (WaitReason.SLEEP, None, job.run_at) == tuple(job.wait)
     assert (0, 0) == (job.attempt, job.throttled)
     assert "slept 1" == await ticket.result()
@@ -96,15 +96,15 @@ async def test_the_first_run_decides_how_long_a_sleep_takes(running):
     async def sleeper(ctx: Context, _value: int) -> None:
         await ctx.sleep(spans.pop(0) if spans else 0)
 
-    house = await running(sleeper)
-    ticket = await house.submit(sleeper, 1)
-    first = await until(house, ticket, JobState.SCHEDULED)
+    backburner = await running(sleeper)
+    ticket = await backburner.submit(sleeper, 1)
+    first = await until(backburner, ticket, JobState.SCHEDULED)
     # Somebody has it run early: it goes on sleeping until the stored time.
-    await house.engine.store.promote(now=first.run_at, limit=10)
+    await backburner.engine.store.promote(now=first.run_at, limit=10)
     job = await ticket.job()
-    again = await until(house, ticket, JobState.SCHEDULED)
+    again = await until(backburner, ticket, JobState.SCHEDULED)
     while again.events <= job.events:
-        again = await until(house, ticket, JobState.SCHEDULED)
+        again = await until(backburner, ticket, JobState.SCHEDULED)
     assert first.wait == again.wait
 
 
@@ -117,15 +117,15 @@ async def test_jobs_that_wait_leave_the_slots_to_others(running):
     async def other(_ctx: Context, value: int) -> int:
         return value
 
-    house = await running(waiter, other)
-    tickets = [await house.submit(waiter, n) for n in range(6)]
+    backburner = await running(waiter, other)
+    tickets = [await backburner.submit(waiter, n) for n in range(6)]
     for ticket in tickets:
-        job = await until(house, ticket, JobState.WAITING)
+        job = await until(backburner, ticket, JobState.WAITING)
         assert (WaitReason.SIGNAL, "paid", None) == tuple(job.wait)
         assert (0, None) == (job.attempt, job.run_at)
-    assert 7 == await (await house.submit(other, 7)).result()
+    assert 7 == await (await backburner.submit(other, 7)).result()
     for ticket in tickets:
-        assert await house.signal(ticket.id, "paid", {"amount": 10})
+        assert await backburner.signal(ticket.id, "paid", {"amount": 10})
     assert [10, 11, 12, 13, 14, 15] == [await ticket.result() for ticket in tickets]
 
 
@@ -138,12 +138,12 @@ async def test_a_signal_may_come_before_its_wait(running):
         first = await ctx.wait("go")
         return [first, await ctx.wait("go")]
 
-    house = await running(waiter)
-    early = await house.submit(waiter, 1, delay=timedelta(seconds=0.1))
-    assert await house.signal(early.id, "go", 1)
-    running_one = await house.submit(waiter, 2)
-    await until(house, running_one, JobState.RUNNING)
-    assert await house.signal(running_one.id, "go", 2)
+    backburner = await running(waiter)
+    early = await backburner.submit(waiter, 1, delay=timedelta(seconds=0.1))
+    assert await backburner.signal(early.id, "go", 1)
+    running_one = await backburner.submit(waiter, 2)
+    await until(backburner, running_one, JobState.RUNNING)
+    assert await backburner.signal(running_one.id, "go", 2)
     gate.set()
     assert [[1, 1], [2, 2]] == [await early.result(), await running_one.result()]
 
@@ -160,13 +160,13 @@ async def test_a_signal_between_the_last_look_and_the_end_of_the_run(running):
             await told.wait()
             raise
 
-    house = await running(waiter)
-    ticket = await house.submit(waiter, 1)
+    backburner = await running(waiter)
+    ticket = await backburner.submit(waiter, 1)
     await looked.wait()
-    assert await house.signal(ticket.id, "go", "now")
+    assert await backburner.signal(ticket.id, "go", "now")
     told.set()
     assert "now" == await ticket.result()
-    kinds = [e.type async for e in house.engine.events(await ticket.job())]
+    kinds = [e.type async for e in backburner.engine.events(await ticket.job())]
     assert "job.waiting" not in kinds
     assert "job.signalled" in kinds
 
@@ -176,18 +176,18 @@ async def test_the_first_value_stays_and_is_told_from_others(running):
     async def waiter(ctx: Context, _value: int) -> object:
         return await ctx.wait("go")
 
-    house = await running(waiter, is_working=False)
-    ticket = await house.submit(waiter, 1)
-    assert await house.signal(ticket.id, "go", {"b": 1, "a": [2]})
-    assert not await house.signal(ticket.id, "go", {"a": [2], "b": 1})
+    backburner = await running(waiter, is_working=False)
+    ticket = await backburner.submit(waiter, 1)
+    assert await backburner.signal(ticket.id, "go", {"b": 1, "a": [2]})
+    assert not await backburner.signal(ticket.id, "go", {"a": [2], "b": 1})
     with pytest.raises(SignalConflict, match="another value"):
-        await house.signal(ticket.id, "go", {"a": 1})
+        await backburner.signal(ticket.id, "go", {"a": 1})
     with pytest.raises(SignalTooLarge):
-        await house.signal(ticket.id, "more", "x" * 65_536)
-    await house.start_worker()
+        await backburner.signal(ticket.id, "more", "x" * 65_536)
+    await backburner.start_worker()
     assert {"a": [2], "b": 1} == await ticket.result()
     with pytest.raises(SignalConflict, match="is over"):
-        await house.signal(ticket.id, "go", {"b": 1, "a": [2]})
+        await backburner.signal(ticket.id, "go", {"b": 1, "a": [2]})
 
 
 async def test_a_wait_that_times_out_raises_and_is_too_late_to_signal(running):
@@ -202,13 +202,13 @@ async def test_a_wait_that_times_out_raises_and_is_too_late_to_signal(running):
             await go_on.wait()
             return "nobody"
 
-    house = await running(waiter)
-    ticket = await house.submit(waiter, 1)
-    job = await until(house, ticket, JobState.WAITING)
+    backburner = await running(waiter)
+    ticket = await backburner.submit(waiter, 1)
+    job = await until(backburner, ticket, JobState.WAITING)
     assert job.wait.until == job.run_at
     await decided.wait()
     with pytest.raises(SignalConflict, match="timed out"):
-        await house.signal(ticket.id, "go", "late")
+        await backburner.signal(ticket.id, "go", "late")
     go_on.set()
     assert "nobody" == await ticket.result()
 
@@ -218,14 +218,14 @@ async def test_a_time_out_that_nobody_catches_fails_the_job_and_a_retry_waits(ru
     async def waiter(ctx: Context, _value: int) -> str:
         return await ctx.wait("go", timeout=0.1, into=str)
 
-    house = await running(waiter)
-    ticket = await house.submit(waiter, 1)
+    backburner = await running(waiter)
+    ticket = await backburner.submit(waiter, 1)
     with pytest.raises(JobFailed):
         await ticket.result()
     assert "WAIT_TIMEOUT" == (await ticket.job()).error.code
-    await house.retry(ticket.id)
-    await until(house, ticket, JobState.WAITING)
-    assert await house.signal(ticket.id, "go", "yes")
+    await backburner.retry(ticket.id)
+    await until(backburner, ticket, JobState.WAITING)
+    assert await backburner.signal(ticket.id, "go", "yes")
     assert "yes" == await ticket.result()
 
 
@@ -239,17 +239,17 @@ async def test_a_retry_gets_the_signal_of_before_unless_it_starts_afresh(running
             raise PermanentError("not yet")
         return told
 
-    house = await running(waiter)
-    ticket = await house.submit(waiter, 1)
-    await house.signal(ticket.id, "go", "first")
+    backburner = await running(waiter)
+    ticket = await backburner.submit(waiter, 1)
+    await backburner.signal(ticket.id, "go", "first")
     with pytest.raises(JobFailed):
         await ticket.result()
-    await house.retry(ticket.id)
+    await backburner.retry(ticket.id)
     with pytest.raises(JobFailed):
         await ticket.result()
-    await house.engine.retry(ticket.id, fresh=True)
-    await until(house, ticket, JobState.WAITING)
-    await house.signal(ticket.id, "go", "second")
+    await backburner.engine.retry(ticket.id, fresh=True)
+    await until(backburner, ticket, JobState.WAITING)
+    await backburner.signal(ticket.id, "go", "second")
     assert "second" == await ticket.result()
 
 
@@ -258,15 +258,15 @@ async def test_a_waiting_job_can_be_cancelled_and_expires_at_its_deadline(runnin
     async def waiter(ctx: Context, _value: int) -> str:
         return await ctx.wait("go", timeout=LONG, into=str)
 
-    house = await running(waiter)
-    cancelled = await house.submit(waiter, 1)
-    await until(house, cancelled, JobState.WAITING)
-    assert JobState.CANCELLED is (await house.cancel(cancelled.id)).state
+    backburner = await running(waiter)
+    cancelled = await backburner.submit(waiter, 1)
+    await until(backburner, cancelled, JobState.WAITING)
+    assert JobState.CANCELLED is (await backburner.cancel(cancelled.id)).state
     with pytest.raises(SignalConflict):
-        await house.signal(cancelled.id, "go", 1)
-    soon = datetime.fromtimestamp(house.engine.now() / 1000 + 1, UTC)
-    expiring = await house.submit(waiter, 1, deadline=soon)
-    await until(house, expiring, JobState.WAITING)
+        await backburner.signal(cancelled.id, "go", 1)
+    soon = datetime.fromtimestamp(backburner.engine.now() / 1000 + 1, UTC)
+    expiring = await backburner.submit(waiter, 1, deadline=soon)
+    await until(backburner, expiring, JobState.WAITING)
     with pytest.raises(JobFailed):
         await expiring.result()
     assert "EXPIRED" == (await expiring.job()).error.code
@@ -284,16 +284,16 @@ async def test_concurrent_waits_all_come_back(running):
             tasks = [group.create_task(ctx.wait(n, into=str)) for n in ("a", "b")]
         return [task.result() for task in tasks]
 
-    house = await running(waiter, grouped)
-    ticket = await house.submit(waiter, 1)
-    await until(house, ticket, JobState.WAITING)
+    backburner = await running(waiter, grouped)
+    ticket = await backburner.submit(waiter, 1)
+    await until(backburner, ticket, JobState.WAITING)
     for name in ("c", "a", "b"):
-        await house.signal(ticket.id, name, name.upper())
+        await backburner.signal(ticket.id, name, name.upper())
     assert ["A", "B", "C"] == await ticket.result()
-    ticket = await house.submit(grouped, 1)
-    await until(house, ticket, JobState.WAITING)
+    ticket = await backburner.submit(grouped, 1)
+    await until(backburner, ticket, JobState.WAITING)
     for name in ("b", "a"):
-        await house.signal(ticket.id, name, name.upper())
+        await backburner.signal(ticket.id, name, name.upper())
     assert ["A", "B"] == await ticket.result()
 
 
@@ -305,10 +305,10 @@ async def test_a_handler_that_catches_its_errors_is_suspended_all_the_same(runni
         except Exception:  # noqa: BLE001 - what a careless handler does
             return "caught"
 
-    house = await running(careful)
-    ticket = await house.submit(careful, 1)
-    await until(house, ticket, JobState.WAITING)
-    await house.signal(ticket.id, "go", "told")
+    backburner = await running(careful)
+    ticket = await backburner.submit(careful, 1)
+    await until(backburner, ticket, JobState.WAITING)
+    await backburner.signal(ticket.id, "go", "told")
     assert "told" == await ticket.result()
 
 
@@ -318,8 +318,8 @@ async def test_a_span_that_is_none_fails_the_job(running, span):
     async def sleeper(ctx: Context, _value: int) -> None:
         await ctx.sleep(span)
 
-    house = await running(sleeper)
-    ticket = await house.submit(sleeper, 1)
+    backburner = await running(sleeper)
+    ticket = await backburner.submit(sleeper, 1)
     with pytest.raises(JobFailed):
         await ticket.result()
     assert "WAIT_SPAN" == (await ticket.job()).error.code
@@ -347,20 +347,20 @@ async def paced(store_url):
 
     async def start(one, provider, spacing, **settings):
         hasty = {"lane_patience_seconds": 0.05, "throttle_limit_hours": 0.0001}
-        house = Backburner(
+        backburner = Backburner(
             Settings(store=store_url, **{**SETTINGS, **hasty, **settings}),
             capabilities=[one],
             lanes=[Lane("acme/mock", spacing=timedelta(seconds=spacing))],
             ai=provider,
         )
-        await house.__aenter__()
-        opened.append(house)
-        await house.start_worker()
-        return house
+        await backburner.__aenter__()
+        opened.append(backburner)
+        await backburner.start_worker()
+        return backburner
 
     yield start
-    for house in opened:
-        await house.__aexit__(None, None, None)
+    for backburner in opened:
+        await backburner.__aexit__(None, None, None)
 
 
 @capability("two-calls", max_attempts=1, tokens=200)
@@ -371,22 +371,22 @@ async def two_calls(ctx: Context, value: str) -> list[str]:
 
 async def test_a_full_lane_after_a_paid_call_frees_the_slot_and_pays_once(paced):
     provider = Paced()
-    house = await paced(two_calls, provider, 0.5)
-    ticket = await house.submit(two_calls, "hello")
-    events = house.engine.events(await ticket.job())
+    backburner = await paced(two_calls, provider, 0.5)
+    ticket = await backburner.submit(two_calls, "hello")
+    events = backburner.engine.events(await ticket.job())
     [told] = [e.data["wait"] async for e in events if e.type == "job.scheduled"][:1]
     assert ("lane", "acme/mock") == (told["reason"], told["name"])
     assert ["answer 1", "answer 2"] == await ticket.result()
     assert ["hello", "hello again"] == provider.calls
     done = await ticket.job()
     assert (1, 0) == (done.attempt, done.throttled)
-    assert 200 == (await house.engine.store.spent([done.seq]))[done.seq].tokens
+    assert 200 == (await backburner.engine.store.spent([done.seq]))[done.seq].tokens
 
 
 async def test_many_jobs_with_two_calls_make_two_calls_each(paced):
     provider = Paced()
-    house = await paced(two_calls, provider, 0.02, throttle_limit_hours=24)
-    tickets = [await house.submit(two_calls, f"job {n}") for n in range(20)]
+    backburner = await paced(two_calls, provider, 0.02, throttle_limit_hours=24)
+    tickets = [await backburner.submit(two_calls, f"job {n}") for n in range(20)]
     for ticket in tickets:
         await ticket.result()
     assert 40 == len(provider.calls) == len({*provider.calls})
@@ -401,8 +401,8 @@ async def test_what_is_paid_for_and_not_stored_is_waited_for_in_place(paced):
         first = await ctx.ask(value, remember=False)
         return [first, await ctx.ask(value, remember=False)]
 
-    house = await paced(unremembered, provider, 0.5)
-    ticket = await house.submit(unremembered, "hello")
+    backburner = await paced(unremembered, provider, 0.5)
+    ticket = await backburner.submit(unremembered, "hello")
     assert ["answer 1", "answer 2"] == await ticket.result()
     assert [1] == runs
 
@@ -426,8 +426,8 @@ async def test_a_child_is_run_once_and_waited_for_without_a_slot(running):
         both = await asyncio.gather(ctx.run(double, 7), ctx.run(double, 7))
         return [first.value, second["value"], *(one.value for one in both)]
 
-    house = await running(double, parent, slots=1)
-    ticket = await house.submit(parent, 1)
+    backburner = await running(double, parent, slots=1)
+    ticket = await backburner.submit(parent, 1)
     assert [2, 4, 14, 14] == await ticket.result()
     assert [1, 2, 7, 7] == sorted(computed)
     assert 1 == (await ticket.job()).attempt
@@ -446,8 +446,8 @@ async def test_a_child_that_fails_is_told_to_its_parent(running):
             return failure.job.error.code
         return "no failure"
 
-    house = await running(bad, parent)
-    assert "BROKEN" == await (await house.submit(parent, 1)).result()
+    backburner = await running(bad, parent)
+    assert "BROKEN" == await (await backburner.submit(parent, 1)).result()
 
 
 async def test_a_question_is_answered_once_or_the_default_is_taken(running):
@@ -458,24 +458,24 @@ async def test_a_question_is_answered_once_or_the_default_is_taken(running):
         late = await ctx.ask_person("Late?", timeout=0, default="late")
         return [send, pay.amount, late, value]
 
-    house = await running(asks)
-    ticket = await house.submit(asks, 3)
-    job = await until(house, ticket, JobState.WAITING)
+    backburner = await running(asks)
+    ticket = await backburner.submit(asks, 3)
+    job = await until(backburner, ticket, JobState.WAITING)
     assert WaitReason.QUESTION is job.wait.reason
-    [asked] = await house.questions()
+    [asked] = await backburner.questions()
     assert (ticket.id, job.wait.name) == (asked.job, asked.name)
     with pytest.raises(InvalidInput, match="yes, no"):
-        await house.answer(ticket.id, asked.name, "maybe")
-    assert await house.answer(ticket.id, asked.name, "yes")
-    while (await until(house, ticket, JobState.WAITING)).wait.name != "amount":
+        await backburner.answer(ticket.id, asked.name, "maybe")
+    assert await backburner.answer(ticket.id, asked.name, "yes")
+    while (await until(backburner, ticket, JobState.WAITING)).wait.name != "amount":
         pass
-    assert await house.answer(ticket.id, "amount", {"amount": "a lot"})
-    while (await until(house, ticket, JobState.WAITING)).wait.name != "amount#2":
+    assert await backburner.answer(ticket.id, "amount", {"amount": "a lot"})
+    while (await until(backburner, ticket, JobState.WAITING)).wait.name != "amount#2":
         pass
-    [again] = await house.questions()
+    [again] = await backburner.questions()
     assert "amount" in orjson.loads(again.question)["error"]
-    assert await house.answer(ticket.id, "amount#2", {"amount": 5})
+    assert await backburner.answer(ticket.id, "amount#2", {"amount": 5})
     assert ["yes", 5, "late", 3] == await ticket.result()
-    assert not await house.questions()
+    assert not await backburner.questions()
     with pytest.raises(SignalConflict):
-        await house.answer(ticket.id, "amount#2", {"amount": 5})
+        await backburner.answer(ticket.id, "amount#2", {"amount": 5})

@@ -9,9 +9,9 @@ import pytest
 from backburner import Context, capability
 from backburner.clock import SystemClock
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.job import JobState, Submitted
+from backburner.domain.jobs.job import JobState, Submitted
 from backburner.engine.ticket import Ticket
-from backburner.ports.store import JobFilter
+from backburner.ports.store.maintenance import JobFilter
 from backburner.stores.sqlite import writer
 from backburner.stores.sqlite.database import Database
 from backburner.stores.sqlite.store import SqliteStore
@@ -35,7 +35,7 @@ async def good(_ctx: Context, value: int) -> int:
 
 @pytest.mark.usefixtures("path")
 async def test_a_body_that_raises_an_error_of_the_system_fails_alone(submitting):
-    house = await submitting(good)
+    backburner = await submitting(good)
     loop = asyncio.get_running_loop()
     begun, go = asyncio.Event(), threading.Event()
 
@@ -46,9 +46,9 @@ async def test_a_body_that_raises_an_error_of_the_system_fails_alone(submitting)
     def bad(_tx):
         raise FileNotFoundError(2, "a file of one's own")
 
-    holding = asyncio.create_task(house.transact(hold))
+    holding = asyncio.create_task(backburner.transact(hold))
     await begun.wait()
-    calls = [house.transact(bad), *(house.submit(good, i) for i in range(3))]
+    calls = [backburner.transact(bad), *(backburner.submit(good, i) for i in range(3))]
     waiting = [asyncio.create_task(call) for call in calls]
     loop.call_soon(go.set)
     failed, *others = await asyncio.gather(*waiting, return_exceptions=True)

@@ -12,7 +12,7 @@ from tests.chromium import OPTIONS, program
 from tests.examples.installed import SECONDS
 
 
-class Tab:
+class UsageLog:
     """A page that the browser shows."""
 
     def __init__(self, socket):
@@ -64,6 +64,6 @@ def browsing(folder):
         try:
             line = next(line for line in browser.stderr if "listening on ws" in line)
             with connect(line.split()[-1], proxy=None, max_size=None) as socket:
-                yield Tab(socket)
+                yield UsageLog(socket)
         finally:
             os.killpg(browser.pid, signal.SIGKILL)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from backburner import Backburner, Settings
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 from tests import warm
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -58,15 +58,15 @@ async def test_an_agent_that_is_killed_midway_repeats_no_call(
     aimock.add({"toolCalls": [call]}, "Rome")
     monkeypatch.syspath_prepend(EXAMPLES)
     app = __import__(name).app
-    async with Backburner(Settings(store=home_url), apps=[app]) as house:
-        ticket = await house.submit("plan-trip", "How do I get to Rome?")
+    async with Backburner(Settings(store=home_url), apps=[app]) as backburner:
+        ticket = await backburner.submit("plan-trip", "How do I get to Rome?")
         killed = worker(f"{name}:app", fault="step.stored:1")
         code = await asyncio.to_thread(killed.wait, 60)
         assert (code != 0, 1) == (True, len(aimock.requests()))
         worker(f"{name}:app")
         job = await ticket.wait(60)
-        spent = (await house.engine.store.spent([job.seq]))[job.seq]
-        steps = await house.engine.steps_of(job.seq)
+        spent = (await backburner.engine.store.spent([job.seq]))[job.seq]
+        steps = await backburner.engine.steps_of(job.seq)
 
     assert (JobState.SUCCEEDED, '"Go by train."') == (job.state, job.output)
     assert (1, 2) == (job.crashes, len(aimock.requests()))

@@ -17,8 +17,8 @@ import pytest
 import sqlalchemy as sa
 
 from backburner import AppBlobs, Http, Settings
-from backburner.domain.access import possible
-from backburner.engine.keys import Actor, Wanted
+from backburner.domain.auth.access import possible
+from backburner.engine.access.keys import Actor, NewKey
 from backburner.stores.tables import jobs
 from backburner.wiring import open_keys
 from tests.cli.conftest import the_environment
@@ -114,7 +114,7 @@ def environment(tmp_path, places, outside):
 async def a_key(store):
     """Make an API key; it moves with the store."""
     async with open_keys(Settings(store=store, key_pepper=SECRET)) as keys:
-        wanted = Wanted("a visitor", possible("default", None))
+        wanted = NewKey("a visitor", possible("default", None))
         return (await keys.create(wanted, Actor("test", "default")))[1]
 
 

@@ -27,11 +27,11 @@ from suspending import app as suspending
 from backburner.adapters import find_store
 from backburner.clock import SystemClock, SystemDice
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.job import JobState
-from backburner.domain.transitions import Limits
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.transitions import Limits
 from backburner.engine.engine import Engine
 from backburner.engine.registry import Registry
-from backburner.engine.submission import Options, Submission
+from backburner.engine.submit.submission import Options, Submission
 from backburner.engine.watch import Watch
 from backburner.ports.faults import NoFaults
 from backburner.testing.auditor import Ledger, audit
@@ -147,7 +147,7 @@ class Fleet:
 class Client:
     """Submits, waits and looks, and keeps a ledger of its own."""
 
-    def __init__(self, store, bell, watch):
+    def __init__(self, store, notifier, watch):
         self.ledger = Ledger()
         self.store = store
         apps = (app, calling, stepping, suspending)
@@ -155,7 +155,7 @@ class Client:
         clock = SystemClock()
         self.engine = Engine(
             store=store,
-            bell=bell,
+            notifier=notifier,
             clock=clock,
             registry=registry,
             submission=Submission(registry, clock, SystemDice()),
@@ -517,12 +517,12 @@ async def client(fleet):
     await store.transact(
         lambda tx: tx.connection.execute(sa.schema.CreateTable(effects))
     )
-    bell = store.bell()
-    bell.open()
-    with closing(bell):
-        watch = Watch(store, bell, poll=0.2)
+    notifier = store.notifier()
+    notifier.open()
+    with closing(notifier):
+        watch = Watch(store, notifier, poll=0.2)
         watch.start()
-        yield Client(store, bell, watch)
+        yield Client(store, notifier, watch)
         await watch.stop()
     fleet.end()
     await store.close()

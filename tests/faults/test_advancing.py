@@ -4,11 +4,12 @@ import flowing
 import pytest
 
 from backburner import Flow
-from backburner.domain.batch import BatchState
-from backburner.domain.job import JobState
-from backburner.domain.transitions import Limits
-from backburner.engine.submission import LOCAL, GroupOptions
-from backburner.ports.store import JobFilter, Topic
+from backburner.domain.groups.batch import BatchState
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.transitions import Limits
+from backburner.engine.submit.submission import LOCAL, GroupOptions
+from backburner.ports.store.events import Topic
+from backburner.ports.store.maintenance import JobFilter
 
 FILES = 20
 CALLBACK = "https://example.com/told"

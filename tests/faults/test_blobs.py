@@ -8,10 +8,10 @@ import pytest
 
 from backburner.blobs.filesystem import FileBlobs
 from backburner.clock import SystemClock, SystemDice
-from backburner.engine.payloads import Payloads, Sweeper
-from backburner.engine.submission import LOCAL
+from backburner.engine.blobs.payloads import Payloads, Sweeper
+from backburner.engine.submit.submission import LOCAL
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import JobFilter
+from backburner.ports.store.maintenance import JobFilter
 
 BODY = {"capability": "shout", "input": {"text": "x" * 500_000}}
 

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from spending import LIMIT, SHARE
 
-from backburner.domain.budget import Budget
+from backburner.domain.costs.budget import Budget
 from backburner.stores.tables import accounts
 from backburner.testing.budgets import breaches
 from backburner.testing.records import read

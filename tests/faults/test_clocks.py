@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 import sqlalchemy as sa
 
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 
 LEASE = 1.5
 HALF_AN_HOUR = timedelta(minutes=30)
@@ -123,6 +123,6 @@ async def test_a_worker_judges_deadlines_by_the_stores_clock(
 
 @ON_POSTGRES
 async def test_one_that_judges_by_its_own_clock_does(fleet, client, gate):
-    job = await hold_beside("buries_by_its_clock", fleet, client, gate)
+    job = await hold_beside("removes_workers_by_its_clock", fleet, client, gate)
 
     assert await client.seen(job, "job.stalled")

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import flowing
 import pytest
 
-from backburner.domain.completion import TAG
-from backburner.domain.transitions import Limits
-from backburner.ports.store import JobFilter
+from backburner.domain.jobs.completion import TAG
+from backburner.domain.jobs.transitions import Limits
+from backburner.ports.store.maintenance import JobFilter
 
 COMPLETION = {"capability": "note"}
 LINES = [

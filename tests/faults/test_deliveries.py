@@ -2,9 +2,9 @@
 
 import orjson
 
-from backburner.domain.delivery import QUEUE
-from backburner.domain.job import JobState
-from backburner.ports.store import JobFilter
+from backburner.domain.jobs.job import JobState
+from backburner.domain.webhooks.delivery import QUEUE
+from backburner.ports.store.maintenance import JobFilter
 from tests.egress.receiver import Receiver, answers
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 
 LEASE = 1.5
 

@@ -12,12 +12,12 @@ import orjson
 import pytest
 from websockets.asyncio.client import connect
 
-from backburner.engine.submission import LOCAL
+from backburner.engine.submit.submission import LOCAL
 from backburner.ports.faults import NoFaults
-from backburner.stores.ledger import Rulebook
 from backburner.stores.postgres.database import Database
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.statements import Transaction
+from backburner.stores.shared.ledger import Rulebook
 from backburner.testing.samples import a_new_job
 
 PATIENCE = 180.0

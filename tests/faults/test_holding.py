@@ -7,8 +7,8 @@ import pytest
 import sqlalchemy as sa
 from breakable import PAID
 
-from backburner.domain.job import JobState
-from backburner.domain.transitions import Limits
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.transitions import Limits
 from backburner.stores.tables import events, jobs, usages
 from tests.faults.conftest import eventually
 

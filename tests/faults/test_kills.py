@@ -4,8 +4,8 @@ import asyncio
 import random
 from collections import deque
 
-from backburner.domain.job import JobState
-from backburner.domain.transitions import Limits
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.transitions import Limits
 
 KILLS = 15
 PAUSE = 0.7

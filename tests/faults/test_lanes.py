@@ -7,8 +7,8 @@ import pytest
 from laned import LANE, call
 
 from backburner import Backburner
-from backburner.domain.event import STALLED, THROTTLED
-from backburner.domain.job import JobState
+from backburner.domain.events.event import STALLED, THROTTLED
+from backburner.domain.jobs.job import JobState
 from backburner.settings import Settings
 
 pytestmark = pytest.mark.one_store
@@ -85,11 +85,11 @@ async def provider():
 
 
 @pytest.fixture
-async def house(fleet):
-    """A house that submits and looks, and runs nothing."""
+async def backburner(fleet):
+    """An instance that submits and looks, and runs nothing."""
     settings = Settings(store=fleet.url, poll_seconds=0.2)
-    async with Backburner(settings, capabilities=[call]) as house:
-        yield house
+    async with Backburner(settings, capabilities=[call]) as backburner:
+        yield backburner
 
 
 async def all_end(tickets):
@@ -113,12 +113,12 @@ async def until(is_so, eventually):
 
 
 async def test_no_more_calls_are_under_way_than_the_lane_allows_the_fleet(
-    fleet, house, provider
+    fleet, backburner, provider
 ):
     for worker in [fleet.worker("laned") for _ in range(2)]:
         await worker.ready()
     provider.is_open.set()
-    tickets = await house.submit_many(call, [provider.url] * 60)
+    tickets = await backburner.submit_many(call, [provider.url] * 60)
 
     assert {JobState.SUCCEEDED} == await all_end(tickets)
     assert provider.most <= 3
@@ -127,10 +127,10 @@ async def test_no_more_calls_are_under_way_than_the_lane_allows_the_fleet(
 
 
 async def test_without_the_lane_more_calls_are_under_way(
-    fleet, house, provider, eventually
+    fleet, backburner, provider, eventually
 ):
     await fleet.worker("unlaned").ready()
-    tickets = await house.submit_many(call, [provider.url] * 6)
+    tickets = await backburner.submit_many(call, [provider.url] * 6)
     await until(lambda: provider.at_once > 3, eventually)
     provider.is_open.set()
 
@@ -138,28 +138,30 @@ async def test_without_the_lane_more_calls_are_under_way(
 
 
 async def test_a_refusal_that_one_worker_hears_keeps_the_others_off(
-    fleet, house, provider
+    fleet, backburner, provider
 ):
     for worker in [fleet.worker("laned") for _ in range(2)]:
         await worker.ready()
     provider.is_open.set()
     provider.answers = [(429, "Retry-After: 2\r\n")]
-    tickets = await house.submit_many(call, [provider.url] * 20)
+    tickets = await backburner.submit_many(call, [provider.url] * 20)
     states = await all_end(tickets)
 
     refused = provider.refused_at[0]
     # What was under way, or had its permit, when it was refused may still arrive.
     beside = [at for at, _ in provider.calls if refused < at < refused + 1.9]
-    jobs = await house.engine.store.find([ticket.id for ticket in tickets])
+    jobs = await backburner.engine.store.find([ticket.id for ticket in tickets])
     assert {JobState.SUCCEEDED} == states
     assert len(beside) <= 3
     assert {1} == {job.attempt for job in jobs}
     assert 21 == len(provider.calls)
 
 
-async def test_what_a_killed_worker_held_comes_back(fleet, house, provider, eventually):
+async def test_what_a_killed_worker_held_comes_back(
+    fleet, backburner, provider, eventually
+):
     first = await fleet.worker("laned").ready()
-    tickets = await house.submit_many(call, [provider.url] * 6)
+    tickets = await backburner.submit_many(call, [provider.url] * 6)
     await until(lambda: provider.at_once == 3, eventually)
     await fleet.worker("laned").ready()
     first.kill()
@@ -167,17 +169,17 @@ async def test_what_a_killed_worker_held_comes_back(fleet, house, provider, even
 
     assert {JobState.SUCCEEDED} == await all_end(tickets)
     assert provider.most <= 3
-    jobs = await house.engine.store.find([ticket.id for ticket in tickets])
+    jobs = await backburner.engine.store.find([ticket.id for ticket in tickets])
     assert sum(job.crashes for job in jobs) >= 3
-    [view] = await house.engine.store.lanes()
+    [view] = await backburner.engine.store.lanes()
     assert (LANE, 0) == (view.state.name, view.in_use)
 
 
 async def test_if_permits_outlive_their_workers_the_lane_stays_shut(
-    fleet, house, provider, eventually
+    fleet, backburner, provider, eventually
 ):
     first = await fleet.worker("keeps_permits").ready()
-    tickets = await house.submit_many(call, [provider.url] * 3)
+    tickets = await backburner.submit_many(call, [provider.url] * 3)
     await until(lambda: provider.at_once == 3, eventually)
     first.kill()
     provider.is_open.set()

@@ -10,15 +10,16 @@ import pytest
 from backburner.adapters import find_store
 from backburner.clock import SystemClock
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.job import JobState
-from backburner.domain.transitions import Limits
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.transitions import Limits
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import Want, WorkerInfo
+from backburner.ports.store.jobs import ClaimRequest
+from backburner.ports.store.workers import WorkerInfo
 from backburner.testing.samples import NOON, a_new_job
 from backburner.testing.store.acts import progress
 
 MANY = {"BACKBURNER_CRASH_LIMIT": "1000"}
-BY_BELL = {"BACKBURNER_TRANSPORT": "database"}
+BY_NOTIFIER = {"BACKBURNER_TRANSPORT": "database"}
 SELDOM = {"BACKBURNER_POLL_SECONDS": "60"}
 OTHERS = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -67,7 +68,7 @@ async def test_what_a_run_reports_outlasts_a_crash_of_the_server(
     await store.open()
     await store.enlist(WorkerInfo("w", "here", 1, 1, ("default",), NOON))
     await store.submit([a_new_job()])
-    [claim] = await store.claim("w", "t" * 16, [Want("default", 1)], now=NOON)
+    [claim] = await store.claim("w", "t" * 16, [ClaimRequest("default", 1)], now=NOON)
     await store.report([progress(claim, n=claim.events + 1)])
     own_postgres.crash_and_start()
     later = progress(claim, n=claim.events + 2)
@@ -81,15 +82,15 @@ async def test_what_a_run_reports_outlasts_a_crash_of_the_server(
     assert [claim.events + 1, claim.events + 2] == told
 
 
-async def test_a_worker_that_hears_no_bell_finds_work_by_polling(fleet, client):
-    await fleet.worker("deaf", **BY_BELL).ready()
+async def test_a_worker_that_hears_no_notifier_finds_work_by_polling(fleet, client):
+    await fleet.worker("deaf", **BY_NOTIFIER).ready()
     [ended] = await client.ended(await client.submit("work", {}))
 
     assert JobState.SUCCEEDED is ended.state
 
 
 async def test_without_polling_it_does_not(fleet, client):
-    await fleet.worker("deaf", **BY_BELL, **SELDOM).ready()
+    await fleet.worker("deaf", **BY_NOTIFIER, **SELDOM).ready()
     # It looks once as it starts, and once more if it found something then.
     for _ in range(3):
         [left] = await client.ended(await client.submit("work", {}), within=1.5)
@@ -98,7 +99,7 @@ async def test_without_polling_it_does_not(fleet, client):
 
 
 async def test_a_listener_that_was_cut_off_hears_again(fleet, client, store_url, ticks):
-    await fleet.worker(**BY_BELL, **SELDOM).ready()
+    await fleet.worker(**BY_NOTIFIER, **SELDOM).ready()
     await terminate_all(store_url, ticks(0, 1))
     [ended] = await client.ended(await submitted(client), within=30)
 

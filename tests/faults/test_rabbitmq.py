@@ -7,8 +7,8 @@ import pytest
 
 from backburner.brokers.amqp import AmqpBroker
 from backburner.domain.errors import BrokerUnavailable
-from backburner.domain.job import JobState
-from backburner.ports.broker import Letter
+from backburner.domain.jobs.job import JobState
+from backburner.ports.broker import DeadLetter
 from backburner.ports.finding import Status
 
 QUEUE = "default"
@@ -202,7 +202,7 @@ async def test_a_user_needs_no_rights_but_to_its_queues(rabbit):
     )
     broker = AmqpBroker.from_url(rabbit.url.replace("guest", "narrow"))
     await broker.publish({QUEUE: 2})
-    await broker.bury(QUEUE, [Letter("job_1", b"{}")])
+    await broker.publish_dead_letters(QUEUE, [DeadLetter("job_1", b"{}")])
     taken = await broker.receive(QUEUE, 1)
     await broker.acknowledge(QUEUE, taken)
     await broker.give_back(QUEUE, await broker.receive(QUEUE, 1))

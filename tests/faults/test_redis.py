@@ -6,7 +6,7 @@ import pytest
 from redis.asyncio import Redis
 
 from backburner import Backburner, Context, capability
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 from backburner.settings import Settings
 
 QUEUE = "default"
@@ -149,21 +149,21 @@ async def test_a_server_that_refuses_writes_counts_as_down(
         return counts.get("count", 0) >= 6
 
     async def is_back():
-        return not house.engine.is_degraded
+        return not backburner.engine.is_degraded
 
-    async with Backburner(settings, capabilities=[echo]) as house:
-        await house.start_worker()
+    async with Backburner(settings, capabilities=[echo]) as backburner:
+        await backburner.start_worker()
         await redis.config_resetstat()
         await redis.config_set(setting, 1)
         try:
             for _ in range(12):
-                assert 7 == await (await house.submit(echo, 7)).result()
+                assert 7 == await (await backburner.submit(echo, 7)).result()
             await eventually(has_refused_often)
-            assert house.engine.is_degraded
+            assert backburner.engine.is_degraded
         finally:
             await redis.config_set(setting, 0)
         await eventually(is_back)
         lines = capsys.readouterr().err
 
         assert 1 == lines.count('"broker lost"'), lines
-        assert 7 == await (await house.submit(echo, 7)).result()
+        assert 7 == await (await backburner.submit(echo, 7)).result()

@@ -5,8 +5,8 @@ from contextlib import suppress
 import httpx2
 import pytest
 
-from backburner.domain.job import JobState
-from backburner.ports.store import JobFilter
+from backburner.domain.jobs.job import JobState
+from backburner.ports.store.maintenance import JobFilter
 
 PLACE = "relay.publish"
 

@@ -6,7 +6,7 @@ import secrets
 import pytest
 
 from backburner.brokers.sqs import SqsBroker
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 
 QUEUE = "default"
 HIDDEN_SECONDS = 2

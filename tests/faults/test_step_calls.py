@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from calling import CALLS
 
 from backburner import Budget
-from backburner.domain.job import JobState
-from backburner.ports.budgets import Viewer
+from backburner.domain.jobs.job import JobState
+from backburner.ports.store.budgets import Viewer
 from backburner.stores.tables import usages
 from tests.faults.fake_llm import WRITTEN, fake_llm
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 
 
 async def killed_and_resumed(fleet, client, tmp_path, fault, *, durable=True):

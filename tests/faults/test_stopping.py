@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 
 FOR_EVER = {"BACKBURNER_LEASE_SECONDS": "600"}
 

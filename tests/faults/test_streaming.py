@@ -11,10 +11,10 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from backburner.domain.event import DELTA
-from backburner.domain.job import FINAL, JobState
-from backburner.domain.text import Text
-from backburner.domain.transitions import Limits
+from backburner.domain.events.event import DELTA
+from backburner.domain.events.text import Text
+from backburner.domain.jobs.job import FINAL, JobState
+from backburner.domain.jobs.transitions import Limits
 
 pytestmark = pytest.mark.one_store
 

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 import sqlalchemy as sa
 
-from backburner.ports.store import JobFilter
+from backburner.ports.store.maintenance import JobFilter
 from backburner.testing.auditor import Answer
 
 BODY = {"capability": "work", "input": {}}

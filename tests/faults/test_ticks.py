@@ -3,7 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
-from backburner.ports.store import JobFilter
+from backburner.ports.store.maintenance import JobFilter
 from backburner.stores.tables import schedules
 
 FIRST = 1_735_689_600_000  # 2025-01-01T00:00Z

@@ -11,9 +11,9 @@ import pytest
 
 from backburner.clock import SystemClock
 from backburner.domain.errors import ConfigurationError
-from backburner.ports.bell import Ring
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import WorkerInfo
+from backburner.ports.notifier import Notification
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.postgres.store import PostgresStore
 from backburner.testing.samples import NOON, a_new_job
 
@@ -28,7 +28,7 @@ SELECT application_name, bool_and(ssl)
   FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
  WHERE application_name LIKE 'backburner%' GROUP BY 1
 """
-EVERY = {"backburner", "backburner-bell", "backburner-heart"}
+EVERY = {"backburner", "backburner-notifier", "backburner-heart"}
 
 
 def openssl(folder, *words):
@@ -142,23 +142,23 @@ async def sessions(store):
         "ssl=verify-full&sslrootcert={folder}/trusted.crt&application_name=mine",
     ],
 )
-async def test_pool_pipes_bell_and_heart_are_encrypted(url_with, words):
+async def test_pool_pipes_notifier_and_heart_are_encrypted(url_with, words):
     store, heard = a_store(url_with(words)), asyncio.Event()
     await store.open()
-    bell, other = store.bell(), store.bell()
+    notifier, other = store.notifier(), store.notifier()
     other.listen(lambda _: heard.set())
-    bell.open()
+    notifier.open()
     other.open()
     try:
         await store.submit([a_new_job()])
         async with asyncio.timeout(60):
             await heard.wait()  # connected
             heard.clear()
-            bell.ring(Ring.WORK)
+            notifier.notify(Notification.WORK)
             await heard.wait()
         is_alive, found = await beat(store)
     finally:
-        bell.close()
+        notifier.close()
         other.close()
         await store.close()
 

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 from breakable import effects
 
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 from tests.faults.test_freezes import freeze, stale_completions
 
 LEASE = 1.5

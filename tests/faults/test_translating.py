@@ -4,8 +4,8 @@ import pytest
 import sqlalchemy as sa
 from translating import TYPES
 
-from backburner.engine.submission import LOCAL
-from backburner.ports.store import Topic
+from backburner.engine.submit.submission import LOCAL
+from backburner.ports.store.events import Topic
 from backburner.stores.tables import events
 
 LINES = [

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 
 JOBS = 5
 FAULTS = [

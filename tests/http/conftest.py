@@ -20,9 +20,9 @@ from pydantic import BaseModel
 
 from backburner import Backburner, Context, RetryPolicy, TransientError, capability
 from backburner.demo import app as demo
-from backburner.domain.access import ACT, possible
-from backburner.engine import telemetry
-from backburner.engine.keys import Actor, Wanted
+from backburner.domain.auth.access import ACT, possible
+from backburner.engine.access.keys import Actor, NewKey
+from backburner.engine.observability import telemetry
 from backburner.http import server as http
 from backburner.http.auth import by_key
 from backburner.http.protocol import config
@@ -48,7 +48,7 @@ class Server:
 
     url: str
     app: FastAPI
-    house: Backburner
+    backburner: Backburner
     client: httpx2.AsyncClient
     log: io.StringIO
     release: asyncio.Event = field(default_factory=asyncio.Event)
@@ -76,8 +76,8 @@ class Server:
     async def key(self, tenant: str = "default", *scopes: str, **fields: Any) -> str:
         """Return a new key, with all scopes that it can have if none is named."""
         given = frozenset(scopes) or possible(tenant, fields.get("user")) - {ACT}
-        wanted = Wanted("a key", given, **fields)
-        _, text = await self.house.keys.create(wanted, Actor("tests", tenant))
+        wanted = NewKey("a key", given, **fields)
+        _, text = await self.backburner.keys.create(wanted, Actor("tests", tenant))
         return text
 
     def shown(self, key: str, **headers: str) -> dict[str, str]:
@@ -172,19 +172,23 @@ async def a_server(  # noqa: PLR0913 - each is a setting or a switch
 
     async with AsyncExitStack() as stack:
         stack.callback(structlog.reset_defaults)
-        house = Backburner(
+        backburner = Backburner(
             settings,
             apps=[demo],
             capabilities=[wait, *capabilities],
             deliveries=deliveries,
         )
-        await stack.enter_async_context(house)
+        await stack.enter_async_context(backburner)
         if works:
-            await house.start_worker()
+            await backburner.start_worker()
         if keyed:
-            options["authenticate"] = by_key(house.keys)
+            options["authenticate"] = by_key(backburner.keys)
         app = http.build(
-            house.engine, settings, keys=house.keys, version="1.2.3", **options
+            backburner.engine,
+            settings,
+            keys=backburner.keys,
+            version="1.2.3",
+            **options,
         )
         listener = socket.create_server(("127.0.0.1", 0))
         stack.callback(listener.close)  # should nobody come to serve on it
@@ -194,7 +198,7 @@ async def a_server(  # noqa: PLR0913 - each is a setting or a switch
         await stack.enter_async_context(_serving(app, settings, listener))
         client = httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False)
         await stack.enter_async_context(client)
-        yield Server(url, app, house, client, log, release)
+        yield Server(url, app, backburner, client, log, release)
         release.set()
 
 

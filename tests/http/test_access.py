@@ -4,12 +4,12 @@ import orjson
 import pytest
 from fastapi.routing import APIRoute, APIWebSocketRoute
 
-from backburner.domain.access import ACT, ACT_ACROSS, READ_TENANT
+from backburner.domain.auth.access import ACT, ACT_ACROSS, READ_TENANT
 from backburner.domain.errors import CallerError, StoreUnavailable
-from backburner.domain.job import Owner
+from backburner.domain.jobs.job import Owner
 from backburner.http import problems
 from backburner.http.auth import DEVELOPER, PUBLIC, SCOPES, Caller, require
-from backburner.http.usage import EVERYONE
+from backburner.http.routes.usage import EVERYONE
 
 CANARY = "zebra-7781"
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 from starlette.requests import Request
 
 from backburner import Budget, web
-from backburner.domain.webhook import sign
+from backburner.domain.webhooks.webhook import sign
 
 SECRET = "whsec_" + "c2VjcmV0" * 4
 LIMIT = 200
@@ -56,7 +56,7 @@ async def songs(serve):
         web.Route("GET", "/left", left, "See what is left", operation_id="see_left"),
         web.Route("POST", "/told", told, "Take a webhook"),
     ]
-    return await serve(works=False, rooms=web.routes_of("songs", routes))
+    return await serve(works=False, app_routes=web.routes_of("songs", routes))
 
 
 async def test_routes_are_described_with_their_bodies(songs):
@@ -100,7 +100,7 @@ LONG = b"x" * (LIMIT + 1)
 
 async def send(server, body=GOOD, *, sent=None, secret=SECRET, age=0, bare=False):
     """Send a webhook; it is signed for `body`, so many seconds ago, or not at all."""
-    at = server.house.engine.now() // 1000 - age
+    at = server.backburner.engine.now() // 1000 - age
     signature = sign([secret], "m", at, body)
     names = ("webhook-id", "webhook-timestamp", "webhook-signature")
     headers = dict(zip(names, ("m", str(at), signature), strict=True))
@@ -136,10 +136,10 @@ async def test_a_webhook_is_refused_for_what_is_wrong_with_it(
 async def test_the_narrowest_token_budget_is_told(songs):
     before = await songs.client.get("/left")
     hour, day = timedelta(hours=1), timedelta(days=1)
-    await songs.house.budgets.declare(
+    await songs.backburner.budgets.declare(
         [Budget("user", tokens=900, per=day), Budget("tenant", tokens=1000, per=hour)]
     )
-    held = await songs.house.budgets.reserve(10)
+    held = await songs.backburner.budgets.reserve(10)
     after = await songs.client.get("/left")
 
     assert held is not None
@@ -155,7 +155,9 @@ async def test_a_page_by_cursor_ends_where_the_next_begins(server):
     async def page(limit, cursor=None):
         asked = web.CursorQuery(limit=limit, cursor=cursor)
         key = rows.selected_columns.id
-        found = await server.house.read(lambda v: web.cursor_page(v, rows, key, asked))
+        found = await server.backburner.read(
+            lambda v: web.cursor_page(v, rows, key, asked)
+        )
         return [row.id for row in found.rows], found.next_cursor
 
     assert (["e", "d"], "d") == await page(2)

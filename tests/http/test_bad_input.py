@@ -5,7 +5,7 @@ import gzip
 import httpx2
 import pytest
 
-from backburner.http.schemas import Problem
+from backburner.http.schemas.jobs import Problem
 
 JSON = {"Content-Type": "application/json"}
 CANARY = "zebra-7781"

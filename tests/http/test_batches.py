@@ -5,9 +5,9 @@ import asyncio
 import orjson
 import pytest
 
-from backburner.domain.job import Owner
-from backburner.engine.submission import GroupOptions
-from backburner.http.group_schemas import BatchPage, BatchView
+from backburner.domain.jobs.job import Owner
+from backburner.engine.submit.submission import GroupOptions
+from backburner.http.schemas.groups import BatchPage, BatchView
 
 pytestmark = [
     pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True),
@@ -245,7 +245,7 @@ async def test_a_batch_with_nothing_in_it_is_finished_at_once(server):
 
 
 async def test_another_owners_batch_is_not_found(server):
-    engine = server.house.engine
+    engine = server.backburner.engine
     options = GroupOptions(owner=STRANGER)
     found = (await engine.batches.open(options, engine.batches.members())).id
     here = f"/v1/batches/{found}"

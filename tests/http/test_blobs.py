@@ -10,10 +10,10 @@ import orjson
 import pytest
 
 from backburner import Context, PermanentError, capability
-from backburner.domain.blob import BlobKey
-from backburner.domain.job import Owner
-from backburner.engine.submission import Options
-from backburner.http.schemas import JobView, LinkView
+from backburner.domain.blobs.blob import BlobKey
+from backburner.domain.jobs.job import Owner
+from backburner.engine.submit.submission import Options
+from backburner.http.schemas.jobs import JobView, LinkView
 
 KIB = 1024
 FIVE_MIB = 5 * KIB * KIB
@@ -77,7 +77,7 @@ async def finished(server, size=100 * KIB):
 
 async def link_to(server, job, **query):
     """Ask for a link to a content of the job."""
-    path = f"{job['links']['self']}/link"
+    path = f"{job['signed_urls']['self']}/link"
     return await server.client.get(path, params=query)
 
 
@@ -193,7 +193,7 @@ async def test_an_output_that_finds_no_room_waits_for_it(server, root):
 
 async def test_a_content_that_is_gone_is_said_and_its_job_still_seen(server):
     job = await finished(server)
-    server.house.engine.payloads._blobs.delete([job["id"]])
+    server.backburner.engine.payloads._blobs.delete([job["id"]])
     result = await server.client.get(job["links"]["result"])
     shown = await server.client.get(job["links"]["self"])
 
@@ -230,7 +230,7 @@ async def test_a_link_opens_a_content_for_whoever_has_it(server, part):
 async def test_a_link_ends(server, monkeypatch):
     job = await finished(server)
     usual, short = await link_to(server, job), await link_to(server, job, seconds=60)
-    clock = server.house.engine._clock
+    clock = server.backburner.engine._clock
     before, now = clock.now(), clock.now
     monkeypatch.setattr(clock, "now", lambda: now() + 61_000)
     late = await server.client.get(short.json()["url"])
@@ -283,9 +283,9 @@ async def test_a_link_opens_nothing_else(server):
     ],
 )
 async def test_an_id_that_is_none_of_ours_is_refused_even_if_signed(server, blob_id):
-    links = server.app.state.door.links
+    signed_urls = server.app.state.server_state.signed_urls
     plain = await server.client.get(f"/v1/blobs/{blob_id}?exp=1&kid=a&sig=b")
-    url, _ = links.sign(f"/v1/blobs/{blob_id}")
+    url, _ = signed_urls.sign(f"/v1/blobs/{blob_id}")
     signed = await server.client.get(url)
 
     assert plain.status_code in {403, 404}
@@ -295,7 +295,7 @@ async def test_an_id_that_is_none_of_ours_is_refused_even_if_signed(server, blob
 async def test_a_link_to_what_is_gone_is_404(server):
     job = await finished(server)
     url = (await link_to(server, job)).json()["url"]
-    server.house.engine.payloads._blobs.delete([job["id"]])
+    server.backburner.engine.payloads._blobs.delete([job["id"]])
     response = await server.client.get(url)
 
     assert (404, "BLOB_MISSING") == (response.status_code, response.json()["code"])
@@ -306,7 +306,7 @@ async def test_a_link_to_what_is_gone_is_404(server):
 )
 async def test_a_link_that_cannot_be_is_refused(server, query):
     job = await server.submit()
-    response = await server.client.get(f"{job['links']['self']}/link?{query}")
+    response = await server.client.get(f"{job['signed_urls']['self']}/link?{query}")
 
     assert (422, "INVALID_INPUT") == (response.status_code, response.json()["code"])
 
@@ -329,7 +329,7 @@ async def test_a_job_without_a_result_has_no_link_to_one(idle):
 async def test_a_strangers_job_has_no_link(server):
     options = Options(owner=Owner("default", "2"))
     value = orjson.dumps(a_value(FIVE_MIB))
-    submitted = await server.house.engine.submit("demo.echo", value, options)
+    submitted = await server.backburner.engine.submit("demo.echo", value, options)
     response = await server.client.get(f"/v1/jobs/{submitted.id}/link?part=input")
 
     assert (404, "JOB_NOT_FOUND") == (response.status_code, response.json()["code"])
@@ -347,7 +347,7 @@ async def test_a_signature_is_not_in_the_log(server):
 
 async def test_only_so_many_large_bodies_come_in_at_once(idle):
     asked = orjson.dumps({"capability": "demo.echo", "input": a_value(2 * KIB * KIB)})
-    bodies = idle.app.state.door.bodies
+    bodies = idle.app.state.server_state.bodies
     bodies.limit = 1
     is_half_sent, go_on = asyncio.Event(), asyncio.Event()
 

@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from backburner import Owner, web
-from backburner.domain.job import Tenant
+from backburner.domain.jobs.job import Tenant
 
 PAGE = "https://app.example"
 SECRET = "a secret that signs what the browser tests show"  # noqa: S105
@@ -206,7 +206,7 @@ async def test_tokens_for_flows_and_batches(keyed):
 
 async def publish(server, topic, note, *, to):
     """Publish one event of an application."""
-    await server.house.transact(
+    await server.backburner.transact(
         lambda tx: tx.publish(topic, "note.made", {"note": note}, to=to)
     )
 
@@ -592,7 +592,9 @@ async def test_the_routes_of_an_application_are_under_the_same_rules(serve):
         read = await web.read(request, Note)
         return web.answer({"text": read.text, "user": caller.owner.user})
 
-    server = await serve(keyed=True, works=False, limits=BROWSER, rooms=router.routes)
+    server = await serve(
+        keyed=True, works=False, limits=BROWSER, app_routes=router.routes
+    )
     text = await server.key("acme", user="ann")
     session, cookie, _ = await log_in(server, text)
     token = {"X-CSRF-Token": session["csrf_token"]}

@@ -6,8 +6,8 @@ import pytest
 import sqlalchemy as sa
 
 from backburner import Budget, Context, PermanentError, capability
-from backburner.domain.budget import Balance
-from backburner.ports.store import JobFilter
+from backburner.domain.costs.budget import Balance
+from backburner.ports.store.maintenance import JobFilter
 
 BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 FIFTY = Budget("user", tokens=50)
@@ -29,7 +29,7 @@ async def thrifty(serve):
 
     async def start(*budgets, **options):
         server = await serve(capabilities=[think], **options)
-        await server.house.engine.store.put_budgets(budgets or [FIFTY])
+        await server.backburner.engine.store.put_budgets(budgets or [FIFTY])
         return server
 
     return start
@@ -91,11 +91,11 @@ async def test_a_budget_shows_what_is_held_settled_and_overdrawn(thrifty):
 async def test_a_retry_of_a_dead_letter_may_be_over_budget(thrifty):
     server = await thrifty()
     dead = await server.ended((await post(server, {"fails": 1, "uses": 20})).json())
-    await server.house.engine.store.put_budgets([Budget("user", tokens=39)])
+    await server.backburner.engine.store.put_budgets([Budget("user", tokens=39)])
     one = await server.client.post(f"/v1/jobs/{dead['id']}/retry")
     all_ = await server.client.post("/v1/dead-letters/retry", json={"dry_run": False})
     found = await server.client.get(f"/v1/jobs/{dead['id']}")
-    await server.house.engine.store.put_budgets([Budget("user", tokens=40)])
+    await server.backburner.engine.store.put_budgets([Budget("user", tokens=40)])
     again = await server.client.post(f"/v1/jobs/{dead['id']}/retry")
 
     assert "failed" == dead["state"]
@@ -255,8 +255,8 @@ async def damage(server, fault):
         for statement in [UNWRITABLE[fault]] if fault in UNWRITABLE else raising:
             tx.connection.execute(sa.text(statement))
 
-    await server.house.engine.store.transact(body)
-    server.house.engine.store.rulebook.forget()
+    await server.backburner.engine.store.transact(body)
+    server.backburner.engine.store.rulebook.forget()
 
 
 async def mend(server):
@@ -266,7 +266,7 @@ async def mend(server):
         on = "" if tx.connection.dialect.name == "sqlite" else " ON entries"
         tx.connection.execute(sa.text(f"DROP TRIGGER locked{on}"))
 
-    await server.house.engine.store.transact(body)
+    await server.backburner.engine.store.transact(body)
 
 
 @BOTH
@@ -276,7 +276,7 @@ async def test_a_ledger_that_cannot_be_written_refuses(thrifty, fault):
     before = await post(server)
     await damage(server, fault)
     during = [await post(server) for _ in range(2)]
-    store = server.house.engine.store
+    store = server.backburner.engine.store
     jobs = await store.jobs(JobFilter(), before=None, limit=9)
 
     assert 202 == before.status_code
@@ -295,7 +295,7 @@ async def test_a_job_ends_when_the_ledger_can_be_written_again(serve):
         await gate.wait()
 
     server = await serve(capabilities=[ponder])
-    await server.house.engine.store.put_budgets([FIFTY])
+    await server.backburner.engine.store.put_budgets([FIFTY])
     asked = {"capability": "test.ponder", "input": None}
     job = (await server.client.post("/v1/jobs", json=asked)).json()
     await damage(server, "a trigger that raises")
@@ -304,7 +304,7 @@ async def test_a_job_ends_when_the_ledger_can_be_written_again(serve):
     stuck = await server.client.get(job["links"]["self"])
     await mend(server)
     ended = await server.ended(job)
-    [state] = await server.house.budgets.accounts()
+    [state] = await server.backburner.budgets.accounts()
 
     assert "running" == stuck.json()["state"]
     assert "succeeded" == ended["state"]
@@ -316,8 +316,8 @@ async def test_a_new_budget_holds_in_a_process_that_started_before_it(serve, sto
     old = await serve(capabilities=[think], works=False)
     other = await serve(capabilities=[think], works=False)
     assert 202 == (await post(old)).status_code
-    await other.house.engine.store.put_budgets([Budget("user", tokens=0)])
-    elapsed = old.house.engine.store.rulebook
+    await other.backburner.engine.store.put_budgets([Budget("user", tokens=0)])
+    elapsed = old.backburner.engine.store.rulebook
     await old.until(lambda: elapsed.is_stale)
 
     assert 429 == (await post(old)).status_code
@@ -326,11 +326,11 @@ async def test_a_new_budget_holds_in_a_process_that_started_before_it(serve, sto
 
 @BOTH
 async def test_something_is_held_without_a_job(thrifty):
-    house = (await thrifty(works=False)).house
-    reservation = await house.budgets.reserve(30)
-    held = (await house.budgets.accounts())[0].balance
-    settled = await house.budgets.settle(reservation.id, 12)
-    after = (await house.budgets.accounts())[0].balance
+    backburner = (await thrifty(works=False)).backburner
+    reservation = await backburner.budgets.reserve(30)
+    held = (await backburner.budgets.accounts())[0].balance
+    settled = await backburner.budgets.settle(reservation.id, 12)
+    after = (await backburner.budgets.accounts())[0].balance
 
     assert 30 == reservation.tokens_reserved
     assert 0 == reservation.window_start % (DAY * 1000)

@@ -108,7 +108,7 @@ async def test_a_page_of_a_listed_origin_follows_a_topic_by_a_token_only(
     ]
 
     async def pay(number, to, name="orders"):
-        await server.house.transact(
+        await server.backburner.transact(
             lambda tx: tx.publish(name, "order.paid", {"number": number}, to=to)
         )
 

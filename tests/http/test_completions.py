@@ -3,7 +3,7 @@
 import pytest
 
 from backburner import Context, capability
-from backburner.domain.blob import LARGE
+from backburner.domain.blobs.blob import LARGE
 
 ECHO = {"capability": "demo.echo", "input": {"book": "red"}}
 BAD = {"times": 1, "error": "permanent"}
@@ -145,7 +145,7 @@ async def test_a_repeat_must_name_the_same_completion(server):
 )
 async def test_a_completion_that_cannot_be_is_refused(serve, completion, status, path):
     server = await serve(works=False, body_limit=2 * LARGE)
-    server.house.registry.own(hidden)
+    server.backburner.registry.own(hidden)
     asked = {"capability": "demo.echo", "input": {}, "completion": completion}
     response = await server.client.post("/v1/jobs", json=asked)
     jobs = (await server.client.get("/v1/jobs")).json()["items"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from backburner.domain.access import ROLES, Role
-from backburner.http.schemas import FailurePage, JobPage, Retried
+from backburner.domain.auth.access import ROLES, Role
+from backburner.http.schemas.jobs import FailurePage, JobPage, Retried
 
 ON_BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 
@@ -88,10 +88,10 @@ async def test_a_canary_goes_first_and_the_rest_is_told_to_remain(server):
 async def test_many_are_retried_at_a_rate_by_whoever_is_there(serve):
     server = await serve()
     jobs = [await server.failed() for _ in range(3)]
-    await server.house.stop_worker()
+    await server.backburner.stop_worker()
     retried = await retry(server, rate=2)
-    found = await server.house.engine.store.find([job["id"] for job in jobs])
-    await server.house.start_worker()
+    found = await server.backburner.engine.store.find([job["id"] for job in jobs])
+    await server.backburner.start_worker()
     ended = [await server.ended(job) for job in jobs]
 
     assert Retried(matched=3, retried=3, remaining=0, dry_run=False) == retried

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from backburner.domain.access import SCOPES
+from backburner.domain.auth.access import SCOPES
 
 CHECKS = (
     "not_a_server_error",

@@ -9,12 +9,12 @@ import orjson
 import pytest
 
 from backburner import Context, capability
-from backburner.domain.job import Owner
-from backburner.domain.queue import Queue, Rate
-from backburner.engine.submission import Options
+from backburner.domain.jobs.job import Owner
+from backburner.domain.queues.queue import Queue, Rate
+from backburner.engine.submit.submission import Options
 from backburner.http import server as http
-from backburner.http import sse
-from backburner.http.schemas import EventView
+from backburner.http.schemas.jobs import EventView
+from backburner.http.streams import sse
 
 pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 
@@ -40,7 +40,7 @@ async def read(server, url, *, count=None, **options):
 
 async def opened(server, count=1):
     """Wait until so many streams are open."""
-    await server.until(lambda: server.app.state.door.streams.open == count)
+    await server.until(lambda: server.app.state.server_state.streams.open == count)
 
 
 async def test_a_late_reader_gets_the_past_and_the_end(server):
@@ -103,7 +103,7 @@ async def test_a_reader_that_leaves_frees_everything(server):
     await read(server, job["links"]["events"], count=1)
     await opened(server, 0)
 
-    assert {} == server.house.engine._watch._readers
+    assert {} == server.backburner.engine._watch._readers
 
 
 async def test_all_jobs_are_read_in_one_stream_and_resumed_by_its_numbers(server):
@@ -136,8 +136,8 @@ async def test_a_stream_without_a_cursor_begins_now_and_says_where(server):
 
 async def test_the_stream_of_all_jobs_shows_the_callers_only(server):
     other = Options(owner=Owner("default", "2"))
-    new = server.house.engine.prepare("demo.echo", {}, other)
-    await server.house.engine.store_jobs([new])
+    new = server.backburner.engine.prepare("demo.echo", {}, other)
+    await server.backburner.engine.store_jobs([new])
     mine = await server.submit()
     told = await read(server, "/v1/events", params={"after": 0}, count=1)
 
@@ -151,7 +151,7 @@ async def narrow(_ctx: Context, value: None) -> None:
 
 async def test_queues_are_told_of_to_those_who_may_read_them(serve):
     server = await serve(keyed=True, capabilities=[narrow])
-    await server.house.engine.store.declare(
+    await server.backburner.engine.store.declare(
         [Queue("narrow", rate=Rate(1, per=timedelta(hours=1)))]
     )
     may, may_not = [
@@ -201,11 +201,11 @@ async def test_a_reader_that_takes_nothing_is_dropped(server, monkeypatch):
         await opened(server, 1)
         await opened(server, 0)
 
-    assert 0 == server.app.state.door.streams.open
+    assert 0 == server.app.state.server_state.streams.open
 
 
 async def test_one_stream_too_many_is_refused_and_asked_to_come_back(server):
-    server.app.state.door.streams.limit = 1
+    server.app.state.server_state.streams.limit = 1
     async with server.client.sse("/v1/events"):
         await opened(server)
         refused = await server.client.get("/v1/events")

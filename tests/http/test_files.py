@@ -9,8 +9,8 @@ import pytest
 
 from backburner import BlobMissing, BlobTooLarge, Owner
 from backburner.clock import SystemClock
-from backburner.engine.links import Links
-from backburner.http.files import Part, asked_part
+from backburner.engine.access.signed_urls import SignedUrls
+from backburner.http.routes.files import Part, asked_part
 
 OLD, NEW, OTHER = ("a secret of the tests " * 2 + name for name in ("old", "new", "x"))
 ANN = Owner("t", "ann")
@@ -34,7 +34,7 @@ async def server(serve, root):
 
 @pytest.fixture
 def songs(server):
-    return server.house.blobs("songs", ANN)
+    return server.backburner.blobs("songs", ANN)
 
 
 def left_in(root):
@@ -172,8 +172,8 @@ async def test_a_url_ends_and_outlives_the_secret_that_replaced_its_own(
 ):
     then = SystemClock().now() - age // timedelta(milliseconds=1)
     blob = await songs.write(HELLO)
-    links = Links([secret], lambda: then)
-    url, _ = links.sign(f"/v1/files/{blob.key.id}", span=timedelta(minutes=1))
+    signed_urls = SignedUrls([secret], lambda: then)
+    url, _ = signed_urls.sign(f"/v1/files/{blob.key.id}", span=timedelta(minutes=1))
 
     assert is_taken != await refused(server, "GET", url)
 
@@ -182,7 +182,7 @@ async def test_a_url_ends_and_outlives_the_secret_that_replaced_its_own(
 async def test_a_url_to_send_to_ends(server, songs, root, minutes, is_taken):
     then = SystemClock().now() - minutes * 60_000
     path = urlsplit((await songs.upload_url(size=5)).url).path
-    url, _ = Links([NEW], lambda: then).sign(
+    url, _ = SignedUrls([NEW], lambda: then).sign(
         path, span=timedelta(minutes=1), method="PUT", terms={"size": "5"}
     )
 
@@ -204,7 +204,7 @@ async def test_an_upload_belongs_to_whom_its_url_was_signed_for(server, songs):
 
     for app, owner in (("films", ANN), ("songs", Owner("t", "bob"))):
         with pytest.raises(BlobMissing):
-            await server.house.blobs(app, owner).confirm(put.upload)
+            await server.backburner.blobs(app, owner).confirm(put.upload)
 
 
 async def test_a_client_that_leaves_in_the_middle_leaves_nothing(server, songs, root):
@@ -265,6 +265,6 @@ async def test_urls_begin_with_the_address_that_is_set(serve, root):
         blobs=root.as_uri(),
         limits={"public_url": "https://api.example.com/"},
     )
-    put = await server.house.blobs("songs").upload_url(max_size=5)
+    put = await server.backburner.blobs("songs").upload_url(max_size=5)
 
     assert put.url.startswith("https://api.example.com/v1/files/upload_")

@@ -5,11 +5,11 @@ import asyncio
 import orjson
 import pytest
 
-from backburner.domain.job import Owner
+from backburner.domain.jobs.job import Owner
 from backburner.engine.flow import Flow
-from backburner.engine.submission import GroupOptions
-from backburner.http.group_schemas import FlowPage, FlowView
-from backburner.http.schemas import EventView
+from backburner.engine.submit.submission import GroupOptions
+from backburner.http.schemas.groups import FlowPage, FlowView
+from backburner.http.schemas.jobs import EventView
 
 pytestmark = [
     pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True),
@@ -316,7 +316,7 @@ async def test_the_stream_of_everything_is_narrowed_to_a_flow_or_a_tag(server):
 async def test_another_owners_flow_is_not_found(server):
     flow = Flow()
     flow.add("demo.echo", {})
-    engine = server.house.engine
+    engine = server.backburner.engine
     ((found, *_),) = await engine.flows.submit([(flow, GroupOptions(owner=STRANGER))])
     here = f"/v1/flows/{found}"
     asked = [
@@ -340,7 +340,7 @@ async def test_where_a_request_came_from_goes_along_with_what_it_makes(server):
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {"traceparent": trace, "X-Request-ID": "mine-1"}
     receipt = await submitted(server, CHAIN, headers)
-    engine = server.house.engine
+    engine = server.backburner.engine
     flow = await engine.flows.find(receipt["id"])
     made = [flow, *(step.job for step in await engine.flows.steps(flow))]
 

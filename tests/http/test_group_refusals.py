@@ -224,7 +224,7 @@ async def test_a_trace_that_is_not_well_formed_is_left_out(standing, trace):
     response = await standing.client.post(
         "/v1/jobs", json=ECHO, headers={"traceparent": trace}
     )
-    job = await standing.house.engine.find(response.json()["id"])
+    job = await standing.backburner.engine.find(response.json()["id"])
 
     assert (202, None) == (response.status_code, job.traceparent)
 

@@ -48,8 +48,8 @@ def routes(blobs, ended):
 async def uploading(serve, tmp_path):
     """A server with these routes, the folder of its blobs, and how uploads ended."""
     root, ended = tmp_path / "contents", []
-    rooms = routes(lambda: server.house.blobs("songs", ANN), ended)
-    server = await serve(works=False, blobs=root.as_uri(), rooms=rooms)
+    app_routes = routes(lambda: server.backburner.blobs("songs", ANN), ended)
+    server = await serve(works=False, blobs=root.as_uri(), app_routes=app_routes)
     return server, root, ended
 
 
@@ -75,7 +75,7 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing(uploading, kind
     await server.until(lambda: ended and not left_in(root))
 
     assert isinstance(ended[0], BaseException)
-    assert [] == list(await server.house.blobs("songs", ANN).list())
+    assert [] == list(await server.backburner.blobs("songs", ANN).list())
 
 
 @pytest.mark.parametrize("kind", CONTENTS)
@@ -83,6 +83,6 @@ async def test_a_client_that_stays_leaves_a_blob(uploading, kind):
     server, root, _ = uploading
     headers, content = CONTENTS[kind]
     await server.client.post(f"/app/{kind}", content=content, headers=headers)
-    [blob] = await server.house.blobs("songs", ANN).list()
+    [blob] = await server.backburner.blobs("songs", ANN).list()
 
     assert (SIZE, 1) == (blob.size, len(left_in(root)))

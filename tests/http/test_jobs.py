@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from backburner.domain.job import Owner
-from backburner.engine.submission import Options
-from backburner.http.schemas import JobPage, JobView
+from backburner.domain.jobs.job import Owner
+from backburner.engine.submit.submission import Options
+from backburner.http.schemas.jobs import JobPage, JobView
 
 pytestmark = [
     pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True),
@@ -100,25 +100,25 @@ async def test_a_wait_that_makes_no_sense_is_ignored(server):
 async def test_a_long_poll_ends_when_the_job_does(server):
     job = await server.submit("test.wait")
     polling = asyncio.create_task(server.ended(job))
-    await server.until(lambda: server.app.state.door.streams.open == 1)
+    await server.until(lambda: server.app.state.server_state.streams.open == 1)
     server.release.set()
 
     assert "succeeded" == (await polling)["state"]
-    assert 0 == server.app.state.door.streams.open
+    assert 0 == server.app.state.server_state.streams.open
 
 
 async def test_a_client_that_leaves_frees_its_long_poll(server):
     job = await server.submit("test.wait")
     polling = asyncio.create_task(server.ended(job))
-    await server.until(lambda: server.app.state.door.streams.open == 1)
+    await server.until(lambda: server.app.state.server_state.streams.open == 1)
     polling.cancel()
-    await server.until(lambda: server.app.state.door.streams.open == 0)
+    await server.until(lambda: server.app.state.server_state.streams.open == 0)
 
-    assert {} == server.house.engine._watch._readers
+    assert {} == server.backburner.engine._watch._readers
 
 
 async def test_a_server_full_of_streams_answers_without_waiting(server):
-    server.app.state.door.streams.limit = 0
+    server.app.state.server_state.streams.limit = 0
     response = await server.client.post(
         "/v1/jobs",
         json={"capability": "test.wait", "input": {}},
@@ -284,8 +284,8 @@ async def test_jobs_are_filtered_by_what_they_are(server):
 
 
 async def test_another_owners_job_is_not_found(server):
-    new = server.house.engine.prepare("demo.echo", {}, Options(owner=STRANGER))
-    await server.house.engine.store_jobs([new])
+    new = server.backburner.engine.prepare("demo.echo", {}, Options(owner=STRANGER))
+    await server.backburner.engine.store_jobs([new])
     here = f"/v1/jobs/{new.id}"
     asked = [
         ("GET", here),
@@ -305,8 +305,8 @@ async def test_another_owners_job_is_not_found(server):
 
 async def test_one_key_of_two_owners_is_two_jobs(server):
     options = Options(owner=STRANGER, idempotency_key="key-1")
-    new = server.house.engine.prepare("demo.echo", {"a": 1}, options)
-    await server.house.engine.store_jobs([new])
+    new = server.backburner.engine.prepare("demo.echo", {"a": 1}, options)
+    await server.backburner.engine.store_jobs([new])
     response = await server.client.post(
         "/v1/jobs",
         json={"capability": "demo.echo", "input": {"a": 1}},
@@ -334,7 +334,7 @@ async def test_head_answers_as_get_without_a_body(server):
 
 async def test_head_of_a_stream_ends_at_once(server):
     head = await server.client.head("/v1/events")
-    await server.until(lambda: server.app.state.door.streams.open == 0)
+    await server.until(lambda: server.app.state.server_state.streams.open == 0)
 
     assert (200, b"") == (head.status_code, head.content)
     assert head.headers["content-type"].startswith("text/event-stream")

@@ -4,9 +4,9 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from backburner.domain import key as keys
-from backburner.domain.access import SCOPES
-from backburner.domain.job import Owner
+from backburner.domain.auth import key as keys
+from backburner.domain.auth.access import SCOPES
+from backburner.domain.jobs.job import Owner
 from backburner.http.auth import PUBLIC, scope_of
 
 ECHO = {"capability": "demo.echo", "input": {}}
@@ -48,7 +48,7 @@ async def statuses(server, headers_of):
 STREAMS = {"/v1/events"}
 
 
-async def test_a_good_key_opens_the_door(keyed):
+async def test_a_good_key_opens_the_api(keyed):
     headers = keyed.shown(await keyed.key())
     response = await keyed.client.post("/v1/jobs", json=ECHO, headers=headers)
 
@@ -65,12 +65,12 @@ async def test_the_scheme_may_be_written_anyhow(keyed, scheme):
 
 async def test_every_bad_key_gets_one_and_the_same_answer(keyed):
     good = await keyed.key()
-    soon = keyed.house.engine.now() + 200
+    soon = keyed.backburner.engine.now() + 200
     expired = await keyed.key(expires_at=soon)
     revoked = await keyed.key()
     made = keyed.shown(good)
     await keyed.client.delete(f"/v1/keys/{revoked.split('_')[2]}", headers=made)
-    await keyed.until(lambda: keyed.house.engine.now() > soon)
+    await keyed.until(lambda: keyed.backburner.engine.now() > soon)
     shown = [
         {},
         {"Authorization": ""},
@@ -131,7 +131,7 @@ async def test_a_key_with_the_right_scope_alone_is_admitted(keyed):
 async def test_a_key_acts_as_its_user(keyed):
     headers = keyed.shown(await keyed.key("t", "jobs:write", user="ann"))
     job = (await keyed.client.post("/v1/jobs", json=ECHO, headers=headers)).json()
-    found = await keyed.house.engine.find(job["id"], Owner("t", "ann"))
+    found = await keyed.backburner.engine.find(job["id"], Owner("t", "ann"))
 
     assert job["id"] == found.id
 
@@ -139,7 +139,7 @@ async def test_a_key_acts_as_its_user(keyed):
 async def test_a_key_without_a_user_acts_as_user_1_of_its_tenant(keyed):
     headers = keyed.shown(await keyed.key("t"))
     job = (await keyed.client.post("/v1/jobs", json=ECHO, headers=headers)).json()
-    found = await keyed.house.engine.find(job["id"], Owner("t", "1"))
+    found = await keyed.backburner.engine.find(job["id"], Owner("t", "1"))
 
     assert job["id"] == found.id
 
@@ -197,10 +197,10 @@ async def test_a_key_is_made_shown_once_used_and_revoked(keyed):
 
 
 async def test_a_key_expires(keyed):
-    soon = keyed.house.engine.now() + 300
+    soon = keyed.backburner.engine.now() + 300
     key = keyed.shown(await keyed.key(expires_at=soon))
     before = await keyed.client.get("/v1/jobs", headers=key)
-    await keyed.until(lambda: keyed.house.engine.now() > soon)
+    await keyed.until(lambda: keyed.backburner.engine.now() > soon)
     after = await keyed.client.get("/v1/jobs", headers=key)
 
     assert (200, 401) == (before.status_code, after.status_code)

@@ -2,11 +2,11 @@
 
 from datetime import timedelta
 
-from backburner.domain.hint import Hint
-from backburner.domain.lane import Lane
-from backburner.domain.permit import Ask
-from backburner.http.schemas import EventView
-from backburner.ports.store import WorkerInfo
+from backburner.domain.lanes.lane import Lane
+from backburner.domain.lanes.permit import PermitRequest
+from backburner.domain.lanes.rate_limit_headers import RateLimitInfo
+from backburner.http.schemas.jobs import EventView
+from backburner.ports.store.workers import WorkerInfo
 
 WORKER = WorkerInfo("w_1", "here", 1, 8, ("demo",), 0)
 
@@ -14,14 +14,14 @@ WORKER = WorkerInfo("w_1", "here", 1, 8, ("demo",), 0)
 async def refused(store, lane):
     """Have a call refused for half a minute."""
     await store.enlist(WORKER)
-    permit = await store.take_permit(lane, WORKER.id, Ask("p_1"))
-    told = Hint(is_refused=True, wait=30_000)
-    await store.give_permit(lane, permit, told, Ask("p_1"))
+    permit = await store.take_permit(lane, WORKER.id, PermitRequest("p_1"))
+    told = RateLimitInfo(is_refused=True, wait=30_000)
+    await store.give_permit(lane, permit, told, PermitRequest("p_1"))
 
 
 async def test_a_lane_tells_what_it_allows_and_has_learnt(serve):
     server = await serve(works=False)
-    store = server.house.engine.store
+    store = server.backburner.engine.store
     limits = Lane("p/m", 60, 9000, at_once=4, spacing=timedelta(seconds=0.5))
     await store.declare_lanes([limits])
     [fresh] = (await server.client.get("/v1/lanes")).json()["items"]
@@ -50,7 +50,7 @@ async def test_a_lane_tells_what_it_allows_and_has_learnt(serve):
 
 async def test_a_parked_lane_is_told_to_whoever_reads_queues(serve):
     server = await serve(works=False)
-    await refused(server.house.engine.store, "p/m")
+    await refused(server.backburner.engine.store, "p/m")
 
     async with server.client.stream("GET", "/v1/events?after=0") as events:
         async for line in events.aiter_lines():

@@ -7,16 +7,16 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from backburner.engine import keys
-from backburner.http import door
-from backburner.http.door import Streams
+from backburner.engine.access import keys
+from backburner.http import state
 from backburner.http.problems import TooManyStreams
+from backburner.http.state import Streams
 
 
 @pytest.fixture
 async def keyed(serve, monkeypatch):
     """A server that asks often whether a key is good."""
-    monkeypatch.setattr(door, "RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr(state, "RECHECK_SECONDS", 0.05)
     monkeypatch.setattr(keys, "FRESH_MS", 50)
     return await serve(keyed=True, works=False)
 
@@ -29,9 +29,9 @@ def a_socket(server, key):
 async def revoke(server, key):
     """Revoke a key as another process would: this one is not told."""
     key_id = key.split("_")[2]
-    before = server.house.keys._known.copy()
-    await server.house.keys.revoke(key_id, keys.Actor("tests", "default"))
-    server.house.keys._known.update(before)
+    before = server.backburner.keys._known.copy()
+    await server.backburner.keys.revoke(key_id, keys.Actor("tests", "default"))
+    server.backburner.keys._known.update(before)
 
 
 async def expire(server, _key):
@@ -41,7 +41,7 @@ async def expire(server, _key):
 @pytest.fixture(params=[revoke, expire])
 async def ending(request, keyed):
     """A key, and how it ends."""
-    soon = keyed.house.engine.now() + 1_500
+    soon = keyed.backburner.engine.now() + 1_500
     fields = {"expires_at": soon} if request.param is expire else {}
     return await keyed.key("default", "jobs:read", "jobs:write", **fields), (
         lambda key: request.param(keyed, key)
@@ -90,7 +90,7 @@ async def test_a_wait_ends_with_its_key(keyed, ending):
             headers={**keyed.shown(key), "Prefer": "wait=60"},
         )
     )
-    await keyed.until(lambda: keyed.app.state.door.streams.open == 1)
+    await keyed.until(lambda: keyed.app.state.server_state.streams.open == 1)
     await end(key)
     response = await asyncio.wait_for(asked, 30)
 
@@ -106,14 +106,14 @@ async def test_a_good_key_keeps_its_stream(keyed):
         lines = response.aiter_lines()
         await anext(lines)
         checks = 0
-        good = keyed.house.keys.is_good
+        good = keyed.backburner.keys.is_good
 
         async def counting(key_id):
             nonlocal checks
             checks += 1
             return await good(key_id)
 
-        keyed.house.keys.is_good = counting
+        keyed.backburner.keys.is_good = counting
         await keyed.until(lambda: checks > 3)
         headers = keyed.shown(key)
         await keyed.client.post(
@@ -150,7 +150,7 @@ def test_one_key_never_takes_the_last_place():
 
 
 async def test_one_keys_streams_leave_room_for_anothers(keyed):
-    keyed.app.state.door.streams.limit = 4
+    keyed.app.state.server_state.streams.limit = 4
     greedy, other = await keyed.key(), await keyed.key()
     opened = [
         keyed.client.stream("GET", "/v1/events", headers=keyed.shown(key))

@@ -26,9 +26,9 @@ async def server(serve):
             tx.submit("demo.echo", {}, owner=caller.owner)
             tx.connection.execute(ENDLESS)
 
-        await server.house.transact(body)
+        await server.backburner.transact(body)
 
-    server = await serve(rooms=router.routes, limits={"transaction_seconds": 0.5})
+    server = await serve(app_routes=router.routes, limits={"transaction_seconds": 0.5})
     return server
 
 
@@ -39,7 +39,7 @@ async def test_it_is_a_503_keeps_nothing_and_harms_nobody(server):
     ended = await server.ended(job)
     jobs = (await server.client.get("/v1/jobs")).json()["items"]
     published = sa.text("SELECT count(*) FROM events WHERE topic = 'notes'")
-    count = await server.house.read(lambda view: view.connection.scalar(published))
+    count = await server.backburner.read(lambda view: view.connection.scalar(published))
 
     assert (503, "TRANSACTION_TOO_LONG") == (
         endless.status_code,

@@ -26,7 +26,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 async def server(serve, folder):
-    return await serve(works=False, rooms=static.routes("songs", folder))
+    return await serve(works=False, app_routes=static.routes("songs", folder))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ async def test_a_file_is_served_by_its_type(server, path, content, kind):
 
 async def test_pages_may_connect_to_this_server_and_to_named_origins(serve, folder):
     routes = static.routes("songs", folder, ["https://bucket.example"])
-    server = await serve(works=False, rooms=routes)
+    server = await serve(works=False, app_routes=routes)
     answered = await server.client.get("/apps/songs/")
 
     policy = answered.headers["content-security-policy"]
@@ -65,8 +65,8 @@ async def test_uploads_go_to_the_object_store_if_there_is_one(
 ):
     place = f"file://{tmp_path}/blobs" if is_folder else s3_url
     settings = Settings(store=f"sqlite:///{tmp_path}/jobs.db", blobs=place)
-    async with Backburner(settings) as house:
-        found = await house.upload_origins()
+    async with Backburner(settings) as backburner:
+        found = await backburner.upload_origins()
 
     assert ([] if is_folder else [s3_endpoint.rstrip("/")]) == found
 

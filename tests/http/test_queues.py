@@ -5,9 +5,9 @@ from urllib.parse import quote
 
 import pytest
 
-from backburner.domain.event import STARTED
-from backburner.domain.queue import Keep, Queue, Rate
-from backburner.domain.schedule import ScheduleState
+from backburner.domain.events.event import STARTED
+from backburner.domain.queues.queue import Keep, Queue, Rate
+from backburner.domain.queues.schedule import ScheduleState
 from backburner.testing.samples import NOON
 
 
@@ -17,7 +17,7 @@ async def the_queue(server, name="demo"):
 
 
 async def has_started(server, job):
-    engine = server.house.engine
+    engine = server.backburner.engine
     async for event in engine.events(await engine.find(job["id"])):
         if event.type == STARTED:
             return
@@ -35,7 +35,7 @@ async def test_a_queue_tells_what_it_allows(serve):
         waiting=50,
         keep=Keep(succeeded=timedelta(hours=1), succeeded_count=10),
     )
-    await server.house.engine.store.declare([policy])
+    await server.backburner.engine.store.declare([policy])
     await server.submit()
 
     queue = await the_queue(server)
@@ -104,11 +104,11 @@ async def test_what_runs_when_its_queue_is_paused_goes_on(server):
 
 async def test_a_queue_whose_window_is_closed_tells_until_when(serve):
     server = await serve(works=False)
-    store = server.house.engine.store
+    store = server.backburner.engine.store
     await store.declare([Queue("demo", rate=Rate(1, per=timedelta(days=1)))])
     await server.submit()
     await server.submit()
-    await server.house.start_worker()
+    await server.backburner.start_worker()
     await server.until(lambda: "queue.throttled" in server.log.getvalue())
 
     queue = await the_queue(server)
@@ -121,7 +121,7 @@ async def test_a_queue_whose_window_is_closed_tells_until_when(serve):
 
 @pytest.mark.parametrize("name", ["a/b", "a/pause", "50%", "a b?c#d", "ü"])
 async def test_a_queue_is_paused_whatever_it_is_called(server, name):
-    await server.house.engine.store.declare([Queue(name)])
+    await server.backburner.engine.store.declare([Queue(name)])
     here = f"/v1/queues/{quote(name, safe='')}"
     paused = await server.client.post(f"{here}/pause")
     resumed = await server.client.post(f"{here}/resume")
@@ -136,7 +136,7 @@ async def test_a_queue_that_nobody_knows_is_not_found(server):
     response = await server.client.post("/v1/queues/unheard-of/pause")
 
     assert (404, "QUEUE_NOT_FOUND") == (response.status_code, response.json()["code"])
-    assert [] == list(await server.house.engine.store.queues())
+    assert [] == list(await server.backburner.engine.store.queues())
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume"])
@@ -150,7 +150,7 @@ async def test_who_stops_a_queue_is_written_down(server, verb):
 
 async def test_schedules_are_listed(server):
     state = ScheduleState("nightly", "demo.echo", "0 3 * * *", "UTC", "skip", NOON)
-    await server.house.engine.store.plan([state])
+    await server.backburner.engine.store.plan([state])
 
     response = await server.client.get("/v1/schedules")
 

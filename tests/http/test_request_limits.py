@@ -5,7 +5,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from backburner.client import AsyncClient
-from backburner.http.schemas import Problem
+from backburner.http.schemas.jobs import Problem
 
 ECHO = {"capability": "demo.echo", "input": {}}
 POLICY = '"key";q=1;w=100'

@@ -2,10 +2,10 @@
 
 import pytest
 
-from backburner.domain import key as keys
-from backburner.domain.access import ROLES, SCOPES, Role
-from backburner.domain.key import ApiKey
-from backburner.ports.keys import AuditEntry
+from backburner.domain.auth import key as keys
+from backburner.domain.auth.access import ROLES, SCOPES, Role
+from backburner.domain.auth.key import ApiKey
+from backburner.ports.store.keys import AuditEntry
 from tests.http.conftest import PEPPER
 
 
@@ -57,7 +57,7 @@ async def test_a_key_of_a_user_lists_and_revokes_keys_of_that_user_only(keyed):
 
 
 async def test_no_key_outlives_the_key_that_made_it(keyed):
-    ends = keyed.house.engine.now() + 600_000
+    ends = keyed.backburner.engine.now() + 600_000
     admin = await holder(keyed, "acme", Role.TENANT_ADMINISTRATOR, expires_at=ends)
     mine = (await listed(keyed, "/v1/keys", admin))[0]["expires_at"]
     answers = [
@@ -103,7 +103,7 @@ async def test_a_key_from_before_the_rule_has_lost_what_it_cannot_hold(keyed):
     digest = keys.digest(PEPPER.encode(), keys.read(text))
     old = ApiKey("OldKey01", "old", "acme", None, SCOPES, digest, created_at=1)
     entry = AuditEntry(1, "acme", "tests", "key.created", old.id)
-    await keyed.house.engine.store.add_key(old, entry)
+    await keyed.backburner.engine.store.add_key(old, entry)
     headers = keyed.shown(text)
     paths = ("/v1/jobs", "/v1/queues", "/metrics", "/v1/workers")
     answers = [

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from backburner.domain.access import ROLES, Role
-from backburner.domain.job import Owner
+from backburner.domain.auth.access import ROLES, Role
+from backburner.domain.jobs.job import Owner
 from tests.http.test_tenants import STREAM, body_of, is_stream
 
 WEBHOOKS = {"webhook_secret": "a secret that only these tenants have"}

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import orjson
 import pytest
 
-from backburner.engine import telemetry
-from backburner.http.schemas import Problem
+from backburner.engine.observability import telemetry
+from backburner.http.schemas.jobs import Problem
 from backburner.testing.broker.acts import pause
 
 QUICK = {"header_seconds": 0.3, "body_seconds": 0.3}
@@ -132,7 +132,7 @@ async def test_a_body_that_does_not_come_is_a_408_and_gives_its_place_back(
         await client.send(HEAD + framing + b"\r\n")
         await client.send(b"5\r\nhello\r\n" if b"chunked" in framing else b"hello")
         status, problem = await client.answer()
-    await quick.until(lambda: quick.app.state.door.bodies.taken == 0)
+    await quick.until(lambda: quick.app.state.server_state.bodies.taken == 0)
 
     assert (408, "REQUEST_TOO_SLOW") == (status, problem.code)
     assert "body" in problem.detail
@@ -140,7 +140,7 @@ async def test_a_body_that_does_not_come_is_a_408_and_gives_its_place_back(
 
 async def test_silent_uploads_do_not_keep_large_submits_out_for_ever(serve):
     server = await serve(works=False, limits={"body_seconds": 1})
-    bodies = server.app.state.door.bodies
+    bodies = server.app.state.server_state.bodies
     silent = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
     clients = [raw(server) for _ in range(bodies.limit)]
     opened = [await client.__aenter__() for client in clients]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from backburner.domain.access import ACT, DEFAULT_SCOPES
-from backburner.domain.queue import Queue
+from backburner.domain.auth.access import ACT, DEFAULT_SCOPES
+from backburner.domain.queues.queue import Queue
 
 ECHO = {"capability": "demo.echo", "input": {}}
 WAYS_IN = pytest.mark.parametrize(
@@ -23,7 +23,7 @@ STORES = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=T
 async def full(serve):
     """A server with a queue in which two jobs of each user may wait, and two do."""
     server = await serve(works=False)
-    await server.house.engine.store.declare([Queue("demo", waiting=2)])
+    await server.backburner.engine.store.declare([Queue("demo", waiting=2)])
     await server.submit()
     await server.submit()
     return server
@@ -49,7 +49,7 @@ async def test_who_has_as_many_waiting_as_may_is_told_how_many(full, path, body)
 
 
 async def test_what_was_accepted_before_is_answered_again(full):
-    await full.house.engine.store.declare([Queue("demo", waiting=3)])
+    await full.backburner.engine.store.declare([Queue("demo", waiting=3)])
     key = {"Idempotency-Key": "k-1"}
     first = await full.client.post("/v1/jobs", json=ECHO, headers=key)
     again = await full.client.post("/v1/jobs", json=ECHO, headers=key)
@@ -65,7 +65,7 @@ async def test_tokens_and_share_are_kept_with_the_job(server, path, body):
     sent = await server.client.post(path, json=asked)
     jobs = await server.client.get("/v1/jobs")
     ids = [job["id"] for job in jobs.json()["items"]]
-    kept = await server.house.engine.store.find(ids)
+    kept = await server.backburner.engine.store.find(ids)
 
     assert 202 == sent.status_code, sent.text
     assert (1200, "night shift") in [(job.tokens, job.share) for job in kept]
@@ -131,7 +131,7 @@ async def test_a_quote_refuses_another_share_too(keyed):
 
 
 async def test_a_quote_below_the_cap_is_given(full):
-    await full.house.engine.store.declare([Queue("demo", waiting=3)])
+    await full.backburner.engine.store.declare([Queue("demo", waiting=3)])
     response = await full.client.post("/v1/quote", json=ECHO)
 
     assert 200 == response.status_code

@@ -22,8 +22,8 @@ async def asks(ctx: Context, _value: dict[str, int]) -> str:
 async def waiting(server, job, owner=None):
     """Return a job when it waits."""
     named = {} if owner is None else {"owner": owner}
-    found = await server.house.engine.find(job["id"], **named)
-    async for event in server.house.engine.events(found):
+    found = await server.backburner.engine.find(job["id"], **named)
+    async for event in server.backburner.engine.events(found):
         if event.type == "job.waiting":
             break
 
@@ -101,7 +101,9 @@ async def test_others_find_neither_job_nor_question(serve):
     ended = await call(mine, "GET", path, headers={"Prefer": "wait=30"})
     assert "yes" == ended.json()["output"]
     assert 409 == (await call(mine, "POST", answer, json="yes")).status_code
-    entries = await server.house.engine.store.audited("acme", before=None, limit=10)
+    entries = await server.backburner.engine.store.audited(
+        "acme", before=None, limit=10
+    )
     told = [e for e in entries if e.action == "question.answered"]
     assert told
     assert {f"{job['id']}/send"} == {entry.target for entry in told}

@@ -7,8 +7,8 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from backburner.domain.job import Owner
-from backburner.engine.submission import Options
+from backburner.domain.jobs.job import Owner
+from backburner.engine.submit.submission import Options
 from backburner.http import server as http
 from backburner.http import wire
 
@@ -57,8 +57,8 @@ async def test_a_reader_comes_back_with_its_last_number(server):
 
 async def test_all_jobs_of_the_caller_are_followed_and_no_others(server):
     other = Options(owner=Owner("default", "2"))
-    new = server.house.engine.prepare("demo.echo", {}, other)
-    await server.house.engine.store_jobs([new])
+    new = server.backburner.engine.prepare("demo.echo", {}, other)
+    await server.backburner.engine.store_jobs([new])
     job = await server.submit()
     async with a_socket(server) as socket:
         await say(socket, type="subscribe", after=0)
@@ -156,7 +156,7 @@ async def test_a_page_of_our_own_is_let_in(server):
 
 
 async def test_one_socket_too_many_is_refused(server):
-    server.app.state.door.streams.limit = 1
+    server.app.state.server_state.streams.limit = 1
     async with a_socket(server):
         with pytest.raises(InvalidStatus) as refused:
             await a_socket(server).__aenter__()
@@ -165,7 +165,7 @@ async def test_one_socket_too_many_is_refused(server):
 
 
 async def test_one_subscription_too_many_is_refused(server):
-    server.app.state.door.streams.limit = 1
+    server.app.state.server_state.streams.limit = 1
     async with a_socket(server) as socket:
         await say(socket, type="subscribe")
         told = await hear(socket, 2)
@@ -178,16 +178,16 @@ async def test_a_client_that_leaves_frees_everything(server):
     async with a_socket(server) as socket:
         await say(socket, type="subscribe", job_id=job["id"])
         await hear(socket, 2)
-    await server.until(lambda: server.app.state.door.streams.open == 0)
+    await server.until(lambda: server.app.state.server_state.streams.open == 0)
 
-    assert {} == server.house.engine._watch._readers
+    assert {} == server.backburner.engine._watch._readers
 
 
 async def test_a_fault_of_ours_closes_the_socket_without_its_words(server, monkeypatch):
     async def find(*_args):
         raise RuntimeError("secret words")
 
-    monkeypatch.setattr(server.house.engine, "find", find)
+    monkeypatch.setattr(server.backburner.engine, "find", find)
     async with a_socket(server) as socket:
         await say(socket, type="subscribe", job_id="x")
         with pytest.raises(ConnectionClosed) as closed:

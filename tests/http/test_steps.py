@@ -57,7 +57,7 @@ async def test_steps_in_doubt_and_suspected_spend_are_shown(serve):
         (step["name"], step["state"]) for step in shown["items"]
     ]
     assert {"calls": 0, "input_tokens": 0} == shown["suspected"]
-    engine = server.house.engine
+    engine = server.backburner.engine
     [seq] = [found.seq for found in await engine.store.find([job["id"]])]
     lost = {"kind": "ask", "name": "ask", "epoch": 2, "at": 0, "result": ""}
     row = {**lost, "job": seq, "key": "ask/x", "expected": 9, "is_open": True}

@@ -21,7 +21,7 @@ async def set_pages(server, pages):
         used = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages or used}")
 
-    await server.house.engine.store.transact(body)
+    await server.backburner.engine.store.transact(body)
 
 
 async def submitted(server, count):
@@ -31,7 +31,7 @@ async def submitted(server, count):
 
 def check(server):
     """Return what SQLite says of the file, and how many jobs it has."""
-    with sqlite3.connect(server.house.engine.store.database.path) as connection:
+    with sqlite3.connect(server.backburner.engine.store.database.path) as connection:
         (told,) = connection.execute("PRAGMA integrity_check").fetchone()
         (count,) = connection.execute("SELECT count(*) FROM jobs").fetchone()
     connection.close()
@@ -72,7 +72,7 @@ async def test_a_store_that_cannot_be_written_is_said_and_nothing_is_promised(se
 
     # Whoever else writes in the same transaction has it fail already.
     with suppress(StoreUnavailable):
-        await server.house.engine.store.transact(forbid)
+        await server.backburner.engine.store.transact(forbid)
     response = await server.client.post("/v1/jobs", json=BIG)
     ready = await server.client.get("/readyz")
     alive = await server.client.get("/livez")
@@ -91,7 +91,7 @@ async def test_a_store_that_does_not_answer_is_not_ready(server, monkeypatch):
     async def ping():
         raise StoreUnavailable("secret path")
 
-    monkeypatch.setattr(server.house.engine.store, "ping", ping)
+    monkeypatch.setattr(server.backburner.engine.store, "ping", ping)
     response = await server.client.get("/readyz")
 
     assert 503 == response.status_code
@@ -102,7 +102,7 @@ async def test_a_fault_of_ours_is_answered_without_its_words(server, monkeypatch
     async def find(*_args):
         raise RuntimeError("secret words")
 
-    monkeypatch.setattr(server.house.engine, "find", find)
+    monkeypatch.setattr(server.backburner.engine, "find", find)
     response = await server.client.get("/v1/jobs/x")
 
     assert (500, "INTERNAL") == (response.status_code, response.json()["code"])
@@ -112,7 +112,7 @@ async def test_a_fault_of_ours_is_answered_without_its_words(server, monkeypatch
 
 @pytest.mark.parametrize("path", ["/v1/queues", "/v1/workers", "/v1/dead-letters"])
 async def test_a_store_that_cannot_be_read_is_said(server, path, monkeypatch):
-    monkeypatch.setattr(server.house.engine.store, "_reader", None)
+    monkeypatch.setattr(server.backburner.engine.store, "_reader", None)
     response = await server.client.get(path)
 
     assert 503 == response.status_code
@@ -127,7 +127,7 @@ async def test_with_every_connection_lent_reads_are_refused_until_one_is_back(
     job = await server.submit()
     async with AsyncExitStack() as lent:
         for _ in range(database.POOL):
-            connection = server.house.engine.store._database.connection()
+            connection = server.backburner.engine.store._database.connection()
             await lent.enter_async_context(connection)
         refused = await server.client.get(job["links"]["self"])
         accepted = await server.client.post("/v1/jobs", json=BIG)
@@ -144,7 +144,7 @@ async def test_a_stored_job_that_cannot_be_read_is_still_accepted(server, monkey
 
     asked = {"capability": "demo.echo", "input": {"text": "x"}}
     with monkeypatch.context() as patched:
-        patched.setattr(server.house.engine, "wait", cannot)
+        patched.setattr(server.backburner.engine, "wait", cannot)
         answer = await server.client.post(
             "/v1/jobs", json=asked, headers={"Prefer": "wait=5"}
         )

@@ -8,9 +8,9 @@ import pytest
 from websockets.asyncio.client import connect
 
 from backburner import Context, RetryPolicy, TransientError, capability
-from backburner.domain import event
-from backburner.domain.text import LONGEST_DELTA, Text
-from backburner.http.schemas import EventView
+from backburner.domain.events import event
+from backburner.domain.events.text import LONGEST_DELTA, Text
+from backburner.http.schemas.jobs import EventView
 
 pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from backburner.domain.access import ACT, PLATFORM_SCOPES, possible
+from backburner.domain.auth.access import ACT, PLATFORM_SCOPES, possible
 
 CANARY = "zebra-4471"
 MINE = "giraffe-2209"

@@ -41,7 +41,9 @@ def an_application():
 
 @pytest.fixture
 async def keyed(serve):
-    return await serve(keyed=True, works=False, limits=BROWSER, rooms=an_application())
+    return await serve(
+        keyed=True, works=False, limits=BROWSER, app_routes=an_application()
+    )
 
 
 async def nothing():

@@ -8,9 +8,9 @@ import pytest
 
 from backburner import Context, capability
 from backburner.client import AsyncClient
-from backburner.domain.job import Owner, Tenant
-from backburner.engine.submission import LOCAL
-from backburner.http.schemas import EventView
+from backburner.domain.jobs.job import Owner, Tenant
+from backburner.engine.submit.submission import LOCAL
+from backburner.http.schemas.jobs import EventView
 from backburner.testing.store.acts import DAY
 from tests.http.test_events import opened, read
 from tests.http.test_socket import a_socket, hear, say
@@ -24,7 +24,7 @@ FILES = "/v1/events?topic=files"
 
 
 async def publish(server, n, *, topic="files", to=LOCAL):
-    await server.house.transact(
+    await server.backburner.transact(
         lambda tx: tx.publish(topic, "file:changed", {"n": n}, to=to)
     )
 
@@ -74,7 +74,7 @@ async def test_nothing_of_another_owners_topic_is_delivered(server):
 async def test_a_cursor_older_than_what_is_kept_gets_a_reset(server):
     for n in range(3):
         await publish(server, n)
-    store = server.house.engine.store
+    store = server.backburner.engine.store
     first, _, last = (await store.stream(LOCAL, after=0, limit=9)).events
     await store.forget_published(before=last.at, now=last.at + DAY, limit=9)
     await publish(server, 3)
@@ -152,7 +152,7 @@ async def test_a_handler_publishes_with_its_settlement(serve):
 async def test_a_client_follows_a_topic_and_is_told_of_a_reset(server):
     for n in range(3):
         await publish(server, n)
-    store = server.house.engine.store
+    store = server.backburner.engine.store
     first, _, last = (await store.stream(LOCAL, after=0, limit=9)).events
     async with AsyncClient(server.url) as client:
         async with aclosing(client.all_events(after=first.seq, topic="files")) as all_:

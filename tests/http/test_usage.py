@@ -9,9 +9,9 @@ import pytest
 from pydantic import BaseModel
 
 from backburner import Context, capability
-from backburner.domain.access import ACT
-from backburner.domain.budget import Budget
-from backburner.domain.text import Text
+from backburner.domain.auth.access import ACT
+from backburner.domain.costs.budget import Budget
+from backburner.domain.events.text import Text
 from backburner.testing.broker.acts import pause
 from tests.http.provider import a_provider
 
@@ -108,7 +108,7 @@ async def test_the_etag_tells_usage_too(priced):
     job = await priced.submit("test.chat")
     await priced.ended(job)
     first = await priced.client.get(job["links"]["self"])
-    row = await priced.house.engine.find(job["id"])
+    row = await priced.backburner.engine.find(job["id"])
     same = await priced.client.get(
         job["links"]["self"], headers={"If-None-Match": first.headers["etag"]}
     )
@@ -273,13 +273,13 @@ async def test_a_quote_names_the_budget_that_binds(priced):
         Budget("tenant", tokens=1_000_000, per=timedelta(hours=1)),
     ]
     for budget in budgets:
-        await priced.house.engine.budgets.put(budget)
+        await priced.backburner.engine.budgets.put(budget)
 
     def asked(calls):
         return {"capability": "test.chat", "input": {"calls": calls}}
 
     fits = (await priced.client.post("/v1/quote", json=asked(2))).json()["budget"]
-    await priced.house.engine.budgets.put(
+    await priced.backburner.engine.budgets.put(
         Budget("user", tokens=1_000, per=timedelta(hours=1))
     )
     over = (await priced.client.post("/v1/quote", json=asked(2))).json()["budget"]
@@ -336,7 +336,7 @@ async def test_a_cancel_answers_with_a_receipt_that_the_provider_bears_out(
         capabilities=[chatting(provider, waiting)], webhooks={"prices": PRICES}
     )
     hourly = Budget("user", tokens=100_000, per=timedelta(hours=1))
-    await server.house.engine.budgets.put(hourly)
+    await server.backburner.engine.budgets.put(hourly)
     job = await server.submit("test.chat", {"calls": 3, "then_wait": True})
     await waiting.wait()
     await _until_told(server, job, calls=3)
@@ -424,7 +424,7 @@ async def test_a_count_that_is_none_fails_the_attempt_and_books_nothing(serve, c
 
 
 async def _until_said(server, job, words):
-    engine, text = server.house.engine, Text()
+    engine, text = server.backburner.engine, Text()
     async with (
         asyncio.timeout(60),
         aclosing(engine.events(await engine.find(job["id"]))) as events,

@@ -32,7 +32,7 @@ async def upload(serve):
     """A server with a route that streams, and the sizes of what it read."""
     router, sizes = APIRouter(), []
     uploading(router, sizes)
-    return await serve(works=False, rooms=router.routes), sizes
+    return await serve(works=False, app_routes=router.routes), sizes
 
 
 async def pieces(size, more=b""):
@@ -43,12 +43,12 @@ async def pieces(size, more=b""):
 
 async def test_a_body_is_read_in_chunks_beyond_the_limit_of_json(upload):
     server, sizes = upload
-    assert server.app.state.door.settings.body_limit < LIMIT
+    assert server.app.state.server_state.settings.body_limit < LIMIT
     answered = await server.client.post("/app/upload", content=pieces(LIMIT))
 
     assert {"size": LIMIT} == answered.json()
     assert max(sizes) < LARGE
-    assert 0 == server.app.state.door.uploads.taken
+    assert 0 == server.app.state.server_state.uploads.taken
 
 
 @pytest.mark.parametrize("announced", [True, False])
@@ -60,12 +60,12 @@ async def test_a_streamed_body_over_its_limit_is_refused(upload, announced):
     assert (413, "BODY_TOO_LARGE") == (answered.status_code, answered.json()["code"])
     assert sum(sizes) <= LIMIT
     assert not (announced and sizes)
-    assert 0 == server.app.state.door.uploads.taken
+    assert 0 == server.app.state.server_state.uploads.taken
 
 
 async def test_too_many_streamed_bodies_at_once_are_turned_away(upload):
     server, sizes = upload
-    uploads = server.app.state.door.uploads
+    uploads = server.app.state.server_state.uploads
     uploads.taken = uploads.limit
     large = await server.client.post("/app/upload", content=pieces(LARGE))
     small = await server.client.post("/app/upload", content=b"small")
@@ -90,11 +90,11 @@ async def test_a_route_of_an_application_streams_events(serve):
     async def stream(_caller: Reader):
         return web.ServerEvents(events(), start=0)
 
-    server = await serve(works=False, rooms=router.routes)
+    server = await serve(works=False, app_routes=router.routes)
     async with server.client.stream("GET", "/app/events") as answered:
         lines = answered.aiter_lines()
         first = [await anext(lines) for _ in range(7)]
-        held = server.app.state.door.streams.open
+        held = server.app.state.server_state.streams.open
         more.set()
         second = [await anext(lines) for _ in range(3)]
     await closed.wait()
@@ -104,7 +104,7 @@ async def test_a_route_of_an_application_streams_events(serve):
     assert [*opening, "id: a", "event: counted", 'data: {"n":1}', ""] == first
     assert ["event: message", "data: [2]", ""] == second
     assert 1 == held
-    await server.until(lambda: server.app.state.door.streams.open == 0)
+    await server.until(lambda: server.app.state.server_state.streams.open == 0)
 
 
 @pytest.mark.parametrize("field", ["id", "type"])
@@ -131,7 +131,7 @@ async def forms(serve):
                     read.append((*named, sum([len(chunk) async for chunk in part])))
         return web.answer({"parts": len(read)})
 
-    return await serve(works=False, rooms=router.routes), read
+    return await serve(works=False, app_routes=router.routes), read
 
 
 def form_of(*parts, end=b"--BB--\r\n"):
@@ -163,7 +163,7 @@ async def test_a_form_is_read_part_by_part(forms):
         ("skipped", "s.bin", "application/octet-stream"),
         ("file", "na\u00efve.txt", "image/png", LARGE // 2),
     ] == read
-    assert 0 == server.app.state.door.uploads.taken
+    assert 0 == server.app.state.server_state.uploads.taken
 
 
 @pytest.mark.parametrize(
@@ -219,11 +219,11 @@ async def waiting(serve):
         job = await web.wait(request, caller, job_id, seconds=seconds)
         return web.answer({"state": job.state, "output": job.output})
 
-    return await serve(keyed=True, rooms=router.routes)
+    return await serve(keyed=True, app_routes=router.routes)
 
 
 async def test_a_route_waits_for_a_job_in_a_place_of_the_streams(waiting):
-    streams = waiting.app.state.door.streams
+    streams = waiting.app.state.server_state.streams
     headers = waiting.shown(await waiting.key("acme"))
     waiting.client.headers.update(headers)
     job = await waiting.submit("test.wait")
@@ -237,7 +237,7 @@ async def test_a_route_waits_for_a_job_in_a_place_of_the_streams(waiting):
 
 
 async def test_a_route_does_not_wait_without_time_or_place(waiting):
-    streams = waiting.app.state.door.streams
+    streams = waiting.app.state.server_state.streams
     headers = waiting.shown(await waiting.key("acme"))
     waiting.client.headers.update(headers)
     job = (await waiting.submit("test.wait"))["id"]
@@ -258,7 +258,7 @@ async def test_a_page_by_offset_has_a_total(server):
 
     async def page(limit, offset):
         asked = web.OffsetQuery(limit=limit, offset=offset)
-        found = await server.house.read(lambda v: web.offset_page(v, rows, asked))
+        found = await server.backburner.read(lambda v: web.offset_page(v, rows, asked))
         return [row.n for row in found.rows], found.total, found.next_offset
 
     assert ([4, 3], 5, 2) == await page(2, 0)

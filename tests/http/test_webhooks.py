@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from backburner import Context, PermanentError, capability
 from backburner.client import WebhookError, verify_webhook
-from backburner.domain.delivery import CAPABILITY, QUEUE
-from backburner.engine.messages import LARGEST_OUTPUT, Messages, Told
+from backburner.domain.webhooks.delivery import CAPABILITY, QUEUE
+from backburner.engine.webhooks.messages import LARGEST_OUTPUT, Messages, Told
 from tests.egress.receiver import Receiver, answers, cuts, drips, hangs
 
 BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
@@ -252,7 +252,10 @@ async def test_an_end_is_told_as_it_was_when_the_job_is_retried_meanwhile(
     job = await submitted(server, receiver)
     await server.ended(job)
     (first,) = await deliveries(server, job)
-    messages, owner = Messages(server.house.engine.store), await owner_of(server, job)
+    messages, owner = (
+        Messages(server.backburner.engine.store),
+        await owner_of(server, job),
+    )
     asked = Told(**(await server.client.get(first["links"]["self"])).json()["input"])
     from_row = await messages.body(asked, owner)
 
@@ -275,7 +278,7 @@ async def test_an_end_is_told_as_it_was_when_the_job_is_retried_meanwhile(
 
 
 async def owner_of(server, job):
-    return (await server.house.engine.store.find([job["id"]]))[0].owner
+    return (await server.backburner.engine.store.find([job["id"]]))[0].owner
 
 
 async def events_of(server, receiver):
@@ -333,7 +336,7 @@ async def test_a_delivery_whose_job_is_gone_is_a_dead_letter(server, receiving):
         tx.connection.execute(sa.text(events), named)
         tx.connection.execute(sa.text("DELETE FROM jobs WHERE id = :id"), named)
 
-    await server.house.transact(forget)
+    await server.backburner.transact(forget)
     await post(server, f"{PAUSED}/resume")
 
     dead = await server.ended(delivery)
@@ -477,9 +480,9 @@ async def test_what_may_not_be_reached_is_told_apart_by_nothing(server):
 
 async def first_failure(server, delivery):
     """Return what a delivery's first attempt came to."""
-    job = (await server.house.engine.store.find([delivery["id"]]))[0]
+    job = (await server.backburner.engine.store.find([delivery["id"]]))[0]
     async with asyncio.timeout(60):
-        async for event in server.house.engine.events(job):
+        async for event in server.backburner.engine.events(job):
             if event.type == "job.retrying":
                 return event.data["error"]
     raise AssertionError("the delivery ended without a failure")

@@ -64,21 +64,21 @@ def compose(tmp_path):
 
 @pytest.mark.parametrize("profile", TRANSPORTS)
 @pytest.mark.parametrize("more", [[], ["compose.source.yaml"]], ids=["", "source"])
-def test_each_profile_is_a_house_on_its_transport(compose, profile, more):
+def test_each_profile_is_an_instance_on_its_transport(compose, profile, more):
     done = compose("compose.yaml", *more, profile=profile)
     assert 0 == done.returncode, done.stderr
     services = yaml.safe_load(done.stdout)["services"]
 
-    house = {
+    backburner = {
         name: service
         for name, service in services.items()
         if profile in service.get("profiles", []) and name.startswith(("api", "worker"))
     }
     schemes = {
         service["environment"]["BACKBURNER_TRANSPORT"].partition("://")[0]
-        for service in house.values()
+        for service in backburner.values()
     }
-    assert 2 == len(house), "an API and workers"
+    assert 2 == len(backburner), "an API and workers"
     assert {TRANSPORTS[profile]} == schemes
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from backburner.domain.job import Claim
-from backburner.domain.outcome import Done, Failed, Outcome
-from backburner.domain.transitions import Limits, settle
-from backburner.ports.store import Settlement, Want, WorkerInfo
+from backburner.domain.jobs.job import Claim
+from backburner.domain.jobs.outcome import Done, Failed, Outcome
+from backburner.domain.jobs.transitions import Limits, settle
+from backburner.ports.store.jobs import ClaimRequest, Settlement
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.sqlite.database import Database
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.auditor import Answer, Ledger, Reading, audit
@@ -53,7 +54,9 @@ async def live(path: Path) -> None:
 
 async def work(store: SqliteStore, token: str, outcome: Outcome) -> None:
     claim: Claim
-    [claim] = await store.claim("w_1", token, [Want("default", 1)], now=NOON + 10)
+    [claim] = await store.claim(
+        "w_1", token, [ClaimRequest("default", 1)], now=NOON + 10
+    )
     change = settle(claim, outcome, now=NOON + 10, backoff=timedelta(), limits=Limits())
     await store.settle([Settlement(claim.seq, token, change)])
 

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from backburner.engine.intake import Grip, Intake
-from backburner.ports.store import Want
+from backburner.engine.broker.intake import Grip, Intake
+from backburner.ports.store.jobs import ClaimRequest
 from backburner.testing.simulation import Variant, simulate
 from backburner.testing.simulation.world import Post
 from tests.simulation.mutation import SEEDS, first_seed_to_break, unmeasured
@@ -48,8 +48,8 @@ def test_a_job_waits_if_messages_are_acknowledged_before_the_claim(
     kind(monkeypatch)
     grip = Intake.grip
 
-    def hasty(intake: Intake, wants: Sequence[Want]) -> Grip:
-        for queue, messages in grip(intake, wants).items():
+    def hasty(intake: Intake, claim_requests: Sequence[ClaimRequest]) -> Grip:
+        for queue, messages in grip(intake, claim_requests).items():
             intake._done.setdefault(queue, []).extend(messages)
         intake._tidying.poke()
         return {}

@@ -4,9 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from backburner.domain.budget import Account, Balance, Charge
-from backburner.domain.job import Instant, NewJob, Submitted
-from backburner.stores import extending, flows, ledger, linking, reopening
+from backburner.domain.costs.budget import Account, Balance, Charge
+from backburner.domain.jobs.job import Instant, NewJob, Submitted
+from backburner.stores.shared import (
+    consequences,
+    flow_extension,
+    flows,
+    ledger,
+    reopening,
+)
 from backburner.stores.sqlite import statements
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.stores.sqlite.transaction import Transaction
@@ -74,7 +80,9 @@ def test_a_statement_that_does_less_is_noticed(
 
 
 @pytest.mark.parametrize(
-    "module", [linking, flows, extending], ids=["linking", "flows", "extending"]
+    "module",
+    [consequences, flows, flow_extension],
+    ids=["linking", "flows", "extending"],
 )
 def test_an_end_that_closes_no_hold_is_noticed(
     module: object, monkeypatch: pytest.MonkeyPatch

@@ -7,11 +7,11 @@ import pytest
 
 from backburner import Context, Lane, capability
 from backburner.ai.mock import Mock
-from backburner.domain.transitions import Limits
-from backburner.engine.asking import Providers
-from backburner.engine.house import House
+from backburner.domain.jobs.transitions import Limits
+from backburner.engine.models.asking import Providers
 from backburner.engine.registry import Registry
-from backburner.engine.submission import Options
+from backburner.engine.run.runtime import Runtime
+from backburner.engine.submit.submission import Options
 from backburner.ports.ai import Reply
 from backburner.testing.doubles import FrozenClock
 from backburner.testing.simulation import process
@@ -64,7 +64,7 @@ def called_at(monkeypatch):
 
     chain = Providers([provider], FrozenClock())
     monkeypatch.setattr(process, "LIMITS", Limits(throttled=timedelta(hours=24)))
-    monkeypatch.setattr(process, "House", partial(House, providers=chain))
+    monkeypatch.setattr(process, "Runtime", partial(Runtime, providers=chain))
     registry = Registry([ask])
     registry.lanes["openai/mock"] = Lane("openai/mock", requests=6)
     world = World(1, Variant(), registry, tracing=False)

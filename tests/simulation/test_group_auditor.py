@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from backburner.domain.batch import Members
-from backburner.domain.delivery import QUEUE
-from backburner.domain.flow import Edge, FlowState
-from backburner.domain.job import JobState
-from backburner.ports.store import Want, WorkerInfo
+from backburner.domain.groups.batch import Members
+from backburner.domain.groups.flow import Edge, FlowState
+from backburner.domain.jobs.job import JobState
+from backburner.domain.webhooks.delivery import QUEUE
+from backburner.ports.store.jobs import ClaimRequest
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.sqlite.database import Database
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.auditor import Ledger, audit
@@ -78,8 +79,8 @@ async def live(path: Path) -> None:
     await course.end("d")
     await group.finish(a_new_job(tags=(f"batch:{BATCH}",)))
     await hands.end(*await hands.take())
-    told = await store.claim("w_1", "told", [Want(QUEUE, 99)], now=NOON)
-    told += await store.claim("w_1", "after", [Want("after", 9)], now=NOON)
+    told = await store.claim("w_1", "told", [ClaimRequest(QUEUE, 99)], now=NOON)
+    told += await store.claim("w_1", "after", [ClaimRequest("after", 9)], now=NOON)
     await store.settle([settlement(claim, GOOD) for claim in told])
     await store.close()
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from backburner.domain.batch import Batch, BatchState
-from backburner.domain.completion import followers
-from backburner.domain.delivery import Ended
-from backburner.domain.job import Instant, NewJob
-from backburner.domain.transitions import Change
-from backburner.ports.store import Settlement
-from backburner.stores import batches, flows, linking, reopening
-from backburner.stores.linking import LinkTx
+from backburner.domain.groups.batch import Batch, BatchState
+from backburner.domain.jobs.completion import followers
+from backburner.domain.jobs.job import Instant, NewJob
+from backburner.domain.jobs.transitions import Change
+from backburner.domain.webhooks.delivery import Ended
+from backburner.ports.store.jobs import Settlement
+from backburner.stores.shared import batches, consequences, flows, reopening
+from backburner.stores.shared.consequences import InternalTx
 from backburner.stores.sqlite import statements
 from backburner.stores.sqlite.queries import Queries
 from backburner.stores.sqlite.store import SqliteStore
@@ -29,15 +29,17 @@ class LateStore(SqliteStore):
     async def settle(
         self, settlements: Sequence[Settlement]
     ) -> Sequence[Change | None]:
-        bare = [settlement._replace(link=None) for settlement in settlements]
+        bare = [settlement._replace(consequences=None) for settlement in settlements]
         applied = await super().settle(bare)
         ended = [
             settlement._replace(change=change)
             for settlement, change in zip(settlements, applied, strict=True)
             if change is not None
         ]
-        ends = linking.ends(ended, {settlement.seq for settlement in ended})
-        await self.link(lambda tx: linking.settle_links(tx, ends))
+        ends = consequences.ends(ended, {settlement.seq for settlement in ended})
+        await self.internal_transaction(
+            lambda tx: consequences.settle_consequences(tx, ends)
+        )
         return applied
 
 
@@ -72,11 +74,11 @@ def deliver_later(tx: LateTransaction, told: Sequence[Ended], at: Instant) -> No
     tx.aside += [job for ended in told for job in followers(ended, at)]
 
 
-def deliver_nothing(_tx: LinkTx, _told: Sequence[Ended], _at: Instant) -> None:
+def deliver_nothing(_tx: InternalTx, _told: Sequence[Ended], _at: Instant) -> None:
     pass
 
 
-def give_up_and_forget(tx: LinkTx, failed: Sequence[int], at: Instant) -> list[int]:
+def give_up_and_forget(tx: InternalTx, failed: Sequence[int], at: Instant) -> list[int]:
     give_up(tx, failed, at)
     return []
 
@@ -90,13 +92,13 @@ def end_at_once() -> Variant:
     return Variant(queries=replace(queries, conclude_flows=text))
 
 
-def believe(tx: LinkTx, batch: int) -> Batch | None:
+def believe(tx: InternalTx, batch: int) -> Batch | None:
     """Take a batch for open because it was when somebody looked."""
     found = locked(tx, batch)
     return found and replace(found, state=BatchState.OPEN, sealed=True)
 
 
-give_up, locked = linking.give_up, batches._locked
+give_up, locked = consequences.give_up, batches._locked
 
 MUTATIONS: dict[str, tuple[str, Callable[[], Variant]]] = {
     "advance after the settlement": ("I9", lambda: Variant(store=LateStore)),
@@ -123,7 +125,7 @@ PATCHES: dict[str, tuple[str, Callable[[], Variant], Any, str, Any]] = {
     "give up those next to it only": (
         "I9",
         Variant,
-        linking,
+        consequences,
         "give_up",
         give_up_and_forget,
     ),
@@ -138,21 +140,21 @@ PATCHES: dict[str, tuple[str, Callable[[], Variant], Any, str, Any]] = {
     "deliver after the settlement": (
         "I8",
         lambda: Variant(store=ForgetfulStore),
-        linking,
+        consequences,
         "deliver",
         deliver_later,
     ),
     "completions after the settlement": (
         "I11",
         lambda: Variant(store=ForgetfulStore),
-        linking,
+        consequences,
         "deliver",
         deliver_later,
     ),
     "no completion of what runs or waits alone": (
         "I11",
         Variant,
-        linking,
+        consequences,
         "deliver",
         deliver_nothing,
     ),

@@ -10,9 +10,9 @@ from datetime import timedelta
 import pytest
 
 from backburner import Context, capability
-from backburner.domain.transitions import Limits
+from backburner.domain.jobs.transitions import Limits
 from backburner.engine.registry import Registry
-from backburner.engine.submission import Options
+from backburner.engine.submit.submission import Options
 from backburner.testing.simulation import process
 from backburner.testing.simulation.process import Unit
 from backburner.testing.simulation.world import Nature, Variant, World

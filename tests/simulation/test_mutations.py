@@ -9,21 +9,21 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from backburner.domain.outcome import Outcome
-from backburner.domain.publication import Publication
-from backburner.domain.transitions import Change
-from backburner.engine.execution import Attempt
-from backburner.engine.telling import Voice
-from backburner.engine.worker import Worker
-from backburner.ports.store import Settlement
-from backburner.stores.linking import LinkTx
-from backburner.stores.publishing import publish
-from backburner.stores.settling import event_json
+from backburner.domain.events.publication import Publication
+from backburner.domain.jobs.outcome import Outcome
+from backburner.domain.jobs.transitions import Change
+from backburner.engine.run.attempt import Attempt
+from backburner.engine.run.streaming import OutputStream
+from backburner.engine.run.worker import Worker
+from backburner.ports.store.jobs import Settlement
+from backburner.stores.shared.consequences import InternalTx
+from backburner.stores.shared.publications import publish
+from backburner.stores.shared.settling import event_json
+from backburner.stores.shared.totals import count_ends
 from backburner.stores.sqlite import statements
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.stores.sqlite.transaction import Transaction
 from backburner.stores.tables import jobs
-from backburner.stores.totals import count_ends
 from backburner.testing.simulation import Variant, simulate
 from tests.simulation.mutation import HEALING, changed, first_seed_to_break, unmeasured
 
@@ -103,7 +103,7 @@ class LateCountingStore(SqliteStore):
         ended = [
             s.seq for s, change in zip(settlements, applied, strict=True) if change
         ]
-        await self.link(lambda tx: count_late(tx, ended))
+        await self.internal_transaction(lambda tx: count_late(tx, ended))
         return applied
 
 
@@ -114,7 +114,7 @@ def settle_uncounted(
     return statements.settle(tx, batches)
 
 
-def count_late(tx: LinkTx, seqs: Sequence[int]) -> None:
+def count_late(tx: InternalTx, seqs: Sequence[int]) -> None:
     query = sa.select(jobs.c.queue, jobs.c.state).where(jobs.c.seq.in_(seqs))
     count_ends(tx, [(row.queue, row.state) for row in tx.connection.execute(query)])
 
@@ -175,7 +175,7 @@ MUTATIONS: dict[str, tuple[str, Callable[[], Variant]]] = {
     ),
     "leases judged by an old clock": (
         "lease",
-        lambda: changed("beat_at > ?3", "beat_at > min(?1, ?3)", "bury_workers"),
+        lambda: changed("beat_at > ?3", "beat_at > min(?1, ?3)", "remove_dead_workers"),
     ),
 }
 
@@ -195,7 +195,9 @@ def test_a_missing_protection_is_noticed(
 def test_text_is_missed_if_an_attempt_is_settled_before_it_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def hasten(_attempt: Attempt, _voice: Voice, outcome: Outcome) -> Outcome:
+    async def hasten(
+        _attempt: Attempt, _output_stream: OutputStream, outcome: Outcome
+    ) -> Outcome:
         return outcome
 
     monkeypatch.setattr(Attempt, "heard_out", hasten)

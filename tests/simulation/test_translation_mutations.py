@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from backburner.domain.translation import Untranslated
-from backburner.engine.translating import Translator
-from backburner.stores import translating
+from backburner.domain.events.translation import Untranslated
+from backburner.engine.maintenance.translating import Translator
+from backburner.stores.shared import translations
 from backburner.stores.tables import marks
 from backburner.testing.simulation import Variant
 from tests.simulation.mutation import first_seed_to_break
@@ -56,7 +56,7 @@ def move_any_mark(
 MUTATIONS: dict[str, tuple[Any, str, Any]] = {
     "mark moved in a transaction before": (Translator, "_commit", mark_first),
     "mark moved in a transaction after": (Translator, "_commit", mark_last),
-    "mark moved from anywhere": (translating, "advance", move_any_mark),
+    "mark moved from anywhere": (translations, "advance", move_any_mark),
 }
 
 

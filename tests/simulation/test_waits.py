@@ -12,11 +12,11 @@ import orjson
 import pytest
 
 from backburner import Context, SignalConflict, WaitTimedOut, capability
-from backburner.domain.transitions import Limits
+from backburner.domain.jobs.transitions import Limits
 from backburner.engine.registry import Registry
-from backburner.engine.steps import StepJournal
-from backburner.engine.submission import Options
-from backburner.stores.grouped import GroupedTx
+from backburner.engine.run.steps import StepJournal
+from backburner.engine.submit.submission import Options
+from backburner.stores.shared.grouped import GroupedTx
 from backburner.testing.simulation import process
 from backburner.testing.simulation.line import LOST, Line
 from backburner.testing.simulation.process import Unit

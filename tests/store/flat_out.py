@@ -12,9 +12,10 @@ from pathlib import Path
 
 from backburner.clock import SystemClock, SystemDice
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.job import JobState, NewJob, Owner
-from backburner.domain.transitions import Change
-from backburner.ports.store import Settlement, Want, WorkerInfo
+from backburner.domain.jobs.job import JobState, NewJob, Owner
+from backburner.domain.jobs.transitions import Change
+from backburner.ports.store.jobs import ClaimRequest, Settlement
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.sqlite import database
 from backburner.stores.sqlite.database import Database, WriteLock
 from backburner.stores.sqlite.store import SqliteStore
@@ -38,7 +39,7 @@ def a_job():
 async def go_round(store, worker):
     await asyncio.gather(*(store.submit([a_job()]) for _ in range(4)))
     claims = await store.claim(
-        worker, DICE.token(), [Want("default", 4)], now=CLOCK.now()
+        worker, DICE.token(), [ClaimRequest("default", 4)], now=CLOCK.now()
     )
     done = Change(JobState.SUCCEEDED, "job.succeeded", CLOCK.now(), output="1")
     settled = await store.settle([Settlement(c.seq, c.token, done) for c in claims])

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from backburner.adapters import find_store
 from backburner.clock import SystemClock
 from backburner.ports.faults import NoFaults
-from backburner.stores import contents
-from backburner.stores.moving import Mover, Options
+from backburner.stores.move import contents
+from backburner.stores.move.mover import Mover, Options
 
 LEASE = timedelta(seconds=10)
 TEXTS = (

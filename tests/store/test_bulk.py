@@ -5,15 +5,16 @@ import asyncio
 import asyncpg
 import pytest
 
-from backburner.domain import transitions
-from backburner.domain.batch import Members
-from backburner.domain.budget import Budget
-from backburner.domain.job import JobState
-from backburner.ports.budgets import Viewer
-from backburner.ports.store import JobFilter, WorkerInfo
-from backburner.stores import budgeted, grouped
+from backburner.domain.costs.budget import Budget
+from backburner.domain.groups.batch import Members
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import JobState
+from backburner.ports.store.budgets import Viewer
+from backburner.ports.store.maintenance import JobFilter
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.postgres import store as postgres
 from backburner.stores.postgres.store import PostgresStore
+from backburner.stores.shared import budgets, grouped
 from backburner.testing.samples import (
     NOON,
     a_new_batch,
@@ -81,20 +82,20 @@ async def test_one_that_dies_between_slices_leaves_no_flow_half_cancelled(
     batch = a_new_batch()
     await store.open_batch(batch, Members([], flows))
     [found] = await store.find_batches([batch.id])
-    link, calls = store.link, []
+    internal_transaction, calls = store.internal_transaction, []
 
     async def die(body):
         if calls:
             raise OSError("the process is gone")
         calls.append(body)
-        return await link(body)
+        return await internal_transaction(body)
 
-    monkeypatch.setattr(store, "link", die)
+    monkeypatch.setattr(store, "internal_transaction", die)
     change = transitions.cancel_all("no", now=NOON)
     with pytest.raises(OSError, match="gone"):
         await store.cancel_batch(found.seq, change)
     states = [f.state for f in await store.find_flows([flow.id for flow in flows])]
-    monkeypatch.setattr(store, "link", link)
+    monkeypatch.setattr(store, "internal_transaction", internal_transaction)
 
     assert ["cancelled", "running"] == sorted(states)
     assert 2 == await store.cancel_batch(found.seq, change)
@@ -146,7 +147,7 @@ async def is_waiting(session):
 
 
 async def test_an_old_account_is_forgotten_in_slices(store, session, monkeypatch):
-    monkeypatch.setattr(budgeted, "SLICE", 2)
+    monkeypatch.setattr(budgets, "SLICE", 2)
     await store.put_budgets([Budget("user", tokens=1000)])
     await store.submit([a_new_job(tokens=1) for _ in range(5)])
     await session.execute("UPDATE holds SET is_open = false")

@@ -4,8 +4,9 @@ import shutil
 
 import pytest
 
-from backburner.domain.outcome import Done, Failed
-from backburner.ports.store import Want, WorkerInfo
+from backburner.domain.jobs.outcome import Done, Failed
+from backburner.ports.store.jobs import ClaimRequest
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.sqlite.database import Database
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.doubles import FrozenClock
@@ -14,7 +15,7 @@ from backburner.testing.store.acts import settlement
 from backburner.testing.store.completions import FOLLOWED
 from backburner.testing.store.linked import CALLBACK
 
-WANTS = [Want("default", 9)]
+CLAIM_REQUESTS = [ClaimRequest("default", 9)]
 RESULTS = "SELECT id, capability, created_at, output, error"
 
 
@@ -34,10 +35,12 @@ def settled(store):
 
     async def settled(outcome, **fields):
         await store.submit([a_new_job(**fields)])
-        [claim] = await store.claim("w_1", "t", WANTS, now=NOON)
+        [claim] = await store.claim("w_1", "t", CLAIM_REQUESTS, now=NOON)
         seen = []
         await store.transact(lambda tx: tx.driver.set_trace_callback(seen.append))
-        await store.settle([settlement(claim, outcome, link=claim.link)])
+        await store.settle(
+            [settlement(claim, outcome, consequences=claim.consequences)]
+        )
         await store.transact(lambda tx: tx.driver.set_trace_callback(None))
         first = seen.index("COMMIT") + 1
         last = seen.index("COMMIT", first)

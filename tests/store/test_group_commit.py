@@ -7,8 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from backburner.domain.errors import IdempotencyConflict, StoreUnavailable
-from backburner.domain.job import JobState, Submitted
-from backburner.ports.store import Want
+from backburner.domain.jobs.job import JobState, Submitted
+from backburner.ports.store.jobs import ClaimRequest
 from backburner.stores.sqlite.database import driver
 from backburner.testing.samples import NOON, a_new_job
 
@@ -151,4 +151,4 @@ async def test_wants_of_nothing_take_nothing(store):
     )
     await store.submit([a_new_job()])
 
-    assert [] == await store.claim("w_1", "t", [Want("default", 0)], now=NOON)
+    assert [] == await store.claim("w_1", "t", [ClaimRequest("default", 0)], now=NOON)

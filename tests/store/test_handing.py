@@ -11,13 +11,14 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from backburner.domain import transitions
-from backburner.domain.flow import Edge, NewFlow
-from backburner.domain.job import Claim
-from backburner.domain.outcome import Done, Failed, HandedBack
-from backburner.domain.queue import Queue
-from backburner.domain.transitions import Limits
-from backburner.ports.store import Settlement, Want, WorkerInfo
+from backburner.domain.groups.flow import Edge, NewFlow
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import Claim
+from backburner.domain.jobs.outcome import Done, Failed, HandedBack
+from backburner.domain.jobs.transitions import Limits
+from backburner.domain.queues.queue import Queue
+from backburner.ports.store.jobs import ClaimRequest, Settlement
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.sqlite import transaction
 from backburner.stores.sqlite.database import Database
 from backburner.stores.sqlite.handing import hand_on
@@ -98,12 +99,14 @@ class World:
         if asked and dice.random() < 0.05:
             asked.append(asked[0])
         room = most or max(1, SLOTS - len(self.held))
-        wants = [Want(queue, dice.randint(1, room)) for queue in QUEUES]
+        claim_requests = [
+            ClaimRequest(queue, dice.randint(1, room)) for queue in QUEUES
+        ]
         token = f"{dice.random():.14f}"
         calls = [self.store.settle(asked)]
         if dice.random() < 0.05:
             calls.append(self.store.promote(now=LATER, limit=9))
-        calls.append(self.store.claim("w_1", token, wants, now=LATER))
+        calls.append(self.store.claim("w_1", token, claim_requests, now=LATER))
         if self._in_one:
             *_, claims = await asyncio.gather(*calls)
         else:
@@ -158,7 +161,9 @@ def _settlement(dice: random.Random, claim: Claim) -> Settlement:
         claim, outcome, now=NOON, backoff=timedelta(), limits=Limits()
     )
     body = (lambda _tx: None) if dice.random() < 0.05 else None
-    return Settlement(claim.seq, claim.token, change, body, link=claim.link)
+    return Settlement(
+        claim.seq, claim.token, change, body, consequences=claim.consequences
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -235,22 +240,24 @@ async def test_and_would_not_if_it_were_less_careful(worlds, name, right, wrong)
 async def test_what_is_rolled_back_was_handed_to_nobody(worlds, handed):
     world, _ = await worlds()
     await world.store.submit_flows([a_new_flow(a_new_step("a"), a_new_step("b", "a"))])
-    wants = [Want("default", 9)]
-    [first] = await world.store.claim("w_1", "t1", wants, now=NOON)
+    claim_requests = [ClaimRequest("default", 9)]
+    [first] = await world.store.claim("w_1", "t1", claim_requests, now=NOON)
     done = transitions.settle(
         first, Done("1"), now=NOON, backoff=timedelta(), limits=Limits()
     )
-    settlement = Settlement(first.seq, first.token, done, link=first.link)
+    settlement = Settlement(
+        first.seq, first.token, done, consequences=first.consequences
+    )
     world.places.broken = "advance.told"
 
     failed, none = await asyncio.gather(
         world.store.settle([settlement]),
-        world.store.claim("w_1", "t2", wants, now=NOON),
+        world.store.claim("w_1", "t2", claim_requests, now=NOON),
         return_exceptions=True,
     )
     _, [second] = await asyncio.gather(
         world.store.settle([settlement]),
-        world.store.claim("w_1", "t3", wants, now=NOON),
+        world.store.claim("w_1", "t3", claim_requests, now=NOON),
     )
 
     assert isinstance(failed, RuntimeError)

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from backburner.domain.errors import ConfigurationError, InvalidInput, StoreUnavailable
-from backburner.engine.keys import Actor, Keys, Wanted
+from backburner.engine.access.keys import Actor, Keys, NewKey
 from backburner.stores.sqlite.database import Database
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.doubles import FrozenClock, SeededDice
@@ -61,7 +61,7 @@ def make(store, clock):
 
 async def test_many_requests_with_one_key_are_one_question(make, store):
     keys = make()
-    key, text = await keys.create(Wanted("a key"), ROOT)
+    key, text = await keys.create(NewKey("a key"), ROOT)
     checked = [await keys.check(text) for _ in range(100)]
 
     assert {key.id} == {found.id for found in checked}
@@ -70,7 +70,7 @@ async def test_many_requests_with_one_key_are_one_question(make, store):
 
 async def test_the_store_is_asked_again_after_five_seconds(make, store, clock):
     keys = make()
-    _, text = await keys.create(Wanted("a key"), ROOT)
+    _, text = await keys.create(NewKey("a key"), ROOT)
     await keys.check(text)
     clock.advance(timedelta(seconds=5))
     await keys.check(text)
@@ -80,7 +80,7 @@ async def test_the_store_is_asked_again_after_five_seconds(make, store, clock):
 
 async def test_a_wrong_sum_is_refused_before_the_store_is_asked(make, store):
     keys = make()
-    _, text = await keys.create(Wanted("a key"), ROOT)
+    _, text = await keys.create(NewKey("a key"), ROOT)
 
     assert await keys.check(text[:-1]) is None
     assert await keys.check(text[:-1] + "_") is None
@@ -89,7 +89,7 @@ async def test_a_wrong_sum_is_refused_before_the_store_is_asked(make, store):
 
 async def test_a_use_is_noted_once_a_minute(make, store, clock):
     keys = make()
-    _, text = await keys.create(Wanted("a key"), ROOT)
+    _, text = await keys.create(NewKey("a key"), ROOT)
     await keys.check(text)
     clock.advance(timedelta(seconds=59))
     await keys.check(text)
@@ -104,7 +104,7 @@ async def test_a_use_is_noted_once_a_minute(make, store, clock):
 
 async def test_a_use_that_cannot_be_noted_does_not_stop_a_request(make, store):
     keys = make()
-    key, text = await keys.create(Wanted("a key"), ROOT)
+    key, text = await keys.create(NewKey("a key"), ROOT)
     store.is_broken = True
 
     assert key.id == (await keys.check(text)).id
@@ -112,7 +112,7 @@ async def test_a_use_that_cannot_be_noted_does_not_stop_a_request(make, store):
 
 async def test_a_revocation_is_known_here_at_once_and_elsewhere_in_seconds(make, clock):
     here, elsewhere = make(), make()
-    key, text = await here.create(Wanted("a key"), ROOT)
+    key, text = await here.create(NewKey("a key"), ROOT)
     before = [await keys.check(text) for keys in (here, elsewhere)]
     await here.revoke(key.id, ROOT)
     soon = [await keys.check(text) for keys in (here, elsewhere)]
@@ -124,21 +124,21 @@ async def test_a_revocation_is_known_here_at_once_and_elsewhere_in_seconds(make,
 
 
 async def test_a_key_made_with_another_pepper_is_of_no_use(make):
-    _, text = await make("another pepper").create(Wanted("a key"), ROOT)
+    _, text = await make("another pepper").create(NewKey("a key"), ROOT)
 
     assert await make().check(text) is None
 
 
 async def test_without_a_pepper_no_key_is_made_or_known(make):
-    _, text = await make().create(Wanted("a key"), ROOT)
+    _, text = await make().create(NewKey("a key"), ROOT)
 
     with pytest.raises(ConfigurationError, match="BACKBURNER_KEY_PEPPER"):
-        await make("").create(Wanted("a key"), ROOT)
+        await make("").create(NewKey("a key"), ROOT)
     assert await make("").check(text) is None
 
 
 async def test_what_is_kept_holds_nothing_of_the_secret(make, path):
-    _, text = await make().create(Wanted("a key"), ROOT)
+    _, text = await make().create(NewKey("a key"), ROOT)
     secret = text.split("_")[3].encode()
     kept = [file.read_bytes() for file in path.parent.glob(f"{path.name}*")]
 
@@ -149,15 +149,15 @@ async def test_what_is_kept_holds_nothing_of_the_secret(make, path):
 @pytest.mark.parametrize(
     ("wanted", "field"),
     [
-        (Wanted(""), "name"),
-        (Wanted("a\nb"), "name"),
-        (Wanted("x" * 201), "name"),
-        (Wanted("a key", frozenset()), "scopes"),
-        (Wanted("a key", frozenset({"jobs:dance"})), "scopes"),
-        (Wanted("a key", user=""), "user"),
-        (Wanted("a key", user="a b"), "user"),
-        (Wanted("a key", frozenset({"users:act"}), user="u"), "scopes"),
-        (Wanted("a key", expires_at=1), "expires_at"),
+        (NewKey(""), "name"),
+        (NewKey("a\nb"), "name"),
+        (NewKey("x" * 201), "name"),
+        (NewKey("a key", frozenset()), "scopes"),
+        (NewKey("a key", frozenset({"jobs:dance"})), "scopes"),
+        (NewKey("a key", user=""), "user"),
+        (NewKey("a key", user="a b"), "user"),
+        (NewKey("a key", frozenset({"users:act"}), user="u"), "scopes"),
+        (NewKey("a key", expires_at=1), "expires_at"),
     ],
 )
 async def test_a_key_that_makes_no_sense_is_not_made(make, wanted, field):
@@ -173,7 +173,7 @@ async def test_a_key_that_is_not_good_counts_for_none(make, clock):
     keys = make()
     nothing = await keys.has_good()
     soon = clock.now() + 1000
-    await keys.create(Wanted("a key", expires_at=soon), ROOT)
+    await keys.create(NewKey("a key", expires_at=soon), ROOT)
     good = await keys.has_good()
     clock.advance(timedelta(seconds=1))
 

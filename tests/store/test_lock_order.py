@@ -6,18 +6,19 @@ from itertools import pairwise
 import asyncpg
 import pytest
 
-from backburner.domain import transitions
-from backburner.domain.batch import Members
-from backburner.domain.budget import Budget
-from backburner.domain.job import Owner
-from backburner.domain.queue import Queue
-from backburner.ports.budgets import Ask, Viewer
+from backburner.domain.costs.budget import Budget
+from backburner.domain.groups.batch import Members
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import Owner
+from backburner.domain.queues.queue import Queue
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import Want, WorkerInfo
-from backburner.stores import sharing
+from backburner.ports.store.budgets import HoldRequest, Viewer
+from backburner.ports.store.jobs import ClaimRequest
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.postgres import statements
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.store import PostgresStore
+from backburner.stores.shared import sharing
 from backburner.testing.samples import (
     NOON,
     a_new_batch,
@@ -302,13 +303,13 @@ async def test_a_worker_that_is_declared_dead_meanwhile_claims_nothing(store, se
         return found
 
     pipe.rows = buried_after_the_look
-    claims = await store.claim("w_1", "t_1", [Want("default", 5)], now=NOON)
+    claims = await store.claim("w_1", "t_1", [ClaimRequest("default", 5)], now=NOON)
 
     assert ([], [looked]) == (list(claims), looks)
 
 
 async def test_reservations_of_one_id_at_once_hold_once(store):
-    ask = Ask("hold_1", Owner("acme", "ann"), NOON, tokens=70)
+    ask = HoldRequest("hold_1", Owner("acme", "ann"), NOON, tokens=70)
 
     answers = await asyncio.gather(*(store.reserve(ask) for _ in range(8)))
 

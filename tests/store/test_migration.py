@@ -7,9 +7,10 @@ from contextlib import closing
 import pytest
 import sqlalchemy as sa
 
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import Want, WorkerInfo
+from backburner.ports.store.jobs import ClaimRequest
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores import migrations, tables
 from backburner.stores.postgres.store import PostgresStore
 from backburner.stores.sqlite.database import Database, driver
@@ -132,7 +133,7 @@ async def test_what_waited_before_is_served_in_turn_after_it(database):
     await store.enlist(WorkerInfo("w_1", "here", 1, 9, ("default",), started_at=NOON))
     await store.submit([a_new_job(id="job_last")])
     await store.submit([a_new_job(id=f"job_bobs{n}", owner=BOB) for n in (1, 2)])
-    claims = await store.claim("w_1", "t", [Want("default", 9)], now=NOON)
+    claims = await store.claim("w_1", "t", [ClaimRequest("default", 9)], now=NOON)
 
     order = [claim.id for claim in claims]
     assert {"job_old", "job_bobs1", "job_older", "job_bobs2"} == {*order[:4]}

@@ -10,9 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
-from backburner.ports.store import Want, WorkerInfo
-from backburner.stores import contents, moving, notice, tables
-from backburner.stores.moving import CopyDiffers, MoveRefused
+from backburner.ports.store.jobs import ClaimRequest
+from backburner.ports.store.workers import WorkerInfo
+from backburner.stores import tables
+from backburner.stores.move import contents, mover, notice
+from backburner.stores.move.mover import CopyDiffers, MoveRefused
 from backburner.testing.samples import NOON, a_new_job
 from tests.store.moving import a_store, everything, fill, moved, read, write
 
@@ -400,7 +402,7 @@ async def test_a_move_can_be_given_up(first, other, rows_of):
     middle = other()
     with pytest.raises(Killed):
         await moved(first, middle, faults=KilledAt(30))
-    place = await moving.abandon(first.side())
+    place = await mover.abandon(first.side())
     await first.open()
     after = rows_of()
     await do(first, SURPLUS)
@@ -408,13 +410,13 @@ async def test_a_move_can_be_given_up(first, other, rows_of):
     assert place == middle.side().place
     assert before == after
     with pytest.raises(MoveRefused, match="is not being moved"):
-        await moving.abandon(first.side())
+        await mover.abandon(first.side())
     with pytest.raises(MoveRefused, match="--replace deletes it"):
         await moved(first, middle, name="move_2")
     await moved(first, middle, name="move_2", replace=True)
     assert 10 == await count_of(middle, "fronts")
     with pytest.raises(MoveRefused, match="was moved to"):
-        await moving.abandon(first.side())
+        await mover.abandon(first.side())
 
 
 async def test_back_to_the_first_store_only_if_that_is_asked_for(first, other, rows_of):
@@ -436,7 +438,7 @@ async def test_a_running_job_of_a_lost_worker_is_found_where_it_arrives(first, s
     await first.open()
     await first.enlist(WORKER)
     await first.submit([a_new_job(id="job_lost")])
-    [claim] = await first.claim("w_1", "token", [Want("default", 1)], now=NOON)
+    [claim] = await first.claim("w_1", "token", [ClaimRequest("default", 1)], now=NOON)
     await moved(first, server, lease=timedelta(seconds=-1))
     await server.open()
 

@@ -7,18 +7,19 @@ import sqlalchemy as sa
 
 from backburner.adapters import find_store
 from backburner.clock import SystemClock
-from backburner.domain.batch import BatchState
-from backburner.domain.job import JobState, Owner, Tenant
+from backburner.domain.groups.batch import BatchState
+from backburner.domain.jobs.job import JobState, Owner, Tenant
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import GroupFilter, JobFilter, Retention
-from backburner.stores import (
+from backburner.ports.store.flows import GroupFilter
+from backburner.ports.store.maintenance import JobFilter, Retention
+from backburner.stores.shared import (
     batches,
-    erasing,
+    erasure,
     flows,
-    kept,
     listing,
     paging,
     prospects,
+    retention,
 )
 from backburner.testing.samples import a_job
 from tests import homes
@@ -110,8 +111,8 @@ LISTS = {
     "blocked": jobs(in_state("blocked")),
     "running": jobs(in_state("running")),
     "failures": lambda c: listing.failures(c, ANN, 9),
-    "unfinished": lambda c: erasing._unfinished(c, ANN, 9),
-    "erasable": lambda c: erasing._erasable(c, ANN, 9),
+    "unfinished": lambda c: erasure._unfinished(c, ANN, 9),
+    "erasable": lambda c: erasure._erasable(c, ANN, 9),
     "flows": lambda c: flows.listing(c, GroupFilter(ANN), None, 2),
     "flows by tag": lambda c: flows.listing(c, GroupFilter(ANN, tag="no"), None, 2),
     "batches": lambda c: batches.listing(c, GroupFilter(ANN), None, 2),
@@ -126,10 +127,10 @@ LISTS = {
     "tenant's batches": lambda c: batches.listing(c, GroupFilter(TINY), None, 2),
     "large tenant": jobs(JobFilter(LARGE)),
     "large tenant's flows": lambda c: flows.listing(c, GroupFilter(LARGE), None, 2),
-    "what a queue keeps": lambda c: kept.prune_jobs(Retention(), 9, 9)(
+    "what a queue keeps": lambda c: retention.prune_jobs(Retention(), 9, 9)(
         SimpleNamespace(connection=c)
     ),
-    "flows that queues keep": lambda c: kept.prune_flows(Retention(), 9, 9)(
+    "flows that queues keep": lambda c: retention.prune_flows(Retention(), 9, 9)(
         SimpleNamespace(connection=c)
     ),
     "receipt": lambda c: prospects._closing(
@@ -226,8 +227,8 @@ async def seen(store):
             for name, where in ABOUT.items()
         }
         counts = {name: listing.count(connection, w) for name, w in ABOUT.items()}
-        erased = erasing._erasable(connection, ANN, 99).ids
-        return pages, counts, erased, erasing._unfinished(connection, ANN, 99)
+        erased = erasure._erasable(connection, ANN, 99).ids
+        return pages, counts, erased, erasure._unfinished(connection, ANN, 99)
 
     return await store.read(read)
 

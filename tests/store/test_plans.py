@@ -4,9 +4,9 @@ from dataclasses import asdict
 
 import pytest
 
-from backburner.domain.job import JobState
-from backburner.ports.store import JobFilter
-from backburner.stores import batches, burials, flows, listing
+from backburner.domain.jobs.job import JobState
+from backburner.ports.store.maintenance import JobFilter
+from backburner.stores.shared import batches, dead_letter_exports, flows, listing
 from backburner.stores.sqlite.database import driver
 from backburner.stores.sqlite.queries import Queries
 from backburner.testing.samples import ANN
@@ -183,9 +183,9 @@ def names_a_group(step):
             lambda c: batches.over(c, 0, 9),
             {"batches_open", "flows_by_batch", "jobs_by_batch_state"},
         ),
-        (lambda c: burials.failures(c, 1, 9, 9), {"events_failed"}),
+        (lambda c: dead_letter_exports.failures(c, 1, 9, 9), {"events_failed"}),
         (
-            lambda c: c.execute(burials.NEWS).all(),
+            lambda c: c.execute(dead_letter_exports.NEWS).all(),
             {"events_failed", "sqlite_autoindex_marks_1"},
         ),
     ],

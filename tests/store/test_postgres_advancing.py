@@ -9,18 +9,19 @@ import asyncpg
 import pytest
 import sqlalchemy as sa
 
-from backburner.domain import transitions
-from backburner.domain.flow import Edge
-from backburner.domain.job import JobState, Need
-from backburner.domain.outcome import Done, Failed, HandedBack
-from backburner.domain.transitions import Limits
+from backburner.domain.groups.flow import Edge
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import JobState, Need
+from backburner.domain.jobs.outcome import Done, Failed, HandedBack
+from backburner.domain.jobs.transitions import Limits
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import Settlement, Want, WorkerInfo
+from backburner.ports.store.jobs import ClaimRequest, Settlement
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.postgres import store as store_module
 from backburner.stores.postgres.advancing import (
     LONGEST,
     MOST,
-    Heirlooms,
+    OutputCache,
     advance_flows,
 )
 from backburner.stores.postgres.store import PostgresStore
@@ -62,8 +63,8 @@ class World:
         await self.store.submit_flows(flows_of(dice, seed))
         for _ in range(500):
             token = f"{dice.random():.14f}"
-            wants = [Want("default", dice.randint(1, 5))]
-            found = await self.store.claim("w_1", token, wants, now=NOON + 9)
+            claim_requests = [ClaimRequest("default", dice.randint(1, 5))]
+            found = await self.store.claim("w_1", token, claim_requests, now=NOON + 9)
             self._held += sorted(found, key=lambda claim: claim.seq)
             self.given += [(claim.seq, list(claim.given)) for claim in found]
             if not self._held:
@@ -109,7 +110,7 @@ def settlement(dice, claim):
     change = transitions.settle(
         claim, outcome, now=NOON, backoff=timedelta(), limits=Limits()
     )
-    return Settlement(claim.seq, claim.token, change, link=claim.link)
+    return Settlement(claim.seq, claim.token, change, consequences=claim.consequences)
 
 
 @pytest.fixture
@@ -195,7 +196,7 @@ async def test_a_role_that_may_make_no_function_does_without(poor_url):
 
 
 def test_what_was_kept_is_given_once_and_forgotten_with_the_session():
-    kept = Heirlooms()
+    kept = OutputCache()
     one, other = object(), object()
     need = Need("a", "job_1", JobState.SUCCEEDED, "1", None)
     long = need._replace(output="1" * (LONGEST + 1))
@@ -212,7 +213,7 @@ def test_what_was_kept_is_given_once_and_forgotten_with_the_session():
 
 
 def test_the_oldest_is_forgotten_if_nobody_comes_for_it():
-    kept = Heirlooms()
+    kept = OutputCache()
     need = Need("a", "job_1", JobState.SUCCEEDED, "1", None)
     kept.keep((f"job_{n}", need) for n in range(MOST + 1))
 

@@ -10,18 +10,19 @@ import pytest
 import sqlalchemy as sa
 
 from backburner.domain.errors import IdempotencyConflict, StoreUnavailable
-from backburner.domain.job import JobState
-from backburner.domain.outcome import Done
-from backburner.domain.transitions import Change
-from backburner.engine.heartbeat import Pulse
-from backburner.ports.bell import Ring
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.outcome import Done
+from backburner.domain.jobs.transitions import Change
+from backburner.engine.run.heartbeat import Pulse
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import Settlement, Want, WorkerInfo
-from backburner.stores.postgres import bell as bells
+from backburner.ports.notifier import Notification
+from backburner.ports.store.jobs import ClaimRequest, Settlement
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.postgres import database, driver, heart
-from backburner.stores.postgres.bell import NotifyBell
+from backburner.stores.postgres import notifier as notifiers
 from backburner.stores.postgres.database import dial
 from backburner.stores.postgres.heart import PostgresHeart
+from backburner.stores.postgres.notifier import PostgresNotifier
 from backburner.stores.postgres.pipe import Pipe
 from backburner.stores.postgres.store import PostgresStore
 from backburner.testing.doubles import FrozenClock
@@ -211,7 +212,7 @@ async def test_a_conflict_of_one_key_is_only_its_callers(store):
 async def test_a_body_with_a_fault_of_its_own_does_not_blame_the_store(store):
     await store.submit([a_new_job()])
     await store.enlist(WorkerInfo("w", "h", 1, 1, ("default",), NOON))
-    [claim] = await store.claim("w", "t", [Want("default", 1)], now=NOON)
+    [claim] = await store.claim("w", "t", [ClaimRequest("default", 1)], now=NOON)
 
     def body(_tx):
         raise FileNotFoundError("a file of the handler's")
@@ -231,32 +232,36 @@ async def test_a_body_with_a_fault_of_its_own_does_not_blame_the_store(store):
 async def test_a_ring_that_could_not_be_told_is_told_by_the_next_connection(
     postgres_url, terminate, monkeypatch
 ):
-    monkeypatch.setattr(bells, "RECONNECT_SECONDS", 0.01)
-    ringing, hearing = NotifyBell(postgres_url), NotifyBell(postgres_url)
+    monkeypatch.setattr(notifiers, "RECONNECT_SECONDS", 0.01)
+    notifying, hearing = PostgresNotifier(postgres_url), PostgresNotifier(postgres_url)
     heard = asyncio.Queue()
     hearing.listen(heard.put_nowait)
-    with closing(ringing), closing(hearing):
-        ringing.open()
+    with closing(notifying), closing(hearing):
+        notifying.open()
         hearing.open()
         async with asyncio.timeout(60):
             await heard.get()
-            ringing.ring(Ring.WORK)
+            notifying.notify(Notification.WORK)
             first = await heard.get()
             await terminate()
             again = await heard.get()
-            ringing.ring(Ring.SCHEDULE)
+            notifying.notify(Notification.SCHEDULE)
             last = await heard.get()
 
-    assert (Ring.WORK, bells.ALL, Ring.SCHEDULE) == (first, again, last)
+    assert (Notification.WORK, notifiers.ALL, Notification.SCHEDULE) == (
+        first,
+        again,
+        last,
+    )
 
 
 async def test_a_strangers_word_on_the_channel_says_nothing(postgres_url):
-    bell = NotifyBell(postgres_url)
+    notifier = PostgresNotifier(postgres_url)
     stranger = await asyncpg.connect(postgres_url)
     heard = asyncio.Queue()
-    bell.listen(heard.put_nowait)
-    with closing(bell):
-        bell.open()
+    notifier.listen(heard.put_nowait)
+    with closing(notifier):
+        notifier.open()
         async with asyncio.timeout(60):
             await heard.get()
             await stranger.execute("NOTIFY backburner, 'x'")
@@ -264,7 +269,7 @@ async def test_a_strangers_word_on_the_channel_says_nothing(postgres_url):
             told = await heard.get()
     await stranger.close()
 
-    assert Ring.WORK == told
+    assert Notification.WORK == told
 
 
 async def test_callers_of_a_silent_server_are_refused_together(monkeypatch):

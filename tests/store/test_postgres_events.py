@@ -246,17 +246,19 @@ async def test_a_reader_that_gives_up_ends_nobody_elses_look(store, monkeypatch)
     assert 1 == patient.result()
 
 
-async def dig(store):
-    found = await store.unburied("d_1", span=timedelta(seconds=30), limit=9)
+async def export(store):
+    found = await store.unexported_dead_letters(
+        "d_1", span=timedelta(seconds=30), limit=9
+    )
     return None if found is None else [job.id for job in found.jobs]
 
 
 @pytest.fixture
 async def doomed(store):
-    """Two jobs that wait, in a house that tells a broker of what fails."""
+    """Two jobs that wait, in an instance that tells a broker of what fails."""
     jobs = [a_new_job(), a_new_job()]
     await store.submit(jobs)
-    await store.begin_burials()
+    await store.begin_dead_letter_export()
     return jobs
 
 
@@ -266,10 +268,10 @@ async def test_a_failure_that_commits_late_is_waited_for(store, writers, doomed,
     await late.fail(doomed[0])
     await quick.fail(doomed[1])
     await quick.commit()
-    early = [await dig(store) for _ in range(3)]
+    early = [await export(store) for _ in range(3)]
     await late.commit()
     async with asyncio.timeout(60):
-        while not (found := await dig(store)):
+        while not (found := await export(store)):
             await pause()
 
     assert [None] * 3 == early
@@ -284,9 +286,11 @@ async def test_with_the_newest_event_as_the_horizon_a_failure_has_no_letter(
     await late.fail(doomed[0])
     await quick.fail(doomed[1])
     await quick.commit()
-    found = await store.unburied("d_1", span=timedelta(seconds=30), limit=9)
-    await store.bury("d_1", upto=found.upto)
+    found = await store.unexported_dead_letters(
+        "d_1", span=timedelta(seconds=30), limit=9
+    )
+    await store.mark_dead_letters_exported("d_1", upto=found.upto)
     await late.commit()
 
     assert [doomed[1].id] == [job.id for job in found.jobs]
-    assert await dig(store) is None
+    assert await export(store) is None

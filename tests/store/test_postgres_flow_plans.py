@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import WorkerInfo
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.postgres import database
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.store import PostgresStore

@@ -10,21 +10,22 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.util import await_only
 
-from backburner.domain import event, transitions
-from backburner.domain.batch import BatchState, Members
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.flow import FlowState
-from backburner.domain.job import JobState
-from backburner.domain.transitions import Change
+from backburner.domain.events import event
+from backburner.domain.groups.batch import BatchState, Members
+from backburner.domain.groups.flow import FlowState
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.transitions import Change
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import WorkerInfo
-from backburner.stores import batches, groups
-from backburner.stores.flows import cancel
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.postgres import database
 from backburner.stores.postgres import store as store_module
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.store import PostgresStore
-from backburner.stores.reopening import reopen
+from backburner.stores.shared import batches, groups
+from backburner.stores.shared.flows import cancel
+from backburner.stores.shared.reopening import reopen
 from backburner.testing.broker.acts import pause
 from backburner.testing.samples import (
     NOON,
@@ -271,7 +272,9 @@ async def test_the_last_step_ends_while_a_failed_one_is_retried(
         _, held_up = await at_once(one.settle([ended]), other.reopen([move]))
     else:
         body = held.after(lambda tx: reopen(tx, [move]))
-        held_up, _ = await at_once(one.link(body), other.settle([ended]))
+        held_up, _ = await at_once(
+            one.internal_transaction(body), other.settle([ended])
+        )
 
     assert [True] == list(held_up)
     assert {"a": "queued", "b": "blocked", "last": "succeeded"} == await course.states()
@@ -345,7 +348,9 @@ async def test_a_step_ends_while_its_flow_is_cancelled(
         )
     else:
         body = held.after(cancel(ENDED, flow=seq))
-        count, [applied] = await at_once(one.link(body), other.settle([ended]))
+        count, [applied] = await at_once(
+            one.internal_transaction(body), other.settle([ended])
+        )
 
     assert (ended.change, 1) == (applied, count) if is_first else (None, 2)
     assert JobState.CANCELLED is (await course.states())["b"]
@@ -415,7 +420,7 @@ async def test_what_is_added_while_a_flow_is_reopened_is_held_until_then(
 
     await at_once(
         one.settle([ended._replace(body=adding(seq, a_new_step("new")))]),
-        other.link(look),
+        other.internal_transaction(look),
     )
 
     assert ["new"] == locked, "it could end before it is counted"
@@ -429,7 +434,7 @@ async def test_a_batch_is_filled_while_somebody_would_end_it(
     job = a_new_job()
     body = held.after(batches.fill(await batch.seq(), Members([job]), seal=seal))
 
-    _, is_over = await at_once(one.link(body), batch.finish())
+    _, is_over = await at_once(one.internal_transaction(body), batch.finish())
 
     assert not is_over
     if not seal:
@@ -449,10 +454,12 @@ async def test_a_batch_ends_while_a_member_is_retried(
     finish = batches.finish(await batch.seq(), LATER, lambda *_: ())
 
     if is_first:
-        is_over, _ = await at_once(one.link(held.after(finish)), other.reopen([move]))
+        is_over, _ = await at_once(
+            one.internal_transaction(held.after(finish)), other.reopen([move])
+        )
     else:
         body = held.after(lambda tx: reopen(tx, [move]))
-        _, is_over = await at_once(one.link(body), batch.finish())
+        _, is_over = await at_once(one.internal_transaction(body), batch.finish())
 
     found = await batch.batch()
     assert is_first == is_over
@@ -480,7 +487,7 @@ async def test_a_batch_that_is_not_locked_ends_with_something_left_to_do(
 
     monkeypatch.setattr(batches, "counts", count)
     finish = batches.finish(await batch.seq(), LATER, lambda *_: ())
-    await at_once(one.link(finish), other.reopen([move]), waits=False)
+    await at_once(one.internal_transaction(finish), other.reopen([move]), waits=False)
 
     assert JobState.QUEUED is (await find(other, job.id)).state
     assert BatchState.FINISHED is (await batch.batch()).state
@@ -500,7 +507,9 @@ async def test_a_batch_that_is_being_reopened_does_not_end(
         opened(*asked)
 
     monkeypatch.setattr(groups, "reopen", stop_before)
-    await at_once(one.link(lambda tx: reopen(tx, [move])), batch.finish())
+    await at_once(
+        one.internal_transaction(lambda tx: reopen(tx, [move])), batch.finish()
+    )
 
     found = await batch.batch()
     assert (BatchState.OPEN, 0) == (found.state, found.generation)

@@ -8,15 +8,16 @@ import asyncpg
 import pytest
 from sqlalchemy.util import await_only
 
-from backburner.domain import transitions
-from backburner.domain.budget import Balance
-from backburner.domain.outcome import Done
-from backburner.domain.usage import Booking
+from backburner.domain.costs.budget import Balance
+from backburner.domain.costs.usage import Booking
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.outcome import Done
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import Want, WorkerInfo
+from backburner.ports.store.jobs import ClaimRequest
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.store import PostgresStore
-from backburner.stores.usages import book_calls
+from backburner.stores.shared.usages import book_calls
 from backburner.testing.broker.acts import pause
 from backburner.testing.samples import NOON
 from backburner.testing.store.acts import find, settlement, submit
@@ -61,10 +62,12 @@ async def a_cancelled_run(store):
     await store.put_budgets([HUNDRED])
     await store.enlist(WorkerInfo("w_1", "here", 1, 8, ("default",), started_at=NOON))
     job_id = await submit(store, tokens=40)
-    [claim] = await store.claim("w_1", "t1", [Want("default", 1)], now=NOON)
+    [claim] = await store.claim("w_1", "t1", [ClaimRequest("default", 1)], now=NOON)
     job = await find(store, job_id)
     cancel = transitions.cancel(job, "asked", now=NOON + 1000)
-    told = settlement(claim, Done("1"))._replace(change=cancel, link=job.link)
+    told = settlement(claim, Done("1"))._replace(
+        change=cancel, consequences=job.consequences
+    )
     await store.settle([told])
     return claim
 
@@ -84,7 +87,7 @@ async def book_three(one, two, watcher):
         await_only(go.wait())
 
     async with asyncio.timeout(60):
-        first = asyncio.ensure_future(one.link(held))
+        first = asyncio.ensure_future(one.internal_transaction(held))
         await arrived.wait()
         second = asyncio.ensure_future(two.book([late(claim, 1, 20)]))
         while not second.done() and not await watcher.fetchval(HELD_UP):

@@ -6,13 +6,15 @@ import random
 import asyncpg
 import pytest
 
-from backburner.domain import event, transitions
 from backburner.domain.errors import CallerError, Problem
-from backburner.domain.flow import Edge
-from backburner.domain.job import WAITING, JobState
-from backburner.domain.transitions import Change
+from backburner.domain.events import event
+from backburner.domain.groups.flow import Edge
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import WAITING, JobState
+from backburner.domain.jobs.transitions import Change
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import Move, WorkerInfo
+from backburner.ports.store.jobs import Move
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.postgres.store import PostgresStore
 from backburner.testing.samples import NOON, a_new_flow, a_new_step
 from backburner.testing.store.linked import (
@@ -147,7 +149,7 @@ class Mischief:
             job = self._chance.choice(waiting)
             change = transitions.cancel(job, "no", now=NOON)
             await self._store.move(
-                [Move(job.seq, job.state, job.generation, change, job.link)]
+                [Move(job.seq, job.state, job.generation, change, job.consequences)]
             )
 
     async def _end(self, course):

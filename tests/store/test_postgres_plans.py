@@ -4,8 +4,8 @@ import asyncpg
 import pytest
 
 from backburner.ports.faults import NoFaults
-from backburner.stores import burials, listing
 from backburner.stores.postgres.store import PostgresStore
+from backburner.stores.shared import dead_letter_exports, listing
 from backburner.testing.samples import NOON
 
 FILL = """
@@ -120,10 +120,13 @@ async def test_what_failed_is_found_by_its_index(server):
         " SELECT seq, 2, 'job.failed', 1 FROM jobs WHERE seq % 1000 = 0;"
         "INSERT INTO marks (name, at, until) VALUES ('burials', 0, 0); ANALYZE"
     )
-    asked = str(burials.FAILURES)
+    asked = str(dead_letter_exports.FAILURES)
     for name in (":after", ":upto", ":limit"):
         asked = asked.replace(name, "100000")
-    for statement in (asked, str(burials.NEWS).replace(":name_1", "'burials'")):
+    for statement in (
+        asked,
+        str(dead_letter_exports.NEWS).replace(":name_1", "'burials'"),
+    ):
         rows = await connection.fetch(f"EXPLAIN (COSTS OFF) {statement}")
         plan = "\n".join(row[0] for row in rows)
 

@@ -15,17 +15,17 @@ import asyncpg
 import pytest
 
 from backburner import Context, Schedule, capability
+from backburner.engine.maintenance.scheduler import Scheduler
 from backburner.engine.registry import Registry
-from backburner.engine.scheduler import Scheduler
-from backburner.engine.submission import Submission
+from backburner.engine.submit.submission import Submission
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import JobFilter
-from backburner.stores import timetable
+from backburner.ports.store.maintenance import JobFilter
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.store import PostgresStore
+from backburner.stores.shared import timetable
 from backburner.stores.sqlite.database import Database
 from backburner.stores.sqlite.store import SqliteStore
-from backburner.testing.doubles import FrozenClock, SeededDice, SilentBell
+from backburner.testing.doubles import FrozenClock, SeededDice, SilentNotifier
 from backburner.testing.samples import NOON
 
 MINUTE = timedelta(minutes=1)
@@ -159,7 +159,7 @@ async def a_node(
         store.fire = weaken(store)
     return Scheduler(
         store,
-        SilentBell(),
+        SilentNotifier(),
         faults,
         Submission(Registry([count]), clock, SeededDice(id(faults))),
         [Schedule(**usual | fields)],

@@ -7,7 +7,7 @@ from alembic.script import ScriptDirectory
 
 from backburner.domain.errors import ConfigurationError
 from backburner.stores import migrations, tables
-from backburner.stores.rows import JOB_COLUMNS
+from backburner.stores.shared.rows import JOB_COLUMNS
 from backburner.stores.sqlite.database import Database
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.doubles import FrozenClock

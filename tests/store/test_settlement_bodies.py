@@ -8,13 +8,14 @@ import pytest
 import sqlalchemy as sa
 
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.job import JobState, Owner
-from backburner.domain.outcome import Done, Failed
-from backburner.ports.budgets import Ask
+from backburner.domain.jobs.job import JobState, Owner
+from backburner.domain.jobs.outcome import Done, Failed
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import Want, WorkerInfo
-from backburner.stores.ledger import kept
+from backburner.ports.store.budgets import HoldRequest
+from backburner.ports.store.jobs import ClaimRequest
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.postgres.store import PostgresStore
+from backburner.stores.shared.ledger import kept
 from backburner.testing.samples import NOON, a_new_job
 from backburner.testing.store.acts import find, settlement
 
@@ -33,7 +34,7 @@ async def claimed(store, count):
     info = WorkerInfo("w", "host", 1, slots=count, queues=("default",), started_at=NOON)
     await store.enlist(info)
     await store.submit([a_new_job() for _ in range(count)])
-    return await store.claim("w", "token", [Want("default", count)], now=NOON)
+    return await store.claim("w", "token", [ClaimRequest("default", count)], now=NOON)
 
 
 def to_failure(claim):
@@ -100,7 +101,7 @@ async def test_a_ledger_that_is_locked_is_no_fault_of_the_handler(shared, migrat
 
     def body(tx):
         tx.connection.execute(sa.text("SET LOCAL lock_timeout = '50ms'"))
-        tx.reserve_hold(Ask("h", owner, NOON, 5))
+        tx.reserve_hold(HoldRequest("h", owner, NOON, 5))
 
     asked = settlement(claim, Done("1"), body=body, otherwise=to_failure(claim))
     async with locked(migrated_url, "holds"):

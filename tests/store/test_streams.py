@@ -5,14 +5,15 @@ import sqlalchemy as sa
 
 from backburner.adapters import find_store
 from backburner.clock import SystemClock
-from backburner.domain.batch import Members
-from backburner.domain.job import Owner, Tenant
-from backburner.domain.publication import publication
+from backburner.domain.events.publication import publication
+from backburner.domain.groups.batch import Members
+from backburner.domain.jobs.job import Owner, Tenant
 from backburner.ports.faults import NoFaults
-from backburner.ports.store import EVERYTHING, GroupFilter, Topic
-from backburner.stores import streaming
+from backburner.ports.store.events import EVERYTHING, Topic
+from backburner.ports.store.flows import GroupFilter
+from backburner.stores.shared import event_streams
+from backburner.stores.shared.event_streams import Span, page
 from backburner.stores.sqlite.database import driver
-from backburner.stores.streaming import Span, page
 from backburner.stores.tables import events
 from backburner.testing.samples import (
     ANN,
@@ -114,8 +115,8 @@ async def test_a_page_costs_the_same_among_twenty_thousand_events_of_others(
 
 async def test_a_walk_through_everybodys_events_is_noticed(opened, monkeypatch):
     """The control of the test above."""
-    monkeypatch.setattr(streaming, "FEW", 0)
-    monkeypatch.setattr(streaming, "SPAN", 1_000_000)
+    monkeypatch.setattr(event_streams, "FEW", 0)
+    monkeypatch.setattr(event_streams, "SPAN", 1_000_000)
     await fill(opened, SMALL)
     _, before = await ask(opened, SMALL)
     await execute(opened, OTHERS)
@@ -172,7 +173,7 @@ async def test_the_news_of_a_group_cost_the_same_whatever_was_told_before(opened
 @pytest.mark.parametrize("key", TALKS)
 async def test_a_look_at_all_events_of_a_group_is_noticed(opened, monkeypatch, key):
     """The control of the test above."""
-    monkeypatch.setattr(streaming, "_news", all_of_group)
+    monkeypatch.setattr(event_streams, "_news", all_of_group)
     (_, before), (news, after), _ = await a_talkative_group(opened, key)
 
     assert 3 == len(news.events)
@@ -180,11 +181,11 @@ async def test_a_look_at_all_events_of_a_group_is_noticed(opened, monkeypatch, k
 
 
 def all_of_group(key, chosen):
-    holders = sa.select(streaming.HOLDERS[key].c.seq).where(chosen)
+    holders = sa.select(event_streams.HOLDERS[key].c.seq).where(chosen)
     found = sa.select(events.c.seq).where(events.c[key].in_(holders))
     # With a limit nobody can push the condition into it.
     told = found.limit(1_000_000).cte(f"all_of_{key}").c.seq
-    return sa.select(told).where(told > streaming.AFTER)
+    return sa.select(told).where(told > event_streams.AFTER)
 
 
 async def test_a_flow_is_read_in_pages_of_any_size(opened):
@@ -212,11 +213,11 @@ async def test_whoever_sees_many_users_reads_a_bounded_span_and_goes_on(opened):
 
     assert sorted(set(seqs)) == seqs
     assert 20_021 == len(seqs)
-    assert max(len(found.events) for found in pages) <= streaming.SPAN
+    assert max(len(found.events) for found in pages) <= event_streams.SPAN
 
 
 async def test_a_rare_tag_is_looked_for_in_bounded_pages(opened, monkeypatch):
-    monkeypatch.setattr(streaming, "SCANNED", 10)
+    monkeypatch.setattr(event_streams, "SCANNED", 10)
     await opened.submit([a_new_job(owner=SMALL) for _ in range(25)])
     job = a_new_job(owner=SMALL, tags=("rare",))
     await opened.submit([job])
@@ -254,7 +255,7 @@ async def test_events_of_an_earlier_release_are_read_before_and_after_upkeep(
 async def test_events_that_have_an_owner_are_told_before_those_that_have_none_yet(
     opened, monkeypatch
 ):
-    monkeypatch.setattr(streaming, "SPAN", 5)
+    monkeypatch.setattr(event_streams, "SPAN", 5)
     jobs = [a_new_job(owner=SMALL) for _ in range(30)]
     await opened.submit(jobs[:20])
     last = await opened.latest()

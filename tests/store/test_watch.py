@@ -4,16 +4,16 @@ from contextlib import aclosing
 
 import pytest
 
-from backburner.domain import transitions
+from backburner.domain.jobs import transitions
 from backburner.engine.watch import Watch
-from backburner.testing.doubles import SilentBell
+from backburner.testing.doubles import SilentNotifier
 from backburner.testing.samples import NOON
 from backburner.testing.store.acts import DAY, NO_RETENTION, find, move, submit
 
 
 @pytest.fixture
 async def watch(store):
-    watch = Watch(store, SilentBell(), poll=0.01, idle=0.05)
+    watch = Watch(store, SilentNotifier(), poll=0.01, idle=0.05)
     watch.start()
     yield watch
     await watch.stop()

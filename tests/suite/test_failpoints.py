@@ -15,7 +15,7 @@ IN_TURN = (
 )
 LANE = "what a lane counts is not durable: to end there is to end before or after"
 NOT_CRASHED = {
-    "burial.written": "tests/engine/foreign/test_burial.py ends the export there",
+    "dead_letter_export.written": "tests/engine/foreign: it ends the export there",
     "move.arrived": IN_TURN,
     "move.compared": IN_TURN,
     "move.copying": IN_TURN,
@@ -25,7 +25,7 @@ NOT_CRASHED = {
 }
 """Those that no process of a fault test and no simulated one ends at, and why."""
 MADE = {
-    "stores/moving.py: f'move.{name}'",
+    "stores/move/mover.py: f'move.{name}'",
     "stores/postgres/pipe.py: f'{name}.after_commit'",
     "stores/postgres/pipe.py: f'{name}.before_commit'",
     "stores/postgres/store.py: f'{verb}.after_commit'",
@@ -55,7 +55,7 @@ def verbs():
 
 def failpoints():
     """Return every failpoint of the source, and those whose names are put together."""
-    steps = calls_in(SOURCE / "stores" / "moving.py", "_step")
+    steps = calls_in(SOURCE / "stores" / "move" / "mover.py", "_step")
     names = {f"{verb}.{moment}" for verb in verbs() for moment in COMMITS}
     names |= {f"move.{name.value}" for *_, name in steps}
     made = set()

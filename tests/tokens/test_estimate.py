@@ -3,7 +3,7 @@
 import pytest
 from rs_bpe.bpe import openai
 
-from backburner.domain.tokens import estimate
+from backburner.domain.costs.tokens import estimate
 from tests.tokens.conftest import unseen
 
 MARGIN = 0.15

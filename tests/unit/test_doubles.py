@@ -1,8 +1,8 @@
 from datetime import timedelta
 
 from backburner.demo import echo, sleep
-from backburner.ports.bell import Ring
-from backburner.testing.doubles import FakeContext, FrozenClock, SilentBell
+from backburner.ports.notifier import Notification
+from backburner.testing.doubles import FakeContext, FrozenClock, SilentNotifier
 from backburner.testing.samples import NOON
 
 
@@ -16,17 +16,17 @@ def test_a_frozen_clock_goes_on_only_when_told():
     assert 1_000 == clock.monotonic() - begun
 
 
-def test_a_silent_bell_calls_nobody_and_remembers():
+def test_a_silent_notifier_calls_nobody_and_remembers():
     heard = []
-    bell = SilentBell()
-    deafen = bell.listen(heard.append)
+    notifier = SilentNotifier()
+    unsubscribe = notifier.listen(heard.append)
 
-    bell.ring(Ring.WORK)
-    bell.ring(Ring.EVENTS)
-    deafen()
+    notifier.notify(Notification.WORK)
+    notifier.notify(Notification.EVENTS)
+    unsubscribe()
 
     assert [] == heard
-    assert Ring.WORK | Ring.EVENTS == bell.rung
+    assert Notification.WORK | Notification.EVENTS == notifier.notified
 
 
 async def test_a_handler_can_be_called_by_hand():

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backburner.domain import key as keys
-from backburner.domain.job import Owner
-from backburner.domain.key import ApiKey, Presented
+from backburner.domain.auth import key as keys
+from backburner.domain.auth.key import ApiKey, Presented
+from backburner.domain.jobs.job import Owner
 
 SECRET = bytes(range(32))
 TEXT = keys.write("AbCd1234", SECRET)

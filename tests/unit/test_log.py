@@ -1,4 +1,4 @@
-"""A house inside another program: it speaks where that program says, or on stderr."""
+"""Inside another program it logs where that program says, or on stderr."""
 
 import json
 import subprocess

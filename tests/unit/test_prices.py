@@ -6,9 +6,9 @@ from decimal import Decimal
 
 import pytest
 
+from backburner.domain.costs.usage import Price, Usage
 from backburner.domain.errors import ConfigurationError
-from backburner.domain.usage import Price, Usage
-from backburner.engine.estimates import at_most, clamped
+from backburner.engine.submit.estimates import at_most, clamped
 from backburner.ports.prices import NoPrices
 from backburner.prices import ListPrices, ModelPrice, Overrides, read_overrides
 

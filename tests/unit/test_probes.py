@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from backburner.domain.errors import StoreUnavailable
-from backburner.http import door, probes
+from backburner.http import probes, state
 from backburner.http.probes import BLOCKED, SILENT, STOPPING, Probes
 
 
@@ -38,7 +38,7 @@ def while_blocked(check):
 )
 async def test_a_worker_is_ready_if_its_store_answers(monkeypatch, ping, reason):
     if ping is hangs:
-        monkeypatch.setattr(door, "READY_SECONDS", 0.01)
+        monkeypatch.setattr(state, "READY_SECONDS", 0.01)
 
     found = await aside(Probes(ping, blocked_seconds=180).ready)
 

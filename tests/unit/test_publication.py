@@ -3,8 +3,8 @@
 import pytest
 
 from backburner.domain.errors import InvalidInput
-from backburner.domain.job import Owner
-from backburner.domain.publication import MAX_DATA, publication
+from backburner.domain.events.publication import MAX_DATA, publication
+from backburner.domain.jobs.job import Owner
 
 ANN = Owner("acme", "ann")
 

@@ -1,7 +1,7 @@
 import pytest
 
-from backburner.domain.address import Reach
 from backburner.domain.errors import ConfigurationError
+from backburner.domain.webhooks.address import Reach
 from backburner.settings import Settings, read
 
 

@@ -11,7 +11,7 @@ import obstore
 from obstore.store import AzureStore, GCSStore
 
 from backburner.blobs.objects import RETRY, Address, ObjectBlobs, client_options
-from backburner.domain.blob import BlobKey
+from backburner.domain.blobs.blob import BlobKey
 from backburner.ports.blobs import DirectUrl, UrlTerms
 from backburner.ports.clock import Dice
 from backburner.ports.faults import Faults

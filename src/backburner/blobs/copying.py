@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Iterator
 from typing import Final
 
-from backburner.domain.blob import BlobKey
+from backburner.domain.blobs.blob import BlobKey
 from backburner.domain.errors import BlobMissing
-from backburner.domain.job import Instant
+from backburner.domain.jobs.job import Instant
 from backburner.ports.blobs import BlobStore
 
 PAGE: Final = 500

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
-from backburner.domain.blob import BlobKey
+from backburner.domain.blobs.blob import BlobKey
 from backburner.domain.errors import (
     BlobMissing,
     ConfigurationError,
     StoreFull,
     StoreUnavailable,
 )
-from backburner.domain.job import Instant
+from backburner.domain.jobs.job import Instant
 from backburner.ports.blobs import BlobWriter, DirectUrl, UrlTerms
 from backburner.ports.clock import Dice
 from backburner.ports.faults import Faults

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from backburner.domain.blob import BlobKey
+from backburner.domain.blobs.blob import BlobKey
 from backburner.domain.errors import BlobMissing
-from backburner.domain.job import Instant
+from backburner.domain.jobs.job import Instant
 from backburner.ports.blobs import BlobWriter, DirectUrl, UrlTerms
 from backburner.ports.clock import Clock
 from backburner.ports.finding import Finding, Status

@@ -16,9 +16,9 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
-from backburner.domain.blob import BlobKey
+from backburner.domain.blobs.blob import BlobKey
 from backburner.domain.errors import BlobMissing, ConfigurationError, StoreUnavailable
-from backburner.domain.job import Instant
+from backburner.domain.jobs.job import Instant
 from backburner.ports.blobs import BlobWriter, DirectUrl, UrlTerms
 from backburner.ports.finding import Finding, Status
 

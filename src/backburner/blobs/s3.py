@@ -18,9 +18,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from obstore.store import S3Store
 
 from backburner.blobs.objects import RETRY, Address, ObjectBlobs, client_options
-from backburner.domain.blob import BlobKey, attachment
+from backburner.domain.blobs.blob import BlobKey, attachment
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
-from backburner.domain.job import Instant
+from backburner.domain.jobs.job import Instant
 from backburner.ports.blobs import DirectUrl, UrlTerms
 from backburner.ports.clock import Dice
 from backburner.ports.faults import Faults

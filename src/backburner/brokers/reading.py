@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from backburner.domain.errors import BrokerUnavailable
-from backburner.ports.broker import Message
+from backburner.ports.broker import BrokerMessage
 
-Read = Callable[[str, int], Awaitable[Sequence[Message]]]
+Read = Callable[[str, int], Awaitable[Sequence[BrokerMessage]]]
 """Ask the broker once; it may answer with nothing after a while."""
-GiveBack = Callable[[str, Sequence[Message]], Awaitable[None]]
+GiveBack = Callable[[str, Sequence[BrokerMessage]], Awaitable[None]]
 
 
 class Reading:
@@ -25,11 +25,11 @@ class Reading:
         self._queue = queue
         self._read = read
         self._give_back = give_back
-        self._question: asyncio.Task[Sequence[Message]] | None = None
+        self._question: asyncio.Task[Sequence[BrokerMessage]] | None = None
         self._is_awaited = False
         self._returns: set[asyncio.Task[None]] = set()
 
-    async def receive(self, limit: int) -> Sequence[Message]:
+    async def receive(self, limit: int) -> Sequence[BrokerMessage]:
         """Wait for messages; return at most `limit`."""
         while True:
             question = self._question or self._ask(limit)
@@ -57,31 +57,31 @@ class Reading:
         if self._returns:
             await asyncio.wait(self._returns)
 
-    def _ask(self, limit: int) -> asyncio.Task[Sequence[Message]]:
+    def _ask(self, limit: int) -> asyncio.Task[Sequence[BrokerMessage]]:
         coroutine = self._one(limit)
         self._question = asyncio.create_task(coroutine, name=f"read {self._queue}")
         self._question.add_done_callback(self._ended)
         return self._question
 
-    async def _one(self, limit: int) -> Sequence[Message]:
+    async def _one(self, limit: int) -> Sequence[BrokerMessage]:
         return await self._read(self._queue, limit)
 
-    def _ended(self, question: "asyncio.Task[Sequence[Message]]") -> None:
+    def _ended(self, question: "asyncio.Task[Sequence[BrokerMessage]]") -> None:
         if not self._is_awaited:
             self._leave(question)
 
-    def _leave(self, question: "asyncio.Task[Sequence[Message]]") -> None:
+    def _leave(self, question: "asyncio.Task[Sequence[BrokerMessage]]") -> None:
         if self._question is question:
             self._question = None
             if not question.cancelled() and question.exception() is None:
                 self._return(question.result())
 
-    def _return(self, messages: Sequence[Message]) -> None:
+    def _return(self, messages: Sequence[BrokerMessage]) -> None:
         if messages:
             task = asyncio.create_task(self._give(messages))
             self._returns.add(task)
             task.add_done_callback(self._returns.discard)
 
-    async def _give(self, messages: Sequence[Message]) -> None:
+    async def _give(self, messages: Sequence[BrokerMessage]) -> None:
         with suppress(BrokerUnavailable):  # they come again by themselves
             await self._give_back(self._queue, messages)

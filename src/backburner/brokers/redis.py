@@ -23,8 +23,8 @@ from redis.exceptions import RedisError, ResponseError
 from backburner.brokers import redis_examination
 from backburner.brokers.reading import Reading
 from backburner.domain.errors import BrokerUnavailable, ConfigurationError
-from backburner.domain.message import HINT
-from backburner.ports.broker import DEAD, DEAD_DAYS, Letter, Message
+from backburner.domain.message import WORK_AVAILABLE
+from backburner.ports.broker import DEAD, DEAD_DAYS, BrokerMessage, DeadLetter
 from backburner.ports.finding import Finding
 
 GROUP = "backburner"
@@ -145,25 +145,27 @@ class RedisBroker:
                 for first in range(0, count, AT_ONCE):
                     some = min(AT_ONCE, count - first)
                     await self._redis.execute_command(
-                        "EVAL", PUBLISH, 1, queue, some, HINT
+                        "EVAL", PUBLISH, 1, queue, some, WORK_AVAILABLE
                     )
 
-    async def bury(self, queue: str, letters: Sequence[Letter]) -> None:
+    async def publish_dead_letters(
+        self, queue: str, dead_letters: Sequence[DeadLetter]
+    ) -> None:
         name = queue + DEAD
         async with translated():
             oldest = await self._oldest_dead()
             pipe = self._redis.pipeline(transaction=False)
-            for letter in letters:
-                fields = ("body", letter.body, "id", letter.id)
+            for dead_letter in dead_letters:
+                fields = ("body", dead_letter.body, "id", dead_letter.id)
                 pipe.execute_command("XADD", name, "MINID", oldest, "*", *fields)
             await pipe.execute()
 
-    async def receive(self, queue: str, limit: int) -> Sequence[Message]:
+    async def receive(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         if queue not in self._readings:
             self._readings[queue] = Reading(queue, self._read, self.give_back)
         return await self._readings[queue].receive(limit)
 
-    async def acknowledge(self, queue: str, messages: Sequence[Message]) -> None:
+    async def acknowledge(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
         ids = [message.handle for message in messages]
         async with translated():
             for first in range(0, len(ids), AT_ONCE):
@@ -172,7 +174,7 @@ class RedisBroker:
                     "EVAL", FORGET, 1, queue, GROUP, *some
                 )
 
-    async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
+    async def give_back(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
         """Add them once more: a stream hands nothing out again on request."""
         if not messages:
             return
@@ -196,7 +198,7 @@ class RedisBroker:
     def examine(self) -> AsyncIterator[Finding]:
         return redis_examination.examine(self._redis)
 
-    async def _read(self, queue: str, limit: int) -> Sequence[Message]:
+    async def _read(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         async with translated():
             try:
                 found = await self._found(queue, limit)
@@ -209,29 +211,29 @@ class RedisBroker:
         note(queue)
         return found
 
-    async def _found(self, queue: str, limit: int) -> Sequence[Message]:
+    async def _found(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         found = await self._taken_over(queue, limit)
         if not found and queue in self._busy:
             found = await self._taken(queue, limit)
         return found or await self._waited_for(queue, limit)
 
-    async def _taken(self, queue: str, limit: int) -> Sequence[Message]:
+    async def _taken(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         hints, others = await self._redis.execute_command(
-            "EVAL", READ, 1, queue, GROUP, self._consumer, limit, HINT
+            "EVAL", READ, 1, queue, GROUP, self._consumer, limit, WORK_AVAILABLE
         )
         pairs = ((number, iter(fields)) for number, fields in others)
         entries = [(n, dict(zip(fs, fs, strict=True))) for n, fs in pairs]
-        taken = [Message(HINT, number) for number in hints.split()]
+        taken = [BrokerMessage(WORK_AVAILABLE, number) for number in hints.split()]
         return [*taken, *_messages(entries)]
 
-    async def _waited_for(self, queue: str, limit: int) -> Sequence[Message]:
+    async def _waited_for(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         answer = await self._readers.execute_command(
             *("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", limit),
             *("BLOCK", BLOCK_MS, "STREAMS", queue, ">"),
         )
         return [m for _, entries in answer for m in _messages(entries)]
 
-    async def _taken_over(self, queue: str, limit: int) -> Sequence[Message]:
+    async def _taken_over(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         """Take what somebody was given who has not been heard of since."""
         if not _is_due(self._reclaimed, queue, RECLAIM_SECONDS):
             return []
@@ -310,19 +312,19 @@ def _client(url: str, connections: int) -> Any:
     return Redis.from_pool(pool)
 
 
-def _messages(entries: Sequence[Any]) -> list[Message]:
+def _messages(entries: Sequence[Any]) -> list[BrokerMessage]:
     """Read entries; one that was deleted meanwhile has no fields."""
     return [_message(*entry) for entry in entries if entry[1] is not None]
 
 
-def _message(number: bytes, fields: Mapping[bytes, bytes]) -> Message:
+def _message(number: bytes, fields: Mapping[bytes, bytes]) -> BrokerMessage:
     body = fields.get(b"body")
-    if body == HINT:
-        return Message(HINT, number)
+    if body == WORK_AVAILABLE:
+        return BrokerMessage(WORK_AVAILABLE, number)
     if body is None:
         body = json.dumps({_text(k): _text(v) for k, v in fields.items()}).encode()
     name = _text(fields.get(b"id", b"")) or number.decode()
-    return Message(body, number, name)
+    return BrokerMessage(body, number, name)
 
 
 def _text(value: bytes) -> str:

@@ -81,7 +81,7 @@ def _persistence(info: Mapping[str, Any]) -> Finding:
     if not is_appending:
         fix = (
             "set appendonly to yes: with a restart it forgets messages of other "
-            "programs (the house publishes its own again)"
+            "programs (Backburner publishes its own again)"
         )
         return Finding(Status.WARN, "redis persistence", "appendonly is off", fix)
     sync = info.get("appendfsync", "everysec")

@@ -19,8 +19,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from backburner.brokers.reading import Reading
 from backburner.brokers.sqs_address import Address
 from backburner.domain.errors import BrokerUnavailable, ConfigurationError
-from backburner.domain.message import HINT
-from backburner.ports.broker import DEAD, DEAD_DAYS, Letter, Message
+from backburner.domain.message import WORK_AVAILABLE
+from backburner.ports.broker import DEAD, DEAD_DAYS, BrokerMessage, DeadLetter
 from backburner.ports.finding import Finding, Status
 
 CLIENT_SECONDS = 60.0
@@ -79,7 +79,7 @@ class SqsBroker:
         self._client: Any = None
         self._urls: dict[str, str] = {}
         self._readings: dict[str, Reading] = {}
-        self._held: dict[str, dict[str, Message]] = {}
+        self._held: dict[str, dict[str, BrokerMessage]] = {}
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     @classmethod
@@ -120,17 +120,20 @@ class SqsBroker:
             await self._call("get_queue_url", QueueName=f"{self._address.prefix}ping")
 
     async def publish(self, counts: Mapping[str, int]) -> None:
-        hint = Sent(HINT.decode())
+        hint = Sent(WORK_AVAILABLE.decode())
         sends = (self._send(queue, [hint] * count) for queue, count in counts.items())
         await asyncio.gather(*sends)
 
-    async def bury(self, queue: str, letters: Sequence[Letter]) -> None:
+    async def publish_dead_letters(
+        self, queue: str, dead_letters: Sequence[DeadLetter]
+    ) -> None:
         sent = [
-            Sent(_text(letter.body), _text(letter.id.encode())) for letter in letters
+            Sent(_text(dead_letter.body), _text(dead_letter.id.encode()))
+            for dead_letter in dead_letters
         ]
         await self._send(queue + DEAD, sent)
 
-    async def receive(self, queue: str, limit: int) -> Sequence[Message]:
+    async def receive(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         if queue not in self._readings:
             self._readings[queue] = Reading(queue, self._read, self.give_back)
         found = await self._readings[queue].receive(limit)
@@ -138,10 +141,10 @@ class SqsBroker:
         held.update((message.handle, message) for message in found)
         return found
 
-    async def acknowledge(self, queue: str, messages: Sequence[Message]) -> None:
+    async def acknowledge(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
         await self._settle("delete_message_batch", queue, messages)
 
-    async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
+    async def give_back(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
         visible = {"VisibilityTimeout": 0}
         await self._settle("change_message_visibility_batch", queue, messages, visible)
 
@@ -160,7 +163,7 @@ class SqsBroker:
         yield Finding(Status.PASS, "sqs", f"{where} answers")
         yield _judged(self._address.visibility)
 
-    async def _read(self, queue: str, limit: int) -> Sequence[Message]:
+    async def _read(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         """Wait for the first messages; if there are as many as can be, ask for more."""
         found = await self._poll(queue, limit, self._address.wait)
         more = min(math.ceil(limit / TEN) - 1, AT_ONCE)
@@ -170,7 +173,7 @@ class SqsBroker:
                 found += polled if isinstance(polled, list) else []
         return found
 
-    async def _poll(self, queue: str, limit: int, wait: int) -> list[Message]:
+    async def _poll(self, queue: str, limit: int, wait: int) -> list[BrokerMessage]:
         answer = await self._on(
             "receive_message",
             queue,
@@ -200,7 +203,7 @@ class SqsBroker:
         self,
         operation: str,
         queue: str,
-        messages: Sequence[Message],
+        messages: Sequence[BrokerMessage],
         words: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Tell what is to become of messages; what is ours no more is let be."""
@@ -319,12 +322,12 @@ async def translated() -> AsyncIterator[None]:
         raise BrokerUnavailable(f"SQS cannot be used: {told}") from None
 
 
-def _message(told: Mapping[str, Any]) -> Message:
+def _message(told: Mapping[str, Any]) -> BrokerMessage:
     body = told["Body"].encode()
-    if body == HINT:
-        return Message(HINT, told["ReceiptHandle"])
+    if body == WORK_AVAILABLE:
+        return BrokerMessage(WORK_AVAILABLE, told["ReceiptHandle"])
     named = told.get("MessageAttributes", {}).get(NAME, {}).get("StringValue")
-    return Message(body, told["ReceiptHandle"], named or told["MessageId"])
+    return BrokerMessage(body, told["ReceiptHandle"], named or told["MessageId"])
 
 
 def _text(value: bytes) -> str:

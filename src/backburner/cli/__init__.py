@@ -98,7 +98,7 @@ COMMANDS: Final[Mapping[str, Sequence[Callable[..., None]]]] = {
         usage.quote,
         usage.usage,
     ),
-    "House-keeping": (
+    "Maintenance": (
         lanes.lanes,
         schedules.schedules,
         migrate.migrate,
@@ -117,9 +117,9 @@ app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel="Jobs")
 app.add_typer(queues.app, name="queues", rich_help_panel="Jobs")
 app.add_typer(budgets.app, name="budgets", rich_help_panel="Jobs")
 app.add_typer(webhooks.app, name="webhooks", rich_help_panel="Jobs")
-app.add_typer(guard.app, name="guard", rich_help_panel="House-keeping")
-app.add_typer(keys.app, name="keys", rich_help_panel="House-keeping")
-app.add_typer(users.app, name="users", rich_help_panel="House-keeping")
+app.add_typer(guard.app, name="guard", rich_help_panel="Maintenance")
+app.add_typer(keys.app, name="keys", rich_help_panel="Maintenance")
+app.add_typer(users.app, name="users", rich_help_panel="Maintenance")
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import typer
 from backburner.cli import printing
 from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
 from backburner.client import Budgets
-from backburner.domain.budget import Overrun, Scope
+from backburner.domain.costs.budget import Overrun, Scope
 
 app = typer.Typer(no_args_is_help=True, help="List, set and delete budgets.")
 

@@ -8,7 +8,7 @@ from backburner.cli import printing
 from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
 from backburner.cli.exits import Exit, leave, refuse
 from backburner.cli.jobs import IdArgument
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 
 app = typer.Typer(no_args_is_help=True, help="List, explain and retry failed jobs.")
 

@@ -154,20 +154,20 @@ def demo(
     with _bind(settings) as listener:
         here = address(listener)
 
-        def ready(house: Backburner, stack: AsyncExitStack) -> None:
+        def ready(backburner: Backburner, stack: AsyncExitStack) -> None:
             samples = cycle(SAMPLES)
             is_told = asyncio.Event()
 
             async def submit() -> None:
-                await house.submit(*next(samples), tags=["sample"])
+                await backburner.submit(*next(samples), tags=["sample"])
                 if not is_told.is_set():
-                    await _make_samples(apps, house)
+                    await _make_samples(apps, backburner)
                     is_told.set()
                     _tell(here)
 
             async def open_batch() -> None:
                 flows, jobs = [sample_flow()], [("demo.sleep", {"seconds": 8})]
-                await house.open_batch(jobs, flows, tags=["sample"])
+                await backburner.open_batch(jobs, flows, tags=["sample"])
 
             for work, every in (
                 (submit, EVERY_SECONDS),
@@ -188,11 +188,11 @@ def demo(
         raise typer.Exit(running.run(plan))
 
 
-async def _make_samples(apps: Sequence[App], house: Backburner) -> None:
+async def _make_samples(apps: Sequence[App], backburner: Backburner) -> None:
     """Let the applications create the data that the printed examples use."""
     for app in apps:
-        if app.samples is not None and app.name not in house.unavailable:
-            await app.samples(house)
+        if app.samples is not None and app.name not in backburner.unavailable:
+            await app.samples(backburner)
 
 
 def _bind(settings: Settings) -> Any:

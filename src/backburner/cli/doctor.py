@@ -26,7 +26,7 @@ from backburner.cli.serving import StoreOption
 from backburner.client import ClientError
 from backburner.clock import SystemClock, SystemDice
 from backburner.domain.errors import BackburnerError
-from backburner.engine.asking import Providers
+from backburner.engine.models.asking import Providers
 from backburner.environment import shown
 from backburner.ports.clock import Clock
 from backburner.ports.faults import NoFaults

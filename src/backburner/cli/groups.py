@@ -6,10 +6,10 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from backburner.cli import printing, telling
+from backburner.cli import event_lines, printing
 from backburner.cli.exits import Exit, leave, refuse
 from backburner.client import Batch, Client, Flow, is_final
-from backburner.domain.flow import FlowState
+from backburner.domain.groups.flow import FlowState
 
 T = TypeVar("T")
 
@@ -50,9 +50,11 @@ def watch(client: Client, name: str, *, as_json: bool) -> Flow | Batch:
         steps = client.get_flow(name).get("steps", ())
         events = client.flow_events(name)
         names = {step["id"]: step["name"] for step in steps}
-        telling.write_events(events, as_json=as_json, with_subject=True, names=names)
+        event_lines.write_events(
+            events, as_json=as_json, with_subject=True, names=names
+        )
         return client.get_flow(name)
-    telling.write_events(client.batch_events(name), as_json=as_json)
+    event_lines.write_events(client.batch_events(name), as_json=as_json)
     return client.get_batch(name)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from backburner.cli import costs, following, groups, printing, telling
+from backburner.cli import costs, event_lines, following, groups, printing
 from backburner.cli.asking import (
     JsonOption,
     KeyOption,
@@ -22,7 +22,7 @@ from backburner.cli.asking import (
 from backburner.cli.exits import Exit, leave, refuse
 from backburner.client import Client, Job, is_final
 from backburner.client.shapes import SAME_INPUT
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID")]
 TimeoutOption = Annotated[
@@ -200,12 +200,12 @@ def watch(
             return
         if job_id is None:
             events = client.all_events(after=after, topic=topic)
-            telling.write_events(events, as_json=as_json, with_subject=True)
+            event_lines.write_events(events, as_json=as_json, with_subject=True)
             return
         if groups.is_group(job_id):
             groups.leave_by(groups.watch(client, job_id, as_json=as_json))
             return
-        telling.write_events(client.events(job_id), as_json=as_json)
+        event_lines.write_events(client.events(job_id), as_json=as_json)
         _leave_by(client.get(job_id))
 
 

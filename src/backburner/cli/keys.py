@@ -10,15 +10,15 @@ from backburner.cli import printing
 from backburner.cli.asking import JsonOption, now, span
 from backburner.cli.exits import Exit, leave, refuse
 from backburner.cli.serving import StoreOption
-from backburner.domain.access import DEFAULT_SCOPES, ROLES, Role, possible
+from backburner.domain.auth.access import DEFAULT_SCOPES, ROLES, Role, possible
+from backburner.domain.auth.key import ID_LENGTH, PREFIX, ApiKey
 from backburner.domain.errors import (
     ConfigurationError,
     InvalidInput,
     KeyNotFound,
     StoreUnavailable,
 )
-from backburner.domain.job import rfc3339
-from backburner.domain.key import ID_LENGTH, PREFIX, ApiKey
+from backburner.domain.jobs.job import rfc3339
 from backburner.settings import read
 
 T = TypeVar("T")
@@ -59,9 +59,9 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Create a key and print it. It is not stored and cannot be shown again."""
-    from backburner.engine.keys import Actor, Keys, Wanted
+    from backburner.engine.access.keys import Actor, Keys, NewKey
 
-    wanted = Wanted(
+    wanted = NewKey(
         name=name,
         scopes=_scopes(scope, role, possible(tenant, user)),
         user=user,
@@ -116,7 +116,7 @@ def revoke(
     as_json: JsonOption = False,
 ) -> None:
     """Revoke a key. Running servers refuse it within seconds."""
-    from backburner.engine.keys import Actor, Keys
+    from backburner.engine.access.keys import Actor, Keys
 
     async def end(keys: Keys) -> None:
         tenants = {key.id: key.tenant for key in await keys.list()}

@@ -61,7 +61,7 @@ def move(
     as_json: JsonOption = False,
 ) -> None:
     """Move all data to another database and compare each row. Stop workers first."""
-    from backburner.stores.moving import CopyDiffers, MoveRefused
+    from backburner.stores.move.mover import CopyDiffers, MoveRefused
 
     if abandon == (to is not None):
         refuse("name the new store with --to, or abandon a move with --abandon")
@@ -87,18 +87,18 @@ def move(
 
 
 async def _abandon(settings: Settings) -> None:
-    from backburner.stores import moving
+    from backburner.stores.move import mover
 
     async with AsyncExitStack() as stack:
         source = await _store(settings.store, stack, faults.parse(None))
-        place = await moving.abandon(source.side())
+        place = await mover.abandon(source.side())
     printing.say(
         f"the move to {place} is abandoned; rows copied there were not deleted"
     )
 
 
 async def _move(settings: Settings, to: str, wanted: "_Options") -> None:
-    from backburner.stores.moving import Moved, Mover, Options
+    from backburner.stores.move.mover import Moved, Mover, Options
 
     chosen = faults.parse(fault())
     blobs_to = wanted.blobs_to
@@ -133,8 +133,8 @@ async def _schemas(
     source: Any, chosen: Sequence[App], left: Collection[str]
 ) -> Sequence[Any]:
     """Return the tables of applications that exist in the source."""
-    from backburner.stores.applications import AppSchema, movable
-    from backburner.stores.moving import MoveRefused
+    from backburner.stores.move.applications import AppSchema, movable
+    from backburner.stores.move.mover import MoveRefused
 
     present = await find_present(source, chosen)
     missing = {name: why for name, why in present.missing.items() if name not in left}
@@ -168,7 +168,7 @@ def _has_any(names: Collection[str], app: App, declared: Sequence[Any]) -> bool:
 
 async def _left_behind(source: Any, target: Any, stack: AsyncExitStack) -> list[str]:
     """Return the source's tables that the target lacks, without index tables."""
-    from backburner.stores import contents
+    from backburner.stores.move import contents
 
     sides = [store.side() for store in (source, target)]
     for side in sides:

@@ -29,7 +29,7 @@ from backburner.domain.errors import (
     ConfigurationError,
     StoreUnavailable,
 )
-from backburner.engine import telemetry
+from backburner.engine.observability import telemetry
 from backburner.ports.log import log
 from backburner.settings import Settings, fault
 from backburner.startup import signing_warning
@@ -89,10 +89,10 @@ async def _run(plan: Plan) -> bool:
         stop = stack.enter_context(closing(_Stop(plan.settings.grace_seconds)))
         _tell(plan, "starting")
         try:
-            house = await _open(plan, stack)
+            backburner = await _open(plan, stack)
             if plan.works:
                 with _needing_the_store():
-                    await house.start_worker()
+                    await backburner.start_worker()
         except BackburnerError as error:
             _tell(plan, "failed", code=error.code)
             raise
@@ -103,17 +103,17 @@ async def _run(plan: Plan) -> bool:
         if warning is not None:
             log.warning(warning)
         if plan.listener is None:
-            probes = _probe(plan, house, stack)
+            probes = _probe(plan, backburner, stack)
             spare_collector()
-            plan.ready(house, stack)
+            plan.ready(backburner, stack)
             await stop.asked.wait()
             if probes is not None:
                 probes.is_stopping = True
-            return await _stop_worker(plan, house)
-        return await _serve(plan, plan.listener, house, stop, stack)
+            return await _stop_worker(plan, backburner)
+        return await _serve(plan, plan.listener, backburner, stop, stack)
 
 
-def _probe(plan: Plan, house: Backburner, stack: AsyncExitStack) -> Any:
+def _probe(plan: Plan, backburner: Backburner, stack: AsyncExitStack) -> Any:
     """Start a thread that answers health checks, if the plan has a socket for it."""
     if plan.probed is None:
         return None
@@ -121,9 +121,9 @@ def _probe(plan: Plan, house: Backburner, stack: AsyncExitStack) -> Any:
 
     settings = plan.settings
     probes = Probes(
-        house.engine.store.ping,
+        backburner.engine.store.ping,
         blocked_seconds=settings.blocked_seconds,
-        unavailable=tuple(house.unavailable),
+        unavailable=tuple(backburner.unavailable),
     )
     server = ProbeServer(probes, settings, version("backburner"), plan.probed)
     server.start()
@@ -134,7 +134,7 @@ def _probe(plan: Plan, house: Backburner, stack: AsyncExitStack) -> Any:
 async def _serve(
     plan: Plan,
     listener: socket.socket,
-    house: Backburner,
+    backburner: Backburner,
     stop: "_Stop",
     stack: AsyncExitStack,
 ) -> bool:
@@ -143,15 +143,15 @@ async def _serve(
     from backburner.http.protocol import config
 
     with _needing_the_store():
-        rooms = await _routes(plan, house, stack)
+        app_routes = await _routes(plan, backburner, stack)
     app = http.build(
-        house.engine,
+        backburner.engine,
         plan.settings,
-        keys=house.keys,
+        keys=backburner.keys,
         version=version("backburner"),
-        authenticate=by_key(house.keys) if plan.is_keyed else as_developer,
-        rooms=rooms,
-        unavailable=tuple(house.unavailable),
+        authenticate=by_key(backburner.keys) if plan.is_keyed else as_developer,
+        app_routes=app_routes,
+        unavailable=tuple(backburner.unavailable),
     )
     server = _Server(config(app, plan.settings))
     serving = asyncio.create_task(server.serve([listener]))
@@ -159,10 +159,10 @@ async def _serve(
         serving.add_done_callback(_setter(event))
     await server.ready.wait()
     spare_collector()
-    plan.ready(house, stack)
+    plan.ready(backburner, stack)
     await stop.asked.wait()
     server.stop_listening()
-    finished = await _stop_worker(plan, house)
+    finished = await _stop_worker(plan, backburner)
     # Readers who waited for jobs in flight get their answer before they are sent away.
     asyncio.get_running_loop().call_later(LINGER_SECONDS, http.stop, app)
     server.should_exit = True
@@ -170,9 +170,9 @@ async def _serve(
     return finished
 
 
-async def _stop_worker(plan: Plan, house: Backburner) -> bool:
+async def _stop_worker(plan: Plan, backburner: Backburner) -> bool:
     _tell(plan, "stopping")
-    finished = await house.stop_worker()
+    finished = await backburner.stop_worker()
     _tell(plan, "stopped")
     return finished
 
@@ -187,26 +187,28 @@ def _tell(plan: Plan, phase: WorkerPhase, **more: Any) -> None:
             level(app.worker_log[phase], **more)
 
 
-async def _routes(plan: Plan, house: Backburner, stack: AsyncExitStack) -> list[Any]:
+async def _routes(
+    plan: Plan, backburner: Backburner, stack: AsyncExitStack
+) -> list[Any]:
     """Return the routes of the applications that have any."""
     from backburner.http import static
 
     routes: list[Any] = []
     for app in plan.apps:
-        if app.name in house.unavailable:
+        if app.name in backburner.unavailable:
             continue
         if app.serves is not None:
-            routes += await stack.enter_async_context(app.serves(house))
+            routes += await stack.enter_async_context(app.serves(backburner))
         if app.pages is not None:
-            origins = await _upload_origins(house)
+            origins = await _upload_origins(backburner)
             routes += static.routes(app.name, app.pages, origins)
     return routes
 
 
-async def _upload_origins(house: Backburner) -> Sequence[str]:
+async def _upload_origins(backburner: Backburner) -> Sequence[str]:
     """Return the origins that pages may upload to besides this server."""
     try:
-        return await house.upload_origins()
+        return await backburner.upload_origins()
     except Exception as error:  # noqa: BLE001 - pages can be read all the same
         log.warning("upload origin unknown", error_type=type(error).__name__)
         return ()
@@ -229,28 +231,28 @@ def _setter(event: asyncio.Event) -> Callable[[object], None]:
 
 
 async def _open(plan: Plan, stack: AsyncExitStack) -> Backburner:
-    house = Backburner(
+    backburner = Backburner(
         plan.settings,
         apps=plan.apps,
         address=plan.address,
         faults=faults.parse(fault()),
     )
     with _needing_the_store():
-        await stack.enter_async_context(house)
-        await house.engine.store.ping()
+        await stack.enter_async_context(backburner)
+        await backburner.engine.store.ping()
         for name in plan.required:
-            if name in house.unavailable:
+            if name in backburner.unavailable:
                 raise ConfigurationError(
                     f"application {name!r} cannot be served: "
-                    f"{house.unavailable[name]}; correct it and run `backburner "
+                    f"{backburner.unavailable[name]}; correct it and run `backburner "
                     f"migrate --app {name}`"
                 )
-        if plan.is_keyed and not await house.keys.has_good():
+        if plan.is_keyed and not await backburner.keys.has_good():
             raise ConfigurationError(
                 "the store has no API keys: create one with `backburner keys create`, "
                 "or use --dev to serve only this machine"
             )
-    return house
+    return backburner
 
 
 @contextmanager
@@ -264,7 +266,7 @@ def _needing_the_store() -> Iterator[None]:
 
 class _Stop:
     """
-    The wish to stop. The first signal asks; the second does not.
+    The request to stop. The first signal asks; the second does not.
 
     A handler of `signal` runs in the main thread, which a job may block for good, and
     which need not even notice that another thread took the signal. So a thread of its

@@ -110,7 +110,7 @@ class Serving:
         with listener or bind(settings, is_keyed=is_keyed) as listening:
             here = address(listening)
 
-            def ready(_house: Backburner, _stack: AsyncExitStack) -> None:
+            def ready(_backburner: Backburner, _stack: AsyncExitStack) -> None:
                 printing.say(f"Backburner is ready at {here}")
                 printing.say(f"The dashboard is at {here}/ui/")
 
@@ -168,9 +168,9 @@ def worker(
     check(settings, apps, Setup(is_dev=dev))
     from backburner.cli import running
 
-    def ready(house: Backburner, _stack: AsyncExitStack) -> None:
+    def ready(backburner: Backburner, _stack: AsyncExitStack) -> None:
         names = ", ".join(
-            house.registry.claimed(settings.queues or house.registry.queues())
+            backburner.registry.claimed(settings.queues or backburner.registry.queues())
         )
         printing.say(f"Backburner works on {names}")
         if probed is not None:

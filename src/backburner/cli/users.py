@@ -14,8 +14,8 @@ from backburner.cli.exits import Exit, leave, refuse
 from backburner.cli.serving import StoreOption
 from backburner.clock import SystemClock, SystemDice
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
-from backburner.domain.job import Owner
-from backburner.engine.erasure import Eraser, StillWorking
+from backburner.domain.jobs.job import Owner
+from backburner.engine.maintenance.erasure import Eraser, StillWorking
 from backburner.ports.faults import NoFaults
 from backburner.settings import Settings, fault, read
 from backburner.wiring import Backburner
@@ -85,8 +85,8 @@ async def _erase(
     present = await _present(settings, left)
     async with Backburner(
         settings, apps=present.apps, faults=faults.parse(fault())
-    ) as house:
-        for name, why in house.unavailable.items():
+    ) as backburner:
+        for name, why in backburner.unavailable.items():
             leave(Exit.CONFLICT, f"application {name!r} cannot erase its rows: {why}")
         for one in present.apps:
             if one.erase is None and one.tables is not None:
@@ -95,7 +95,7 @@ async def _erase(
                     "rows are not deleted"
                 )
         erasing = {a.name: a.erase for a in present.apps if a.erase is not None}
-        eraser = Eraser(house.engine, erasing, faults.parse(fault()))
+        eraser = Eraser(backburner.engine, erasing, faults.parse(fault()))
         alias = f"erased_{SystemDice().token()}"
         return await eraser.run(owner, alias, actor=ACTOR, cancel=cancel)
 

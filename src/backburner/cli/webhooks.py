@@ -10,7 +10,7 @@ from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
 from backburner.client import Endpoint
 from backburner.clock import SystemClock
 from backburner.domain.errors import ConfigurationError
-from backburner.engine.courier import Courier
+from backburner.engine.webhooks.callback_sender import CallbackSender
 from backburner.settings import read
 from backburner.startup import reach_of, read_apps
 
@@ -61,7 +61,7 @@ def secret(
     master = settings.webhook_secret.get_secret_value().encode()
     try:
         reach = reach_of(settings, apps, read_apps(apps))
-        shown = Courier(reach, master, SystemClock()).secret(topic, url)
+        shown = CallbackSender(reach, master, SystemClock()).secret(topic, url)
     except ValueError as error:
         raise ConfigurationError(f"{url!r} is not a callback URL: {error}") from None
     printing.write_line(shown)

@@ -73,7 +73,7 @@ from backburner.client.usage_shapes import (
     UsageReport,
 )
 from backburner.client.webhooks import check_webhook_headers, verify_webhook
-from backburner.domain.text import Piece, Text
+from backburner.domain.events.text import Piece, Text
 
 __all__ = [
     "DEFAULT_URL",

@@ -13,16 +13,16 @@ from backburner.client.connection import Connection
 from backburner.client.dialogue import (
     LONGEST_WAIT,
     Answer,
-    Ask,
     Dialogue,
     Done,
-    Manners,
-    Message,
+    Emit,
     Open,
     Pause,
     Read,
+    RequestPolicy,
+    SendRequest,
     Step,
-    Tell,
+    StreamMessage,
     advance,
     job_path,
     new_key,
@@ -54,7 +54,7 @@ from backburner.client.shapes import (
     SubmitOptions,
 )
 from backburner.client.usage_shapes import Quote, UsageQuery, UsageReport
-from backburner.domain.text import Piece
+from backburner.domain.events.text import Piece
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
     ) -> None:
         self._connection = Connection(url, api_key, timeout)
         self._http = httpx2.AsyncClient(**self._connection.settings())
-        self._ask = Manners(retries, longest_pause)
+        self._ask = RequestPolicy(retries, longest_pause)
 
     async def __aenter__(self) -> Self:
         return self
@@ -103,7 +103,9 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
 
     async def ready(self) -> None:
         """Raise unless the server can take jobs."""
-        await self._run(self._ask.ask(Ask("GET", "/readyz", is_repeatable=False)))
+        await self._run(
+            self._ask.ask(SendRequest("GET", "/readyz", is_repeatable=False))
+        )
 
     async def call(
         self, method: str, path: str, body: Any = None, **params: Any
@@ -336,7 +338,7 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
         async with _Line(self._http, self._connection) as line:
             step = advance(dialogue, None)
             while not isinstance(step, Done):
-                if isinstance(step, Tell):
+                if isinstance(step, Emit):
                     yield step.value
                 step = advance(dialogue, await line.take(step))
 
@@ -421,7 +423,7 @@ class _Line:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    async def take(self, step: Step) -> Answer | Message | ClientError | None:
+    async def take(self, step: Step) -> Answer | StreamMessage | ClientError | None:
         """Do what the dialogue wants; an error is an answer too."""
         try:
             return await self._take(step)
@@ -430,19 +432,19 @@ class _Line:
         except UnicodeEncodeError:
             return not_sendable()
 
-    async def _take(self, step: Step) -> Answer | Message | None:
+    async def _take(self, step: Step) -> Answer | StreamMessage | None:
         match step:
-            case Ask():
+            case SendRequest():
                 response = await self._http.request(**self._connection.request(step))
                 return Answer(response.status_code, response.headers, response.content)
             case Open():
                 return await self._open(step)
             case Read():
                 told = await anext(self._messages, None)
-                return None if told is None else Message(told.id, told.data)
+                return None if told is None else StreamMessage(told.id, told.data)
             case Pause():
                 await asyncio.sleep(step.seconds)
-            case Tell():
+            case Emit():
                 pass  # whoever asked for it has it
         return None
 

@@ -13,16 +13,16 @@ from backburner.client.connection import Connection
 from backburner.client.dialogue import (
     LONGEST_WAIT,
     Answer,
-    Ask,
     Dialogue,
     Done,
-    Manners,
-    Message,
+    Emit,
     Open,
     Pause,
     Read,
+    RequestPolicy,
+    SendRequest,
     Step,
-    Tell,
+    StreamMessage,
     advance,
     job_path,
     new_key,
@@ -54,7 +54,7 @@ from backburner.client.shapes import (
     SubmitOptions,
 )
 from backburner.client.usage_shapes import Quote, UsageQuery, UsageReport
-from backburner.domain.text import Piece
+from backburner.domain.events.text import Piece
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class Client(Groups, Features):
     ) -> None:
         self._connection = Connection(url, api_key, timeout)
         self._http = httpx2.Client(**self._connection.settings())
-        self._ask = Manners(retries, longest_pause)
+        self._ask = RequestPolicy(retries, longest_pause)
 
     def __enter__(self) -> Self:
         return self
@@ -103,7 +103,7 @@ class Client(Groups, Features):
 
     def ready(self) -> None:
         """Raise unless the server can take jobs."""
-        self._run(self._ask.ask(Ask("GET", "/readyz", is_repeatable=False)))
+        self._run(self._ask.ask(SendRequest("GET", "/readyz", is_repeatable=False)))
 
     def call(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
         """
@@ -332,7 +332,7 @@ class Client(Groups, Features):
         with _Line(self._http, self._connection) as line:
             step = advance(dialogue, None)
             while not isinstance(step, Done):
-                if isinstance(step, Tell):
+                if isinstance(step, Emit):
                     yield step.value
                 step = advance(dialogue, line.take(step))
 
@@ -417,7 +417,7 @@ class _Line:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def take(self, step: Step) -> Answer | Message | ClientError | None:
+    def take(self, step: Step) -> Answer | StreamMessage | ClientError | None:
         """Do what the dialogue wants; an error is an answer too."""
         try:
             return self._take(step)
@@ -426,19 +426,19 @@ class _Line:
         except UnicodeEncodeError:
             return not_sendable()
 
-    def _take(self, step: Step) -> Answer | Message | None:
+    def _take(self, step: Step) -> Answer | StreamMessage | None:
         match step:
-            case Ask():
+            case SendRequest():
                 response = self._http.request(**self._connection.request(step))
                 return Answer(response.status_code, response.headers, response.content)
             case Open():
                 return self._open(step)
             case Read():
                 told = next(self._messages, None)
-                return None if told is None else Message(told.id, told.data)
+                return None if told is None else StreamMessage(told.id, told.data)
             case Pause():
                 time.sleep(step.seconds)
-            case Tell():
+            case Emit():
                 pass  # whoever asked for it has it
         return None
 

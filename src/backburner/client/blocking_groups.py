@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeVar, Unpack
 
 from backburner.client import group_dialogue as say
-from backburner.client.dialogue import Dialogue, Manners, new_key
+from backburner.client.dialogue import Dialogue, RequestPolicy, new_key
 from backburner.client.group_shapes import (
     Batch,
     BatchesQuery,
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class Groups(Protocol):
     """The verbs of flows and batches, for whoever carries dialogues out."""
 
-    _ask: Manners
+    _ask: RequestPolicy
 
     def _run(self, dialogue: Dialogue[T]) -> T:
         """Carry a dialogue out and return what comes of it."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import httpx2
 
-from backburner.client.dialogue import SILENCE_SECONDS, Ask, Open, unreachable
+from backburner.client.dialogue import SILENCE_SECONDS, Open, SendRequest, unreachable
 from backburner.client.errors import Denied
 
 DEFAULT_URL: Final = "http://127.0.0.1:8765"
@@ -43,7 +43,7 @@ class Connection:
             "verify": not self._is_plain or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         }
 
-    def request(self, ask: Ask) -> dict[str, Any]:
+    def request(self, ask: SendRequest) -> dict[str, Any]:
         """Return the arguments of one request."""
         return {
             "method": ask.method,

@@ -43,8 +43,8 @@ from backburner.client.shapes import (
     is_final,
 )
 from backburner.client.usage_shapes import Quote, UsageQuery, UsageReport
-from backburner.domain.job import FINAL, JobState
-from backburner.domain.text import Text
+from backburner.domain.events.text import Text
+from backburner.domain.jobs.job import FINAL, JobState
 
 LONGEST_WAIT: Final = 60
 MAX_GROUPS: Final = 200
@@ -63,7 +63,7 @@ _ALL: Final[EventsQuery] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class SendRequest:
     """Send a request; the answer is an `Answer`."""
 
     method: str
@@ -85,7 +85,7 @@ class Open(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Take the next message of the stream; the answer is a `Message`, or `None`."""
+    """Take the next message of the stream: a `StreamMessage`, or `None`."""
 
 
 class Pause(NamedTuple):
@@ -94,7 +94,7 @@ class Pause(NamedTuple):
     seconds: float
 
 
-class Tell(NamedTuple):
+class Emit(NamedTuple):
     """Give the caller one of many things."""
 
     value: Any
@@ -113,7 +113,7 @@ class Answer(NamedTuple):
         return HTTPStatus(200) <= self.status < HTTPStatus(300)
 
 
-class Message(NamedTuple):
+class StreamMessage(NamedTuple):
     """One message of a stream; `id` is where to go on after it."""
 
     id: str
@@ -127,7 +127,7 @@ class Done(Generic[T]):
     value: T
 
 
-Step = Ask | Open | Read | Pause | Tell
+Step = SendRequest | Open | Read | Pause | Emit
 Dialogue = Generator[Step, Any, T]
 
 
@@ -142,7 +142,7 @@ def advance(dialogue: Dialogue[T], answer: Any) -> Step | Done[T]:
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
+class RequestPolicy:
     """How much trouble a client takes."""
 
     retries: int = 2
@@ -150,7 +150,7 @@ class Manners:
     longest_pause: float = 30.0
     """A server that asks for more patience than this has its refusal raised."""
 
-    def ask(self, request: Ask) -> Dialogue[Any]:
+    def ask(self, request: SendRequest) -> Dialogue[Any]:
         """Ask, and ask again where that is safe and may help; return the body."""
         misses = 0
         while True:
@@ -175,7 +175,7 @@ class Manners:
     ) -> Dialogue[Quote]:
         """Ask what a job would take; nothing is stored, so it may be repeated."""
         body = {"capability": capability, "input": value, **given(options)}
-        request = Ask(
+        request = SendRequest(
             "POST",
             "/v1/quote",
             headers={"Content-Type": "application/json"},
@@ -185,7 +185,7 @@ class Manners:
 
     def usage(self, which: UsageQuery) -> Dialogue[UsageReport]:
         """Return what jobs used, added up."""
-        request = Ask("GET", "/v1/usage", params=given(which))
+        request = SendRequest("GET", "/v1/usage", params=given(which))
         return cast("UsageReport", (yield from self.ask(request)))
 
     def send(
@@ -195,7 +195,7 @@ class Manners:
         headers = {"Content-Type": "application/json"}
         if key is not None:
             headers["Idempotency-Key"] = key
-        request = Ask(
+        request = SendRequest(
             "POST",
             path,
             headers=headers,
@@ -210,7 +210,7 @@ class Manners:
     ) -> Dialogue[Any]:
         """Call a route of an application; only what changes nothing is repeated."""
         is_read = method in {"GET", "HEAD"}
-        request = Ask(
+        request = SendRequest(
             method,
             path,
             params=given(params),
@@ -228,7 +228,9 @@ class Manners:
         """Return what is somewhere, at most `wait` seconds later."""
         seconds = min(LONGEST_WAIT, math.ceil(wait))
         headers = {"Prefer": f"wait={seconds}"} if seconds > 0 else {}
-        return (yield from self.ask(Ask("GET", path, headers=headers, wait=seconds)))
+        return (
+            yield from self.ask(SendRequest("GET", path, headers=headers, wait=seconds))
+        )
 
     def follow(
         self, job_id: str, timeout: float | None, every: float = LONGEST_WAIT
@@ -247,7 +249,7 @@ class Manners:
             asked_at = time.monotonic()
             wait = max(0.0, min(every, ends - asked_at))
             try:
-                seen = yield from Manners(retries=0).look(path, wait)
+                seen = yield from RequestPolicy(retries=0).look(path, wait)
             except ClientError as error:
                 if time.monotonic() >= ends:
                     raise
@@ -255,7 +257,7 @@ class Manners:
                 misses += 1
                 continue
             misses = 0
-            yield Tell(seen)
+            yield Emit(seen)
             if is_final(seen) or time.monotonic() >= ends:
                 return seen
             if time.monotonic() - asked_at < wait / 2:
@@ -271,11 +273,11 @@ class Manners:
         step = advance(events, None)
         while not isinstance(step, Done):
             answer = None
-            if isinstance(step, Tell):
+            if isinstance(step, Emit):
                 event: Event = step.value
                 piece = text.take(event["n"], event["type"], event["data"])
                 if piece is not None:
-                    yield Tell(piece)
+                    yield Emit(piece)
             else:
                 try:
                     answer = yield step
@@ -300,9 +302,9 @@ class Manners:
         """Tell the items of a list, page by page."""
         query = given(which)
         while True:
-            page = yield from self.ask(Ask("GET", path, params=query))
+            page = yield from self.ask(SendRequest("GET", path, params=query))
             for item in page["items"]:
-                yield Tell(item)
+                yield Emit(item)
             if page["next_cursor"] is None:
                 return
             query["cursor"] = page["next_cursor"]
@@ -323,13 +325,13 @@ class Manners:
 
     def cancel(self, job_id: str) -> Dialogue[Job]:
         """End a job now; asking twice is no error, so it may be repeated."""
-        request = Ask("POST", f"{job_path(job_id)}/cancel")
+        request = SendRequest("POST", f"{job_path(job_id)}/cancel")
         return cast("Job", (yield from self.ask(request)))
 
     def retry(self, job_id: str, *, fresh: bool = False) -> Dialogue[Job]:
         """Queue a dead letter again; not repeated, for the job may fail between."""
         path = f"{job_path(job_id)}/retry" + ("?fresh=true" if fresh else "")
-        told = yield from self.ask(Ask("POST", path, is_repeatable=False))
+        told = yield from self.ask(SendRequest("POST", path, is_repeatable=False))
         return cast("Job", told)
 
     def fork(
@@ -338,7 +340,7 @@ class Manners:
         """Submit a fork; not repeated, for each one is a job of its own."""
         asked = {"from": start} | ({} if value is SAME_INPUT else {"input": value})
         told = yield from self.ask(
-            Ask(
+            SendRequest(
                 "POST",
                 f"{job_path(job_id)}/fork" + ("?dry_run=true" if dry_run else ""),
                 headers={"Content-Type": "application/json"},
@@ -350,7 +352,7 @@ class Manners:
 
     def signal(self, job_id: str, name: str, value: Any) -> Dialogue[Signal]:
         """Send a signal; the same one again is no error."""
-        request = Ask(
+        request = SendRequest(
             "POST",
             f"{job_path(job_id)}/signals/{quote(name, safe='')}",
             headers={"Content-Type": "application/json"},
@@ -360,7 +362,7 @@ class Manners:
 
     def answer(self, job_id: str, name: str, value: Any) -> Dialogue[Signal]:
         """Answer a question; the same answer again is no error."""
-        request = Ask(
+        request = SendRequest(
             "POST",
             f"{job_path(job_id)}/questions/{quote(name, safe='')}/answer",
             headers={"Content-Type": "application/json"},
@@ -370,7 +372,7 @@ class Manners:
 
     def retry_many(self, which: RetryQuery) -> Dialogue[Any]:
         """Queue the dead letters that match again."""
-        request = Ask(
+        request = SendRequest(
             "POST",
             "/v1/dead-letters/retry",
             headers={"Content-Type": "application/json"},
@@ -381,21 +383,21 @@ class Manners:
 
     def items(self, path: str) -> Dialogue[Any]:
         """Return a list that has no pages."""
-        return (yield from self.ask(Ask("GET", path)))["items"]
+        return (yield from self.ask(SendRequest("GET", path)))["items"]
 
     def pause_queue(self, name: str, *, paused: bool) -> Dialogue[Queue]:
         """Pause a queue or let it go on; asking twice is no error."""
         verb = "pause" if paused else "resume"
         path = f"/v1/queues/{quote(name, safe='')}/{verb}"
-        return cast("Queue", (yield from self.ask(Ask("POST", path))))
+        return cast("Queue", (yield from self.ask(SendRequest("POST", path))))
 
     def budgets(self) -> Dialogue[Budgets]:
         """Return the budgets and how far they are used."""
-        return cast("Budgets", (yield from self.ask(Ask("GET", "/v1/budgets"))))
+        return cast("Budgets", (yield from self.ask(SendRequest("GET", "/v1/budgets"))))
 
     def set_budget(self, scope: str, said: BudgetOptions) -> Dialogue[Budgets]:
         """Set a budget; asking twice is no error."""
-        request = Ask(
+        request = SendRequest(
             "PUT",
             "/v1/budgets",
             headers={"Content-Type": "application/json"},
@@ -408,12 +410,14 @@ class Manners:
     ) -> Dialogue[Budgets]:
         """Take a budget away; not repeated, for then there is none."""
         named = {"scope": scope, "unit": unit, "per_seconds": per_seconds, "of": of}
-        request = Ask("DELETE", "/v1/budgets", given(named), is_repeatable=False)
+        request = SendRequest(
+            "DELETE", "/v1/budgets", given(named), is_repeatable=False
+        )
         return cast("Budgets", (yield from self.ask(request)))
 
     def create_endpoint(self, url: str) -> Dialogue[Endpoint]:
         """Make an endpoint; asking twice gives the same."""
-        request = Ask(
+        request = SendRequest(
             "POST",
             "/v1/endpoints",
             headers={"Content-Type": "application/json"},
@@ -424,7 +428,7 @@ class Manners:
     def change_endpoint(self, endpoint_id: str, verb: str) -> Dialogue[Endpoint]:
         """Rotate, enable or disable an endpoint; to rotate twice is not the same."""
         path = f"/v1/endpoints/{quote(endpoint_id, safe='')}/{verb}"
-        request = Ask("POST", path, is_repeatable=verb != "rotate")
+        request = SendRequest("POST", path, is_repeatable=verb != "rotate")
         return cast("Endpoint", (yield from self.ask(request)))
 
     def deliveries(self, subject: str) -> Dialogue[None]:
@@ -436,7 +440,7 @@ class Manners:
     def replay(self, delivery_id: str) -> Dialogue[Job]:
         """Send a webhook again; not repeated, for each is one more."""
         path = f"/v1/deliveries/{quote(delivery_id, safe='')}/replay"
-        told = yield from self.ask(Ask("POST", path, is_repeatable=False))
+        told = yield from self.ask(SendRequest("POST", path, is_repeatable=False))
         return cast("Job", told)
 
     def _stream(self, path: str, place: "_Place") -> Dialogue[None]:
@@ -486,7 +490,7 @@ def _read(place: _Place) -> Dialogue[bool]:
         if message.data:
             event = cast("Event", json.loads(message.data))
             place.is_end = event["type"] in place.ends
-            yield Tell(event)
+            yield Emit(event)
     return place.seen != before
 
 

@@ -5,12 +5,12 @@ from typing import Any, Final, NotRequired, TypedDict, cast
 from urllib.parse import quote
 
 from backburner.client.dialogue import (
-    Ask,
     Dialogue,
     Done,
-    Manners,
+    Emit,
     Pause,
-    Tell,
+    RequestPolicy,
+    SendRequest,
     advance,
 )
 from backburner.client.errors import (
@@ -57,23 +57,28 @@ Progress = Callable[[FeatureJob], object]
 
 
 def submit(
-    manners: Manners, feature: str, request: Mapping[str, Any], key: str | None
+    request_policy: RequestPolicy,
+    feature: str,
+    request: Mapping[str, Any],
+    key: str | None,
 ) -> Dialogue[FeatureJob]:
     """Submit a request; with a key, a lost answer is asked for again."""
-    sent = manners.send(_path(feature, "submit"), request, key)
+    sent = request_policy.send(_path(feature, "submit"), request, key)
     return cast("FeatureJob", (yield from sent))
 
 
-def offer(manners: Manners, feature: str, size: int) -> Dialogue[Upload]:
+def offer(request_policy: RequestPolicy, feature: str, size: int) -> Dialogue[Upload]:
     """Ask for a URL to send a file of that many bytes to."""
-    sent = manners.send(_path(feature, "uploads"), {"size": size}, None)
+    sent = request_policy.send(_path(feature, "uploads"), {"size": size}, None)
     return cast("Upload", (yield from sent))
 
 
-def status(manners: Manners, feature: str, job_id: str) -> Dialogue[FeatureJob]:
+def status(
+    request_policy: RequestPolicy, feature: str, job_id: str
+) -> Dialogue[FeatureJob]:
     """Ask where a job is."""
-    request = Ask("GET", _path(feature, "status", job_id))
-    return cast("FeatureJob", (yield from manners.ask(request)))
+    request = SendRequest("GET", _path(feature, "status", job_id))
+    return cast("FeatureJob", (yield from request_policy.ask(request)))
 
 
 def poll(
@@ -89,7 +94,7 @@ def poll(
     for polled in range(1, times + 1):
         pause = every
         try:
-            seen = yield from status(Manners(retries=0), feature, job_id)
+            seen = yield from status(RequestPolicy(retries=0), feature, job_id)
         except ClientError as error:
             if not isinstance(error, (RateLimited, Unavailable)):
                 raise
@@ -98,7 +103,7 @@ def poll(
             pause = min(wished, max(LONGEST_PAUSE, every))
         else:
             misses = 0
-            yield Tell(seen)
+            yield Emit(seen)
             if seen["status"] in FINAL:
                 return seen
         if polled < times:
@@ -115,7 +120,7 @@ def watched(
     step = advance(dialogue, None)
     while not isinstance(step, Done):
         answer = None
-        if isinstance(step, Tell):
+        if isinstance(step, Emit):
             if on_progress is not None:
                 on_progress(step.value)
         elif isinstance(step, Pause) and wait is not None:

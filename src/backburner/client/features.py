@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import httpx2
 
 from backburner.client import feature_dialogue as say
-from backburner.client.dialogue import Dialogue, Manners, new_key, unreachable
+from backburner.client.dialogue import Dialogue, RequestPolicy, new_key, unreachable
 from backburner.client.errors import ClientError, PollAborted
 from backburner.client.feature_dialogue import (
     EVERY_SECONDS,
@@ -24,7 +24,7 @@ T = TypeVar("T")
 class Features(Protocol):
     """The verbs for the client that waits in its calls."""
 
-    _ask: Manners
+    _ask: RequestPolicy
 
     def _run(self, dialogue: Dialogue[T]) -> T:
         """Carry a dialogue out and return what comes of it."""
@@ -79,7 +79,7 @@ class Features(Protocol):
 class AsyncFeatures(Protocol):
     """The verbs for the client that is awaited."""
 
-    _ask: Manners
+    _ask: RequestPolicy
 
     async def _run(self, dialogue: Dialogue[T]) -> T:
         """Carry a dialogue out and return what comes of it."""

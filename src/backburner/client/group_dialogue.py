@@ -5,9 +5,9 @@ from typing import Any, Final, cast
 from urllib.parse import quote
 
 from backburner.client.dialogue import (
-    Ask,
     Dialogue,
-    Manners,
+    RequestPolicy,
+    SendRequest,
     Step,
     given,
     job_path,
@@ -26,32 +26,34 @@ from backburner.client.group_shapes import (
     NewStep,
 )
 from backburner.client.shapes import is_final
-from backburner.domain.event import BATCH_FINISHED, FLOW_ENDS
-from backburner.domain.job import JobState
+from backburner.domain.events.event import BATCH_FINISHED, FLOW_ENDS
+from backburner.domain.jobs.job import JobState
 
 _BATCH_ENDS: Final = frozenset({BATCH_FINISHED})
 
 
 def submit_flow(
-    ask: Manners, steps: Sequence[NewStep], key: str | None, options: FlowOptions
+    ask: RequestPolicy, steps: Sequence[NewStep], key: str | None, options: FlowOptions
 ) -> Dialogue[Flow]:
     """Submit a flow; with a key, a lost answer is asked for again."""
     body = {"steps": [*steps], **given(options)}
     return cast("Flow", (yield from ask.send("/v1/flows", body, key)))
 
 
-def get_flow(ask: Manners, flow_id: str) -> Dialogue[Flow]:
+def get_flow(ask: RequestPolicy, flow_id: str) -> Dialogue[Flow]:
     """Return a flow with its steps."""
     return cast("Flow", (yield from ask.look(_flow_path(flow_id))))
 
 
-def follow_flow(ask: Manners, flow_id: str, timeout: float | None) -> Dialogue[Flow]:
+def follow_flow(
+    ask: RequestPolicy, flow_id: str, timeout: float | None
+) -> Dialogue[Flow]:
     """Return a flow when it ends, or as it is when the time is over."""
     return cast("Flow", (yield from ask.follow_at(_flow_path(flow_id), timeout)))
 
 
 def flow_results(
-    ask: Manners, flow_id: str, timeout: float | None
+    ask: RequestPolicy, flow_id: str, timeout: float | None
 ) -> Dialogue[dict[str, Any]]:
     """Return the outputs of the steps that succeeded, by name, at the end."""
     flow = yield from _ended(follow_flow(ask, flow_id, timeout))
@@ -59,7 +61,7 @@ def flow_results(
     for step in flow.get("steps", ()):
         if step["state"] == JobState.SUCCEEDED:
             here = f"{job_path(step['id'])}/result"
-            outputs[step["name"]] = yield from ask.ask(Ask("GET", here))
+            outputs[step["name"]] = yield from ask.ask(SendRequest("GET", here))
     return outputs
 
 
@@ -70,30 +72,30 @@ def _ended(following: Dialogue[Flow]) -> Generator[Step, Any, Flow]:
     return flow
 
 
-def flow_events(ask: Manners, flow_id: str) -> Dialogue[None]:
+def flow_events(ask: RequestPolicy, flow_id: str) -> Dialogue[None]:
     """Tell what happened and happens to a flow and its steps, to its end."""
     return ask.stream(f"{_flow_path(flow_id)}/events", FLOW_ENDS)
 
 
-def cancel_flow(ask: Manners, flow_id: str) -> Dialogue[Flow]:
+def cancel_flow(ask: RequestPolicy, flow_id: str) -> Dialogue[Flow]:
     """End whatever of a flow is not over; asking twice is no error."""
-    request = Ask("POST", f"{_flow_path(flow_id)}/cancel")
+    request = SendRequest("POST", f"{_flow_path(flow_id)}/cancel")
     return cast("Flow", (yield from ask.ask(request)))
 
 
-def retry_flow(ask: Manners, flow_id: str) -> Dialogue[Flow]:
+def retry_flow(ask: RequestPolicy, flow_id: str) -> Dialogue[Flow]:
     """Retry a flow's failed steps; not repeated, for they may fail between."""
-    request = Ask("POST", f"{_flow_path(flow_id)}/retry", is_repeatable=False)
+    request = SendRequest("POST", f"{_flow_path(flow_id)}/retry", is_repeatable=False)
     return cast("Flow", (yield from ask.ask(request)))
 
 
-def flows(ask: Manners, which: FlowsQuery) -> Dialogue[None]:
+def flows(ask: RequestPolicy, which: FlowsQuery) -> Dialogue[None]:
     """Tell flows, newest first."""
     return ask.pages("/v1/flows", which)
 
 
 def open_batch(
-    ask: Manners,
+    ask: RequestPolicy,
     jobs: Sequence[NewJob],
     flows: Sequence[NewFlow],
     key: str | None,
@@ -105,7 +107,7 @@ def open_batch(
 
 
 def fill_batch(
-    ask: Manners,
+    ask: RequestPolicy,
     batch_id: str,
     jobs: Sequence[NewJob],
     flows: Sequence[NewFlow],
@@ -118,34 +120,36 @@ def fill_batch(
     return cast("Batch", (yield from ask.send(path, body, new_key())))
 
 
-def get_batch(ask: Manners, batch_id: str) -> Dialogue[Batch]:
+def get_batch(ask: RequestPolicy, batch_id: str) -> Dialogue[Batch]:
     """Return a batch with its counts."""
     return cast("Batch", (yield from ask.look(_batch_path(batch_id))))
 
 
-def follow_batch(ask: Manners, batch_id: str, timeout: float | None) -> Dialogue[Batch]:
+def follow_batch(
+    ask: RequestPolicy, batch_id: str, timeout: float | None
+) -> Dialogue[Batch]:
     """Return a batch when it is finished, or as it is when the time is over."""
     return cast("Batch", (yield from ask.follow_at(_batch_path(batch_id), timeout)))
 
 
-def batch_events(ask: Manners, batch_id: str) -> Dialogue[None]:
+def batch_events(ask: RequestPolicy, batch_id: str) -> Dialogue[None]:
     """Tell what happened and happens to a batch as a whole, to its end."""
     return ask.stream(f"{_batch_path(batch_id)}/events", _BATCH_ENDS)
 
 
-def cancel_batch(ask: Manners, batch_id: str) -> Dialogue[Batch]:
+def cancel_batch(ask: RequestPolicy, batch_id: str) -> Dialogue[Batch]:
     """End whatever of a batch is not over; asking twice is no error."""
-    request = Ask("POST", f"{_batch_path(batch_id)}/cancel")
+    request = SendRequest("POST", f"{_batch_path(batch_id)}/cancel")
     return cast("Batch", (yield from ask.ask(request)))
 
 
-def retry_batch(ask: Manners, batch_id: str) -> Dialogue[Batch]:
+def retry_batch(ask: RequestPolicy, batch_id: str) -> Dialogue[Batch]:
     """Retry the failed members of a batch; not repeated, for it may fail between."""
-    request = Ask("POST", f"{_batch_path(batch_id)}/retry", is_repeatable=False)
+    request = SendRequest("POST", f"{_batch_path(batch_id)}/retry", is_repeatable=False)
     return cast("Batch", (yield from ask.ask(request)))
 
 
-def batches(ask: Manners, which: BatchesQuery) -> Dialogue[None]:
+def batches(ask: RequestPolicy, which: BatchesQuery) -> Dialogue[None]:
     """Tell batches, newest first."""
     return ask.pages("/v1/batches", which)
 

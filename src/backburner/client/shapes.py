@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Any, Final, NotRequired, TypedDict
 
 from backburner.client.usage_shapes import Receipt, Usage
-from backburner.domain.batch import BatchState
-from backburner.domain.job import FINAL
+from backburner.domain.groups.batch import BatchState
+from backburner.domain.jobs.job import FINAL
 
 _ENDS: Final = frozenset({*FINAL, BatchState.FINISHED})
 

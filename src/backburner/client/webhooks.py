@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from backburner.client.errors import WebhookError
 from backburner.client.shapes import WebhookEvent
-from backburner.domain.webhook import is_signed
+from backburner.domain.webhooks.webhook import is_signed
 
 TOLERANCE_SECONDS: Final = 300
 _LONGEST_TIMESTAMP: Final = 12

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from itertools import islice
 from typing import Final, Literal, NoReturn
 
-from backburner.domain.hint import REFUSED, has_no_quota
+from backburner.domain.lanes.rate_limit_headers import REFUSED, has_no_quota
 
 Purpose = Literal["chat", "embedding", "transcription", "vision"]
 """What a model is used for; each has a model of its own in the settings."""

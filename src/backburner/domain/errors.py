@@ -69,7 +69,7 @@ def readable(text: str) -> str:
 
 
 class BackburnerError(Exception):
-    """Anything the house raises on purpose."""
+    """Anything Backburner raises on purpose."""
 
     code: ClassVar[str] = "ERROR"
     retryable: ClassVar[bool] = False
@@ -368,6 +368,6 @@ class BrokerUnavailable(BackburnerError):
 
 
 class ConfigurationError(BackburnerError):
-    """The house cannot start as it is set up."""
+    """Backburner cannot start as it is set up."""
 
     code = "CONFIGURATION"

@@ -11,13 +11,13 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from backburner.domain.address import LONGEST_URL
-from backburner.domain.blob import reference
-from backburner.domain.flow import FROM_NEEDS
-from backburner.domain.job import Instant, Job, rfc3339
+from backburner.domain.blobs.blob import reference
+from backburner.domain.groups.flow import FROM_NEEDS
+from backburner.domain.jobs.job import Instant, Job, rfc3339
 from backburner.domain.plain import odd
+from backburner.domain.webhooks.address import LONGEST_URL
 
-HINT = b'{"backburner":"work"}'
+WORK_AVAILABLE = b'{"backburner":"work"}'
 """Says that the queue has one more job, whichever that is."""
 
 MARK: Final = "backburner"
@@ -42,7 +42,7 @@ TOO_LARGE: Final = "BODY_TOO_LARGE"
 INVALID: Final = "INVALID_INPUT"
 
 
-class Hint(NamedTuple):
+class WorkAvailable(NamedTuple):
     """The queue has one more."""
 
 
@@ -93,7 +93,7 @@ class _Odd(Exception):
 
 def read(
     body: bytes, message_id: str = "", *, limit: int = LIMIT
-) -> Hint | Returned | Request | Refused:
+) -> WorkAvailable | Returned | Request | Refused:
     """Say what a message means; whatever it holds, this raises nothing."""
     found = Original(message_id, body)
     try:
@@ -183,14 +183,14 @@ def _unwrapped(value: Mapping[str, Any]) -> Original:
 
 def _meaning(
     value: Mapping[str, Any], found: Original
-) -> Hint | Returned | Request | Refused:
+) -> WorkAvailable | Returned | Request | Refused:
     if (why := odd(value)) is not None:
         raise _Odd(MALFORMED, f"the body {why}")
     match value.get(MARK):
         case None if MARK not in value:
             return _request(value, found)
         case str(kind) if kind == WORK:
-            return Hint()
+            return WorkAvailable()
         case str(kind) if kind == DEAD_LETTER:
             job = _text(value, "job", MAX_ID, is_needed=True)
             return Returned(job or "", _whole(value, "generation", MAX_WHOLE))

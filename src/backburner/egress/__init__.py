@@ -1,1 +1,1 @@
-"""The way out of the house: every address is judged when it is connected to."""
+"""Requests to other servers: every address is judged when it is connected to."""

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import httpcore2
 
-from backburner.domain.address import Reach, Target, check_url
+from backburner.domain.webhooks.address import Reach, Target, check_url
 from backburner.egress.guard import Enough, Guard, NoConnection
 from backburner.egress.resolver import Resolve, SystemResolver
 from backburner.ports.egress import Answer, Silence

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import httpcore2
 
-from backburner.domain.address import Reach, Target, check_callback
-from backburner.domain.outbound import headers_for, redirect
+from backburner.domain.webhooks.address import Reach, Target, check_callback
+from backburner.domain.webhooks.outbound import headers_for, redirect
 from backburner.egress.client import (
     IDLE_AT_MOST,
     IDLE_SECONDS,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import httpcore2
 
-from backburner.domain.address import Reach, plain
+from backburner.domain.webhooks.address import Reach, plain
 from backburner.egress.resolver import Resolve
 from backburner.egress.wire import connect
 

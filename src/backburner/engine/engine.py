@@ -8,15 +8,17 @@ from typing import Any, TypeVar
 
 import orjson
 
-from backburner.domain import transitions
-from backburner.domain.batch import Members, replaced
+from backburner.domain.costs.usage import Booking
 from backburner.domain.errors import (
     IllegalTransition,
     JobNotFound,
     StoreUnavailable,
 )
-from backburner.domain.event import STARTED, Attempt, Event, attempts
-from backburner.domain.job import (
+from backburner.domain.events.event import STARTED, AttemptRecord, Event, attempts
+from backburner.domain.events.text import Draft, Text
+from backburner.domain.groups.batch import Members, replaced
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import (
     Claim,
     Instant,
     Job,
@@ -26,45 +28,39 @@ from backburner.domain.job import (
     Submitted,
     Visibility,
 )
-from backburner.domain.step import StepResult, StoredStep
-from backburner.domain.text import Draft, Text
-from backburner.domain.transitions import Change
-from backburner.domain.usage import Booking
-from backburner.domain.wait import NewWait, Question, StoredWait
-from backburner.engine import signalling, telemetry
-from backburner.engine.app_blobs import BlobService
-from backburner.engine.batches import Batches
-from backburner.engine.budgets import Budgets, counted
-from backburner.engine.context import Running, inherited
-from backburner.engine.endpoints import Endpoints
-from backburner.engine.flows import Flows
+from backburner.domain.jobs.step import StepResult, StoredStep
+from backburner.domain.jobs.transitions import Change
+from backburner.domain.jobs.wait import NewWait, Question, StoredWait
+from backburner.engine.blobs.app_blobs import BlobService
+from backburner.engine.blobs.payloads import Payloads
+from backburner.engine.broker.relay import Relay
+from backburner.engine.groups.batches import Batches
+from backburner.engine.groups.flows import Flows
+from backburner.engine.groups.retrying import retry_moves
 from backburner.engine.history import changes
+from backburner.engine.observability import telemetry
+from backburner.engine.observability.trace_context import active_traceparent
 from backburner.engine.options import SubmitGroupOptions
-from backburner.engine.payloads import Payloads
-from backburner.engine.preparing import Preparing
-from backburner.engine.quoting import Quoting
+from backburner.engine.preparing import Preparation
 from backburner.engine.registry import Capability, Registry
-from backburner.engine.relay import Relay
-from backburner.engine.retrying import retry_moves
-from backburner.engine.submission import LOCAL, Options, Submission
-from backburner.engine.trace_context import active_traceparent
+from backburner.engine.run import signalling
+from backburner.engine.run.context import Running, inherited
+from backburner.engine.submit.budgets import Budgets, counted
+from backburner.engine.submit.quoting import Quoting
+from backburner.engine.submit.submission import LOCAL, Options, Submission
 from backburner.engine.transaction import Transaction, View
 from backburner.engine.watch import Watch
-from backburner.ports.bell import Bell, Ring
+from backburner.engine.webhooks.endpoints import Endpoints
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults, NoFaults
-from backburner.ports.keys import AuditEntry
+from backburner.ports.notifier import Notification, Notifier
 from backburner.ports.prices import NoPrices, Prices
-from backburner.ports.store import (
-    EVERYTHING,
-    FailureGroup,
-    JobFilter,
-    Move,
-    Settlement,
-    Store,
-    Topic,
-    Tx,
-)
+from backburner.ports.store import Store
+from backburner.ports.store.events import EVERYTHING, Topic
+from backburner.ports.store.jobs import Move, Settlement
+from backburner.ports.store.keys import AuditEntry
+from backburner.ports.store.maintenance import FailureGroup, JobFilter
+from backburner.ports.store.transactions import Tx
 
 T = TypeVar("T")
 
@@ -86,7 +82,7 @@ class Engine:
         self,
         *,
         store: Store,
-        bell: Bell,
+        notifier: Notifier,
         clock: Clock,
         registry: Registry,
         submission: Submission,
@@ -103,7 +99,7 @@ class Engine:
         self.payloads = payloads or Payloads()
         self.blobs: BlobService | None = None
         """What applications keep, if this process has a place for it."""
-        self._bell = bell
+        self._notifier = notifier
         self._clock = clock
         self._faults = faults or NoFaults()
         self._submission = submission
@@ -112,7 +108,7 @@ class Engine:
         self._transaction_seconds = transaction_seconds
         self.batches = Batches(
             store=store,
-            bell=bell,
+            notifier=notifier,
             clock=clock,
             faults=self._faults,
             submission=submission,
@@ -121,7 +117,7 @@ class Engine:
         )
         self.flows = Flows(
             store=store,
-            bell=bell,
+            notifier=notifier,
             clock=clock,
             submission=submission,
             watch=watch,
@@ -129,7 +125,9 @@ class Engine:
             touch=self.batches.touch,
         )
 
-        self._preparing = Preparing(submission, self.flows, self.batches, self.payloads)
+        self._preparing = Preparation(
+            submission, self.flows, self.batches, self.payloads
+        )
         self.budgets = Budgets(store=store, clock=clock, submission=submission)
         self.quoting = Quoting(store=store, clock=clock, prices=prices or NoPrices())
         self.endpoints = Endpoints(
@@ -174,14 +172,14 @@ class Engine:
         async with self.payloads.dropped_if_refused(Members(stowed)):
             with counted():
                 submitted = await self.store.submit(stowed)
-        rings = Ring.EVENTS
+        notifications = Notification.EVENTS
         for job, answer in zip(jobs, submitted, strict=True):
             if answer.replayed:
                 continue
             is_queued = answer.state == JobState.QUEUED
-            rings |= Ring.WORK if is_queued else Ring.SCHEDULE
+            notifications |= Notification.WORK if is_queued else Notification.SCHEDULE
             telemetry.jobs_submitted.labels(job.capability).inc()
-        self._tell(_queued(jobs, submitted), rings)
+        self._tell(_queued(jobs, submitted), notifications)
         if stowed is not jobs:
             await self.payloads.drop_inputs(replaced(Members(stowed), submitted))
         return submitted
@@ -207,10 +205,12 @@ class Engine:
                 run, claim=claim, seconds=self._transaction_seconds
             )
         if wrapped[0].has_submitted:
-            self._bell.ring(Ring.WORK | Ring.SCHEDULE | Ring.EVENTS)
+            self._notifier.notify(
+                Notification.WORK | Notification.SCHEDULE | Notification.EVENTS
+            )
             self.batches.look_soon()
         elif wrapped[0].has_published:
-            self._bell.ring(Ring.EVENTS)
+            self._notifier.notify(Notification.EVENTS)
         self.batches.touch(wrapped[0].filled)
         return result
 
@@ -294,7 +294,7 @@ class Engine:
             with counted():
                 submitted = await self.store.submit_fork(stowed, results, event)
         telemetry.jobs_submitted.labels(job.capability).inc()
-        self._tell(_queued([job], [submitted]), Ring.EVENTS | Ring.WORK)
+        self._tell(_queued([job], [submitted]), Notification.EVENTS | Notification.WORK)
         return submitted
 
     async def withdraw_step(self, job: int, token: str, key: str) -> bool:
@@ -335,7 +335,7 @@ class Engine:
 
     def woken(self, job: Job) -> None:
         """Have a job claimed that was queued just now."""
-        self._tell({job.queue: 1}, Ring.WORK | Ring.EVENTS)
+        self._tell({job.queue: 1}, Notification.WORK | Notification.EVENTS)
 
     async def jobs(
         self, where: JobFilter, *, before: int | None = None, limit: int = 50
@@ -349,7 +349,7 @@ class Engine:
         """Return an owner's dead letters, grouped by what went wrong."""
         return await self.store.failures(owner, limit=limit)
 
-    async def attempts(self, job: Job) -> list[Attempt]:
+    async def attempts(self, job: Job) -> list[AttemptRecord]:
         """Return the history of a job's attempts, the newest if there are very many."""
         newest: deque[Event] = deque(maxlen=HISTORY)
         async for event in changes(self.store, job.id):
@@ -366,7 +366,9 @@ class Engine:
                 return job
             change = transitions.cancel(job, reason, now=self._clock.now())
             if await self._apply(job, change):
-                self._bell.ring(Ring.WORK | Ring.EVENTS | Ring.CANCELLED)
+                self._notifier.notify(
+                    Notification.WORK | Notification.EVENTS | Notification.CANCELLED
+                )
                 if job.batch is not None:
                     self.batches.touch([job.batch])
                 telemetry.jobs_finished.labels(job.capability, change.to).inc()
@@ -386,7 +388,7 @@ class Engine:
                 job.state,
                 job.generation,
                 transitions.cancel(job, reason, now=now),
-                job.link,
+                job.consequences,
             )
             for job in jobs
             if job.state is not JobState.RUNNING and not job.state.is_final
@@ -396,7 +398,7 @@ class Engine:
         self.batches.touch(
             [job.batch for job in jobs if job.seq in done and job.batch is not None]
         )
-        self._bell.ring(Ring.WORK | Ring.EVENTS)
+        self._notifier.notify(Notification.WORK | Notification.EVENTS)
         changed = len(done)
         for job in jobs:
             if job.seq not in done and not job.state.is_final:
@@ -413,7 +415,7 @@ class Engine:
         with counted():
             retried = sum(await self.store.reopen(moves)) if moves else 0
         telemetry.redrive_jobs.inc(retried)
-        self._bell.ring(Ring.WORK | Ring.EVENTS)
+        self._notifier.notify(Notification.WORK | Notification.EVENTS)
         return retried
 
     async def retry(
@@ -432,7 +434,7 @@ class Engine:
         if not moved[0]:
             raise IllegalTransition(f"job {job_id} was retried by another request")
         telemetry.redrive_jobs.inc()
-        self._tell({job.queue: 1}, Ring.WORK | Ring.EVENTS)
+        self._tell({job.queue: 1}, Notification.WORK | Notification.EVENTS)
         return await self.find(job_id, owner)
 
     async def retry_all(
@@ -448,14 +450,16 @@ class Engine:
         with counted():
             retried = sum(await self.store.reopen(moves)) if moves else 0
         telemetry.redrive_jobs.inc(retried)
-        self._bell.ring(Ring.WORK | Ring.SCHEDULE | Ring.EVENTS)
+        self._notifier.notify(
+            Notification.WORK | Notification.SCHEDULE | Notification.EVENTS
+        )
         return retried
 
     async def pause(self, queue: str, entry: AuditEntry, *, paused: bool) -> None:
         """Have nothing of a queue start, or let it go on; the log tells who did."""
         await self.store.record([entry])
         await self.store.pause(queue, paused=paused)
-        self._bell.ring(Ring.WORK)
+        self._notifier.notify(Notification.WORK)
 
     def events(self, job: Job, *, after: int = 0) -> AsyncGenerator[Event, None]:
         """Yield a job's events above `after`, past and future, until it ends."""
@@ -486,17 +490,19 @@ class Engine:
             pass
         return await self.find(job_id, owner)
 
-    def _tell(self, counts: Mapping[str, int], rings: Ring) -> None:
+    def _tell(self, counts: Mapping[str, int], notifications: Notification) -> None:
         if self._relay is None:
-            self._bell.ring(rings)
+            self._notifier.notify(notifications)
         else:
-            self._relay.tell(counts, rings)
+            self._relay.tell(counts, notifications)
 
     async def _apply(self, job: Job, change: Change) -> bool:
         if job.state is JobState.RUNNING:
-            settlement = Settlement(job.seq, job.token or "", change, link=job.link)
+            settlement = Settlement(
+                job.seq, job.token or "", change, consequences=job.consequences
+            )
             return (await self.store.settle([settlement]))[0] is not None
-        move = Move(job.seq, job.state, job.generation, change, job.link)
+        move = Move(job.seq, job.state, job.generation, change, job.consequences)
         return (await self.store.move([move]))[0]
 
 

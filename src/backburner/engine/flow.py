@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar, Unpack, overload
 from pydantic import TypeAdapter
 
 from backburner.domain.errors import InvalidInput
-from backburner.domain.flow import Edge
+from backburner.domain.groups.flow import Edge
 from backburner.engine.options import StepOptions
 
 In = TypeVar("In")

@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from typing import Final
 
-from backburner.domain.event import Event
-from backburner.ports.store import EventLog
+from backburner.domain.events.event import Event
+from backburner.ports.store.events import EventLog
 
 PAGE: Final = 5_000
 

@@ -88,11 +88,11 @@ class Loop:
 
     async def _once(self) -> float:
         try:
-            wish = await self._action()
+            delay = await self._action()
         except Exception as error:  # noqa: BLE001 - a loop that dies is a silent fault
             kind = type(error).__name__
             self._seldom.write(
                 log.error, "loop failed", loop=self._name, error_type=kind
             )
             return self._every
-        return self._every if wish is None else min(wish, self._every)
+        return self._every if delay is None else min(delay, self._every)

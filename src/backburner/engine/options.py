@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
-from backburner.domain.job import Owner
+from backburner.domain.jobs.job import Owner
 
 
 class StepOptions(TypedDict, total=False):

@@ -3,18 +3,18 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from backburner.domain.batch import Members, NewBatch
-from backburner.domain.flow import NewFlow
-from backburner.domain.job import NewJob, Owner
-from backburner.engine.batches import Batches
+from backburner.domain.groups.batch import Members, NewBatch
+from backburner.domain.groups.flow import NewFlow
+from backburner.domain.jobs.job import NewJob, Owner
+from backburner.engine.blobs.payloads import Payloads
 from backburner.engine.flow import NOTHING, Chain, Flow, written
-from backburner.engine.flows import Flows
+from backburner.engine.groups.batches import Batches
+from backburner.engine.groups.flows import Flows
 from backburner.engine.options import SubmitGroupOptions, SubmitOptions
-from backburner.engine.payloads import Payloads
-from backburner.engine.submission import Submission, group_options, job_options
+from backburner.engine.submit.submission import Submission, group_options, job_options
 
 
-class Preparing:
+class Preparation:
     """Does for a transaction what the awaited verbs do; large inputs go to blobs."""
 
     def __init__(

@@ -22,12 +22,12 @@ from pydantic import TypeAdapter
 
 from backburner.domain.errors import ConfigurationError, UnknownCapability
 from backburner.domain.guard import Policy
-from backburner.domain.lane import Lane
-from backburner.domain.outcome import Cancel, Failed, Snooze
-from backburner.domain.queue import MAX_NAME, Queue
-from backburner.domain.retry import RetryPolicy
-from backburner.engine.context import Context
+from backburner.domain.jobs.outcome import Cancel, Failed, Snooze
+from backburner.domain.jobs.retry import RetryPolicy
+from backburner.domain.lanes.lane import Lane
+from backburner.domain.queues.queue import MAX_NAME, Queue
 from backburner.engine.flow import Chain
+from backburner.engine.run.context import Context
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -204,7 +204,7 @@ class Registry:
 
     def own(self, found: Capability[Any, Any], *, has_queue: bool = True) -> None:
         """
-        Make one known that the house itself asks for: it is offered to nobody.
+        Make one known that Backburner itself asks for: it is offered to nobody.
 
         Without a queue of its own its jobs are in queues that workers serve anyway.
         """

@@ -6,12 +6,12 @@ from typing import Generic, Protocol, TypeVar, cast
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from backburner.domain.blob import reference
+from backburner.domain.blobs.blob import reference
 from backburner.domain.errors import BlobMissing, JobNotFound, WorkError
-from backburner.domain.event import Event
-from backburner.domain.job import Job, JobState, Owner, Submitted
-from backburner.domain.text import Piece, Text
-from backburner.engine.payloads import Payloads
+from backburner.domain.events.event import Event
+from backburner.domain.events.text import Piece, Text
+from backburner.domain.jobs.job import Job, JobState, Owner, Submitted
+from backburner.engine.blobs.payloads import Payloads
 from backburner.ports.store import Store
 
 Out = TypeVar("Out")

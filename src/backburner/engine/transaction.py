@@ -3,22 +3,22 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
-from backburner.domain.batch import Members, NewBatch
-from backburner.domain.budget import Reservation
+from backburner.domain.costs.budget import Reservation
 from backburner.domain.errors import BatchNotFound
-from backburner.domain.flow import NewFlow
-from backburner.domain.job import Instant, NewJob, Owner, Submitted, Visibility
-from backburner.domain.publication import publication
+from backburner.domain.events.publication import publication
+from backburner.domain.groups.batch import Members, NewBatch
+from backburner.domain.groups.flow import NewFlow
+from backburner.domain.jobs.job import Instant, NewJob, Owner, Submitted, Visibility
 from backburner.engine.flow import NOTHING, Chain, Flow, Typed
 from backburner.engine.options import SubmitGroupOptions, SubmitOptions
-from backburner.ports.budgets import Ask
-from backburner.ports.store import Connection, Tx
+from backburner.ports.store.budgets import HoldRequest
+from backburner.ports.store.transactions import Connection, Tx
 
 In = TypeVar("In")
 
 
 class Preparing(Protocol):
-    """Checks what a body asks for and writes it as it is stored."""
+    """Checks what a body asks for and writes it is stored."""
 
     def job(self, capability: Any, value: Any, said: SubmitOptions) -> NewJob:
         """Return a job."""
@@ -63,7 +63,7 @@ class View:
 
     @property
     def connection(self) -> Connection:
-        """The `sqlalchemy.Connection`, for a room's own tables."""
+        """The `sqlalchemy.Connection`, for an application's own tables."""
         return self._connection
 
 
@@ -222,7 +222,7 @@ class Transaction(View):
         Raises `BudgetExhausted`. Do it last: others wait for the owner's account until
         this transaction commits.
         """
-        return self._tx.reserve_hold(Ask(hold_id, owner, until, tokens))
+        return self._tx.reserve_hold(HoldRequest(hold_id, owner, until, tokens))
 
     def settle(self, hold_id: str, tokens: int) -> bool:
         """Book what was used against a reservation; say if it was not done before."""

@@ -1,27 +1,28 @@
 """
 Event readers: each sees every event once and in order, also after reconnecting.
 
-The log is the truth; a ring only says when to look. One look serves all readers of
-jobs in this process, so its cost grows with the readers and not with the traffic.
+The log is the truth; a notification only says when to look. One look serves all readers
+of jobs in this process, so its cost grows with the readers and not with the traffic.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from backburner.domain.batch import BatchState
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.event import Event
-from backburner.domain.job import Job, Visibility
+from backburner.domain.events.event import Event
+from backburner.domain.groups.batch import BatchState
+from backburner.domain.jobs.job import Job, Visibility
 from backburner.engine.loop import Loop
-from backburner.ports.bell import Bell, Ring
-from backburner.ports.store import EVERYTHING, Store, Topic
+from backburner.ports.notifier import Notification, Notifier
+from backburner.ports.store import Store
+from backburner.ports.store.events import EVERYTHING, Topic
 
 PAGE = 500
 IDLE_SECONDS = 15.0
 """A reader that hears nothing for so long asks whether its job is still there."""
 SETTLE_SECONDS = 0.01
-"""Rings in quick succession are answered by one look."""
+"""Notifications in quick succession are answered by one look."""
 SLOWEST_SECONDS = 0.1
 """The same for the ends of flows and batches that take long, if nobody tells."""
 
@@ -51,7 +52,7 @@ class Watch:
     def __init__(
         self,
         store: Store,
-        bell: Bell,
+        notifier: Notifier,
         *,
         poll: float = 1.0,
         idle: float = IDLE_SECONDS,
@@ -70,7 +71,7 @@ class Watch:
         self._idle = idle
         self._loop = Loop("watch", self._look, every=poll)
         self._ends = Loop("watch-ends", self._look_for_ends, every=poll)
-        self._deafen: Callable[[], None] = bell.listen(self._hear)
+        self._unsubscribe: Callable[[], None] = notifier.listen(self._hear)
 
     def start(self) -> None:
         """Begin to follow."""
@@ -79,7 +80,7 @@ class Watch:
 
     async def stop(self) -> None:
         """Follow no more."""
-        self._deafen()
+        self._unsubscribe()
         await self._loop.stop()
         await self._ends.stop()
 
@@ -109,9 +110,9 @@ class Watch:
         self, owner: Visibility, *, after: int, topic: Topic = EVERYTHING
     ) -> AsyncGenerator[Event, None]:
         """Yield an owner's events above the overall cursor `after`, for ever."""
-        with self._listening() as rung:
+        with self._listening() as notified:
             while True:
-                rung.clear()
+                notified.clear()
                 page = await self._store.stream(
                     owner, after=after, limit=PAGE, topic=topic
                 )
@@ -119,7 +120,7 @@ class Watch:
                     yield event
                 after = page.upto
                 if page.is_last:
-                    await self._rest(rung)
+                    await self._rest(notified)
 
     async def group(
         self,
@@ -134,9 +135,9 @@ class Watch:
 
         `over` says which of all events was its last, once it has ended.
         """
-        with self._listening() as rung:
+        with self._listening() as notified:
             while True:
-                rung.clear()
+                notified.clear()
                 last = await over()
                 page = await self._store.stream(
                     owner, after=after, limit=PAGE, topic=topic
@@ -147,7 +148,7 @@ class Watch:
                 if last is not None and after >= last:
                     return
                 if page.is_last:
-                    await self._rest(rung)
+                    await self._rest(notified)
 
     async def end(self, group_id: str, *, seconds: float) -> None:
         """Return when a flow or batch has ended or is gone, or the time is over."""
@@ -167,19 +168,19 @@ class Watch:
 
     @contextmanager
     def _listening(self) -> Iterator[asyncio.Event]:
-        rung = asyncio.Event()
-        self._streams[rung] = None
+        notified = asyncio.Event()
+        self._streams[notified] = None
         try:
-            yield rung
+            yield notified
         finally:
-            self._streams.pop(rung, None)
+            self._streams.pop(notified, None)
 
-    async def _rest(self, rung: asyncio.Event) -> None:
+    async def _rest(self, notified: asyncio.Event) -> None:
         """Wait until there may be more to see."""
         await asyncio.sleep(SETTLE_SECONDS)  # noqa: TID251 - as below
         with suppress(TimeoutError):
             async with asyncio.timeout(self._poll):
-                await rung.wait()
+                await notified.wait()
 
     async def _next(self, reader: _Reader) -> list[Event]:
         """Return what has arrived; nothing, if that takes long."""
@@ -212,16 +213,16 @@ class Watch:
             del self._readers[job.seq]
             del self._ids[job.id]
 
-    def _hear(self, what: Ring) -> None:
-        if what & Ring.ENDED:
+    def _hear(self, what: Notification) -> None:
+        if what & Notification.ENDED:
             self._over.set()
-        if what & Ring.EVENTS:
+        if what & Notification.EVENTS:
             if self._readers:
                 self._loop.poke()
             if self._awaited:
                 self._ends.poke()
-            for rung in self._streams:
-                rung.set()
+            for notified in self._streams:
+                notified.set()
 
     async def _look(self) -> float | None:
         if not self._readers:

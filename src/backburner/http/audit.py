@@ -3,8 +3,8 @@
 from starlette.requests import Request
 
 from backburner.http.auth import Caller, actor_of
-from backburner.http.door import door_of
-from backburner.ports.keys import AuditEntry
+from backburner.http.state import server_state_of
+from backburner.ports.store.keys import AuditEntry
 
 
 def entry_of(
@@ -17,7 +17,7 @@ def entry_of(
 ) -> AuditEntry:
     """Return an entry for the log of `tenant`, or of the tenant that is acted in."""
     actor = actor_of(request, caller, tenant)
-    now = door_of(request).engine.now()
+    now = server_state_of(request).engine.now()
     return AuditEntry(now, actor.tenant, actor.name, action, target, actor.request_id)
 
 
@@ -28,4 +28,4 @@ async def record(request: Request, caller: Caller, action: str, target: str) -> 
     Before it is done, so that nothing is done without its entry.
     """
     entry = entry_of(request, caller, action, target)
-    await door_of(request).engine.store.record([entry])
+    await server_state_of(request).engine.store.record([entry])

@@ -6,7 +6,7 @@ Every route declares one scope through `require`. A caller shows an API key in
 stream may be opened by a token for it (`stream_access.py`). A caller acts as the key's
 user; a key without one acts as user 1 of its tenant, or with the scope `users:act` as
 whom `X-User-Id` names. With `tenants:act`, `X-Tenant-Id` names the tenant. What each
-scope reaches is decided in `domain/access.py`.
+scope reaches is decided in `domain/auth/access.py`.
 
 In development there are no keys: whoever reaches the loopback address is user 1. So
 that a web page cannot be that user too, a request must name us by an address or as
@@ -24,13 +24,13 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from backburner.domain import access
-from backburner.domain.access import Grant
+from backburner.domain.auth import access
+from backburner.domain.auth.access import Grant
+from backburner.domain.auth.key import DEFAULT_USER, ApiKey
 from backburner.domain.errors import FieldError, InvalidInput
-from backburner.domain.job import Instant, Owner, Visibility
-from backburner.domain.key import DEFAULT_USER, ApiKey
-from backburner.engine.keys import Actor, Keys, is_user
-from backburner.engine.submission import LOCAL
+from backburner.domain.jobs.job import Instant, Owner, Visibility
+from backburner.engine.access.keys import Actor, Keys, is_user
+from backburner.engine.submit.submission import LOCAL
 from backburner.http.problems import (
     Forbidden,
     ForeignOrigin,
@@ -126,7 +126,9 @@ def caller_of(key: ApiKey) -> Caller:
 
 async def _key_of_session(connection: HTTPConnection, keys: Keys) -> ApiKey | None:
     """Return the key that a browser logged in with, if this request may use it."""
-    session: Session | None = connection.app.state.door.sessions.find(connection)
+    session: Session | None = connection.app.state.server_state.sessions.find(
+        connection
+    )
     key = None if session is None else await keys.usable(session.key)
     if session is not None and key is not None:
         check_csrf(connection, session)
@@ -177,7 +179,7 @@ async def admitted(
 ) -> Caller:
     """Return who calls, if it holds this scope, or the other."""
     refuse_foreign_page(connection)
-    caller: Caller = await connection.app.state.door.authenticate(connection)
+    caller: Caller = await connection.app.state.server_state.authenticate(connection)
     count(connection, caller)
     remember(connection, caller)
     if scope not in caller.scopes and or_else not in caller.scopes:
@@ -191,7 +193,7 @@ async def admitted(
 
 def count(connection: HTTPConnection, caller: Caller) -> None:
     """Count a request of a key, and refuse one too many."""
-    limits = connection.app.state.door.limits
+    limits = connection.app.state.server_state.limits
     if limits is not None:
         limits.count(caller.name, connection.scope)
 
@@ -206,7 +208,7 @@ def remember(
 
 def has_keys(connection: HTTPConnection) -> bool:
     """Say whether the server knows its callers by keys; in development it does not."""
-    return connection.app.state.door.authenticate is not as_developer
+    return connection.app.state.server_state.authenticate is not as_developer
 
 
 def key_of(scope: Scope) -> str | None:
@@ -262,7 +264,7 @@ def refuse_foreign_page(connection: HTTPConnection) -> None:
         return
     if origin.partition("://")[2] == connection.headers.get("host"):
         return
-    if origin not in connection.app.state.door.settings.cors_origins:
+    if origin not in connection.app.state.server_state.settings.cors_origins:
         raise ForeignOrigin(
             "pages of this origin may not call this server: the operator lists allowed "
             "origins in BACKBURNER_CORS_ORIGINS"

@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 from starlette.responses import Response, StreamingResponse
 
-from backburner.domain.blob import Reference, reference
+from backburner.domain.blobs.blob import Reference, reference
 from backburner.domain.errors import BlobMissing
-from backburner.domain.event import Attempt
-from backburner.domain.job import Job
-from backburner.engine.payloads import Payloads
+from backburner.domain.events.event import AttemptRecord
+from backburner.domain.jobs.job import Job
+from backburner.engine.blobs.payloads import Payloads
 from backburner.http import wire
 
 Piece = bytes | Reference
@@ -21,7 +21,7 @@ Piece = bytes | Reference
 async def answer_whole(
     payloads: Payloads,
     job: Job,
-    attempts: Sequence[Attempt],
+    attempts: Sequence[AttemptRecord],
     more: Mapping[str, Any],
     headers: dict[str, str],
     *,

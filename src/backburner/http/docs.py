@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from backburner.http import wire
 from backburner.http.auth import PUBLIC, require
-from backburner.http.door import door_of
+from backburner.http.state import server_state_of
 
 router = APIRouter(include_in_schema=False, dependencies=[require(PUBLIC)])
 
@@ -31,7 +31,7 @@ async def root(request: Request) -> Response:
     """Say what this is and where to go."""
     told = {
         "name": "backburner",
-        "version": door_of(request).version,
+        "version": server_state_of(request).version,
         "dashboard": "/ui/",
         "docs": "/docs",
         "openapi": "/openapi.json",

@@ -6,11 +6,11 @@ from typing import Any
 
 import orjson
 
-from backburner.domain.batch import Batch, BatchState, Members, NewBatch
-from backburner.domain.flow import Edge, Flow, FlowState, NewFlow, NewStep
-from backburner.domain.job import JobState, first_state
+from backburner.domain.groups.batch import Batch, BatchState, Members, NewBatch
+from backburner.domain.groups.flow import Edge, FlowRecord, FlowState, NewFlow, NewStep
+from backburner.domain.jobs.job import JobState, first_state
 from backburner.http import wire
-from backburner.ports.store import Step
+from backburner.ports.store.flows import FlowStep
 
 
 def flow_location(flow_id: str) -> str:
@@ -40,7 +40,7 @@ def new_flow(flow: NewFlow) -> dict[str, Any]:
     }
 
 
-def flow(found: Flow) -> dict[str, Any]:
+def flow(found: FlowRecord) -> dict[str, Any]:
     """Write a flow as lists show it."""
     return {
         "id": found.id,
@@ -56,7 +56,7 @@ def flow(found: Flow) -> dict[str, Any]:
     }
 
 
-def whole_flow(found: Flow, steps: Sequence[Step]) -> dict[str, Any]:
+def whole_flow(found: FlowRecord, steps: Sequence[FlowStep]) -> dict[str, Any]:
     """Write a flow with its steps."""
     return {**flow(found), **_with_counts([_step(step) for step in steps])}
 
@@ -83,7 +83,7 @@ def _new_step(step: NewStep) -> dict[str, Any]:
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: FlowStep) -> dict[str, Any]:
     job = step.job
     return {
         "id": job.id,

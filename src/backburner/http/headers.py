@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from fastapi import Header
 from starlette.requests import Request
 
-from backburner.engine.submission import MAX_KEY_LENGTH
+from backburner.engine.submit.submission import MAX_KEY_LENGTH
 from backburner.http.auth import Caller
 from backburner.http.problems import MalformedRequest, request_id_of
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from starlette.types import Scope
 
-from backburner.domain.allowance import Allowance, Standing, take
-from backburner.domain.job import Instant
+from backburner.domain.auth.allowance import Allowance, AllowanceStatus, take
+from backburner.domain.jobs.job import Instant
 from backburner.http.problems import TooManyRequests
 
 POLICY: Final = "key"
@@ -34,7 +34,7 @@ class Limits:
         if standing.is_over:
             raise TooManyRequests(standing.seconds)
 
-    def _headers(self, standing: Standing) -> tuple[tuple[bytes, bytes], ...]:
+    def _headers(self, standing: AllowanceStatus) -> tuple[tuple[bytes, bytes], ...]:
         quota, window = self._allowance.quota, self._allowance.window
         left = f'"{POLICY}";r={standing.remaining};t={standing.seconds}'
         return (

@@ -8,8 +8,8 @@ from fastapi import Header
 from starlette.requests import Request
 
 from backburner.http.auth import key_of
-from backburner.http.door import Door, door_of
 from backburner.http.problems import Unauthorized
+from backburner.http.state import ServerState, server_state_of
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ APPLIED: Final = {
 }
 
 
-class Patience(NamedTuple, Generic[T]):
+class FindOrWait(NamedTuple, Generic[T]):
     """Two ways to one thing: as it is now, or when it has ended."""
 
     find: Callable[[], Awaitable[T]]
@@ -48,7 +48,10 @@ class Patience(NamedTuple, Generic[T]):
 
 
 async def found(
-    request: Request, prefer: str | None, patience: Patience[T], told: dict[str, str]
+    request: Request,
+    prefer: str | None,
+    find_or_wait: FindOrWait[T],
+    told: dict[str, str],
 ) -> T:
     """
     Return something when it ends; as it is if nobody waits, or time is over.
@@ -57,30 +60,32 @@ async def found(
     """
     seconds = wait_of(prefer)
     if seconds is None:
-        return await patience.find()
-    if door_of(request).streams.has_room(key_of(request.scope)):
+        return await find_or_wait.find()
+    if server_state_of(request).streams.has_room(key_of(request.scope)):
         told["Preference-Applied"] = f"wait={seconds}"
-    return await awaited(request, seconds, patience)
+    return await awaited(request, seconds, find_or_wait)
 
 
-async def awaited(request: Request, seconds: int, patience: Patience[T]) -> T:
+async def awaited(request: Request, seconds: int, find_or_wait: FindOrWait[T]) -> T:
     """Return something when it ends, or after some seconds; at once without a place."""
-    door, key = door_of(request), key_of(request.scope)
-    streams = door.streams
+    server_state, key = server_state_of(request), key_of(request.scope)
+    streams = server_state.streams
     if streams.has_room(key):
         with streams.place(key):
             ended = await streams.run(
-                patience.wait(seconds), request.receive, _expelled(door, key)
+                find_or_wait.wait(seconds),
+                request.receive,
+                _expelled(server_state, key),
             )
         if ended is not None:
             return ended
     # There is no place, or client or server are gone.
-    return await patience.find()
+    return await find_or_wait.find()
 
 
-async def _expelled(door: Door, key: str | None) -> None:
-    await door.revoked(key)
-    if not door.streams.stopping.is_set():
+async def _expelled(server_state: ServerState, key: str | None) -> None:
+    await server_state.revoked(key)
+    if not server_state.streams.stopping.is_set():
         raise Unauthorized("the API key was revoked or has expired")
 
 

@@ -23,11 +23,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from backburner.domain.errors import StoreUnavailable
-from backburner.engine import telemetry
-from backburner.http.door import READY_SECONDS, Readiness
-from backburner.http.health import METRICS_TYPE
+from backburner.engine.observability import telemetry
 from backburner.http.problems import MEDIA_TYPE
 from backburner.http.protocol import config
+from backburner.http.routes.health import METRICS_TYPE
+from backburner.http.state import READY_SECONDS, Readiness
 from backburner.http.wire import MEDIA_TYPE as JSON
 from backburner.settings import Settings
 

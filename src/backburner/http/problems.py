@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from backburner.domain.budget import amount
+from backburner.domain.costs.budget import amount
 from backburner.domain.errors import (
     BackburnerError,
     BatchNotFound,
@@ -44,8 +44,8 @@ from backburner.domain.errors import (
     UnknownCapability,
     UploadTooSlow,
 )
-from backburner.domain.job import Job
-from backburner.engine.erasure import StillWorking
+from backburner.domain.jobs.job import Job
+from backburner.engine.maintenance.erasure import StillWorking
 
 MEDIA_TYPE: Final = "application/problem+json"
 MAX_FIELD_ERRORS: Final = 20
@@ -192,7 +192,7 @@ class ApplicationUnavailable(BackburnerError):
 
 
 class Refusal(BackburnerError):
-    """What a room answers by a contract of its own: status, code and words are its."""
+    """What an application answers by a contract of its own: status, code, words."""
 
     def __init__(  # noqa: PLR0913 - what a problem may say, each by its name
         self,

@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from backburner.domain.errors import BackburnerError
-from backburner.engine import telemetry
+from backburner.engine.observability import telemetry
 from backburner.http.access import new_request_id
 from backburner.http.problems import MEDIA_TYPE as PROBLEM
 from backburner.http.problems import (
@@ -33,7 +33,7 @@ from backburner.http.problems import (
     TooManyConnections,
     problem,
 )
-from backburner.http.socket import MAX_MESSAGE
+from backburner.http.streams.socket import MAX_MESSAGE
 from backburner.settings import Settings
 
 KEPT_SECONDS: Final = 75

@@ -14,50 +14,47 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 
 from backburner.domain.errors import BackburnerError
+from backburner.engine.access.keys import Keys
+from backburner.engine.access.signed_urls import SignedUrls
+from backburner.engine.access.signer import Signer
 from backburner.engine.engine import Engine
-from backburner.engine.keys import Keys
-from backburner.engine.links import Links
-from backburner.engine.signer import Signer
-from backburner.http import (
-    auth,
+from backburner.http import auth, dashboard, docs, problems
+from backburner.http.access import Access
+from backburner.http.auth import Authenticate, as_developer
+from backburner.http.cors import Cors
+from backburner.http.limits import Limits
+from backburner.http.routes import (
     batches,
     blobs,
     browser,
-    browser_schemas,
-    budget_schemas,
     budgets,
-    dashboard,
+    capabilities,
     dead_letters,
     deliveries,
-    docs,
     endpoints,
     events,
     files,
     flows,
-    group_schemas,
     health,
-    house,
     inspection,
     jobs,
     lanes,
     me,
-    problems,
     questions,
     queues,
-    schemas,
     signals,
-    socket,
     steps,
     usage,
-    webhook_schemas,
 )
-from backburner.http import keys as key_routes
-from backburner.http.access import Access
-from backburner.http.auth import Authenticate, as_developer
-from backburner.http.cors import Cors
-from backburner.http.door import Door
-from backburner.http.limits import Limits
+from backburner.http.routes import keys as key_routes
+from backburner.http.schemas import browser as browser_schemas
+from backburner.http.schemas import budgets as budget_schemas
+from backburner.http.schemas import groups as group_schemas
+from backburner.http.schemas import jobs as job_schemas
+from backburner.http.schemas import webhooks as webhook_schemas
 from backburner.http.sessions import Sessions
+from backburner.http.state import ServerState
+from backburner.http.streams import socket
 from backburner.settings import Settings
 
 ROUTERS = (
@@ -72,7 +69,7 @@ ROUTERS = (
     events.router,
     files.router,
     socket.router,
-    house.router,
+    capabilities.router,
     queues.router,
     usage.router,
     budgets.router,
@@ -103,14 +100,14 @@ def build(  # noqa: PLR0913 - each is a thing of its own
     keys: Keys,
     version: str | None = None,
     authenticate: Authenticate = as_developer,
-    rooms: Sequence[BaseRoute] = (),
+    app_routes: Sequence[BaseRoute] = (),
     unavailable: tuple[str, ...] = (),
 ) -> FastAPI:
     """
     Return the application over an engine that is open.
 
     Before the server is told to stop, call `stop(app)`: streams end then, and the
-    server need not wait for their readers. `rooms` are routes of applications.
+    server need not wait for their readers. `app_routes` are routes of applications.
     `unavailable` are applications whose routes are not served, by name.
     """
     version = version or metadata.version("backburner")
@@ -125,13 +122,13 @@ def build(  # noqa: PLR0913 - each is a thing of its own
     # Without a secret of their own, signatures hold in this process, while it runs.
     signing = settings.link_secrets or (secrets.token_hex(32),)
     signer = Signer(signing, engine.now)
-    app.state.door = Door(
+    app.state.server_state = ServerState(
         engine,
         settings,
         version,
         authenticate,
         keys,
-        Links(signing, engine.now),
+        SignedUrls(signing, engine.now),
         signer,
         Sessions(signer, is_secure=settings.cookie_secure),
         Limits(settings.key_rate, engine.now) if is_limited else None,
@@ -140,7 +137,7 @@ def build(  # noqa: PLR0913 - each is a thing of its own
     for router in ROUTERS:
         # Flat, so that a request is matched against one list.
         app.router.routes.extend(router.routes)
-    app.router.routes.extend(rooms)
+    app.router.routes.extend(app_routes)
     if unavailable:
         app.router.default = problems.unavailable(unavailable)
     app.add_exception_handler(BackburnerError, problems.answer_error)
@@ -153,7 +150,7 @@ def build(  # noqa: PLR0913 - each is a thing of its own
 
 def stop(app: FastAPI) -> None:
     """End the streams and say on /readyz that no more requests should come."""
-    app.state.door.streams.stopping.set()
+    app.state.server_state.streams.stopping.set()
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
@@ -184,7 +181,7 @@ def _describe_keys(described: dict[str, Any], app: FastAPI) -> None:
         "session": {
             "type": "apiKey",
             "in": "cookie",
-            "name": app.state.door.sessions.name,
+            "name": app.state.server_state.sessions.name,
             "description": "A session of `POST /v1/session`; with each request but "
             "GET its `csrf_token` as `X-CSRF-Token`.",
         },
@@ -225,17 +222,17 @@ _ACTING = [
     )
 ]
 _READ_BY_ROUTES = (
-    schemas.JobRequest,
+    job_schemas.JobRequest,
     group_schemas.FlowRequest,
     group_schemas.BatchRequest,
     group_schemas.MembersRequest,
-    schemas.KeyRequest,
+    job_schemas.KeyRequest,
     browser_schemas.StreamTokenRequest,
     browser_schemas.SessionRequest,
     budget_schemas.BudgetRequest,
     webhook_schemas.EndpointRequest,
-    schemas.RetryRequest,
-    schemas.BulkRequest,
-    schemas.Problem,
-    schemas.EventView,
+    job_schemas.RetryRequest,
+    job_schemas.BulkRequest,
+    job_schemas.Problem,
+    job_schemas.EventView,
 )

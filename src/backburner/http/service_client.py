@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 import httpx2
 import orjson
 
-from backburner.domain.job import Owner
-from backburner.engine.submission import LOCAL
+from backburner.domain.jobs.job import Owner
+from backburner.engine.submit.submission import LOCAL
 from backburner.http.auth import USER_HEADER
 from backburner.http.problems import Refusal
 

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from starlette.requests import HTTPConnection
 
-from backburner.domain.job import Instant
-from backburner.engine.signer import Signer
+from backburner.domain.jobs.job import Instant
+from backburner.engine.access.signer import Signer
 from backburner.http.problems import CsrfRefused
 
 SPAN: Final = timedelta(hours=12)

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from backburner.domain.budget import Balance, Charge, amount
-from backburner.domain.job import Instant
-from backburner.domain.quote import Span
-from backburner.domain.receipt import Receipt
-from backburner.domain.usage import Spent, dollars
-from backburner.engine.quoting import Quote
+from backburner.domain.costs.budget import Balance, Charge, amount
+from backburner.domain.costs.quote import Span
+from backburner.domain.costs.usage import Spent, dollars
+from backburner.domain.jobs.job import Instant
+from backburner.domain.jobs.receipt import Receipt
+from backburner.engine.submit.quoting import Quote
 from backburner.http import wire
 
 

@@ -9,11 +9,11 @@ import orjson
 from starlette.responses import Response
 
 from backburner.domain.errors import FieldError, InvalidInput
-from backburner.domain.event import Attempt, Event
-from backburner.domain.flow import FROM_NEEDS
-from backburner.domain.job import Instant, Job, JobState, NewJob, rfc3339
-from backburner.domain.step import FORK_TAG
-from backburner.ports.store import FailureGroup
+from backburner.domain.events.event import AttemptRecord, Event
+from backburner.domain.groups.flow import FROM_NEEDS
+from backburner.domain.jobs.job import Instant, Job, JobState, NewJob, rfc3339
+from backburner.domain.jobs.step import FORK_TAG
+from backburner.ports.store.maintenance import FailureGroup
 
 MEDIA_TYPE = "application/json"
 
@@ -127,7 +127,7 @@ def _wait(job: Job) -> dict[str, Any] | None:
 
 
 def whole(
-    job: Job, attempts: Iterable[Attempt], *, with_traces: bool = False
+    job: Job, attempts: Iterable[AttemptRecord], *, with_traces: bool = False
 ) -> dict[str, Any]:
     """Write a job with all that is known of it; stacks only for those who may see."""
     told = summary(job)

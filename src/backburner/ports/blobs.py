@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Literal, NamedTuple, Protocol
 
-from backburner.domain.blob import BlobKey
-from backburner.domain.job import Instant
+from backburner.domain.blobs.blob import BlobKey
+from backburner.domain.jobs.job import Instant
 from backburner.ports.finding import Finding
 
 

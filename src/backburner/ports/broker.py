@@ -16,7 +16,7 @@ DEAD_DAYS = 7
 """How long a broker keeps dead letters; the store keeps them by its own settings."""
 
 
-class Message(NamedTuple):
+class BrokerMessage(NamedTuple):
     """What lay on a queue."""
 
     body: bytes
@@ -26,7 +26,7 @@ class Message(NamedTuple):
     """What its producer called it; empty if it has no name."""
 
 
-class Letter(NamedTuple):
+class DeadLetter(NamedTuple):
     """What goes to a queue's dead letters."""
 
     id: str
@@ -37,7 +37,7 @@ class Broker(Protocol):
     """
     Hands out messages, each at least once, to one of those who receive.
 
-    Queues have the names that the house gives them and are made at their first use,
+    Queues have the names that Backburner gives them and are made at their first use,
     their dead letters (`DEAD`) with them. Every call raises `BrokerUnavailable` if the
     broker cannot be had, within seconds, and connects again by itself at the next.
     """
@@ -59,14 +59,16 @@ class Broker(Protocol):
         ...
 
     async def publish(self, counts: Mapping[str, int]) -> None:
-        """Put so many messages (`HINT`) on each queue; the broker has them for good."""
+        """Put so many messages (`WORK_AVAILABLE`) on each queue, durable."""
         ...
 
-    async def bury(self, queue: str, letters: Sequence[Letter]) -> None:
+    async def publish_dead_letters(
+        self, queue: str, dead_letters: Sequence[DeadLetter]
+    ) -> None:
         """Put letters among a queue's dead letters; the broker has them for good."""
         ...
 
-    async def receive(self, queue: str, limit: int) -> Sequence[Message]:
+    async def receive(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         """
         Wait for messages and return at most `limit`; may be cancelled.
 
@@ -75,11 +77,11 @@ class Broker(Protocol):
         """
         ...
 
-    async def acknowledge(self, queue: str, messages: Sequence[Message]) -> None:
+    async def acknowledge(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
         """Have messages forgotten; those of a connection that is gone come again."""
         ...
 
-    async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
+    async def give_back(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
         """Let others have messages, soon; they may come here again."""
         ...
 

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from backburner.domain.job import Instant
+from backburner.domain.jobs.job import Instant
 
 
 class Clock(Protocol):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Literal, NamedTuple, Protocol
 
-from backburner.domain.outbound import AllowedHosts
+from backburner.domain.webhooks.outbound import AllowedHosts
 
 
 class Answer(NamedTuple):

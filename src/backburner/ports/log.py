@@ -1,7 +1,7 @@
 """
-Where the house says what happens.
+Where Backburner says what happens.
 
-To whoever has configured structlog: our own processes, or the program that the house
+To whoever has configured structlog: our own processes, or the program that Backburner
 lives in. Where nobody has, warnings and worse go to stderr; stdout is never ours.
 """
 

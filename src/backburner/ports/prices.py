@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from backburner.domain.usage import Price, Usage
+from backburner.domain.costs.usage import Price, Usage
 
 
 class Prices(Protocol):

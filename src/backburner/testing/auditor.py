@@ -16,11 +16,11 @@ from typing import NamedTuple
 import orjson
 import sqlalchemy as sa
 
-from backburner.domain import event
-from backburner.domain.event import attempts
-from backburner.domain.job import WAITING, JobState
-from backburner.domain.text import Text
-from backburner.domain.transitions import (
+from backburner.domain.events import event
+from backburner.domain.events.event import attempts
+from backburner.domain.events.text import Text
+from backburner.domain.jobs.job import WAITING, JobState
+from backburner.domain.jobs.transitions import (
     ALLOWED,
     DEPENDENCY_FAILED,
     EXPIRED,
@@ -292,7 +292,7 @@ def _attempts(record: Record, limits: Limits) -> Iterator[str]:
         )
 
 
-def _count(runs: Sequence[event.Attempt], limits: Limits) -> Iterator[str]:
+def _count(runs: Sequence[event.AttemptRecord], limits: Limits) -> Iterator[str]:
     for earlier, run in enumerate(runs):
         if run.number != _spent(runs[:earlier]) + 1:
             yield f"counts wrongly: {runs[: earlier + 1]}"
@@ -301,11 +301,11 @@ def _count(runs: Sequence[event.Attempt], limits: Limits) -> Iterator[str]:
         yield f"was stalled {crashes} times, the limit is {limits.crashes}"
 
 
-def _spent(runs: Sequence[event.Attempt]) -> int:
+def _spent(runs: Sequence[event.AttemptRecord]) -> int:
     return sum(run.outcome not in FREE for run in runs)
 
 
-def _is_crash(run: event.Attempt) -> bool:
+def _is_crash(run: event.AttemptRecord) -> bool:
     return run.outcome == "stalled" or (run.error or {}).get("code") == WORKER_LOST
 
 

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from backburner.domain.blob import BlobKey
+from backburner.domain.blobs.blob import BlobKey
 from backburner.domain.errors import BlobMissing
-from backburner.domain.job import Instant
+from backburner.domain.jobs.job import Instant
 from backburner.ports.blobs import BlobStore
 from backburner.ports.finding import Status
 

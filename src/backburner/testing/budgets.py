@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from backburner.domain.budget import Balance, Kind, Unit, post
+from backburner.domain.costs.budget import Balance, Kind, Unit, post
 from backburner.testing.records import AccountBook, Books, Breach
 
 NAME: Final = "budget"

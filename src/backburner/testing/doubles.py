@@ -1,4 +1,4 @@
-"""Stand-ins for what a test must own: the time, the dice, the bell, a context."""
+"""Stand-ins for what a test must own: the time, the dice, the notifier, a context."""
 
 import random
 from collections.abc import Callable, Iterable
@@ -9,16 +9,16 @@ import orjson
 
 from backburner.ai.mock import Mock
 from backburner.blobs.memory import MemoryBlobs
-from backburner.domain.event import PROGRESS
-from backburner.domain.job import Instant, uuid7
-from backburner.engine.asking import Providers
-from backburner.engine.context import Context, Services
-from backburner.engine.outbound import Http, HttpLimits, HttpResponse
-from backburner.engine.payloads import Payloads
-from backburner.engine.telling import Voice
+from backburner.domain.events.event import PROGRESS
+from backburner.domain.jobs.job import Instant, uuid7
+from backburner.engine.blobs.payloads import Payloads
+from backburner.engine.models.asking import Providers
+from backburner.engine.run.context import Context, Services
+from backburner.engine.run.outbound import Http, HttpLimits, HttpResponse
+from backburner.engine.run.streaming import OutputStream
 from backburner.ports.app_settings import AppSettings
-from backburner.ports.bell import Ring
 from backburner.ports.egress import Incoming, Outgoing, Silence, Unusable
+from backburner.ports.notifier import Notification
 from backburner.testing.samples import NOON, a_claim
 
 
@@ -60,16 +60,16 @@ class SeededDice:
         return uuid7(self._last, self._random.getrandbits(62))
 
 
-class SilentBell:
-    """A `Bell` that nobody hears; it remembers what was rung."""
+class SilentNotifier:
+    """A `Notifier` without listeners; it remembers its notifications."""
 
     def __init__(self) -> None:
-        self.rung = Ring(0)
+        self.notified = Notification(0)
 
-    def ring(self, what: Ring) -> None:
-        self.rung |= what
+    def notify(self, what: Notification) -> None:
+        self.notified |= what
 
-    def listen(self, callback: Callable[[Ring], None]) -> Callable[[], None]:
+    def listen(self, callback: Callable[[Notification], None]) -> Callable[[], None]:
         del callback
         return lambda: None
 
@@ -119,11 +119,11 @@ class FakeContext(Context):
             return Unusable.TOO_LARGE
         return Incoming(answer.status, answer.headers, answer.body, answer.url)
 
-    def hear(self, voice: Voice) -> None:
-        """Be the ear of the handler's voice: all is heard at once."""
+    def hear(self, output_stream: OutputStream) -> None:
+        """Take the handler's output at once."""
         self.told += [
             orjson.loads(note.data)
-            for note in voice.drain(NOON)
+            for note in output_stream.drain(NOON)
             if note.type == PROGRESS
         ]
 

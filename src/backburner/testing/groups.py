@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from backburner.domain import event
-from backburner.domain.batch import PROGRESS_MS, BatchState
-from backburner.domain.delivery import CAPABILITY
-from backburner.domain.event import Event
-from backburner.domain.flow import FlowState
-from backburner.domain.job import JobState
-from backburner.domain.transitions import DEPENDENCY_FAILED
+from backburner.domain.events import event
+from backburner.domain.events.event import Event
+from backburner.domain.groups.batch import PROGRESS_MS, BatchState
+from backburner.domain.groups.flow import FlowState
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.transitions import DEPENDENCY_FAILED
+from backburner.domain.webhooks.delivery import CAPABILITY
 from backburner.testing.records import (
     Books,
     Breach,

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import orjson
 import sqlalchemy as sa
 
-from backburner.domain import event
-from backburner.domain.budget import Balance, Kind, Posting
-from backburner.domain.event import Event
-from backburner.domain.job import Instant, JobState
+from backburner.domain.costs.budget import Balance, Kind, Posting
+from backburner.domain.events import event
+from backburner.domain.events.event import Event
+from backburner.domain.jobs.job import Instant, JobState
 from backburner.stores import tables
 
 OwnerKey = tuple[str, str, str]

@@ -4,9 +4,9 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from backburner.domain.batch import NewBatch
-from backburner.domain.flow import Edge, NewFlow, NewStep
-from backburner.domain.job import Claim, Instant, Job, JobState, NewJob, Owner
+from backburner.domain.groups.batch import NewBatch
+from backburner.domain.groups.flow import Edge, NewFlow, NewStep
+from backburner.domain.jobs.job import Claim, Instant, Job, JobState, NewJob, Owner
 
 NOON: Instant = 1_767_268_800_000
 """2026-01-01 at noon, UTC: when everything here happens."""

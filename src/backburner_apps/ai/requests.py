@@ -28,16 +28,16 @@ def is_offered(found: Capability[Any, Any]) -> bool:
     return found.queue == QUEUE and found.name != NAME
 
 
-def offered(house: Backburner, name: str) -> Capability[Any, Any]:
+def offered(backburner: Backburner, name: str) -> Capability[Any, Any]:
     """Return a capability that the AI service offers; raise `UnknownCapability`."""
-    found = house.registry.get(name)
+    found = backburner.registry.get(name)
     if found is None or not is_offered(found):
         raise UnknownCapability("the AI service has no capability of that name")
     return found
 
 
 def flow_of(
-    house: Backburner,
+    backburner: Backburner,
     found: Capability[Any, Any],
     value: Mapping[str, Any],
     reply: Return,
@@ -53,13 +53,13 @@ def flow_of(
     # Whoever holds tokens for it elsewhere is not to be charged twice.
     work = flow.add(found.name, value, name=STEP, **held)
     flow.add(callback, reply, after=[work.anyway], name="callback")
-    new = house.engine.flows.prepare(flow, options)
+    new = backburner.engine.flows.prepare(flow, options)
     for step in new.steps:
         step.job.input = _with_id(step.job.input, new.id)
     return new
 
 
-def read_message(house: Backburner, asked: Any) -> Any:
+def read_message(backburner: Backburner, asked: Any) -> Any:
     """
     Write a message of another program as a flow, if it is in the service's form.
 
@@ -69,13 +69,13 @@ def read_message(house: Backburner, asked: Any) -> Any:
     value = orjson.loads(asked.input)
     if not isinstance(value, dict) or "body" not in value or not value.keys() <= FORM:
         return None
-    found, body = offered(house, asked.capability), value["body"]
+    found, body = offered(backburner, asked.capability), value["body"]
     if not isinstance(body, dict) or "reply" in body:
         raise InvalidInput("input.body: must be an object, without the field reply")
-    reply = _reply(house, asked)
+    reply = _reply(backburner, asked)
     key = key_of(asked.request_id)
     options = GroupOptions(**message_options(asked), idempotency_key=key)
-    return flow_of(house, found, body, reply, options)
+    return flow_of(backburner, found, body, reply, options)
 
 
 def key_of(request_id: str) -> str:
@@ -83,7 +83,7 @@ def key_of(request_id: str) -> str:
     return f"ai {request_id}"
 
 
-def _reply(house: Backburner, asked: Any) -> Return:
+def _reply(backburner: Backburner, asked: Any) -> Return:
     for name, given in (
         ("callbackUrl", asked.callback),
         ("requestId", asked.request_id),
@@ -94,7 +94,7 @@ def _reply(house: Backburner, asked: Any) -> Return:
     if asked.tokens is not None and not asked.window.isdecimal():
         raise InvalidInput("tokenReservation.windowStartTimestamp: must be a number")
     return Return(
-        callback_url=house.courier.check(asked.callback, "callbackUrl"),
+        callback_url=backburner.callback_sender.check(asked.callback, "callbackUrl"),
         user_id=asked.user,
         request_id=asked.request_id,
         token_reservation=None

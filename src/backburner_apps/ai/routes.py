@@ -61,9 +61,9 @@ _RETURN = TypeAdapter(Return)
 
 
 @asynccontextmanager
-async def serves(house: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
+async def serves(backburner: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
     """Give the service's routes."""
-    service, path = Service(house), "/api/v1/capabilities"
+    service, path = Service(backburner), "/api/v1/capabilities"
     listing = "List what the AI service can do"
     ask = "Ask for a capability: at once, or by a callback"
     yield web.routes_of(
@@ -78,8 +78,8 @@ async def serves(house: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
 class Service:
     """What the routes do."""
 
-    def __init__(self, house: Backburner) -> None:
-        self._house = house
+    def __init__(self, backburner: Backburner) -> None:
+        self._backburner = backburner
 
     async def listing(self, _caller: Reader) -> Response:
         """List the capabilities, with the JSON schemas of inputs and results."""
@@ -92,7 +92,7 @@ class Service:
                 "inputSchema": found.input.json_schema(),
                 "outputSchema": found.output.json_schema(mode="serialization"),
             }
-            for found in self._house.registry
+            for found in self._backburner.registry
             if is_offered(found)
         ]
         return web.answer({"items": items})
@@ -106,7 +106,7 @@ class Service:
         It is checked that the capability exists, that the input matches, and that the
         input is no prompt injection, in this order.
         """
-        found = offered(self._house, name)
+        found = offered(self._backburner, name)
         if pattern not in PATTERNS:
             raise Refusal(400, "INVALID_INPUT", "pattern is sync or async")
         sent = (await web.read(request, Body)).root
@@ -123,7 +123,9 @@ class Service:
         has_id = "x-request-id" in request.headers
         key = key_of(reply.request_id) if has_id else None
         options = GroupOptions(**asked_by, idempotency_key=key)
-        return await self._later(flow_of(self._house, found, value, reply, options))
+        return await self._later(
+            flow_of(self._backburner, found, value, reply, options)
+        )
 
     async def _now(
         self,
@@ -137,8 +139,8 @@ class Service:
         So it goes by the lanes of its models, is in the usage and within the budgets,
         as everything else is.
         """
-        now = datetime.fromtimestamp(self._house.engine.now() / 1000, UTC)
-        ticket = await self._house.submit(
+        now = datetime.fromtimestamp(self._backburner.engine.now() / 1000, UTC)
+        ticket = await self._backburner.submit(
             found.name,
             value,
             **asked_by,
@@ -161,14 +163,14 @@ class Service:
     def _busy(self, waiting: Job) -> Refusal:
         error = waiting.error
         code = "AI_RATE_LIMITED" if error is None else error.code
-        now = self._house.engine.now()
+        now = self._backburner.engine.now()
         wait = max(1, ceil(((waiting.run_at or now) - now) / 1000))
         message = "the model takes no call just now"
         return Refusal(503, code, message, retry_after=wait)
 
     async def _later(self, flow: Any) -> Response:
         try:
-            [submitted] = await self._house.engine.flows.store([flow])
+            [submitted] = await self._backburner.engine.flows.store([flow])
         except StoreUnavailable as error:
             message = "it cannot be stored just now"
             raise Refusal(503, error.code, message, retry_after=2) from None
@@ -177,7 +179,9 @@ class Service:
     def _reply(self, sent: dict[str, Any]) -> Return:
         reply = web.checked(_RETURN, {key: sent[key] for key in BESIDE & sent.keys()})
         try:
-            url = self._house.courier.check(reply.callback_url, "callbackUrl")
+            url = self._backburner.callback_sender.check(
+                reply.callback_url, "callbackUrl"
+            )
         except InvalidInput as error:
             raise web.invalid(error) from None
         return reply.model_copy(update={"callback_url": url})

@@ -36,11 +36,11 @@ UNLIMITED = 1_000_000
 
 
 @asynccontextmanager
-async def _serves(house: Backburner) -> AsyncIterator[Sequence[Any]]:
+async def _serves(backburner: Backburner) -> AsyncIterator[Sequence[Any]]:
     # A worker has no use for what it brings.
     from backburner_apps.chat.routes import routes  # noqa: PLC0415
 
-    yield [*routes(house), *application.routes(house)]
+    yield [*routes(backburner), *application.routes(backburner)]
 
 
 def _erase(tx: Transaction, owner: Owner, limit: int) -> int:

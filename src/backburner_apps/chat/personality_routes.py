@@ -49,9 +49,9 @@ _MEMORIES = "/personalities/{personality_id}/memories"
 _MEMORY = "/personalities/{personality_id}/memories/{memory_id}"
 
 
-def routes(house: Backburner) -> Sequence[BaseRoute]:
+def routes(backburner: Backburner) -> Sequence[BaseRoute]:
     """Return the routes over an open `Backburner`."""
-    service = Service(house)
+    service = Service(backburner)
     return routes_of(
         "chat",
         [
@@ -70,13 +70,15 @@ def routes(house: Backburner) -> Sequence[BaseRoute]:
 class Service:
     """Reads and writes what the routes are about."""
 
-    def __init__(self, house: Backburner) -> None:
-        self._house = house
+    def __init__(self, backburner: Backburner) -> None:
+        self._backburner = backburner
 
     async def listing(self, caller: Reader) -> Response:
         """List the personalities of the tenant, by name."""
         tenant = caller.owner.tenant
-        found = await self._house.read(lambda view: personalities.listed(view, tenant))
+        found = await self._backburner.read(
+            lambda view: personalities.listed(view, tenant)
+        )
         return answer({"items": [each.wire() for each in found]})
 
     async def create(self, request: Request, caller: Administrator) -> Response:
@@ -91,7 +93,7 @@ class Service:
                 raise Refusal(409, "PERSONALITY_EXISTS", "that id is taken")
             return personalities.find(tx, tenant, new.id)
 
-        made = await self._house.transact(store)
+        made = await self._backburner.transact(store)
         return answer(made.wire(), 201, {"Location": f"/personalities/{made.id}"})
 
     async def show(self, personality_id: str, caller: Reader) -> Response:
@@ -107,7 +109,7 @@ class Service:
         def store(tx: Transaction) -> Personality:
             return personalities.change(tx, tenant, personality_id, wanted)
 
-        changed = await self._found(self._house.transact, store)
+        changed = await self._found(self._backburner.transact, store)
         return answer(changed.wire())
 
     async def delete(self, personality_id: str, caller: Administrator) -> Response:
@@ -117,7 +119,7 @@ class Service:
         def store(tx: Transaction) -> None:
             personalities.delete(tx, tenant, personality_id)
 
-        await self._found(self._house.transact, store)
+        await self._found(self._backburner.transact, store)
         return Response(status_code=204)
 
     async def memories(
@@ -135,7 +137,7 @@ class Service:
         if q:
             wanted = await self._embedded(request, caller, q)
             found = await memories.similar(
-                self._house.read, personality, owner, wanted, limit
+                self._backburner.read, personality, owner, wanted, limit
             )
             return answer({"items": [_wire(memory) for memory in found]})
         query = (
@@ -144,7 +146,7 @@ class Service:
             .order_by(m.created_at.desc(), m.id.desc())
         )
         asked = OffsetQuery(limit=limit, offset=offset)
-        page = await self._house.read(lambda view: offset_page(view, query, asked))
+        page = await self._backburner.read(lambda view: offset_page(view, query, asked))
         items = [
             _wire(Memory(row.id, row.content, row.created_at)) for row in page.rows
         ]
@@ -165,7 +167,7 @@ class Service:
                 tx, memory_id, owner, personality_id, new.content, embedded
             )
 
-        made = await self._found(self._house.transact, store)
+        made = await self._found(self._backburner.transact, store)
         place = f"/personalities/{personality_id}/memories/{made.id}"
         return answer(_wire(made), 201, {"Location": place})
 
@@ -177,7 +179,7 @@ class Service:
         def store(tx: Transaction) -> bool:
             return memories.delete(tx, caller.owner, personality_id, memory_id)
 
-        if not await self._house.transact(store):
+        if not await self._backburner.transact(store):
             raise Refusal(404, "MEMORY_NOT_FOUND", "you have no such memory")
         return Response(status_code=204)
 
@@ -187,7 +189,7 @@ class Service:
         def look(view: View) -> Personality:
             return personalities.find(view, tenant, personality_id)
 
-        return await self._found(self._house.read, look)
+        return await self._found(self._backburner.read, look)
 
     async def _found(self, run: Any, body: Callable[[Any], T]) -> T:
         """Run a body; a personality that is not there is a 404."""
@@ -200,7 +202,7 @@ class Service:
     async def _embedded(self, request: Request, caller: Caller, text: str) -> Embedded:
         """Return the vector of a text, within the caller's budgets."""
         try:
-            return await self._house.run(
+            return await self._backburner.run(
                 embed,
                 text,
                 owner=caller.owner,

@@ -50,9 +50,9 @@ Seconds = Annotated[
 ]
 
 
-def routes(house: Backburner) -> Sequence[BaseRoute]:
+def routes(backburner: Backburner) -> Sequence[BaseRoute]:
     """Return the routes over an open `Backburner`."""
-    service = Service(house)
+    service = Service(backburner)
     own = [
         Route(
             *("POST", "/ai/generate", service.generate, "Reply to a message"),
@@ -60,7 +60,7 @@ def routes(house: Backburner) -> Sequence[BaseRoute]:
         ),
         Route("GET", "/metrics/queues", counts, "Count the jobs of a queue"),
     ]
-    return [*routes_of("chat", own), *personality_routes.routes(house)]
+    return [*routes_of("chat", own), *personality_routes.routes(backburner)]
 
 
 async def counts(request: Request, _caller: Metrics, queue: str = QUEUE) -> Response:
@@ -71,9 +71,9 @@ async def counts(request: Request, _caller: Metrics, queue: str = QUEUE) -> Resp
 class Service:
     """Takes requests, and waits for their replies."""
 
-    def __init__(self, house: Backburner) -> None:
-        self._house = house
-        self._settings = house.settings_of(ChatSettings)
+    def __init__(self, backburner: Backburner) -> None:
+        self._backburner = backburner
+        self._settings = backburner.settings_of(ChatSettings)
 
     async def generate(
         self,
@@ -121,7 +121,7 @@ class Service:
             )
 
         try:
-            return await self._house.transact(store)
+            return await self._backburner.transact(store)
         except PersonalityNotFound as error:
             raise Refusal(404, error.code, str(error)) from None
         except TooManyRequests as error:

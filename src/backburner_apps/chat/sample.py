@@ -16,6 +16,6 @@ ASSISTANT: Final = NewPersonality(
 )
 
 
-async def make(house: Backburner) -> None:
+async def make(backburner: Backburner) -> None:
     """Store the sample personality unless it is there."""
-    await house.transact(lambda tx: create(tx, TENANT, ASSISTANT))
+    await backburner.transact(lambda tx: create(tx, TENANT, ASSISTANT))

@@ -25,7 +25,7 @@ from backburner_apps.documents.ranking import (
     snippet,
 )
 from backburner_apps.documents.tables import files
-from backburner_apps.documents.vector_cache import Standing, VectorCache
+from backburner_apps.documents.vector_cache import IndexStatus, VectorCache
 from backburner_apps.documents.words import query_words
 
 MAX_QUERY: Final = 1_000
@@ -70,7 +70,7 @@ class Ranked(NamedTuple):
 
 
 class _Lexical(NamedTuple):
-    standing: Standing
+    standing: IndexStatus
     found: Sequence[Match]
 
 
@@ -155,13 +155,13 @@ def _by_words(
     index = full_text(view.connection)
     found = index.find(terms, filters, row.chunks, DEPTH)
     return _Lexical(
-        Standing(owner, row.token, row.chunks, row.version, row.removed), found
+        IndexStatus(owner, row.token, row.chunks, row.version, row.removed), found
     )
 
 
 async def _by_meaning(
     place: Place,
-    standing: Standing,
+    standing: IndexStatus,
     question: Question | None,
     filters: Filters,
     limit: int,

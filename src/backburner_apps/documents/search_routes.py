@@ -23,7 +23,7 @@ Id = Annotated[str | None, Query(max_length=100, pattern=r"^[\w.-]+$")]
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
 
 
-def routes(house: Backburner) -> Sequence[BaseRoute]:
+def routes(backburner: Backburner) -> Sequence[BaseRoute]:
     """Return the route over an open `Backburner`."""
 
     async def find(
@@ -39,7 +39,7 @@ def routes(house: Backburner) -> Sequence[BaseRoute]:
         `mode` is `keyword` if the search was by words only.
         """
         found = await search(
-            house, caller.owner, q, batch_id=batch_id, file_id=file_id, limit=limit
+            backburner, caller.owner, q, batch_id=batch_id, file_id=file_id, limit=limit
         )
         results = [_wire(result) for result in found.results]
         return answer({"results": results, "mode": found.mode})

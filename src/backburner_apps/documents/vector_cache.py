@@ -40,7 +40,7 @@ Read = Callable[..., Awaitable[Any]]
 Matrix = npt.NDArray[np.float32]
 
 
-class Standing(NamedTuple):
+class IndexStatus(NamedTuple):
     """What an owner's row says of the vectors."""
 
     owner: Owner
@@ -100,7 +100,7 @@ class Entry:
         """How many vectors it has."""
         return sum(len(block.hashes) for block in self.blocks)
 
-    def is_stale(self, standing: Standing) -> bool:
+    def is_stale(self, standing: IndexStatus) -> bool:
         """Say whether so many were deleted that it is worth to read all again."""
         gone = standing.removed - self.removed
         return gone < 0 or gone > max(STALE, self.count // 10)
@@ -121,7 +121,7 @@ class VectorCache:
     async def nearest(
         self,
         read: Read,
-        standing: Standing,
+        standing: IndexStatus,
         question: Question,
         most: int,
         only: Collection[str] | None = None,
@@ -152,7 +152,7 @@ class VectorCache:
                 self._shrink(entry)
             return entry.blocks
 
-    def _entry(self, standing: Standing, model: str) -> Entry:
+    def _entry(self, standing: IndexStatus, model: str) -> Entry:
         key = standing.token, model
         entry = self._entries.get(key)
         if entry is None or entry.is_stale(standing):
@@ -173,7 +173,7 @@ class Source(NamedTuple):
     """Where the vectors of one user and model are read."""
 
     read: Read
-    standing: Standing
+    standing: IndexStatus
     model: str
     size: int
 

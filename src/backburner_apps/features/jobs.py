@@ -42,7 +42,7 @@ class ServerJobs:
 
     def __init__(
         self,
-        house: Backburner,
+        backburner: Backburner,
         owner: Owner,
         runs: Mapping[str, Capability[Any, Any]],
         options: SubmitOptions | None = None,
@@ -52,16 +52,16 @@ class ServerJobs:
 
         `options` are those of jobs that are created here, such as `request_id`.
         """
-        self._house = house
+        self._backburner = backburner
         self._runs = runs
         self._owner = owner
         self._options: SubmitOptions = {**(options or {}), "owner": owner}
-        self._settings = house.settings_of(FeaturesSettings)
+        self._settings = backburner.settings_of(FeaturesSettings)
 
     async def create_job(self, record: JobRecord, request: bytes) -> Result[JobRecord]:
         """Submit the job; the engine chooses its id."""
         run, value = self._runs[record.feature], orjson.loads(request)
-        submitting = self._house.submit(run, value, **self._options)
+        submitting = self._backburner.submit(run, value, **self._options)
         ticket = await _attempted(submitting)
         if ticket.data is None:
             return Result(success=False, error=ticket.error, code=ticket.code)
@@ -78,19 +78,19 @@ class ServerJobs:
             return Result.failed(ResultCode.CONFLICT, "only the engine changes that")
         if not _UUID.fullmatch(job_id):
             return _missing(job_id)
-        cancelling = self._house.engine.cancel(engine_id(job_id), self._owner)
+        cancelling = self._backburner.engine.cancel(engine_id(job_id), self._owner)
         return self._record(job_id, await _attempted(cancelling))
 
     async def get_job(self, job_id: str) -> Result[JobRecord]:
         """Return the record of the user's job; one that has expired is not found."""
         if not _UUID.fullmatch(job_id):
             return _missing(job_id)
-        finding = self._house.engine.find(engine_id(job_id), self._owner)
+        finding = self._backburner.engine.find(engine_id(job_id), self._owner)
         return self._record(job_id, await _attempted(finding))
 
     async def get_request(self, job_id: str) -> Result[bytes]:
         """Return the input of the user's job."""
-        found = await _attempted(self._house.find(engine_id(job_id), self._owner))
+        found = await _attempted(self._backburner.find(engine_id(job_id), self._owner))
         if found.data is None:
             return Result(success=False, error=found.error, code=found.code)
         return Result.of(found.data.input.encode())
@@ -101,7 +101,7 @@ class ServerJobs:
         """Return the newest 200 records of the user."""
         capability = None if feature is None else CAPABILITY + route_name(feature)
         owner = Owner(self._owner.tenant, user)
-        listing = self._house.jobs(
+        listing = self._backburner.jobs(
             owner, queue=QUEUE, capability=capability, limit=MOST_LISTED
         )
         listed = await _attempted(listing)
@@ -122,7 +122,7 @@ class ServerJobs:
         record = record_of(job, settings.retention, settings.timeout_seconds)
         if record is None or record.ttl is None:
             return record
-        return record if record.ttl * 1000 > self._house.engine.now() else None
+        return record if record.ttl * 1000 > self._backburner.engine.now() else None
 
 
 class AttemptJobs:

@@ -56,9 +56,9 @@ class Body(RootModel[dict[str, Any]]):
 
 
 @asynccontextmanager
-async def serves(house: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
+async def serves(backburner: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
     """Give the routes over an open `Backburner`."""
-    service, at = Service(house), "/api/{feature}"
+    service, at = Service(backburner), "/api/{feature}"
     yield routes_of(
         APP,
         [
@@ -81,9 +81,9 @@ async def serves(house: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
 class Service:
     """Answers requests for whoever calls."""
 
-    def __init__(self, house: Backburner) -> None:
-        self._house = house
-        self._settings = house.settings_of(FeaturesSettings)
+    def __init__(self, backburner: Backburner) -> None:
+        self._backburner = backburner
+        self._settings = backburner.settings_of(FeaturesSettings)
 
     async def submit(self, request: Request, caller: Writer, feature: str) -> Response:
         """Store a job and answer at once; the CV is a text or an uploaded file."""
@@ -142,7 +142,7 @@ class Service:
     async def _listed(
         self, request: Request, caller: Caller, feature: str | None, limit: int
     ) -> Response:
-        jobs = ServerJobs(self._house, caller.owner, RUNS)
+        jobs = ServerJobs(self._backburner, caller.owner, RUNS)
         named = None if feature is None else record_name(feature)
         records = _data(await jobs.get_user_jobs(caller.owner.user, named))
         views = [_shown(JobView.of(record), request) for record in records[:limit]]
@@ -168,18 +168,18 @@ class Service:
             key = key_of(request)
             options = {**origin(request, caller), "idempotency_key": key}
         retention = self._settings.retention
-        blobs = self._house.blobs(APP, caller.owner)
+        blobs = self._backburner.blobs(APP, caller.owner)
         return Deployment(
-            jobs=ServerJobs(self._house, caller.owner, RUNS, options),
-            results=BlobResults(blobs, self._house.read, retention.completed),
+            jobs=ServerJobs(self._backburner, caller.owner, RUNS, options),
+            results=BlobResults(blobs, self._backburner.read, retention.completed),
             meter=PrometheusMeter(),
-            now=lambda: moment(self._house.engine.now()),
+            now=lambda: moment(self._backburner.engine.now()),
             files=self._files(caller),
             retention=retention,
         )
 
     def _files(self, caller: Caller) -> BlobFiles:
-        blobs = self._house.blobs(APP, caller.owner)
+        blobs = self._backburner.blobs(APP, caller.owner)
         return BlobFiles(blobs, self._settings.retention.failed)
 
 

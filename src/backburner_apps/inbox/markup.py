@@ -21,7 +21,7 @@ _TOKENS: Final = {
 
 
 def escape(text: str, mode: ParseMode) -> str:
-    """Return a user's text so that Telegram shows it as it is."""
+    """Return a user's text so that Telegram shows it is."""
     if mode == "HTML":
         return html.escape(text, quote=False)
     return _SPECIAL.sub(r"\\\1", text)

@@ -51,9 +51,9 @@ COMMAND: Final = "command"
 
 
 @asynccontextmanager
-async def serves(house: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
+async def serves(backburner: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
     """Give the routes over an open `Backburner`."""
-    service = Service(house)
+    service = Service(backburner)
     webhook = Route("POST", PATH, service.webhook, "Take an update of Telegram", Update)
     summary = "Show replies of a process without a bot"
     outbox = Route("GET", "/inbox/outbox", service.outbox, summary)
@@ -79,9 +79,9 @@ class _Written(NamedTuple):
 class Service:
     """The routes' way to the database."""
 
-    def __init__(self, house: Backburner) -> None:
-        self._house = house
-        self._settings = house.settings_of(InboxSettings)
+    def __init__(self, backburner: Backburner) -> None:
+        self._backburner = backburner
+        self._settings = backburner.settings_of(InboxSettings)
 
     async def webhook(self, request: Request, _caller: Anybody) -> Response:
         """Store a message for the queue and answer at once; ignore what is none."""
@@ -96,10 +96,10 @@ class Service:
         command = chat_commands.command_of(written.message.text or "")
         if command is None:
             queue = QUEUE
-            is_new = await self._house.transact(self._take, written)
+            is_new = await self._backburner.transact(self._take, written)
         else:
             queue = notifying.QUEUE
-            is_new = await self._house.transact(self._obey, written, command)
+            is_new = await self._backburner.transact(self._obey, written, command)
         if not is_new:
             metrics.hits.labels(queue).inc()
             log.info("Update was received before", code=DUPLICATE, queue=queue)
@@ -112,7 +112,7 @@ class Service:
         # Without keys, in development, there is nobody to hide them from.
         user = None if caller.grant is None else getattr(caller.visible, "user", None)
         tenant = self._settings.tenant if caller.grant is None else caller.owner.tenant
-        rows = await self._house.read(book.replies, tenant, user, SHOWN)
+        rows = await self._backburner.read(book.replies, tenant, user, SHOWN)
         return answer({"items": [_reply(row) for row in rows]})
 
     def _check_secret(self, request: Request) -> None:

@@ -93,7 +93,7 @@ def expected(payload: dict[str, Any]) -> int:
     tokens=expected,
 )
 async def parse_message(ctx: Context, value: dict[str, Any]) -> Result:
-    """Make tasks of a message, or keep it as it is if a model cannot."""
+    """Make tasks of a message, or keep it is if a model cannot."""
     return await Parsing(ctx, message_of(value)).run()
 
 

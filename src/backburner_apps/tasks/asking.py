@@ -15,13 +15,13 @@ LOST: Final = "lost"
 class AiService:
     """Asks the AI service for tasks, and what became of them."""
 
-    def __init__(self, house: Backburner, here: str) -> None:
+    def __init__(self, backburner: Backburner, here: str) -> None:
         """Take the URL at which the Tasks service is called back."""
-        settings = house.settings_of(TasksSettings)
+        settings = backburner.settings_of(TasksSettings)
         self._callback = f"{here}/api/v1/webhooks"
         self._timezone = settings.timezone
-        url = settings.ai_service_base_url or house.address
-        key = house.settings.api_key.get_secret_value()
+        url = settings.ai_service_base_url or backburner.address
+        key = backburner.settings.api_key.get_secret_value()
         self._http = ServiceClient("AI service", url, key=key)
         self.close = self._http.close
 

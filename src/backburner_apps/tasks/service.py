@@ -18,7 +18,14 @@ from backburner_apps.contract import TOPIC
 from backburner_apps.tasks import book, operations
 from backburner_apps.tasks.asking import LOST, AiService
 from backburner_apps.tasks.settings import TasksSettings
-from backburner_apps.tasks.shapes import CALLBACK, Change, Failure, Query, Success, Wish
+from backburner_apps.tasks.shapes import (
+    CALLBACK,
+    Change,
+    CreateTaskRequest,
+    Failure,
+    Query,
+    Success,
+)
 
 Writer = Annotated[web.Caller, web.require("jobs:write")]
 Reader = Annotated[web.Caller, web.require("jobs:read")]
@@ -38,22 +45,22 @@ expected: Final = estimate_of(output=700)
 
 
 @asynccontextmanager
-async def serves(house: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
+async def serves(backburner: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
     """Have budget and connections ready while the routes are served."""
-    settings = house.settings_of(TasksSettings)
-    here = settings.service_base_url or house.address
+    settings = backburner.settings_of(TasksSettings)
+    here = settings.service_base_url or backburner.address
     try:
         # Without BACKBURNER_WEBHOOK_SECRET this raises, and the service does not start.
-        secret = house.courier.secret(TOPIC, here)
+        secret = backburner.callback_sender.secret(TOPIC, here)
     except ValueError as error:
         raise ConfigurationError(f"TASKS_SERVICE_BASE_URL: {error}") from None
     if settings.tokens:
         window = timedelta(seconds=settings.window_seconds)
         budget = Budget("user", tokens=settings.tokens, per=window)
-        await house.budgets.declare([budget])
-    ai = AiService(house, here)
+        await backburner.budgets.declare([budget])
+    ai = AiService(backburner, here)
     try:
-        yield _routes(Service(house, ai, secret))
+        yield _routes(Service(backburner, ai, secret))
     finally:
         await ai.close()
 
@@ -65,7 +72,11 @@ def _routes(service: "Service") -> Sequence[BaseRoute]:
         "tasks",
         [
             Route(
-                "POST", tasks, service.create, "Have a task made of a sentence", Wish
+                "POST",
+                tasks,
+                service.create,
+                "Have a task made of a sentence",
+                CreateTaskRequest,
             ),
             Route("GET", tasks, service.listing, "List tasks, newest first"),
             Route("GET", one, service.show, "Look at a task"),
@@ -80,28 +91,28 @@ def _routes(service: "Service") -> Sequence[BaseRoute]:
 class Service:
     """What the routes do."""
 
-    def __init__(self, house: Backburner, ai: AiService, secret: str) -> None:
+    def __init__(self, backburner: Backburner, ai: AiService, secret: str) -> None:
         """Take, beside the rest, the `secret` by which callbacks are verified."""
-        self._house = house
+        self._backburner = backburner
         self._ai = ai
         self._secret = secret
 
     async def create(self, request: Request, caller: Writer) -> Response:
         """Hold tokens, ask the AI service, answer 202; the task comes later."""
         with operations.counted(CREATE, ends=False):
-            wish = await web.read(request, Wish)
+            task_request = await web.read(request, CreateTaskRequest)
             log.info("Create task (async) - starting")
-            engine = self._house.engine
+            engine = self._backburner.engine
             asked = book.Asked(
                 engine.draw("req"),
                 caller.owner,
-                wish.natural_language,
-                expected(wish.natural_language),
-                web.idempotency_key(request, wish),
+                task_request.natural_language,
+                expected(task_request.natural_language),
+                web.idempotency_key(request, task_request),
                 web.traceparent_of(request),
             )
-            settings, now = self._house.settings_of(TasksSettings), engine.now()
-            held = await self._house.transact(book.hold, asked, settings, now)
+            settings, now = self._backburner.settings_of(TasksSettings), engine.now()
+            held = await self._backburner.transact(book.hold, asked, settings, now)
             request_id = held.request_id
             # By this name the AI service and its worker know it.
             bind_contextvars(tasks_request_id=request_id)
@@ -118,14 +129,14 @@ class Service:
         """List the caller's own tasks."""
         with operations.counted("list"):
             query = web.checked(_QUERY, dict(request.query_params))
-            shown, cursor = await self._house.read(book.page, caller.owner, query)
+            shown, cursor = await self._backburner.read(book.page, caller.owner, query)
         items = [_task(row) for row in shown]
         return web.answer({"items": items, "nextCursor": cursor})
 
     async def show(self, task_id: str, caller: Reader) -> Response:
         """Return one of the caller's own tasks."""
         with operations.counted("show"):
-            task = await self._house.read(book.show, task_id, caller.owner)
+            task = await self._backburner.read(book.show, task_id, caller.owner)
             return web.answer(_task(web.found(task, "task")))
 
     async def change(self, request: Request, task_id: str, caller: Writer) -> Response:
@@ -134,8 +145,8 @@ class Service:
             wanted = await web.read(request, Change)
             if not wanted.model_fields_set:
                 raise Refusal(400, "INVALID_INPUT", "name what is to change")
-            now = self._house.engine.now()
-            task = await self._house.transact(
+            now = self._backburner.engine.now()
+            task = await self._backburner.transact(
                 book.change, task_id, caller.owner, wanted, now
             )
             return web.answer(_task(web.found(task, "task")))
@@ -143,7 +154,9 @@ class Service:
     async def drop(self, task_id: str, caller: Writer) -> Response:
         """Delete a task and its steps."""
         with operations.counted("delete"):
-            was_there = await self._house.transact(book.drop, task_id, caller.owner)
+            was_there = await self._backburner.transact(
+                book.drop, task_id, caller.owner
+            )
             web.found(was_there or None, "task")
         return Response(status_code=204)
 
@@ -151,12 +164,12 @@ class Service:
         """Say what became of a request: queued, running, created or failed."""
         with operations.counted("request"):
             state, mine = None, (request_id, caller.owner)
-            row, task = await self._house.read(book.of_request, *mine)
+            row, task = await self._backburner.read(book.of_request, *mine)
             if row is not None and row.state == book.OPEN and row.ai_request_id:
                 state = await self._ai.state(row.ai_request_id, caller.owner)
             if state == LOST:
                 # It may have been called back while the AI service was asked.
-                row, task = await self._house.read(book.of_request, *mine)
+                row, task = await self._backburner.read(book.of_request, *mine)
             return web.answer(_became(web.found(row, "request"), task, state))
 
     async def webhook(self, request: Request, _caller: Anybody) -> Response:
@@ -179,9 +192,9 @@ class Service:
         return web.answer({**body, "task": _task(ended.task)}, 201)
 
     async def _end(self, told: Success | Failure) -> book.Ended:
-        engine = self._house.engine
+        engine = self._backburner.engine
         new, now = engine.draw("task"), engine.now()
-        ended = await self._house.transact(book.end, told, new, now)
+        ended = await self._backburner.transact(book.end, told, new, now)
         ended = web.found(ended, "request")
         bind_contextvars(tasks_request_id=ended.request)
         if ended.is_news:
@@ -206,10 +219,10 @@ class Service:
         except Refusal as refusal:
             if asked.repeat is None or not isinstance(refusal, web.Unsure):
                 error = {"message": str(refusal), "type": refusal.code}
-                now = self._house.engine.now()
-                await self._house.transact(book.refused, request_id, error, now)
+                now = self._backburner.engine.now()
+                await self._backburner.transact(book.refused, request_id, error, now)
             raise
-        await self._house.transact(book.accepted, request_id, known_as)
+        await self._backburner.transact(book.accepted, request_id, known_as)
 
 
 def _became(

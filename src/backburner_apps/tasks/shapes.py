@@ -37,7 +37,7 @@ def _is_text(value: Any) -> Any:
     return value
 
 
-class Wish(CamelModel, populate_by_name=False, extra="forbid"):
+class CreateTaskRequest(CamelModel, populate_by_name=False, extra="forbid"):
     """What somebody wants to do, in their words."""
 
     natural_language: Sentence

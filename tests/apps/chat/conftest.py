@@ -14,10 +14,10 @@ import pytest
 import structlog
 
 from backburner import Backburner, Ticket
-from backburner.domain.job import Submitted
-from backburner.engine import telemetry
-from backburner.engine.keys import Actor, Wanted
-from backburner.engine.submission import LOCAL
+from backburner.domain.jobs.job import Submitted
+from backburner.engine.access.keys import Actor, NewKey
+from backburner.engine.observability import telemetry
+from backburner.engine.submit.submission import LOCAL
 from backburner.http import server as http
 from backburner.http.auth import as_developer, by_key
 from backburner.settings import Settings
@@ -45,7 +45,7 @@ def asked(message="hello", **more):
 
 def ticket(chat, job_id):
     """Return the way to a job's result."""
-    return Ticket(Submitted(job_id, "queued"), chat.house.engine)
+    return Ticket(Submitted(job_id, "queued"), chat.backburner.engine)
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Chat:
 
     client: Any
     url: str
-    house: Backburner
+    backburner: Backburner
     log: io.StringIO
 
     async def generate(self, message="hello", params="", headers=None, **more):
@@ -63,13 +63,13 @@ class Chat:
         )
 
     async def make(self, new=ADA, tenant=LOCAL.tenant):
-        await self.house.transact(lambda tx: personalities.create(tx, tenant, new))
+        await self.backburner.transact(lambda tx: personalities.create(tx, tenant, new))
 
     async def rows(self, table):
         def look(view):
             return view.connection.execute(table.select()).mappings().all()
 
-        return await self.house.read(look)
+        return await self.backburner.read(look)
 
     def lines(self, event):
         """Return the log lines of an event."""
@@ -79,8 +79,8 @@ class Chat:
     async def key(self, user, *scopes):
         """Return the headers of a new key of a user."""
         wanted = frozenset(scopes or ("jobs:read", "jobs:write"))
-        made = Wanted("a key", wanted, user=user)
-        _, text = await self.house.keys.create(made, Actor("tests", "default"))
+        made = NewKey("a key", wanted, user=user)
+        _, text = await self.backburner.keys.create(made, Actor("tests", "default"))
         return {"Authorization": f"Bearer {text}"}
 
 
@@ -123,24 +123,24 @@ async def chatting(store, *, works=True, keyed=False, provider=None, **settings)
     async with AsyncExitStack() as stack:
         stack.callback(structlog.reset_defaults)
         stack.callback(listener.close)  # should nobody come to serve on it
-        house = Backburner(
+        backburner = Backburner(
             chosen, apps=[chat_app], app_settings=[ChatSettings(**ours)], ai=provider
         )
-        await stack.enter_async_context(house)
+        await stack.enter_async_context(backburner)
         if works:
-            await house.start_worker()
-        routes = await stack.enter_async_context(chat_app.serves(house))
+            await backburner.start_worker()
+        routes = await stack.enter_async_context(chat_app.serves(backburner))
         app = http.build(
-            house.engine,
+            backburner.engine,
             chosen,
-            keys=house.keys,
-            authenticate=by_key(house.keys) if keyed else as_developer,
-            rooms=routes,
+            keys=backburner.keys,
+            authenticate=by_key(backburner.keys) if keyed else as_developer,
+            app_routes=routes,
         )
         await stack.enter_async_context(_serving(app, chosen, listener))
         client = httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False)
         await stack.enter_async_context(client)
-        yield Chat(client, url, house, log)
+        yield Chat(client, url, backburner, log)
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def one_minute(monkeypatch):
     """Have the minute of users' limits begin now, so that it does not end meanwhile."""
 
     def begin(chat):
-        monkeypatch.setattr(generation, "MINUTE", chat.house.engine.now() + 59_000)
+        monkeypatch.setattr(generation, "MINUTE", chat.backburner.engine.now() + 59_000)
 
     return begin
 

@@ -38,10 +38,10 @@ async def test_a_reply_follows_its_attachments_and_says_what_could_not_be_read(s
     ]
     request = asked("look", requestId="r1", attachments=attachments)
 
-    made = await chat.house.transact(submitting(request))
+    made = await chat.backburner.transact(submitting(request))
     reply = await ticket(chat, made.job_id).result()
-    flow = await chat.house.engine.flows.find(made.flow_id, ME)
-    steps = await chat.house.engine.flows.steps(flow)
+    flow = await chat.backburner.engine.flows.find(made.flow_id, ME)
+    steps = await chat.backburner.engine.flows.steps(flow)
 
     names = ["audio-r1-0", "audio-r1-1", "image-r1-0", "image-r1-1", "llm-r1"]
     assert names == sorted(step.job.step for step in steps)
@@ -69,14 +69,14 @@ async def test_the_same_request_is_one_flow(start):
     chat = await start()
     await chat.make()
     request = asked(requestId="r1")
-    made = await chat.house.transact(submitting(request))
+    made = await chat.backburner.transact(submitting(request))
     with pytest.raises(DuplicateRequest):
-        await chat.house.transact(submitting(request))
+        await chat.backburner.transact(submitting(request))
     reply = await ticket(chat, made.job_id).result()
 
     later = ChatSettings(duplicate_seconds=0)
-    again = await chat.house.transact(submitting(request, later))
-    others = await chat.house.transact(
+    again = await chat.backburner.transact(submitting(request, later))
+    others = await chat.backburner.transact(
         submitting(request, later, owner=Owner("default", "2"))
     )
 
@@ -88,13 +88,13 @@ async def test_the_same_request_is_one_flow(start):
 async def test_without_an_id_the_body_is_known_within_the_window_only(start):
     chat = await start(works=False)
     await chat.make()
-    first = await chat.house.transact(submitting(asked()))
+    first = await chat.backburner.transact(submitting(asked()))
     with pytest.raises(DuplicateRequest):
-        await chat.house.transact(submitting(asked()))
+        await chat.backburner.transact(submitting(asked()))
 
-    other = await chat.house.transact(submitting(asked("other")))
+    other = await chat.backburner.transact(submitting(asked("other")))
     later = ChatSettings(duplicate_seconds=0)
-    second = await chat.house.transact(submitting(asked(), later))
+    second = await chat.backburner.transact(submitting(asked(), later))
 
     assert 3 == len({first.job_id, other.job_id, second.job_id})
     assert 2 == len(await chat.rows(requests))
@@ -104,14 +104,16 @@ async def test_what_is_refused_leaves_nothing_behind(start, one_minute):
     chat = await start(works=False)
     one_minute(chat)
     with pytest.raises(PersonalityNotFound, match="Personality not found: ada"):
-        await chat.house.transact(submitting(asked()))
+        await chat.backburner.transact(submitting(asked()))
     await chat.make()
     few = ChatSettings(user_requests=2)
     for n in range(2):
-        await chat.house.transact(submitting(asked(str(n)), few))
+        await chat.backburner.transact(submitting(asked(str(n)), few))
     with pytest.raises(TooManyRequests) as refused:
-        await chat.house.transact(submitting(asked("3"), few))
-    await chat.house.transact(submitting(asked("3"), few, owner=Owner("default", "2")))
+        await chat.backburner.transact(submitting(asked("3"), few))
+    await chat.backburner.transact(
+        submitting(asked("3"), few, owner=Owner("default", "2"))
+    )
 
     assert 0 < refused.value.retry_after <= 60
     assert 3 == len(await chat.rows(requests))
@@ -147,16 +149,20 @@ async def test_a_retried_reply_is_not_paid_for_again_though_memories_changed(
         return reply_of(*args)
 
     monkeypatch.setattr(work, "_reply", break_first)
-    made = await chat.house.transact(submitting(asked("I like tea", requestId="r1")))
+    made = await chat.backburner.transact(
+        submitting(asked("I like tea", requestId="r1"))
+    )
     with pytest.raises(JobFailed):
         await ticket(chat, made.job_id).result()
-    other = await chat.house.transact(submitting(asked("I like tea", requestId="r2")))
+    other = await chat.backburner.transact(
+        submitting(asked("I like tea", requestId="r2"))
+    )
     await ticket(chat, other.job_id).result()
     before = dict(provider.calls)
-    await chat.house.engine.flows.retry(made.flow_id, ME)
+    await chat.backburner.engine.flows.retry(made.flow_id, ME)
     reply = await ticket(chat, made.job_id).result()
 
     assert before == provider.calls
     job = await ticket(chat, made.job_id).job()
-    spent = (await chat.house.engine.store.spent([job.seq]))[job.seq]
+    spent = (await chat.backburner.engine.store.spent([job.seq]))[job.seq]
     assert spent.tokens == reply["usage"]["totalTokens"]

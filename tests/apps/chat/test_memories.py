@@ -84,7 +84,7 @@ async def test_the_model_is_given_what_is_similar(start):
     given = []
     chat = await start()
     await chat.make()
-    provider = chat.house._providers.of("chat")[0]
+    provider = chat.backburner._providers.of("chat")[0]
     answers = provider.chat
 
     async def hear(chat, hear=None):
@@ -133,8 +133,8 @@ async def test_a_reply_that_began_before_forget_is_not_remembered(start, until):
     await chat.make()
     await chat.generate("my dog is called Rex", params="?wait=0")
     me = Owner("default", "1")
-    await chat.house.transact(lambda tx: book.forget(tx, me, "ada"))
-    await chat.house.start_worker()
+    await chat.backburner.transact(lambda tx: book.forget(tx, me, "ada"))
+    await chat.backburner.start_worker()
 
     async def is_answered():
         return [row for row in await chat.rows(requests) if row["reply"]]
@@ -145,7 +145,7 @@ async def test_a_reply_that_began_before_forget_is_not_remembered(start, until):
 
 async def clean(chat):
     """Clean up; the schedule may have done so just before."""
-    ticket = await chat.house.submit(upkeep.clean_up, None)
+    ticket = await chat.backburner.submit(upkeep.clean_up, None)
     await ticket.result()
 
 
@@ -161,13 +161,13 @@ async def test_clean_up_deletes_old_requests_and_memories_over_the_limit(start):
                 vector = Embedded.of("mock", [1.0])
                 book.remember(tx, f"{owner.user}{n}", owner, "ada", str(n), vector)
 
-    await chat.house.transact(store)
+    await chat.backburner.transact(store)
     await clean(chat)
     assert (1, 11) == (len(await chat.rows(requests)), len(await chat.rows(memories)))
     change = {"memoryLimit": 2}
     await chat.client.patch("/personalities/ada", json=change)
     age = requests.update().values(created_at=requests.c.created_at - 25 * 3_600_000)
-    await chat.house.transact(lambda tx: tx.connection.execute(age))
+    await chat.backburner.transact(lambda tx: tx.connection.execute(age))
 
     await clean(chat)
     assert [] == await chat.rows(requests)
@@ -187,7 +187,7 @@ async def test_a_users_rows_can_be_erased(start):
         await chat.generate("/forget", userId=user)
         await chat.generate("again", userId=user)
     one = Owner("default", "one")
-    while await chat.house.transact(lambda tx: erase_rows(tx, one, 1)):
+    while await chat.backburner.transact(lambda tx: erase_rows(tx, one, 1)):
         pass
 
     for table in (memories, requests, windows, forgotten):
@@ -203,8 +203,8 @@ async def test_both_schedules_are_the_engines(start, until):
         return {item["name"]: item["cron"] for item in items}
 
     crons = await until(listed)
-    stuck = await chat.house.submit(upkeep.find_stuck, None)
-    await chat.house.start_worker()
+    stuck = await chat.backburner.submit(upkeep.find_stuck, None)
+    await chat.backburner.start_worker()
 
     assert {
         "cleanup-cache": "* * * * *",

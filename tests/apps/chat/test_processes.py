@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from backburner import Backburner
-from backburner.domain.event import SUCCEEDED
-from backburner.ports.store import JobFilter
+from backburner.domain.events.event import SUCCEEDED
+from backburner.ports.store.maintenance import JobFilter
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 from backburner_apps.chat import app as chat_app
@@ -70,19 +70,19 @@ class Fleet:
 
 
 @pytest.fixture
-async def house(store_url):
+async def backburner(store_url):
     """The database as the test looks into it."""
     settings = Settings(store=store_url, ai=("mock",))
     async with Backburner(
         settings, apps=[chat_app], app_settings=[ChatSettings()]
-    ) as house:
-        await house.transact(lambda tx: personalities.create(tx, "default", ADA))
-        yield house
+    ) as backburner:
+        await backburner.transact(lambda tx: personalities.create(tx, "default", ADA))
+        yield backburner
 
 
 @pytest.fixture
-async def fleet(tmp_path, store_url, house):
-    del house  # it has made the tables
+async def fleet(tmp_path, store_url, backburner):
+    del backburner  # it has made the tables
     found = Fleet(
         tmp_path,
         {
@@ -99,22 +99,22 @@ async def fleet(tmp_path, store_url, house):
     found.kill()
 
 
-async def rows(house, table):
+async def rows(backburner, table):
     def look(view):
         return view.connection.execute(table.select()).mappings().all()
 
-    return await house.read(look)
+    return await backburner.read(look)
 
 
-async def replied(house):
-    return [row for row in await rows(house, requests) if row["reply"] is not None]
+async def replied(backburner):
+    return [row for row in await rows(backburner, requests) if row["reply"] is not None]
 
 
 @pytest.mark.parametrize(
     "count", [pytest.param(18, id="few"), pytest.param(200, marks=pytest.mark.chaos)]
 )
 async def test_conversations_over_two_servers_and_workers_that_are_killed(
-    fleet, house, record_property, count
+    fleet, backburner, record_property, count
 ):
     async with AsyncExitStack() as stack:
         clients = []
@@ -141,7 +141,7 @@ async def test_conversations_over_two_servers_and_workers_that_are_killed(
             for n in range(count)
         ]
         talking = asyncio.gather(*talks)
-        kills = await kill_workers(fleet, house, worker, count + 1)
+        kills = await kill_workers(fleet, backburner, worker, count + 1)
         replies = await talking
 
     codes = sorted(answer.status_code for answer in answers)
@@ -149,19 +149,19 @@ async def test_conversations_over_two_servers_and_workers_that_are_killed(
     refused = [answer.json() for answer in answers if answer.status_code == 429]
     assert [{"error": "Duplicate request"}] * (SAME - 1) == refused
     assert [200] * count == [reply.status_code for reply in replies]
-    stored = {row["request_id"]: row["reply"] for row in await replied(house)}
+    stored = {row["request_id"]: row["reply"] for row in await replied(backburner)}
     assert count + 1 == len(stored)
     for n, reply in enumerate(replies):
         assert f"Mock answer to: message {n}" in reply.json()["content"]
         assert stored[f"talk-{n}"] == reply.json()
-    jobs = await house.engine.jobs(JobFilter(queue="ai-jobs"), limit=500)
+    jobs = await backburner.engine.jobs(JobFilter(queue="ai-jobs"), limit=500)
     assert {job.id for job in jobs} == {
-        row["id"] for row in await rows(house, memories)
+        row["id"] for row in await rows(backburner, memories)
     }
     ends = [
         event
         for job in jobs
-        async for event in house.engine.events(job)
+        async for event in backburner.engine.events(job)
         if event.type == SUCCEEDED
     ]
     assert len(jobs) == len(ends) == count + 1
@@ -169,13 +169,13 @@ async def test_conversations_over_two_servers_and_workers_that_are_killed(
     record_property("told", f"chat: {count} conversations, {kills} kills")
 
 
-async def kill_workers(fleet, house, worker, left):
+async def kill_workers(fleet, backburner, worker, left):
     """Kill a worker after every few replies, while there are any to come."""
     kills = 0
     async with asyncio.timeout(600):
-        while (done := len(await replied(house))) < left:
+        while (done := len(await replied(backburner))) < left:
             until = min(done + KILLED_AFTER, left)
-            while len(await replied(house)) < until:
+            while len(await replied(backburner)) < until:
                 await pause()
             if until < left:
                 worker.kill()

@@ -8,7 +8,7 @@ from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
 from backburner.domain.ai import Trouble
 from backburner.ports.ai import Fault, Reply
-from backburner.ports.store import JobFilter
+from backburner.ports.store.maintenance import JobFilter
 from backburner_apps.chat.tables import memories
 from tests.apps.chat.conftest import ticket
 
@@ -48,13 +48,13 @@ async def test_trouble_of_a_provider_costs_attempts_and_not_the_reply(start):
     chat = await start(provider=provider)
     await chat.make()
     replies = await asyncio.gather(*(chat.generate(name) for name in CASES))
-    found = await chat.house.engine.jobs(JobFilter(capability="llm-generation"))
+    found = await chat.backburner.engine.jobs(JobFilter(capability="llm-generation"))
 
     assert [200] * len(CASES) == [reply.status_code for reply in replies]
     for name, reply in zip(CASES, replies, strict=True):
         assert f"Mock answer to: {name}" == reply.json()["content"]
     runs = {reply.json()["content"]: 0 for reply in replies}
-    for job in await chat.house.engine.store.find([job.id for job in found]):
+    for job in await chat.backburner.engine.store.find([job.id for job in found]):
         answer = next(told for told in runs if told in job.output)
         runs[answer] = job.attempt
     assert [attempts for _, attempts in CASES.values()] == [*runs.values()]
@@ -90,7 +90,7 @@ async def test_what_a_provider_refuses_for_good_is_not_tried_again(start):
     chat = await start(provider=provider)
     await chat.make()
     replies = [await chat.generate(f"it is {code}") for code in codes]
-    found = await chat.house.engine.jobs(JobFilter(capability="llm-generation"))
+    found = await chat.backburner.engine.jobs(JobFilter(capability="llm-generation"))
 
     assert [502] * 4 == [reply.status_code for reply in replies]
     assert [1] * 4 == [job.attempt for job in found]

@@ -7,13 +7,13 @@ import orjson
 import pytest
 
 from backburner import JobState
-from backburner.ports.store import JobFilter
+from backburner.ports.store.maintenance import JobFilter
 from backburner_apps.chat.tables import memories, requests
 from tests.apps.chat.conftest import PICTURE, body
 
 
 async def jobs(chat, **where):
-    return await chat.house.engine.jobs(JobFilter(**where), limit=500)
+    return await chat.backburner.engine.jobs(JobFilter(**where), limit=500)
 
 
 async def test_a_request_is_answered_with_its_reply(start):
@@ -37,7 +37,7 @@ async def test_a_request_is_answered_with_its_reply(start):
     [job] = await jobs(chat, tag="llm-r1")
     progress = [
         event.data["done"]
-        async for event in chat.house.engine.events(job)
+        async for event in chat.backburner.engine.events(job)
         if event.type == "job.progress"
     ]
     # Notes in quick succession are told together; the last is always told.
@@ -92,7 +92,7 @@ async def test_a_client_that_leaves_does_not_stop_its_job(start, until):
         await until(is_there)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-    await chat.house.start_worker()
+    await chat.backburner.start_worker()
 
     async def is_done():
         return [row for row in await chat.rows(requests) if row["reply"]]
@@ -142,9 +142,9 @@ async def test_a_personality_that_goes_while_its_job_waits_fails_it(start):
     await chat.make()
     await chat.generate(params="?wait=0", requestId="r1")
     assert 204 == (await chat.client.delete("/personalities/ada")).status_code
-    await chat.house.start_worker()
+    await chat.backburner.start_worker()
     [job] = await jobs(chat, tag="llm-r1")
-    ended = await chat.house.engine.wait(job.id, timeout=60)
+    ended = await chat.backburner.engine.wait(job.id, timeout=60)
 
     assert JobState.FAILED is ended.state
     assert "Personality not found: ada" == ended.error.message
@@ -179,7 +179,7 @@ async def test_jobs_of_the_queue_are_counted(start, until):
     plain = await chat.client.get("/metrics")
     other = await chat.client.get("/metrics/queues?queue=chat-upkeep")
     unknown = await chat.client.get("/metrics", headers=json, params={"queue": "no"})
-    await chat.house.start_worker()
+    await chat.backburner.start_worker()
 
     async def is_done():
         told = (await chat.client.get("/metrics/queues")).json()["queue"]

@@ -15,8 +15,8 @@ import pytest
 import structlog
 
 from backburner import Backburner
-from backburner.engine import telemetry
-from backburner.engine.keys import Actor, Wanted
+from backburner.engine.access.keys import Actor, NewKey
+from backburner.engine.observability import telemetry
 from backburner.http import server as http
 from backburner.http import static
 from backburner.http.auth import as_developer, by_key
@@ -53,13 +53,13 @@ class Documents:
 
     client: Any
     url: str
-    house: Backburner
+    backburner: Backburner
     log: io.StringIO
     headers: Any = None
 
     def by(self, headers):
         """Return the same process, called with other headers."""
-        return Documents(self.client, self.url, self.house, self.log, headers)
+        return Documents(self.client, self.url, self.backburner, self.log, headers)
 
     async def get(self, path, **params):
         return await self.client.get(path, params=params or None, headers=self.headers)
@@ -146,7 +146,7 @@ class Documents:
             rows = events.select().where(events.c.topic == topic)
             return view.connection.execute(rows.order_by(events.c.seq)).all()
 
-        found = await self.house.read(look)
+        found = await self.backburner.read(look)
         return [
             (row.type, orjson.loads(row.data))
             for row in found
@@ -175,7 +175,7 @@ class Documents:
         def look(view):
             return view.connection.execute(table.select()).all()
 
-        return await self.house.read(look)
+        return await self.backburner.read(look)
 
     async def row(self, file_id):
         return next(row for row in await self.rows(tables.files) if row.id == file_id)
@@ -188,8 +188,8 @@ class Documents:
     async def key(self, user, *scopes, tenant="default"):
         """Return this process as another user calls it."""
         wanted = frozenset(scopes or USER)
-        made = Wanted("a key", wanted, user=user)
-        _, text = await self.house.keys.create(made, Actor("tests", tenant))
+        made = NewKey("a key", wanted, user=user)
+        _, text = await self.backburner.keys.create(made, Actor("tests", tenant))
         return self.by({"Authorization": f"Bearer {text}"})
 
 
@@ -221,8 +221,8 @@ async def start(store_url):
         yield begin
 
 
-async def _pages(house):
-    origins = await house.upload_origins()
+async def _pages(backburner):
+    origins = await backburner.upload_origins()
     return static.routes("documents", documents_app.pages, origins)
 
 
@@ -243,25 +243,25 @@ async def running(store, *, works=True, keyed=False, provider=None, **settings):
     log = io.StringIO()
     telemetry.configure(level="info", pretty=False, stream=log)
     async with AsyncExitStack() as stack:
-        house = Backburner(
+        backburner = Backburner(
             chosen,
             apps=[documents_app],
             app_settings=[DocumentsSettings(**{**FAST, **ours})],
             ai=provider,
         )
-        await stack.enter_async_context(house)
+        await stack.enter_async_context(backburner)
         if works:
-            await house.start_worker()
-        routes = await stack.enter_async_context(documents_app.serves(house))
+            await backburner.start_worker()
+        routes = await stack.enter_async_context(documents_app.serves(backburner))
         app = http.build(
-            house.engine,
+            backburner.engine,
             chosen,
-            keys=house.keys,
-            authenticate=by_key(house.keys) if keyed else as_developer,
-            rooms=[*routes, *await _pages(house)],
+            keys=backburner.keys,
+            authenticate=by_key(backburner.keys) if keyed else as_developer,
+            app_routes=[*routes, *await _pages(backburner)],
         )
         await stack.enter_async_context(_serving(app, chosen, listener))
         client = httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False)
         await stack.enter_async_context(client)
-        yield Documents(client, url, house, log)
+        yield Documents(client, url, backburner, log)
     structlog.reset_defaults()

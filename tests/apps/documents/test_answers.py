@@ -242,7 +242,7 @@ async def fleet(tmp_path, store_url):
 async def test_an_answer_survives_the_death_of_its_worker(start, fleet):
     documents = await start()
     await ready(documents, LONG, "warranty.txt")
-    await documents.house.stop_worker()
+    await documents.backburner.stop_worker()
     worker = await fleet.start("worker", "--dev", "--app", "documents")
     question = "Does the warranty last for years? Are returns free? [[mock: drip]]"
     made = await documents.post(ANSWERS, {"question": question})

@@ -6,8 +6,8 @@ import pytest
 import sqlalchemy as sa
 
 from backburner import PermanentError
-from backburner.engine.submission import LOCAL
-from backburner.ports.store import Retention
+from backburner.engine.submit.submission import LOCAL
+from backburner.ports.store.maintenance import Retention
 from backburner.stores.tables import events, jobs
 from backburner_apps.documents import work
 from backburner_apps.documents.chunk_tables import chunks
@@ -67,7 +67,7 @@ async def due_at_once(documents):
         waits = jobs.c.state == "scheduled", jobs.c.capability.like("documents.%")
         tx.connection.execute(jobs.update().where(*waits).values(run_at=tx.now()))
 
-    await documents.house.transact(body)
+    await documents.backburner.transact(body)
 
 
 @pytest.mark.one_store
@@ -168,7 +168,7 @@ async def retrying(documents, job_id):
         )
         return list(view.connection.execute(rows).scalars())
 
-    return await documents.house.read(look)
+    return await documents.backburner.read(look)
 
 
 async def run_at(documents, job_id):
@@ -176,7 +176,7 @@ async def run_at(documents, job_id):
         row = sa.select(jobs.c.run_at).where(jobs.c.id == job_id)
         return view.connection.execute(row).scalar_one()
 
-    return await documents.house.read(look)
+    return await documents.backburner.read(look)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ async def test_an_expired_stage_fails_the_file(start):
         mine = jobs.c.tags.contains(f"extract:{file_id}")
         tx.connection.execute(jobs.update().where(mine).values(expires_at=1))
 
-    await documents.house.transact(body)
+    await documents.backburner.transact(body)
     file = await documents.ended(file_id)
     assert (file["stage"], file["errorCode"]) == ("extracting", "EXPIRED")
     assert row.flow_id
@@ -305,7 +305,7 @@ async def test_a_flow_that_is_cancelled_ends_the_file(start):
     await documents.post(f"/v1/flows/{row.flow_id}/cancel")
     file = await documents.ended(file_id)
     assert (file["status"], file["errorCode"]) == ("failed", "CANCELLED")
-    await documents.house.start_worker()
+    await documents.backburner.start_worker()
     await documents.completed(batch_id)
     assert (await documents.get(f"{UPLOADS}/dlq")).json()["total"] == 0
 
@@ -317,9 +317,9 @@ async def test_the_last_state_stays_when_the_jobs_are_forgotten(start):
     file_id = await documents.upload(batch_id)
     await documents.until_event(batch_id, "batch:completed")
     row = await documents.row(file_id)
-    store = documents.house.engine.store
+    store = documents.backburner.engine.store
     keep = Retention(succeeded=timedelta(), failed=timedelta(), cancelled=timedelta())
-    later = documents.house.engine.now() + 100 * DAY
+    later = documents.backburner.engine.now() + 100 * DAY
 
     async def forgotten():
         await store.prune(keep=keep, now=later, limit=100)

@@ -2,7 +2,7 @@
 
 from pydantic import TypeAdapter
 
-from backburner.engine.submission import LOCAL
+from backburner.engine.submit.submission import LOCAL
 from backburner_extractors import Page
 from tests.apps.documents.conftest import until
 from tests.extractors.documents import FOLDER, NAMES, overlap, reference
@@ -20,7 +20,7 @@ async def test_25_documents_of_all_kinds_become_ready(start):
         ids[name] = await documents.upload(batch_id, content, name)
     batch = await documents.completed(batch_id)
     assert batch["processedCount"] == len(NAMES) == 25
-    blobs = documents.house.blobs("documents", LOCAL)
+    blobs = documents.backburner.blobs("documents", LOCAL)
     for name, file_id in ids.items():
         file = await documents.file(file_id)
         assert file["status"] == "ready", (name, file)

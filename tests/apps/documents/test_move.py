@@ -37,7 +37,7 @@ async def rows_of(documents):
             for table in all_tables()
         }
 
-    return await documents.house.read(look)
+    return await documents.backburner.read(look)
 
 
 async def found(documents, text):

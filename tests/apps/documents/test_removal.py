@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from backburner import Owner
-from backburner.engine.erasure import Eraser
-from backburner.engine.submission import LOCAL
+from backburner.engine.maintenance.erasure import Eraser
+from backburner.engine.submit.submission import LOCAL
 from backburner.ports.faults import NoFaults
 from backburner_apps.documents import app, tables, work
 from backburner_apps.documents.chunk_tables import chunks
@@ -30,7 +30,7 @@ def held(monkeypatch):
 
 
 async def blobs(documents, owner=LOCAL):
-    return await documents.house.blobs("documents", owner).list()
+    return await documents.backburner.blobs("documents", owner).list()
 
 
 @pytest.mark.one_store
@@ -128,7 +128,7 @@ async def test_an_erased_user_leaves_no_row_and_others_stay(start):
         batch_id = await user.batch()
         await user.upload(batch_id, TEXT)
         await user.completed(batch_id)
-    eraser = Eraser(documents.house.engine, {app.name: app.erase}, NoFaults())
+    eraser = Eraser(documents.backburner.engine, {app.name: app.erase}, NoFaults())
     await eraser.run(Owner("default", "ada"), "erased_1", actor="tests", cancel=True)
     for table in (tables.files, tables.batches, chunks):
         assert {row.user for row in await documents.rows(table)} == {"bob"}

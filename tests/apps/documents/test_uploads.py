@@ -213,9 +213,9 @@ async def test_a_url_used_again_after_the_confirmation_changes_nothing(start):
     other = TEXT.replace(b"heron", b"stork")
     assert (await documents.put(asked, other)).status_code == 200
     assert await documents.row(asked["fileId"]) == kept
-    from backburner.engine.submission import LOCAL  # noqa: PLC0415
+    from backburner.engine.submit.submission import LOCAL  # noqa: PLC0415
 
-    blobs = documents.house.blobs("documents", LOCAL)
+    blobs = documents.backburner.blobs("documents", LOCAL)
     assert TEXT == b"".join([piece async for piece in blobs.read(kept.blob)])
     assert (await documents.confirm(asked, md5=md5(other))).status_code == 409
 
@@ -344,7 +344,7 @@ def overdue(documents, count):
     """Say whether the time of so many files and of every batch is over."""
 
     async def look():
-        now = documents.house.engine.now()
+        now = documents.backburner.engine.now()
         files = await documents.rows(tables.files)
         late = [row for row in files if row.expires_at <= now]
         batches = await documents.rows(tables.batches)
@@ -358,5 +358,5 @@ async def end_overdue(documents):
     """Do now what the schedule does every half minute."""
     from backburner_apps.documents.upkeep import end_overdue as job  # noqa: PLC0415
 
-    ticket = await documents.house.submit(job, None)
+    ticket = await documents.backburner.submit(job, None)
     return await ticket.result()

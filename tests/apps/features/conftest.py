@@ -15,9 +15,9 @@ import structlog
 
 from backburner import Backburner, Owner, wiring
 from backburner.clock import StoreClock
-from backburner.engine import telemetry
-from backburner.engine.keys import Actor, Wanted
-from backburner.engine.submission import LOCAL
+from backburner.engine.access.keys import Actor, NewKey
+from backburner.engine.observability import telemetry
+from backburner.engine.submit.submission import LOCAL
 from backburner.http import server as http
 from backburner.http.auth import as_developer, by_key
 from backburner.settings import Settings
@@ -44,7 +44,7 @@ class Features:
 
     client: Any
     url: str
-    house: Backburner
+    backburner: Backburner
     log: io.StringIO
 
     async def submit(self, feature="gap-analysis", headers=None, **more):
@@ -62,14 +62,14 @@ class Features:
 
     async def ended(self, job_id, feature="gap-analysis"):
         """Return the job as its user sees it when it has ended."""
-        await self.house.engine.wait(f"job_{job_id}", LOCAL, timeout=60)
+        await self.backburner.engine.wait(f"job_{job_id}", LOCAL, timeout=60)
         shown = (await self.status(job_id, feature)).json()
         assert shown["status"] in FINAL, shown
         return shown
 
     async def job(self, job_id, owner=LOCAL):
         """Return the engine's job."""
-        return await self.house.find(f"job_{job_id}", owner)
+        return await self.backburner.find(f"job_{job_id}", owner)
 
     async def rows(self):
         """Return the rows of results."""
@@ -77,11 +77,11 @@ class Features:
         def look(view):
             return view.connection.execute(results.select()).mappings().all()
 
-        return await self.house.read(look)
+        return await self.backburner.read(look)
 
     async def blobs(self, owner=LOCAL):
         """Return what the application keeps for a user."""
-        return await self.house.blobs("features", owner).list()
+        return await self.backburner.blobs("features", owner).list()
 
     async def upload(self, content, feature="gap-analysis", **more):
         """Send a file; return the key to name it by."""
@@ -98,8 +98,8 @@ class Features:
     async def key(self, user, *scopes):
         """Return the headers of a new key of a user."""
         wanted = frozenset(scopes or ("jobs:read", "jobs:write"))
-        made = Wanted("a key", wanted, user=user)
-        _, text = await self.house.keys.create(made, Actor("tests", "default"))
+        made = NewKey("a key", wanted, user=user)
+        _, text = await self.backburner.keys.create(made, Actor("tests", "default"))
         return {"Authorization": f"Bearer {text}"}
 
     def metric(self, name, **labels):
@@ -142,26 +142,26 @@ async def serving(store, *, works=True, keyed=False, provider=None, **settings):
     log = io.StringIO()
     telemetry.configure(level="info", pretty=False, stream=log)
     async with AsyncExitStack() as stack:
-        house = Backburner(
+        backburner = Backburner(
             chosen,
             apps=[features_app],
             app_settings=[FeaturesSettings(**ours)],
             ai=provider,
         )
-        await stack.enter_async_context(house)
+        await stack.enter_async_context(backburner)
         if works:
-            await house.start_worker()
+            await backburner.start_worker()
         app = http.build(
-            house.engine,
+            backburner.engine,
             chosen,
-            keys=house.keys,
-            authenticate=by_key(house.keys) if keyed else as_developer,
-            rooms=await stack.enter_async_context(features_app.serves(house)),
+            keys=backburner.keys,
+            authenticate=by_key(backburner.keys) if keyed else as_developer,
+            app_routes=await stack.enter_async_context(features_app.serves(backburner)),
         )
         await stack.enter_async_context(_serving(app, chosen, listener))
         client = httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False)
         await stack.enter_async_context(client)
-        yield Features(client, url, house, log)
+        yield Features(client, url, backburner, log)
     structlog.reset_defaults()
 
 

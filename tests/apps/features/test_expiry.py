@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from backburner.engine.payloads import Sweeper
+from backburner.engine.blobs.payloads import Sweeper
 from backburner.wiring import _upkeep
 from backburner_apps.features.results import delete_expired
 from tests.apps.features.conftest import POSTING
@@ -16,11 +16,15 @@ A_MINUTE, AN_HOUR, A_DAY = (
 )
 
 
-async def tidy_up(house):
+async def tidy_up(backburner):
     """Delete what is old by the moved clock, as the loops do every minute."""
-    keep = _upkeep(house.settings).retention
-    await house.engine.store.prune(keep=keep, now=house.engine.now(), limit=100)
-    await Sweeper(house.engine.store, house.engine.payloads, house._clock).expire()
+    keep = _upkeep(backburner.settings).retention
+    await backburner.engine.store.prune(
+        keep=keep, now=backburner.engine.now(), limit=100
+    )
+    await Sweeper(
+        backburner.engine.store, backburner.engine.payloads, backburner._clock
+    ).expire()
 
 
 async def test_a_url_works_for_an_hour_and_a_new_one_after_that(start, later):
@@ -64,12 +68,12 @@ async def test_records_and_results_expire(start, later, mishap, days, settings):
     too_late = await features.status(job_id)
     listed = (await features.client.get("/api/jobs")).json()["items"]
     later(A_DAY)
-    await tidy_up(features.house)
-    deleted = await features.house.transact(lambda tx: delete_expired(tx, 10))
+    await tidy_up(features.backburner)
+    deleted = await features.backburner.transact(lambda tx: delete_expired(tx, 10))
 
     assert (200, 404) == (in_time.status_code, too_late.status_code)
     assert [] == listed
     assert kept == deleted == (mishap == "ok")
     assert [] == await features.rows()
     assert [] == await features.blobs()
-    assert [] == await features.house.engine.store.find([f"job_{job_id}"])
+    assert [] == await features.backburner.engine.store.find([f"job_{job_id}"])

@@ -16,7 +16,7 @@ NO_ANSWER = "the model gave no usable answer"
 def impatient(features):
     """Have retries wait for nothing."""
     names = [f"features.{name}" for name in ("gap-analysis", "vpr", "interview-prep")]
-    features.house.registry.retries |= dict.fromkeys(names, AT_ONCE)
+    features.backburner.registry.retries |= dict.fromkeys(names, AT_ONCE)
 
 
 async def polled(features, job_id):
@@ -90,7 +90,7 @@ async def test_a_retry_waits_and_is_processing_meanwhile(
     shown = (await features.status(job_id)).json()
     [retrying] = [
         event
-        for event in await features.house.engine.store.history(
+        for event in await features.backburner.engine.store.history(
             job.id, after=0, limit=10
         )
         if event.type == "job.retrying"

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.one_store
 
 
 async def nothing_is_stored(features):
-    return not await features.house.jobs() and not await features.blobs()
+    return not await features.backburner.jobs() and not await features.blobs()
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ import structlog
 import telegram
 
 from backburner import Backburner, Owner
-from backburner.domain.job import JobState
-from backburner.engine import telemetry
+from backburner.domain.jobs.job import JobState
+from backburner.engine.observability import telemetry
 from backburner.http import server as http
 from backburner.http.auth import as_developer, by_key
-from backburner.ports.store import JobFilter
+from backburner.ports.store.maintenance import JobFilter
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 from backburner_apps.inbox import app as inbox_app
@@ -50,7 +50,7 @@ class Inbox:
     """A running process with the inbox, and who writes to its bot."""
 
     url: str
-    house: Backburner
+    backburner: Backburner
     client: httpx2.AsyncClient
     log: io.StringIO
     bot: FakeBot
@@ -69,14 +69,16 @@ class Inbox:
 
     async def rest(self) -> None:
         """Wait until no job is left."""
-        while await self.house.engine.store.depths():
+        while await self.backburner.engine.store.depths():
             await pause()
 
     async def rows(self, table: sa.Table, *where: Any) -> list[Any]:
         """Return the rows of a table, as they were made."""
         order = [c for c in table.c if c.name in {"created_at", "task", "position"}]
         wanted = sa.select(table).where(*where).order_by(*order)
-        return await self.house.read(lambda view: view.connection.execute(wanted).all())
+        return await self.backburner.read(
+            lambda view: view.connection.execute(wanted).all()
+        )
 
     async def tasks(self) -> list[Any]:
         return sorted(await self.rows(tables.tasks), key=lambda row: row.number)
@@ -84,8 +86,8 @@ class Inbox:
     async def jobs(self, capability: str) -> list[Any]:
         """Return the whole jobs of a capability."""
         where = JobFilter(OWNER, capability=capability)
-        listed = await self.house.engine.jobs(where, limit=100)
-        return await self.house.engine.store.find([job.id for job in listed])
+        listed = await self.backburner.engine.jobs(where, limit=100)
+        return await self.backburner.engine.store.find([job.id for job in listed])
 
     async def job(self) -> Any:
         [found] = await self.jobs("inbox.parse-message")
@@ -130,26 +132,26 @@ async def opened(store, *, works=True, keyed=False, provider=None, **settings):
         }
         log = io.StringIO()
         telemetry.configure(level="debug", pretty=False, stream=log)
-        house = Backburner(
+        backburner = Backburner(
             chosen,
             apps=[inbox_app],
             app_settings=[InboxSettings(**told)],
             ai=provider,
         )
-        await stack.enter_async_context(house)
+        await stack.enter_async_context(backburner)
         if works:
-            await house.start_worker()
+            await backburner.start_worker()
         app = http.build(
-            house.engine,
+            backburner.engine,
             chosen,
-            keys=house.keys,
-            authenticate=by_key(house.keys) if keyed else as_developer,
-            rooms=await stack.enter_async_context(inbox_app.serves(house)),
+            keys=backburner.keys,
+            authenticate=by_key(backburner.keys) if keyed else as_developer,
+            app_routes=await stack.enter_async_context(inbox_app.serves(backburner)),
         )
         await stack.enter_async_context(_serving(app, chosen, listener))
         client = httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False)
         await stack.enter_async_context(client)
-        yield Inbox(url, house, client, log, bot)
+        yield Inbox(url, backburner, client, log, bot)
     structlog.reset_defaults()
 
 

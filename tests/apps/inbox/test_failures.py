@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from backburner import Owner
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 from backburner_apps.inbox import tables
 from backburner_apps.inbox.work import PATIENCE, RETRY, parse_message
 from tests.apps.inbox.conftest import FAILED, OWNER, SUCCEEDED
@@ -125,7 +125,7 @@ async def test_the_model_is_corrected_exactly_once(start):
         await inbox.say(f"[[mock: {mark}]] Buy milk")
     await inbox.rest()
     jobs = await inbox.jobs("inbox.parse-message")
-    spent = await inbox.house.engine.store.spent([job.seq for job in jobs])
+    spent = await inbox.backburner.engine.store.spent([job.seq for job in jobs])
 
     assert [2, 2, 2] == [used.calls for used in spent.values()]
 
@@ -142,7 +142,7 @@ def test_attempts_are_three_after_one_and_two_seconds():
 async def test_tasks_that_cannot_be_stored_are_not_stored_in_part(start):
     inbox = await start()
     drop = sa.text("ALTER TABLE inbox_subtasks RENAME TO away")
-    await inbox.house.transact(lambda tx: tx.connection.execute(drop))
+    await inbox.backburner.transact(lambda tx: tx.connection.execute(drop))
     await inbox.say("Pack: passport, charger")
     [reply] = await inbox.bot.said()
     await inbox.rest()
@@ -158,8 +158,8 @@ async def test_tasks_that_cannot_be_stored_are_not_stored_in_part(start):
     )
 
     back = sa.text("ALTER TABLE away RENAME TO inbox_subtasks")
-    await inbox.house.transact(lambda tx: tx.connection.execute(back))
-    await inbox.house.engine.retry(job.id, OWNER)
+    await inbox.backburner.transact(lambda tx: tx.connection.execute(back))
+    await inbox.backburner.engine.retry(job.id, OWNER)
     await inbox.rest()
     [task], [record] = await inbox.tasks(), await inbox.rows(tables.records)
 
@@ -180,14 +180,14 @@ async def test_a_payload_that_is_not_valid_is_a_dead_letter_at_once(start, missi
         "idempotencyKey": "k",
     }
     del payload[missing]
-    ticket = await inbox.house.submit(
+    ticket = await inbox.backburner.submit(
         parse_message,
         payload,
         owner=OWNER,
         completion={"capability": ended_of(inbox), "input": {"message": payload}},
     )
     await inbox.rest()
-    job = await inbox.house.engine.find(ticket.id, OWNER)
+    job = await inbox.backburner.engine.find(ticket.id, OWNER)
 
     assert (FAILED, 1, "QUEUE_JOB_PAYLOAD_INVALID") == (
         job.state,
@@ -200,7 +200,7 @@ async def test_a_payload_that_is_not_valid_is_a_dead_letter_at_once(start, missi
 
 
 def ended_of(inbox):
-    return inbox.house.registry.get("inbox.message-ended")
+    return inbox.backburner.registry.get("inbox.message-ended")
 
 
 async def test_a_message_that_expires_is_kept(start):
@@ -225,7 +225,7 @@ async def test_a_message_whose_waits_are_over_is_kept_and_not_taken_up_again(sta
     await inbox.bot.said()
     await inbox.rest()
     job = await inbox.job()
-    await inbox.house.engine.retry(job.id, OWNER)
+    await inbox.backburner.engine.retry(job.id, OWNER)
     await inbox.rest()
     [task], again = await inbox.tasks(), await inbox.job()
 
@@ -241,7 +241,7 @@ async def test_a_cancelled_message_is_told_of(start):
     inbox = await start()
     await inbox.say("[[mock: hang]] Buy milk")
     job = await inbox.job()
-    await inbox.house.engine.cancel(job.id, OWNER)
+    await inbox.backburner.engine.cancel(job.id, OWNER)
     [reply] = await inbox.bot.said()
     await inbox.rest()
     [record] = await inbox.rows(tables.records)

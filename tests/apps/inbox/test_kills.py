@@ -14,7 +14,7 @@ import telegram
 from backburner.adapters import find_store
 from backburner.cli.exits import Exit
 from backburner.clock import SystemClock
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 from backburner.ports.faults import NoFaults
 from backburner.testing.broker.acts import pause
 from backburner_apps.inbox import tables

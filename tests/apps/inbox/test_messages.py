@@ -59,7 +59,7 @@ async def test_the_record_closes_with_the_effect(start):
     inbox = await start(works=False)
     await inbox.say("Buy milk")
     [opened] = await inbox.rows(tables.records)
-    await inbox.house.start_worker()
+    await inbox.backburner.start_worker()
     await inbox.rest()
     [closed] = await inbox.rows(tables.records)
     payload = orjson.loads((await inbox.job()).input)
@@ -162,12 +162,14 @@ async def test_a_job_that_comes_twice_is_a_duplicate_at_the_processor(start):
     first = await inbox.job()
     payload = orjson.loads(first.input)
     tickets = [
-        await inbox.house.submit(first_of(inbox), payload, owner=OWNER)
+        await inbox.backburner.submit(first_of(inbox), payload, owner=OWNER)
         for _ in range(3)
     ]
     results = [await ticket.result() for ticket in tickets]
     others = payload | {"idempotencyKey": "no webhook knows it"}
-    same = [inbox.house.submit(first_of(inbox), others, owner=OWNER) for _ in range(5)]
+    same = [
+        inbox.backburner.submit(first_of(inbox), others, owner=OWNER) for _ in range(5)
+    ]
     statuses = [
         (await ticket.result()).status for ticket in await asyncio.gather(*same)
     ]
@@ -194,7 +196,7 @@ async def test_without_its_record_a_message_has_many_effects(start, monkeypatch)
 
 
 def first_of(inbox):
-    return inbox.house.registry.get("inbox.parse-message")
+    return inbox.backburner.registry.get("inbox.parse-message")
 
 
 async def test_a_deleted_record_lets_its_message_be_processed_again(start):
@@ -203,7 +205,7 @@ async def test_a_deleted_record_lets_its_message_be_processed_again(start):
     await inbox.post(update)
     await inbox.rest()
     gone = tables.records.update().values(deleted_at=1)
-    await inbox.house.transact(lambda tx: tx.connection.execute(gone))
+    await inbox.backburner.transact(lambda tx: tx.connection.execute(gone))
     await inbox.post(update)
     await inbox.rest()
 
@@ -218,7 +220,7 @@ async def test_an_update_without_the_secret_is_refused(start):
 
         assert 401 == answer.status_code
         assert "WEBHOOK_SECRET_INVALID" == answer.json()["code"]
-    assert [] == await inbox.house.engine.store.depths()
+    assert [] == await inbox.backburner.engine.store.depths()
 
 
 def edited(update):
@@ -250,7 +252,7 @@ async def test_what_is_no_new_message_is_ignored_with_200(start):
         answer = await inbox.post(change(written("Buy milk")))
 
         assert (200, {"ok": True}) == (answer.status_code, answer.json())
-    assert [] == await inbox.house.engine.store.depths()
+    assert [] == await inbox.backburner.engine.store.depths()
     assert [] == await inbox.rows(tables.records)
 
 

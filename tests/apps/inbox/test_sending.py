@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backburner.domain.job import JobState
-from backburner.engine.outbound import Http
+from backburner.domain.jobs.job import JobState
+from backburner.engine.run.outbound import Http
 from backburner.ports.app_settings import AppSettings
 from backburner.ports.egress import Incoming, Silence, Unusable
 from backburner.testing.doubles import LIMITS, FrozenClock

@@ -29,13 +29,13 @@ async def test_the_migration_can_run_again_over_what_is_there(start):
         for statement in GONE:
             tx.connection.execute(statement)
 
-    await first.house.transact(forget)
+    await first.backburner.transact(forget)
     again = await start()
-    indexes = await again.house.read(
+    indexes = await again.backburner.read(
         lambda view: sa.inspect(view.connection).get_indexes("queue_idempotency")
     )
 
-    assert {} == again.house.unavailable
+    assert {} == again.backburner.unavailable
     assert ["Buy milk"] == [task.title for task in await again.tasks()]
     [unique] = [index for index in indexes if index["name"] == INDEX]
     assert ["queue_name", "idempotency_key"] == unique["column_names"]
@@ -62,7 +62,7 @@ async def test_the_migration_makes_what_the_code_uses(start):
         context = MigrationContext.configure(view.connection, opts=options)
         return compare_metadata(context, tables.metadata)
 
-    assert [] == await inbox.house.read(compared)
+    assert [] == await inbox.backburner.read(compared)
 
 
 async def test_two_active_records_of_one_key_cannot_be(start):
@@ -85,7 +85,7 @@ async def test_two_active_records_of_one_key_cannot_be(start):
         tx.connection.execute(add, {**row, "id": "3", "deleted_at": None})
 
     with pytest.raises(sa.exc.IntegrityError):
-        await inbox.house.transact(twice)
+        await inbox.backburner.transact(twice)
 
 
 @BOTH
@@ -96,7 +96,9 @@ async def test_a_user_is_erased_and_others_stay(start):
     await inbox.rest()
     counts = []
     while not counts or counts[-1]:
-        counts.append(await inbox.house.transact(lambda tx: book.erase(tx, OWNER, 2)))
+        counts.append(
+            await inbox.backburner.transact(lambda tx: book.erase(tx, OWNER, 2))
+        )
     left = {}
     for table in tables.metadata.sorted_tables:
         left[table.name] = len(await inbox.rows(table))
@@ -124,7 +126,7 @@ async def test_old_records_go_and_those_at_work_stay(start):
             book.open_record(tx, owner, key, "c", status)
         tx.connection.execute(tables.records.update().values(created_at=tx.now() - old))
 
-    await inbox.house.transact(age)
+    await inbox.backburner.transact(age)
     await inbox.say("Buy milk")
     left = [row.status for row in await inbox.rows(tables.records)]
 

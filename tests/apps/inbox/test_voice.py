@@ -98,11 +98,11 @@ async def test_a_dead_voice_message_is_read_once_there_is_a_provider(start):
     deaf = await start(ai=(), ai_text=("mock",))
     await deaf.post(spoken())
     await deaf.rest()
-    await deaf.house.stop_worker(0)
+    await deaf.backburner.stop_worker(0)
     job = await deaf.job()
     hearing = await start(provider=Hearing("Buy bread"))
     hearing.bot.files["voice/f1.oga"] = SOUND
-    await hearing.house.engine.retry(job.id, OWNER)
+    await hearing.backburner.engine.retry(job.id, OWNER)
     await hearing.rest()
     [task], [record] = await hearing.tasks(), await hearing.rows(tables.records)
 

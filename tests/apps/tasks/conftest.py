@@ -14,13 +14,13 @@ import pytest
 import structlog
 
 from backburner import Backburner
-from backburner.domain.webhook import sign
-from backburner.engine import telemetry
-from backburner.engine.keys import Actor, Wanted
-from backburner.engine.submission import LOCAL
+from backburner.domain.webhooks.webhook import sign
+from backburner.engine.access.keys import Actor, NewKey
+from backburner.engine.observability import telemetry
+from backburner.engine.submit.submission import LOCAL
 from backburner.http import server as http
 from backburner.http.auth import as_developer, by_key
-from backburner.ports.store import GroupFilter
+from backburner.ports.store.flows import GroupFilter
 from backburner.settings import Settings
 from backburner_apps.ai import AiSettings
 from backburner_apps.ai import app as ai_app
@@ -42,16 +42,18 @@ class Services(Wishes):
     """A running process with both services, and a client of it."""
 
     url: str
-    house: Backburner
+    backburner: Backburner
     log: io.StringIO
-    door: Any = None
+    server_state: Any = None
     """What the routes share, such as the count of large bodies."""
 
     async def call_back(self, body: Any, *, request_id: str = "r", **changes: Any):
         """Post a callback as the worker does; `changes` spoil it."""
         content = body if isinstance(body, bytes) else orjson.dumps(body)
-        secret = changes.get("secret") or self.house.courier.secret(TOPIC, self.url)
-        at = changes.get("at", self.house.engine.now() // 1000)
+        secret = changes.get("secret") or self.backburner.callback_sender.secret(
+            TOPIC, self.url
+        )
+        at = changes.get("at", self.backburner.engine.now() // 1000)
         headers = {
             "Content-Type": "application/json",
             "webhook-id": "msg",
@@ -66,14 +68,14 @@ class Services(Wishes):
 
     async def balance(self) -> tuple[int, int]:
         """Return what is held and what is settled of the one budget."""
-        [state] = await self.house.budgets.accounts()
+        [state] = await self.backburner.budgets.accounts()
         return state.balance.held, state.balance.settled
 
     async def key(self, user: str | None, *scopes: str) -> dict[str, str]:
         """Return the headers of a new key of a user."""
-        wanted = Wanted("a key", frozenset(scopes or ("jobs:read", "jobs:write")))
-        wanted = Wanted(wanted.name, wanted.scopes, user=user)
-        _, text = await self.house.keys.create(wanted, Actor("tests", "default"))
+        wanted = NewKey("a key", frozenset(scopes or ("jobs:read", "jobs:write")))
+        wanted = NewKey(wanted.name, wanted.scopes, user=user)
+        _, text = await self.backburner.keys.create(wanted, Actor("tests", "default"))
         return {"Authorization": f"Bearer {text}"}
 
 
@@ -97,7 +99,7 @@ async def waiting(services):
     """Have a request wait for its callback; return its id and the AI service's."""
     accepted = await services.wish()
     assert 202 == accepted.status_code, accepted.text
-    [flow] = await services.house.engine.flows.list(EVERY)
+    [flow] = await services.backburner.engine.flows.list(EVERY)
     return accepted.json()["tasksServiceRequestId"], flow.id
 
 
@@ -142,7 +144,7 @@ async def services(store, *, works=True, keyed=False, provider=None, **settings)
     log = io.StringIO()
     telemetry.configure(level="info", pretty=False, stream=log)
     async with AsyncExitStack() as stack:
-        house = Backburner(
+        backburner = Backburner(
             chosen,
             apps=[ai_app, tasks_app],
             app_settings=[
@@ -151,25 +153,25 @@ async def services(store, *, works=True, keyed=False, provider=None, **settings)
             ],
             ai=provider,
         )
-        await stack.enter_async_context(house)
+        await stack.enter_async_context(backburner)
         if works:
-            await house.start_worker()
+            await backburner.start_worker()
         routes = [
             route
             for app in (ai_app, tasks_app)
-            for route in await stack.enter_async_context(app.serves(house))
+            for route in await stack.enter_async_context(app.serves(backburner))
         ]
         app = http.build(
-            house.engine,
+            backburner.engine,
             chosen,
-            keys=house.keys,
-            authenticate=by_key(house.keys) if keyed else as_developer,
-            rooms=routes,
+            keys=backburner.keys,
+            authenticate=by_key(backburner.keys) if keyed else as_developer,
+            app_routes=routes,
         )
         await stack.enter_async_context(_serving(app, chosen, listener))
         client = httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False)
         await stack.enter_async_context(client)
-        yield Services(client, url, house, log, app.state.door)
+        yield Services(client, url, backburner, log, app.state.server_state)
     structlog.reset_defaults()
 
 

@@ -8,8 +8,8 @@ import pytest
 from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
 from backburner.domain.errors import StoreFull, StoreUnavailable
-from backburner.engine.submission import LOCAL as OWNER
-from backburner.ports.store import GroupFilter
+from backburner.engine.submit.submission import LOCAL as OWNER
+from backburner.ports.store.flows import GroupFilter
 from tests.apps.tasks.test_tasks import INJECTED
 
 EVERY = GroupFilter(OWNER, None, None)
@@ -35,7 +35,7 @@ async def ask(services, body, pattern="async", name="parse-task", **more):
 
 
 async def flows(services):
-    return await services.house.engine.flows.list(EVERY)
+    return await services.backburner.engine.flows.list(EVERY)
 
 
 async def test_the_registry_is_listed_with_schemas(start):
@@ -241,7 +241,7 @@ async def test_sync_over_budget_is_429_and_asks_no_model(start):
     assert int(refused.headers["retry-after"]) > 0
     assert '"budget";q=100;w=86400' == refused.headers["ratelimit-policy"]
     assert refused.headers["ratelimit"].startswith('"budget";r=100;t=')
-    assert [] == await services.house.budgets.accounts()
+    assert [] == await services.backburner.budgets.accounts()
 
 
 async def test_an_answer_that_was_corrected_counts_both_calls(start):
@@ -270,7 +270,7 @@ async def test_a_flow_has_two_jobs_on_the_queue_and_the_request_s_id(start):
     named = {"X-Request-ID": "req_1"}
     await ask(services, later(services, tokenReservation=HELD), headers=named)
     [flow] = await flows(services)
-    steps = await services.house.engine.flows.steps(flow)
+    steps = await services.backburner.engine.flows.steps(flow)
 
     assert ["parse-task", "ai.callback"] == [step.job.capability for step in steps]
     assert {"ai-capability-jobs"} == {step.job.queue for step in steps}
@@ -287,7 +287,7 @@ async def test_a_store_that_cannot_be_written_is_503(start, monkeypatch, fault):
         raise fault
 
     with monkeypatch.context() as broken:
-        broken.setattr(services.house.engine.store, "submit_flows", refuse)
+        broken.setattr(services.backburner.engine.store, "submit_flows", refuse)
         refused = await ask(services, later(services))
     good = await ask(services, later(services))
 

@@ -116,7 +116,7 @@ async def test_a_service_that_remembers_no_request_makes_a_task_twice(
     kept = {c for c in tasks.constraints if not isinstance(c, sa.UniqueConstraint)}
     monkeypatch.setattr(tasks, "constraints", kept)
     monkeypatch.setattr(book, "_found", forgetful)
-    await write(a_store(store_url), tasks.create)  # the migration leaves it as it is
+    await write(a_store(store_url), tasks.create)  # the migration leaves it is
     services = await start(works=False)
     request_id, ai_id = await waiting(services)
     told = success(ai_id)

@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from backburner import Backburner
-from backburner.domain.job import Owner
-from backburner.ports.store import GroupFilter
+from backburner.domain.jobs.job import Owner
+from backburner.ports.store.flows import GroupFilter
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 from backburner.testing.broker.memory import MemoryBroker, MemoryServer
@@ -57,14 +57,14 @@ def message(url, **changes):
 async def test_a_message_is_answered_by_the_callback_of_the_service(
     working, receiver, sentence, held, status
 ):
-    house, server = working
+    backburner, server = working
     url, bodies = receiver
     asked = {"params": {}, "query": {}, "body": {"naturalLanguage": sentence}}
     told = message(url, input=asked, tokenReservation=held)
     server.put(QUEUE, told, told)
     async with asyncio.timeout(60):
         body = await bodies.get()
-    flows = await house.engine.flows.list(SEVEN)
+    flows = await backburner.engine.flows.list(SEVEN)
 
     assert (status, 7, sentence, "r-1") == tuple(
         body[name] for name in ("status", "userId", "naturalLanguage", "requestId")

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 from pydantic import ValidationError
 
-from backburner.engine.keys import Actor, Wanted
+from backburner.engine.access.keys import Actor, NewKey
 from backburner_apps.ai.parsing import Parsed
 from tests.apps.tasks.conftest import PARSE
 from tests.apps.tasks.test_tasks import BOTH, failure, success, tasks_of, waiting
@@ -74,7 +74,7 @@ async def test_what_is_no_wish_is_400_and_nothing_is_held(start, place, body):
 
     assert 400 == refused.status_code, refused.text
     assert "application/problem+json" == refused.headers["content-type"]
-    assert [] == await services.house.budgets.accounts()
+    assert [] == await services.backburner.budgets.accounts()
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,8 @@ async def test_a_tenant_with_a_slash_in_its_name_gets_its_task(start, serve_ai):
     ai_url, ai_key = await serve_ai()
     services = await start(keyed=True, ai_service_base_url=ai_url, api_key=ai_key)
     scopes = frozenset({"jobs:read", "jobs:write"})
-    wanted, actor = Wanted("a key", scopes, user="ann/1"), Actor("tests", "a/b")
-    _, text = await services.house.keys.create(wanted, actor)
+    wanted, actor = NewKey("a key", scopes, user="ann/1"), Actor("tests", "a/b")
+    _, text = await services.backburner.keys.create(wanted, actor)
     ann = {"Authorization": f"Bearer {text}"}
     told = await services.ended(await services.wish(headers=ann), headers=ann)
 
@@ -268,7 +268,7 @@ async def test_a_request_that_the_ai_service_knows_no_more_has_failed(start):
     place = accepted.headers["location"]
     before = (await services.client.get(place)).json()
     gone = sa.text("UPDATE tasks_requests SET ai_request_id = 'flow_gone'")
-    await services.house.transact(lambda tx: tx.connection.execute(gone))
+    await services.backburner.transact(lambda tx: tx.connection.execute(gone))
     after = (await services.client.get(place)).json()
 
     assert ("queued", "failed") == (before["status"], after["status"])

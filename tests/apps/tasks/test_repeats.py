@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from backburner.domain.job import Owner
-from backburner.ports.store import JobFilter
+from backburner.domain.jobs.job import Owner
+from backburner.ports.store.maintenance import JobFilter
 from tests.apps.tasks.conftest import EVERY
 from tests.apps.tasks.test_tasks import BOTH, tasks_of
 
@@ -13,7 +13,7 @@ KEY = {"Idempotency-Key": "once"}
 
 
 async def flows_of(services):
-    return await services.house.engine.flows.list(EVERY)
+    return await services.backburner.engine.flows.list(EVERY)
 
 
 @BOTH
@@ -48,7 +48,7 @@ async def test_an_answer_that_is_lost_makes_no_second_task(start, swallower, is_
     lost = await services.wish(headers=headers)
     swallower.swallows = False
     again = await services.wish(headers=headers)
-    await services.house.start_worker()
+    await services.backburner.start_worker()
     told = await services.ended(again)
     ends = await ended_flows(services, 1 if is_keyed else 2)
 
@@ -83,7 +83,7 @@ async def test_each_user_is_a_user_of_the_ai_service(start):
     for name in names:
         accepted = await services.wish(headers={"X-User-Id": name})
         assert 202 == accepted.status_code
-    store = services.house.engine.store
+    store = services.backburner.engine.store
     found = [
         await store.jobs(JobFilter(Owner("default", name)), before=None, limit=9)
         for name in names

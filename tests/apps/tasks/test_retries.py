@@ -8,16 +8,16 @@ import orjson
 import pytest
 
 from backburner.ai.mock import Mock
-from backburner.domain.address import Reach
-from backburner.domain.job import JobState, Need
-from backburner.domain.transitions import Limits
-from backburner.engine.asking import Providers
-from backburner.engine.context import Services
-from backburner.engine.courier import Courier
-from backburner.engine.execution import Attempt
-from backburner.engine.house import House
+from backburner.domain.jobs.job import JobState, Need
+from backburner.domain.jobs.transitions import Limits
+from backburner.domain.webhooks.address import Reach
+from backburner.engine.models.asking import Providers
 from backburner.engine.registry import Registry
-from backburner.engine.settler import Settler
+from backburner.engine.run.attempt import Attempt
+from backburner.engine.run.context import Services
+from backburner.engine.run.runtime import Runtime
+from backburner.engine.run.settler import Settler
+from backburner.engine.webhooks.callback_sender import CallbackSender
 from backburner.ports.egress import Answer, Silence
 from backburner.testing.doubles import FakeContext, FrozenClock
 from backburner.testing.samples import a_claim
@@ -60,9 +60,9 @@ async def run(
     """Run a job to its end; return every change of it."""
     clock, changes = FrozenClock(), []
     anything: Any = None
-    house = House(
+    runtime = Runtime(
         store=anything,
-        bell=anything,
+        notifier=anything,
         clock=clock,
         dice=Roll(roll),
         faults=anything,
@@ -71,7 +71,7 @@ async def run(
         wrap=anything,
     )
     settler = Settler(
-        house,
+        runtime,
         anything,
         Limits(),
         worker=lambda: "w_1",
@@ -80,13 +80,17 @@ async def run(
     )
     providers = Providers([Mock(clock, script=script)], clock, seconds)
     reach = Reach.read(["tasks"])
-    courier = Courier(reach, b"m" * 32, clock, post)
+    callback_sender = CallbackSender(reach, b"m" * 32, clock, post)
     attempts = capability.retry.max_attempts
     claim = claim._replace(capability=capability.name, max_attempts=attempts)
     while True:
         attempt = Attempt(claim, capability)
         services = Services(
-            FakeContext(), anything, providers=providers, courier=courier, **ports
+            FakeContext(),
+            anything,
+            providers=providers,
+            callback_sender=callback_sender,
+            **ports,
         )
         outcome = await attempt.run(services)
         change = settler.decide(attempt, outcome)
@@ -164,7 +168,7 @@ async def test_without_its_patience_it_would_wait_for_longer():
     claim = a_claim(input=SENTENCE)
     changes = await run(patient, claim, script=["429 retry-after=200"] * 9)
 
-    assert [200_000] * 9 == delays(changes), "the house's own limit is a day"
+    assert [200_000] * 9 == delays(changes), "Backburner's own limit is a day"
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from backburner import Backburner, ConfigurationError, JobState, Settings
 from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
-from backburner.domain.budget import Balance
-from backburner.engine.submission import LOCAL as OWNER
-from backburner.ports.store import JobFilter
+from backburner.domain.costs.budget import Balance
+from backburner.engine.submit.submission import LOCAL as OWNER
+from backburner.ports.store.maintenance import JobFilter
 from backburner.testing.broker.acts import pause
 from backburner_apps.tasks import app as tasks_app
 from backburner_apps.tasks.settings import TasksSettings
@@ -53,7 +53,7 @@ async def test_a_sentence_becomes_a_task_and_its_tokens_are_reconciled(start):
     accepted = await services.wish("urgently pack tomorrow: socks, shirts and shoes")
     held, settled = await services.balance()
     before = (await services.client.get(accepted.headers["location"])).json()
-    await services.house.start_worker()
+    await services.backburner.start_worker()
     told = await services.ended(accepted)
     task = told["task"]
 
@@ -117,7 +117,7 @@ async def test_a_success_after_a_failure_is_applied_once(start):
 async def test_a_callback_may_come_before_the_answer_that_names_it(start):
     services = await start(works=False)
     request_id, _ = await waiting(services)
-    await services.house.transact(
+    await services.backburner.transact(
         lambda tx: tx.connection.exec_driver_sql(
             "UPDATE tasks_requests SET ai_request_id = NULL"
         )
@@ -216,7 +216,7 @@ async def test_a_body_is_read_as_json_whatever_it_is_called(start, form):
 
 async def test_large_bodies_of_applications_are_counted(start):
     services = await start(works=False)
-    bodies = services.door.bodies
+    bodies = services.server_state.bodies
     wish = b'{"naturalLanguage": "' + b"x" * 2 * 1024 * 1024 + b'"}'
 
     async def send(place):
@@ -250,22 +250,28 @@ async def test_who_has_not_signed_is_refused_before_the_body_is_sent(start):
 async def test_callbacks_to_each_origin_have_a_secret_of_their_own(start):
     services = await start(works=False)
     _, ai_id = await waiting(services)
-    courier = services.house.courier
-    theirs = courier.secret(TOPIC, "https://elsewhere.example/hook")
+    callback_sender = services.backburner.callback_sender
+    theirs = callback_sender.secret(TOPIC, "https://elsewhere.example/hook")
     forged = await services.call_back(success(ai_id), secret=theirs)
     good = await services.call_back(success(ai_id))
 
     assert [401, 201] == [forged.status_code, good.status_code]
-    assert theirs == courier.secret(TOPIC, "https://Elsewhere.example:443/other")
-    assert theirs != courier.secret(TOPIC, "https://elsewhere.example:8443/hook")
+    assert theirs == callback_sender.secret(
+        TOPIC, "https://Elsewhere.example:443/other"
+    )
+    assert theirs != callback_sender.secret(
+        TOPIC, "https://elsewhere.example:8443/hook"
+    )
 
 
 async def test_a_service_that_cannot_verify_does_not_start(store_url):
     there = TasksSettings(service_base_url="http://127.0.0.1:1")
     settings = Settings(store=store_url)
-    async with Backburner(settings, apps=[tasks_app], app_settings=[there]) as house:
+    async with Backburner(
+        settings, apps=[tasks_app], app_settings=[there]
+    ) as backburner:
         with pytest.raises(ConfigurationError, match=r"^BACKBURNER_WEBHOOK_SECRET"):
-            async with tasks_app.serves(house):
+            async with tasks_app.serves(backburner):
                 pass
 
 
@@ -276,7 +282,7 @@ async def test_a_request_is_told_of_in_the_log_under_the_client_s_id(start):
     accepted = await services.wish(headers=named)
     await services.ended(accepted)
     request_id = accepted.json()["tasksServiceRequestId"]
-    flows = await services.house.engine.flows.list(EVERY)
+    flows = await services.backburner.engine.flows.list(EVERY)
     lines = [json.loads(line) for line in services.log.getvalue().splitlines()]
     mine = [line for line in lines if line.get("request_id") == "my-own-id"]
     theirs = [line for line in lines if line.get("request_id") == request_id]
@@ -315,7 +321,7 @@ async def test_what_is_no_sentence_is_400_and_holds_nothing(start, sentence):
     refused = await services.wish(sentence)
 
     assert (400, "INVALID_INPUT") == (refused.status_code, refused.json()["code"])
-    assert [] == await services.house.budgets.accounts()
+    assert [] == await services.backburner.budgets.accounts()
 
 
 async def test_an_injected_sentence_is_passed_on_as_400_and_released(start):
@@ -325,7 +331,7 @@ async def test_an_injected_sentence_is_passed_on_as_400_and_released(start):
     assert 400 == refused.status_code, refused.text
     assert "AI_PROMPT_INJECTION" == refused.json()["code"]
     assert (0, 0) == await services.balance()
-    assert [] == await services.house.engine.flows.list(EVERY)
+    assert [] == await services.backburner.engine.flows.list(EVERY)
 
 
 async def test_a_connection_that_the_ai_service_closed_costs_no_request(start):
@@ -363,7 +369,7 @@ async def test_over_budget_is_429_with_retry_after_and_nothing_queued(start):
 
     assert [202, 429] == [taken.status_code, refused.status_code]
     assert int(refused.headers["retry-after"]) > 0
-    assert 1 == len(await services.house.engine.flows.list(EVERY))
+    assert 1 == len(await services.backburner.engine.flows.list(EVERY))
 
 
 @BOTH
@@ -407,7 +413,7 @@ async def test_a_hold_lapses_by_itself_and_a_late_success_still_counts(start):
     request_id, ai_id = await waiting(services)
     async with asyncio.timeout(60):
         while (await services.balance())[0]:
-            await services.house.engine.store.free_holds(limit=10)
+            await services.backburner.engine.store.free_holds(limit=10)
     made = await services.call_back(success(ai_id), request_id=request_id)
 
     assert 201 == made.status_code
@@ -447,7 +453,7 @@ async def grow_older(services, *, days):
     """Have all requests asked for that much earlier."""
     older = sa.text("UPDATE tasks_requests SET created_at = created_at - :span")
     span = {"span": days * 86_400_000}
-    await services.house.transact(lambda tx: tx.connection.execute(older, span))
+    await services.backburner.transact(lambda tx: tx.connection.execute(older, span))
 
 
 async def known(services, *request_ids):
@@ -553,16 +559,16 @@ async def test_a_dead_callback_is_replayed_without_a_model_and_makes_one_task(
     allowed = {"webhook_allow": ("127.0.0.1",)}
     services = await start(works=False, tasks_tokens=10_000, **allowed)
     accepted = await services.wish()
-    house = services.house
+    backburner = services.backburner
     await point(services, "ai.callback", services.url, away)
-    await house.start_worker()
+    await backburner.start_worker()
     dead = await failed_job(services, "ai.callback")
     lost = (await services.client.get(accepted.headers["location"])).json()
     assert "CALLBACK_FAILED" == lost["error"]["type"]
     assert 3 == dead.attempt, "three attempts in all"
     calls = await used(services)
     await point(services, "ai.callback", away, services.url)
-    await house.retry(dead.id)
+    await backburner.retry(dead.id)
     told = await services.ended(accepted)
 
     assert "created" == told["status"], told
@@ -571,7 +577,7 @@ async def test_a_dead_callback_is_replayed_without_a_model_and_makes_one_task(
 
 
 async def failed_job(services, name):
-    store = services.house.engine.store
+    store = services.backburner.engine.store
     async with asyncio.timeout(60):
         while True:
             where = JobFilter(OWNER, JobState.FAILED, name)
@@ -583,7 +589,7 @@ async def failed_job(services, name):
 
 async def used(services):
     """Return how much of models was used by all jobs."""
-    return await services.house.engine.store.read(
+    return await services.backburner.engine.store.read(
         lambda c: c.exec_driver_sql("SELECT count(*) FROM usages").scalar()
     )
 
@@ -593,7 +599,7 @@ async def point(services, name, old, new):
     pointing = sa.text(
         "UPDATE jobs SET input = replace(input, :old, :new) WHERE capability = :name"
     ).bindparams(old=old, new=new, name=name)
-    await services.house.transact(lambda tx: tx.connection.execute(pointing))
+    await services.backburner.transact(lambda tx: tx.connection.execute(pointing))
 
 
 @BOTH
@@ -603,7 +609,7 @@ async def test_a_dead_capability_fails_the_request_and_a_retry_makes_the_task(st
     told = await services.ended(accepted)
     released = await services.balance()
     dead = await failed_job(services, "parse-task")
-    await services.house.retry(dead.id)
+    await services.backburner.retry(dead.id)
     async with asyncio.timeout(60):
         while not await tasks_of(services):
             await pause()
@@ -631,7 +637,7 @@ async def test_what_earlier_attempts_used_is_booked_with_the_task(start):
 
 async def job_of(services, name):
     """Return the one job of a capability, with its output."""
-    store = services.house.engine.store
+    store = services.backburner.engine.store
     [job] = await store.jobs(JobFilter(OWNER, capability=name), before=None, limit=9)
     return (await store.find([job.id]))[0]
 
@@ -641,11 +647,11 @@ async def test_a_retried_capability_calls_back_again_however_it_ends(start):
     services = await start(tasks_tokens=10_000)
     accepted = await services.wish("[[mock: 400 times=2]] buy milk")
     await services.ended(accepted)
-    [flow] = await services.house.engine.flows.list(EVERY)
+    [flow] = await services.backburner.engine.flows.list(EVERY)
     ended = [await flow_ended(services, flow.id, 0)]
     for generation in (1, 2):
         dead = await failed_job(services, "parse-task")
-        await services.house.retry(dead.id)
+        await services.backburner.retry(dead.id)
         ended.append(await flow_ended(services, flow.id, generation))
     told = (await services.client.get(accepted.headers["location"])).json()
 
@@ -660,7 +666,7 @@ async def test_a_retried_capability_calls_back_again_however_it_ends(start):
 
 async def flow_ended(services, flow_id, generation):
     """Return what a flow's callbacks told when it has ended in a generation."""
-    flows, store = services.house.engine.flows, services.house.engine.store
+    flows, store = services.backburner.engine.flows, services.backburner.engine.store
     async with asyncio.timeout(60):
         while (flow := await flows.find(flow_id)).generation < generation:
             await pause()
@@ -684,4 +690,4 @@ async def test_the_sync_path_runs_the_same_code_and_calls_nobody_back(start):
     assert {"model", "inputTokens", "outputTokens", "durationMs"} == told[
         "openaiMetadata"
     ]["parse"].keys()
-    assert [] == await services.house.engine.flows.list(EVERY)
+    assert [] == await services.backburner.engine.flows.list(EVERY)

@@ -7,8 +7,8 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from backburner import Context, PermanentError, capability
-from backburner.domain.job import JobState
-from backburner.ports.store import JobFilter
+from backburner.domain.jobs.job import JobState
+from backburner.ports.store.maintenance import JobFilter
 from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 
@@ -68,17 +68,17 @@ async def until(condition):
     return found
 
 
-async def jobs_of(house, owner=None):
+async def jobs_of(backburner, owner=None):
     where = JobFilter(owner=owner)
-    listed = await house.engine.store.jobs(where, before=None, limit=99)
-    return await house.engine.store.find([job.id for job in listed])
+    listed = await backburner.engine.store.jobs(where, before=None, limit=99)
+    return await backburner.engine.store.find([job.id for job in listed])
 
 
-async def ended(house, count=1):
+async def ended(backburner, count=1):
     """Return all jobs when so many have ended."""
 
     async def all_ended():
-        jobs = await jobs_of(house)
+        jobs = await jobs_of(backburner)
         is_over = len(jobs) >= count and all(job.state.is_final for job in jobs)
         return jobs if is_over else None
 
@@ -102,8 +102,8 @@ async def emptied(server, *queues):
     await until(empty)
 
 
-async def fail(house, value):
-    ticket = await house.submit("fickle", value)
+async def fail(backburner, value):
+    ticket = await backburner.submit("fickle", value)
     job = await ticket.wait(PATIENCE)
     assert JobState.FAILED == job.state
     return job

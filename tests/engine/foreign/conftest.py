@@ -1,4 +1,4 @@
-"""Houses over one store and one broker in memory."""
+"""Instances over one store and one broker in memory."""
 
 from contextlib import AsyncExitStack
 
@@ -12,23 +12,23 @@ from tests.engine.foreign.acts import SAID, USUAL, Fickle, greet
 
 @pytest.fixture
 async def opened(store_url, server):
-    """Open houses over one store and one broker."""
+    """Open instances over one store and one broker."""
     async with AsyncExitStack() as stack:
 
-        async def open_house(*capabilities, works=True, **fields):
+        async def open_instance(*capabilities, works=True, **fields):
             said = {name: fields.pop(name) for name in SAID & {*fields}}
-            house = Backburner(
+            backburner = Backburner(
                 Settings(store=store_url, **USUAL | said),
                 capabilities=[greet, *capabilities],
                 broker=MemoryBroker(server),
                 **fields,
             )
-            await stack.enter_async_context(house)
+            await stack.enter_async_context(backburner)
             if works:
-                await house.start_worker()
-            return house
+                await backburner.start_worker()
+            return backburner
 
-        yield open_house
+        yield open_instance
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import structlog
 
 from backburner import Budget, Queue
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.job import JobState, Owner
-from backburner.engine import telemetry
+from backburner.domain.jobs.job import JobState, Owner
+from backburner.engine.observability import telemetry
 from tests.engine.foreign.acts import (
     ANY_STORE,
     Fickle,
@@ -23,7 +23,7 @@ from tests.engine.foreign.acts import (
 
 
 async def test_a_message_of_another_program_becomes_a_job(opened, server):
-    house = await opened()
+    backburner = await opened()
     server.put(
         "greetings",
         a_request(
@@ -35,7 +35,7 @@ async def test_a_message_of_another_program_becomes_a_job(opened, server):
     )
 
     async def greeted():
-        jobs = await jobs_of(house, Owner("default", "u-7"))
+        jobs = await jobs_of(backburner, Owner("default", "u-7"))
         greetings = [job for job in jobs if job.capability == "greet"]
         return greetings if greetings and greetings[0].state.is_final else None
 
@@ -51,23 +51,23 @@ async def test_a_message_of_another_program_becomes_a_job(opened, server):
 
 @ANY_STORE
 async def test_a_request_id_that_may_be_text_is_a_key_and_nothing_else(opened, server):
-    house = await opened()
+    backburner = await opened()
     body = a_request(requestId="from Ada, with love")
     server.put("greetings", body, body)
-    [job] = await ended(house)
+    [job] = await ended(backburner)
     await emptied(server, "greetings")
 
     assert job.request_id is None
-    assert 1 == len(await jobs_of(house))
+    assert 1 == len(await jobs_of(backburner))
 
 
 async def test_one_request_id_is_one_job_whoever_sends_it(opened, server):
-    house = await opened(works=False)
+    backburner = await opened(works=False)
     for _ in range(3):
         server.put("greetings", *[a_request(requestId="r-1")] * 3)
-    ticket = await house.submit("greet", {"name": "Ada"}, idempotency_key="r-1")
-    await house.start_worker()
-    jobs = await ended(house)
+    ticket = await backburner.submit("greet", {"name": "Ada"}, idempotency_key="r-1")
+    await backburner.start_worker()
+    jobs = await ended(backburner)
     await emptied(server, "greetings")
 
     assert [ticket.id] == [job.id for job in jobs]
@@ -75,27 +75,27 @@ async def test_one_request_id_is_one_job_whoever_sends_it(opened, server):
 
 async def test_a_message_that_is_delivered_again_is_the_same_job(opened, server):
     server.mischief.copies = 3
-    house = await opened()
+    backburner = await opened()
     server.put("greetings", a_request(), name="m-1")
     server.put("greetings", a_request(), name="m-2")
     await emptied(server, "greetings")
 
-    assert 2 == len(await ended(house, 2))
+    assert 2 == len(await ended(backburner, 2))
 
 
 @ANY_STORE
 async def test_equal_requests_are_as_many_jobs(opened, server):
-    house = await opened()
+    backburner = await opened()
     server.put("greetings", *[a_request()] * 3)
 
-    assert 3 == len(await ended(house, 3))
+    assert 3 == len(await ended(backburner, 3))
 
 
 @ANY_STORE
 async def test_a_job_goes_to_the_queue_of_its_capability(opened, server):
-    house = await opened(Fickle().capability())
+    backburner = await opened(Fickle().capability())
     server.put("fickle", a_request())
-    [job] = await ended(house)
+    [job] = await ended(backburner)
     await emptied(server, "fickle", "greetings")
 
     assert ("greetings", JobState.SUCCEEDED) == (job.queue, job.state)
@@ -124,10 +124,10 @@ async def test_a_job_goes_to_the_queue_of_its_capability(opened, server):
 async def test_what_cannot_be_taken_is_buried_with_the_reason(
     opened, server, body, code, reason
 ):
-    house = await opened()
+    backburner = await opened()
     server.put("greetings", body, a_request())
     [letter] = await letters(server, "greetings")
-    [job] = await ended(house)
+    [job] = await ended(backburner)
     await emptied(server, "greetings")
 
     assert ("refused", code, "greetings") == (
@@ -141,7 +141,7 @@ async def test_what_cannot_be_taken_is_buried_with_the_reason(
 
 
 async def test_another_body_under_a_known_request_id_is_buried(opened, server):
-    house = await opened()
+    backburner = await opened()
     server.put(
         "greetings",
         a_request(requestId="r-1"),
@@ -151,7 +151,7 @@ async def test_another_body_under_a_known_request_id_is_buried(opened, server):
     [letter] = await letters(server, "greetings")
 
     assert "IDEMPOTENCY_CONFLICT" == letter["code"]
-    assert 2 == len(await ended(house, 2))
+    assert 2 == len(await ended(backburner, 2))
 
 
 async def test_over_a_budget_a_message_is_buried_and_does_not_spin(opened, server):
@@ -166,14 +166,16 @@ async def test_over_a_budget_a_message_is_buried_and_does_not_spin(opened, serve
 
 
 async def test_where_too_many_wait_a_message_is_buried(opened, server):
-    house = await opened(Fickle().capability(), queues=[Queue("greetings", waiting=1)])
-    await house.engine.store.pause("greetings", paused=True)
+    backburner = await opened(
+        Fickle().capability(), queues=[Queue("greetings", waiting=1)]
+    )
+    await backburner.engine.store.pause("greetings", paused=True)
     server.put("fickle", a_request(), a_request())
     [letter] = await letters(server, "fickle")
     await emptied(server, "fickle")
 
     assert "TOO_MANY_WAITING" == letter["code"]
-    assert [JobState.QUEUED] == [job.state for job in await jobs_of(house)]
+    assert [JobState.QUEUED] == [job.state for job in await jobs_of(backburner)]
 
 
 CANARY = "c4n4ry"
@@ -190,7 +192,7 @@ def log():
 
 @ANY_STORE
 async def test_nothing_that_a_producer_wrote_reaches_a_log(opened, server, fickle, log):
-    house = await opened(fickle.capability())
+    backburner = await opened(fickle.capability())
     told = {"requestId": f"{CANARY} r", "userId": CANARY}
     bad = [
         f"{CANARY}".encode(),
@@ -207,7 +209,7 @@ async def test_nothing_that_a_producer_wrote_reaches_a_log(opened, server, fickl
     await letters(server, "greetings", len(bad))
     await letters(server, "fickle")
     await emptied(server, "greetings", "fickle")
-    await house.stop_worker()
+    await backburner.stop_worker()
     logged = log.getvalue()
 
     assert len(bad) == logged.count('"message refused"'), "the log is looked at"
@@ -249,8 +251,8 @@ async def test_a_message_whose_capability_came_late_is_moved_back_as_it_is(
 async def test_while_the_store_cannot_be_had_messages_are_given_back(
     opened, server, monkeypatch
 ):
-    house = await opened(works=False)
-    store, tries = house.engine.store, []
+    backburner = await opened(works=False)
+    store, tries = backburner.engine.store, []
     submit = store.submit
 
     async def down(jobs):
@@ -261,8 +263,8 @@ async def test_while_the_store_cannot_be_had_messages_are_given_back(
 
     monkeypatch.setattr(store, "submit", down)
     server.put("greetings", a_request(), b"hello")
-    await house.start_worker()
-    [job] = await ended(house)
+    await backburner.start_worker()
+    [job] = await ended(backburner)
     await emptied(server, "greetings")
 
     assert JobState.SUCCEEDED == job.state

@@ -5,10 +5,10 @@ from typing import Any
 
 from flowing import app
 
-from backburner.domain.transitions import Change
-from backburner.ports.store import Settlement
-from backburner.stores.linking import ends, settle_links
+from backburner.domain.jobs.transitions import Change
+from backburner.ports.store.jobs import Settlement
 from backburner.stores.postgres.store import PostgresStore
+from backburner.stores.shared.consequences import ends, settle_consequences
 from backburner.stores.sqlite.store import SqliteStore
 
 __all__ = ["app"]
@@ -21,7 +21,7 @@ def advance_later(kind: Any) -> None:
     async def settle_first(
         store: Any, settlements: Sequence[Settlement]
     ) -> Sequence[Change | None]:
-        bare = [settlement._replace(link=None) for settlement in settlements]
+        bare = [settlement._replace(consequences=None) for settlement in settlements]
         applied: Sequence[Change | None] = await settle(store, bare)
         ended = [
             settlement._replace(change=change)
@@ -29,7 +29,7 @@ def advance_later(kind: Any) -> None:
             if change is not None
         ]
         over = ends(ended, {settlement.seq for settlement in ended})
-        await store.link(lambda tx: settle_links(tx, over))
+        await store.internal_transaction(lambda tx: settle_consequences(tx, over))
         return applied
 
     kind.settle = settle_first

@@ -4,7 +4,7 @@ from breakable import app
 
 from backburner import wiring
 from backburner.clock import SystemClock
-from backburner.domain.job import Instant
+from backburner.domain.jobs.job import Instant
 
 __all__ = ["app"]
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from an_hour_ahead import app
 
 from backburner.clock import StoreClock
-from backburner.domain.job import Instant
+from backburner.domain.jobs.job import Instant
 
 __all__ = ["app"]
 

@@ -5,8 +5,8 @@ import asyncio
 from breakable import app
 
 from backburner import wiring
-from backburner.engine.heartbeat import Pulse
 from backburner.engine.loop import Loop
+from backburner.engine.run.heartbeat import Pulse
 
 __all__ = ["app"]
 

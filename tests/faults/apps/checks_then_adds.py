@@ -5,11 +5,11 @@ from typing import Any
 
 from spending import app
 
-from backburner.domain.budget import Account, Balance, Charge, Rules, admit
-from backburner.domain.job import Instant
-from backburner.ports.budgets import Viewer
-from backburner.stores import ledger
+from backburner.domain.costs.budget import Account, Balance, Charge, Rules, admit
+from backburner.domain.jobs.job import Instant
+from backburner.ports.store.budgets import Viewer
 from backburner.stores.postgres.store import PostgresStore
+from backburner.stores.shared import ledger
 from backburner.stores.sqlite.store import SqliteStore
 
 __all__ = ["app"]

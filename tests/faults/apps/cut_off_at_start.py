@@ -4,7 +4,7 @@ import asyncpg
 import sqlalchemy as sa
 from breakable import app
 
-from backburner.ports.store import WorkerInfo
+from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.postgres.store import PostgresStore
 
 __all__ = ["app"]

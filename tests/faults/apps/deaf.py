@@ -1,16 +1,16 @@
-"""`breakable` in a process that hears no bell of others."""
+"""`breakable` in a process that gets no notification of others."""
 
 from typing import Any
 
 from breakable import app
 
-from backburner.stores.postgres.bell import NotifyBell
+from backburner.stores.postgres.notifier import PostgresNotifier
 
 __all__ = ["app"]
 
 
-def hear_nothing(_bell: NotifyBell, *_told: Any) -> None:
-    """Let it ring."""
+def hear_nothing(_notifier: PostgresNotifier, *_told: Any) -> None:
+    """Ignore every notification."""
 
 
-NotifyBell._hear = hear_nothing  # type: ignore[method-assign]
+PostgresNotifier._hear = hear_nothing  # type: ignore[method-assign]

@@ -6,7 +6,7 @@ from breakable import app as breakable
 from breakable import leave_one_effect
 
 from backburner import App, Context, capability
-from backburner.domain import delivery
+from backburner.domain.webhooks import delivery
 
 
 @capability("extract")

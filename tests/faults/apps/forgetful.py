@@ -4,7 +4,7 @@ from typing import Any
 
 from unswept import app
 
-from backburner.engine.relay import Relay
+from backburner.engine.broker.relay import Relay
 
 __all__ = ["app"]
 

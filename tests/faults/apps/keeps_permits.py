@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from laned import app
 
-from backburner.stores import lanes
+from backburner.stores.shared import lanes
 from backburner.stores.tables import permits
 
 lanes._SWEEP = sa.delete(permits).where(sa.false())

@@ -2,8 +2,8 @@
 
 from translating import app
 
-from backburner.domain.translation import Untranslated
-from backburner.engine.translating import Translator
+from backburner.domain.events.translation import Untranslated
+from backburner.engine.maintenance.translating import Translator
 
 __all__ = ["app"]
 

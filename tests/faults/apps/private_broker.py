@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Self
 
 from backburner.adapters import find_broker
-from backburner.ports.broker import Broker, Letter, Message
+from backburner.ports.broker import Broker, BrokerMessage, DeadLetter
 from backburner.ports.finding import Finding
 
 
@@ -38,16 +38,18 @@ class PrivateBroker:
     async def publish(self, counts: Mapping[str, int]) -> None:
         await self._broker.publish({self._name(q): n for q, n in counts.items()})
 
-    async def bury(self, queue: str, letters: Sequence[Letter]) -> None:
-        await self._broker.bury(self._name(queue), letters)
+    async def publish_dead_letters(
+        self, queue: str, letters: Sequence[DeadLetter]
+    ) -> None:
+        await self._broker.publish_dead_letters(self._name(queue), letters)
 
-    async def receive(self, queue: str, limit: int) -> Sequence[Message]:
+    async def receive(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         return await self._broker.receive(self._name(queue), limit)
 
-    async def acknowledge(self, queue: str, messages: Sequence[Message]) -> None:
+    async def acknowledge(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
         await self._broker.acknowledge(self._name(queue), messages)
 
-    async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
+    async def give_back(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
         await self._broker.give_back(self._name(queue), messages)
 
     async def depths(self, queues: Sequence[str]) -> Mapping[str, int]:

@@ -2,7 +2,7 @@
 
 from breakable import app
 
-from backburner.engine.intake import Intake
+from backburner.engine.broker.intake import Intake
 
 __all__ = ["app"]
 

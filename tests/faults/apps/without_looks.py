@@ -2,7 +2,7 @@
 
 from breakable import app
 
-from backburner.engine.relay import Relay
+from backburner.engine.broker.relay import Relay
 
 __all__ = ["app"]
 

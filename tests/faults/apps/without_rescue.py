@@ -1,8 +1,8 @@
-"""`breakable` in a house that rescues nobody."""
+"""`breakable` in an instance that rescues nobody."""
 
 from breakable import app
 
-from backburner.engine.upkeep import Upkeep
+from backburner.engine.maintenance.upkeep import Upkeep
 
 __all__ = ["app"]
 

@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 from backburner import PermanentError, RetryPolicy, capability
-from backburner.domain.access import ROLES, Role
-from backburner.engine.keys import Actor, Wanted
+from backburner.domain.auth.access import ROLES, Role
+from backburner.engine.access.keys import Actor, NewKey
 from tests.apps.documents.browser.contrast import TOO_FAINT
-from tests.apps.documents.browser.devtools import a_tab
+from tests.apps.documents.browser.devtools import a_usage_log
 from tests.http.conftest import a_server
 
 AXE = Path("tools/axe/node_modules/axe-core/axe.min.js")
@@ -34,8 +34,10 @@ class Dashboard:
 
     async def key(self, role, tenant="acme", user=None):
         """Return a new key of a role: its id and its text."""
-        wanted = Wanted(role, ROLES[Role(role)], user=user)
-        made, text = await self.server.house.keys.create(wanted, Actor("t", tenant))
+        wanted = NewKey(role, ROLES[Role(role)], user=user)
+        made, text = await self.server.backburner.keys.create(
+            wanted, Actor("t", tenant)
+        )
         return made.id, text
 
     async def log_in(self, role="tenant-administrator", **more):
@@ -158,7 +160,7 @@ async def dashboard(tmp_path_factory, axe):  # noqa: ARG001 - it may skip
             limits={"cookie_secure": False},
             capabilities=[hostile, large, flaky],
         ) as server,
-        a_tab(folder / "browser") as tab,
+        a_usage_log(folder / "browser") as tab,
     ):
         await tab.send("Network.enable")
         await tab.look()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from backburner.domain.job import Owner
-from backburner.engine.submission import Options
+from backburner.domain.jobs.job import Owner
+from backburner.engine.submit.submission import Options
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -12,7 +12,7 @@ PANEL = "document.getElementById('panel').innerText"
 
 
 async def submit(dashboard, capability, value, owner=ANN, *, wait=True):
-    engine = dashboard.server.house.engine
+    engine = dashboard.server.backburner.engine
     made = await engine.submit(capability, value, Options(owner=owner))
     if wait:
         await engine.wait(made.id, owner, timeout=60)

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from backburner.domain.job import Owner
-from backburner.engine.submission import Options
+from backburner.domain.jobs.job import Owner
+from backburner.engine.submit.submission import Options
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -22,9 +22,9 @@ async def submit(dashboard, count, capability="demo.fail", owner=ANN, **more):
     fails = {"times": 100, "error": "permanent"}
     value = fails if capability == "demo.fail" else {}
     wanted = [(capability, value, Options(owner=owner, **more))] * count
-    for made in await dashboard.server.house.engine.submit_many(wanted):
+    for made in await dashboard.server.backburner.engine.submit_many(wanted):
         if not more.get("run_at"):
-            await dashboard.server.house.engine.wait(made.id, owner, timeout=60)
+            await dashboard.server.backburner.engine.wait(made.id, owner, timeout=60)
 
 
 async def test_filters_are_in_the_address_and_in_the_query_box(dashboard):
@@ -94,7 +94,7 @@ async def test_keys_select_jobs_and_live_updates_keep_the_selection(dashboard):
 
 
 async def test_all_matching_jobs_are_cancelled_by_one_job(dashboard):
-    later = dashboard.server.house.engine.now() + 3_600_000
+    later = dashboard.server.backburner.engine.now() + 3_600_000
     run_at = datetime.fromtimestamp(later / 1000, UTC)
     await submit(dashboard, 60, "demo.echo", Owner("birds", "1"), run_at=run_at)
     await dashboard.log_in(tenant="birds")
@@ -107,7 +107,7 @@ async def test_all_matching_jobs_are_cancelled_by_one_job(dashboard):
     await dashboard.click("Cancel 60 jobs", "dialog button.danger")
     await dashboard.tab.until("location.pathname.startsWith('/ui/jobs/job_')")
     await dashboard.shows("60 cancelled, 0 skipped")
-    entries = await dashboard.server.house.engine.store.audited(
+    entries = await dashboard.server.backburner.engine.store.audited(
         "birds", before=None, limit=1
     )
     assert "jobs.bulk_cancel" == entries[0].action

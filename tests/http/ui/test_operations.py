@@ -2,8 +2,8 @@
 
 import pytest
 
-from backburner.domain.job import Owner
-from backburner.engine.submission import Options
+from backburner.domain.jobs.job import Owner
+from backburner.engine.submit.submission import Options
 from tests.http.ui.conftest import broken
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -12,7 +12,7 @@ ANN = Owner("default", "ann")
 
 
 async def test_a_staged_retry_stops_by_itself_and_clears_what_is_fixed(dashboard):
-    engine = dashboard.server.house.engine
+    engine = dashboard.server.backburner.engine
     values = [*[{}] * 30, *[{"poison": True}] * 15]
     wanted = [("ui.flaky", value, Options(owner=ANN)) for value in values]
     for made in await engine.submit_many(wanted):
@@ -58,7 +58,7 @@ async def test_a_queue_is_paused_and_resumed(dashboard):
     await dashboard.shows("paused", "table")
     await dashboard.click("Resume", "td button")
     await dashboard.tab.until("!document.querySelector('td .waiting')")
-    entries = await dashboard.server.house.engine.store.audited(
+    entries = await dashboard.server.backburner.engine.store.audited(
         "default", before=None, limit=2
     )
     assert ["queue.resumed", "queue.paused"] == [entry.action for entry in entries]

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from backburner.domain.job import Owner
-from backburner.engine.keys import Actor
-from backburner.engine.submission import Options
+from backburner.domain.jobs.job import Owner
+from backburner.engine.access.keys import Actor
+from backburner.engine.submit.submission import Options
 from backburner.http import dashboard as served
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -58,7 +58,7 @@ async def test_keys_and_theme_do_what_the_help_says(dashboard):
 
 async def test_a_lost_stream_is_said_and_opened_again(dashboard):
     await dashboard.log_in()
-    streams = dashboard.server.app.state.door.streams
+    streams = dashboard.server.app.state.server_state.streams
     streams.stopping.set()
     await dashboard.shows("Reconnecting", ".connection")
     streams.stopping.clear()
@@ -69,10 +69,10 @@ async def test_a_revoked_key_leads_to_the_login_and_leaves_nothing(dashboard):
     key_id = await dashboard.log_in("user", user="ann")
     server = dashboard.server
     ann = Options(owner=Owner("acme", "ann"), tags=["plover"])
-    await server.house.engine.submit("demo.echo", {}, ann)
+    await server.backburner.engine.submit("demo.echo", {}, ann)
     await dashboard.click("1 new")
     await dashboard.shows("plover", "table")
-    await server.house.keys.revoke(key_id, Actor("t", "acme"))
+    await server.backburner.keys.revoke(key_id, Actor("t", "acme"))
     await dashboard.shows("Your login has ended")
     assert "plover" not in await dashboard.tab.evaluate("document.body.innerText")
     assert not await dashboard.tab.evaluate("document.querySelector('table')")

@@ -12,7 +12,7 @@ from pamqp.heartbeat import Heartbeat
 from backburner.brokers.amqp.envelope import PLAIN
 from backburner.brokers.amqp.link import kinds
 from backburner.brokers.amqp.wire import HEARTBEAT, Wire
-from backburner.domain.message import HINT
+from backburner.domain.message import WORK_AVAILABLE
 
 RECEIVES, SENDS, OTHER = 1, 2, 3
 
@@ -57,7 +57,7 @@ RETURNED = [
     ContentBody(b"{}"),
 ]
 TAKEN = [
-    *delivery(1, PERSISTENT, HINT),
+    *delivery(1, PERSISTENT, WORK_AVAILABLE),
     *delivery(2, NAMED, b"one ", b"two"),
     *delivery(3, NAMED),
     *[frame.marshal(each, SENDS) for each in RETURNED],
@@ -71,7 +71,7 @@ LEFT = [
     frame.marshal(Channel.Close(406, "timeout", 0, 0), RECEIVES),
 ]
 RECEIVED = [
-    ("delivered", 1, "", HINT),
+    ("delivered", 1, "", WORK_AVAILABLE),
     ("delivered", 2, "m-1", b"one two"),
     ("delivered", 3, "m-1", b""),
     ("ended", "the server closed the channel"),

@@ -7,7 +7,7 @@ import pytest
 
 from backburner.brokers.reading import Reading
 from backburner.domain.errors import BrokerUnavailable
-from backburner.ports.broker import Message
+from backburner.ports.broker import BrokerMessage
 
 
 class Slow:
@@ -20,7 +20,7 @@ class Slow:
         self.reading = Reading("jobs", self._read, self._give_back)
 
     def answer(self, *numbers):
-        self._answers.put_nowait([Message(b"", number) for number in numbers])
+        self._answers.put_nowait([BrokerMessage(b"", number) for number in numbers])
 
     async def _read(self, _queue, limit):
         self.asked.append(limit)

@@ -7,14 +7,14 @@ import pytest
 from backburner.client.dialogue import (
     PAUSES,
     Answer,
-    Ask,
     Done,
-    Manners,
-    Message,
+    Emit,
     Open,
     Pause,
     Read,
-    Tell,
+    RequestPolicy,
+    SendRequest,
+    StreamMessage,
     advance,
 )
 from backburner.client.errors import (
@@ -25,7 +25,7 @@ from backburner.client.errors import (
     RateLimited,
     Unavailable,
 )
-from backburner.domain.text import Piece
+from backburner.domain.events.text import Piece
 
 AWAY = Unavailable("nobody is there", code="UNREACHABLE")
 JOB = {"id": "job_1", "state": "queued"}
@@ -41,7 +41,7 @@ def a_refusal(status, code="CODE", **fields):
 
 
 def an_event(n, kind="job.progress", **data):
-    return Message(str(n), json.dumps({"n": n, "type": kind, "data": data}))
+    return StreamMessage(str(n), json.dumps({"n": n, "type": kind, "data": data}))
 
 
 def a_delta(n, epoch, offset, text):
@@ -53,7 +53,7 @@ def played(dialogue, *answers):
     given = iter(answers)
     steps = [advance(dialogue, None)]
     while not isinstance(steps[-1], Done):
-        is_silent = isinstance(steps[-1], (Pause, Tell))
+        is_silent = isinstance(steps[-1], (Pause, Emit))
         steps.append(advance(dialogue, None if is_silent else next(given)))
     return steps
 
@@ -64,27 +64,27 @@ def of_kind(kind, steps):
 
 @pytest.mark.parametrize("failure", [AWAY, a_refusal(503), a_refusal(429)])
 def test_what_is_idempotent_is_asked_again(failure):
-    steps = played(Manners().get("job_1"), failure, failure, an_answer())
+    steps = played(RequestPolicy().get("job_1"), failure, failure, an_answer())
 
     assert JOB == steps[-1].value
-    assert 3 == len(of_kind(Ask, steps))
+    assert 3 == len(of_kind(SendRequest, steps))
     assert 2 == len(of_kind(Pause, steps))
 
 
 @pytest.mark.parametrize("failure", [a_refusal(400), a_refusal(404), a_refusal(401)])
 def test_a_last_word_is_not_questioned(failure):
     with pytest.raises(ClientError):
-        played(Manners().get("job_1"), failure)
+        played(RequestPolicy().get("job_1"), failure)
 
 
 def test_there_are_no_more_tries_than_agreed():
     with pytest.raises(Unavailable):
-        played(Manners(retries=2).get("job_1"), AWAY, AWAY, AWAY)
+        played(RequestPolicy(retries=2).get("job_1"), AWAY, AWAY, AWAY)
 
 
 def test_a_submit_with_a_key_is_repeated_under_that_key():
-    steps = played(Manners().submit("echo", {}, "k", {}), AWAY, an_answer())
-    asked = of_kind(Ask, steps)
+    steps = played(RequestPolicy().submit("echo", {}, "k", {}), AWAY, an_answer())
+    asked = of_kind(SendRequest, steps)
 
     assert asked[0] == asked[1]
     assert "k" == asked[0].headers["Idempotency-Key"]
@@ -93,9 +93,9 @@ def test_a_submit_with_a_key_is_repeated_under_that_key():
 @pytest.mark.parametrize(
     "dialogue",
     [
-        Manners().submit("echo", {}, None, {}),
-        Manners().retry("job_1"),
-        Manners().retry_many({"capability": "echo"}),
+        RequestPolicy().submit("echo", {}, None, {}),
+        RequestPolicy().retry("job_1"),
+        RequestPolicy().retry_many({"capability": "echo"}),
     ],
 )
 def test_what_could_happen_twice_is_asked_once(dialogue):
@@ -104,10 +104,13 @@ def test_what_could_happen_twice_is_asked_once(dialogue):
 
 
 def test_a_dry_run_and_a_cancel_may_be_repeated():
-    dry = played(Manners().retry_many({"dry_run": True}), AWAY, an_answer())
-    cancelled = played(Manners().cancel("job_1"), AWAY, an_answer())
+    dry = played(RequestPolicy().retry_many({"dry_run": True}), AWAY, an_answer())
+    cancelled = played(RequestPolicy().cancel("job_1"), AWAY, an_answer())
 
-    assert (2, 2) == (len(of_kind(Ask, dry)), len(of_kind(Ask, cancelled)))
+    assert (2, 2) == (
+        len(of_kind(SendRequest, dry)),
+        len(of_kind(SendRequest, cancelled)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,21 +121,25 @@ def test_a_dry_run_and_a_cancel_may_be_repeated():
     ],
 )
 def test_retry_after_is_honoured(refusal):
-    steps = played(Manners().get("job_1"), refusal, an_answer())
+    steps = played(RequestPolicy().get("job_1"), refusal, an_answer())
 
     assert [Pause(7.0)] == of_kind(Pause, steps)
 
 
 def test_a_server_that_asks_for_too_much_patience_is_refused_it():
     with pytest.raises(RateLimited) as refusal:
-        played(Manners(longest_pause=5).get("job_1"), a_refusal(429, retry_after=6))
+        played(
+            RequestPolicy(longest_pause=5).get("job_1"), a_refusal(429, retry_after=6)
+        )
 
     assert 6 == refusal.value.retry_after
 
 
 def test_pauses_differ_from_one_client_to_the_next():
     pauses = {
-        of_kind(Pause, played(Manners().get("job_1"), AWAY, an_answer()))[0].seconds
+        of_kind(Pause, played(RequestPolicy().get("job_1"), AWAY, an_answer()))[
+            0
+        ].seconds
         for _ in range(20)
     }
 
@@ -155,7 +162,7 @@ def test_pauses_differ_from_one_client_to_the_next():
 )
 def test_a_refusal_is_an_error_of_its_kind(kind, refusal):
     with pytest.raises(ClientError) as raised:
-        played(Manners(retries=0).get("job_1"), refusal)
+        played(RequestPolicy(retries=0).get("job_1"), refusal)
 
     assert kind is type(raised.value)
     assert refusal.status == raised.value.status
@@ -164,7 +171,7 @@ def test_a_refusal_is_an_error_of_its_kind(kind, refusal):
 @pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b'{"detail": null}'])
 def test_a_refusal_in_no_known_shape_has_its_status_and_request_id(body):
     with pytest.raises(ClientError) as raised:
-        played(Manners().get("job_1"), Answer(418, {"x-request-id": "r-1"}, body))
+        played(RequestPolicy().get("job_1"), Answer(418, {"x-request-id": "r-1"}, body))
 
     assert ("HTTP_ERROR", 418, "r-1") == (
         raised.value.code,
@@ -177,15 +184,15 @@ def test_pages_are_followed_to_the_last():
     first = an_answer(200, {"items": [1, 2], "next_cursor": "c"})
     last = an_answer(200, {"items": [3], "next_cursor": None})
 
-    steps = played(Manners().jobs({"tag": "t", "queue": None}), first, AWAY, last)
+    steps = played(RequestPolicy().jobs({"tag": "t", "queue": None}), first, AWAY, last)
 
-    assert [1, 2, 3] == [told.value for told in of_kind(Tell, steps)]
-    assert {"tag": "t", "cursor": "c"} == of_kind(Ask, steps)[-1].params
+    assert [1, 2, 3] == [told.value for told in of_kind(Emit, steps)]
+    assert {"tag": "t", "cursor": "c"} == of_kind(SendRequest, steps)[-1].params
 
 
 def test_waiting_goes_on_over_an_absence():
     steps = played(
-        Manners().follow("job_1", None),
+        RequestPolicy().follow("job_1", None),
         AWAY,
         AWAY,
         AWAY,
@@ -195,33 +202,33 @@ def test_waiting_goes_on_over_an_absence():
     )
 
     assert ENDED == steps[-1].value
-    assert ["queued", "succeeded"] == [t.value["state"] for t in of_kind(Tell, steps)]
+    assert ["queued", "succeeded"] == [t.value["state"] for t in of_kind(Emit, steps)]
 
 
 def test_a_wait_whose_time_is_over_does_not_linger():
     with pytest.raises(Unavailable):
-        played(Manners().follow("job_1", 0), AWAY)
+        played(RequestPolicy().follow("job_1", 0), AWAY)
 
 
 def test_a_stream_goes_on_after_the_last_event_it_told():
     steps = played(
-        Manners().events("job_1"),
+        RequestPolicy().events("job_1"),
         *(an_answer(), an_event(1), an_event(2), AWAY),
         AWAY,
         *(an_answer(), an_event(3, "job.succeeded"), None),
         an_answer(204),
     )
 
-    assert [1, 2, 3] == [told.value["n"] for told in of_kind(Tell, steps)]
+    assert [1, 2, 3] == [told.value["n"] for told in of_kind(Emit, steps)]
     assert [None, "2", "2", "3"] == [
         opened.headers.get("Last-Event-ID") for opened in of_kind(Open, steps)
     ]
 
 
 def test_a_stream_of_all_goes_on_where_it_began_if_nothing_was_told():
-    dialogue = Manners().all_events(None)
+    dialogue = RequestPolicy().all_events(None)
     began = [advance(dialogue, None), advance(dialogue, an_answer())]
-    began += [advance(dialogue, Message("41", "")), advance(dialogue, AWAY)]
+    began += [advance(dialogue, StreamMessage("41", "")), advance(dialogue, AWAY)]
     again = advance(dialogue, None)
 
     assert [Open, Read, Read, Pause] == [type(step) for step in began]
@@ -229,14 +236,14 @@ def test_a_stream_of_all_goes_on_where_it_began_if_nothing_was_told():
 
 
 def test_a_server_that_ends_streams_at_once_is_not_pressed():
-    steps = played(Manners().events("job_1"), an_answer(), None, an_answer(204))
+    steps = played(RequestPolicy().events("job_1"), an_answer(), None, an_answer(204))
 
     assert 1 == len(of_kind(Pause, steps))
 
 
 def test_a_job_deleted_after_its_end_is_the_end():
     steps = played(
-        Manners().events("job_1"),
+        RequestPolicy().events("job_1"),
         *(an_answer(), an_event(1, "job.failed"), None),
         a_refusal(404),
     )
@@ -247,7 +254,7 @@ def test_a_job_deleted_after_its_end_is_the_end():
 def test_a_job_deleted_before_its_end_was_told_is_not_found():
     with pytest.raises(NotFound):
         played(
-            Manners().events("job_1"),
+            RequestPolicy().events("job_1"),
             *(an_answer(), an_event(1, "job.started"), None),
             a_refusal(404),
         )
@@ -255,12 +262,12 @@ def test_a_job_deleted_before_its_end_was_told_is_not_found():
 
 def test_an_endless_absence_ends_a_stream():
     with pytest.raises(Unavailable):
-        played(Manners().events("job_1"), *[AWAY] * (len(PAUSES) + 1))
+        played(RequestPolicy().events("job_1"), *[AWAY] * (len(PAUSES) + 1))
 
 
 def test_a_text_goes_on_over_an_absence_and_begins_anew_with_an_attempt():
     steps = played(
-        Manners().pieces("job_1"),
+        RequestPolicy().pieces("job_1"),
         *(an_answer(), an_event(1, "job.queued"), an_event(2, "job.started")),
         *(a_delta(3, 2, 0, "one"), AWAY),
         *(an_answer(), a_delta(4, 2, 3, " two"), an_event(5, "job.stalled")),
@@ -273,7 +280,7 @@ def test_a_text_goes_on_over_an_absence_and_begins_anew_with_an_attempt():
         Piece("one"),
         Piece(" two"),
         Piece("three", is_reset=True),
-    ] == [told.value for told in of_kind(Tell, steps)]
+    ] == [told.value for told in of_kind(Emit, steps)]
     assert Done("three") == steps[-1]
     assert [None, "3", "7", "8"] == [
         opened.headers.get("Last-Event-ID") for opened in of_kind(Open, steps)
@@ -282,4 +289,4 @@ def test_a_text_goes_on_over_an_absence_and_begins_anew_with_an_attempt():
 
 def test_a_text_of_no_job_is_not_found():
     with pytest.raises(NotFound):
-        played(Manners().pieces("job_1"), a_refusal(404))
+        played(RequestPolicy().pieces("job_1"), a_refusal(404))

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from backburner.client import NotFound, PollAborted, PollTimeout
-from backburner.client.dialogue import Ask, Done, Pause, Tell
+from backburner.client.dialogue import Done, Emit, Pause, SendRequest
 from backburner.client.feature_dialogue import poll, watched
 from backburner.client.features import Features
 from tests.unit.client.test_dialogue import AWAY, a_refusal, an_answer, played
@@ -21,8 +21,8 @@ def pauses(steps):
 def test_it_asks_every_five_seconds_until_the_job_has_ended():
     steps = played(poll("vpr", "1"), WAITS, WAITS, DONE)
 
-    asked = [step for step in steps if isinstance(step, Ask)]
-    told = [step.value["status"] for step in steps if isinstance(step, Tell)]
+    asked = [step for step in steps if isinstance(step, SendRequest)]
+    told = [step.value["status"] for step in steps if isinstance(step, Emit)]
     assert ["/api/vpr/status/1"] * 3 == [ask.path for ask in asked]
     assert [5.0, 5.0] == pauses(steps)
     assert ["PROCESSING", "PROCESSING", "COMPLETED"] == told

@@ -8,13 +8,13 @@ import pytest
 from backburner.client import group_dialogue as say
 from backburner.client.dialogue import (
     Answer,
-    Ask,
     Done,
-    Manners,
-    Message,
+    Emit,
     Open,
     Pause,
-    Tell,
+    RequestPolicy,
+    SendRequest,
+    StreamMessage,
     advance,
 )
 from backburner.client.errors import NotFound, NotYet, Unavailable
@@ -32,7 +32,7 @@ def an_answer(body):
 
 
 def an_event(number, kind):
-    return Message(str(number), json.dumps({"seq": number, "type": kind}))
+    return StreamMessage(str(number), json.dumps({"seq": number, "type": kind}))
 
 
 def played(dialogue, *answers):
@@ -40,7 +40,7 @@ def played(dialogue, *answers):
     given = iter(answers)
     steps = [advance(dialogue, None)]
     while not isinstance(steps[-1], Done):
-        is_silent = isinstance(steps[-1], (Pause, Tell))
+        is_silent = isinstance(steps[-1], (Pause, Emit))
         steps.append(advance(dialogue, None if is_silent else next(given)))
     return steps
 
@@ -52,15 +52,15 @@ def of_kind(kind, steps):
 @pytest.mark.parametrize(
     "dialogue",
     [
-        say.submit_flow(Manners(), [], "k", {}),
-        say.open_batch(Manners(), [], [], "k", {}),
-        say.fill_batch(Manners(), "batch_1", [], [], seal=True),
-        say.cancel_flow(Manners(), "flow_1"),
-        say.cancel_batch(Manners(), "batch_1"),
+        say.submit_flow(RequestPolicy(), [], "k", {}),
+        say.open_batch(RequestPolicy(), [], [], "k", {}),
+        say.fill_batch(RequestPolicy(), "batch_1", [], [], seal=True),
+        say.cancel_flow(RequestPolicy(), "flow_1"),
+        say.cancel_batch(RequestPolicy(), "batch_1"),
     ],
 )
 def test_what_is_done_once_however_often_asked_is_asked_again(dialogue):
-    asked = of_kind(Ask, played(dialogue, AWAY, an_answer(RUNNING)))
+    asked = of_kind(SendRequest, played(dialogue, AWAY, an_answer(RUNNING)))
 
     assert 2 == len(asked)
     assert asked[0] == asked[1], "under the same key"
@@ -69,10 +69,10 @@ def test_what_is_done_once_however_often_asked_is_asked_again(dialogue):
 @pytest.mark.parametrize(
     "dialogue",
     [
-        say.submit_flow(Manners(), [], None, {}),
-        say.open_batch(Manners(), [], [], None, {}),
-        say.retry_flow(Manners(), "flow_1"),
-        say.retry_batch(Manners(), "batch_1"),
+        say.submit_flow(RequestPolicy(), [], None, {}),
+        say.open_batch(RequestPolicy(), [], [], None, {}),
+        say.retry_flow(RequestPolicy(), "flow_1"),
+        say.retry_batch(RequestPolicy(), "batch_1"),
     ],
 )
 def test_what_could_happen_twice_is_asked_once(dialogue):
@@ -83,8 +83,8 @@ def test_what_could_happen_twice_is_asked_once(dialogue):
 def test_times_are_written_wherever_they_are():
     moment = datetime(2030, 1, 31, tzinfo=UTC)
     steps = [{"name": "a", "capability": "c", "run_at": moment}]
-    dialogue = say.submit_flow(Manners(), steps, "k", {"deadline": moment})
-    (asked,) = of_kind(Ask, played(dialogue, an_answer(RUNNING)))
+    dialogue = say.submit_flow(RequestPolicy(), steps, "k", {"deadline": moment})
+    (asked,) = of_kind(SendRequest, played(dialogue, an_answer(RUNNING)))
     sent = json.loads(asked.content)
 
     assert moment.isoformat() == sent["deadline"] == sent["steps"][0]["run_at"]
@@ -93,20 +93,22 @@ def test_times_are_written_wherever_they_are():
 def test_the_results_are_those_of_steps_that_succeeded():
     ended = {**RUNNING, "state": "failed", "steps": [STEP, BAD]}
     steps = played(
-        say.flow_results(Manners(), "flow_1", None), an_answer(ended), an_answer(7)
+        say.flow_results(RequestPolicy(), "flow_1", None),
+        an_answer(ended),
+        an_answer(7),
     )
 
     assert {"a": 7} == steps[-1].value
-    assert "/v1/jobs/job_1/result" == of_kind(Ask, steps)[-1].path
+    assert "/v1/jobs/job_1/result" == of_kind(SendRequest, steps)[-1].path
 
 
 def test_a_flow_that_goes_on_has_no_results():
     with pytest.raises(NotYet, match="flow_1 is running"):
-        played(say.flow_results(Manners(), "flow_1", 0), an_answer(RUNNING))
+        played(say.flow_results(RequestPolicy(), "flow_1", 0), an_answer(RUNNING))
 
 
 def test_the_end_of_a_step_is_not_the_end_of_its_flow():
-    dialogue = say.flow_events(Manners(), "flow_1")
+    dialogue = say.flow_events(RequestPolicy(), "flow_1")
 
     with pytest.raises(NotFound):
         played(dialogue, OPENED, an_event(7, "job.succeeded"), None, GONE)
@@ -115,8 +117,8 @@ def test_the_end_of_a_step_is_not_the_end_of_its_flow():
 @pytest.mark.parametrize(
     ("dialogue", "end"),
     [
-        (say.flow_events(Manners(), "flow_1"), "flow.cancelled"),
-        (say.batch_events(Manners(), "batch_1"), "batch.finished"),
+        (say.flow_events(RequestPolicy(), "flow_1"), "flow.cancelled"),
+        (say.batch_events(RequestPolicy(), "batch_1"), "batch.finished"),
     ],
 )
 def test_what_ended_and_was_deleted_ends_the_reading(dialogue, end):
@@ -127,7 +129,8 @@ def test_what_ended_and_was_deleted_ends_the_reading(dialogue, end):
 
 def test_an_id_cannot_lead_elsewhere():
     (asked,) = of_kind(
-        Ask, played(say.get_flow(Manners(), "../jobs?x"), an_answer(RUNNING))
+        SendRequest,
+        played(say.get_flow(RequestPolicy(), "../jobs?x"), an_answer(RUNNING)),
     )
 
     assert "/v1/flows/..%2Fjobs%3Fx" == asked.path

@@ -11,7 +11,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from backburner.client import ClientError, WebhookError, verify_webhook
 from backburner.clock import SystemClock
-from backburner.domain import webhook
+from backburner.domain.webhooks import webhook
 
 NOW = 1_767_268_800
 SECRET = webhook.secret(b"m" * 32, "ep_1", 1)

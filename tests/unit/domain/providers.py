@@ -6,9 +6,9 @@ from collections import deque
 from itertools import count
 from typing import NamedTuple
 
-from backburner.domain import permit as lanes
-from backburner.domain.hint import hint
-from backburner.domain.lane import LaneState
+from backburner.domain.lanes import permit as lanes
+from backburner.domain.lanes.lane import LaneState
+from backburner.domain.lanes.rate_limit_headers import rate_limit_info
 
 LIMITS = (60, 30, 90)
 STEP = 120.0
@@ -145,7 +145,7 @@ class World:
 
     def ask(self, now, waited):
         self.asked += 1
-        ask = lanes.Ask(
+        ask = lanes.PermitRequest(
             str(next(self.numbers)), 0, int(waited * 1000), self.dice.random()
         )
         held = lanes.Held(len(self.held), self.state.probe in self.held)
@@ -173,7 +173,7 @@ class World:
     def answer(self, now, answer):
         permit, status, headers = answer
         self.held.discard(permit.id)
-        told = hint(status, headers, now=instant(now))
+        told = rate_limit_info(status, headers, now=instant(now))
         self.state = lanes.give(self.state, permit, told, now=instant(now))
         self.later(now + 0.02, self.ask, 0.0)
 

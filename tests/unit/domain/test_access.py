@@ -2,7 +2,7 @@
 
 import pytest
 
-from backburner.domain.access import (
+from backburner.domain.auth.access import (
     DEFAULT_SCOPES,
     PLATFORM_SCOPES,
     PLATFORM_TENANT,
@@ -18,9 +18,9 @@ from backburner.domain.access import (
     refusal,
     visible,
 )
-from backburner.domain.budget import Budget
-from backburner.domain.job import Owner, Tenant
-from backburner.domain.key import ApiKey
+from backburner.domain.auth.key import ApiKey
+from backburner.domain.costs.budget import Budget
+from backburner.domain.jobs.job import Owner, Tenant
 
 ALL = possible("acme", None)
 KEYS = frozenset({"keys:admin", "jobs:read"})

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backburner.cli.serving import in_development
-from backburner.domain.address import Reach, check_callback, check_url, is_public, plain
+from backburner.domain.webhooks.address import (
+    Reach,
+    check_callback,
+    check_url,
+    is_public,
+    plain,
+)
 from backburner.settings import Settings
 
 USUAL = Reach()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backburner.domain.allowance import Allowance, Standing, take
+from backburner.domain.auth.allowance import Allowance, AllowanceStatus, take
 from backburner.testing.samples import NOON
 
 
@@ -27,9 +27,9 @@ def test_what_a_second_brings_may_come_at_once(rate, quota, window):
 
 def test_a_caller_uses_its_tokens_up_and_is_told_when_to_come_back():
     assert [
-        Standing(is_over=False, remaining=1, seconds=1),
-        Standing(is_over=False, remaining=0, seconds=1),
-        Standing(is_over=True, remaining=0, seconds=1),
+        AllowanceStatus(is_over=False, remaining=1, seconds=1),
+        AllowanceStatus(is_over=False, remaining=0, seconds=1),
+        AllowanceStatus(is_over=True, remaining=0, seconds=1),
     ] == asked(2, 0, 0, 0)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backburner.domain.budget import (
+from backburner.domain.costs.budget import (
     Account,
     Balance,
     Budget,
@@ -25,7 +25,7 @@ from backburner.domain.budget import (
     window_start,
 )
 from backburner.domain.errors import BudgetExhausted, ConfigurationError
-from backburner.domain.job import Owner
+from backburner.domain.jobs.job import Owner
 from backburner.testing.samples import NOON, a_new_job
 
 DAY = 86_400_000

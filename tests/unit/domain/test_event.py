@@ -1,8 +1,8 @@
 import pytest
 
-from backburner.domain import event
-from backburner.domain.event import LEADS_TO, Attempt, Event, attempts
-from backburner.domain.job import FINAL, JobState
+from backburner.domain.events import event
+from backburner.domain.events.event import LEADS_TO, AttemptRecord, Event, attempts
+from backburner.domain.jobs.job import FINAL, JobState
 
 ERROR = {"code": "BUSY", "message": "later"}
 
@@ -21,7 +21,7 @@ def started(attempt, worker="w_1", generation=0):
 
 def an_attempt(number, begun, **fields):
     usual = {"generation": 0, "number": number, "worker": "w_1", "started_at": begun}
-    return Attempt(**usual | fields)
+    return AttemptRecord(**usual | fields)
 
 
 def test_a_job_that_never_ran_has_no_attempts():

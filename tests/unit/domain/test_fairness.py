@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backburner.domain.errors import ConfigurationError
-from backburner.domain.fairness import (
+from backburner.domain.jobs.job import Owner
+from backburner.domain.queues.fairness import (
     MAX_COST,
     MAX_WEIGHT,
     UNIT,
@@ -21,8 +22,7 @@ from backburner.domain.fairness import (
     span,
     take,
 )
-from backburner.domain.job import Owner
-from backburner.domain.queue import Queue
+from backburner.domain.queues.queue import Queue
 from backburner.testing.samples import a_new_job
 
 NAMES = ("ann", "bob", "cat")

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backburner.domain.errors import InvalidInput
-from backburner.domain.flow import SHOWN, Edge, Standing, in_order, reopened
-from backburner.domain.job import FINAL, JobState
-from backburner.domain.transitions import DEPENDENCY_FAILED
+from backburner.domain.groups.flow import SHOWN, Edge, StepStatus, in_order, reopened
+from backburner.domain.jobs.job import FINAL, JobState
+from backburner.domain.jobs.transitions import DEPENDENCY_FAILED
 
 SUCCEEDED, FAILED, CANCELLED = (
     JobState.SUCCEEDED,
@@ -67,7 +67,7 @@ def run_through(flow, states):
 
 def standings(flow, states):
     return [
-        Standing(
+        StepStatus(
             here,
             states[here],
             DEPENDENCY_FAILED if states[here] is CANCELLED else None,

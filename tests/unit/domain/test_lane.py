@@ -7,33 +7,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backburner.domain import permit as permits_of
 from backburner.domain.errors import ConfigurationError
-from backburner.domain.hint import LONGEST_WAIT, SERVED, Hint
-from backburner.domain.lane import (
+from backburner.domain.lanes import permit as permits_of
+from backburner.domain.lanes.lane import (
     Lane,
     LaneState,
     declared,
     is_reachable,
     lane_name,
 )
-from backburner.domain.pace import pace
-from backburner.domain.permit import (
-    Ask,
+from backburner.domain.lanes.pace import pace
+from backburner.domain.lanes.permit import (
     Held,
     Permit,
+    PermitRequest,
     Wait,
     give,
     is_parked,
     take,
 )
+from backburner.domain.lanes.rate_limit_headers import (
+    LONGEST_WAIT,
+    SERVED,
+    RateLimitInfo,
+)
 
 NOON = 1_767_268_800_000
 MINUTE = 60_000
-REFUSED = Hint(is_refused=True)
+REFUSED = RateLimitInfo(is_refused=True)
 
 
-class Road:
+class LaneGate:
     """A lane, the permits that are out, and what was started when."""
 
     def __init__(self, lane=None, now=NOON):
@@ -49,7 +53,7 @@ class Road:
     def take(self, tokens=0, waited=0, roll=0.5):
         self.asked += 1
         held = Held(len(self.held), self.state.probe in self.held)
-        ask = Ask(f"p_{self.asked}", tokens, waited, roll)
+        ask = PermitRequest(f"p_{self.asked}", tokens, waited, roll)
         self.state, answer = take(self.state, ask, held=held, now=self.now)
         if isinstance(answer, Permit):
             self.held[answer.id] = answer
@@ -90,136 +94,136 @@ ACTS = st.lists(
 )
 
 
-def play(road, acts, after=lambda _road, _before, _answer: None):
+def play(lane_gate, acts, after=lambda _lane_gate, _before, _answer: None):
     for what, span, tokens, roll, wait in acts:
-        road.now += span
-        before = road.state
+        lane_gate.now += span
+        before = lane_gate.state
         answer = None
         if what == "take":
-            answer = road.take(tokens=tokens, waited=span, roll=roll)
-        elif road.held:
-            permit = road.held[min(road.held)]
+            answer = lane_gate.take(tokens=tokens, waited=span, roll=roll)
+        elif lane_gate.held:
+            permit = lane_gate.held[min(lane_gate.held)]
             said = {"serve": SERVED, "drop": None}.get(
                 what, REFUSED._replace(wait=wait)
             )
-            road.give(permit, said)
-        after(road, before, answer)
+            lane_gate.give(permit, said)
+        after(lane_gate, before, answer)
 
 
 @given(ACTS)
 def test_no_limit_that_was_declared_is_ever_passed(acts):
     lane = Lane("p/m", requests=5, tokens=900, at_once=2, spacing=timedelta(seconds=1))
-    road = Road(lane)
+    lane_gate = LaneGate(lane)
 
-    play(road, acts)
+    play(lane_gate, acts)
 
-    if road.starts:
-        assert busiest(road.starts) <= 5
-        assert busiest(road.starts, tokens=True) <= 900
-    assert road.most <= 2
-    times = [at for at, _ in road.starts]
+    if lane_gate.starts:
+        assert busiest(lane_gate.starts) <= 5
+        assert busiest(lane_gate.starts, tokens=True) <= 900
+    assert lane_gate.most <= 2
+    times = [at for at, _ in lane_gate.starts]
     assert all(b - a >= 1000 for a, b in pairwise(times))
 
 
 @given(ACTS)
 def test_a_parked_lane_gives_no_permit_before_its_time_and_then_one(acts):
-    def after(road, before, answer):
+    def after(lane_gate, before, answer):
         if isinstance(answer, Permit):
-            assert before.parked_until <= road.now, "it is parked"
+            assert before.parked_until <= lane_gate.now, "it is parked"
             assert answer.is_probe == (before.refusals > 0)
-            tries = [p for p in road.held.values() if p.is_probe]
+            tries = [p for p in lane_gate.held.values() if p.is_probe]
             assert len(tries) <= 1 or before.refusals == 0, "one call tries"
 
-    play(Road(), acts, after)
+    play(LaneGate(), acts, after)
 
 
 @given(ACTS)
 def test_every_wait_is_bounded_and_every_pace_is_some(acts):
-    def after(road, _before, answer):
+    def after(lane_gate, _before, answer):
         if isinstance(answer, Wait):
             assert 0 < answer.span <= LONGEST_WAIT
-        assert 1 <= pace(road.state, road.now) < 10**12
-        assert road.state.parked_until <= road.now + LONGEST_WAIT
-        assert road.state.ceiling >= 1
-        assert len(road.state.starts) <= 62
+        assert 1 <= pace(lane_gate.state, lane_gate.now) < 10**12
+        assert lane_gate.state.parked_until <= lane_gate.now + LONGEST_WAIT
+        assert lane_gate.state.ceiling >= 1
+        assert len(lane_gate.state.starts) <= 62
 
-    play(Road(), acts, after)
+    play(LaneGate(), acts, after)
 
 
 @given(ACTS, st.integers(0, 10**12))
 def test_a_clock_that_is_set_back_shuts_no_lane_for_long(acts, back):
-    road = Road(Lane("p/m", requests=5))
-    play(road, acts)
-    for permit in list(road.held.values()):
-        road.give(permit)
-    road.now -= back
+    lane_gate = LaneGate(Lane("p/m", requests=5))
+    play(lane_gate, acts)
+    for permit in list(lane_gate.held.values()):
+        lane_gate.give(permit)
+    lane_gate.now -= back
 
-    road.until_open(patience=2 * LONGEST_WAIT)
+    lane_gate.until_open(patience=2 * LONGEST_WAIT)
 
 
 @given(st.integers(0, 59_000), st.integers(1, 10**9))
 def test_a_clock_that_is_set_back_lets_no_more_calls_go(passed, back):
-    road = Road(Lane("p/m", requests=3))
-    begun = [road.until_open() for _ in range(3)]
-    road.now += passed // 60
-    road.now -= back
-    answers = [road.take() for _ in range(5)]
+    lane_gate = LaneGate(Lane("p/m", requests=3))
+    begun = [lane_gate.until_open() for _ in range(3)]
+    lane_gate.now += passed // 60
+    lane_gate.now -= back
+    answers = [lane_gate.take() for _ in range(5)]
 
     assert 3 == len(begun)
     assert not any(isinstance(answer, Permit) for answer in answers)
 
 
 def test_the_told_wait_is_kept():
-    road = Road()
-    road.give(road.take(), Hint(is_refused=True, wait=45_000))
-    road.now += 44_999
-    early = road.take()
-    road.now += 1
-    first = road.take()
+    lane_gate = LaneGate()
+    lane_gate.give(lane_gate.take(), RateLimitInfo(is_refused=True, wait=45_000))
+    lane_gate.now += 44_999
+    early = lane_gate.take()
+    lane_gate.now += 1
+    first = lane_gate.take()
 
-    assert is_parked(road.state, road.now)
+    assert is_parked(lane_gate.state, lane_gate.now)
     assert isinstance(early, Wait)
     assert isinstance(first, Permit)
     assert first.is_probe
 
 
 def test_without_a_told_wait_it_grows_from_one_refusal_to_the_next():
-    road, waits = Road(), []
-    permit = road.take()
+    lane_gate, waits = LaneGate(), []
+    permit = lane_gate.take()
     for _ in range(20):
-        road.give(permit, REFUSED)
-        waits.append(road.state.parked_until - road.now)
-        permit = road.until_open()
+        lane_gate.give(permit, REFUSED)
+        waits.append(lane_gate.state.parked_until - lane_gate.now)
+        permit = lane_gate.until_open()
 
     assert waits[0] < waits[3] < waits[-1] <= MINUTE + 1000
     assert 1_000 <= waits[1] <= 4_000
 
 
 def test_refusals_that_were_under_way_are_one_refusal():
-    road = Road()
-    permits = [road.take() for _ in range(5)]
-    road.now += 100
-    road.give(permits[0], REFUSED)
-    ceiling = road.state.ceiling
+    lane_gate = LaneGate()
+    permits = [lane_gate.take() for _ in range(5)]
+    lane_gate.now += 100
+    lane_gate.give(permits[0], REFUSED)
+    ceiling = lane_gate.state.ceiling
     for permit in permits[1:]:
-        road.give(permit, REFUSED)
+        lane_gate.give(permit, REFUSED)
 
-    assert ceiling == road.state.ceiling
-    assert (1, 1) == (road.state.refusals, road.state.parkings)
+    assert ceiling == lane_gate.state.ceiling
+    assert (1, 1) == (lane_gate.state.refusals, lane_gate.state.parkings)
 
 
 def test_after_a_refusal_the_pace_falls_and_comes_back():
-    road = Road()
+    lane_gate = LaneGate()
     for _ in range(90):
-        road.give(road.until_open())
-    road.give(road.until_open(), REFUSED)
-    ceiling = road.state.ceiling
-    road.give(road.until_open())
-    fallen = pace(road.state, road.now)
+        lane_gate.give(lane_gate.until_open())
+    lane_gate.give(lane_gate.until_open(), REFUSED)
+    ceiling = lane_gate.state.ceiling
+    lane_gate.give(lane_gate.until_open())
+    fallen = pace(lane_gate.state, lane_gate.now)
     paces = []
     for _ in range(round(ceiling)):
-        road.give(road.until_open())
-        paces.append(pace(road.state, road.now))
+        lane_gate.give(lane_gate.until_open())
+        paces.append(pace(lane_gate.state, lane_gate.now))
 
     assert fallen == pytest.approx(0.85 * ceiling)
     assert paces == sorted(paces)
@@ -227,57 +231,59 @@ def test_after_a_refusal_the_pace_falls_and_comes_back():
 
 
 def test_one_refused_call_of_a_new_lane_does_not_shut_it_for_good():
-    road = Road()
-    road.give(road.take(), REFUSED)
-    road.give(road.until_open())
-    road.now += 5_000
+    lane_gate = LaneGate()
+    lane_gate.give(lane_gate.take(), REFUSED)
+    lane_gate.give(lane_gate.until_open())
+    lane_gate.now += 5_000
 
-    assert isinstance(road.take(), Permit)
+    assert isinstance(lane_gate.take(), Permit)
 
 
 def test_a_lane_that_stands_idle_does_not_believe_that_it_has_become_faster():
-    road = Road()
+    lane_gate = LaneGate()
     for _ in range(60):
-        road.give(road.until_open())
-    road.give(road.until_open(), REFUSED)
-    road.give(road.until_open())
-    before = pace(road.state, road.now)
-    road.now += 24 * 60 * MINUTE
+        lane_gate.give(lane_gate.until_open())
+    lane_gate.give(lane_gate.until_open(), REFUSED)
+    lane_gate.give(lane_gate.until_open())
+    before = pace(lane_gate.state, lane_gate.now)
+    lane_gate.now += 24 * 60 * MINUTE
 
-    road.give(road.take())
+    lane_gate.give(lane_gate.take())
 
-    assert pace(road.state, road.now) < 1.1 * before
+    assert pace(lane_gate.state, lane_gate.now) < 1.1 * before
 
 
 def test_what_the_provider_tells_is_kept_at_once():
-    road = Road()
-    road.give(road.take(), SERVED._replace(requests=30))
-    slow = pace(road.state, road.now)
-    road.now += 5_000
-    road.give(road.take(), SERVED._replace(requests=90))
-    fast = pace(road.state, road.now)
-    road.now += 11 * MINUTE
+    lane_gate = LaneGate()
+    lane_gate.give(lane_gate.take(), SERVED._replace(requests=30))
+    slow = pace(lane_gate.state, lane_gate.now)
+    lane_gate.now += 5_000
+    lane_gate.give(lane_gate.take(), SERVED._replace(requests=90))
+    fast = pace(lane_gate.state, lane_gate.now)
+    lane_gate.now += 11 * MINUTE
 
     assert (29.4, 88.2) == pytest.approx((slow, fast))
-    assert pace(road.state, road.now) == pytest.approx(90.0), "it was told too long ago"
+    assert pace(lane_gate.state, lane_gate.now) == pytest.approx(90.0), (
+        "it was told too long ago"
+    )
 
 
 def test_a_call_larger_than_the_limit_goes_when_nothing_else_does():
-    road = Road(Lane("p/m", tokens=100))
-    road.take(tokens=60)
-    road.now += 10_000
-    full = road.take(tokens=500)
-    road.now += 2 * MINUTE
+    lane_gate = LaneGate(Lane("p/m", tokens=100))
+    lane_gate.take(tokens=60)
+    lane_gate.now += 10_000
+    full = lane_gate.take(tokens=500)
+    lane_gate.now += 2 * MINUTE
 
     assert isinstance(full, Wait)
-    assert isinstance(road.take(tokens=500), Permit)
+    assert isinstance(lane_gate.take(tokens=500), Permit)
 
 
 def test_those_who_wait_are_spread_and_the_longest_comes_first():
-    road = Road()
-    road.give(road.take(), Hint(is_refused=True, wait=10_000))
-    new = [road.take(roll=n / 100).span for n in range(100)]
-    old = road.take(waited=10 * MINUTE, roll=0.5).span
+    lane_gate = LaneGate()
+    lane_gate.give(lane_gate.take(), RateLimitInfo(is_refused=True, wait=10_000))
+    new = [lane_gate.take(roll=n / 100).span for n in range(100)]
+    old = lane_gate.take(waited=10 * MINUTE, roll=0.5).span
 
     assert min(new) == 10_000
     assert len(set(new)) > 90
@@ -318,12 +324,12 @@ def starts_of_three_minutes(monkeypatch=None):
     """Ask ten times a second for leave; five calls a minute are allowed."""
     if monkeypatch is not None:
         monkeypatch.setattr(permits_of, "until_room", lambda *_: 0.0)
-    road = Road(Lane("p/m", requests=5))
+    lane_gate = LaneGate(Lane("p/m", requests=5))
     for _ in range(1800):
-        if isinstance(answer := road.take(), Permit):
-            road.give(answer)
-        road.now += 100
-    return road.starts
+        if isinstance(answer := lane_gate.take(), Permit):
+            lane_gate.give(answer)
+        lane_gate.now += 100
+    return lane_gate.starts
 
 
 def test_a_lane_that_is_asked_all_the_time_is_used_to_its_limit():

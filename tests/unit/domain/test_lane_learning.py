@@ -12,8 +12,8 @@ from statistics import median
 
 import pytest
 
-from backburner.domain import pace, permit
-from backburner.domain.lane import Lane, declared
+from backburner.domain.lanes import pace, permit
+from backburner.domain.lanes.lane import Lane, declared
 from tests.unit.domain.providers import (
     LIMITS,
     Bucket,

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backburner.domain.blob import BlobKey, Reference
+from backburner.domain.blobs.blob import BlobKey, Reference
 from backburner.domain.errors import Problem
-from backburner.domain.flow import FROM_NEEDS
-from backburner.domain.job import JobState
+from backburner.domain.groups.flow import FROM_NEEDS
+from backburner.domain.jobs.job import JobState
 from backburner.domain.message import (
-    HINT,
     LONGEST_BODY,
-    Hint,
+    WORK_AVAILABLE,
     Original,
     Refused,
     Request,
     Returned,
+    WorkAvailable,
     dead_letter,
     read,
     refusal,
@@ -74,7 +74,7 @@ def test_whatever_lies_there_has_a_meaning_and_can_be_written_as_a_letter(body, 
             again._replace(original=found.original), "greetings", NOON
         ), "letters do not grow by being moved"
     else:
-        assert isinstance(found, Hint | Returned | Request)
+        assert isinstance(found, WorkAvailable | Returned | Request)
 
 
 def test_every_field_of_a_request_is_read():
@@ -177,7 +177,7 @@ def test_a_body_over_the_limit_is_not_even_parsed():
 
 
 def test_a_hint_is_a_hint_however_it_is_spaced():
-    assert Hint() == read(HINT) == read(b' {"backburner" : "work"} ')
+    assert WorkAvailable() == read(WORK_AVAILABLE) == read(b' {"backburner" : "work"} ')
 
 
 def test_a_dead_letter_that_comes_back_asks_for_a_retry():

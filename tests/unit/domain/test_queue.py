@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from backburner.domain.errors import ConfigurationError
-from backburner.domain.queue import Admission, Gate, Queue, Rate, admit, count
+from backburner.domain.queues.queue import Admission, Gate, Queue, Rate, admit, count
 
 FREE = Gate(
     paused=False,

@@ -9,7 +9,14 @@ from itertools import count
 
 import pytest
 
-from backburner.domain.quote import Forecast, Past, Prospect, Span, forecast, quantile
+from backburner.domain.costs.quote import (
+    Forecast,
+    Past,
+    Prospect,
+    Span,
+    forecast,
+    quantile,
+)
 
 QUEUE = "q"
 KINDS = {"fast": (400, 0.6), "slow": (3_000, 0.9)}

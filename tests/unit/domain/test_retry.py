@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backburner.domain.retry import RetryPolicy
+from backburner.domain.jobs.retry import RetryPolicy
 
 policies = st.builds(
     RetryPolicy,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from backburner.domain.schedule import GRACE_MS, MOST, ScheduleState, due
+from backburner.domain.queues.schedule import GRACE_MS, MOST, ScheduleState, due
 
 HOUR = 3_600_000
 HOURLY = ScheduleState("hourly", "greet", "0 * * * *", "UTC", "skip", HOUR)

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backburner.domain import event
-from backburner.domain.text import LONGEST_DELTA, Piece, Text, deltas
+from backburner.domain.events import event
+from backburner.domain.events.text import LONGEST_DELTA, Piece, Text, deltas
 
 
 def read(*told):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backburner.domain.tokens import LONGEST_READ, estimate
+from backburner.domain.costs.tokens import LONGEST_READ, estimate
 from tests.unit.domain.growing import QUADRATIC, growth
 
 texts = st.text(max_size=300)
@@ -40,7 +40,7 @@ def test_nothing_counts_nothing():
     "unit", ["a", " ", "\n", " \n", "-", "\u0430b", "\u5b57", "7", "_", "\U0001f600"]
 )
 def test_the_time_to_weigh_anything_grows_with_its_length_only(unit, monkeypatch):
-    monkeypatch.setattr("backburner.domain.tokens.LONGEST_READ", 2_000_000)
+    monkeypatch.setattr("backburner.domain.costs.tokens.LONGEST_READ", 2_000_000)
 
     assert growth(estimate, unit) < QUADRATIC
 

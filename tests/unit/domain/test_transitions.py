@@ -2,10 +2,10 @@ from datetime import timedelta
 
 import pytest
 
-from backburner.domain import event
 from backburner.domain.errors import IllegalTransition, Problem
-from backburner.domain.job import FINAL, WAITING, JobState
-from backburner.domain.outcome import (
+from backburner.domain.events import event
+from backburner.domain.jobs.job import FINAL, WAITING, JobState
+from backburner.domain.jobs.outcome import (
     Cancel,
     Done,
     Expired,
@@ -13,7 +13,7 @@ from backburner.domain.outcome import (
     HandedBack,
     Snooze,
 )
-from backburner.domain.transitions import (
+from backburner.domain.jobs.transitions import (
     ALLOWED,
     APART_LONGEST,
     Limits,

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from backburner.domain.usage import (
+from backburner.domain.costs.usage import (
     LONGEST_NAME,
     MOST_TOKENS,
     NOTHING,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backburner.domain import webhook
-from backburner.domain.webhook import Endpoint
+from backburner.domain.webhooks import webhook
+from backburner.domain.webhooks.webhook import Endpoint
 from backburner.testing.samples import ANN, NOON
 
 MASTER = b"m" * 32

@@ -16,7 +16,7 @@ from backburner import (
     Histogram,
     Operations,
 )
-from backburner.engine import app_metrics, telemetry
+from backburner.engine.observability import app_metrics, telemetry
 from backburner.ports import log as logs
 from backburner.ports.log import log
 

@@ -15,13 +15,13 @@ from backburner import (
     capability,
 )
 from backburner.clock import SystemDice
-from backburner.domain.blob import LARGE
-from backburner.domain.completion import callback_of, completion_of
+from backburner.domain.blobs.blob import LARGE
+from backburner.domain.jobs.completion import callback_of, completion_of
+from backburner.engine.maintenance.scheduler import Scheduler
 from backburner.engine.registry import Registry
-from backburner.engine.scheduler import Scheduler
-from backburner.engine.submission import Options, Submission
+from backburner.engine.submit.submission import Options, Submission
 from backburner.ports.faults import NoFaults
-from backburner.testing.doubles import FrozenClock, SilentBell
+from backburner.testing.doubles import FrozenClock, SilentNotifier
 
 
 class Typed(JobEnd):
@@ -208,7 +208,7 @@ def test_what_was_submitted_before_there_were_completions_is_repeated(submission
 def test_a_schedule_may_have_a_completion(submission):
     done = {"capability": "note", "input": {"book": "red"}}
     nightly = Schedule("nightly", "* * * * *", work, 1, completion=done)
-    scheduler = Scheduler(None, SilentBell(), NoFaults(), submission, [nightly])
+    scheduler = Scheduler(None, SilentNotifier(), NoFaults(), submission, [nightly])
 
     job = scheduler._job(nightly, 0)
     assert {"book": "red"} == completion_of(job.callback)["input"]

@@ -8,23 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backburner.domain import delivery as deliveries
-from backburner.domain import webhook
-from backburner.domain.job import JobState
-from backburner.domain.outcome import Failed
-from backburner.domain.transitions import Limits, settle
-from backburner.domain.webhook import Endpoint
-from backburner.engine.deliveries import delivering as delivering_capability
-from backburner.engine.delivery import (
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.outcome import Failed
+from backburner.domain.jobs.transitions import Limits, settle
+from backburner.domain.webhooks import delivery as deliveries
+from backburner.domain.webhooks import webhook
+from backburner.domain.webhooks.webhook import Endpoint
+from backburner.engine.webhooks.deliveries import delivering as delivering_capability
+from backburner.engine.webhooks.delivery import (
     SCHEDULE,
     Deliver,
     Delivered,
-    Message,
-    Sender,
+    WebhookMessage,
+    WebhookSender,
     decide,
     is_gone,
 )
-from backburner.engine.receivers import Receivers
+from backburner.engine.webhooks.receiver_limits import ReceiverLimits
 from backburner.ports.egress import Answer, Silence
 from backburner.testing.doubles import FrozenClock, SeededDice
 from backburner.testing.samples import ANN, NOON, a_claim
@@ -85,8 +85,8 @@ def clock():
 def delivering(clock):
     def build(egress):
         dice = SeededDice()
-        sender = Sender(egress, MASTER, clock)
-        return Deliver(sender, Receivers(clock, dice, slots=100), clock, dice)
+        sender = WebhookSender(egress, MASTER, clock)
+        return Deliver(sender, ReceiverLimits(clock, dice, slots=100), clock, dice)
 
     return build
 
@@ -206,7 +206,7 @@ def test_the_schedule_has_ten_attempts_in_three_days():
 
 async def test_a_message_is_sent_signed_by_the_endpoints_secret(delivering):
     egress = Taker()
-    message = Message("job_1", b'{"a":1}', "req-1", "00-trace-span-01")
+    message = WebhookMessage("job_1", b'{"a":1}', "req-1", "00-trace-span-01")
 
     await delivering(egress)(ENDPOINT, message)
 
@@ -228,7 +228,7 @@ async def test_the_id_is_the_same_at_every_attempt_and_the_time_is_not(
     delivering, clock
 ):
     egress = Taker(Answer(500, {}))
-    deliver, message = delivering(egress), Message("job_1", b"{}")
+    deliver, message = delivering(egress), WebhookMessage("job_1", b"{}")
 
     await deliver(ENDPOINT, message)
     clock.advance(5 * SECOND)
@@ -244,9 +244,9 @@ async def test_two_secrets_sign_for_a_day_after_a_rotation(delivering, clock):
     egress = Taker()
     deliver, rotated = delivering(egress), webhook.rotate(ENDPOINT, now=NOON)
 
-    await deliver(rotated, Message("job_1", b"{}"))
+    await deliver(rotated, WebhookMessage("job_1", b"{}"))
     clock.advance(timedelta(days=1))
-    await deliver(rotated, Message("job_1", b"{}"))
+    await deliver(rotated, WebhookMessage("job_1", b"{}"))
 
     signatures = [headers["webhook-signature"] for _, headers, _ in egress.sent]
     assert [2, 1] == [len(text.split()) for text in signatures]
@@ -256,7 +256,7 @@ async def test_two_secrets_sign_for_a_day_after_a_rotation(delivering, clock):
 async def test_what_is_no_header_is_not_sent_as_one(delivering, text):
     egress = Taker()
 
-    await delivering(egress)(ENDPOINT, Message("job_1", b"{}", text, text))
+    await delivering(egress)(ENDPOINT, WebhookMessage("job_1", b"{}", text, text))
 
     assert not {"X-Request-ID", "traceparent"} & egress.sent[0][1].keys()
 
@@ -265,7 +265,7 @@ async def test_a_disabled_endpoint_is_not_called(delivering):
     egress = Taker()
     disabled = replace(ENDPOINT, disabled_at=NOON, disabled_reason="410")
 
-    failed = await delivering(egress)(disabled, Message("job_1", b"{}"))
+    failed = await delivering(egress)(disabled, WebhookMessage("job_1", b"{}"))
 
     assert ("WEBHOOK_DISABLED", False) == (failed.code, failed.retryable)
     assert [] == egress.sent
@@ -278,10 +278,10 @@ async def test_a_receiver_that_asks_for_a_wait_is_left_alone_by_others_too(
     egress = Taker(Answer(429, {"retry-after": "30"}))
     deliver = delivering(egress)
 
-    await deliver(ENDPOINT, Message("job_1", b"{}"))
-    other = await deliver(ENDPOINT, Message("job_2", b"{}"))
+    await deliver(ENDPOINT, WebhookMessage("job_1", b"{}"))
+    other = await deliver(ENDPOINT, WebhookMessage("job_2", b"{}"))
     clock.advance(timedelta(seconds=33))
-    again = await deliver(ENDPOINT, Message("job_2", b"{}"))
+    again = await deliver(ENDPOINT, WebhookMessage("job_2", b"{}"))
 
     assert 30 * SECOND <= other.delay
     assert Delivered(status=200) == again
@@ -296,7 +296,7 @@ async def test_what_the_egress_raises_is_not_hidden(delivering):
     deliver = delivering(Broken())
     for _ in range(9):
         with pytest.raises(RuntimeError):
-            await deliver(ENDPOINT, Message("job_1", b"{}"))
+            await deliver(ENDPOINT, WebhookMessage("job_1", b"{}"))
 
 
 async def test_an_interrupted_delivery_gives_its_place_back(delivering):
@@ -307,7 +307,7 @@ async def test_an_interrupted_delivery_gives_its_place_back(delivering):
 
     deliver = delivering(Hanging())
     for _ in range(9):
-        call = asyncio.create_task(deliver(ENDPOINT, Message("job_1", b"{}")))
+        call = asyncio.create_task(deliver(ENDPOINT, WebhookMessage("job_1", b"{}")))
         await asyncio.wait({call}, timeout=0)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
-from backburner.engine.durations import Durations
+from backburner.engine.observability.durations import Durations
 
 BOUNDS = (0.001, 0.5, 1, 60)
 SEEN = (0.0, 0.001, 0.0011, 0.5, 3.0, 60.0, 61.0)

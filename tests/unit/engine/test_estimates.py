@@ -2,11 +2,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from backburner.domain.tokens import estimate
-from backburner.engine.context import Context
-from backburner.engine.estimates import FRAME, estimate_of
+from backburner.domain.costs.tokens import estimate
 from backburner.engine.registry import Registry, capability
-from backburner.engine.submission import Options, Submission
+from backburner.engine.run.context import Context
+from backburner.engine.submit.estimates import FRAME, estimate_of
+from backburner.engine.submit.submission import Options, Submission
 from backburner.testing.doubles import FrozenClock, SeededDice
 
 SYSTEM = "You turn sentences into tasks. Answer in JSON."

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from backburner.engine.heartbeat import Pulse
+from backburner.engine.run.heartbeat import Pulse
 from backburner.testing.doubles import FrozenClock
 
 BLOCKED = timedelta(minutes=3)

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from backburner.domain.errors import StoreUnavailable, Throttled
-from backburner.domain.hint import SERVED
-from backburner.domain.permit import Permit, Wait
-from backburner.engine.lanes import Call, Lanes
-from backburner.ports.lanes import Given
-from backburner.ports.store import WorkerLost
+from backburner.domain.lanes.permit import Permit, Wait
+from backburner.domain.lanes.rate_limit_headers import SERVED
+from backburner.engine.models.lanes import Call, Lanes
+from backburner.ports.store.lanes import PermitReturn
+from backburner.ports.store.workers import WorkerLost
 from backburner.testing.doubles import FrozenClock, SeededDice
 
 
@@ -35,7 +35,7 @@ class Shaky:
         if self.answers:
             raise self.answers.pop(0)
         self.given.append((permit.id, hint, is_over))
-        return Given()
+        return PermitReturn()
 
 
 def lanes(store):
@@ -44,10 +44,10 @@ def lanes(store):
 
 async def test_a_permit_comes_back_with_what_was_heard():
     store = Shaky()
-    road = lanes(store)
-    async with Call(road, "p/m") as call:
+    lane_gate = lanes(store)
+    async with Call(lane_gate, "p/m") as call:
         call.hear(200)
-    await road.close()
+    await lane_gate.close()
 
     [(_, hint, is_over)] = store.given
     assert (SERVED, True) == (hint, is_over)
@@ -55,20 +55,20 @@ async def test_a_permit_comes_back_with_what_was_heard():
 
 async def test_a_permit_that_cannot_be_given_back_is_given_later():
     store = Shaky(Permit("p_1", 1), StoreUnavailable("away"), StoreUnavailable("away"))
-    road = lanes(store)
-    async with Call(road, "p/m"):
+    lane_gate = lanes(store)
+    async with Call(lane_gate, "p/m"):
         pass
-    await road.close()
+    await lane_gate.close()
 
     assert ["p_1"] == [permit for permit, *_ in store.given]
 
 
 async def test_a_take_whose_fate_is_unknown_is_given_back():
     store = Shaky(StoreUnavailable("did it commit?"))
-    road = lanes(store)
+    lane_gate = lanes(store)
     with pytest.raises(Throttled) as raised:
-        await Call(road, "p/m").__aenter__()
-    await road.close()
+        await Call(lane_gate, "p/m").__aenter__()
+    await lane_gate.close()
 
     assert 2.0 == raised.value.retry_after, "the job is put back, for free"
     assert 1 == len(store.given)
@@ -77,8 +77,8 @@ async def test_a_take_whose_fate_is_unknown_is_given_back():
 async def test_whoever_is_interrupted_while_it_asks_leaves_no_permit_behind():
     store = Shaky()
     store.may_answer.clear()
-    road = lanes(store)
-    asking = asyncio.create_task(Call(road, "p/m").__aenter__())
+    lane_gate = lanes(store)
+    asking = asyncio.create_task(Call(lane_gate, "p/m").__aenter__())
     await store.is_asked.wait()
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
@@ -101,18 +101,18 @@ async def test_a_turn_that_is_near_is_waited_for_and_others_are_not():
 
 
 async def test_a_worker_that_is_lost_puts_its_job_back():
-    road = lanes(Shaky(WorkerLost()))
+    lane_gate = lanes(Shaky(WorkerLost()))
     with pytest.raises(Throttled):
-        await Call(road, "p/m").__aenter__()
+        await Call(lane_gate, "p/m").__aenter__()
 
 
 async def test_a_store_that_stays_away_does_not_hold_a_stopping_worker_up(monkeypatch):
-    monkeypatch.setattr("backburner.engine.lanes.PARTING_SECONDS", 0.05)
+    monkeypatch.setattr("backburner.engine.models.lanes.PARTING_SECONDS", 0.05)
     store = Shaky(Permit("p_1", 1), *[StoreUnavailable("away")] * 1000)
-    road = lanes(store)
-    async with Call(road, "p/m"):
+    lane_gate = lanes(store)
+    async with Call(lane_gate, "p/m"):
         pass
 
-    await road.close()
+    await lane_gate.close()
 
     assert [] == store.given

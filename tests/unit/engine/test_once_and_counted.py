@@ -4,24 +4,24 @@ from types import SimpleNamespace
 
 import pytest
 
-from backburner.domain.batch import Members
 from backburner.domain.errors import BudgetExhausted, JobNotFound
-from backburner.domain.job import Submitted
-from backburner.engine import batches as batching
-from backburner.engine.batches import Batches
-from backburner.engine.scheduler import Scheduler
+from backburner.domain.groups.batch import Members
+from backburner.domain.jobs.job import Submitted
+from backburner.engine.groups import batches as batching
+from backburner.engine.groups.batches import Batches
+from backburner.engine.maintenance.scheduler import Scheduler
+from backburner.engine.maintenance.upkeep import Upkeep
 from backburner.engine.ticket import Ticket
-from backburner.engine.upkeep import Upkeep
-from backburner.ports.store import Firing
+from backburner.ports.store.schedules import Firing
 from backburner.testing.samples import a_new_flow, a_new_job, a_new_step
 
 
 class Rung:
     def __init__(self):
-        self.rings = 0
+        self.notifications = 0
 
-    def ring(self, _rings):
-        self.rings += 1
+    def notify(self, _notifications):
+        self.notifications += 1
 
     def hit(self, _moment):
         pass
@@ -29,12 +29,12 @@ class Rung:
 
 async def test_due_jobs_that_others_hold_are_looked_for_at_the_next_poll():
     upkeep = object.__new__(Upkeep)
-    upkeep._bell = upkeep._faults = Rung()
+    upkeep._notifier = upkeep._faults = Rung()
     upkeep._store = Store(next_due=0, promote=0)
     upkeep._read_clock = Store(now=5).now
 
     assert await upkeep.promote() is None
-    assert 0 == upkeep._bell.rings
+    assert 0 == upkeep._notifier.notifications
 
 
 class Store:

@@ -3,10 +3,10 @@ from datetime import timedelta
 import pytest
 
 from backburner.domain.errors import ConfigurationError, UnknownCapability
-from backburner.domain.outcome import Cancel, Failed, Snooze
-from backburner.domain.retry import RetryPolicy
-from backburner.engine.context import Context
+from backburner.domain.jobs.outcome import Cancel, Failed, Snooze
+from backburner.domain.jobs.retry import RetryPolicy
 from backburner.engine.registry import Registry, capability
+from backburner.engine.run.context import Context
 
 
 @capability("text.shout", queue="loud", max_attempts=7)
@@ -133,7 +133,7 @@ def test_a_handler_of_another_shape_is_refused_by_name(handler):
         capability("text.odd")(handler)
 
 
-def test_a_capability_of_the_house_is_run_and_offered_to_nobody():
+def test_a_capability_of_backburner_is_run_and_offered_to_nobody():
     registry = Registry([whisper])
     registry.own(shout)
 

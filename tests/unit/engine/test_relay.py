@@ -6,13 +6,13 @@ from datetime import timedelta
 import pytest
 
 from backburner.domain.errors import BrokerUnavailable, StoreUnavailable
-from backburner.domain.message import HINT
-from backburner.engine.contact import Contact
-from backburner.engine.relay import CAP, CHUNK, Relay
-from backburner.ports.bell import Ring
+from backburner.domain.message import WORK_AVAILABLE
+from backburner.engine.broker.health import BrokerHealth
+from backburner.engine.broker.relay import CAP, CHUNK, Relay
 from backburner.ports.faults import NoFaults
+from backburner.ports.notifier import Notification
 from backburner.testing.broker.memory import MemoryBroker, MemoryServer
-from backburner.testing.doubles import FrozenClock, SilentBell
+from backburner.testing.doubles import FrozenClock, SilentNotifier
 
 LOOK = 3.0
 
@@ -58,13 +58,15 @@ def clock():
 
 
 @pytest.fixture
-async def contact():
-    return Contact("memory")
+async def broker_health():
+    return BrokerHealth("memory")
 
 
 @pytest.fixture
-async def relay(store, broker, clock, contact):
-    return Relay(store, broker, SilentBell(), clock, NoFaults(), contact, look=LOOK)
+async def relay(store, broker, clock, broker_health):
+    return Relay(
+        store, broker, SilentNotifier(), clock, NoFaults(), broker_health, look=LOOK
+    )
 
 
 @pytest.fixture
@@ -79,16 +81,16 @@ def looked(relay, clock):
 
 
 async def test_what_a_submit_tells_is_published_and_rung(relay, broker):
-    relay.tell({"a": 2, "b": 1}, Ring.WORK | Ring.EVENTS)
-    relay.tell({"a": 1}, Ring.WORK)
+    relay.tell({"a": 2, "b": 1}, Notification.WORK | Notification.EVENTS)
+    relay.tell({"a": 1}, Notification.WORK)
     await relay.work()
 
     assert [{"a": 3, "b": 1}] == broker.asked
-    assert Ring.WORK | Ring.EVENTS == relay._bell.rung
+    assert Notification.WORK | Notification.EVENTS == relay._notifier.notified
 
 
 async def test_many_are_published_in_portions(relay, broker):
-    relay.tell({"a": CHUNK + 1, "b": 2}, Ring.WORK)
+    relay.tell({"a": CHUNK + 1, "b": 2}, Notification.WORK)
     await relay.work()
 
     assert [{"a": CHUNK}, {"a": 1, "b": 2}] == broker.asked
@@ -120,25 +122,25 @@ async def test_after_a_ring_of_ones_own_what_is_missing_is_published_at_once(
 ):
     await relay.work()
     store.jobs = {"a": 2}
-    relay.ring(Ring.EVENTS)
+    relay.notify(Notification.EVENTS)
     wish = await relay.work()
     quiet = [*broker.asked]
-    relay.ring(Ring.WORK | Ring.EVENTS)
+    relay.notify(Notification.WORK | Notification.EVENTS)
     relay._looked_at -= 1_000
     await relay.work()
 
-    assert [] == quiet, "a ring about something else asks for nothing"
+    assert [] == quiet, "a notification about something else asks for nothing"
     assert wish > 0
     assert [{"a": 2}] == broker.asked
 
 
 async def test_rings_in_quick_succession_are_one_look(relay, broker, store, clock):
     store.jobs = {"a": 1}
-    relay.ring(Ring.WORK)
+    relay.notify(Notification.WORK)
     clock.advance(timedelta(seconds=1))
     await relay.work()
     store.jobs = {"a": 2}
-    relay.ring(Ring.WORK)
+    relay.notify(Notification.WORK)
     wish = await relay.work()
     at_once = [*broker.asked]
     clock.advance(timedelta(seconds=wish))
@@ -150,7 +152,7 @@ async def test_rings_in_quick_succession_are_one_look(relay, broker, store, cloc
 
 async def test_a_backlog_over_the_cap_is_topped_up_soon(relay, broker, store):
     store.jobs = {"a": 10 * CAP}
-    relay.ring(Ring.WORK)
+    relay.notify(Notification.WORK)
     relay._looked_at -= 1_000
     wish = await relay.work()
 
@@ -162,7 +164,7 @@ async def test_a_lost_broker_is_tried_again_and_then_told_everything(
     relay, broker, store
 ):
     broker.server.stop()
-    relay.tell({"a": 4}, Ring.WORK)
+    relay.tell({"a": 4}, Notification.WORK)
     first = await relay.work()
     second = await relay.work()
     lost = relay.is_up
@@ -178,15 +180,15 @@ async def test_a_lost_broker_is_tried_again_and_then_told_everything(
 
 
 async def test_a_broker_that_answers_and_refuses_messages_stays_lost(
-    relay, broker, store, contact
+    relay, broker, store, broker_health
 ):
     async def refuse(_counts):
         raise BrokerUnavailable("no memory")
 
     lost, publish = [], broker.publish
-    contact.on_loss(lambda: lost.append(1))
+    broker_health.on_loss(lambda: lost.append(1))
     store.jobs, broker.publish = {"a": 4}, refuse
-    relay.tell({"a": 4}, Ring.WORK)
+    relay.tell({"a": 4}, Notification.WORK)
     waits = [await relay.work() for _ in range(4)]
     broker.publish = publish
     is_up = relay.is_up
@@ -200,14 +202,14 @@ async def test_a_broker_that_answers_and_refuses_messages_stays_lost(
 
 
 async def test_what_is_submitted_while_a_broker_comes_back_is_told(
-    relay, broker, store, contact
+    relay, broker, store, broker_health
 ):
-    contact.lose(BrokerUnavailable("out"))
+    broker_health.lose(BrokerUnavailable("out"))
     counted, depths = {"a": 1}, broker.depths
 
     async def submit_meanwhile(queues):
         found = await depths(queues)
-        relay.tell({"a": 2}, Ring.WORK)
+        relay.tell({"a": 2}, Notification.WORK)
         return found
 
     store.jobs, broker.depths = counted, submit_meanwhile
@@ -233,7 +235,7 @@ async def test_a_store_that_is_out_does_not_make_the_broker_lost(relay, store, l
 
 
 async def test_what_is_untold_is_told_before_the_end(relay, broker):
-    relay.tell({"a": 1}, Ring.WORK)
+    relay.tell({"a": 1}, Notification.WORK)
     await relay.stop()
 
     assert [{"a": 1}] == broker.asked
@@ -242,7 +244,7 @@ async def test_what_is_untold_is_told_before_the_end(relay, broker):
 async def test_what_was_rung_for_is_looked_for_before_the_end(relay, broker, store):
     await relay.work()
     store.jobs = {"a": 2}
-    relay.ring(Ring.WORK)
+    relay.notify(Notification.WORK)
     await relay.stop()
 
     assert [{"a": 2}] == broker.asked
@@ -279,7 +281,7 @@ async def test_a_look_that_the_end_cuts_short_is_made_once_more(
 
 
 async def test_the_end_does_not_wait_for_a_broker_that_is_down(relay, broker):
-    relay.tell({"a": 1}, Ring.WORK)
+    relay.tell({"a": 1}, Notification.WORK)
     broker.server.stop()
     await relay.stop()
 
@@ -289,12 +291,12 @@ async def test_the_end_does_not_wait_for_a_broker_that_is_down(relay, broker):
 
 
 async def test_a_message_that_was_used_up_here_stands_for_no_job(
-    relay, store, broker, clock, contact
+    relay, store, broker, clock, broker_health
 ):
     store.jobs = {"a": 1}
-    broker.server.put("a", HINT)
-    contact.spent["a"] = 1
-    relay.ring(Ring.WORK)
+    broker.server.put("a", WORK_AVAILABLE)
+    broker_health.spent["a"] = 1
+    relay.notify(Notification.WORK)
     clock.advance(timedelta(seconds=1))
     await relay.work()
 
@@ -310,7 +312,7 @@ async def test_what_was_being_published_at_the_end_is_told_all_the_same(relay, b
 
     broker.publish = slowly
     relay.start()
-    relay.tell({"a": 2}, Ring.WORK)
+    relay.tell({"a": 2}, Notification.WORK)
     await begun.wait()
     stopping = asyncio.create_task(relay.stop())
     broker.publish = publish

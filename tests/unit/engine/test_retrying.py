@@ -1,5 +1,5 @@
-from backburner.domain.job import JobState
-from backburner.engine import retrying
+from backburner.domain.jobs.job import JobState
+from backburner.engine.groups import retrying
 from backburner.testing.doubles import NOON
 from backburner.testing.samples import a_job
 

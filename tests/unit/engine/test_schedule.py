@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from backburner import ConfigurationError, Schedule
-from backburner.engine.schedule import following
+from backburner.engine.maintenance.schedule import following
 
 
 def at(text):

@@ -1,4 +1,4 @@
-from backburner.engine.upkeep import Sight
+from backburner.engine.maintenance.upkeep import Sight
 
 LEASE = 10_000
 

@@ -5,10 +5,10 @@ import pytest
 from pydantic import BaseModel, Field
 
 from backburner.domain.errors import InvalidInput, UnknownCapability
-from backburner.domain.job import Owner
-from backburner.engine.context import Context
+from backburner.domain.jobs.job import Owner
 from backburner.engine.registry import Registry, capability
-from backburner.engine.submission import (
+from backburner.engine.run.context import Context
+from backburner.engine.submit.submission import (
     LOCAL,
     Options,
     Submission,

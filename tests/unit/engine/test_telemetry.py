@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 import structlog
 
-from backburner.domain import transitions
-from backburner.domain.outcome import Failed, Snooze
-from backburner.domain.transitions import Limits
-from backburner.engine import telemetry
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.outcome import Failed, Snooze
+from backburner.domain.jobs.transitions import Limits
+from backburner.engine.observability import telemetry
 from backburner.testing.samples import NOON, a_claim
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from backburner.engine.timeouts import MOST_STALE, Timeouts
+from backburner.engine.run.timeouts import MOST_STALE, Timeouts
 
 LONG = 3600.0
 

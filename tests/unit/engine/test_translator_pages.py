@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from backburner.domain.errors import TransactionTooLong
-from backburner.domain.translation import Selection, Translation, Untranslated
-from backburner.engine.translating import PAGE, Translator
+from backburner.domain.events.translation import Selection, Translation, Untranslated
+from backburner.engine.maintenance.translating import PAGE, Translator
 from backburner.ports.faults import NoFaults
 
 
@@ -49,7 +49,7 @@ def translator(engine):
         Translation(["job.started"], lambda _tx, _event: None),
         Selection(frozenset(), frozenset(), frozenset()),
         engine=engine,
-        bell=SimpleNamespace(listen=lambda _: lambda: None),
+        notifier=SimpleNamespace(listen=lambda _: lambda: None),
         faults=NoFaults(),
     )
 

@@ -5,19 +5,19 @@ import random
 from types import SimpleNamespace
 from unittest.mock import AsyncMock
 
-from backburner.domain.batch import BatchState
-from backburner.engine import batches as engine
+from backburner.domain.groups.batch import BatchState
+from backburner.engine.groups import batches as engine
 from backburner.engine.watch import SETTLE_SECONDS, SLOWEST_SECONDS, Watch
-from backburner.ports.bell import Ring
 from backburner.ports.faults import NoFaults
+from backburner.ports.notifier import Notification
 from backburner.testing.doubles import FrozenClock
 from backburner.testing.simulation.loop import SeededLoop
 
 SECONDS = 10.0
 
 
-class Bell:
-    """A bell that is rung by hand."""
+class Notifier:
+    """A notifier that is rung by hand."""
 
     def listen(self, hear):
         self.hear = hear
@@ -39,21 +39,21 @@ class Batches:
 
 
 async def waited(loop, store, *, is_told=False):
-    """Wait for the batch in a house that is never quiet; return until when."""
-    bell = Bell()
-    watch = Watch(store, bell, poll=1.0)
+    """Wait for the batch in an instance that is never quiet; return until when."""
+    notifier = Notifier()
+    watch = Watch(store, notifier, poll=1.0)
     watch.start()
 
-    async def ring():
+    async def notify():
         while True:
-            bell.hear(Ring.EVENTS)
+            notifier.hear(Notification.EVENTS)
             await asyncio.sleep(SETTLE_SECONDS / 5)  # noqa: TID251 - virtual
 
-    ringing = asyncio.create_task(ring())
+    notifying = asyncio.create_task(notify())
     if is_told:
-        loop.call_at(SECONDS, bell.hear, Ring.ENDED)
+        loop.call_at(SECONDS, notifier.hear, Notification.ENDED)
     await watch.end("batch_1", seconds=60.0)
-    ringing.cancel()
+    notifying.cancel()
     await watch.stop()
     return loop.time()
 
@@ -80,11 +80,11 @@ def test_whoever_is_told_of_the_end_waits_no_longer():
 
 
 async def test_the_end_of_a_batch_is_rung():
-    rung = []
+    notified = []
     store = SimpleNamespace(finish_batch=AsyncMock(return_value=True))
     batches = engine.Batches(
         store=store,
-        bell=SimpleNamespace(ring=rung.append),
+        notifier=SimpleNamespace(notify=notified.append),
         clock=FrozenClock(),
         faults=NoFaults(),
         submission=None,
@@ -93,4 +93,4 @@ async def test_the_end_of_a_batch_is_rung():
     )
     await batches._finish(1)
 
-    assert [Ring.ENDED] == [what & Ring.ENDED for what in rung]
+    assert [Notification.ENDED] == [what & Notification.ENDED for what in notified]

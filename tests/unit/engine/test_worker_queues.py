@@ -17,7 +17,7 @@ from backburner import (
     Settings,
     capability,
 )
-from backburner.engine.appetite import Appetite
+from backburner.engine.run.claim_planner import ClaimPlanner
 
 HOUR = 3_600
 """So long between polls that nothing here can come of one."""
@@ -33,7 +33,7 @@ async def b(_ctx: Context, value: int) -> int:
     return value
 
 
-def a_house(tmp_path, **options):
+def an_instance(tmp_path, **options):
     settings = Settings(
         store=f"sqlite:///{tmp_path}/jobs.db",
         slots=options.pop("slots", 8),
@@ -49,30 +49,32 @@ def a_house(tmp_path, **options):
 @example(4, [(1, False), (3, False)])
 @example(2, [(1, True), (1, False)])
 def test_a_worker_rests_only_when_every_queue_was_asked_since_the_ring(count, rounds):
-    """However many slots are free in each round, and whenever it rings in between."""
+    """However many slots are free in each round, and however often it is notified."""
     queues = [f"q{n}" for n in range(count)]
-    appetite = Appetite(queues, {}, lambda _queue: 0)
+    claim_planner = ClaimPlanner(queues, {}, lambda _queue: 0)
     asked = set()
     for free, rings in rounds:
-        wants = appetite.wants(free)
-        appetite.got(wants, 0)
-        asked |= {want.queue for want in wants}
-        assert asked == {*queues} or appetite.may_have_work
-        if rings or not appetite.may_have_work:
-            appetite.ring()
+        claim_requests = claim_planner.claim_requests(free)
+        claim_planner.got(claim_requests, 0)
+        asked |= {claim_request.queue for claim_request in claim_requests}
+        assert asked == {*queues} or claim_planner.may_have_work
+        if rings or not claim_planner.may_have_work:
+            claim_planner.notify()
             asked.clear()
 
 
-async def run_all(house, *asked):
+async def run_all(backburner, *asked):
     """Submit five of each, then work; return how all of them ended."""
-    async with house, asyncio.timeout(60):
-        tickets = [t for one in asked for t in await house.submit_many(one, range(5))]
-        await house.start_worker()
+    async with backburner, asyncio.timeout(60):
+        tickets = [
+            t for one in asked for t in await backburner.submit_many(one, range(5))
+        ]
+        await backburner.start_worker()
         return [await ticket.result() for ticket in tickets]
 
 
 async def test_with_one_slot_no_queue_waits_for_the_poll(tmp_path):
-    results = await run_all(a_house(tmp_path, slots=1), b, a)
+    results = await run_all(an_instance(tmp_path, slots=1), b, a)
 
     assert 2 * list(range(5)) == results
 
@@ -81,7 +83,7 @@ async def test_with_one_slot_no_queue_waits_for_the_poll(tmp_path):
     "policy", [Queue("a", concurrency=1), Queue("a", per_worker=1)], ids=str
 )
 async def test_a_slot_that_a_limit_frees_is_used_at_once(tmp_path, policy):
-    results = await run_all(a_house(tmp_path, queues=[policy]), a)
+    results = await run_all(an_instance(tmp_path, queues=[policy]), a)
 
     assert list(range(5)) == results
 
@@ -89,21 +91,21 @@ async def test_a_slot_that_a_limit_frees_is_used_at_once(tmp_path, policy):
 async def test_a_worker_wakes_when_a_window_opens(tmp_path):
     policy = Queue("a", rate=Rate(3, per=timedelta(seconds=1)))
 
-    results = await run_all(a_house(tmp_path, queues=[policy], poll=0.2), a)
+    results = await run_all(an_instance(tmp_path, queues=[policy], poll=0.2), a)
 
     assert list(range(5)) == results
 
 
 async def test_a_schedule_submits_by_itself(tmp_path):
     every_second = Schedule("often", "* * * * * *", a, 7)
-    house = a_house(tmp_path, schedules=[every_second], poll=1)
+    backburner = an_instance(tmp_path, schedules=[every_second], poll=1)
 
-    async with house, asyncio.timeout(60):
-        await house.start_worker()
-        async for event in house.engine.stream():
+    async with backburner, asyncio.timeout(60):
+        await backburner.start_worker()
+        async for event in backburner.engine.stream():
             if event.type == "job.succeeded":
                 break
-        job = await house.engine.find(event.subject)
+        job = await backburner.engine.find(event.subject)
 
     assert ("a", "7") == (job.capability, job.output)
     assert "schedule:often" == job.tags[0]
@@ -121,7 +123,9 @@ async def test_a_schedule_submits_by_itself(tmp_path):
         ({"schedules": [Schedule("n", "* * * * *", a, "one")]}, "does not match"),
     ],
 )
-async def test_a_house_that_contradicts_itself_does_not_open(tmp_path, options, told):
+async def test_an_instance_that_contradicts_itself_does_not_open(
+    tmp_path, options, told
+):
     with pytest.raises(ConfigurationError, match=told):
-        async with a_house(tmp_path, **options):
+        async with an_instance(tmp_path, **options):
             pytest.fail("it opened")

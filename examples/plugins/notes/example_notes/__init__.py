@@ -28,11 +28,11 @@ def settings() -> None:
 
 
 @asynccontextmanager
-async def serves(house: Backburner) -> AsyncIterator[Sequence[Any]]:
+async def serves(backburner: Backburner) -> AsyncIterator[Sequence[Any]]:
     """Give the routes for as long as they are served."""
     from example_notes import import_routes, routes  # noqa: PLC0415 - not in a worker
 
-    yield [*routes.routes(house), *import_routes.routes(house)]
+    yield [*routes.routes(backburner), *import_routes.routes(backburner)]
 
 
 app = App(

@@ -16,7 +16,7 @@ Writer = Annotated[Caller, require("jobs:write")]
 LARGEST = 100_000
 
 
-def routes(house: Backburner) -> Sequence[Any]:
+def routes(backburner: Backburner) -> Sequence[Any]:
     """Return the route over an open `Backburner`."""
     router = APIRouter(tags=["notes"])
 
@@ -33,7 +33,7 @@ def routes(house: Backburner) -> Sequence[Any]:
             async for part in form:
                 if part.name == "file" and not batch:
                     # The rows of blob and batch are committed together, or neither.
-                    await house.blobs("notes", owner).write(
+                    await backburner.blobs("notes", owner).write(
                         part, keep=timedelta(days=1), also=begin
                     )
         if not batch:

@@ -41,9 +41,9 @@ class NotesQuery(OffsetQuery):
     """Words to look for."""
 
 
-def routes(house: Backburner) -> Sequence[Any]:
+def routes(backburner: Backburner) -> Sequence[Any]:
     """Return the routes over an open `Backburner`."""
-    router, settings = APIRouter(tags=["notes"]), house.settings_of(NotesSettings)
+    router, settings = APIRouter(tags=["notes"]), backburner.settings_of(NotesSettings)
 
     @router.post("/notes")
     async def create(request: Request, caller: Writer) -> Response:
@@ -60,12 +60,14 @@ def routes(house: Backburner) -> Sequence[Any]:
             tx.submit(count, note, owner=owner)
             return note
 
-        return answer({"id": await house.transact(store)})
+        return answer({"id": await backburner.transact(store)})
 
     @router.get("/notes")
     async def find(caller: Reader, asked: Annotated[NotesQuery, Query()]) -> Response:
         """List one's notes, or those with the words of `?q=`."""
-        return answer(await house.read(lambda view: found(view, caller.owner, asked)))
+        return answer(
+            await backburner.read(lambda view: found(view, caller.owner, asked))
+        )
 
     return router.routes
 

@@ -24,11 +24,11 @@ keep = Keep(
 
 
 @asynccontextmanager
-async def serves(house: Backburner) -> AsyncIterator[Sequence[Any]]:
+async def serves(backburner: Backburner) -> AsyncIterator[Sequence[Any]]:
     """Give the routes for as long as they are served."""
     from example_reports import files, routes  # noqa: PLC0415 - a worker needs none
 
-    yield [*files.routes(house), *routes.routes(house)]
+    yield [*files.routes(backburner), *routes.routes(backburner)]
 
 
 app = App(

@@ -27,12 +27,12 @@ class NewFile(BaseModel):
     sha256: str
 
 
-def routes(house: Backburner) -> Sequence[Any]:
+def routes(backburner: Backburner) -> Sequence[Any]:
     """Return the routes over an open `Backburner`."""
     router = APIRouter(tags=["reports"])
 
     def files_of(caller: Caller) -> AppBlobs:
-        return house.blobs("reports", caller.owner)
+        return backburner.blobs("reports", caller.owner)
 
     @router.put("/reports/files/{name}")
     async def send(request: Request, name: str, caller: Writer) -> Response:

@@ -22,7 +22,7 @@ from backburner.web import (
     require,
     wait,
 )
-from example_reports.work import Wanted, check, ended, reports, write
+from example_reports.work import NewKey, check, ended, reports, write
 
 Writer = Annotated[Caller, require("jobs:write")]
 Reader = Annotated[Caller, require("jobs:read")]
@@ -40,7 +40,7 @@ class NewReport(BaseModel):
     """How many seconds to wait for it."""
 
 
-def routes(house: Backburner) -> Sequence[Any]:
+def routes(backburner: Backburner) -> Sequence[Any]:
     """Return the routes over an open `Backburner`."""
     router = APIRouter(tags=["reports"])
 
@@ -58,10 +58,10 @@ def routes(house: Backburner) -> Sequence[Any]:
             tx.submit_flow(flow, owner=owner)
             told = {"report": report, "notify": asked.notify}
             done = {"capability": ended, "input": told}
-            wanted = Wanted(id=report, title=asked.title)
+            wanted = NewKey(id=report, title=asked.title)
             return tx.submit(write, wanted, owner=owner, completion=done).id
 
-        job_id = await house.transact(store)
+        job_id = await backburner.transact(store)
         job = await wait(request, caller, job_id, seconds=asked.wait)
         return answer({"id": report, "job": job_id, "state": str(job.state)}, 201)
 
@@ -84,10 +84,10 @@ def routes(house: Backburner) -> Sequence[Any]:
             found: str | None = view.connection.execute(query).scalar()
             return found
 
-        blob = await house.read(look)
+        blob = await backburner.read(look)
         if blob is None:
             raise Refusal(404, "NO_REPORT", "there is no such report, or not yet")
-        return house.blobs("reports", owner).read(blob)
+        return backburner.blobs("reports", owner).read(blob)
 
     return router.routes
 

@@ -28,7 +28,7 @@ reports = sa.Table(
 corrected = Counter("reports_corrected_total", "Answers corrected, by why.", ["code"])
 
 
-class Wanted(BaseModel):
+class NewKey(BaseModel):
     """A report that is to be written."""
 
     id: str
@@ -51,7 +51,7 @@ class Ended(BaseModel):
 
 
 @capability("reports.write", queue="reports")
-async def write(ctx: Context, wanted: Wanted) -> str:
+async def write(ctx: Context, wanted: NewKey) -> str:
     """Write a report as a blob of the application; its row names it."""
     prompt = f"Summarise in one sentence: {wanted.title}"
     text = await ctx.ask(prompt, into=Text, on_correction=observe)

@@ -11,8 +11,8 @@ from backburner.brokers.amqp.envelope import Post
 from backburner.brokers.amqp.examination import examine
 from backburner.brokers.amqp.link import Link
 from backburner.domain.errors import ConfigurationError
-from backburner.domain.message import HINT
-from backburner.ports.broker import DEAD, Letter, Message
+from backburner.domain.message import WORK_AVAILABLE
+from backburner.ports.broker import DEAD, BrokerMessage, DeadLetter
 from backburner.ports.finding import Finding
 
 DEFAULTS = {"heartbeat": "10", "name": "backburner"}
@@ -57,11 +57,20 @@ class AmqpBroker:
         await session.ping()
 
     async def publish(self, counts: Mapping[str, int]) -> None:
-        await self._post([p for q, n in counts.items() for p in [Post(q, HINT)] * n])
+        await self._post(
+            [p for q, n in counts.items() for p in [Post(q, WORK_AVAILABLE)] * n]
+        )
 
-    async def bury(self, queue: str, letters: Sequence[Letter]) -> None:
+    async def publish_dead_letters(
+        self, queue: str, dead_letters: Sequence[DeadLetter]
+    ) -> None:
         name = f"{queue}{DEAD}"
-        await self._post([Post(name, letter.body, letter.id) for letter in letters])
+        await self._post(
+            [
+                Post(name, dead_letter.body, dead_letter.id)
+                for dead_letter in dead_letters
+            ]
+        )
 
     async def _post(self, posts: Sequence[Post]) -> None:
         if posts:
@@ -69,18 +78,18 @@ class AmqpBroker:
                 session = await self._out.session()
                 await session.post(posts)
 
-    async def receive(self, queue: str, limit: int) -> Sequence[Message]:
+    async def receive(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         while True:
             session = await self._in.session()
             consumer = await session.consumer(queue)
             if messages := await consumer.fetch(limit):
                 return messages
 
-    async def acknowledge(self, queue: str, messages: Sequence[Message]) -> None:  # noqa: ARG002 - a message knows its channel
+    async def acknowledge(self, queue: str, messages: Sequence[BrokerMessage]) -> None:  # noqa: ARG002 - a message knows its channel
         for consumer, tags in _by_consumer(messages).items():
             consumer.acknowledge(tags)
 
-    async def give_back(self, queue: str, messages: Sequence[Message]) -> None:  # noqa: ARG002 - a message knows its channel
+    async def give_back(self, queue: str, messages: Sequence[BrokerMessage]) -> None:  # noqa: ARG002 - a message knows its channel
         for consumer, tags in _by_consumer(messages).items():
             consumer.give_back(tags)
 
@@ -105,7 +114,7 @@ class AmqpBroker:
         return examine(self._url)
 
 
-def _by_consumer(messages: Sequence[Message]) -> dict[Consumer, list[int]]:
+def _by_consumer(messages: Sequence[BrokerMessage]) -> dict[Consumer, list[int]]:
     grouped: dict[Consumer, list[int]] = {}
     for message in messages:
         consumer, tag = message.handle

@@ -24,7 +24,7 @@ from backburner.brokers.amqp.wire import (
     settle,
 )
 from backburner.domain.errors import BrokerUnavailable
-from backburner.ports.broker import Message
+from backburner.ports.broker import BrokerMessage
 
 LOOK_SECONDS = 0.45
 """A message that is there at two looks, one after the other, has waited too long."""
@@ -56,7 +56,7 @@ class Consumer:
         self._loop = asyncio.get_running_loop()
         self._turning = asyncio.Lock()
         self._turns: set[asyncio.Task[None]] = set()
-        self._waiting: deque[Message] = deque()
+        self._waiting: deque[BrokerMessage] = deque()
         self._held: dict[int, None] = {}
         self._fetcher: asyncio.Future[None] | None = None
         self._tag = ""
@@ -75,7 +75,7 @@ class Consumer:
         """Say how many messages this process has of the queue."""
         return len(self._waiting) + len(self._held)
 
-    async def fetch(self, limit: int) -> list[Message]:
+    async def fetch(self, limit: int) -> list[BrokerMessage]:
         """Wait for messages; none if the server ended the consumer."""
         self._asked = True
         needed = min(limit + len(self._held), MOST)
@@ -134,7 +134,7 @@ class Consumer:
         if self.is_over:
             return  # the channel is about to be closed, and it comes again
         self._last = tag
-        self._waiting.append(Message(body, (self, tag), name))
+        self._waiting.append(BrokerMessage(body, (self, tag), name))
         if self._fetcher is not None and not self._fetcher.done():
             self._fetcher.set_result(None)
 
@@ -146,7 +146,7 @@ class Consumer:
         if self._fetcher is not None and not self._fetcher.done():
             self._fetcher.set_result(None)
 
-    def _pop(self, limit: int) -> list[Message]:
+    def _pop(self, limit: int) -> list[BrokerMessage]:
         waiting = self._waiting
         popped = [waiting.popleft() for _ in range(min(limit, len(waiting)))]
         self._held.update(dict.fromkeys(message.handle[1] for message in popped))

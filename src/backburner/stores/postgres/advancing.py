@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from backburner.domain.job import Need
+from backburner.domain.jobs.job import Need
 from backburner.stores.postgres.queries import Queries
 
 ADVANCE = """
@@ -92,7 +92,7 @@ def _given(statement: str, *values: str) -> str:
     return re.sub(r"\$(\d+)", lambda found: values[int(found[1]) - 1], statement)
 
 
-class Heirlooms:
+class OutputCache:
     """
     What steps get from their only prerequisite, which ended here a moment ago.
 

@@ -17,8 +17,8 @@ from backburner.domain.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from backburner.stores.deferral import follow_savepoints
 from backburner.stores.postgres.driver import Connection
+from backburner.stores.shared.deferral import follow_savepoints
 
 T = TypeVar("T")
 

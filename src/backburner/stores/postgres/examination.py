@@ -18,7 +18,7 @@ OLDEST = 130_000
 OLD_TRANSACTION_SECONDS = 300.0
 SKEW_SECONDS = 1.0
 PER_PROCESS = POOL + PIPES + 2
-"""What one process may open: its pool, its pipes, its bell and its heart."""
+"""What one process may open: its pool, its pipes, its notifier and its heart."""
 
 # Read from the session itself: a role or a database may have its own values.
 SETTINGS = sa.text("""

@@ -30,7 +30,7 @@ Many = Callable[["Pipe", Sequence[Any]], Awaitable[Sequence[Any]]]
 
 
 class Call(NamedTuple):
-    """One caller's wish and where its answer goes."""
+    """One caller's request and where its answer goes."""
 
     many: Many
     argument: Any

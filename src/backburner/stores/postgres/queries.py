@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from backburner.stores.statements import load
+from backburner.stores.shared.statements import load
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +11,7 @@ class Queries:
     """Every statement of the store, by the name of its file."""
 
     beat_worker: str
-    bury_workers: str
+    remove_dead_workers: str
     cancel_dependents: str
     check_claim: str
     claim_jobs: str

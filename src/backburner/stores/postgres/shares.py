@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from backburner.domain.fairness import Place, Share, by_share, costs, ranks
-from backburner.domain.job import NewJob
-from backburner.ports.store import Move
+from backburner.domain.jobs.job import NewJob
+from backburner.domain.queues.fairness import Place, Share, by_share, costs, ranks
+from backburner.ports.store.jobs import Move
 from backburner.stores.postgres.database import as_ours
 from backburner.stores.postgres.pipe import Pipe
 from backburner.stores.postgres.queries import Queries
-from backburner.stores.sharing import ended_waiting, unused
+from backburner.stores.shared.sharing import ended_waiting, unused
 
 
 @asynccontextmanager

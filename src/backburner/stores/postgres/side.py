@@ -9,10 +9,11 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backburner.domain.errors import ConfigurationError
-from backburner.ports.store import WorkerInfo
-from backburner.stores import contents, listing
-from backburner.stores.contents import Row
+from backburner.ports.store.workers import WorkerInfo
+from backburner.stores.move import contents
+from backburner.stores.move.contents import Row
 from backburner.stores.postgres.database import Database, driver, said_by_driver
+from backburner.stores.shared import listing
 from backburner.stores.tables import metadata
 
 T = TypeVar("T")
@@ -24,11 +25,13 @@ LARGEST = 2**31
 class PostgresSide:
     """A `Side` over one database."""
 
-    def __init__(self, database: Database, url: sa.URL, bury: str) -> None:
-        """Take the statement that buries silent workers."""
+    def __init__(
+        self, database: Database, url: sa.URL, remove_dead_workers: str
+    ) -> None:
+        """Take the statement that removes silent workers."""
         self._database = database
         self._url = url
-        self._bury = bury
+        self._remove_dead_workers = remove_dead_workers
 
     @property
     def place(self) -> str:
@@ -66,11 +69,11 @@ class PostgresSide:
     async def alive(self, lease: timedelta) -> Sequence[WorkerInfo]:
         span = lease // timedelta(milliseconds=1)
 
-        def bury(connection: sa.Connection) -> Sequence[WorkerInfo]:
-            connection.exec_driver_sql(self._bury, (span,))
+        def remove_dead_workers(connection: sa.Connection) -> Sequence[WorkerInfo]:
+            connection.exec_driver_sql(self._remove_dead_workers, (span,))
             return listing.workers(connection)
 
-        return await self.transact(bury)
+        return await self.transact(remove_dead_workers)
 
     async def close(self) -> None:
         """Leave the connections to the store, which lends them."""

@@ -21,16 +21,16 @@ from typing import Any, NamedTuple, TypeVar
 import asyncpg
 import sqlalchemy as sa
 
-from backburner.domain.budget import Charge, Reservation, Rules, budget_of
+from backburner.domain.costs.budget import Charge, Reservation, Rules, budget_of
 from backburner.domain.errors import (
     BudgetExhausted,
     ClaimLost,
     IdempotencyConflict,
     StoreUnavailable,
 )
-from backburner.domain.fairness import Share, by_share, costs
-from backburner.domain.flow import NewStep
-from backburner.domain.job import (
+from backburner.domain.events.publication import Publication
+from backburner.domain.groups.flow import NewStep
+from backburner.domain.jobs.job import (
     Claim,
     Instant,
     JobState,
@@ -40,45 +40,41 @@ from backburner.domain.job import (
     first_state,
     waits,
 )
-from backburner.domain.publication import Publication
-from backburner.domain.queue import Gate, admit, count
-from backburner.domain.step import StepResult
-from backburner.domain.transitions import Change
-from backburner.ports.budgets import Ask
+from backburner.domain.jobs.step import StepResult
+from backburner.domain.jobs.transitions import Change
+from backburner.domain.queues.fairness import Share, by_share, costs
+from backburner.domain.queues.queue import Gate, admit, count
 from backburner.ports.faults import Faults
-from backburner.ports.store import (
-    Move,
-    Note,
-    Settlement,
-    Want,
-    WorkerLost,
-)
-from backburner.stores import (
-    budgeted,
-    extending,
-    flows,
-    lanes,
-    ledger,
-    publishing,
-    sharing,
-    steps,
-    translating,
-)
-from backburner.stores.deferral import INFO, Deferred
-from backburner.stores.grouped import GroupedTx
-from backburner.stores.linking import (
-    Telling,
-    deliver,
-    ends,
-    need_of,
-    settle_links,
-)
-from backburner.stores.postgres.advancing import ADVANCE, Heirlooms
+from backburner.ports.store.budgets import HoldRequest
+from backburner.ports.store.events import Note
+from backburner.ports.store.jobs import ClaimRequest, Move, Settlement
+from backburner.ports.store.workers import WorkerLost
+from backburner.stores.postgres.advancing import ADVANCE, OutputCache
 from backburner.stores.postgres.database import TRIES, persist, said_by_driver
 from backburner.stores.postgres.pipe import Many, Pipe
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.shares import Shares
-from backburner.stores.settling import (
+from backburner.stores.shared import (
+    budgets,
+    flow_extension,
+    flows,
+    lanes,
+    ledger,
+    publications,
+    sharing,
+    steps,
+    translations,
+)
+from backburner.stores.shared.consequences import (
+    Telling,
+    deliver,
+    ends,
+    need_of,
+    settle_consequences,
+)
+from backburner.stores.shared.deferral import INFO, Deferred
+from backburner.stores.shared.grouped import GroupedTx
+from backburner.stores.shared.settling import (
     KEY_LIFETIME_MS,
     as_given,
     error_json,
@@ -90,7 +86,7 @@ from backburner.stores.settling import (
     turns,
     wait_json,
 )
-from backburner.stores.sharing import (
+from backburner.stores.shared.sharing import (
     Taken,
     corrections,
     ended_waiting,
@@ -98,10 +94,10 @@ from backburner.stores.sharing import (
     refund,
     used_tokens,
 )
-from backburner.stores.usages import Booked, book_settled
+from backburner.stores.shared.usages import Booked, book_settled
 
 T = TypeVar("T")
-Claiming = tuple[str, str, Sequence[Want], Instant]
+Claiming = tuple[str, str, Sequence[ClaimRequest], Instant]
 NEEDS = Claim._fields.index("needs")
 _UNUSABLE = (asyncpg.UndefinedTableError, asyncpg.InsufficientPrivilegeError)
 
@@ -113,7 +109,7 @@ class Statements:
         self._queries = queries
         self._rulebook = rulebook
         self.shares = Shares(queries)
-        self._heirlooms = Heirlooms()
+        self._output_cache = OutputCache()
         self._gated: Collection[str] = frozenset()
         """Queues that had limits when somebody looked last."""
 
@@ -214,25 +210,32 @@ class Statements:
         return [await self._claim(pipe, *ask) for ask in asks]
 
     async def _claim(
-        self, pipe: Pipe, worker: str, token: str, wants: Sequence[Want], now: Instant
+        self,
+        pipe: Pipe,
+        worker: str,
+        token: str,
+        claim_requests: Sequence[ClaimRequest],
+        now: Instant,
     ) -> Sequence[Claim] | WorkerLost:
         """Take jobs; if a queue gives none, see whether that is for its limits."""
         claims: list[Claim] = []
         has_looked = False
-        for want in wants:
+        for claim_request in claim_requests:
             taken: Sequence[Claim] = ()
-            is_asked = want.queue not in self._gated
+            is_asked = claim_request.queue not in self._gated
             if is_asked:
-                taken = await self._take(pipe, worker, token, want, now)
+                taken = await self._take(pipe, worker, token, claim_request, now)
             if not taken and not has_looked:
                 if not await self._read_gates(pipe, worker):
                     return claims or WorkerLost()
                 has_looked = True
-            if not taken and want.queue in self._gated:
+            if not taken and claim_request.queue in self._gated:
                 async with pipe.driver.transaction():
-                    taken = await self._claim_gated(pipe, worker, token, want, now)
+                    taken = await self._claim_gated(
+                        pipe, worker, token, claim_request, now
+                    )
             elif not is_asked:  # its limits are gone
-                taken = await self._take(pipe, worker, token, want, now)
+                taken = await self._take(pipe, worker, token, claim_request, now)
             claims += taken
         return claims
 
@@ -248,13 +251,13 @@ class Statements:
         pipe: Pipe,
         worker: str,
         token: str,
-        want: Want,
+        claim_request: ClaimRequest,
         now: Instant,
         *,
         is_locked: bool = False,
     ) -> Sequence[Claim]:
         """Take jobs of a queue that has no limits, or whose lock is held."""
-        asked = (token, worker, now, *want, is_locked)
+        asked = (token, worker, now, *claim_request, is_locked)
         rows = await pipe.rows(self._queries.claim_jobs, *asked)
         steps = [row[0] for row in rows if row[NEEDS]]
         if steps:
@@ -267,11 +270,11 @@ class Statements:
         self, pipe: Pipe, rows: Sequence[Any], steps: Collection[int]
     ) -> Mapping[int, Sequence[Need]]:
         """Return what steps get from their prerequisites; read what is not known."""
-        self._heirlooms.serve(pipe.driver)
+        self._output_cache.serve(pipe.driver)
         given = {
             row[0]: [need]
             for row in rows
-            if row[NEEDS] == 1 and (need := self._heirlooms.take(row[1]))
+            if row[NEEDS] == 1 and (need := self._output_cache.take(row[1]))
         }
         if unknown := [seq for seq in steps if seq not in given]:
             read = await pipe.rows(self._queries.list_needs, unknown)
@@ -279,16 +282,21 @@ class Statements:
         return given
 
     async def _claim_gated(
-        self, pipe: Pipe, worker: str, token: str, want: Want, now: Instant
+        self,
+        pipe: Pipe,
+        worker: str,
+        token: str,
+        claim_request: ClaimRequest,
+        now: Instant,
     ) -> Sequence[Claim]:
         """Take what the queue's limits leave, and count it against them."""
-        queue, wanted = want
+        queue, wanted = claim_request
         gate = Gate(*(await pipe.rows(self._queries.lock_gate, queue))[0])
         [(running, at)] = await pipe.rows(self._queries.count_running, queue)
         admission = admit(gate, wanted=wanted, running=running, now=at)
         taken: Sequence[Claim] = ()
         if admission.allowed:
-            allowed = Want(queue, admission.allowed)
+            allowed = ClaimRequest(queue, admission.allowed)
             taken = await self._take(pipe, worker, token, allowed, now, is_locked=True)
         if gate.rate is not None:
             waiting = bool(await pipe.rows(self._queries.has_queued, queue, now))
@@ -299,15 +307,20 @@ class Statements:
 
     def way(self, settlement: Settlement) -> Many | None:
         """Return what settles this, along with others; `None` if it brings a body."""
-        link = settlement.link
+        consequences = settlement.consequences
         if settlement.body is not None:
             return None
         if settlement.usage:
             return self.settle_linked
-        if link is None:
+        if consequences is None:
             return self.settle
         is_done = settlement.change.to is JobState.SUCCEEDED
-        if not is_done or link.flow is None or link.calls_back or link.holds:
+        if (
+            not is_done
+            or consequences.flow is None
+            or consequences.calls_back
+            or consequences.holds
+        ):
             return self.settle_linked
         return self.settle_steps
 
@@ -337,7 +350,7 @@ class Statements:
                 wanted = [asks[i] for i in turn.values()]
                 settled = tx.settle(wanted)
                 book_settled(tx, wanted, settled)
-                settle_links(tx, ends(wanted, settled))
+                settle_consequences(tx, ends(wanted, settled))
                 for seq in settled:
                     answers[turn[seq]] = asks[turn[seq]].change
             return answers
@@ -357,7 +370,7 @@ class Statements:
             settled, heirs = await self.transact(pipe, partial(_advance, done))
             for seq in settled:
                 answers[turn[seq]] = asks[turn[seq]].change
-            self._heirlooms.keep(
+            self._output_cache.keep(
                 (heir, need_of(asks[turn[source]])) for heir, source in heirs
             )
         return as_given(batches, answers)
@@ -403,7 +416,7 @@ class Statements:
                 wanted = [asks[i] for i in turn.values()]
                 moved = tx.move(wanted)
                 forgo(tx, ended_waiting(wanted, moved))
-                settle_links(tx, ends(wanted, moved))
+                settle_consequences(tx, ends(wanted, moved))
                 for seq in moved:
                     answers[turn[seq]] = True
             return answers
@@ -587,20 +600,20 @@ class Transaction(GroupedTx):
         result = self.connection.exec_driver_sql(statement, parameters)
         return result.fetchall() if result.returns_rows else ()
 
-    def reserve_hold(self, ask: Ask) -> Reservation:
-        return budgeted.reserve_hold(self, ask)
+    def reserve_hold(self, ask: HoldRequest) -> Reservation:
+        return budgets.reserve_hold(self, ask)
 
     def settle_hold(self, hold_id: str, tokens: int) -> bool:
-        return budgeted.settle_hold(self, hold_id, tokens)
+        return budgets.settle_hold(self, hold_id, tokens)
 
     def release_hold(self, hold_id: str) -> bool:
-        return budgeted.release_hold(self, hold_id)
+        return budgets.release_hold(self, hold_id)
 
     def publish(self, events: Sequence[Publication]) -> None:
-        publishing.publish(self.connection, events)
+        publications.publish(self.connection, events)
 
     def advance(self, application: str, mark: int, upto: int) -> bool:
-        return translating.advance(self.connection, application, mark, upto)
+        return translations.advance(self.connection, application, mark, upto)
 
     def array(self, keys: Collection[int]) -> list[int]:
         """Write keys as statements take them."""
@@ -685,7 +698,7 @@ class Transaction(GroupedTx):
 
     def extend(self, flow: int, steps: Sequence[NewStep]) -> None:
         """Add steps to the flow of the step that is being settled."""
-        extending.extend(self, flow, steps)
+        flow_extension.extend(self, flow, steps)
 
     def move(self, moves: Sequence[Move]) -> Collection[int]:
         """Move jobs that are not running; return the keys of those that were."""
@@ -810,8 +823,8 @@ def _flows_of(asks: Iterable[Settlement | Move]) -> Iterator[int]:
     """Yield the flows that ends are counted in, or that a body may extend."""
     for ask in asks:
         has_body = isinstance(ask, Settlement) and ask.body is not None
-        if ask.link is not None and (has_body or ask.change.to.is_final):
-            flow = ask.link.flow
+        if ask.consequences is not None and (has_body or ask.change.to.is_final):
+            flow = ask.consequences.flow
             if flow is not None:
                 yield flow
 

@@ -18,10 +18,11 @@ import sqlalchemy as sa
 from sqlalchemy.util import await_only
 from sqlalchemy.util.concurrency import in_greenlet
 
-from backburner.domain.budget import Rules
+from backburner.domain.auth.key import ApiKey
+from backburner.domain.costs.budget import Rules
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
-from backburner.domain.event import Event
-from backburner.domain.job import (
+from backburner.domain.events.event import Event
+from backburner.domain.jobs.job import (
     Claim,
     Instant,
     Job,
@@ -30,54 +31,25 @@ from backburner.domain.job import (
     Submitted,
     Visibility,
 )
-from backburner.domain.key import ApiKey
-from backburner.domain.queue import Queue, QueueState, Throttling, Totals
-from backburner.domain.schedule import ScheduleState
-from backburner.domain.step import StepResult
-from backburner.domain.transitions import Change
+from backburner.domain.jobs.step import StepResult
+from backburner.domain.jobs.transitions import Change
+from backburner.domain.queues.queue import Queue, QueueState, Throttling, Totals
+from backburner.domain.queues.schedule import ScheduleState
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults
 from backburner.ports.finding import Finding
 from backburner.ports.history import History
-from backburner.ports.keys import AuditEntry
-from backburner.ports.store import (
-    FailureGroup,
-    Firing,
-    Heart,
-    JobFilter,
-    Move,
-    Note,
-    Retention,
-    Settlement,
-    Tx,
-    Want,
-    WorkerInfo,
-)
-from backburner.stores import batches as batching
-from backburner.stores import flows as flowing
-from backburner.stores import (
-    kept,
-    keys,
-    listing,
-    migrations,
-    notice,
-    queueing,
-    sharing,
-    timetable,
-    totals,
-)
-from backburner.stores.app_blobs import AppBlobRows
-from backburner.stores.budgeted import Budgeted, forget_accounts
-from backburner.stores.burials import Burials
-from backburner.stores.endpoints import Endpoints
-from backburner.stores.erasing import Erasing
-from backburner.stores.grouped import Grouped
-from backburner.stores.lanes import Act, Lanes
-from backburner.stores.ledger import Rulebook, is_charged
-from backburner.stores.linking import LinkTx, ends, settle_links
+from backburner.ports.store.events import Note
+from backburner.ports.store.jobs import ClaimRequest, Move, Settlement
+from backburner.ports.store.keys import AuditEntry
+from backburner.ports.store.maintenance import FailureGroup, JobFilter, Retention
+from backburner.ports.store.schedules import Firing
+from backburner.ports.store.transactions import Tx
+from backburner.ports.store.workers import Heart, WorkerInfo
+from backburner.stores import migrations
+from backburner.stores.move import notice
 from backburner.stores.postgres import examination, migrating
 from backburner.stores.postgres.advancing import advance_flows
-from backburner.stores.postgres.bell import NotifyBell
 from backburner.stores.postgres.committing import Committing
 from backburner.stores.postgres.database import (
     Database,
@@ -90,19 +62,40 @@ from backburner.stores.postgres.database import (
 from backburner.stores.postgres.heart import PostgresHeart
 from backburner.stores.postgres.horizon import Horizon
 from backburner.stores.postgres.limiting import Limit
+from backburner.stores.postgres.notifier import PostgresNotifier
 from backburner.stores.postgres.pipe import Many, Pipe
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.rounds import Rounds
 from backburner.stores.postgres.side import PostgresSide
 from backburner.stores.postgres.statements import Statements, Transaction
-from backburner.stores.prospects import Prospects
-from backburner.stores.rows import as_events
-from backburner.stores.settling import KEY_LIFETIME_MS, turns
-from backburner.stores.steps import Steps
-from backburner.stores.streaming import Streams
-from backburner.stores.translating import Translations
-from backburner.stores.usages import Usages, book_settled
-from backburner.stores.waits import Waits
+from backburner.stores.shared import batches as batching
+from backburner.stores.shared import flows as flowing
+from backburner.stores.shared import (
+    keys,
+    listing,
+    queue_policies,
+    retention,
+    sharing,
+    timetable,
+    totals,
+)
+from backburner.stores.shared.app_blobs import AppBlobRows
+from backburner.stores.shared.budgets import Budgeted, forget_accounts
+from backburner.stores.shared.consequences import InternalTx, ends, settle_consequences
+from backburner.stores.shared.dead_letter_exports import DeadLetterExports
+from backburner.stores.shared.endpoints import Endpoints
+from backburner.stores.shared.erasure import Erasing
+from backburner.stores.shared.event_streams import Streams
+from backburner.stores.shared.grouped import Grouped
+from backburner.stores.shared.lanes import Act, Lanes
+from backburner.stores.shared.ledger import Rulebook, is_charged
+from backburner.stores.shared.prospects import Prospects
+from backburner.stores.shared.rows import as_events
+from backburner.stores.shared.settling import KEY_LIFETIME_MS, turns
+from backburner.stores.shared.steps import Steps
+from backburner.stores.shared.translations import Translations
+from backburner.stores.shared.usages import Usages, book_settled
+from backburner.stores.shared.waits import Waits
 
 T = TypeVar("T")
 Q = TypeVar("Q")
@@ -131,7 +124,7 @@ class PostgresStore(
     Budgeted,
     Prospects,
     Lanes,
-    Burials,
+    DeadLetterExports,
     AppBlobRows,
     Erasing,
     Translations,
@@ -174,13 +167,13 @@ class PostgresStore(
         del clock  # the server's is the one that counts
         return cls(url, faults=faults)
 
-    def bell(self) -> NotifyBell:
-        """Return the bell of the processes that share this database."""
-        return NotifyBell(self._database.dsn)
+    def notifier(self) -> PostgresNotifier:
+        """Return the notifier of the processes that share this database."""
+        return PostgresNotifier(self._database.dsn)
 
     def side(self) -> PostgresSide:
         """Return what a move reads and writes by, whether the store is open or not."""
-        return PostgresSide(self._database, self._url, self.queries.bury_workers)
+        return PostgresSide(self._database, self._url, self.queries.remove_dead_workers)
 
     async def open(self) -> None:
         shown = self._url.set(query={}).render_as_string(hide_password=True)
@@ -241,9 +234,14 @@ class PostgresStore(
         return await self._write(self._submitting, self._statements.rules, None)
 
     async def claim(
-        self, worker: str, token: str, wants: Sequence[Want], *, now: Instant
+        self,
+        worker: str,
+        token: str,
+        claim_requests: Sequence[ClaimRequest],
+        *,
+        now: Instant,
     ) -> Sequence[Claim]:
-        ask = (worker, token, wants, now)
+        ask = (worker, token, claim_requests, now)
         return await self._write(self._claiming, self._statements.claim, ask)
 
     async def settle(
@@ -265,14 +263,14 @@ class PostgresStore(
         return applied
 
     async def move(self, moves: Sequence[Move]) -> Sequence[bool]:
-        if any(move.link for move in moves):
+        if any(move.consequences for move in moves):
             return await self._write(self._keeping, self._statements.move_linked, moves)
         return await self._write(self._keeping, self._statements.move, moves)
 
     async def find(self, ids: Sequence[str]) -> Sequence[Job]:
         return await self.read(lambda c: listing.find(c, ids))
 
-    async def link(self, body: Callable[[LinkTx], T]) -> T:
+    async def internal_transaction(self, body: Callable[[InternalTx], T]) -> T:
         return await self._transact(body)
 
     async def transact(
@@ -309,16 +307,16 @@ class PostgresStore(
         return await self._commit("transact", body)
 
     async def declare(self, queues: Sequence[Queue]) -> None:
-        await self.transact(queueing.declare(queues))
+        await self.transact(queue_policies.declare(queues))
 
     async def pause(self, queue: str, *, paused: bool) -> None:
-        await self.transact(queueing.pause(queue, paused=paused))
+        await self.transact(queue_policies.pause(queue, paused=paused))
 
     async def queues(self) -> Sequence[QueueState]:
         [(now, has_any)] = await self._run(self._keeping, "has_policies")
         if not has_any:
             return []
-        return await self.read(lambda c: queueing.listing(c, now))
+        return await self.read(lambda c: queue_policies.listing(c, now))
 
     async def totals(self) -> Mapping[str, Totals]:
         return await self.read(totals.read)
@@ -327,7 +325,7 @@ class PostgresStore(
         return await self.transact(totals.compact(limit))
 
     async def throttlings(self) -> Sequence[Throttling]:
-        return await self.transact(queueing.tell(await self._now()))
+        return await self.transact(queue_policies.tell(await self._now()))
 
     async def plan(self, schedules: Sequence[ScheduleState]) -> None:
         await self.transact(timetable.declare(schedules))
@@ -337,7 +335,7 @@ class PostgresStore(
         return now, await self.read(timetable.listing)
 
     async def fire(self, firing: Firing) -> bool:
-        return await self.link(timetable.fire(firing))
+        return await self.internal_transaction(timetable.fire(firing))
 
     async def pace(self, act: Act) -> Any:
         return await self._write(self._pacing, self._statements.pace, act)
@@ -365,7 +363,7 @@ class PostgresStore(
 
     async def orphans(self, *, lease: timedelta, limit: int) -> Sequence[Job]:
         span = lease // timedelta(milliseconds=1)
-        await self._run(self._keeping, "bury_workers", span)
+        await self._run(self._keeping, "remove_dead_workers", span)
         return await self.read(lambda c: listing.orphans(c, limit))
 
     async def held(self, worker: str) -> Sequence[tuple[int, str]]:
@@ -458,11 +456,11 @@ class PostgresStore(
         prune_flows = flowing.prune(keep, now, limit)
         steps = await self._commit("transact", prune_flows, alone=True)
         plain = [*await self._prune_plain(keep, now, limit)]
-        for prune in (kept.prune_flows, kept.prune_jobs):
+        for prune in (retention.prune_flows, retention.prune_jobs):
             body = prune(keep, now, limit)
             plain += await self._commit("transact", body, alone=True)
         await self._commit("transact", sharing.prune, alone=True)
-        prune_events = queueing.prune(keep, now, limit)
+        prune_events = queue_policies.prune(keep, now, limit)
         await self._commit("transact", prune_events, alone=True)
         return [*steps, *plain]
 
@@ -546,7 +544,7 @@ class PostgresStore(
             tx.settling = settled
             for settlement in ours:
                 _run_body(tx, settlement)
-            settle_links(tx, ends(ours, settled))
+            settle_consequences(tx, ends(ours, settled))
             return settled
 
         try:

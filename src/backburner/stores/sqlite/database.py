@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool, StaticPool
 
 from backburner.domain.errors import ConfigurationError, StoreFull, StoreUnavailable
-from backburner.stores.notice import FENCED
+from backburner.stores.move.notice import FENCED
 
 OLDEST = (3, 38, 0)
 """The first version with `->>`."""

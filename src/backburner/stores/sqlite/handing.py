@@ -11,17 +11,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from backburner.domain.job import Claim, Instant
-from backburner.ports.store import Settlement, Want
-from backburner.stores.flows import as_needs
-from backburner.stores.linking import LinkTx, need_of
+from backburner.domain.jobs.job import Claim, Instant
+from backburner.ports.store.jobs import ClaimRequest, Settlement
+from backburner.stores.shared.consequences import InternalTx, need_of
+from backburner.stores.shared.flows import as_needs
 
-Claiming = tuple[str, str, Sequence[Want], Instant]
+Claiming = tuple[str, str, Sequence[ClaimRequest], Instant]
 """A claim: the worker, its token, what it wants, and when."""
 NEEDS = Claim._fields.index("needs")
 
 
-class HandingTx(LinkTx, Protocol):
+class HandingTx(InternalTx, Protocol):
     """A transaction that knows who may claim."""
 
     def gates(self, worker: str) -> Collection[str] | None:
@@ -30,7 +30,7 @@ class HandingTx(LinkTx, Protocol):
 
 
 @dataclass(slots=True)
-class Taker:
+class NextClaim:
     """The claim that runs next in a transaction."""
 
     ask: Claiming
@@ -41,19 +41,19 @@ class Taker:
 
 
 def hand_on(
-    tx: HandingTx, taker: Taker, waiting: Mapping[int, int], at: Instant
+    tx: HandingTx, next_claim: NextClaim, waiting: Mapping[int, int], at: Instant
 ) -> list[int]:
     """
     Claim those who wait, each for the step beside it, if they are next anyway.
 
     Return each one's flow.
     """
-    worker, token, wants, now = taker.ask
+    worker, token, claim_requests, now = next_claim.ask
     gated = tx.gates(worker) if waiting and at <= now else None
     if gated is None:
         return []
-    ended = {settlement.seq: settlement for settlement in taker.settled}
-    for queue, limit in wants:
+    ended = {settlement.seq: settlement for settlement in next_claim.settled}
+    for queue, limit in claim_requests:
         if queue in gated or limit < len(waiting):
             continue  # which of them may start is for the claim to say
         first = tx.rows(tx.queries.first_queued, queue, now)
@@ -62,14 +62,14 @@ def hand_on(
             *(token, worker, now, queue, at, tx.array(waiting)),
             *(first[0] if first else (None, None, None)),
         )
-        taker.claims += _claims(tx, ended, waiting, rows)
-        if len(taker.claims) == len(waiting):
+        next_claim.claims += _claims(tx, ended, waiting, rows)
+        if len(next_claim.claims) == len(waiting):
             break
-    if taker.claims:
-        seqs = tx.array([claim.seq for claim in taker.claims])
+    if next_claim.claims:
+        seqs = tx.array([claim.seq for claim in next_claim.claims])
         tx.rows(tx.queries.insert_handed_events, seqs)
         tx.rows(tx.queries.insert_start_events, seqs)
-    return [claim.flow for claim in taker.claims if claim.flow is not None]
+    return [claim.flow for claim in next_claim.claims if claim.flow is not None]
 
 
 def _claims(

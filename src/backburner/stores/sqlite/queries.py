@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from backburner.stores.statements import load
+from backburner.stores.shared.statements import load
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class Queries:
 
     advance_fronts: str
     beat_worker: str
-    bury_workers: str
+    remove_dead_workers: str
     cancel_dependents: str
     check_claim: str
     claim_jobs: str

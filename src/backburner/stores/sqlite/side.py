@@ -9,9 +9,9 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from backburner.ports.clock import Clock
-from backburner.ports.store import WorkerInfo
-from backburner.stores import listing
-from backburner.stores.contents import Row
+from backburner.ports.store.workers import WorkerInfo
+from backburner.stores.move.contents import Row
+from backburner.stores.shared import listing
 from backburner.stores.sqlite.database import Database, driver, translated
 
 T = TypeVar("T")
@@ -23,11 +23,13 @@ CACHE_KIB = 8_192
 class SqliteSide:
     """A `Side` over one file, with a connection that reads and one that writes."""
 
-    def __init__(self, database: Database, clock: Clock, bury: str) -> None:
-        """Take the statement that buries silent workers."""
+    def __init__(
+        self, database: Database, clock: Clock, remove_dead_workers: str
+    ) -> None:
+        """Take the statement that removes silent workers."""
         self._database = database
         self._clock = clock
-        self._bury = bury
+        self._remove_dead_workers = remove_dead_workers
         # Kept: the last connection that is closed writes everything to the file.
         self._reading: sa.Connection | None = None
         self._writing: sa.Connection | None = None
@@ -64,12 +66,12 @@ class SqliteSide:
     async def alive(self, lease: timedelta) -> Sequence[WorkerInfo]:
         span = lease // timedelta(milliseconds=1)
 
-        def bury(connection: sa.Connection) -> Sequence[WorkerInfo]:
+        def remove_dead_workers(connection: sa.Connection) -> Sequence[WorkerInfo]:
             now = self._clock.monotonic()
-            driver(connection).execute(self._bury, (now, span, now))
+            driver(connection).execute(self._remove_dead_workers, (now, span, now))
             return listing.workers(connection)
 
-        return await self.transact(bury)
+        return await self.transact(remove_dead_workers)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._close)

@@ -12,25 +12,21 @@ from itertools import chain, starmap
 from typing import Any
 
 from backburner.domain.errors import BudgetExhausted
-from backburner.domain.event import PROGRESS
-from backburner.domain.job import Claim, Instant, JobState, NewJob, Submitted
-from backburner.domain.queue import Gate, admit, count
-from backburner.domain.step import StepResult
-from backburner.domain.transitions import Change
+from backburner.domain.events.event import PROGRESS
+from backburner.domain.jobs.job import Claim, Instant, JobState, NewJob, Submitted
+from backburner.domain.jobs.step import StepResult
+from backburner.domain.jobs.transitions import Change
+from backburner.domain.queues.queue import Gate, admit, count
 from backburner.ports.clock import Clock
-from backburner.ports.store import (
-    Move,
-    Note,
-    Retention,
-    Settlement,
-    Want,
-    WorkerLost,
-)
-from backburner.stores import lanes, steps
-from backburner.stores.flows import as_needs
-from backburner.stores.ledger import submit_each
-from backburner.stores.linking import ends, settle_links
-from backburner.stores.settling import (
+from backburner.ports.store.events import Note
+from backburner.ports.store.jobs import ClaimRequest, Move, Settlement
+from backburner.ports.store.maintenance import Retention
+from backburner.ports.store.workers import WorkerLost
+from backburner.stores.shared import lanes, steps
+from backburner.stores.shared.consequences import ends, settle_consequences
+from backburner.stores.shared.flows import as_needs
+from backburner.stores.shared.ledger import submit_each
+from backburner.stores.shared.settling import (
     KEY_LIFETIME_MS,
     as_given,
     as_json,
@@ -40,12 +36,17 @@ from backburner.stores.settling import (
     turns,
     wait_json,
 )
-from backburner.stores.sharing import corrections, ended_waiting, forgo, used_tokens
+from backburner.stores.shared.sharing import (
+    corrections,
+    ended_waiting,
+    forgo,
+    used_tokens,
+)
+from backburner.stores.shared.totals import count_ends, count_successes
+from backburner.stores.shared.usages import book_settled
 from backburner.stores.sqlite.database import is_unavailable
-from backburner.stores.sqlite.handing import NEEDS, Claiming, Taker
+from backburner.stores.sqlite.handing import NEEDS, Claiming, NextClaim
 from backburner.stores.sqlite.transaction import Transaction, savepoint
-from backburner.stores.totals import count_ends, count_successes
-from backburner.stores.usages import book_settled
 
 
 def submit(
@@ -57,8 +58,8 @@ def submit(
 
 def claim(tx: Transaction, asks: Sequence[Claiming]) -> Sequence[Sequence[Claim]]:
     """Hand queued jobs to every worker that asks."""
-    taker, tx.taker = tx.taker, None
-    handed = taker.claims if taker is not None else ()
+    next_claim, tx.next_claim = tx.next_claim, None
+    handed = next_claim.claims if next_claim is not None else ()
     return [_claim(tx, *ask, handed) for ask in asks]
 
 
@@ -66,7 +67,7 @@ def _claim(
     tx: Transaction,
     worker: str,
     token: str,
-    wants: Sequence[Want],
+    claim_requests: Sequence[ClaimRequest],
     now: Instant,
     handed: Sequence[Claim],
 ) -> Sequence[Claim]:
@@ -75,11 +76,13 @@ def _claim(
     if gated is None:
         raise WorkerLost
     claims: list[Claim] = []
-    for queue, limit in wants:
+    for queue, limit in claim_requests:
         before = [claim for claim in handed if claim.queue == queue]
-        want = Want(queue, limit - len(before))
+        claim_request = ClaimRequest(queue, limit - len(before))
         take = _claim_gated if queue in gated else _take
-        taken = take(tx, worker, token, want, now) if want.limit else ()
+        taken = (
+            take(tx, worker, token, claim_request, now) if claim_request.limit else ()
+        )
         claims += in_turn((*before, *taken)) if before else taken
     if claims:
         # Ranks of a line rise: what is left is the highest.
@@ -90,9 +93,9 @@ def _claim(
 
 
 def _take(
-    tx: Transaction, worker: str, token: str, want: Want, now: Instant
+    tx: Transaction, worker: str, token: str, claim_request: ClaimRequest, now: Instant
 ) -> Sequence[Claim]:
-    rows = tx.rows(tx.queries.claim_jobs, token, worker, now, *want)
+    rows = tx.rows(tx.queries.claim_jobs, token, worker, now, *claim_request)
     steps = [row[0] for row in rows if row[NEEDS]]
     if steps:
         needs = as_needs(tx.rows(tx.queries.list_needs, tx.array(steps)))
@@ -105,10 +108,10 @@ def _take(
 
 
 def _claim_gated(
-    tx: Transaction, worker: str, token: str, want: Want, now: Instant
+    tx: Transaction, worker: str, token: str, claim_request: ClaimRequest, now: Instant
 ) -> Sequence[Claim]:
     """Take what the queue's limits leave, and count it against them."""
-    queue, wanted = want
+    queue, wanted = claim_request
     gate = Gate(*tx.rows(tx.queries.read_gate, queue)[0])
     running = 0
     if gate.concurrency is not None:
@@ -116,7 +119,7 @@ def _claim_gated(
     admission = admit(gate, wanted=wanted, running=running, now=now)
     taken: Sequence[Claim] = ()
     if admission.allowed:
-        taken = _take(tx, worker, token, Want(queue, admission.allowed), now)
+        taken = _take(tx, worker, token, ClaimRequest(queue, admission.allowed), now)
     if gate.rate is not None:
         waiting = bool(tx.rows(tx.queries.has_queued, queue, now))
         after = count(gate, admission, taken=len(taken), waiting=waiting)
@@ -141,8 +144,8 @@ def _settle(
     _apply_plain(tx, plain, applied)
     book_settled(tx, plain, applied)
     if len(plain) == total:  # else more is released later, which may come first
-        tx.taker = _taker(tx, plain)
-    settle_links(tx, ends(plain, applied))
+        tx.next_claim = _next_claim(tx, plain)
+    settle_consequences(tx, ends(plain, applied))
     for settlement in settlements:
         if settlement.body is not None:
             _apply_with_body(tx, settlement, applied)
@@ -153,10 +156,10 @@ def _settle(
     return applied
 
 
-def _taker(tx: Transaction, settlements: Sequence[Settlement]) -> Taker | None:
+def _next_claim(tx: Transaction, settlements: Sequence[Settlement]) -> NextClaim | None:
     """Return whoever claims right after this, if it is one alone."""
     then, asks = tx.then or (None, ())
-    return Taker(asks[0], settlements) if then is claim and len(asks) == 1 else None
+    return NextClaim(asks[0], settlements) if then is claim and len(asks) == 1 else None
 
 
 def _in_turns(
@@ -228,7 +231,7 @@ def _apply_with_body(
             if settlement.seq in applied:
                 with tx.settling_of(settlement.seq):
                     settlement.body(tx)
-            settle_links(tx, ends([settlement], applied))
+            settle_consequences(tx, ends([settlement], applied))
     except Exception as error:
         is_lost = not tx.driver.in_transaction or is_unavailable(error)
         if settlement.otherwise is None or is_lost:
@@ -240,7 +243,7 @@ def _apply_with_body(
         instead = settlement._replace(change=change, body=None, otherwise=None)
         _apply_plain(tx, [instead], applied)
         book_settled(tx, [instead], applied)
-        settle_links(tx, ends([instead], applied))
+        settle_consequences(tx, ends([instead], applied))
 
 
 def move(
@@ -253,7 +256,7 @@ def move(
 def _move(tx: Transaction, moves: Sequence[Move]) -> dict[int, bool]:
     moved = dict.fromkeys(tx.move(moves), True)
     forgo(tx, ended_waiting(moves, moved))
-    settle_links(tx, ends(moves, moved))
+    settle_consequences(tx, ends(moves, moved))
     return moved
 
 

@@ -10,9 +10,10 @@ from typing import Any, Self, TypeVar
 import orjson
 import sqlalchemy as sa
 
+from backburner.domain.auth.key import ApiKey
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
-from backburner.domain.event import Event
-from backburner.domain.job import (
+from backburner.domain.events.event import Event
+from backburner.domain.jobs.job import (
     Claim,
     Instant,
     Job,
@@ -21,55 +22,51 @@ from backburner.domain.job import (
     Submitted,
     Visibility,
 )
-from backburner.domain.key import ApiKey
-from backburner.domain.queue import Queue, QueueState, Throttling, Totals
-from backburner.domain.schedule import ScheduleState
-from backburner.domain.step import StepResult
-from backburner.domain.transitions import Change
+from backburner.domain.jobs.step import StepResult
+from backburner.domain.jobs.transitions import Change
+from backburner.domain.queues.queue import Queue, QueueState, Throttling, Totals
+from backburner.domain.queues.schedule import ScheduleState
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults, NoFaults
 from backburner.ports.finding import Finding
 from backburner.ports.history import History
-from backburner.ports.keys import AuditEntry
-from backburner.ports.store import (
-    FailureGroup,
-    Firing,
-    Heart,
-    JobFilter,
-    Move,
-    Note,
-    Retention,
-    Settlement,
-    Tx,
-    Want,
-    WorkerInfo,
-)
-from backburner.stores import batches as batching
-from backburner.stores import flows as flowing
-from backburner.stores import (
-    kept,
+from backburner.ports.store.events import Note
+from backburner.ports.store.jobs import ClaimRequest, Move, Settlement
+from backburner.ports.store.keys import AuditEntry
+from backburner.ports.store.maintenance import FailureGroup, JobFilter, Retention
+from backburner.ports.store.schedules import Firing
+from backburner.ports.store.transactions import Tx
+from backburner.ports.store.workers import Heart, WorkerInfo
+from backburner.stores import migrations
+from backburner.stores.move import notice
+from backburner.stores.shared import batches as batching
+from backburner.stores.shared import flows as flowing
+from backburner.stores.shared import (
     keys,
     listing,
-    migrations,
-    notice,
-    queueing,
+    queue_policies,
+    retention,
     sharing,
     timetable,
     totals,
 )
-from backburner.stores.app_blobs import AppBlobRows
-from backburner.stores.budgeted import Budgeted
-from backburner.stores.burials import Burials
-from backburner.stores.endpoints import Endpoints
-from backburner.stores.erasing import Erasing
-from backburner.stores.grouped import Grouped
-from backburner.stores.lanes import Act, Lanes
-from backburner.stores.ledger import Rulebook
-from backburner.stores.linking import LinkTx
-from backburner.stores.prospects import Prospects
-from backburner.stores.rows import as_events
+from backburner.stores.shared.app_blobs import AppBlobRows
+from backburner.stores.shared.budgets import Budgeted
+from backburner.stores.shared.consequences import InternalTx
+from backburner.stores.shared.dead_letter_exports import DeadLetterExports
+from backburner.stores.shared.endpoints import Endpoints
+from backburner.stores.shared.erasure import Erasing
+from backburner.stores.shared.event_streams import Streams
+from backburner.stores.shared.grouped import Grouped
+from backburner.stores.shared.lanes import Act, Lanes
+from backburner.stores.shared.ledger import Rulebook
+from backburner.stores.shared.prospects import Prospects
+from backburner.stores.shared.rows import as_events
+from backburner.stores.shared.steps import Steps
+from backburner.stores.shared.translations import Translations
+from backburner.stores.shared.usages import Usages
+from backburner.stores.shared.waits import Waits
 from backburner.stores.sqlite import examination, statements
-from backburner.stores.sqlite.bell import SocketBell
 from backburner.stores.sqlite.database import (
     Database,
     driver,
@@ -78,16 +75,12 @@ from backburner.stores.sqlite.database import (
 )
 from backburner.stores.sqlite.heart import SqliteHeart
 from backburner.stores.sqlite.limiting import limited
+from backburner.stores.sqlite.notifier import SocketNotifier
 from backburner.stores.sqlite.queries import Queries
 from backburner.stores.sqlite.reader import Reader, ThreadReader
 from backburner.stores.sqlite.side import SqliteSide
 from backburner.stores.sqlite.transaction import Transaction
 from backburner.stores.sqlite.writer import ThreadWriter, Writer
-from backburner.stores.steps import Steps
-from backburner.stores.streaming import Streams
-from backburner.stores.translating import Translations
-from backburner.stores.usages import Usages
-from backburner.stores.waits import Waits
 
 T = TypeVar("T")
 Q = TypeVar("Q")
@@ -102,7 +95,7 @@ class SqliteStore(
     Budgeted,
     Prospects,
     Lanes,
-    Burials,
+    DeadLetterExports,
     AppBlobRows,
     Erasing,
     Translations,
@@ -142,15 +135,15 @@ class SqliteStore(
         # Whichever link leads to the file, there is one lock beside it.
         return cls(Database(Path(name).resolve()), clock, faults=faults)
 
-    def bell(self) -> SocketBell:
-        """Return the bell of the processes that share this file."""
+    def notifier(self) -> SocketNotifier:
+        """Return the notifier of the processes that share this file."""
         path = self.database.path
         assert path is not None  # noqa: S101 - a store from a URL has a file
-        return SocketBell(path.with_name(path.name + "-wake"))
+        return SocketNotifier(path.with_name(path.name + "-wake"))
 
     def side(self) -> SqliteSide:
         """Return what a move reads and writes by, whether the store is open or not."""
-        return SqliteSide(self.database, self._clock, self.queries.bury_workers)
+        return SqliteSide(self.database, self._clock, self.queries.remove_dead_workers)
 
     def begin(self, connection: sa.Connection) -> Transaction:
         """Wrap a connection that is in a transaction."""
@@ -196,9 +189,14 @@ class SqliteStore(
         return await self._write(statements.submit, jobs)
 
     async def claim(
-        self, worker: str, token: str, wants: Sequence[Want], *, now: Instant
+        self,
+        worker: str,
+        token: str,
+        claim_requests: Sequence[ClaimRequest],
+        *,
+        now: Instant,
     ) -> Sequence[Claim]:
-        ask = (worker, token, wants, now)
+        ask = (worker, token, claim_requests, now)
         return await self._write(statements.claim, ask, durable=False)
 
     async def settle(
@@ -212,7 +210,7 @@ class SqliteStore(
     async def find(self, ids: Sequence[str]) -> Sequence[Job]:
         return await self.read(lambda c: listing.find(c, ids))
 
-    async def link(self, body: Callable[[LinkTx], T]) -> T:
+    async def internal_transaction(self, body: Callable[[InternalTx], T]) -> T:
         return await self._transact(body)
 
     async def transact(
@@ -251,14 +249,14 @@ class SqliteStore(
         return await self._write(transact, None)
 
     async def declare(self, queues: Sequence[Queue]) -> None:
-        await self.transact(queueing.declare(queues))
+        await self.transact(queue_policies.declare(queues))
 
     async def pause(self, queue: str, *, paused: bool) -> None:
-        await self.transact(queueing.pause(queue, paused=paused))
+        await self.transact(queue_policies.pause(queue, paused=paused))
 
     async def queues(self) -> Sequence[QueueState]:
         now = self._clock.now()
-        return await self.read(lambda c: queueing.listing(c, now))
+        return await self.read(lambda c: queue_policies.listing(c, now))
 
     async def totals(self) -> Mapping[str, Totals]:
         return await self.read(totals.read)
@@ -267,7 +265,7 @@ class SqliteStore(
         return await self.transact(totals.compact(limit))
 
     async def throttlings(self) -> Sequence[Throttling]:
-        return await self.transact(queueing.tell(self._clock.now()))
+        return await self.transact(queue_policies.tell(self._clock.now()))
 
     async def plan(self, schedules: Sequence[ScheduleState]) -> None:
         await self.transact(timetable.declare(schedules))
@@ -277,7 +275,7 @@ class SqliteStore(
         return now, await self.read(timetable.listing)
 
     async def fire(self, firing: Firing) -> bool:
-        return await self.link(timetable.fire(firing))
+        return await self.internal_transaction(timetable.fire(firing))
 
     async def pace(self, act: Act) -> Any:
         return await self._write(statements.pace, (self._clock, act), durable=False)
@@ -297,7 +295,7 @@ class SqliteStore(
     async def orphans(self, *, lease: timedelta, limit: int) -> Sequence[Job]:
         span = lease // timedelta(milliseconds=1)
         ask = (self._clock, self._clock.monotonic(), span)
-        await self._write(_bury, ask, durable=False)
+        await self._write(_remove_dead_workers, ask, durable=False)
         return await self.read(lambda c: listing.orphans(c, limit))
 
     async def held(self, worker: str) -> Sequence[tuple[int, str]]:
@@ -366,13 +364,19 @@ class SqliteStore(
     async def prune(
         self, *, keep: Retention, now: Instant, limit: int
     ) -> Sequence[str]:
-        await self.link(batching.prune(keep, now, limit))
-        steps = await self.link(flowing.prune(keep, now, limit))
-        steps = [*steps, *await self.link(kept.prune_flows(keep, now, limit))]
+        await self.internal_transaction(batching.prune(keep, now, limit))
+        steps = await self.internal_transaction(flowing.prune(keep, now, limit))
+        steps = [
+            *steps,
+            *await self.internal_transaction(retention.prune_flows(keep, now, limit)),
+        ]
         plain = await self._write(statements.prune, (keep, now, limit))
-        plain = [*plain, *await self.link(kept.prune_jobs(keep, now, limit))]
+        plain = [
+            *plain,
+            *await self.internal_transaction(retention.prune_jobs(keep, now, limit)),
+        ]
         await self.transact(sharing.prune)
-        await self.transact(queueing.prune(keep, now, limit))
+        await self.transact(queue_policies.prune(keep, now, limit))
         return [*steps, *plain]
 
     async def add_key(self, key: ApiKey, entry: AuditEntry) -> None:
@@ -515,11 +519,11 @@ def _dismiss(tx: Transaction, workers: Sequence[str]) -> Sequence[None]:
     return [None] * len(workers)
 
 
-def _bury(
+def _remove_dead_workers(
     tx: Transaction, asks: Sequence[tuple[Clock, Instant, int]]
 ) -> Sequence[None]:
     for clock, asked_at, lease in asks:
         # Read inside the transaction: no beat can be younger than this.
         now = clock.monotonic()
-        tx.driver.execute(tx.queries.bury_workers, (asked_at, lease, now))
+        tx.driver.execute(tx.queries.remove_dead_workers, (asked_at, lease, now))
     return [None] * len(asks)

@@ -7,11 +7,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from backburner.domain.budget import Reservation
+from backburner.domain.costs.budget import Reservation
 from backburner.domain.errors import ClaimLost, IdempotencyConflict
-from backburner.domain.fairness import Share
-from backburner.domain.flow import NewStep
-from backburner.domain.job import (
+from backburner.domain.events.publication import Publication
+from backburner.domain.groups.flow import NewStep
+from backburner.domain.jobs.job import (
     Claim,
     Instant,
     JobState,
@@ -20,23 +20,23 @@ from backburner.domain.job import (
     first_state,
     waits,
 )
-from backburner.domain.publication import Publication
-from backburner.domain.step import StepResult
-from backburner.ports.budgets import Ask
+from backburner.domain.jobs.step import StepResult
+from backburner.domain.queues.fairness import Share
 from backburner.ports.faults import Faults
-from backburner.ports.store import Move
-from backburner.stores import (
-    budgeted,
-    extending,
+from backburner.ports.store.budgets import HoldRequest
+from backburner.ports.store.jobs import Move
+from backburner.stores.shared import (
+    budgets,
+    flow_extension,
     ledger,
-    publishing,
+    publications,
     sharing,
-    translating,
+    translations,
 )
-from backburner.stores.deferral import Deferred
-from backburner.stores.grouped import GroupedTx
-from backburner.stores.linking import Telling
-from backburner.stores.settling import (
+from backburner.stores.shared.consequences import Telling
+from backburner.stores.shared.deferral import Deferred
+from backburner.stores.shared.grouped import GroupedTx
+from backburner.stores.shared.settling import (
     KEY_LIFETIME_MS,
     as_json,
     error_json,
@@ -45,12 +45,12 @@ from backburner.stores.settling import (
     kept_by_queue,
     tags_text,
 )
-from backburner.stores.sharing import Taken
+from backburner.stores.shared.sharing import Taken
+from backburner.stores.shared.totals import count_ends
+from backburner.stores.shared.usages import Booked
 from backburner.stores.sqlite.database import driver
-from backburner.stores.sqlite.handing import Taker, hand_on
+from backburner.stores.sqlite.handing import NextClaim, hand_on
 from backburner.stores.sqlite.queries import Queries
-from backburner.stores.totals import count_ends
-from backburner.stores.usages import Booked
 
 
 class savepoint(AbstractContextManager[None]):  # noqa: N801 - reads as the statement
@@ -92,7 +92,7 @@ class Transaction(GroupedTx):
         self.names: Sequence[str] = ()
         self.then: tuple[Callable[..., Any], Sequence[Any]] | None = None
         """What runs next in it, and what each caller of that asks for."""
-        self.taker: Taker | None = None
+        self.next_claim: NextClaim | None = None
         """Whoever takes released steps at once."""
         self.deferred: Deferred | None = None
         """Nothing waits for the end: no other transaction is under way."""
@@ -133,9 +133,9 @@ class Transaction(GroupedTx):
     ) -> Sequence[int]:
         """Count down what waits for steps, and tell; return each one's flow."""
         handed: Sequence[int] = ()
-        if self.taker is not None and not failed:
+        if self.next_claim is not None and not failed:
             waiting = dict(self.rows(self.queries.list_dependents, self.array(done)))
-            handed = hand_on(self, self.taker, waiting, at)
+            handed = hand_on(self, self.next_claim, waiting, at)
             if len(handed) == len(waiting):
                 return handed
         asked = self.array(done), self.array(failed), at
@@ -200,7 +200,7 @@ class Transaction(GroupedTx):
 
     def extend(self, flow: int, steps: Sequence[NewStep]) -> None:
         """Add steps to the flow of the step that is being settled."""
-        extending.extend(self, flow, steps)
+        flow_extension.extend(self, flow, steps)
 
     def require(self, claim: Claim) -> None:
         """Raise `ClaimLost` unless the job still runs under the claim's token."""
@@ -225,20 +225,20 @@ class Transaction(GroupedTx):
     def lock_jobs(self, seqs: Collection[int]) -> None:
         """Do nothing: no other transaction is under way."""
 
-    def reserve_hold(self, ask: Ask) -> Reservation:
-        return budgeted.reserve_hold(self, ask)
+    def reserve_hold(self, ask: HoldRequest) -> Reservation:
+        return budgets.reserve_hold(self, ask)
 
     def settle_hold(self, hold_id: str, tokens: int) -> bool:
-        return budgeted.settle_hold(self, hold_id, tokens)
+        return budgets.settle_hold(self, hold_id, tokens)
 
     def release_hold(self, hold_id: str) -> bool:
-        return budgeted.release_hold(self, hold_id)
+        return budgets.release_hold(self, hold_id)
 
     def publish(self, events: Sequence[Publication]) -> None:
-        publishing.publish(self.connection, events)
+        publications.publish(self.connection, events)
 
     def advance(self, application: str, mark: int, upto: int) -> bool:
-        return translating.advance(self.connection, application, mark, upto)
+        return translations.advance(self.connection, application, mark, upto)
 
     def move(self, moves: Sequence[Move]) -> Collection[int]:
         """Move jobs that are not running; return the keys of those that were."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 import pytest
 
 from backburner.domain.errors import BrokerUnavailable
-from backburner.ports.broker import Broker, Message
+from backburner.ports.broker import Broker, BrokerMessage
 from backburner.testing.broker.hooks import Server
 
 PATIENCE = 30.0
@@ -45,16 +45,16 @@ class WithBrokers:
         return a_queue("jobs")
 
 
-async def take(broker: Broker, queue: str, count: int) -> list[Message]:
+async def take(broker: Broker, queue: str, count: int) -> list[BrokerMessage]:
     """Receive so many messages."""
-    taken: list[Message] = []
+    taken: list[BrokerMessage] = []
     async with asyncio.timeout(PATIENCE):
         while len(taken) < count:
             taken += await broker.receive(queue, count - len(taken))
     return taken
 
 
-async def finish(broker: Broker, queue: str, count: int) -> list[Message]:
+async def finish(broker: Broker, queue: str, count: int) -> list[BrokerMessage]:
     """Receive so many messages and have them forgotten."""
     taken = await take(broker, queue, count)
     await broker.acknowledge(queue, taken)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backburner.domain.message import HINT
+from backburner.domain.message import WORK_AVAILABLE
 from backburner.ports.broker import Broker
 from backburner.testing.broker.acts import WithBrokers, finish, has_depths, take
 from backburner.testing.broker.hooks import Server
@@ -45,7 +45,9 @@ class ForeignConformance(WithBrokers):
         await broker.publish({queue: 1})
         taken = await finish(broker, queue, 3)
 
-        assert sorted([HINT, BODIES[0], HINT]) == sorted(m.body for m in taken)
+        assert sorted([WORK_AVAILABLE, BODIES[0], WORK_AVAILABLE]) == sorted(
+            m.body for m in taken
+        )
 
     async def test_one_that_is_given_back_comes_again_as_it_was(
         self, broker: Broker, server: Server, queue: str

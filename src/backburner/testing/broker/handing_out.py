@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from backburner.domain.message import HINT
-from backburner.ports.broker import Broker, Message
+from backburner.domain.message import WORK_AVAILABLE
+from backburner.ports.broker import Broker, BrokerMessage
 from backburner.ports.finding import Status
 from backburner.testing.broker.acts import (
     PATIENCE,
@@ -45,7 +45,7 @@ class HandingOutConformance(WithBrokers):
         await broker.publish({queue: 3})
         taken = await finish(broker, queue, 3)
 
-        assert [HINT] * 3 == [message.body for message in taken]
+        assert [WORK_AVAILABLE] * 3 == [message.body for message in taken]
         assert await nothing_comes(broker, queue), "three were published, a fourth came"
 
     async def test_who_waits_is_told_at_once(self, broker: Broker, queue: str) -> None:
@@ -56,7 +56,7 @@ class HandingOutConformance(WithBrokers):
             [message] = await waiting
         await broker.acknowledge(queue, [message])
 
-        assert HINT == message.body
+        assert WORK_AVAILABLE == message.body
 
     @pytest.mark.parametrize("counts", [{}, {"none": 0}])
     async def test_nothing_may_be_published(
@@ -87,7 +87,7 @@ class HandingOutConformance(WithBrokers):
         self, connect: Connect, queue: str
     ) -> None:
         brokers = [await connect(), await connect()]
-        received: list[Message] = []
+        received: list[BrokerMessage] = []
         all_there = asyncio.Event()
 
         async def drain(broker: Broker) -> None:
@@ -207,7 +207,7 @@ class HandingOutConformance(WithBrokers):
     async def test_a_receiver_that_gives_up_loses_nothing(
         self, broker: Broker, queue: str
     ) -> None:
-        taken: list[Message] = []
+        taken: list[BrokerMessage] = []
         for _ in range(30):
             waiting = asyncio.create_task(broker.receive(queue, 5))
             await broker.publish({queue: 1})

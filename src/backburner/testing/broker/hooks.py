@@ -5,7 +5,7 @@ from datetime import timedelta
 from ssl import SSLContext
 from typing import Protocol
 
-from backburner.ports.broker import Broker, Letter
+from backburner.ports.broker import Broker, DeadLetter
 from backburner.testing.proxy import Proxy
 
 
@@ -20,7 +20,7 @@ class Server(Protocol):
         """Put a message on a queue that is there, as a foreign program would."""
         ...
 
-    async def dead_letters(self, queue: str) -> Sequence[Letter]:
+    async def dead_letters(self, queue: str) -> Sequence[DeadLetter]:
         """Return a queue's dead letters, as the broker's own tools show them."""
         ...
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from backburner.domain.errors import BrokerUnavailable
-from backburner.domain.message import HINT
-from backburner.ports.broker import Letter, Message
+from backburner.domain.message import WORK_AVAILABLE
+from backburner.ports.broker import BrokerMessage, DeadLetter
 from backburner.ports.finding import Finding, Status
 
 
@@ -31,14 +31,14 @@ class MemoryServer:
 
     def __init__(self, mischief: Mischief | None = None) -> None:
         self.mischief = mischief or Mischief()
-        self.queues: defaultdict[str, list[Message]] = defaultdict(list)
-        self.dead: defaultdict[str, list[Letter]] = defaultdict(list)
+        self.queues: defaultdict[str, list[BrokerMessage]] = defaultdict(list)
+        self.dead: defaultdict[str, list[DeadLetter]] = defaultdict(list)
         self.is_down = False
         self.published = 0
         """How many messages were ever asked for …"""
         self.delivered = 0
         """… and how many handed out."""
-        self._handed: dict[int, tuple[MemoryBroker, str, Message]] = {}
+        self._handed: dict[int, tuple[MemoryBroker, str, BrokerMessage]] = {}
         self._numbers = itertools.count(1)
         self._waiting: dict[asyncio.Event, str] = {}
 
@@ -49,13 +49,15 @@ class MemoryServer:
             for _ in range(mischief.copies):
                 if mischief.lots.random() >= mischief.loss:
                     handle = next(self._numbers)
-                    self.queues[queue].append(Message(body, handle, name))
+                    self.queues[queue].append(BrokerMessage(body, handle, name))
         self._call(queue)
 
-    def take(self, broker: "MemoryBroker", queue: str, limit: int) -> list[Message]:
+    def take(
+        self, broker: "MemoryBroker", queue: str, limit: int
+    ) -> list[BrokerMessage]:
         """Hand messages out."""
         ready = self.queues[queue]
-        taken: list[Message] = []
+        taken: list[BrokerMessage] = []
         while ready and len(taken) < limit:
             lots = self.mischief.lots
             place = lots.randrange(len(ready)) if self.mischief.is_shuffled else 0
@@ -64,12 +66,12 @@ class MemoryServer:
         self._handed |= {one.handle: (broker, queue, one) for one in taken}
         return taken
 
-    def forget(self, messages: Sequence[Message]) -> None:
+    def forget(self, messages: Sequence[BrokerMessage]) -> None:
         """Have messages done with; those that others have by now are not."""
         for message in messages:
             self._handed.pop(message.handle, None)
 
-    def put_back(self, messages: Sequence[Message]) -> None:
+    def put_back(self, messages: Sequence[BrokerMessage]) -> None:
         """Let others have messages."""
         held = [self._handed.pop(one.handle, None) for one in messages]
         for _, queue, message in filter(None, held):
@@ -141,25 +143,27 @@ class MemoryBroker:
         self._reach()
         for queue, count in counts.items():
             self.server.published += count
-            self.server.put(queue, *[HINT] * count)
+            self.server.put(queue, *[WORK_AVAILABLE] * count)
 
-    async def bury(self, queue: str, letters: Sequence[Letter]) -> None:
+    async def publish_dead_letters(
+        self, queue: str, dead_letters: Sequence[DeadLetter]
+    ) -> None:
         self._reach()
-        self.server.dead[queue] += letters
+        self.server.dead[queue] += dead_letters
 
-    async def receive(self, queue: str, limit: int) -> Sequence[Message]:
+    async def receive(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         while True:
             self._reach()
             if taken := self.server.take(self, queue, limit):
                 return taken
             await self.server.arrival(queue)
 
-    async def acknowledge(self, queue: str, messages: Sequence[Message]) -> None:
+    async def acknowledge(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
         del queue
         self._reach()
         self.server.forget(messages)
 
-    async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
+    async def give_back(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
         del queue
         self._reach()
         self.server.put_back(messages)

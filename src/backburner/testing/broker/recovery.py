@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 
 from backburner.domain.errors import BrokerUnavailable
-from backburner.domain.message import HINT
-from backburner.ports.broker import Broker, Letter
+from backburner.domain.message import WORK_AVAILABLE
+from backburner.ports.broker import Broker, DeadLetter
 from backburner.testing.broker.acts import (
     PATIENCE,
     SECONDS,
@@ -28,7 +28,9 @@ CALLS: Mapping[str, Call] = {
     "ping": lambda broker, _: broker.ping(),
     "publish": lambda broker, queue: broker.publish({queue: 1}),
     "depths": lambda broker, queue: broker.depths([queue]),
-    "bury": lambda broker, queue: broker.bury(queue, [Letter("job_1", b"{}")]),
+    "publish_dead_letters": lambda broker, queue: broker.publish_dead_letters(
+        queue, [DeadLetter("job_1", b"{}")]
+    ),
     "receive": lambda broker, queue: broker.receive(queue, 1),
 }
 ASKED = [name for name in CALLS if name != "receive"]
@@ -78,7 +80,7 @@ class RecoveryConformance(WithBrokers):
 
         async def finish_three() -> None:
             taken = await finish(broker, queue, 3)
-            assert [HINT] * 3 == [message.body for message in taken]
+            assert [WORK_AVAILABLE] * 3 == [message.body for message in taken]
 
         await recovered(finish_three)
 

@@ -12,10 +12,10 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from backburner.domain import event
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.translation import EngineEvent, Selection, Translation
-from backburner.engine.submission import LOCAL
+from backburner.domain.events import event
+from backburner.domain.events.translation import EngineEvent, Selection, Translation
+from backburner.engine.submit.submission import LOCAL
 from backburner.engine.transaction import Transaction
 from backburner.testing.records import Breach
 from backburner.testing.simulation.disk import Disk

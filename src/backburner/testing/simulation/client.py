@@ -11,12 +11,12 @@ from backburner.domain.errors import (
     CallerError,
     IdempotencyConflict,
 )
-from backburner.domain.event import Event
-from backburner.domain.job import JobState
+from backburner.domain.events.event import Event
+from backburner.domain.jobs.job import JobState
 from backburner.engine.engine import Engine
-from backburner.engine.submission import LOCAL, Options
+from backburner.engine.submit.submission import LOCAL, Options
 from backburner.engine.transaction import Transaction
-from backburner.ports.store import JobFilter
+from backburner.ports.store.maintenance import JobFilter
 from backburner.testing.auditor import Reading
 from backburner.testing.samples import NOON
 from backburner.testing.simulation.groups import Asked, Groups

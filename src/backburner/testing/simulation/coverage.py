@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from backburner.domain.job import JobState
-from backburner.domain.transitions import ALLOWED
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.transitions import ALLOWED
 from backburner.testing.auditor import CAUSES
 from backburner.testing.simulation.fate import FAILPOINTS
 from backburner.testing.simulation.run import Outcome

@@ -7,7 +7,7 @@ from backburner.testing.simulation.process import Process, Unit
 from backburner.testing.simulation.world import LEASE, Doom, World
 
 TRANSACTIONS: Final = (
-    "_bury",
+    "_remove_dead_workers",
     "_dismiss",
     "_enlist",
     "_touch",
@@ -35,7 +35,7 @@ FAILPOINTS: Final = (
     "transact.claimed",
     "translate.published",
     "translate.read",
-    "upkeep.buried",
+    "upkeep.workers_removed",
     "upkeep.promoted",
     "worker.claimed",
     "worker.settled",

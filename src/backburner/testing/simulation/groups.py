@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from backburner.domain.batch import Members
 from backburner.domain.errors import BatchNotFound, CallerError, IdempotencyConflict
-from backburner.domain.event import Event
-from backburner.domain.job import Submitted
+from backburner.domain.events.event import Event
+from backburner.domain.groups.batch import Members
+from backburner.domain.jobs.job import Submitted
 from backburner.engine.engine import Engine
 from backburner.engine.flow import Flow, Planned
-from backburner.engine.submission import LOCAL, GroupOptions, Options
+from backburner.engine.submit.submission import LOCAL, GroupOptions, Options
 from backburner.testing.groups import GroupReading
 from backburner.testing.simulation.line import LOST, Line
 from backburner.testing.simulation.work import Added, Script

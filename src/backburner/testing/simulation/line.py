@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from backburner.domain.errors import StoreUnavailable
 from backburner.engine.engine import Engine
-from backburner.engine.submission import LOCAL
+from backburner.engine.submit.submission import LOCAL
 from backburner.testing.simulation.process import Disconnected, Process, Unit
 from backburner.testing.simulation.world import World
 

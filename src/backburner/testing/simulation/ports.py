@@ -7,12 +7,12 @@ from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from backburner.domain.job import Instant
-from backburner.engine.heartbeat import Pulse
-from backburner.ports.bell import Ring
-from backburner.ports.broker import Letter, Message
+from backburner.domain.jobs.job import Instant
+from backburner.engine.run.heartbeat import Pulse
+from backburner.ports.broker import BrokerMessage, DeadLetter
 from backburner.ports.finding import Finding
-from backburner.ports.store import Heart
+from backburner.ports.notifier import Notification
+from backburner.ports.store.workers import Heart
 from backburner.stores.sqlite.reader import Reader
 from backburner.stores.sqlite.writer import Many, Writer
 from backburner.testing.broker.memory import MemoryBroker
@@ -37,45 +37,45 @@ class SkewedClock:
 
 
 class Hearer(Protocol):
-    """Somebody who may be rung up."""
+    """A process that may be notified."""
 
     context: contextvars.Context
-    bell: "LossyBell"
+    notifier: "LossyNotifier"
 
 
-class LossyBell:
-    """A bell whose rings get lost, come late and come twice."""
+class LossyNotifier:
+    """A notifier whose notifications get lost, come late and come twice."""
 
     def __init__(self, world: World, others: Callable[[], Sequence[Hearer]]) -> None:
         self._world = world
         self._others = others
-        self._rung = Ring(0)
-        self._listeners: list[Callable[[Ring], None]] = []
+        self._rung = Notification(0)
+        self._listeners: list[Callable[[Notification], None]] = []
 
-    def ring(self, what: Ring) -> None:
+    def notify(self, what: Notification) -> None:
         if not self._rung:
             self._world.loop.call_soon(self._tell)
         self._rung |= what
 
-    def listen(self, callback: Callable[[Ring], None]) -> Callable[[], None]:
+    def listen(self, callback: Callable[[Notification], None]) -> Callable[[], None]:
         self._listeners.append(callback)
         return lambda: self._listeners.remove(callback)
 
-    def hear(self, what: Ring) -> None:
+    def hear(self, what: Notification) -> None:
         """Call the listeners of this process."""
         for listener in tuple(self._listeners):
             listener(what)
 
     def _tell(self) -> None:
-        what, self._rung = self._rung, Ring(0)
+        what, self._rung = self._rung, Notification(0)
         for hearer in self._others():
             for delay in self._delays():
                 self._world.loop.call_later(
-                    delay, hearer.bell.hear, what, context=hearer.context
+                    delay, hearer.notifier.hear, what, context=hearer.context
                 )
 
     def _delays(self) -> Sequence[float]:
-        """Draw when a ring arrives: usually once and at once."""
+        """Draw when a notification arrives: usually once and at once."""
         lot = self._world.random.random()
         if lot < self._world.nature.loss:
             return ()
@@ -143,18 +143,20 @@ class SlowBroker:
         await self._inner.publish(counts)
         self._world.post.trouble()
 
-    async def bury(self, queue: str, letters: Sequence[Letter]) -> None:
-        await self._inner.bury(queue, letters)
+    async def publish_dead_letters(
+        self, queue: str, dead_letters: Sequence[DeadLetter]
+    ) -> None:
+        await self._inner.publish_dead_letters(queue, dead_letters)
 
-    async def receive(self, queue: str, limit: int) -> Sequence[Message]:
+    async def receive(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         return await self._inner.receive(queue, limit)
 
-    async def acknowledge(self, queue: str, messages: Sequence[Message]) -> None:
+    async def acknowledge(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
         await self._world.dawdle()
         await self._inner.acknowledge(queue, messages)
         self._world.post.trouble()
 
-    async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
+    async def give_back(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
         await self._world.dawdle()
         await self._inner.give_back(queue, messages)
 

@@ -7,20 +7,20 @@ from datetime import timedelta
 from typing import Any, Final, NoReturn, TypeVar
 
 from backburner.domain.errors import BrokerUnavailable, StoreUnavailable
-from backburner.domain.job import Submitted
-from backburner.engine.contact import Contact
+from backburner.domain.jobs.job import Submitted
+from backburner.engine.broker.health import BrokerHealth
+from backburner.engine.broker.intake import Intake
+from backburner.engine.broker.relay import Relay
 from backburner.engine.engine import Engine
-from backburner.engine.heartbeat import Heartbeat, Pulse
-from backburner.engine.house import House
-from backburner.engine.intake import Intake
-from backburner.engine.relay import Relay
-from backburner.engine.submission import Options, Submission
-from backburner.engine.translating import Translator
-from backburner.engine.upkeep import Upkeep, UpkeepOptions
+from backburner.engine.maintenance.translating import Translator
+from backburner.engine.maintenance.upkeep import Upkeep, UpkeepOptions
+from backburner.engine.run.heartbeat import Heartbeat, Pulse
+from backburner.engine.run.runtime import Runtime
+from backburner.engine.run.worker import Worker, WorkerOptions
+from backburner.engine.submit.submission import Options, Submission
 from backburner.engine.watch import Watch
-from backburner.engine.worker import Worker, WorkerOptions
-from backburner.ports.broker import Message
-from backburner.ports.store import Retention
+from backburner.ports.broker import BrokerMessage
+from backburner.ports.store.maintenance import Retention
 from backburner.stores.sqlite.reader import InlineReader
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.stores.sqlite.writer import InlineWriter
@@ -30,7 +30,7 @@ from backburner.testing.simulation.loop import Lane
 from backburner.testing.simulation.ports import (
     FailingHeart,
     LaneHeartbeat,
-    LossyBell,
+    LossyNotifier,
     SkewedClock,
     SlowBroker,
     SlowReader,
@@ -98,17 +98,19 @@ class Process:
         self._lane, self._heart_lane = Lane(unit.name), Lane(f"{unit.name} heart")
         self.context = self._enter(self._lane)
         self.heart_context = self._enter(self._heart_lane)
-        self.bell = LossyBell(self.world, self._hearers)
+        self.notifier = LossyNotifier(self.world, self._hearers)
         self._store = self._make_store()
         self._broker = SlowBroker(self.world)
-        self._contact = Contact("memory")
+        self._broker_health = BrokerHealth("memory")
         self._relay = self._make_relay() if self.world.post.is_used else None
-        self._ringer = self._relay or self.bell
+        self._local_notifier = self._relay or self.notifier
         self._dice = SeededDice(self.world.random.getrandbits(64))
-        self._watch = Watch(self._store, self._ringer, poll=self.world.variant.poll)
+        self._watch = Watch(
+            self._store, self._local_notifier, poll=self.world.variant.poll
+        )
         self.engine = Engine(
             store=self._store,
-            bell=self._ringer,
+            notifier=self._local_notifier,
             clock=unit.clock,
             registry=self.world.registry,
             submission=Submission(self.world.registry, unit.clock, self._dice),
@@ -140,7 +142,7 @@ class Process:
         batches = self.engine.batches
         Upkeep(
             self._store,
-            self._ringer,
+            self._local_notifier,
             self.unit.clock,
             self,
             self._upkeep_options(),
@@ -241,23 +243,23 @@ class Process:
         return Relay(
             self._store,
             self._broker,
-            self.bell,
+            self.notifier,
             self.unit.clock,
             self,
-            self._contact,
+            self._broker_health,
             look=self.world.variant.look,
         )
 
     def _make_intake(self) -> Intake:
         return Intake(
             self._broker,
-            self._contact,
+            self._broker_health,
             self.unit.clock,
             self._refuse,
             sweep=self.world.variant.sweep,
         )
 
-    async def _refuse(self, queue: str, messages: Sequence[Message]) -> None:
+    async def _refuse(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
         self.world.protest(f"{len(messages)} on {queue} are not ours")
 
     def _make_translator(self) -> Translator:
@@ -267,16 +269,16 @@ class Process:
             application.translation,
             application.selection,
             engine=self.engine,
-            bell=self._ringer,
+            notifier=self._local_notifier,
             faults=self,
             poll=self.world.variant.poll,
         )
 
     def _make_worker(self) -> Worker:
         variant = self.world.variant
-        house = House(
+        runtime = Runtime(
             store=self._store,
-            bell=self._ringer,
+            notifier=self._local_notifier,
             clock=self.unit.clock,
             dice=self._dice,
             faults=self,
@@ -291,7 +293,7 @@ class Process:
         options = WorkerOptions(
             slots=self.unit.slots, poll=variant.poll, beat=BEAT, limits=LIMITS
         )
-        return Worker(house, options, self._heartbeat)
+        return Worker(runtime, options, self._heartbeat)
 
     def _heartbeat(self, lost: Callable[[str], None]) -> Heartbeat:
         heart = FailingHeart(self._store.heart(), self.world)

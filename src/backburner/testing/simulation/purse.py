@@ -6,7 +6,7 @@ from typing import Final
 
 from backburner.domain.errors import CallerError
 from backburner.engine.engine import Engine
-from backburner.engine.submission import Options
+from backburner.engine.submit.submission import Options
 from backburner.testing.simulation.line import LOST, Line
 from backburner.testing.simulation.work import Script
 from backburner.testing.simulation.world import World

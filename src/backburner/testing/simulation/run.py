@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import structlog
 
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 from backburner.testing import auditor, records
 from backburner.testing.records import Breach
 from backburner.testing.simulation.client import Client, Request

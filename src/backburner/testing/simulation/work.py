@@ -10,7 +10,6 @@ from typing import Any, Final
 import sqlalchemy as sa
 from pydantic import BaseModel
 
-from backburner.domain import delivery
 from backburner.domain.errors import (
     CallerError,
     ClaimLost,
@@ -19,14 +18,15 @@ from backburner.domain.errors import (
     Throttled,
     TransientError,
 )
-from backburner.domain.flow import Edge
-from backburner.domain.job import Submitted
-from backburner.domain.outcome import Cancel, Failed, Snooze
-from backburner.domain.retry import RetryPolicy
-from backburner.engine.context import Context, JobInfo
+from backburner.domain.groups.flow import Edge
+from backburner.domain.jobs.job import Submitted
+from backburner.domain.jobs.outcome import Cancel, Failed, Snooze
+from backburner.domain.jobs.retry import RetryPolicy
+from backburner.domain.webhooks import delivery
 from backburner.engine.flow import Flow
 from backburner.engine.registry import Capability, Registry, capability
-from backburner.engine.submission import LOCAL
+from backburner.engine.run.context import Context, JobInfo
+from backburner.engine.submit.submission import LOCAL
 from backburner.engine.transaction import Transaction
 from backburner.testing.simulation.process import PROCESS
 from backburner.testing.simulation.world import LEASE

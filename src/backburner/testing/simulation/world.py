@@ -10,10 +10,10 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from backburner.domain.errors import BrokerUnavailable, StoreUnavailable
-from backburner.domain.transitions import Limits
+from backburner.domain.jobs.transitions import Limits
 from backburner.engine.registry import Registry
-from backburner.engine.worker import Worker
-from backburner.ports.store import Heart
+from backburner.engine.run.worker import Worker
+from backburner.ports.store.workers import Heart
 from backburner.stores.sqlite.queries import Queries
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.testing.auditor import Ledger
@@ -78,7 +78,7 @@ class Nature(NamedTuple):
     delay: float
     """How often a call to the store takes long."""
     loss: float
-    """How often a ring is lost."""
+    """How often a notification is lost."""
     keep: timedelta
     """How long finished jobs are kept."""
 

@@ -8,10 +8,10 @@ however that is done. A store is done when its subclass passes.
 from backburner.testing.store.app_blobs import AppBlobConformance
 from backburner.testing.store.batches import BatchConformance
 from backburner.testing.store.budgets import BudgetConformance
-from backburner.testing.store.burials import BurialConformance
 from backburner.testing.store.callbacks import CallbackConformance
 from backburner.testing.store.claims import ClaimConformance
 from backburner.testing.store.completions import CompletionConformance
+from backburner.testing.store.dead_letter_exports import DeadLetterExportConformance
 from backburner.testing.store.endpoints import EndpointConformance
 from backburner.testing.store.erasure import ErasureConformance
 from backburner.testing.store.event_log import EventLogConformance
@@ -79,7 +79,7 @@ class StoreConformance(
     StepConformance,
     WaitConformance,
     LaneConformance,
-    BurialConformance,
+    DeadLetterExportConformance,
     AppBlobConformance,
 ):
     """Everything that `ports/store.py` promises."""

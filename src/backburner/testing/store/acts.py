@@ -8,20 +8,17 @@ import orjson
 import pytest
 import sqlalchemy as sa
 
-from backburner.domain import event, transitions
-from backburner.domain.job import Claim, Job
-from backburner.domain.outcome import Failed, Outcome
-from backburner.domain.transitions import Change, Limits
-from backburner.ports.store import (
-    Move,
-    Note,
-    Retention,
-    Settlement,
-    Store,
-    Tx,
-    Want,
-    WorkerInfo,
-)
+from backburner.domain.events import event
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import Claim, Job
+from backburner.domain.jobs.outcome import Failed, Outcome
+from backburner.domain.jobs.transitions import Change, Limits
+from backburner.ports.store import Store
+from backburner.ports.store.events import Note
+from backburner.ports.store.jobs import ClaimRequest, Move, Settlement
+from backburner.ports.store.maintenance import Retention
+from backburner.ports.store.transactions import Tx
+from backburner.ports.store.workers import WorkerInfo
 from backburner.testing.samples import NOON, a_new_job
 
 LetPass: TypeAlias = Callable[[timedelta], None]
@@ -139,7 +136,9 @@ class WithWorkers:
         self, store: Store, limit: int = 1, *, worker: str = "w_1", token: str = "t1"
     ) -> Sequence[Claim]:
         """Take jobs from the default queue."""
-        return await store.claim(worker, token, [Want("default", limit)], now=NOON)
+        return await store.claim(
+            worker, token, [ClaimRequest("default", limit)], now=NOON
+        )
 
     async def claimed(self, store: Store, **fields: Any) -> Claim:
         """Submit a job and take it."""

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from backburner.domain.app_blob import AppBlob
-from backburner.domain.job import Owner
-from backburner.ports.store import Store, Tx
+from backburner.domain.blobs.app_blob import AppBlob
+from backburner.domain.jobs.job import Owner
+from backburner.ports.store import Store
+from backburner.ports.store.transactions import Tx
 from backburner.testing.samples import NOON
 
 ANN, BOB, ELSEWHERE = Owner("t", "ann"), Owner("t", "bob"), Owner("other", "ann")

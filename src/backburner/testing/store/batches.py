@@ -5,13 +5,15 @@ import asyncio
 import orjson
 import pytest
 
-from backburner.domain import event
-from backburner.domain.batch import BatchState, Members
 from backburner.domain.errors import IdempotencyConflict, IllegalTransition
-from backburner.domain.flow import FlowState
-from backburner.domain.job import JobState, Submitted
-from backburner.domain.outcome import Cancel
-from backburner.ports.store import GroupFilter, JobFilter, Store
+from backburner.domain.events import event
+from backburner.domain.groups.batch import BatchState, Members
+from backburner.domain.groups.flow import FlowState
+from backburner.domain.jobs.job import JobState, Submitted
+from backburner.domain.jobs.outcome import Cancel
+from backburner.ports.store import Store
+from backburner.ports.store.flows import GroupFilter
+from backburner.ports.store.maintenance import JobFilter
 from backburner.testing.samples import (
     ANN,
     BOB,

@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from backburner.domain import transitions
-from backburner.domain.batch import Members
-from backburner.domain.budget import Balance, Budget, Posting, replay
+from backburner.domain.costs.budget import Balance, Budget, Posting, replay
+from backburner.domain.costs.usage import Booking, Usage
 from backburner.domain.errors import BudgetExhausted
-from backburner.domain.job import Job, JobState, Owner
-from backburner.domain.outcome import Cancel, Done, Failed, Outcome
-from backburner.domain.usage import Booking, Usage
-from backburner.ports.budgets import Ask, Viewer
-from backburner.ports.store import Move, Store, Tx
+from backburner.domain.groups.batch import Members
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import Job, JobState, Owner
+from backburner.domain.jobs.outcome import Cancel, Done, Failed, Outcome
+from backburner.ports.store import Store
+from backburner.ports.store.budgets import HoldRequest, Viewer
+from backburner.ports.store.jobs import Move
+from backburner.ports.store.transactions import Tx
 from backburner.stores.tables import accounts, entries
 from backburner.testing.samples import (
     ANN,
@@ -77,7 +79,7 @@ async def ann(store: Store) -> Balance:
 def retried(job: Job) -> Move:
     """Return a retry by hand that says what the job's end meant."""
     change = transitions.retry(job, now=NOON + 2 * SECOND)
-    return Move(job.seq, job.state, job.generation, change, job.link)
+    return Move(job.seq, job.state, job.generation, change, job.consequences)
 
 
 class BudgetConformance(WithWorkers):
@@ -94,7 +96,11 @@ class BudgetConformance(WithWorkers):
         """Have the next job of the queue end so."""
         [claim] = await self.claim(store, token=token)
         said = settlement(
-            claim, outcome, link=claim.link, usage=usage, epoch=claim.events
+            claim,
+            outcome,
+            consequences=claim.consequences,
+            usage=usage,
+            epoch=claim.events,
         )
         await store.settle([said])
 
@@ -151,14 +157,20 @@ class BudgetConformance(WithWorkers):
         await store.settle(
             [
                 settlement(
-                    claim, failed, link=claim.link, usage=calls(20), epoch=claim.events
+                    claim,
+                    failed,
+                    consequences=claim.consequences,
+                    usage=calls(20),
+                    epoch=claim.events,
                 )
             ]
         )
         between = await ann(store)
         job = await find(store, job_id)
         expired = transitions.expire(job, now=NOON + SECOND)
-        await store.move([Move(job.seq, job.state, job.generation, expired, job.link)])
+        await store.move(
+            [Move(job.seq, job.state, job.generation, expired, job.consequences)]
+        )
 
         assert Balance(held=40) == between
         assert Balance(settled=20) == await ann(store)
@@ -193,7 +205,7 @@ class BudgetConformance(WithWorkers):
         done = settlement(
             claim,
             Done("1"),
-            link=claim.link,
+            consequences=claim.consequences,
             usage=calls(30, 10, 55, 10, 7),
             epoch=claim.events,
         )
@@ -237,7 +249,11 @@ class BudgetConformance(WithWorkers):
         await asyncio.gather(store.book([late]), store.book([own]))
         between = await ann(store)
         done = settlement(
-            claim, Done("1"), link=claim.link, usage=calls(60), epoch=claim.events
+            claim,
+            Done("1"),
+            consequences=claim.consequences,
+            usage=calls(60),
+            epoch=claim.events,
         )
         await store.settle([done])
 
@@ -264,7 +280,11 @@ class BudgetConformance(WithWorkers):
         job = await find(store, job_id)
         cancel = transitions.cancel(job, "asked", now=NOON + SECOND)
         await store.settle(
-            [settlement(claim, Done("1"))._replace(change=cancel, link=job.link)]
+            [
+                settlement(claim, Done("1"))._replace(
+                    change=cancel, consequences=job.consequences
+                )
+            ]
         )
         released = await ann(store)
         late = Booking(claim.seq, claim.token, 0, claim.events, calls(30))
@@ -501,7 +521,7 @@ class BudgetConformance(WithWorkers):
         self, store: Store
     ) -> None:
         await store.put_budgets([HUNDRED])
-        ask = Ask("hold_1", ANN, NOON + SECOND, tokens=70)
+        ask = HoldRequest("hold_1", ANN, NOON + SECOND, tokens=70)
         reservation = await store.reserve(ask)
         again = await store.reserve(ask)
         with pytest.raises(BudgetExhausted):
@@ -521,7 +541,7 @@ class BudgetConformance(WithWorkers):
     async def test_a_transaction_reserves_where_no_budget_applies(
         self, store: Store
     ) -> None:
-        ask = Ask("hold_1", ANN, NOON + SECOND, tokens=70)
+        ask = HoldRequest("hold_1", ANN, NOON + SECOND, tokens=70)
         before = await store.transact(lambda tx: tx.reserve_hold(ask))
         await store.put_budgets([Budget("user", tokens=1, of="acme/bob")])
         after = await store.transact(lambda tx: tx.reserve_hold(ask))
@@ -533,7 +553,7 @@ class BudgetConformance(WithWorkers):
         self, store: Store
     ) -> None:
         await store.put_budgets([HUNDRED])
-        ask = Ask("hold_1", ANN, NOON + SECOND, tokens=70)
+        ask = HoldRequest("hold_1", ANN, NOON + SECOND, tokens=70)
 
         def body(tx: Tx) -> None:
             tx.reserve_hold(ask)
@@ -556,7 +576,7 @@ class BudgetConformance(WithWorkers):
         self, store: Store
     ) -> None:
         await store.put_budgets([HUNDRED])
-        await store.reserve(Ask("hold_1", ANN, NOON, tokens=70))
+        await store.reserve(HoldRequest("hold_1", ANN, NOON, tokens=70))
         released = [await store.release_hold("hold_1") for _ in range(2)]
         free = await ann(store)
         await store.settle_hold("hold_1", tokens=5)
@@ -571,7 +591,7 @@ class BudgetConformance(WithWorkers):
         await store.put_budgets([HUNDRED])
         [early] = await store.accounts(Viewer(ANN), limit=9)
         soon = early.account.window
-        await store.reserve(Ask("hold_1", ANN, soon + 2 * DAY_MS, tokens=70))
+        await store.reserve(HoldRequest("hold_1", ANN, soon + 2 * DAY_MS, tokens=70))
         await submit(store, tokens=30)
         before = await store.free_holds(limit=9)
         let_pass(2 * DAY)

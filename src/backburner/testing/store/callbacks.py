@@ -2,12 +2,16 @@
 
 import pytest
 
-from backburner.domain import delivery, transitions
-from backburner.domain.batch import Members
-from backburner.domain.flow import Edge
-from backburner.domain.job import JobState
-from backburner.domain.outcome import Cancel, Failed, HandedBack
-from backburner.ports.store import JobFilter, Move, Store, Tx
+from backburner.domain.groups.batch import Members
+from backburner.domain.groups.flow import Edge
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.outcome import Cancel, Failed, HandedBack
+from backburner.domain.webhooks import delivery
+from backburner.ports.store import Store
+from backburner.ports.store.jobs import Move
+from backburner.ports.store.maintenance import JobFilter
+from backburner.ports.store.transactions import Tx
 from backburner.testing.samples import ANN, BOB, NOON, a_new_flow, a_new_job, a_new_step
 from backburner.testing.store.acts import (
     DAY,
@@ -84,7 +88,7 @@ class CallbackConformance(WithFlows):
             change = transitions.expire(job, now=NOON + 1)
             if how == "is cancelled":
                 change = transitions.cancel(job, "no", now=NOON + 1)
-            asked = Move(job.seq, job.state, job.generation, change, job.link)
+            asked = Move(job.seq, job.state, job.generation, change, job.consequences)
             await store.move([asked, asked])
 
         state = "cancelled" if how in {"is ended", "is cancelled"} else "failed"
@@ -100,12 +104,16 @@ class CallbackConformance(WithFlows):
         def refuse(_: Tx) -> None:
             raise Refused("no")
 
-        stale = settlement(claim._replace(token="stale"), BAD, link=claim.link)
+        stale = settlement(
+            claim._replace(token="stale"), BAD, consequences=claim.consequences
+        )
         await store.settle([stale])
         with pytest.raises(Refused):
-            await store.settle([settlement(claim, BAD, body=refuse, link=claim.link)])
+            await store.settle(
+                [settlement(claim, BAD, body=refuse, consequences=claim.consequences)]
+            )
         early = await told_of(store, job.id)
-        once = settlement(claim, BAD, link=claim.link)
+        once = settlement(claim, BAD, consequences=claim.consequences)
         await store.settle([once, once])
 
         assert [] == early

@@ -4,14 +4,13 @@ import asyncio
 
 import pytest
 
-from backburner.domain import event, transitions
-from backburner.domain.job import JobState
-from backburner.domain.outcome import HandedBack
-from backburner.ports.store import (
-    Store,
-    Want,
-    WorkerLost,
-)
+from backburner.domain.events import event
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.outcome import HandedBack
+from backburner.ports.store import Store
+from backburner.ports.store.jobs import ClaimRequest
+from backburner.ports.store.workers import WorkerLost
 from backburner.testing.samples import NOON, a_new_job
 from backburner.testing.store.acts import (
     WithWorkers,
@@ -75,8 +74,12 @@ class ClaimConformance(WithWorkers):
         other = await submit(store, queue="other")
         await submit(store, queue="third")
 
-        wants = [Want("other", 2), Want("default", 1), Want("empty", 5)]
-        claims = await store.claim("w_1", "t", wants, now=NOON)
+        claim_requests = [
+            ClaimRequest("other", 2),
+            ClaimRequest("default", 1),
+            ClaimRequest("empty", 5),
+        ]
+        claims = await store.claim("w_1", "t", claim_requests, now=NOON)
 
         assert ["other", "default"] == [claim.queue for claim in claims]
         assert other == claims[0].id

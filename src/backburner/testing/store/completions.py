@@ -6,16 +6,19 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from backburner.domain import transitions
-from backburner.domain.batch import Members
-from backburner.domain.blob import BlobKey, Reference, reference
-from backburner.domain.budget import Balance
-from backburner.domain.completion import TAG, large_input, with_completion
-from backburner.domain.job import Job, JobState
-from backburner.domain.outcome import Cancel, Done, Expired, Failed, HandedBack
-from backburner.domain.queue import Queue
-from backburner.domain.transitions import Change, Limits
-from backburner.ports.store import JobFilter, Move, Settlement, Store, Tx, Want
+from backburner.domain.blobs.blob import BlobKey, Reference, reference
+from backburner.domain.costs.budget import Balance
+from backburner.domain.groups.batch import Members
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.completion import TAG, large_input, with_completion
+from backburner.domain.jobs.job import Job, JobState
+from backburner.domain.jobs.outcome import Cancel, Done, Expired, Failed, HandedBack
+from backburner.domain.jobs.transitions import Change, Limits
+from backburner.domain.queues.queue import Queue
+from backburner.ports.store import Store
+from backburner.ports.store.jobs import ClaimRequest, Move, Settlement
+from backburner.ports.store.maintenance import JobFilter
+from backburner.ports.store.transactions import Tx
 from backburner.testing.samples import BOB, NOON, a_new_flow, a_new_job, a_new_step
 from backburner.testing.store.acts import SECOND, Refused, find, settlement, types
 from backburner.testing.store.budgets import HUNDRED, ann, calls
@@ -62,7 +65,7 @@ async def _fail(hands: Hands, job_id: str) -> None:
 async def _exhaust(hands: Hands, job_id: str) -> None:
     claim = (await hands.take())[job_id]
     last = claim._replace(attempt=claim.max_attempts)
-    failed = settlement(last, Failed("BUSY", "again"), link=claim.link)
+    failed = settlement(last, Failed("BUSY", "again"), consequences=claim.consequences)
     await hands.store.settle([failed])
 
 
@@ -108,7 +111,9 @@ async def _settle_running(
     """End a running job as one does who does not run it, twice."""
     await hands.take()
     job = await find(hands.store, job_id)
-    ended = Settlement(job.seq, job.token or "", decide(job), link=job.link)
+    ended = Settlement(
+        job.seq, job.token or "", decide(job), consequences=job.consequences
+    )
     await hands.store.settle([ended, ended])
 
 
@@ -117,7 +122,7 @@ async def _move_queued(
 ) -> None:
     """End a job that waits, twice."""
     job = await find(hands.store, job_id)
-    move = Move(job.seq, job.state, job.generation, decide(job), job.link)
+    move = Move(job.seq, job.state, job.generation, decide(job), job.consequences)
     await hands.store.move([move, move])
 
 
@@ -208,12 +213,18 @@ class CompletionConformance(WithFlows):
             raise Refused("no")
 
         await store.settle(
-            [settlement(claim._replace(token="stale"), BAD, link=claim.link)]
+            [
+                settlement(
+                    claim._replace(token="stale"), BAD, consequences=claim.consequences
+                )
+            ]
         )
         with pytest.raises(Refused):
-            await store.settle([settlement(claim, BAD, body=refuse, link=claim.link)])
+            await store.settle(
+                [settlement(claim, BAD, body=refuse, consequences=claim.consequences)]
+            )
         early = await completions(store, job.id)
-        once = settlement(claim, BAD, link=claim.link)
+        once = settlement(claim, BAD, consequences=claim.consequences)
         await store.settle([once, once])
 
         assert [] == early
@@ -251,8 +262,10 @@ class CompletionConformance(WithFlows):
         job = a_new_job(callback=FOLLOWED)
         await store.submit([job])
         await hands.end(job.id)
-        [claim] = await store.claim("w_1", "t", [Want("after", 9)], now=NOON)
-        await store.settle([settlement(claim, Done("1"), link=claim.link)])
+        [claim] = await store.claim("w_1", "t", [ClaimRequest("after", 9)], now=NOON)
+        await store.settle(
+            [settlement(claim, Done("1"), consequences=claim.consequences)]
+        )
 
         assert [] == await completions(store, claim.id)
         assert 2 == await store.count(JobFilter())
@@ -319,10 +332,12 @@ class CompletionConformance(WithFlows):
         await hands.end(job.id, usage=calls(100), epoch=epoch)
         exhausted = await ann(store)
 
-        wants = [Want("after", 9)]
-        [_, claim] = await store.claim("w_1", "t", wants, now=NOON)
+        claim_requests = [ClaimRequest("after", 9)]
+        [_, claim] = await store.claim("w_1", "t", claim_requests, now=NOON)
         used = {"usage": calls(30), "epoch": claim.events}
-        await store.settle([settlement(claim, GOOD, link=claim.link, **used)])
+        await store.settle(
+            [settlement(claim, GOOD, consequences=claim.consequences, **used)]
+        )
 
         [found] = await completions(store, job.id)
         assert (found.id, 60) == (claim.id, claim.tokens)

@@ -3,9 +3,9 @@
 import asyncio
 from dataclasses import replace
 
-from backburner.domain import webhook
-from backburner.domain.job import Owner
-from backburner.domain.webhook import Endpoint
+from backburner.domain.jobs.job import Owner
+from backburner.domain.webhooks import webhook
+from backburner.domain.webhooks.webhook import Endpoint
 from backburner.ports.store import Store
 from backburner.testing.samples import ANN, BOB, NOON
 

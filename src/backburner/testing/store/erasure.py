@@ -1,8 +1,9 @@
 """Forgetting a user: all that is theirs goes, nothing of others, amounts stay."""
 
-from backburner.domain.batch import Members
-from backburner.domain.job import Owner
-from backburner.ports.store import Store, UsageFilter
+from backburner.domain.groups.batch import Members
+from backburner.domain.jobs.job import Owner
+from backburner.ports.store import Store
+from backburner.ports.store.usage import UsageFilter
 from backburner.testing.samples import (
     ANN,
     BOB,

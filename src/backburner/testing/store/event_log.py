@@ -1,7 +1,7 @@
 """Events: numbered within a job, and in one order overall."""
 
-from backburner.domain import event
-from backburner.domain.outcome import Done, HandedBack
+from backburner.domain.events import event
+from backburner.domain.jobs.outcome import Done, HandedBack
 from backburner.ports.store import Store
 from backburner.testing.samples import ANN, BOB, NOON, a_new_job
 from backburner.testing.store.acts import (

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from backburner.domain import event
-from backburner.domain.batch import Members
 from backburner.domain.errors import IllegalTransition, InvalidInput, Problem
-from backburner.domain.flow import Edge, FlowState, NewStep
-from backburner.domain.job import JobState
-from backburner.domain.transitions import Change
-from backburner.ports.store import Store, Tx
+from backburner.domain.events import event
+from backburner.domain.groups.batch import Members
+from backburner.domain.groups.flow import Edge, FlowState, NewStep
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.transitions import Change
+from backburner.ports.store import Store
+from backburner.ports.store.transactions import Tx
 from backburner.testing.samples import NOON, a_new_flow, a_new_step
 from backburner.testing.store.acts import DAY, Refused
 from backburner.testing.store.linked import (

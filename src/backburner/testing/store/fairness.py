@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
-from backburner.domain import transitions
-from backburner.domain.batch import Members
+from backburner.domain.costs.usage import Usage
 from backburner.domain.errors import TooManyWaiting
-from backburner.domain.job import Claim, NewJob, Owner, Submitted
-from backburner.domain.outcome import Done, Failed, HandedBack
-from backburner.domain.queue import Queue, QueueState
-from backburner.domain.schedule import ScheduleState
-from backburner.domain.usage import Usage
-from backburner.ports.store import Firing, Store, Tx
+from backburner.domain.groups.batch import Members
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import Claim, NewJob, Owner, Submitted
+from backburner.domain.jobs.outcome import Done, Failed, HandedBack
+from backburner.domain.queues.queue import Queue, QueueState
+from backburner.domain.queues.schedule import ScheduleState
+from backburner.ports.store import Store
+from backburner.ports.store.schedules import Firing
+from backburner.ports.store.transactions import Tx
 from backburner.testing.samples import (
     BOB,
     NOON,
@@ -277,7 +279,9 @@ class FairnessConformance(WithWorkers):
             [
                 settlement(one, Done("1"), body=lambda _: None, **used(300)),
                 settlement(two, Done("1"), **used(100)),
-                settlement(step, Done("1"), link=step.link, **used(300)),
+                settlement(
+                    step, Done("1"), consequences=step.consequences, **used(300)
+                ),
             ]
         )
         await store.submit(some(9, tokens=100))

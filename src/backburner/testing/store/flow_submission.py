@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 from backburner.domain.errors import IdempotencyConflict, InvalidInput
-from backburner.domain.flow import Edge, FlowState
-from backburner.domain.job import JobState, Submitted
-from backburner.ports.store import GroupFilter, JobFilter, Store
+from backburner.domain.groups.flow import Edge, FlowState
+from backburner.domain.jobs.job import JobState, Submitted
+from backburner.ports.store import Store
+from backburner.ports.store.flows import GroupFilter
+from backburner.ports.store.maintenance import JobFilter
 from backburner.testing.samples import ANN, BOB, NOON, a_new_flow, a_new_step
 from backburner.testing.store.acts import DAY
 from backburner.testing.store.linked import Hands, WithFlows

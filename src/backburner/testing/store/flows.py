@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from backburner.domain import event, transitions
-from backburner.domain.flow import Edge, FlowState
-from backburner.domain.job import JobState, Need
-from backburner.domain.outcome import Cancel, Failed, HandedBack
+from backburner.domain.events import event
+from backburner.domain.groups.flow import Edge, FlowState
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import JobState, Need
+from backburner.domain.jobs.outcome import Cancel, Failed, HandedBack
 from backburner.ports.store import Store
 from backburner.testing.samples import NOON, a_new_flow, a_new_step
 from backburner.testing.store.acts import DAY, SECOND, types

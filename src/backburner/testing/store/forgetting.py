@@ -4,11 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from backburner.domain import transitions
-from backburner.domain.batch import Members
 from backburner.domain.errors import BatchNotFound
-from backburner.domain.flow import Edge
-from backburner.ports.store import JobFilter, Retention, Store, Topic
+from backburner.domain.groups.batch import Members
+from backburner.domain.groups.flow import Edge
+from backburner.domain.jobs import transitions
+from backburner.ports.store import Store
+from backburner.ports.store.events import Topic
+from backburner.ports.store.maintenance import JobFilter, Retention
 from backburner.testing.samples import (
     ANN,
     NOON,

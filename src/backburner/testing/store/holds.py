@@ -1,4 +1,4 @@
-"""Reservations that are ended in a transaction of a room's own."""
+"""Reservations that are ended in a transaction of an application's own."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from backburner.domain.budget import Balance
-from backburner.ports.budgets import Ask, Viewer
-from backburner.ports.store import Store, Tx
+from backburner.domain.costs.budget import Balance
+from backburner.ports.store import Store
+from backburner.ports.store.budgets import HoldRequest, Viewer
+from backburner.ports.store.transactions import Tx
 from backburner.testing.samples import ANN
 from backburner.testing.store.acts import DAY, LetPass, Refused, WithWorkers
 from backburner.testing.store.budgets import HUNDRED, ann
@@ -21,7 +22,7 @@ async def held(store: Store, tokens: int = 70) -> None:
     await store.put_budgets([HUNDRED])
     [state] = await store.accounts(Viewer(ANN), limit=9)
     until = state.account.window + 2 * DAY
-    await store.reserve(Ask(HOLD, ANN, until, tokens=tokens))
+    await store.reserve(HoldRequest(HOLD, ANN, until, tokens=tokens))
 
 
 def settle(tokens: int = 60) -> Callable[[Tx], bool]:

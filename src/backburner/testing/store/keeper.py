@@ -5,16 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from backburner.domain import event
 from backburner.domain.errors import StoreUnavailable
-from backburner.domain.job import JobState, Owner, Tenant, Visibility
-from backburner.domain.outcome import Done, HandedBack
-from backburner.domain.queue import Queue
-from backburner.ports.store import (
-    JobFilter,
-    Retention,
-    Store,
-)
+from backburner.domain.events import event
+from backburner.domain.jobs.job import JobState, Owner, Tenant, Visibility
+from backburner.domain.jobs.outcome import Done, HandedBack
+from backburner.domain.queues.queue import Queue
+from backburner.ports.store import Store
+from backburner.ports.store.maintenance import JobFilter, Retention
 from backburner.testing.samples import ANN, BOB, NOON, a_new_job
 from backburner.testing.store.acts import (
     DAY,

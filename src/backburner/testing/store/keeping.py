@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from backburner.domain.batch import Members
-from backburner.domain.job import Claim
-from backburner.domain.outcome import Done, Failed
-from backburner.domain.queue import Keep, Queue
-from backburner.ports.store import Retention, Store, Want
+from backburner.domain.groups.batch import Members
+from backburner.domain.jobs.job import Claim
+from backburner.domain.jobs.outcome import Done, Failed
+from backburner.domain.queues.queue import Keep, Queue
+from backburner.ports.store import Store
+from backburner.ports.store.jobs import ClaimRequest
+from backburner.ports.store.maintenance import Retention
 from backburner.testing.samples import (
     NOON,
     a_new_batch,
@@ -32,7 +34,7 @@ class KeepConformance(WithWorkers):
         """Return the id of a job that ended a second after noon."""
         queue = fields.get("queue", "default")
         await store.submit([a_new_job(**{"kept": True} | fields)])
-        [claim] = await store.claim("w_1", "t1", [Want(queue, 1)], now=NOON)
+        [claim] = await store.claim("w_1", "t1", [ClaimRequest(queue, 1)], now=NOON)
         await store.settle([settlement(claim, outcome or Done("1"))])
         return claim.id
 
@@ -131,8 +133,10 @@ class KeepConformance(WithWorkers):
         await store.submit_flows([a_new_flow(*steps)])
         for queue in ("default", second["queue"]):
             claim: Claim
-            [claim] = await store.claim("w_1", "t1", [Want(queue, 1)], now=NOON)
-            await store.settle([settlement(claim, Done("1"), link=claim.link)])
+            [claim] = await store.claim("w_1", "t1", [ClaimRequest(queue, 1)], now=NOON)
+            await store.settle(
+                [settlement(claim, Done("1"), consequences=claim.consequences)]
+            )
         return [step.job.id for step in steps]
 
     async def test_a_flow_goes_once_every_steps_queue_allows_it(

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 import sqlalchemy as sa
 
-from backburner.domain.key import ApiKey
-from backburner.ports.keys import AuditEntry
+from backburner.domain.auth.key import ApiKey
 from backburner.ports.store import Store
+from backburner.ports.store.keys import AuditEntry
 from backburner.testing.samples import NOON
 from backburner.testing.store.acts import SECOND
 

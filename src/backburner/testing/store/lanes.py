@@ -7,23 +7,25 @@ from typing import Any
 
 import pytest
 
-from backburner.domain.event import LANE_THROTTLED
-from backburner.domain.hint import SERVED, Hint
-from backburner.domain.lane import Lane
-from backburner.domain.permit import Ask, Permit, Wait, is_parked
-from backburner.ports.lanes import Given, LaneView
-from backburner.ports.store import Store, Topic, WorkerLost
+from backburner.domain.events.event import LANE_THROTTLED
+from backburner.domain.lanes.lane import Lane
+from backburner.domain.lanes.permit import Permit, PermitRequest, Wait, is_parked
+from backburner.domain.lanes.rate_limit_headers import SERVED, RateLimitInfo
+from backburner.ports.store import Store
+from backburner.ports.store.events import Topic
+from backburner.ports.store.lanes import LaneView, PermitReturn
+from backburner.ports.store.workers import WorkerLost
 from backburner.testing.samples import ANN
 from backburner.testing.store.acts import LEASE, LetPass, WithWorkers
 
 MINUTE = timedelta(minutes=1)
-REFUSED = Hint(is_refused=True)
+REFUSED = RateLimitInfo(is_refused=True)
 _ids = count(1)
 
 
-def an_ask(**fields: Any) -> Ask:
-    """Return a wish to call, with an id of its own."""
-    return Ask(f"p_{next(_ids)}", **fields)
+def an_ask(**fields: Any) -> PermitRequest:
+    """Return a request to call, with an id of its own."""
+    return PermitRequest(f"p_{next(_ids)}", **fields)
 
 
 class LaneConformance(WithWorkers):
@@ -42,8 +44,12 @@ class LaneConformance(WithWorkers):
         return answer
 
     async def give(
-        self, store: Store, permit: Permit, hint: Hint = SERVED, lane: str = "p/m"
-    ) -> Given:
+        self,
+        store: Store,
+        permit: Permit,
+        hint: RateLimitInfo = SERVED,
+        lane: str = "p/m",
+    ) -> PermitReturn:
         """Give a permit back."""
         return await store.give_permit(lane, permit, hint, an_ask())
 
@@ -234,7 +240,7 @@ class LaneConformance(WithWorkers):
         self, store: Store, let_pass: LetPass
     ) -> None:
         permit = await self.permit(store)
-        told = Hint(is_refused=True, wait=30_000)
+        told = RateLimitInfo(is_refused=True, wait=30_000)
         given = await self.give(store, permit, told)
         let_pass(timedelta(seconds=29))
         answers = [await self.take(store, worker=w) for w in ("w_1", "w_2")]
@@ -252,7 +258,7 @@ class LaneConformance(WithWorkers):
     async def test_one_call_tries_before_the_others_go_on(
         self, store: Store, let_pass: LetPass
     ) -> None:
-        told = Hint(is_refused=True, wait=30_000)
+        told = RateLimitInfo(is_refused=True, wait=30_000)
         await self.give(store, await self.permit(store), told)
         let_pass(timedelta(seconds=31))
         probe = await self.permit(store)
@@ -315,7 +321,7 @@ class LaneConformance(WithWorkers):
         assert all(event.data["parked_until"] > event.at for event in found)
 
     async def test_who_asks_in_vain_is_told_when_to_come(self, store: Store) -> None:
-        told = Hint(is_refused=True, wait=30_000)
+        told = RateLimitInfo(is_refused=True, wait=30_000)
         await self.give(store, await self.permit(store), told)
         answers = await asyncio.gather(*(self.take(store) for _ in range(9)))
 

@@ -6,14 +6,18 @@ from typing import Any
 import orjson
 import pytest
 
-from backburner.domain import transitions
-from backburner.domain.batch import Batch, Counts, Members, NewBatch
-from backburner.domain.event import Event
-from backburner.domain.flow import Flow, NewFlow, NewStep
-from backburner.domain.job import Claim, Job, JobState, NewJob, Submitted
-from backburner.domain.outcome import Done, Failed, Outcome
-from backburner.domain.transitions import Change
-from backburner.ports.store import JobFilter, Move, Settlement, Store, Topic, Tx, Want
+from backburner.domain.events.event import Event
+from backburner.domain.groups.batch import Batch, Counts, Members, NewBatch
+from backburner.domain.groups.flow import FlowRecord, NewFlow, NewStep
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import Claim, Job, JobState, NewJob, Submitted
+from backburner.domain.jobs.outcome import Done, Failed, Outcome
+from backburner.domain.jobs.transitions import Change
+from backburner.ports.store import Store
+from backburner.ports.store.events import Topic
+from backburner.ports.store.jobs import ClaimRequest, Move, Settlement
+from backburner.ports.store.maintenance import JobFilter
+from backburner.ports.store.transactions import Tx
 from backburner.testing.samples import ANN, NOON, a_new_batch, a_new_flow
 from backburner.testing.store.acts import SECOND, WithWorkers, find, retry, settlement
 
@@ -36,8 +40,11 @@ class Hands:
     async def take(self) -> Mapping[str, Claim]:
         """Take all that is queued; return everything that is held, by id."""
         self._rounds += 1
-        token, wants = f"{self._name}_{self._rounds}", [Want("default", 1000)]
-        for claim in await self.store.claim("w_1", token, wants, now=NOON):
+        token, claim_requests = (
+            f"{self._name}_{self._rounds}",
+            [ClaimRequest("default", 1000)],
+        )
+        for claim in await self.store.claim("w_1", token, claim_requests, now=NOON):
             self._claims[claim.id] = claim
         return self._claims
 
@@ -48,7 +55,7 @@ class Hands:
         if job_id not in self._claims:
             await self.take()
         claim = self._claims.pop(job_id)
-        return settlement(claim, outcome, link=claim.link, **fields)
+        return settlement(claim, outcome, consequences=claim.consequences, **fields)
 
     async def end(
         self, *job_ids: str, outcome: Outcome = GOOD, **fields: Any
@@ -66,7 +73,7 @@ class Course:
         self._hands = hands
         self._id = flow_id
 
-    async def flow(self) -> Flow:
+    async def flow(self) -> FlowRecord:
         """Return the flow as it is now."""
         return (await self._store.find_flows([self._id]))[0]
 
@@ -104,7 +111,7 @@ class Course:
         """Move a step that is not running."""
         job = (await self.jobs())[name]
         change = decide(job)
-        asked = Move(job.seq, job.state, job.generation, change, job.link)
+        asked = Move(job.seq, job.state, job.generation, change, job.consequences)
         return await self._store.move([asked])
 
     async def cancel(self, name: str) -> None:
@@ -179,7 +186,7 @@ class Collection:
 
 def again(job: Job) -> Move:
     """Return a retry by hand of a job that others may wait for."""
-    return retry(job)._replace(link=job.link)
+    return retry(job)._replace(consequences=job.consequences)
 
 
 async def told_of(store: Store, subject: str) -> Sequence[tuple[str, int]]:

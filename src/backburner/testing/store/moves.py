@@ -2,10 +2,11 @@
 
 import asyncio
 
-from backburner.domain import event, transitions
 from backburner.domain.errors import Problem
-from backburner.domain.job import JobState
-from backburner.domain.outcome import Failed
+from backburner.domain.events import event
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.outcome import Failed
 from backburner.ports.store import (
     Store,
 )

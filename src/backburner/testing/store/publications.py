@@ -2,10 +2,12 @@
 
 from contextlib import suppress
 
-from backburner.domain.event import RESET
-from backburner.domain.job import Owner, Tenant, Visibility
-from backburner.domain.publication import Publication, publication
-from backburner.ports.store import Store, Topic, Tx
+from backburner.domain.events.event import RESET
+from backburner.domain.events.publication import Publication, publication
+from backburner.domain.jobs.job import Owner, Tenant, Visibility
+from backburner.ports.store import Store
+from backburner.ports.store.events import Topic
+from backburner.ports.store.transactions import Tx
 from backburner.testing.samples import ANN, BOB, NOON
 from backburner.testing.store.acts import DAY, WithWorkers, submit
 

@@ -5,11 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from backburner.domain.event import Event
-from backburner.domain.job import JobState
-from backburner.domain.outcome import Done
-from backburner.domain.queue import Queue, QueueState, Rate, Throttling
-from backburner.ports.store import Retention, Store, Topic, Want
+from backburner.domain.events.event import Event
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.outcome import Done
+from backburner.domain.queues.queue import Queue, QueueState, Rate, Throttling
+from backburner.ports.store import Store
+from backburner.ports.store.events import Topic
+from backburner.ports.store.jobs import ClaimRequest
+from backburner.ports.store.maintenance import Retention
 from backburner.testing.samples import ANN, NOON, a_new_job
 from backburner.testing.store.acts import (
     DAY,
@@ -53,8 +56,8 @@ class QueueConformance(WithWorkers):
         job_id = await submit(store)
         await store.pause("default", paused=True)
 
-        wants = [Want("default", 9), Want("other", 9)]
-        claims = await store.claim("w_1", "t1", wants, now=NOON)
+        claim_requests = [ClaimRequest("default", 9), ClaimRequest("other", 9)]
+        claims = await store.claim("w_1", "t1", claim_requests, now=NOON)
 
         assert [other] == [claim.id for claim in claims]
         assert JobState.QUEUED is (await find(store, job_id)).state
@@ -108,7 +111,7 @@ class QueueConformance(WithWorkers):
     async def test_jobs_of_other_queues_do_not_count(self, store: Store) -> None:
         await store.declare([Queue("default", concurrency=1)])
         await submit(store, queue="other")
-        await store.claim("w_1", "t1", [Want("other", 1)], now=NOON)
+        await store.claim("w_1", "t1", [ClaimRequest("other", 1)], now=NOON)
         await submit(store)
 
         assert 1 == len(await self.claim(store, token="t2"))
@@ -228,7 +231,7 @@ class QueueConformance(WithWorkers):
         await store.declare([Queue(name, concurrency=1)])
         await store.submit([a_new_job(queue=name) for _ in range(2)])
 
-        claims = await store.claim("w_1", "t1", [Want(name, 2)], now=NOON)
+        claims = await store.claim("w_1", "t1", [ClaimRequest(name, 2)], now=NOON)
 
         assert [name] == [claim.queue for claim in claims]
 
@@ -237,4 +240,6 @@ class QueueConformance(WithWorkers):
     ) -> list[object]:
         """Take jobs from the default queue some time after noon."""
         now = NOON + later // timedelta(milliseconds=1)
-        return list(await store.claim("w_1", token, [Want("default", limit)], now=now))
+        return list(
+            await store.claim("w_1", token, [ClaimRequest("default", limit)], now=now)
+        )

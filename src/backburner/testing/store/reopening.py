@@ -2,10 +2,10 @@
 
 import asyncio
 
-from backburner.domain import event
-from backburner.domain.batch import BatchState, Members
-from backburner.domain.flow import Edge, FlowState
-from backburner.domain.job import JobState
+from backburner.domain.events import event
+from backburner.domain.groups.batch import BatchState, Members
+from backburner.domain.groups.flow import Edge, FlowState
+from backburner.domain.jobs.job import JobState
 from backburner.ports.store import Store
 from backburner.testing.samples import NOON, a_new_flow, a_new_job, a_new_step
 from backburner.testing.store.acts import DAY, find, types

@@ -5,16 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from backburner.domain import event, transitions
-from backburner.domain.job import JobState
-from backburner.domain.outcome import Done
-from backburner.domain.transitions import Limits
-from backburner.ports.store import (
-    Settlement,
-    Store,
-    WorkerInfo,
-    WorkerLost,
-)
+from backburner.domain.events import event
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.outcome import Done
+from backburner.domain.jobs.transitions import Limits
+from backburner.ports.store import Store
+from backburner.ports.store.jobs import Settlement
+from backburner.ports.store.workers import WorkerInfo, WorkerLost
 from backburner.testing.samples import NOON, a_new_job
 from backburner.testing.store.acts import (
     LEASE,

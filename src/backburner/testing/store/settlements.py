@@ -7,16 +7,21 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from backburner.domain import event, transitions
 from backburner.domain.errors import Problem, StoreUnavailable
-from backburner.domain.job import JobState, Submitted
-from backburner.domain.outcome import Cancel, Done, Failed, HandedBack, Outcome, Snooze
-from backburner.domain.transitions import Change
-from backburner.ports.store import (
-    Connection,
-    Store,
-    Tx,
+from backburner.domain.events import event
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import JobState, Submitted
+from backburner.domain.jobs.outcome import (
+    Cancel,
+    Done,
+    Failed,
+    HandedBack,
+    Outcome,
+    Snooze,
 )
+from backburner.domain.jobs.transitions import Change
+from backburner.ports.store import Store
+from backburner.ports.store.transactions import Connection, Tx
 from backburner.testing.samples import NOON, a_new_job
 from backburner.testing.store.acts import (
     SECOND,

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from backburner.domain.job import Claim
-from backburner.domain.outcome import Done, Failed
-from backburner.domain.step import StepResult
-from backburner.domain.usage import Booking, Usage
+from backburner.domain.costs.usage import Booking, Usage
+from backburner.domain.jobs.job import Claim
+from backburner.domain.jobs.outcome import Done, Failed
+from backburner.domain.jobs.step import StepResult
 from backburner.ports.store import Store
 from backburner.testing.samples import NOON
 from backburner.testing.store.acts import (
@@ -17,7 +17,7 @@ from backburner.testing.store.acts import (
     settlement,
 )
 
-CALL = Usage("m-1", 100, 20, "house", 40, NOON, 7, "t-1")
+CALL = Usage("m-1", 100, 20, "custom", 40, NOON, 7, "t-1")
 
 
 def result(claim: Claim, key: str = "step/a", **fields: Any) -> StepResult:

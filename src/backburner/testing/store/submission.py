@@ -4,13 +4,11 @@ import asyncio
 
 import pytest
 
-from backburner.domain import event
 from backburner.domain.errors import IdempotencyConflict
-from backburner.domain.job import JobState, NewJob, Submitted
-from backburner.ports.store import (
-    JobFilter,
-    Store,
-)
+from backburner.domain.events import event
+from backburner.domain.jobs.job import JobState, NewJob, Submitted
+from backburner.ports.store import Store
+from backburner.ports.store.maintenance import JobFilter
 from backburner.testing.samples import ANN, BOB, NOON, a_new_job
 from backburner.testing.store.acts import (
     DAY,

@@ -6,8 +6,10 @@ from datetime import timedelta
 import pytest
 
 from backburner.domain.errors import IdempotencyConflict
-from backburner.domain.schedule import ScheduleState
-from backburner.ports.store import Firing, JobFilter, Store
+from backburner.domain.queues.schedule import ScheduleState
+from backburner.ports.store import Store
+from backburner.ports.store.maintenance import JobFilter
+from backburner.ports.store.schedules import Firing
 from backburner.testing.samples import NOON, a_new_job
 from backburner.testing.store.acts import LetPass, submit
 

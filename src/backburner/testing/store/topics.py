@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from backburner.domain import event
-from backburner.domain.batch import Members
-from backburner.domain.job import Owner
-from backburner.domain.queue import Queue, Rate
-from backburner.ports.store import Store, Topic
+from backburner.domain.events import event
+from backburner.domain.groups.batch import Members
+from backburner.domain.jobs.job import Owner
+from backburner.domain.queues.queue import Queue, Rate
+from backburner.ports.store import Store
+from backburner.ports.store.events import Topic
 from backburner.testing.samples import ANN, BOB, a_new_flow, a_new_job, a_new_step
 from backburner.testing.store.acts import submit
 from backburner.testing.store.linked import Course, Hands, WithFlows

@@ -2,10 +2,11 @@
 
 import pytest
 
-from backburner.domain import transitions
-from backburner.domain.outcome import Done, Failed, HandedBack
-from backburner.domain.queue import Totals
-from backburner.ports.store import Store, Want
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.outcome import Done, Failed, HandedBack
+from backburner.domain.queues.queue import Totals
+from backburner.ports.store import Store
+from backburner.ports.store.jobs import ClaimRequest
 from backburner.testing.samples import NOON, a_new_flow, a_new_job, a_new_step
 from backburner.testing.store.acts import (
     DAY,
@@ -30,8 +31,8 @@ class TotalsConformance(WithWorkers):
     async def test_ends_are_counted_by_queue_and_kind(self, store: Store) -> None:
         await submit(store, queue="loud")
         await store.submit([a_new_job() for _ in range(2)])
-        wants = [Want("default", 2), Want("loud", 1)]
-        claims = await store.claim("w_1", "t1", wants, now=NOON)
+        claim_requests = [ClaimRequest("default", 2), ClaimRequest("loud", 1)]
+        claims = await store.claim("w_1", "t1", claim_requests, now=NOON)
         await store.settle([settlement(claim, Done("1")) for claim in claims])
         await self.failed(store)
 
@@ -78,7 +79,7 @@ class TotalsConformance(WithWorkers):
         await store.submit_flows([a_new_flow(*steps)])
         [claim] = await self.claim(store, 1)
         failed = Failed("BAD", "no", retryable=False)
-        await store.settle([settlement(claim, failed, link=claim.link)])
+        await store.settle([settlement(claim, failed, consequences=claim.consequences)])
 
         assert {
             "default": Totals(failed=1),

@@ -6,12 +6,13 @@ from contextlib import suppress
 
 import pytest
 
-from backburner.domain import transitions
-from backburner.domain.batch import Members
 from backburner.domain.errors import ClaimLost, IllegalTransition
-from backburner.domain.flow import FlowState
-from backburner.domain.job import JobState
-from backburner.ports.store import Store, Tx
+from backburner.domain.groups.batch import Members
+from backburner.domain.groups.flow import FlowState
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import JobState
+from backburner.ports.store import Store
+from backburner.ports.store.transactions import Tx
 from backburner.testing.samples import (
     NOON,
     a_new_batch,

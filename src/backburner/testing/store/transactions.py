@@ -8,11 +8,12 @@ from contextlib import suppress
 import pytest
 import sqlalchemy as sa
 
-from backburner.domain import transitions
 from backburner.domain.errors import ClaimLost, TransactionTooLong
-from backburner.domain.job import Claim, JobState
-from backburner.domain.outcome import Done, HandedBack
-from backburner.ports.store import Store, Tx
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import Claim, JobState
+from backburner.domain.jobs.outcome import Done, HandedBack
+from backburner.ports.store import Store
+from backburner.ports.store.transactions import Tx
 from backburner.testing.samples import NOON, a_new_job
 from backburner.testing.store.acts import (
     SECOND,

@@ -5,10 +5,19 @@ from typing import Any
 
 import pytest
 
-from backburner.domain.job import Claim
-from backburner.domain.outcome import Cancel, Done, Failed, HandedBack, Outcome, Snooze
-from backburner.domain.usage import Booking, Spent, Usage
-from backburner.ports.store import Store, Tx, UsageFilter
+from backburner.domain.costs.usage import Booking, Spent, Usage
+from backburner.domain.jobs.job import Claim
+from backburner.domain.jobs.outcome import (
+    Cancel,
+    Done,
+    Failed,
+    HandedBack,
+    Outcome,
+    Snooze,
+)
+from backburner.ports.store import Store
+from backburner.ports.store.transactions import Tx
+from backburner.ports.store.usage import UsageFilter
 from backburner.testing.samples import ANN, BOB, NOON
 from backburner.testing.store.acts import (
     DAY,
@@ -20,7 +29,7 @@ from backburner.testing.store.acts import (
     settlement,
 )
 
-CALL = Usage("m-1", 100, 20, "house", 40, NOON, 7, "t-1")
+CALL = Usage("m-1", 100, 20, "custom", 40, NOON, 7, "t-1")
 MORE = Usage("m-2", 1_000, 200, None, 0, NOON + SECOND, 30, "t-2")
 UNPRICED = Usage("m-3", 5, 5, at=NOON)
 

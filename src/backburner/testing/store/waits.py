@@ -2,10 +2,11 @@
 
 import asyncio
 
-from backburner.domain import event, transitions
-from backburner.domain.job import Claim, JobState, Owner, Tenant, Wait, WaitReason
-from backburner.domain.outcome import Done, Failed, Suspension
-from backburner.domain.wait import (
+from backburner.domain.events import event
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import Claim, JobState, Owner, Tenant, Wait, WaitReason
+from backburner.domain.jobs.outcome import Done, Failed, Suspension
+from backburner.domain.jobs.wait import (
     MAX_SIGNALS,
     NewWait,
     Signal,
@@ -14,7 +15,10 @@ from backburner.domain.wait import (
     StoredWait,
     WaitOutcome,
 )
-from backburner.ports.store import JobFilter, Settlement, Store, Tx
+from backburner.ports.store import Store
+from backburner.ports.store.jobs import Settlement
+from backburner.ports.store.maintenance import JobFilter
+from backburner.ports.store.transactions import Tx
 from backburner.testing.samples import NOON
 from backburner.testing.store.acts import (
     DAY,

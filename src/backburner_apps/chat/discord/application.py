@@ -20,9 +20,9 @@ QUEUES: Final = (
 )
 
 
-def routes(house: Backburner) -> Sequence[Any]:
+def routes(backburner: Backburner) -> Sequence[Any]:
     """Return the routes; none without DISCORD_PUBLIC_KEY."""
-    settings = house.settings_of(ChatSettings)
+    settings = backburner.settings_of(ChatSettings)
     if not settings.discord_public_key:
         return []
     if not settings.discord_application_id:
@@ -37,4 +37,4 @@ def routes(house: Backburner) -> Sequence[Any]:
             f"DISCORD_PUBLIC_KEY: needs the Python package {error.name!r}, which is "
             'not installed: pip install "backburner[discord]"'
         ) from None
-    return found.routes(house)
+    return found.routes(backburner)

@@ -66,13 +66,13 @@ UNKNOWN_TYPE: Final = "application/octet-stream"
 _REQUEST: TypeAdapter[Ping | Interaction] = TypeAdapter(wire.Request)
 
 
-def routes(house: Backburner) -> Sequence[BaseRoute]:
+def routes(backburner: Backburner) -> Sequence[BaseRoute]:
     """Return the route over an open `Backburner`."""
-    settings = house.settings_of(ChatSettings)
+    settings = backburner.settings_of(ChatSettings)
     router = APIRouter(tags=["discord"])
     router.add_api_route(
         PATH,
-        Interactions(house, Verifier(settings.discord_public_key)).receive,
+        Interactions(backburner, Verifier(settings.discord_public_key)).receive,
         methods=["POST"],
         summary="Take an interaction of Discord",
         operation_id="discord_interactions",
@@ -88,9 +88,9 @@ class _Told(Exception):
 class Interactions:
     """Answers Discord."""
 
-    def __init__(self, house: Backburner, verifier: Verifier) -> None:
-        self._house = house
-        self._settings = house.settings_of(ChatSettings)
+    def __init__(self, backburner: Backburner, verifier: Verifier) -> None:
+        self._backburner = backburner
+        self._settings = backburner.settings_of(ChatSettings)
         self._verifier = verifier
 
     async def receive(self, request: Request, _caller: Anybody) -> Response:
@@ -106,7 +106,7 @@ class Interactions:
             )
         request_id = request_id_of(request)
         try:
-            told = await self._house.transact(
+            told = await self._backburner.transact(
                 lambda tx: self._run(tx, asked, request_id)
             )
         except _Told as told_user:
@@ -117,7 +117,7 @@ class Interactions:
         signature = request.headers.get(SIGNATURE_HEADER, "")
         timestamp = request.headers.get(TIMESTAMP_HEADER, "")
         is_ours = self._verifier.accepts(signature, timestamp, body)
-        if not is_ours or not is_fresh(timestamp, self._house.engine.now()):
+        if not is_ours or not is_fresh(timestamp, self._backburner.engine.now()):
             log.warning("Discord interaction refused", code="INVALID_SIGNATURE")
             raise Refusal(401, "INVALID_SIGNATURE", "invalid request signature")
 

@@ -69,7 +69,7 @@ class JobsTable:
     def update(
         self, job_id: str, sets: Mapping[str, Any], condition: ConditionBase
     ) -> Item:
-        """Change an item if a condition holds; return it as it is then."""
+        """Change an item if a condition holds; return it is then."""
         answer = self.table.update_item(
             Key=key_of(job_id),
             **update_of(sets),

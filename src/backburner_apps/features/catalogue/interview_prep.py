@@ -54,11 +54,11 @@ class InterviewPrep(AsyncTaskHandler[InterviewPreparation]):
         self, job_id: str, request: InterviewRequest
     ) -> InterviewPreparation:
         """Ask the model for questions; keep as many as were asked for."""
-        wish = f"Prepare for this interview: {request.interview_type}."
+        instruction = f"Prepare for this interview: {request.interview_type}."
         most = f"Write at most {request.max_questions} questions."
         posting = section("job_posting", request.job_posting)
         prompt = "\n\n".join(
-            [posting, section("cv", request.user_cv or ""), wish, most]
+            [posting, section("cv", request.user_cv or ""), instruction, most]
         )
         found = await self.ask(
             prompt,

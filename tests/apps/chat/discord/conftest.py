@@ -59,12 +59,12 @@ class Bot:
     author: Author
 
     @property
-    def house(self):
-        return self.chat.house
+    def backburner(self):
+        return self.chat.backburner
 
     async def send(self, payload: Any, *, at: int | None = None, **spoilt: Any):
         """Call the endpoint; `spoilt` headers take the place of the good ones."""
-        now = self.house.engine.now() // 1000 if at is None else at
+        now = self.backburner.engine.now() // 1000 if at is None else at
         body, headers = signed(payload, now)
         more = {name.replace("_", "-"): value for name, value in spoilt.items()}
         return await self.chat.client.post(
@@ -80,20 +80,20 @@ class Bot:
 
     async def jobs(self, capability: str) -> list[Any]:
         """Return the jobs of a capability, whoever owns them."""
-        found = await self.house.read(
+        found = await self.backburner.read(
             lambda view: view.connection.exec_driver_sql(
                 "SELECT id FROM jobs ORDER BY seq"
             ).all()
         )
-        jobs = await self.house.engine.store.find([row.id for row in found])
+        jobs = await self.backburner.engine.store.find([row.id for row in found])
         return [job for job in jobs if job.capability == capability]
 
     async def quiet(self) -> None:
         """Wait until every job has ended but for the scheduled ones."""
         async with asyncio.timeout(PATIENCE):
-            while found := await self.house.read(_unfinished):
+            while found := await self.backburner.read(_unfinished):
                 owner = Owner(found.tenant, found.user)
-                await self.house.engine.wait(found.id, owner, timeout=60)
+                await self.backburner.engine.wait(found.id, owner, timeout=60)
 
 
 def _unfinished(view):
@@ -140,10 +140,10 @@ def chat_settings(discord):
     }
 
 
-async def create(house, **more):
+async def create(backburner, **more):
     """Have the tenant know a personality."""
     new = NewPersonality(**FOX | more)
-    await house.transact(lambda tx: personalities.create(tx, TENANT, new))
+    await backburner.transact(lambda tx: personalities.create(tx, TENANT, new))
 
 
 @asynccontextmanager
@@ -157,9 +157,9 @@ async def bot(store, discord, *, works=True, **settings):
         webhook_allow=["127.0.0.1"],
         **{**usual, **settings},
     ) as chat:
-        await create(chat.house)
+        await create(chat.backburner)
         if works:
-            await chat.house.start_worker()
+            await chat.backburner.start_worker()
         yield Bot(chat, discord, author)
 
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from backburner import Backburner, ConfigurationError, Context, capability
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 from backburner_apps.chat import discord as discord_package
 from backburner_apps.chat.discord import application, attachments, routes
 from backburner_apps.chat.discord.routes import PATH
@@ -56,7 +56,7 @@ async def test_a_request_that_is_not_signed_by_discord_is_refused(start):
 @ONE
 async def test_a_stale_request_is_refused_although_its_signature_is_good(start):
     bot = await start(works=False)
-    now = bot.house.engine.now() // 1000
+    now = bot.backburner.engine.now() // 1000
     stale = [await bot.send(PING, at=now + seconds) for seconds in (-301, 400)]
     fresh = [await bot.send(PING, at=now + seconds) for seconds in (-200, 200)]
     assert [REFUSED] * 2 == [(a.status_code, a.json()["code"]) for a in stale]
@@ -125,7 +125,7 @@ async def test_no_job_shows_the_token(start):
 @ONE
 async def test_the_same_interaction_again_is_answered_alike_and_stored_once(start):
     bot = await start(works=False)
-    body, headers = signed(a_command(1, **ASKED), bot.house.engine.now() // 1000)
+    body, headers = signed(a_command(1, **ASKED), bot.backburner.engine.now() // 1000)
     answers = await asyncio.gather(
         *(
             bot.chat.client.post("/discord/interactions", content=body, headers=headers)
@@ -220,8 +220,8 @@ async def test_a_user_who_asks_too_often_is_told_and_others_are_not(start):
 def needs(**settings):
     """Have the routes made with some settings."""
     chosen = {"discord_public_key": PUBLIC_KEY, "discord_application_id": "1"}
-    house = SimpleNamespace(settings_of=lambda model: model(**chosen | settings))
-    return application.routes(house)
+    backburner = SimpleNamespace(settings_of=lambda model: model(**chosen | settings))
+    return application.routes(backburner)
 
 
 def test_what_the_endpoint_needs_is_told_at_the_start(monkeypatch):
@@ -255,7 +255,7 @@ async def test_commands_are_deferred_while_200_jobs_run(start):
         return number
 
     bot = await start(works=False)
-    settings = bot.house.settings.model_copy(update={"slots": 300})
+    settings = bot.backburner.settings.model_copy(update={"slots": 300})
     async with Backburner(settings, capabilities=[busy]) as other:
         await other.start_worker()
         tickets = await other.submit_many(busy, [*range(200)])

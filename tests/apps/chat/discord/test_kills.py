@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from backburner.domain.job import JobState
+from backburner.domain.jobs.job import JobState
 from backburner_apps.chat.discord.replying import APOLOGY
 from tests import warm
 from tests.apps.chat.discord.fake import PATIENCE
@@ -80,7 +80,7 @@ async def test_a_worker_killed_after_the_model_answered(start, discord, workers)
     token = await bot.give(a_command(1, **HI))
     [job] = await bot.jobs("llm-generation")
     async with workers(queues="ai-jobs"):
-        ended = await bot.house.engine.wait(job.id, job.owner, timeout=120)
+        ended = await bot.backburner.engine.wait(job.id, job.owner, timeout=120)
     assert (JobState.SUCCEEDED, [None]) == (ended.state, discord.shown[token])
     async with workers():
         await discord.shows(token, "Mock answer to: hi")
@@ -113,7 +113,7 @@ async def test_a_job_that_lost_its_worker_for_good_is_an_apology(
     [job] = await bot.jobs("llm-generation")
     async with workers(queues="ai-jobs"):
         async with asyncio.timeout(PATIENCE):
-            async for event in bot.house.engine.events(job):
+            async for event in bot.backburner.engine.events(job):
                 if event.type == "job.started":
                     break
     async with workers(BACKBURNER_CRASH_LIMIT="1"):
@@ -164,7 +164,7 @@ async def test_a_worker_killed_while_a_draft_is_on_its_way(start, discord, worke
     pen.put_nowait(None)
     await discord.shows(token, "Once")
     [reply] = await bot.jobs("chat.discord-reply")
-    await bot.house.engine.wait(reply.id, reply.owner, timeout=120)
+    await bot.backburner.engine.wait(reply.id, reply.owner, timeout=120)
     hold.release.set()
     await discord.shows(token, "Once …")
     async with workers(queues="discord-drafts"):

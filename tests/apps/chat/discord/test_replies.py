@@ -7,8 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from backburner import Owner
-from backburner.domain.job import JobState
-from backburner.domain.outbound import AllowedHosts
+from backburner.domain.jobs.job import JobState
+from backburner.domain.webhooks.outbound import AllowedHosts
 from backburner.ports.egress import Unusable
 from backburner_apps.chat import personalities
 from backburner_apps.chat.discord import attachments, book, replying, routes
@@ -84,7 +84,7 @@ async def test_a_draft_is_not_sent_again_while_nothing_is_written(start, discord
     await discord.until(lambda: drafts(discord, token))
     job = await the_job(bot, "chat.discord-draft")
     runs = 0
-    async for event in bot.house.engine.events(job):
+    async for event in bot.backburner.engine.events(job):
         runs += event.type == "job.started"
         if runs == 5:
             pen.put_nowait(None)
@@ -135,7 +135,7 @@ async def test_a_rate_limited_draft_waits_and_the_reply_does_not(start, discord)
     await discord.shows(token, "Once")
     job = await the_job(bot, "chat.discord-draft")
     assert [] == drafts(discord, token)
-    assert job.run_at - bot.house.engine.now() > 2_000_000
+    assert job.run_at - bot.backburner.engine.now() > 2_000_000
 
 
 async def test_a_model_that_fails_for_good_is_an_apology(start, discord):
@@ -155,7 +155,7 @@ async def test_a_cancelled_job_is_an_apology(start, discord):
     token = await bot.give(a_command(1, **HI))
     async with asyncio.timeout(PATIENCE):
         await bot.author.asked.wait()
-    await bot.house.engine.cancel((await the_job(bot)).id, OWNER)
+    await bot.backburner.engine.cancel((await the_job(bot)).id, OWNER)
     await discord.shows(token, APOLOGY)
 
 
@@ -173,8 +173,8 @@ async def test_a_job_that_expires_is_an_apology(start, discord, monkeypatch):
 async def test_a_personality_that_is_deleted_meanwhile_is_an_apology(start, discord):
     bot = await start(works=False)
     token = await bot.give(a_command(1, **HI))
-    await bot.house.transact(lambda tx: personalities.delete(tx, TENANT, "fox"))
-    await bot.house.start_worker()
+    await bot.backburner.transact(lambda tx: personalities.delete(tx, TENANT, "fox"))
+    await bot.backburner.start_worker()
     await discord.shows(token, APOLOGY)
     assert "Personality not found: fox" == (await the_job(bot)).error.message
 
@@ -185,7 +185,7 @@ async def test_a_retried_job_replaces_the_apology(start, discord):
     message = "[[mock: 400 times=1]] hi"
     token = await bot.give(a_command(1, personality="fox", message=message))
     await discord.shows(token, APOLOGY)
-    await bot.house.engine.retry((await the_job(bot)).id, OWNER)
+    await bot.backburner.engine.retry((await the_job(bot)).id, OWNER)
     await discord.until(lambda: discord.shown[token] != [APOLOGY])
     assert discord.shown[token][0].startswith("Mock answer to:")
 
@@ -233,7 +233,7 @@ async def meet(bot, discord):
     pen.put_nowait(None)
     await discord.shows(token, "Once upon a time")
     reply = await the_job(bot, "chat.discord-reply")
-    await bot.house.engine.wait(reply.id, OWNER, timeout=60)
+    await bot.backburner.engine.wait(reply.id, OWNER, timeout=60)
     hold.release.set()
     await bot.quiet()
     return token
@@ -271,7 +271,7 @@ async def test_a_reply_that_a_draft_passes_is_sent_again(start, discord):
     await reply.reached()  # Discord has carried it out, and not answered yet
     draft.release.set()
     follow = await the_job(bot, "chat.discord-draft")
-    await bot.house.engine.wait(follow.id, OWNER, timeout=60)
+    await bot.backburner.engine.wait(follow.id, OWNER, timeout=60)
     reply.release.set()
     await bot.quiet()
 
@@ -320,7 +320,7 @@ async def test_a_long_or_odd_reply_does_not_spoil_the_history(start, discord):
 async def test_an_attachment_that_is_larger_than_it_said_is_not_read(start, discord):
     """What the reply says of it comes from the model, which is told."""
     bot = await start()
-    cdn = Cdn(bot.house)
+    cdn = Cdn(bot.backburner)
     picture = {**IMAGE, "size": 10}
     token = await bot.give(a_command(1, attachment=picture, **HI))
     await discord.until(lambda: discord.shown[token] != [None])
@@ -337,8 +337,8 @@ async def test_an_attachment_that_is_larger_than_it_said_is_not_read(start, disc
 class Cdn:
     """Discord's file server, with a file of 100 MB; the rest goes the usual way."""
 
-    def __init__(self, house):
-        http = house._outbound()
+    def __init__(self, backburner):
+        http = backburner._outbound()
         self._usual, http._fetcher = http._fetcher, self
         self.requests = []
 
@@ -371,8 +371,8 @@ async def test_a_user_can_be_erased(start, discord):
         token = await bot.give(a_command(number, user=user, **HI))
         await discord.shows(token, "Mock answer to: hi")
     await bot.quiet()
-    erase = bot.house._apps[0].erase
-    while await bot.house.transact(lambda tx: erase(tx, OWNER, 2)):
+    erase = bot.backburner._apps[0].erase
+    while await bot.backburner.transact(lambda tx: erase(tx, OWNER, 2)):
         pass
     for table in (interactions, turns):
         assert {"discord:77"} == {row["user"] for row in await bot.chat.rows(table)}
@@ -385,6 +385,6 @@ async def test_old_interactions_are_deleted(start, discord):
     await discord.shows(token, "Mock answer to: hi")
     await bot.quiet()
     old = sa.update(interactions).values(created_at=1)
-    await bot.house.transact(lambda tx: tx.connection.execute(old))
-    deleted = await bot.house.transact(lambda tx: book.clean(tx, 10))
+    await bot.backburner.transact(lambda tx: tx.connection.execute(old))
+    deleted = await bot.backburner.transact(lambda tx: book.clean(tx, 10))
     assert (1, []) == (deleted, await bot.chat.rows(interactions))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.apps.documents.browser.devtools import a_tab
+from tests.apps.documents.browser.devtools import a_usage_log
 
 FILES = {
     "manual.md": "# Pump\n\nThe pump moves 40 litres of water per minute.\n",
@@ -25,6 +25,6 @@ def files(tmp_path):
 
 @pytest.fixture
 async def tab(tmp_path):
-    async with a_tab(tmp_path / "browser") as opened:
+    async with a_usage_log(tmp_path / "browser") as opened:
         await opened.look()
         yield opened

@@ -188,7 +188,7 @@ class Tab:
 
 
 @asynccontextmanager
-async def a_tab(folder):
+async def a_usage_log(folder):
     """Start a browser with an empty tab; it is ended when the block is left."""
     browser = await asyncio.create_subprocess_exec(
         program(),

@@ -21,7 +21,7 @@ async def test_the_page_uploads_to_the_object_store(start, tab, files, s3_url):
 async def test_the_browser_refuses_an_origin_that_the_page_does_not_name(
     start, tab, files, s3_url, monkeypatch
 ):
-    async def none(_house):
+    async def none(_backburner):
         return ()
 
     monkeypatch.setattr(Backburner, "upload_origins", none)

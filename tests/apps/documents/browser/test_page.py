@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backburner import PermanentError
-from backburner.engine.submission import LOCAL
+from backburner.engine.submit.submission import LOCAL
 from backburner_apps.documents import work
 from tests.apps.documents.browser.contrast import TOO_FAINT
 
@@ -160,7 +160,7 @@ async def test_stalls_are_noticed_and_all_failures_are_retried(
     def publish(tx):
         tx.publish(f"batch:{batch}", "file:processing-stalled", stall, to=LOCAL)
 
-    await documents.house.transact(publish)
+    await documents.backburner.transact(publish)
     await tab.until(NOTICE % "File processing stalled (retry 2/3)")
     await tab.evaluate("document.getElementById('tab-uploads').focus()")
     await tab.press("ArrowRight")

@@ -1,4 +1,4 @@
--- Gives shares their next spans of virtual time, as domain/fairness.py says. Commits
+-- Gives shares their next spans of virtual time, as domain/queues/fairness.py says. Commits
 -- by itself and without waiting for the disk, so that nobody waits long for a share's
 -- row: whatever is stored after it flushes it too, and a gap does no harm. Those of a
 -- capped queue are left out unless $6: they are ranked where they are counted.

@@ -1,0 +1,1 @@
+"""Keys, scopes and rate limits of callers."""

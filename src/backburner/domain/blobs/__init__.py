@@ -1,0 +1,1 @@
+"""Contents that are stored outside a database row."""

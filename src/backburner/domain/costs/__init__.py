@@ -1,0 +1,1 @@
+"""Budgets, usage, token estimates and quotes."""

@@ -1,0 +1,1 @@
+"""Jobs: their states, outcomes, retries and retention."""

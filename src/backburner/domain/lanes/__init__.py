@@ -1,0 +1,1 @@
+"""Lanes: rate limits that all workers share."""

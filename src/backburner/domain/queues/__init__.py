@@ -1,0 +1,1 @@
+"""Queues: limits, fair order and schedules."""

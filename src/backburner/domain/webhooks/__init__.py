@@ -1,0 +1,1 @@
+"""Webhooks: addresses, signatures and deliveries."""

@@ -1,0 +1,73 @@
+"""
+Webhook deliveries: which ends are reported to which endpoint.
+
+A delivery is a job like any other, made in the transaction that ends its subject. Its
+id follows from the subject and its generation, so an end is told of once, however
+often it is decided.
+"""
+
+import hashlib
+from typing import Final, NamedTuple
+
+import orjson
+
+from backburner.domain.jobs.job import Instant, NewJob, Owner, uuid7
+
+CAPABILITY: Final = "webhook.deliver"
+QUEUE: Final = "backburner.deliveries"
+MAX_ATTEMPTS: Final = 10
+PRIORITY: Final = 0
+
+
+class Result(NamedTuple):
+    """What a job's completion is told beyond its state, as it is stored."""
+
+    capability: str
+    created_at: Instant
+    output: str | None
+    """JSON, or a reference to a blob."""
+    error: str | None = None
+
+
+class Ended(NamedTuple):
+    """A job, flow or batch that ended and has somebody to tell."""
+
+    id: str
+    tenant: str
+    user: str
+    generation: int
+    state: str
+    callback: str | None
+    """What was asked for at submit, as JSON; of a job with its completion."""
+    request_id: str | None
+    traceparent: str | None
+    result: Result | None = None
+    """Of a job that has a completion."""
+
+
+def delivery(ended: Ended, at: Instant) -> NewJob:
+    """Return the job that tells of an end."""
+    kind = ended.id.partition("_")[0]
+    told = {
+        "callback": orjson.Fragment(ended.callback or "null"),
+        "subject": ended.id,
+        "generation": ended.generation,
+        "type": f"{kind}.{ended.state}",
+        "at": at,
+    }
+    named = f"{ended.id}\0{ended.generation}".encode()
+    chance = int.from_bytes(hashlib.sha256(named).digest()[:8], "big") >> 2
+    return NewJob(
+        id=f"job_{uuid7(at << 12, chance)}",
+        owner=Owner(ended.tenant, ended.user),
+        capability=CAPABILITY,
+        queue=QUEUE,
+        input=orjson.dumps(told).decode(),
+        created_at=at,
+        max_attempts=MAX_ATTEMPTS,
+        priority=PRIORITY,
+        tags=(f"delivery:{ended.id}",),
+        request_id=ended.request_id,
+        traceparent=ended.traceparent,
+        tokens=0,
+    )

@@ -1,0 +1,1 @@
+"""API keys, signed tokens and signed URLs."""

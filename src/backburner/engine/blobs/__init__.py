@@ -1,0 +1,1 @@
+"""Large inputs and outputs, and the blobs of applications."""

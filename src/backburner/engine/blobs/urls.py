@@ -1,0 +1,94 @@
+"""
+Signed URLs: one method, one object, an expiry, for clients without an API key.
+
+Where the place of the blobs signs for itself and keeps the terms, clients go there;
+else they come to our own route, `/v1/files/…`, which checks them.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Literal, NamedTuple
+
+from backburner.domain.blobs.app_blob import AppBlob
+from backburner.domain.blobs.blob import BlobKey
+from backburner.domain.jobs.job import Instant
+from backburner.engine.access.signed_urls import LONGEST, SignedUrls
+from backburner.engine.blobs import streams
+from backburner.ports.blobs import BlobStore, DirectUrl, UrlTerms
+from backburner.ports.clock import Clock
+
+FILES: Final = "/v1/files/"
+SIZE, LIMIT, TYPE = "size", "max", "type"
+
+
+class SignedUrl(NamedTuple):
+    """A URL that opens one thing for a while, to whoever has it."""
+
+    method: Literal["GET", "PUT"]
+    url: str
+    """Of our own server without `BACKBURNER_PUBLIC_URL`: a path, to be joined."""
+    headers: dict[str, str]
+    """What the client must send besides."""
+    expires_at: Instant
+    upload: str = ""
+    """For PUT: the id to confirm the upload by."""
+
+
+@dataclass(frozen=True, slots=True)
+class UrlSigner:
+    """Signs URLs of contents."""
+
+    blobs: BlobStore
+    signed_urls: SignedUrls
+    clock: Clock
+    base: str = ""
+    """What is put before the path of our own URLs."""
+
+    async def to_get(self, blob: AppBlob, span: timedelta) -> SignedUrl:
+        """Return a URL to read a blob by."""
+        name = blob.name or blob.id
+        terms = UrlTerms(_span(span), content_type=blob.content_type, filename=name)
+        direct = await self._direct("GET", blob.key, terms)
+        if direct is not None:
+            return self._told("GET", direct, terms)
+        url, expires_at = self.signed_urls.sign(FILES + blob.key.id, span=terms.span)
+        return SignedUrl("GET", self.base + url, {}, expires_at)
+
+    async def to_put(self, key: BlobKey, terms: UrlTerms) -> SignedUrl:
+        """Return a URL to send an upload by, of a size or of at most a size."""
+        terms = terms._replace(span=_span(terms.span))
+        direct = await self._direct("PUT", key, terms)
+        if direct is not None:
+            return self._told("PUT", direct, terms)._replace(upload=key.job)
+        said = {SIZE: terms.size, LIMIT: terms.limit, TYPE: terms.content_type}
+        url, expires_at = self.signed_urls.sign(
+            FILES + key.id,
+            span=terms.span,
+            method="PUT",
+            terms={
+                name: str(value) for name, value in said.items() if value is not None
+            },
+        )
+        headers = {} if terms.content_type is None else _header(terms.content_type)
+        return SignedUrl("PUT", self.base + url, headers, expires_at, key.job)
+
+    async def _direct(
+        self, method: Literal["GET", "PUT"], key: BlobKey, terms: UrlTerms
+    ) -> DirectUrl | None:
+        return await streams.in_thread(self.blobs.sign, method, key, terms)
+
+    def _told(
+        self, method: Literal["GET", "PUT"], direct: DirectUrl, terms: UrlTerms
+    ) -> SignedUrl:
+        expires_at = self.clock.now() + terms.span // timedelta(milliseconds=1)
+        return SignedUrl(method, direct.url, dict(direct.headers), expires_at)
+
+
+def _header(content_type: str) -> dict[str, str]:
+    return {"Content-Type": content_type}
+
+
+def _span(span: timedelta) -> timedelta:
+    """Return whole seconds, at least one and at most a day."""
+    seconds = max(1, min(span, LONGEST) // timedelta(seconds=1))
+    return timedelta(seconds=seconds)

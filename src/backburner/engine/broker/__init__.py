@@ -1,0 +1,1 @@
+"""Work over a message broker: publish, receive, dead letters."""

@@ -1,0 +1,177 @@
+"""Submits, finds, cancels, retries and follows flows."""
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from functools import partial
+
+from backburner.domain.errors import FlowNotFound, IllegalTransition
+from backburner.domain.events.event import Event
+from backburner.domain.groups.batch import Members, replaced
+from backburner.domain.groups.flow import (
+    FlowRecord,
+    FlowState,
+    NewFlow,
+    NewStep,
+    in_order,
+)
+from backburner.domain.jobs import transitions
+from backburner.domain.jobs.job import Claim, Owner, Submitted, Visibility
+from backburner.engine.blobs.payloads import Payloads
+from backburner.engine.flow import Flow, Planned
+from backburner.engine.groups.planning import Planning
+from backburner.engine.groups.retrying import retry_failed
+from backburner.engine.observability import telemetry
+from backburner.engine.run.context import inherited
+from backburner.engine.submit.budgets import counted
+from backburner.engine.submit.submission import LOCAL, GroupOptions, Submission
+from backburner.engine.watch import Watch
+from backburner.ports.clock import Clock
+from backburner.ports.notifier import Notification, Notifier
+from backburner.ports.store import Store
+from backburner.ports.store.events import Topic
+from backburner.ports.store.flows import FlowStep, GroupFilter
+
+
+class Flows:
+    """Jobs that wait for jobs."""
+
+    def __init__(  # noqa: PLR0913 - what it asks, each by its name
+        self,
+        *,
+        store: Store,
+        notifier: Notifier,
+        clock: Clock,
+        submission: Submission,
+        watch: Watch,
+        payloads: Payloads,
+        touch: Callable[[Iterable[int]], None],
+    ) -> None:
+        """Take, besides, how to have batches looked at in which something ended."""
+        self._store = store
+        self._notifier = notifier
+        self._clock = clock
+        self._planning = Planning(submission)
+        self._watch = watch
+        self._payloads = payloads
+        self._touch = touch
+
+    async def submit(
+        self, wanted: Sequence[tuple[Flow, GroupOptions]]
+    ) -> Sequence[Submitted]:
+        """Store flows, all or none; when this returns they will reach their ends."""
+        return await self.store([self.prepare(*asked) for asked in wanted])
+
+    def prepare(self, flow: Flow, options: GroupOptions) -> NewFlow:
+        """Check a flow as a whole and write it, not stored yet."""
+        return self._planning.flow(flow, options)
+
+    async def store(self, flows: Sequence[NewFlow]) -> Sequence[Submitted]:
+        """Store flows that are prepared, and wake whoever may run their steps."""
+        stowed = await self._payloads.stow_members(Members(flows=flows))
+        async with self._payloads.dropped_if_refused(stowed):
+            with counted():
+                submitted = await self._store.submit_flows(stowed.flows)
+        await self._payloads.drop_inputs(replaced(stowed, submitted))
+        for flow, answer in zip(flows, submitted, strict=True):
+            if not answer.replayed:
+                for step in flow.steps:
+                    telemetry.jobs_submitted.labels(step.job.capability).inc()
+        self._notifier.notify(
+            Notification.WORK | Notification.SCHEDULE | Notification.EVENTS
+        )
+        return submitted
+
+    def plan(self, added: Sequence[Planned], parent: Claim) -> Sequence[NewStep]:
+        """Check steps that a handler adds to the flow that its job is a step of."""
+        named = {planned.name: planned for planned in added}
+        order = in_order(
+            {
+                name: [edge for edge in planned.needs if edge.step in named]
+                for name, planned in named.items()
+            }
+        )
+        options = GroupOptions(**inherited(parent))
+        steps = [self._planning.step(named[name], options) for name in order]
+        for step in steps:
+            step.job.batch = parent.batch
+            times = [t for t in (step.job.deadline, parent.deadline) if t is not None]
+            step.job.deadline = min(times, default=None)
+        return [
+            NewStep(self._payloads.stow_input(s.job), s.needs, s.before) for s in steps
+        ]
+
+    async def find(self, flow_id: str, owner: Visibility = LOCAL) -> FlowRecord:
+        """Return an owner's flow."""
+        found = await self._store.find_flows([flow_id])
+        if not found or not owner.covers(found[0].owner):
+            raise FlowNotFound(f"flow {flow_id[:60]!r} does not exist")
+        return found[0]
+
+    async def steps(self, flow: FlowRecord) -> Sequence[FlowStep]:
+        """Return a flow's steps, each after what it needs."""
+        return await self._store.steps(flow.seq)
+
+    async def list(
+        self, where: GroupFilter, *, before: int | None = None, limit: int = 50
+    ) -> Sequence[FlowRecord]:
+        """Return a page of flows, newest first."""
+        return await self._store.flows(where, before=before, limit=limit)
+
+    async def cancel(
+        self, flow_id: str, owner: Owner = LOCAL, *, reason: str = "cancelled with all"
+    ) -> FlowRecord:
+        """End whatever of a flow is not over yet; asking twice is no error."""
+        flow = await self.find(flow_id, owner)
+        if flow.state is FlowState.CANCELLED:
+            return flow
+        if flow.state.is_final:
+            raise IllegalTransition(
+                f"flow {flow_id} is {flow.state}: it cannot be cancelled"
+            )
+        change = transitions.cancel_all(reason, now=self._clock.now())
+        await self._store.cancel_flow(flow.seq, change)
+        self._notifier.notify(
+            Notification.WORK | Notification.EVENTS | Notification.CANCELLED
+        )
+        if flow.batch is not None:
+            self._touch([flow.batch])
+        return await self.find(flow_id, owner)
+
+    async def retry(self, flow_id: str, owner: Visibility = LOCAL) -> FlowRecord:
+        """Retry the failed steps of a flow, which goes on from there."""
+        flow = await self.find(flow_id, owner)
+        retried = await retry_failed(self._store, now=self._clock.now(), flow=flow.seq)
+        if not retried:
+            raise IllegalTransition(f"flow {flow_id} has no failed step to retry")
+        telemetry.redrive_jobs.inc(retried)
+        self._notifier.notify(Notification.WORK | Notification.EVENTS)
+        return await self.find(flow_id, owner)
+
+    def events(
+        self, flow: FlowRecord, *, after: int = 0
+    ) -> AsyncGenerator[Event, None]:
+        """Yield events of a flow and its steps above `after`, until it ends."""
+        topic, over = Topic(flow=flow.seq), partial(self.last, flow)
+        return self._watch.group(flow.owner, topic, over, after=after)
+
+    async def last(self, flow: FlowRecord) -> int | None:
+        """Return which of all events was a flow's last, once it has ended."""
+        found = await self._store.find_flows([flow.id])
+        if found and not found[0].state.is_final:
+            return None
+        last = await self._store.last_of(Topic(flow=flow.seq))
+        # If it was reopened in between, that was its last event for now.
+        return last if found == await self._store.find_flows([flow.id]) else None
+
+    async def wait(
+        self,
+        flow_id: str,
+        owner: Visibility = LOCAL,
+        *,
+        timeout: float,  # noqa: ASYNC109 - part of the answer
+    ) -> FlowRecord:
+        """Return a flow when it ends, or as it is when the time is over."""
+        flow = await self.find(flow_id, owner)
+        if flow.state.is_final or timeout <= 0:
+            return flow
+        await self._watch.end(flow.id, seconds=timeout)
+        return await self.find(flow_id, owner)

@@ -1,0 +1,1 @@
+"""Background work: schedules, clean-up, erasure, translation of events."""

@@ -1,0 +1,1 @@
+"""Calls to AI models, and the lanes that limit them."""

@@ -1,0 +1,57 @@
+"""Types of model answers: JSON schemas for the prompt, validation of the answer."""
+
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from backburner.domain.ai import Trouble, found_json
+
+MOST_FAULTS: Final = 10
+"""So many mistakes of an answer are shown to the model."""
+INSTRUCTION: Final = (
+    "Answer with one JSON value that matches this JSON schema, and with nothing else: "
+    "no prose, no Markdown.\n"
+)
+
+
+class Shape:
+    """A type that an answer is to have."""
+
+    def __init__(self, into: Any) -> None:
+        self._adapter: TypeAdapter[Any] = TypeAdapter(into)
+        self.schema = self._adapter.json_schema()
+        self.instruction = INSTRUCTION + orjson.dumps(self.schema).decode()
+
+    def read(self, text: str) -> Any:
+        """Return the answer as a value; raise `ValueError` if it is none."""
+        return self._adapter.validate_json(found_json(text))
+
+
+_known = lru_cache(maxsize=256)(Shape)
+
+
+def shape_of(into: Any) -> Shape:
+    """Return the shape for a type, made once where that can be."""
+    try:
+        return _known(into)
+    except TypeError:  # a type with notes on it may be no key of a cache
+        return Shape(into)
+
+
+def trouble_of(error: ValueError) -> Trouble:
+    """Say whether an answer is no JSON, or JSON of another shape."""
+    is_shape = isinstance(error, ValidationError) and not any(
+        found["type"] == "json_invalid" for found in error.errors(include_url=False)
+    )
+    return Trouble.SCHEMA_VIOLATION if is_shape else Trouble.INVALID_JSON
+
+
+def mistakes(error: ValueError, most: int = MOST_FAULTS) -> str:
+    """Say what is wrong with a value, without repeating it."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    told = error.errors(include_url=False, include_input=False, include_context=False)
+    named = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in told[:most]]
+    return "; ".join(named)

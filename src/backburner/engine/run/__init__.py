@@ -1,0 +1,1 @@
+"""Runs claimed jobs: worker, attempt, context, settlement."""

@@ -1,0 +1,54 @@
+"""Answers of models as steps store them: usable ones, and those being corrected."""
+
+from typing import Any, Final, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from backburner.engine.models.asking import Asker, Called
+from backburner.engine.run.steps import StepJournal
+
+T = TypeVar("T")
+
+
+class Answered(BaseModel, Generic[T]):
+    """A model's answer as it is stored, with the calls that it took."""
+
+    value: T
+    calls: list[Called]
+
+
+TEXT: Final = Answered[str]
+
+
+class StepDraft:
+    """
+    An answer that did not match its type, stored while its correction is asked for.
+
+    A run that is interrupted between the two calls pays for the first one once. If the
+    correction does not match either, nothing of it stays stored.
+    """
+
+    def __init__(self, steps: StepJournal, asker: Asker, call: str) -> None:
+        """Take the key of the step whose answer it is."""
+        self._steps = steps
+        self._asker = asker
+        self._call = call
+        self._begun = len(asker.calls)
+
+    async def read(self) -> str | None:
+        """Return the answer that an earlier run did not get to correct."""
+        found: Any = await self._steps.draft(self._call, TEXT)
+        if found is None:
+            return None
+        self._asker.recall(found.calls)
+        return str(found.value)
+
+    async def keep(self, text: str) -> None:
+        """Store an answer, with its usage; return when it is stored."""
+        calls = [*self._asker.calls[self._begun :]]
+        answered = TEXT(value=text, calls=calls)
+        await self._steps.keep_draft(self._call, answered, TEXT)
+
+    async def drop(self) -> None:
+        """Discard the answer."""
+        await self._steps.drop_draft(self._call)

@@ -1,0 +1,46 @@
+"""The job by which the end of a child signals the parent that waits for it."""
+
+from datetime import timedelta
+
+import orjson
+from pydantic import BaseModel
+
+from backburner.domain.jobs.completion import TELL_PARENT, TELLING_ATTEMPTS
+from backburner.domain.jobs.retry import RetryPolicy
+from backburner.domain.jobs.wait import CHILD, Signal
+from backburner.engine.engine import Engine
+from backburner.engine.registry import Capability, capability
+from backburner.engine.run.context import Context
+
+RETRY = RetryPolicy(
+    max_attempts=TELLING_ATTEMPTS,
+    base=timedelta(seconds=1),
+    cap=timedelta(minutes=10),
+)
+
+
+class EndOfChild(BaseModel):
+    """A child that ended, as `domain/jobs/completion.py` writes it."""
+
+    parent: str
+    child: str
+    state: str
+
+
+def telling_parents(engine: Engine) -> Capability[EndOfChild, bool]:
+    """Return the capability; its jobs are in the queues of the parents."""
+
+    @capability(TELL_PARENT, queue="backburner.parents", retry=RETRY)
+    async def tell(ctx: Context, told: EndOfChild) -> bool:
+        """Signal a parent; one that is over, or was told before, is left alone."""
+        found = await engine.store.find([told.parent])
+        if not found or ctx.job.owner != found[0].owner:
+            return False
+        value = orjson.dumps({"state": told.state}).decode()
+        signal = Signal(CHILD + told.child, value)
+        answer = await engine.store.signal(found[0].seq, signal)
+        if answer.is_woken:
+            engine.woken(found[0])
+        return answer.is_woken
+
+    return tell

@@ -1,0 +1,93 @@
+"""
+Questions to people that a handler asks: a wait whose signal is an answer.
+
+An answer that does not match the handler's type is put aside, and the question is asked
+again with what was wrong: the job does not fail because of one wrong answer.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any, Final
+
+import orjson
+
+from backburner.domain.errors import PermanentError, readable
+from backburner.domain.jobs.job import WaitReason
+from backburner.domain.jobs.wait import NewWait
+from backburner.engine.run.steps import adapter_of
+from backburner.engine.run.waiting import Waiting, WaitTimedOut, check_name, span_of
+
+NO_DEFAULT: Final = object()
+MAX_QUESTION: Final = 10_000
+MAX_CHOICES: Final = 100
+MOST_WRONG: Final = 10
+"""How many answers of the wrong type are taken before the job fails."""
+
+
+class Questions:
+    """The questions of one run."""
+
+    def __init__(self, waiting: Waiting) -> None:
+        self._waiting = waiting
+        self._counts: Counter[str] = Counter()
+
+    async def ask(
+        self,
+        question: str,
+        *,
+        into: Any,
+        choices: Sequence[str] | None,
+        limit: float | timedelta | None,
+        default: Any,
+        name: str | None,
+    ) -> Any:
+        """Return a person's answer, or the default if none came in time."""
+        wanted = adapter_of(str if into is None and choices else into or Any)
+        asked = _asked(question, choices, None if into is None else wanted)
+        first = self._name(question) if name is None else check_name(name)
+        for count in range(1, MOST_WRONG + 1):
+            here = first if count == 1 else f"{first}#{count}"
+            text = orjson.dumps(asked).decode()
+            wait = NewWait(here, WaitReason.QUESTION, span_of(limit), text)
+            decided = await self._waiting.decided(wait)
+            if decided.is_timed_out:
+                if default is NO_DEFAULT:
+                    raise WaitTimedOut(here)
+                return default
+            try:
+                return wanted.validate_json(decided.value or "null")
+            except ValueError as error:
+                asked["error"] = readable(str(error))[:500]
+        raise PermanentError(
+            f"{MOST_WRONG} answers to {question[:100]!r} did not match its type",
+            code="ANSWERS_INVALID",
+        )
+
+    def _name(self, question: str) -> str:
+        """Return the name of a question: the same in each run."""
+        digest = sha256(question.encode()).hexdigest()[:12]
+        self._counts[digest] += 1
+        count = self._counts[digest]
+        return f"question-{digest}" + (f"-{count}" if count > 1 else "")
+
+
+def _asked(question: str, choices: Sequence[str] | None, wanted: Any) -> dict[str, Any]:
+    if not 0 < len(question) <= MAX_QUESTION:
+        raise PermanentError(
+            f"a question has 1 to {MAX_QUESTION} characters, this one has "
+            f"{len(question)}",
+            code="QUESTION_INVALID",
+        )
+    asked: dict[str, Any] = {"question": question}
+    if choices is not None:
+        if not 0 < len(choices) <= MAX_CHOICES:
+            raise PermanentError(
+                f"a question has 1 to {MAX_CHOICES} choices, this one {len(choices)}",
+                code="QUESTION_INVALID",
+            )
+        asked["choices"] = list(choices)
+    if wanted is not None:
+        asked["schema"] = wanted.json_schema()
+    return asked

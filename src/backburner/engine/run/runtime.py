@@ -1,0 +1,57 @@
+"""What a worker runs with."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from backburner.domain.groups.flow import NewStep
+from backburner.domain.jobs.job import Claim
+from backburner.engine.blobs.payloads import Payloads
+from backburner.engine.broker.intake import Intake
+from backburner.engine.flow import Planned
+from backburner.engine.models.asking import Providers
+from backburner.engine.registry import Registry
+from backburner.engine.run.context import Storage, Submit
+from backburner.engine.run.outbound import Http
+from backburner.engine.transaction import Transaction
+from backburner.engine.webhooks.callback_sender import CallbackSender
+from backburner.ports.app_settings import AppSettings
+from backburner.ports.clock import Clock, Dice
+from backburner.ports.faults import Faults
+from backburner.ports.notifier import Notifier
+from backburner.ports.prices import NoPrices, Prices
+from backburner.ports.store import Store
+from backburner.ports.store.transactions import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What stands around a worker."""
+
+    store: Store
+    notifier: Notifier
+    clock: Clock
+    dice: Dice
+    faults: Faults
+    registry: Registry
+    submit: Submit
+    wrap: Callable[[Tx, Claim], Transaction]
+    """Give a store's transaction the shape that bodies get."""
+    storage: Storage | None = None
+    """The database, as handlers may use it."""
+    payloads: Payloads = field(default_factory=Payloads)
+    plan: Callable[[Sequence[Planned], Claim], Sequence[NewStep]] | None = None
+    """Check steps that a handler added to its flow."""
+    touch: Callable[[Iterable[int]], None] | None = None
+    """Have batches looked at in which something ended."""
+    prices: Prices = field(default_factory=NoPrices)
+    on_job_failed: Callable[[], None] = lambda: None
+    """Note that a job has failed permanently."""
+    intake: Intake | None = None
+    """Where messages of a broker say what may be claimed, if one is used."""
+    providers: Providers | None = None
+    """Of models, for handlers to ask."""
+    callback_sender: CallbackSender | None = None
+    """Who delivers what handlers tell others, if this worker can sign."""
+    app_settings: AppSettings = field(default_factory=AppSettings)
+    http: Callable[[], Http] | None = None
+    """Opens what sends the HTTP requests of handlers, when the first one asks."""

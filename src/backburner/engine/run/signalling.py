@@ -1,0 +1,96 @@
+"""Signals to jobs: checked, stored, and their jobs started."""
+
+from typing import Any, Protocol
+
+import orjson
+from pydantic_core import PydanticSerializationError, to_json
+
+from backburner.domain.errors import (
+    FieldError,
+    InvalidInput,
+    SignalConflict,
+    SignalTooLarge,
+)
+from backburner.domain.jobs.job import Job
+from backburner.domain.jobs.wait import (
+    CHILD,
+    MAX_SIGNAL_BYTES,
+    MAX_SIGNAL_NAME,
+    MAX_SIGNALS,
+    Question,
+    Signal,
+    SignalAnswer,
+)
+from backburner.ports.store.waits import WaitStore
+
+
+class Signals(Protocol):
+    """Where signals are stored, and who starts the jobs that got one."""
+
+    @property
+    def store(self) -> WaitStore:
+        """Stores waits and signals."""
+        ...
+
+    def woken(self, job: Job) -> None:
+        """Have a job claimed that was queued just now."""
+        ...
+
+
+async def deliver(
+    signals: Signals, job: Job, name: str, value: Any, *, is_answer: bool = False
+) -> bool:
+    """Store a signal; return whether it is new. `SignalConflict` if it cannot be."""
+    _check_name(name)
+    signal = Signal(name, canonical(value), is_answer)
+    if len(signal.value.encode()) > MAX_SIGNAL_BYTES:
+        raise SignalTooLarge(
+            f"a signal has up to {MAX_SIGNAL_BYTES} bytes, this one has "
+            f"{len(signal.value.encode())}"
+        )
+    told = await signals.store.signal(job.seq, signal)
+    if told.is_woken:
+        signals.woken(job)
+    if told.answer in _REFUSED:
+        raise SignalConflict(_REFUSED[told.answer].format(name=name, job=job.id))
+    return told.answer is SignalAnswer.STORED
+
+
+async def answer(
+    signals: Signals, job: Job, name: str, value: Any, asked: Question | None
+) -> bool:
+    """Answer a question of a job; `InvalidInput` if it is none of the choices."""
+    choices = None if asked is None else orjson.loads(asked.question).get("choices")
+    if choices is not None and value not in choices:
+        listed = ", ".join(choices)
+        message = f"the answer must be one of these: {listed}"
+        raise InvalidInput(message, [FieldError("body", message)])
+    return await deliver(signals, job, name, value, is_answer=True)
+
+
+def canonical(value: Any) -> str:
+    """Write a value as JSON that is the same for the same value."""
+    try:
+        plain = orjson.loads(to_json(value, by_alias=True))
+        return orjson.dumps(plain, option=orjson.OPT_SORT_KEYS).decode()
+    except (PydanticSerializationError, orjson.JSONDecodeError, ValueError):
+        raise InvalidInput("the signal's value cannot be written as JSON") from None
+
+
+def _check_name(name: str) -> None:
+    is_good = 0 < len(name) <= MAX_SIGNAL_NAME and name.isprintable()
+    if not is_good or name.startswith(CHILD):
+        message = (
+            f"a signal's name has 1 to {MAX_SIGNAL_NAME} printable characters and "
+            f"does not begin with {CHILD!r}"
+        )
+        raise InvalidInput(message, [FieldError("path.name", message)])
+
+
+_REFUSED = {
+    SignalAnswer.DIFFERS: "signal {name!r} of job {job} has another value already",
+    SignalAnswer.TOO_LATE: "the wait for {name!r} of job {job} has timed out",
+    SignalAnswer.FINISHED: "job {job} is over: it takes no signals",
+    SignalAnswer.TOO_MANY: f"job {{job}} has {MAX_SIGNALS} signals; it takes no more",
+    SignalAnswer.UNASKED: "job {job} has no open question {name!r}",
+}

@@ -1,0 +1,157 @@
+"""
+Waits of a handler that release its slot: sleeps, signals, questions and child jobs.
+
+A wait that is not over raises `Suspended`, which ends the run. When the wait is over,
+the handler runs again from the top, finds its stored steps and passes the wait.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final, NamedTuple, Protocol
+
+from backburner.domain.errors import ClaimLost, PermanentError
+from backburner.domain.jobs.job import Claim, Instant, Wait, WaitReason
+from backburner.domain.jobs.step import SLEEP
+from backburner.domain.jobs.wait import (
+    CHILD,
+    MAX_SIGNAL_NAME,
+    NewWait,
+    StoredWait,
+    Suspended,
+    WaitOutcome,
+)
+from backburner.engine.run.steps import Step, StepJournal, adapter_of
+
+WAIT_TIMEOUT: Final = "WAIT_TIMEOUT"
+LONGEST: Final = timedelta(days=3660)
+
+
+class WaitTimedOut(PermanentError):
+    """No signal or answer came in time; catch it to go on without one."""
+
+    problem_code = WAIT_TIMEOUT
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"nothing came for wait {name!r} in time", code=WAIT_TIMEOUT)
+
+
+class WaitStorage(Protocol):
+    """Stores waits."""
+
+    async def open_wait(
+        self, job: int, token: str, generation: int, wait: NewWait
+    ) -> StoredWait | None:
+        """Store a wait, or return the one that is there; see `WaitStore`."""
+        ...
+
+
+class Decided(NamedTuple):
+    """How a wait was decided: the value, or that none came."""
+
+    value: str | None
+    is_timed_out: bool = False
+
+
+class Waiting:
+    """The waits of one run of a job."""
+
+    def __init__(
+        self,
+        claim: Claim,
+        storage: WaitStorage | None,
+        journal: StepJournal,
+        *,
+        now: Callable[[], Instant],
+        lose: Callable[[Claim], None] | None = None,
+    ) -> None:
+        self._claim = claim
+        self._storage = storage if claim.token else None
+        self._journal = journal
+        self._now = now
+        self._lose = lose
+        self.names: list[str] = []
+        """The waits that this run has come to and that were not decided."""
+
+    async def sleep(self, delay: float | timedelta) -> None:
+        """Return when the time is over that the first run decided on."""
+        self.require()
+        span = milliseconds(delay, "sleep")
+
+        async def compute(_key: str) -> Instant:
+            return self._now() + span
+
+        until, _ = await self._journal.call(SLEEP, b"", compute, int)
+        await self._journal.flush()
+        if self._now() < until:
+            raise Suspended(Wait(WaitReason.SLEEP, None, until))
+
+    async def signal(
+        self, name: str, limit: float | timedelta | None, into: Any
+    ) -> Any:
+        """Return what a signal brought; raise `WaitTimedOut` if none came in time."""
+        wait = NewWait(check_name(name), WaitReason.SIGNAL, span_of(limit))
+        return self.loaded(name, await self.decided(wait), into)
+
+    async def decided(self, wait: NewWait) -> Decided:
+        """Return how a wait was decided; end the run if it was not."""
+        storage = self.require()
+        claim, name = self._claim, wait.name
+        if name not in self.names:
+            self.names.append(name)
+        await self._journal.flush()
+        found: StoredWait | None = await self._journal.persist(
+            storage.open_wait, claim.seq, claim.token, claim.generation, wait
+        )
+        if found is None:
+            if self._lose is not None:
+                self._lose(claim)
+            raise ClaimLost(claim.id)
+        if found.outcome is None:
+            shown = name.removeprefix(CHILD) if wait.kind is WaitReason.JOB else name
+            raise Suspended(Wait(wait.kind, shown, found.until))
+        self.names.remove(name)
+        return Decided(found.value, found.outcome is WaitOutcome.TIMED_OUT)
+
+    def loaded(self, name: str, decided: Decided, into: Any) -> Any:
+        """Return a signal's value as the type that the handler wants."""
+        if decided.is_timed_out:
+            raise WaitTimedOut(name)
+        step = Step(name, "wait", name, adapter_of(Any if into is None else into))
+        return step.load(decided.value or "null")
+
+    def require(self) -> WaitStorage:
+        """Return where waits are stored; a run without a job cannot wait."""
+        if self._storage is None:
+            raise PermanentError("only a job can wait; this run has no job")
+        return self._storage
+
+
+def check_name(name: str) -> str:
+    """Return the name of a signal if it may have it."""
+    is_good = 0 < len(name) <= MAX_SIGNAL_NAME and name.isprintable()
+    if not is_good or name.startswith(CHILD):
+        raise PermanentError(
+            f"a signal's name has 1 to {MAX_SIGNAL_NAME} printable characters and "
+            f"does not begin with {CHILD!r}; this one is {name[:50]!r}",
+            code="SIGNAL_NAME",
+        )
+    return name
+
+
+def milliseconds(span: float | timedelta, what: str) -> int:
+    """Return a span in milliseconds; raise `PermanentError` if it is none."""
+    try:
+        delay = span if isinstance(span, timedelta) else timedelta(seconds=span)
+    except (OverflowError, ValueError, TypeError):
+        delay = None
+    if delay is None or not timedelta() <= delay <= LONGEST:
+        raise PermanentError(
+            f"{what}: a span is 0 seconds to {LONGEST.days} days, not {span!r}",
+            code="WAIT_SPAN",
+        )
+    return delay // timedelta(milliseconds=1)
+
+
+def span_of(timeout: float | timedelta | None) -> int | None:
+    """Return how many milliseconds a wait may take; `None`: as many as it does."""
+    return None if timeout is None else milliseconds(timeout, "timeout")

@@ -1,0 +1,1 @@
+"""Checks what callers ask for and turns it into jobs that can be stored."""

@@ -1,0 +1,1 @@
+"""Webhooks and callbacks: endpoints, deliveries, signatures."""

@@ -1,0 +1,113 @@
+"""
+Sends signed callbacks of applications to URLs given by callers.
+
+The secret follows from the master key, the topic and the receiver's origin; a receiver
+that has the master key too derives it, others are given theirs. The job that it is
+told in has the retries.
+"""
+
+from http import HTTPStatus
+from typing import Final
+
+from backburner.domain.errors import (
+    ConfigurationError,
+    FieldError,
+    InvalidInput,
+    PermanentError,
+    Throttled,
+    TransientError,
+)
+from backburner.domain.jobs.job import Claim
+from backburner.domain.lanes.rate_limit_headers import rate_limit_info
+from backburner.domain.webhooks.address import Reach, check_callback, check_url
+from backburner.domain.webhooks.webhook import secret
+from backburner.engine.webhooks.delivery import (
+    REFUSED,
+    SILENCES,
+    STATUS,
+    WebhookMessage,
+    signed,
+)
+from backburner.ports.clock import Clock
+from backburner.ports.egress import Answer, Egress, Silence
+from backburner.ports.log import log
+
+VERSION: Final = 1
+
+
+class CallbackSender:
+    """Signs messages and posts them."""
+
+    def __init__(
+        self, reach: Reach, master: bytes, clock: Clock, egress: Egress | None = None
+    ) -> None:
+        """Without an `egress` it signs and checks, but sends nothing."""
+        self._reach = reach
+        self._master = master
+        self._clock = clock
+        self._egress = egress
+
+    def secret(self, topic: str, url: str) -> str:
+        """
+        Return the secret that signs messages of a topic to a URL.
+
+        Every origin (scheme, host and port) has its own: who may verify what is sent
+        to one of them can forge nothing for another.
+        """
+        if not self._master:
+            raise ConfigurationError(
+                "BACKBURNER_WEBHOOK_SECRET is not set: nothing can be signed"
+            )
+        target = check_url(url, self._reach)
+        origin = f"{target.scheme}://{target.host}:{target.port}"
+        return secret(self._master, f"{topic} {origin}", VERSION)
+
+    def check(self, url: str, path: str) -> str:
+        """Return a URL in its usual form, or say at which field it is not good."""
+        if not self._master:
+            raise _refused(path, "BACKBURNER_WEBHOOK_SECRET is not set here")
+        try:
+            return str(check_callback(url, self._reach))
+        except ValueError as error:
+            raise _refused(path, str(error)) from None
+
+    async def send(self, job: Claim, url: str, body: bytes, topic: str) -> None:
+        """
+        Post what a job tells, under the job's id; return once it is accepted.
+
+        Receivers of another topic or origin have another secret. No answer, 5xx and 429
+        are worth another attempt, any other answer is not. A 429 that says when costs
+        none.
+        """
+        if self._egress is None:
+            raise TransientError("this process does not send callbacks")
+        message = WebhookMessage(job.id, body, job.request_id, job.traceparent)
+        try:
+            key = self.secret(topic, url)
+        except ValueError as error:
+            raise PermanentError(f"callback URL: {error}", code=REFUSED) from None
+        headers = signed(message, [key], self._clock.now())
+        self._judge(await self._egress.post(url, headers=headers, body=body))
+        log.info("message accepted", request_id=job.request_id)
+
+    def _judge(self, said: Answer | Silence) -> None:
+        if isinstance(said, Silence):
+            failed = SILENCES[said]
+            raise TransientError(failed.message, code=failed.code)
+        status = said.status
+        if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+            return
+        message = f"the receiver answered {status}"
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
+            wait = rate_limit_info(
+                status, said.headers, None, now=self._clock.now()
+            ).wait
+            seconds = None if wait is None else wait / 1000
+            raise Throttled(message, retry_after=seconds, code=STATUS)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise TransientError(message, code=STATUS)
+        raise PermanentError(message, code=STATUS)
+
+
+def _refused(path: str, message: str) -> InvalidInput:
+    return InvalidInput(f"{path}: {message}", [FieldError(path, message)])

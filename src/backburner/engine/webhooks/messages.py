@@ -1,0 +1,161 @@
+"""The content of a webhook: the end of a job, flow or batch as it was."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final, Protocol, TypeVar
+
+import orjson
+from pydantic import BaseModel
+
+from backburner.domain.blobs.blob import reference
+from backburner.domain.errors import Problem
+from backburner.domain.events.event import Event
+from backburner.domain.groups.batch import Batch
+from backburner.domain.groups.flow import FlowRecord
+from backburner.domain.jobs.job import Instant, Job, Owner, rfc3339
+from backburner.engine.history import changes
+from backburner.ports.store import Store
+from backburner.ports.store.events import Topic
+
+LARGEST_OUTPUT: Final = 16 * 1024
+"""An output of more bytes is fetched, not sent."""
+_PAGE: Final = 1_000
+
+
+class Told(BaseModel):
+    """The input of a delivery, as `domain/webhooks/delivery.py` writes it."""
+
+    callback: dict[str, str]
+    subject: str
+    generation: int
+    type: str
+    at: Instant
+    message: str | None = None
+    """The delivery that this one repeats: its receiver knows the message by that."""
+
+
+class Owned(Protocol):
+    """Something that belongs to somebody."""
+
+    @property
+    def owner(self) -> Owner:
+        """Whose it is."""
+        ...
+
+
+O = TypeVar("O", bound=Owned)  # noqa: E741 - as types are named
+
+
+class Messages:
+    """
+    Writes the bodies of webhooks.
+
+    From the row, if its subject is still as it ended; else from the event that told of
+    that end. The body is the same either way: a receiver sees one message, whenever.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def body(self, told: Told, owner: Owner) -> bytes | None:
+        """Return what is sent; `None` if its subject is not there any more."""
+        data = await self._data(told, owner)
+        if data is None:
+            return None
+        message = {"type": told.type, "timestamp": rfc3339(told.at), "data": data}
+        return orjson.dumps(message)
+
+    async def _data(self, told: Told, owner: Owner) -> dict[str, Any] | None:
+        match told.subject.partition("_")[0]:
+            case "job":
+                job = _only(await self._store.find([told.subject]), owner)
+                return None if job is None else await self._of_job(job, told)
+            case "flow":
+                flow = _only(await self._store.find_flows([told.subject]), owner)
+                return None if flow is None else _of_flow(flow, told)
+            case _:
+                batch = _only(await self._store.find_batches([told.subject]), owner)
+                return None if batch is None else await self._of_batch(batch, told)
+
+    async def _of_job(self, job: Job, told: Told) -> dict[str, Any]:
+        at, error, output = job.finished_at, _error(job.error), job.output
+        if job.generation != told.generation:
+            history = [event async for event in changes(self._store, job.id)]
+            at, error, output = told.at, None, None
+            for end in _ends(history)[told.generation : told.generation + 1]:
+                at, error = end.at, end.data.get("error")
+        data = _common(job, told, f"/v1/jobs/{job.id}")
+        data["links"]["result"] = f"/v1/jobs/{job.id}/result"
+        return data | {
+            "finished_at": rfc3339(told.at if at is None else at),
+            "capability": job.capability,
+            "queue": job.queue,
+            "flow_id": job.flow_id,
+            "step": job.step,
+            "batch_id": job.batch_id,
+            "error": error,
+            **_small(output),
+        }
+
+    async def _of_batch(self, batch: Batch, told: Told) -> dict[str, Any]:
+        counts = None if batch.counts is None else orjson.loads(batch.counts)
+        if batch.generation != told.generation:
+            history = await self._history(batch)
+            for end in _ends(history)[told.generation : told.generation + 1]:
+                counts = end.data
+        data = _common(batch, told, f"/v1/batches/{batch.id}")
+        return data | {"expected": batch.expected, "counts": counts}
+
+    async def _history(self, batch: Batch) -> list[Event]:
+        after, topic = 0, Topic(batch=batch.seq)
+        history: list[Event] = []
+        while True:
+            page = await self._store.stream(
+                batch.owner, after=after, limit=_PAGE, topic=topic
+            )
+            history += page.events
+            after = page.upto
+            if page.is_last:
+                return history
+
+
+def _only(found: Sequence[O], owner: Owner) -> O | None:
+    return next((row for row in found if row.owner == owner), None)
+
+
+def _ends(history: Sequence[Event]) -> list[Event]:
+    """Return the end of each generation, in order."""
+    return [event for event in history if event.is_final]
+
+
+def _common(found: Job | FlowRecord | Batch, told: Told, here: str) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "state": told.type.partition(".")[2],
+        "generation": told.generation,
+        "tags": found.tags,
+        "request_id": found.request_id,
+        "created_at": rfc3339(found.created_at),
+        "finished_at": rfc3339(told.at),
+        "links": {"self": here, "events": f"{here}/events"},
+    }
+
+
+def _of_flow(flow: FlowRecord, told: Told) -> dict[str, Any]:
+    data = _common(flow, told, f"/v1/flows/{flow.id}")
+    return data | {"batch_id": flow.batch_id}
+
+
+def _small(output: str | None) -> dict[str, Any]:
+    """Show an output that is small; a large one is behind `links.result`."""
+    if output is None or reference(output) is not None:
+        return {}
+    is_small = len(output) <= LARGEST_OUTPUT >= len(output.encode())
+    return {"output": orjson.Fragment(output)} if is_small else {}
+
+
+def _error(problem: Problem | None) -> Mapping[str, Any] | None:
+    """Write an error as its event tells it."""
+    if problem is None:
+        return None
+    return {name: v for name, v in asdict(problem).items() if v is not None}

@@ -1,0 +1,192 @@
+"""What pages in a browser need: tokens for streams, and sessions."""
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.auth.key import ApiKey
+from backburner.domain.errors import (
+    BatchNotFound,
+    FlowNotFound,
+    InvalidInput,
+    JobNotFound,
+    StoreUnavailable,
+)
+from backburner.http import body, wire
+from backburner.http.auth import PUBLIC, Caller, caller_of, refuse_foreign_page, require
+from backburner.http.problems import (
+    BodyTooLarge,
+    CsrfRefused,
+    ForeignOrigin,
+    MalformedBody,
+    Unauthorized,
+    UnsupportedMediaType,
+    documented,
+)
+from backburner.http.routes import jobs
+from backburner.http.schemas.browser import (
+    SessionRequest,
+    SessionView,
+    StreamTokenRequest,
+    StreamTokenView,
+)
+from backburner.http.sessions import Session, check_csrf
+from backburner.http.state import ServerState, server_state_of
+from backburner.http.streams.access import Kind, issue
+
+router = APIRouter(tags=["browser"])
+
+Reader = Annotated[Caller, require("jobs:read")]
+Anybody = Annotated[Caller, require(PUBLIC)]
+
+UNKEPT = {"Cache-Control": "no-store"}
+MAX_BODY = 4096
+
+
+@router.post(
+    "/v1/stream-tokens",
+    operation_id="create_stream_token",
+    summary="Get a token that opens one stream",
+    status_code=201,
+    response_model=StreamTokenView,
+    responses={
+        201: {
+            "description": "The token. Anyone who has it can use it until it expires."
+        },
+        **documented(
+            MalformedBody,
+            BodyTooLarge,
+            UnsupportedMediaType,
+            InvalidInput,
+            JobNotFound,
+            FlowNotFound,
+            BatchNotFound,
+            StoreUnavailable,
+        ),
+    },
+    openapi_extra={"requestBody": jobs.json_body("StreamTokenRequest")},
+)
+async def stream_token(request: Request, caller: Reader) -> Response:
+    """
+    Return a token that opens one stream as `?token=`, in place of a key.
+
+    For `EventSource` and `WebSocket` in a browser, which cannot send a key. A stream
+    ends when its token expires or the key that it was made with is revoked.
+    """
+    server_state = server_state_of(request)
+    asked = await body.read(request, StreamTokenRequest, limit=MAX_BODY)
+    kind, name = asked.subject
+    await _check_exists(server_state, caller, kind, name)
+    span = timedelta(seconds=asked.seconds)
+    token, expires_at = issue(server_state.signer, caller, kind, name, span)
+    told = {"token": token, "expires_at": wire.time(expires_at)}
+    return wire.answer(told, 201, UNKEPT)
+
+
+@router.post(
+    "/v1/session",
+    operation_id="log_in",
+    summary="Log in with an API key",
+    response_model=SessionView,
+    responses={
+        200: {"description": "The session, and its cookie in `Set-Cookie`."},
+        **documented(
+            MalformedBody,
+            BodyTooLarge,
+            UnsupportedMediaType,
+            InvalidInput,
+            ForeignOrigin,
+            Unauthorized,
+            StoreUnavailable,
+            public=True,
+        ),
+    },
+    openapi_extra={"requestBody": jobs.json_body("SessionRequest")},
+)
+async def log_in(request: Request, _caller: Anybody) -> Response:
+    """
+    Begin a session: a cookie that a browser sends in place of the key, for 12 hours.
+
+    With it, each request but GET must say `application/json` and show `csrf_token` as
+    `X-CSRF-Token`. It is worth what the key is, and ends when the key is revoked.
+    """
+    refuse_foreign_page(request)
+    server_state = server_state_of(request)
+    asked = await body.read(request, SessionRequest, limit=MAX_BODY)
+    key = await server_state.keys.check(asked.key.get_secret_value().strip())
+    if key is None:
+        raise Unauthorized("the API key is not valid")
+    session, cookie = server_state.sessions.open(key.id)
+    return wire.answer(_view(session, key), 200, {**UNKEPT, "Set-Cookie": cookie})
+
+
+@router.get(
+    "/v1/session",
+    operation_id="get_session",
+    summary="Get the session of this browser",
+    response_model=SessionView,
+    responses=documented(ForeignOrigin, Unauthorized, StoreUnavailable, public=True),
+)
+async def session(request: Request, _caller: Anybody) -> Response:
+    """Return the session of the cookie, with its CSRF token, to a page that reloads."""
+    refuse_foreign_page(request)
+    server_state = server_state_of(request)
+    found = server_state.sessions.find(request)
+    key = None if found is None else await server_state.keys.usable(found.key)
+    if found is None or key is None:
+        raise Unauthorized("there is no session: log in with POST /v1/session")
+    return wire.answer(_view(found, key), 200, UNKEPT)
+
+
+@router.delete(
+    "/v1/session",
+    operation_id="log_out",
+    summary="Log out",
+    status_code=204,
+    response_class=Response,
+    responses={
+        204: {"description": "The browser has no session any more."},
+        **documented(CsrfRefused, ForeignOrigin, public=True),
+    },
+)
+async def log_out(request: Request, _caller: Anybody) -> Response:
+    """
+    End the session in this browser: the cookie is deleted.
+
+    A copy of the cookie stays valid until it expires; revoke the key to end that too.
+    """
+    refuse_foreign_page(request)
+    sessions = server_state_of(request).sessions
+    found = sessions.find(request)
+    if found is not None:
+        check_csrf(request, found)
+    return Response(status_code=204, headers={"Set-Cookie": sessions.closing()})
+
+
+async def _check_exists(
+    server_state: ServerState, caller: Caller, kind: Kind, name: str
+) -> None:
+    """Refuse a token for what the caller does not see."""
+    match kind:
+        case "job":
+            await server_state.engine.find(name, caller.visible)
+        case "flow":
+            await server_state.engine.flows.find(name, caller.visible)
+        case "batch":
+            await server_state.engine.batches.find(name, caller.visible)
+        case "topic":
+            pass  # a topic exists by being published to; readers see their own of it
+
+
+def _view(session: Session, key: ApiKey) -> dict[str, Any]:
+    caller = caller_of(key)
+    return {
+        "csrf_token": session.csrf,
+        "expires_at": wire.time(session.expires_at),
+        "tenant": caller.owner.tenant,
+        "user": caller.owner.user,
+        "scopes": sorted(caller.scopes),
+    }

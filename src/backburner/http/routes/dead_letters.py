@@ -1,0 +1,170 @@
+"""Dead letters over HTTP: list by cause, show, retry."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.errors import (
+    BudgetExhausted,
+    FieldError,
+    InvalidInput,
+    JobNotFound,
+    StoreFull,
+    StoreUnavailable,
+)
+from backburner.domain.jobs.job import JobState
+from backburner.http import audit, body, contents, headers, wire
+from backburner.http.auth import Caller, require
+from backburner.http.problems import (
+    BodyTooLarge,
+    MalformedBody,
+    UnsupportedMediaType,
+    documented,
+)
+from backburner.http.routes import jobs
+from backburner.http.schemas.jobs import (
+    DeadLetterQuery,
+    FailurePage,
+    JobPage,
+    JobView,
+    Retried,
+    RetryRequest,
+)
+from backburner.http.state import server_state_of
+from backburner.ports.store.maintenance import JobFilter
+
+router = APIRouter(tags=["dead letters"])
+
+Reader = Annotated[Caller, require("dead-letters:read")]
+Retrier = Annotated[Caller, require("dead-letters:retry")]
+
+
+@router.get(
+    "/v1/dead-letters",
+    operation_id="list_dead_letters",
+    summary="List dead letters",
+    response_model=FailurePage | JobPage,
+    responses={
+        200: {"description": "Groups, or with `fingerprint` the jobs of one."},
+        **documented(InvalidInput, StoreUnavailable),
+    },
+)
+async def listing(
+    request: Request, caller: Reader, query: Annotated[DeadLetterQuery, Query()]
+) -> Response:
+    """List how jobs failed, the latest first; with `fingerprint`, which ones did so."""
+    engine = server_state_of(request).engine
+    if query.fingerprint is None:
+        if query.cursor is not None:
+            told = FieldError("query.cursor", "is allowed only with `fingerprint`")
+            raise InvalidInput("groups are not paged", [told])
+        groups = await engine.failures(caller.visible, limit=query.limit + 1)
+        items = [wire.failure_group(group) for group in groups[: query.limit]]
+        more = len(groups) > query.limit
+        return wire.answer({"items": items, "next_cursor": None, "more": more})
+    where = JobFilter(
+        owner=caller.visible, state=JobState.FAILED, fingerprint=query.fingerprint
+    )
+    found = await engine.jobs(
+        where, before=wire.read_cursor(query.cursor), limit=query.limit + 1
+    )
+    here = headers.here(request)
+    return wire.page(found, limit=query.limit, here=here, write=wire.summary)
+
+
+@router.post(
+    "/v1/dead-letters/retry",
+    operation_id="retry_dead_letters",
+    summary="Retry many dead letters",
+    response_model=Retried,
+    responses={
+        200: {"description": "How many matched, and how many are queued again."},
+        **documented(
+            MalformedBody,
+            BodyTooLarge,
+            UnsupportedMediaType,
+            InvalidInput,
+            BudgetExhausted,
+            StoreUnavailable,
+            StoreFull,
+        ),
+    },
+    openapi_extra={"requestBody": jobs.json_body("RetryRequest")},
+)
+async def retry_many(request: Request, caller: Retrier) -> Response:
+    """
+    Queue the newest dead letters that match again, or only count them.
+
+    With `canary` only so many of them, to see how they fare; with `rate` the first
+    at once and the others as scheduled jobs, that many a second.
+    """
+    server_state = server_state_of(request)
+    asked = await body.read(
+        request, RetryRequest, limit=server_state.settings.body_limit
+    )
+    where = JobFilter(
+        owner=caller.visible,
+        state=JobState.FAILED,
+        capability=asked.capability,
+        queue=asked.queue,
+        fingerprint=asked.fingerprint,
+    )
+    matched = await server_state.engine.store.count(where)
+    retried = 0
+    if not asked.dry_run:
+        await audit.record(request, caller, "dead_letters.retried", _told(asked))
+        limit = min(asked.limit, asked.canary or asked.limit)
+        retried = await server_state.engine.retry_all(
+            where, limit=limit, rate=asked.rate
+        )
+    told = {
+        "matched": matched,
+        "retried": retried,
+        "remaining": max(0, matched - retried),
+        "dry_run": asked.dry_run,
+    }
+    return wire.answer(told)
+
+
+@router.get(
+    "/v1/dead-letters/{job_id}",
+    operation_id="get_dead_letter",
+    summary="Get a dead letter",
+    response_model=JobView,
+    responses={
+        200: {"description": "The job."},
+        **documented(JobNotFound, InvalidInput, StoreUnavailable),
+    },
+)
+async def show(request: Request, caller: Reader, job_id: str) -> Response:
+    """Return a job that failed for good; any other is not found here."""
+    engine = server_state_of(request).engine
+    job = await engine.find(job_id, caller.visible)
+    if job.state is not JobState.FAILED:
+        raise JobNotFound("it is not a dead letter")
+    attempts = await engine.attempts(job)
+    return await contents.answer_whole(
+        engine.payloads, job, attempts, {}, {}, with_traces=caller.sees_traces
+    )
+
+
+@router.post(
+    "/v1/dead-letters/{job_id}/retry",
+    operation_id="retry_dead_letter",
+    summary="Retry a dead letter",
+    status_code=202,
+    response_model=JobView,
+    responses=jobs.RETRIED,
+)
+async def retry(
+    request: Request, caller: Retrier, job_id: str, *, fresh: jobs.Fresh = False
+) -> Response:
+    """Queue a dead letter again, in its next generation, with fresh attempts."""
+    return await jobs.retried(request, caller, job_id, fresh=fresh)
+
+
+def _told(asked: RetryRequest) -> str:
+    """Write what a retry of many is restricted to."""
+    return asked.model_dump_json(exclude_none=True, exclude={"dry_run"})

@@ -1,0 +1,126 @@
+"""Webhook deliveries over HTTP: list and replay."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.errors import (
+    BatchNotFound,
+    FlowNotFound,
+    IllegalTransition,
+    InvalidInput,
+    JobNotFound,
+    StoreFull,
+    StoreUnavailable,
+)
+from backburner.domain.jobs.job import JobState
+from backburner.engine.webhooks import deliveries
+from backburner.http import audit, headers, wire
+from backburner.http.auth import Caller, require
+from backburner.http.problems import Forbidden, documented
+from backburner.http.schemas.jobs import JobPage, JobView
+from backburner.http.schemas.webhooks import PageQuery
+from backburner.http.state import server_state_of
+
+router = APIRouter(tags=["webhooks"])
+
+Reader = Annotated[Caller, require("jobs:read")]
+Writer = Annotated[Caller, require("jobs:write")]
+
+RETRY = "dead-letters:retry"
+Page = Annotated[PageQuery, Query()]
+LISTED: dict[int | str, dict[str, Any]] = {
+    200: {"description": "A page of deliveries.", "headers": headers.LINK}
+}
+
+
+@router.get(
+    "/v1/jobs/{job_id}/deliveries",
+    operation_id="list_job_deliveries",
+    summary="List the webhooks of a job",
+    response_model=JobPage,
+    responses={**LISTED, **documented(JobNotFound, InvalidInput, StoreUnavailable)},
+)
+async def of_job(
+    request: Request, caller: Reader, job_id: str, query: Page
+) -> Response:
+    """List the deliveries of a job, newest first: they are jobs, with attempts."""
+    await server_state_of(request).engine.find(job_id, caller.visible)
+    return await _listed(request, caller, job_id, query)
+
+
+@router.get(
+    "/v1/flows/{flow_id}/deliveries",
+    operation_id="list_flow_deliveries",
+    summary="List the webhooks of a flow",
+    response_model=JobPage,
+    responses={**LISTED, **documented(FlowNotFound, InvalidInput, StoreUnavailable)},
+)
+async def of_flow(
+    request: Request, caller: Reader, flow_id: str, query: Page
+) -> Response:
+    """List the deliveries of a flow, newest first; its steps have their own."""
+    await server_state_of(request).engine.flows.find(flow_id, caller.visible)
+    return await _listed(request, caller, flow_id, query)
+
+
+@router.get(
+    "/v1/batches/{batch_id}/deliveries",
+    operation_id="list_batch_deliveries",
+    summary="List the webhooks of a batch",
+    response_model=JobPage,
+    responses={**LISTED, **documented(BatchNotFound, InvalidInput, StoreUnavailable)},
+)
+async def of_batch(
+    request: Request, caller: Reader, batch_id: str, query: Page
+) -> Response:
+    """List the deliveries of a batch, newest first; its members have their own."""
+    await server_state_of(request).engine.batches.find(batch_id, caller.visible)
+    return await _listed(request, caller, batch_id, query)
+
+
+@router.post(
+    "/v1/deliveries/{job_id}/replay",
+    operation_id="replay_delivery",
+    summary="Send a webhook again",
+    status_code=202,
+    response_model=JobView,
+    responses={
+        202: {"description": "It will be sent.", "headers": headers.LOCATION},
+        **documented(
+            JobNotFound, IllegalTransition, InvalidInput, StoreUnavailable, StoreFull
+        ),
+    },
+)
+async def replay(request: Request, caller: Writer, job_id: str) -> Response:
+    """
+    Send a webhook again, under the same `webhook-id`.
+
+    A delivery that failed is retried, which needs the scope `dead-letters:retry` too;
+    for any other that is over there is a new one.
+    """
+    engine = server_state_of(request).engine
+    found = await engine.find(job_id, caller.owner)
+    if found.state is JobState.FAILED:
+        if RETRY not in caller.scopes:
+            raise Forbidden(f"retrying a dead letter requires the scope {RETRY}")
+        await audit.record(request, caller, "dead_letter.retried", job_id)
+    job = await deliveries.replay(engine, job_id, caller.owner)
+    told = {"Location": wire.location(job.id), "Retry-After": "1"}
+    return wire.answer(wire.summary(job), 202, told)
+
+
+async def _listed(
+    request: Request, caller: Caller, subject: str, query: PageQuery
+) -> Response:
+    found = await deliveries.listing(
+        server_state_of(request).engine,
+        subject,
+        caller.visible,
+        before=wire.read_cursor(query.cursor),
+        limit=query.limit + 1,
+    )
+    here = headers.here(request)
+    return wire.page(found, limit=query.limit, here=here, write=wire.summary)

@@ -1,0 +1,174 @@
+"""
+Events as they happen, over SSE.
+
+A reader may join late, leave and come back: it names the last event it saw, and gets
+everything after that once and in order.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.errors import (
+    BatchNotFound,
+    FlowNotFound,
+    InvalidInput,
+    JobNotFound,
+    StoreUnavailable,
+)
+from backburner.domain.events.event import Event
+from backburner.engine.engine import Engine
+from backburner.http import wire
+from backburner.http.auth import Caller
+from backburner.http.problems import TooManyStreams, documented
+from backburner.http.schemas.jobs import MAX_CURSOR, EventQuery
+from backburner.http.state import server_state_of
+from backburner.http.streams.access import StreamAccess, StreamReader
+from backburner.http.streams.sse import MEDIA_TYPE, ServerEvent, ServerEvents
+from backburner.ports.store.events import Topic
+
+router = APIRouter(tags=["events"])
+
+After = Annotated[
+    int | None,
+    Query(ge=0, le=MAX_CURSOR, description="Last event that the reader has seen."),
+]
+LastEventId = Annotated[
+    int | None,
+    Header(
+        alias="Last-Event-ID",
+        ge=0,
+        le=MAX_CURSOR,
+        description="As `after`, and before it: browsers send it when they reconnect.",
+    ),
+]
+
+STREAM = {
+    "description": "`id`, `event` and `data` (an `EventView`) of each event.",
+    "content": {
+        MEDIA_TYPE: {
+            "schema": {},
+            "example": 'id: 1\nevent: job.queued\ndata: {"seq": 7, "n": 1, …}\n\n',
+        }
+    },
+}
+
+
+def event_stream(
+    events: AsyncGenerator[Event, None],
+    *,
+    number: Callable[[Event], int],
+    start: int | None = None,
+) -> ServerEvents:
+    """Answer with events of the log, each under the number that it is resumed by."""
+    return ServerEvents(_written(events, number), start=start)
+
+
+async def _written(
+    following: AsyncGenerator[Event, None], number: Callable[[Event], int]
+) -> AsyncGenerator[ServerEvent, None]:
+    async with aclosing(following) as events:
+        async for event in events:
+            yield ServerEvent(wire.event(event), event.type, number(event))
+
+
+@router.get(
+    "/v1/jobs/{job_id}/events",
+    operation_id="watch_job",
+    summary="Watch a job",
+    response_class=Response,
+    responses={
+        200: STREAM,
+        204: {"description": "It has ended, and `after` is its last event: stop."},
+        **documented(JobNotFound, InvalidInput, StoreUnavailable, TooManyStreams),
+    },
+)
+async def watch_job(
+    request: Request,
+    reader: StreamReader,
+    job_id: str,
+    after: After = None,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """
+    Stream a job's events from the first, and close when it has ended.
+
+    `id:` is the event's number within the job. After the end a browser that
+    reconnects is told by 204 to stop.
+    """
+    server_state = server_state_of(request)
+    caller = reader.following("job", job_id)
+    job = await server_state.engine.find(job_id, caller.visible)
+    start = last_event_id if last_event_id is not None else after or 0
+    if job.state.is_final and start >= job.events:
+        return ended()
+    events = server_state.engine.events(job, after=start)
+    return event_stream(events, number=lambda event: event.n)
+
+
+@router.get(
+    "/v1/events",
+    operation_id="watch_all",
+    summary="Watch everything",
+    response_class=Response,
+    responses={
+        200: STREAM,
+        **documented(
+            InvalidInput, FlowNotFound, BatchNotFound, StoreUnavailable, TooManyStreams
+        ),
+    },
+)
+async def watch_all(
+    request: Request,
+    reader: StreamReader,
+    query: Annotated[EventQuery, Query()],
+    last_event_id: LastEventId = None,
+) -> Response:
+    """
+    Stream the events of all of the caller's jobs, flows and batches, for ever.
+
+    With them come the events that applications publish to the caller or to its whole
+    tenant; `topic` chooses those of one topic.
+    `id:` is the event's number among all events. Without a cursor it begins now;
+    `after=0` begins with the oldest event that is kept. Whoever may read queues is
+    told of them, too, unless it asks for one thing only.
+    """
+    server_state = server_state_of(request)
+    start = last_event_id if last_event_id is not None else query.after
+    if start is None:
+        start = await server_state.engine.store.latest()
+    caller, wanted = await _topic(server_state.engine, reader, query)
+    events = server_state.engine.stream(caller.visible, after=start, topic=wanted)
+    return event_stream(events, number=lambda event: event.seq, start=start)
+
+
+async def _topic(
+    engine: Engine, reader: StreamAccess, asked: EventQuery
+) -> tuple[Caller, Topic]:
+    """Return who reads, and what of its events is asked for."""
+    if asked.flow is not None:
+        caller = reader.following("flow", asked.flow)
+        flow = await engine.flows.find(asked.flow, caller.visible)
+        return caller, Topic(flow=flow.seq)
+    if asked.batch is not None:
+        caller = reader.following("batch", asked.batch)
+        batch = await engine.batches.find(asked.batch, caller.visible)
+        return caller, Topic(batch=batch.seq)
+    if asked.topic is not None:
+        return reader.following("topic", asked.topic), Topic(name=asked.topic)
+    caller = reader.everything()
+    return caller, all_of(caller) if asked.tag is None else Topic(tag=asked.tag)
+
+
+def all_of(caller: Caller) -> Topic:
+    """Return everything: with the events of queues, which belong to nobody."""
+    return Topic(queues="queues:read" in caller.scopes)
+
+
+def ended() -> Response:
+    """Tell a reader that has seen the end to stay away."""
+    return Response(status_code=204, media_type=MEDIA_TYPE)

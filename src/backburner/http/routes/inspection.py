@@ -1,0 +1,152 @@
+"""What a job has done and what it waits for, for people who look at one job."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.errors import BlobMissing, JobNotFound, StoreUnavailable
+from backburner.domain.groups.flow import FROM_NEEDS
+from backburner.domain.jobs.job import Instant, Job, JobState
+from backburner.engine.engine import Engine
+from backburner.http import contents, wire
+from backburner.http.auth import Caller, require
+from backburner.http.problems import documented
+from backburner.http.schemas.jobs import MAX_CURSOR, EventView
+from backburner.http.state import server_state_of
+from backburner.ports.store.maintenance import JobFilter
+
+router = APIRouter(tags=["jobs"])
+Reader = Annotated[Caller, require("jobs:read")]
+
+MOST_EVENTS = 500
+
+Reason = Literal[
+    "dependency", "time", "paused", "rate", "concurrency", "no_worker", "busy"
+]
+
+
+class HistoryQuery(BaseModel):
+    """Which events of a job to list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: int = Field(0, ge=0, le=MAX_CURSOR, description="Above this `n`.")
+    changes: bool = Field(
+        False, description="Leave out progress and text: only changes of state."
+    )
+    limit: int = Field(200, ge=1, le=MOST_EVENTS)
+
+
+class HistoryPage(BaseModel):
+    """Events of a job, the oldest first."""
+
+    items: list[EventView]
+    total: int = Field(description="How many events the job has in all.")
+    more: bool = Field(description="Whether there are more after these.")
+
+
+class WaitingView(BaseModel):
+    """Why a job does not run."""
+
+    reason: Reason | None = Field(description="Null: it does not wait.")
+    detail: str | None = Field(description="The same for people.")
+    until: str | None = Field(None, description="When it may go on, if that is known.")
+
+
+@router.get(
+    "/v1/jobs/{job_id}/history",
+    operation_id="list_job_events",
+    summary="List the events of a job",
+    response_model=HistoryPage,
+    responses=documented(JobNotFound, StoreUnavailable),
+)
+async def history(
+    request: Request,
+    caller: Reader,
+    job_id: str,
+    query: Annotated[HistoryQuery, Query()],
+) -> Response:
+    """List a job's events, the oldest first, in pages: `after` takes the last `n`."""
+    engine = server_state_of(request).engine
+    job = await engine.find(job_id, caller.visible)
+    read = engine.store.changes if query.changes else engine.store.history
+    events = await read(job_id, after=query.after, limit=query.limit + 1)
+    items = [wire.event(event) for event in events[: query.limit]]
+    more = len(events) > query.limit
+    return wire.answer({"items": items, "total": job.events, "more": more})
+
+
+@router.get(
+    "/v1/jobs/{job_id}/input",
+    operation_id="get_input",
+    summary="Get a job's input",
+    response_model=None,
+    responses={
+        200: {
+            "description": "The input, as it was submitted.",
+            "content": {wire.MEDIA_TYPE: {"schema": {}}},
+        },
+        **documented(JobNotFound, BlobMissing, StoreUnavailable),
+    },
+)
+async def given(request: Request, caller: Reader, job_id: str) -> Response:
+    """Return the bare input; `null` if the steps before it give it."""
+    engine = server_state_of(request).engine
+    job = await engine.find(job_id, caller.visible)
+    stored = "null" if job.input == FROM_NEEDS else job.input
+    return await contents.answer_text(engine.payloads, stored, {})
+
+
+@router.get(
+    "/v1/jobs/{job_id}/waiting",
+    operation_id="explain_wait",
+    summary="Get why a job waits",
+    response_model=WaitingView,
+    responses=documented(JobNotFound, StoreUnavailable),
+)
+async def waiting(request: Request, caller: Reader, job_id: str) -> Response:
+    """Say why a job does not run now: steps before it, time, its queue or workers."""
+    engine = server_state_of(request).engine
+    job = await engine.find(job_id, caller.visible)
+    return wire.answer(await _explained(engine, job))
+
+
+async def _explained(engine: Engine, job: Job) -> dict[str, Any]:
+    match job.state:
+        case JobState.BLOCKED:
+            return _view("dependency", "It waits for earlier steps of its flow.")
+        case JobState.SCHEDULED:
+            why = "" if job.error is None else f" {job.error.message}"
+            return _view("time", f"It waits for its time.{why}", job.run_at)
+        case JobState.QUEUED:
+            return await _queued(engine, job)
+        case _:
+            return {"reason": None, "detail": None, "until": None}
+
+
+async def _queued(engine: Engine, job: Job) -> dict[str, Any]:
+    found = [state for state in await engine.store.queues() if state.name == job.queue]
+    for state in found:
+        if state.paused:
+            return _view("paused", f"The queue {job.queue!r} is paused.")
+        if state.limited_until is not None and state.limited_until > engine.now():
+            detail = f"The rate limit of the queue {job.queue!r} is reached."
+            return _view("rate", detail, state.limited_until)
+        if state.concurrency is not None:
+            running = JobFilter(state=JobState.RUNNING, queue=job.queue)
+            count = await engine.store.count(running, most=state.concurrency)
+            if count >= state.concurrency:
+                detail = f"{count} jobs of the queue {job.queue!r} run: its limit."
+                return _view("concurrency", detail)
+    workers = await engine.store.workers()
+    if not any(job.queue in worker.queues for worker in workers):
+        detail = f"No worker serves the queue {job.queue!r}."
+        return _view("no_worker", detail)
+    return _view("busy", "It waits for a free slot of a worker.")
+
+
+def _view(reason: Reason, detail: str, until: Instant | None = None) -> dict[str, Any]:
+    return {"reason": reason, "detail": detail, "until": wire.time(until)}

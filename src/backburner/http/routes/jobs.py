@@ -1,0 +1,578 @@
+"""Jobs over HTTP: submit, find, wait, cancel, retry."""
+
+import dataclasses
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.auth.access import READ_TENANT
+from backburner.domain.costs.usage import Spent
+from backburner.domain.errors import (
+    BatchNotFound,
+    BlobMissing,
+    BudgetExhausted,
+    FlowNotFound,
+    IdempotencyConflict,
+    IllegalTransition,
+    InvalidInput,
+    JobNotFound,
+    PromptRefused,
+    StoreFull,
+    StoreUnavailable,
+    TooManyWaiting,
+    UnknownCapability,
+)
+from backburner.domain.jobs.job import (
+    Job,
+    JobState,
+    NewJob,
+    Owner,
+    Visibility,
+    first_state,
+)
+from backburner.engine.groups import bulk
+from backburner.engine.submit.submission import Options, instant
+from backburner.http import audit, body, contents, headers, problems, usage_wire, wire
+from backburner.http.auth import Caller, check_shares, require
+from backburner.http.fast_route import FastRoute
+from backburner.http.prefer import (
+    APPLIED,
+    PREFER,
+    FindOrWait,
+    Prefer,
+    found,
+    wait_of,
+)
+from backburner.http.problems import (
+    BodyTooLarge,
+    Forbidden,
+    MalformedBody,
+    MalformedRequest,
+    NoResult,
+    TooManyBodies,
+    UnsupportedMediaType,
+    documented,
+)
+from backburner.http.schemas.jobs import (
+    BulkRequest,
+    JobCount,
+    JobPage,
+    JobQuery,
+    JobRequest,
+    JobSelection,
+    JobView,
+    followed_by,
+    told_to,
+)
+from backburner.http.state import server_state_of
+from backburner.ports.store.maintenance import JobFilter
+
+router = APIRouter(tags=["jobs"])
+hot = APIRouter(tags=["jobs"], route_class=FastRoute)
+
+Reader = Annotated[Caller, require("jobs:read")]
+Writer = Annotated[Caller, require("jobs:write")]
+Retrier = Annotated[Caller, require("dead-letters:retry")]
+Fresh = Annotated[
+    bool, Query(description="Discard the stored results of the job's steps.")
+]
+
+Content = Annotated[
+    bool, Query(description="False: `input` and `output` are null, however large.")
+]
+
+MAX_RETRY_AFTER = 60
+ANY_JOB = JobSelection.model_validate({})
+MOST_AUDITED = 1_000
+"""Characters of a selection that the audit log shows."""
+MOST_COUNTED = 10_000
+"""Counts stop here: reading on takes long and tells nobody more."""
+RECEIPT = {**headers.LOCATION, **headers.REPLAYED, **APPLIED}
+RETRIED: dict[int | str, dict[str, Any]] = {
+    202: {"description": "It is queued again.", "headers": headers.LOCATION},
+    **documented(
+        JobNotFound,
+        IllegalTransition,
+        InvalidInput,
+        BudgetExhausted,
+        StoreUnavailable,
+        StoreFull,
+    ),
+}
+"""What a retry answers, for whoever describes one."""
+
+
+def json_body(model: str) -> dict[str, Any]:
+    """Describe for OpenAPI a body that the route reads by itself."""
+    schema = {"$ref": f"#/components/schemas/{model}"}
+    return {"required": True, "content": {body.JSON: {"schema": schema}}}
+
+
+@hot.post(
+    "/v1/jobs",
+    operation_id="submit_job",
+    summary="Submit a job",
+    status_code=202,
+    response_model=JobView,
+    responses={
+        200: {
+            "model": JobView,
+            "description": "It ended within the requested wait.",
+            "headers": RECEIPT,
+        },
+        202: {
+            "description": "The job is durable and will reach its end.",
+            "headers": {**RECEIPT, **headers.RETRY_AFTER},
+        },
+        **documented(
+            MalformedBody,
+            MalformedRequest,
+            MalformedRequest,
+            PromptRefused,
+            UnknownCapability,
+            BodyTooLarge,
+            UnsupportedMediaType,
+            InvalidInput,
+            IdempotencyConflict,
+            BudgetExhausted,
+            TooManyWaiting,
+            TooManyBodies,
+            StoreUnavailable,
+            StoreFull,
+        ),
+    },
+    openapi_extra={
+        "requestBody": json_body("JobRequest"),
+        "parameters": [headers.IDEMPOTENCY_KEY, PREFER],
+    },
+)
+async def submit(request: Request, caller: Writer) -> Response:
+    """
+    Store a job and answer with its receipt.
+
+    A repeat under the same idempotency key gets the same receipt, word for word: the
+    job as it was accepted. Where it stands now is at `Location`.
+    """
+    server_state = server_state_of(request)
+    with server_state.bodies.place(request):
+        asked = await body.read(
+            request, JobRequest, limit=server_state.settings.body_limit
+        )
+        check_shares(caller, [asked.share])
+        origin = headers.origin(request, caller)
+        options = options_of(asked, origin, headers.key_of(request))
+        given = orjson.dumps(asked.input)
+        prepare = partial(server_state.engine.prepare, asked.capability, given, options)
+        new = await body.checked(request, prepare)
+        submitted = (await server_state.engine.store_jobs([new]))[0]
+        # It may be large, and the caller may wait: nobody needs it any more.
+        del asked, given, prepare
+        new.input = ""
+    told = {"Location": wire.location(submitted.id)}
+    if submitted.replayed:
+        told["Idempotency-Replayed"] = "true"
+        first = await server_state.engine.find(submitted.id, caller.owner)
+        new = _as_first_asked(new, first)
+    prefer = request.headers.get("prefer")
+    if wait_of(prefer) is not None:
+        # The job is stored: a store that cannot be read now does not take that back.
+        with suppress(StoreUnavailable):
+            job = await _find(request, caller, new.id, prefer, told)
+            if job.state.is_final:
+                used = _used(await _spent(request, job))
+                return await _answer_whole(request, caller, job, told, used)
+    told["Retry-After"] = "1"
+    return wire.answer(wire.receipt(new, first_state(new)), 202, told)
+
+
+@router.get(
+    "/v1/jobs",
+    operation_id="list_jobs",
+    summary="List jobs",
+    response_model=JobPage,
+    responses={
+        200: {"description": "A page of jobs.", "headers": headers.LINK},
+        **documented(InvalidInput, FlowNotFound, BatchNotFound, StoreUnavailable),
+    },
+)
+async def listing(
+    request: Request, caller: Reader, query: Annotated[JobQuery, Query()]
+) -> Response:
+    """
+    List the caller's jobs, or with the scope `tenant:read` those of its whole tenant.
+
+    `cursor` takes `next_cursor` of the page before.
+    """
+    engine = server_state_of(request).engine
+    where = replace(selected(query, caller), oldest_first=query.sort == "oldest")
+    if query.flow is not None:
+        flow = await engine.flows.find(query.flow, caller.visible)
+        where = replace(where, flow=flow.seq)
+    if query.batch is not None:
+        batch = await engine.batches.find(query.batch, caller.visible)
+        where = replace(where, batch=batch.seq)
+    jobs = await engine.jobs(
+        where, before=wire.read_cursor(query.cursor), limit=query.limit + 1
+    )
+    here = headers.here(request)
+    spent = await engine.store.spent([job.seq for job in jobs])
+    return wire.page(
+        jobs,
+        limit=query.limit,
+        here=here,
+        write=lambda job: {**wire.summary(job), **_used(spent.get(job.seq))},
+    )
+
+
+@router.get(
+    "/v1/jobs/count",
+    operation_id="count_jobs",
+    summary="Count jobs",
+    response_model=JobCount,
+    responses=documented(InvalidInput, StoreUnavailable),
+)
+async def counting(
+    request: Request, caller: Reader, query: Annotated[JobSelection, Query()]
+) -> Response:
+    """Count the jobs that a list with the same filters shows, up to 10,000."""
+    where = selected(query, caller)
+    found = await server_state_of(request).engine.store.count(
+        where, most=MOST_COUNTED + 1
+    )
+    capped = found > MOST_COUNTED
+    return wire.answer({"count": min(found, MOST_COUNTED), "capped": capped})
+
+
+@router.post(
+    "/v1/jobs/bulk",
+    operation_id="change_jobs",
+    summary="Cancel or retry many jobs",
+    status_code=202,
+    response_model=JobView,
+    responses={
+        202: {
+            "description": "The job that does it; its progress counts the jobs.",
+            "headers": headers.LOCATION,
+        },
+        **documented(
+            MalformedBody,
+            BodyTooLarge,
+            UnsupportedMediaType,
+            InvalidInput,
+            StoreUnavailable,
+            StoreFull,
+        ),
+    },
+    openapi_extra={"requestBody": json_body("BulkRequest")},
+)
+async def change_many(request: Request, caller: Reader) -> Response:
+    """
+    Submit a job that cancels or retries the named jobs, or all that match.
+
+    It reaches what the caller can reach one by one, submitted before it: `cancel` needs
+    `jobs:write` and reaches the caller's own jobs, `retry` needs `dead-letters:retry`
+    and reaches those that it sees. With `staged`, it retries one job, then ten, then
+    all, and stops if more than half of a stage fail again.
+    """
+    server_state = server_state_of(request)
+    asked = await body.read(
+        request, BulkRequest, limit=server_state.settings.body_limit
+    )
+    scope = "jobs:write" if asked.action == "cancel" else "dead-letters:retry"
+    if scope not in caller.scopes:
+        raise Forbidden(f"this needs the scope {scope}")
+    where = selected(asked.where or ANY_JOB, caller)
+    reach = caller.owner if asked.action == "cancel" else where.owner
+    if asked.where is not None:
+        where = replace(where, owner=reach)
+        matched = await server_state.engine.store.count(where, most=MOST_COUNTED)
+    else:
+        matched = len(asked.ids or ())
+    given = bulk.BulkInput(
+        action=asked.action,
+        ids=asked.ids,
+        where=_fields(where),
+        user=reach.user if isinstance(reach, Owner) else None,
+        staged=asked.staged,
+        matched=matched,
+    )
+    target = asked.model_dump_json(exclude_none=True)[:MOST_AUDITED]
+    await audit.record(request, caller, f"jobs.bulk_{asked.action}", target)
+    new = bulk.new_job(
+        server_state.engine.draw("job"),
+        server_state.engine.now(),
+        caller.owner,
+        given,
+        problems.request_id_of(request),
+    )
+    await server_state.engine.store_jobs([new])
+    told = {"Location": wire.location(new.id), "Retry-After": "1"}
+    return wire.answer(wire.receipt(new, first_state(new)), 202, told)
+
+
+def _fields(where: JobFilter) -> dict[str, Any]:
+    """Write a filter as a job's input holds it; whose jobs are meant is apart."""
+    fields = {
+        field.name: getattr(where, field.name)
+        for field in dataclasses.fields(where)
+        if field.name not in ("owner", "oldest_first")
+    }
+    fields["states"] = sorted(where.states)
+    return {name: value for name, value in fields.items() if value not in (None, [])}
+
+
+def selected(asked: JobSelection, caller: Caller) -> JobFilter:
+    """Return which of the jobs that a caller sees are meant."""
+    states: frozenset[JobState] = asked.state or frozenset()
+    only = next(iter(states)) if len(states) == 1 else None
+    return JobFilter(
+        owner=_owner(asked.user, caller),
+        state=only,
+        states=frozenset() if only else states,
+        capability=asked.capability,
+        queue=asked.queue,
+        tag=asked.tag,
+        since=instant(asked.since),
+        until=instant(asked.until),
+        fingerprint=asked.fingerprint,
+    )
+
+
+def _owner(user: str | None, caller: Caller) -> Visibility:
+    """Return whose jobs are meant: all that the caller sees, or one user's of them."""
+    if user is None:
+        return caller.visible
+    wanted = Owner(caller.owner.tenant, user)
+    if not caller.visible.covers(wanted):
+        raise Forbidden(f"to list the jobs of another user needs {READ_TENANT}")
+    return wanted
+
+
+@router.get(
+    "/v1/jobs/{job_id}",
+    operation_id="get_job",
+    summary="Get a job",
+    response_model=JobView,
+    responses={
+        200: {
+            "description": "The job.",
+            "headers": {**headers.RETRY_AFTER, **headers.ETAG, **APPLIED},
+        },
+        304: {"description": "Not modified since `If-None-Match`."},
+        **documented(JobNotFound, InvalidInput, StoreUnavailable),
+    },
+)
+async def show(
+    request: Request,
+    caller: Reader,
+    job_id: str,
+    prefer: Prefer = None,
+    if_none_match: headers.IfNoneMatch = None,
+    *,
+    content: Content = True,
+) -> Response:
+    """Return a job with its input, output and attempts; `Retry-After` until it ends."""
+    told: dict[str, str] = {}
+    job = await _find(request, caller, job_id, prefer, told)
+    spent = await _spent(request, job)
+    etag = _etag(caller, job, spent)
+    if not content:
+        job, etag = _without_content(job), f'{etag[:-1]}-s"'
+    told |= {"ETag": etag, "Cache-Control": "private, no-cache"}
+    if headers.matches(if_none_match, etag):
+        return Response(status_code=304, headers=told)
+    return await _answer_whole(request, caller, job, told, _used(spent))
+
+
+@router.get(
+    "/v1/jobs/{job_id}/result",
+    operation_id="get_result",
+    summary="Get a job's result",
+    response_model=None,
+    responses={
+        200: {
+            "description": "The output, as the capability returned it.",
+            "content": {wire.MEDIA_TYPE: {"schema": {}}},
+            "headers": APPLIED,
+        },
+        202: {
+            "model": JobView,
+            "description": "Not yet: this is the job.",
+            "headers": {**headers.RETRY_AFTER, **APPLIED},
+        },
+        **documented(
+            JobNotFound, BlobMissing, NoResult, InvalidInput, StoreUnavailable
+        ),
+    },
+)
+async def result(
+    request: Request, caller: Reader, job_id: str, prefer: Prefer = None
+) -> Response:
+    """
+    Return the bare output.
+
+    A job that failed or was cancelled answers 409 `NO_RESULT`, with the job's own
+    error as `error`.
+    """
+    told: dict[str, str] = {}
+    job = await _find(request, caller, job_id, prefer, told)
+    if job.state is JobState.SUCCEEDED:
+        payloads = server_state_of(request).engine.payloads
+        return await contents.answer_text(payloads, job.output, told)
+    if job.state.is_final:
+        raise NoResult(job)
+    told["Retry-After"] = _retry_after(request, job)
+    return wire.answer(wire.summary(job), 202, told)
+
+
+@router.post(
+    "/v1/jobs/{job_id}/cancel",
+    operation_id="cancel_job",
+    summary="Cancel a job",
+    response_model=JobView,
+    responses={
+        200: {"description": "The job is cancelled, now or before."},
+        **documented(
+            JobNotFound, IllegalTransition, InvalidInput, StoreUnavailable, StoreFull
+        ),
+    },
+)
+async def cancel(request: Request, caller: Writer, job_id: str) -> Response:
+    """
+    End a job now; a running handler is interrupted. Asking twice is no error.
+
+    The job comes with a receipt: what it had used by then, what was held for it and is
+    free again, and what cannot be undone. Asked for again, it is the same.
+    """
+    engine = server_state_of(request).engine
+    job = await engine.cancel(job_id, caller.owner)
+    receipt = await engine.quoting.receipt(job, await engine.attempts(job))
+    more = {"receipt": usage_wire.receipt(receipt)}
+    more |= _used(await _spent(request, job))
+    return await _answer_whole(request, caller, job, {}, more)
+
+
+@router.post(
+    "/v1/jobs/{job_id}/retry",
+    operation_id="retry_job",
+    summary="Retry a failed job",
+    status_code=202,
+    response_model=JobView,
+    responses=RETRIED,
+)
+async def retry(
+    request: Request, caller: Retrier, job_id: str, *, fresh: Fresh = False
+) -> Response:
+    """Queue a failed job again, in its next generation, with fresh attempts."""
+    return await retried(request, caller, job_id, fresh=fresh)
+
+
+async def retried(
+    request: Request, caller: Caller, job_id: str, *, fresh: bool = False
+) -> Response:
+    """Write in the log, queue a dead letter again and answer with the job."""
+    engine = server_state_of(request).engine
+    found = await engine.find(job_id, caller.visible)
+    if found.state is JobState.FAILED:
+        await audit.record(request, caller, "dead_letter.retried", job_id)
+    job = await engine.retry(job_id, caller.visible, fresh=fresh)
+    told = {"Location": wire.location(job.id), "Retry-After": "1"}
+    return wire.answer(wire.summary(job), 202, told)
+
+
+def options_of(
+    asked: JobRequest, origin: Mapping[str, Any], key: str | None = None
+) -> Options:
+    """Return how a job is to be run; `origin` is whose it is and where it is from."""
+    return Options(
+        queue=asked.queue,
+        priority=asked.priority,
+        run_at=asked.run_at,
+        start_by=asked.start_by,
+        deadline=asked.deadline,
+        tags=asked.tags,
+        max_attempts=asked.max_attempts,
+        tokens=asked.tokens,
+        share=asked.share,
+        callback=told_to(asked.callback),
+        completion=followed_by(asked.completion),
+        idempotency_key=key,
+        **origin,
+    )
+
+
+def _as_first_asked(repeat: NewJob, first: Job) -> NewJob:
+    """Turn a repeat into the request it repeats: the bodies are the same."""
+    return replace(
+        repeat,
+        id=first.id,
+        created_at=first.created_at,
+        max_attempts=first.max_attempts,
+        request_id=first.request_id,
+    )
+
+
+async def _find(
+    request: Request,
+    caller: Caller,
+    job_id: str,
+    prefer: str | None,
+    told: dict[str, str],
+) -> Job:
+    engine = server_state_of(request).engine
+    find_or_wait = FindOrWait(
+        lambda: engine.find(job_id, caller.visible),
+        lambda seconds: engine.wait(job_id, caller.visible, timeout=seconds),
+    )
+    return await found(request, prefer, find_or_wait, told)
+
+
+async def _spent(request: Request, job: Job) -> Spent | None:
+    return (await server_state_of(request).engine.store.spent([job.seq])).get(job.seq)
+
+
+def _used(spent: Spent | None) -> dict[str, Any]:
+    return {} if spent is None else {"usage": usage_wire.usage(spent)}
+
+
+async def _answer_whole(
+    request: Request,
+    caller: Caller,
+    job: Job,
+    told: dict[str, str],
+    more: Mapping[str, Any],
+) -> Response:
+    if not job.state.is_final:
+        told["Retry-After"] = _retry_after(request, job)
+    engine = server_state_of(request).engine
+    attempts = await engine.attempts(job)
+    return await contents.answer_whole(
+        engine.payloads, job, attempts, more, told, with_traces=caller.sees_traces
+    )
+
+
+def _without_content(job: Job) -> Job:
+    is_done = job.state is JobState.SUCCEEDED
+    return replace(job, input="null", output="null" if is_done else None)
+
+
+def _retry_after(request: Request, job: Job) -> str:
+    if job.state is not JobState.SCHEDULED or job.run_at is None:
+        return "1"
+    seconds = -(-(job.run_at - server_state_of(request).engine.now()) // 1000)
+    return str(min(max(1, seconds), MAX_RETRY_AFTER))
+
+
+def _etag(caller: Caller, job: Job, spent: Spent | None) -> str:
+    # Every change of a job is told by an event, so their count names its version; only
+    # what it used is told without one, and traces are shown to some callers only.
+    calls = "" if spent is None else f"-{spent.calls}"
+    traces = "-t" if caller.sees_traces else ""
+    return f'"{job.events}{calls}{traces}"'

@@ -1,0 +1,58 @@
+"""Who the caller is and what it may do, for pages that show only that."""
+
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.auth.access import READ_TENANT, role_of
+from backburner.http import wire
+from backburner.http.auth import PUBLIC, Caller, has_keys, require
+from backburner.http.problems import documented
+from backburner.http.state import server_state_of
+
+router = APIRouter(tags=["browser"])
+Reader = Annotated[Caller, require("jobs:read")]
+
+
+class MeView(BaseModel):
+    """The caller."""
+
+    tenant: str
+    user: str = Field(description="The user that it acts as.")
+    role: str | None = Field(
+        description="The largest role whose scopes it has; null if it has none whole."
+    )
+    scopes: list[str]
+    sees_tenant: bool = Field(
+        description="Whether lists show the things of all users of the tenant."
+    )
+    sees_traces: bool = Field(description="Whether it sees stack traces.")
+    needs_login: bool = Field(
+        description="Whether callers show an API key; false with `serve --dev`."
+    )
+    version: str = Field(description="The version of the server.")
+
+
+@router.get(
+    "/v1/me",
+    operation_id="get_me",
+    summary="Get who the caller is",
+    response_model=MeView,
+    responses=documented(),
+)
+async def me(request: Request, caller: Reader) -> Response:
+    """Return the caller's tenant, user, role and scopes."""
+    view = {
+        "tenant": caller.owner.tenant,
+        "user": caller.owner.user,
+        "role": role_of(caller.scopes),
+        "scopes": sorted(caller.scopes - {PUBLIC}),
+        "sees_tenant": READ_TENANT in caller.scopes and not caller.names_user,
+        "sees_traces": caller.sees_traces,
+        "needs_login": has_keys(request),
+        "version": server_state_of(request).version,
+    }
+    return wire.answer(view, headers={"Cache-Control": "no-store"})

@@ -1,0 +1,126 @@
+"""Questions that jobs ask people, over HTTP."""
+
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.auth.access import ANSWER
+from backburner.domain.errors import (
+    InvalidInput,
+    JobNotFound,
+    SignalConflict,
+    SignalTooLarge,
+    StoreFull,
+    StoreUnavailable,
+)
+from backburner.domain.jobs.job import Tenant, Visibility
+from backburner.domain.jobs.wait import Question
+from backburner.http import audit, body, headers, wire
+from backburner.http.auth import Caller, require
+from backburner.http.problems import (
+    BodyTooLarge,
+    MalformedBody,
+    UnsupportedMediaType,
+    documented,
+)
+from backburner.http.routes.signals import MAX_BODY, VALUE
+from backburner.http.schemas.jobs import QuestionPage, SignalView
+from backburner.http.state import server_state_of
+
+router = APIRouter(tags=["questions"])
+Reader = Annotated[Caller, require("jobs:read", or_else=ANSWER)]
+Answerer = Annotated[Caller, require("jobs:write", or_else=ANSWER)]
+Limit = Annotated[int, Query(ge=1, le=100)]
+
+
+@router.get(
+    "/v1/questions",
+    operation_id="list_questions",
+    summary="List open questions, newest first",
+    response_model=QuestionPage,
+    responses={
+        200: {"description": "A page of questions.", "headers": headers.LINK},
+        **documented(InvalidInput, StoreUnavailable),
+    },
+)
+async def listing(
+    request: Request, caller: Reader, cursor: str | None = None, limit: Limit = 50
+) -> Response:
+    """
+    List the questions of jobs that wait for a person's answer.
+
+    A key with the scope `questions:answer` sees those of its whole tenant.
+    """
+    found = await server_state_of(request).engine.questions(
+        caller.visible if ANSWER not in caller.scopes else _reach(caller),
+        before=wire.read_cursor(cursor),
+        limit=limit + 1,
+    )
+    return wire.page(found, limit=limit, here=headers.here(request), write=_view)
+
+
+@router.post(
+    "/v1/jobs/{job_id}/questions/{name}/answer",
+    operation_id="answer_question",
+    summary="Answer a question of a job",
+    status_code=201,
+    response_model=SignalView,
+    responses={
+        200: {"model": SignalView, "description": "The same answer was stored before."},
+        201: {"description": "The answer is stored."},
+        **documented(
+            MalformedBody,
+            UnsupportedMediaType,
+            JobNotFound,
+            InvalidInput,
+            SignalConflict,
+            SignalTooLarge,
+            BodyTooLarge,
+            StoreUnavailable,
+            StoreFull,
+        ),
+    },
+    openapi_extra=VALUE,
+)
+async def answer(
+    request: Request, caller: Answerer, job_id: str, name: str
+) -> Response:
+    """
+    Answer a question; the job goes on at once.
+
+    The first answer counts: the same again answers 200, another one 409. The audit log
+    records who answered.
+    """
+    engine = server_state_of(request).engine
+    value = await body.read_value(request, limit=MAX_BODY)
+    job = await engine.find(job_id, _reach(caller))
+    await audit.record(request, caller, "question.answered", f"{job.id}/{name}"[:200])
+    is_new = await engine.answer(job.id, name, value, job.owner)
+    return wire.answer({"job_id": job.id, "name": name}, 201 if is_new else 200)
+
+
+def _reach(caller: Caller) -> Visibility:
+    """Return whose questions a caller may answer."""
+    if ANSWER in caller.scopes and not caller.names_user:
+        return Tenant(caller.owner.tenant)
+    return caller.owner
+
+
+def _view(found: Question) -> dict[str, Any]:
+    here = wire.location(found.job)
+    return {
+        "job_id": found.job,
+        "name": found.name,
+        "user": found.owner.user,
+        "capability": found.capability,
+        "choices": None,
+        "schema": None,
+        "error": None,
+        **orjson.loads(found.question),
+        "asked_at": wire.time(found.asked_at),
+        "until": wire.time(found.until),
+        "links": {"job": here, "answer": f"{here}/questions/{found.name}/answer"},
+    }

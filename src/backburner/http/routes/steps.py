@@ -1,0 +1,166 @@
+"""The stored steps of a job over HTTP."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.blobs.blob import reference
+from backburner.domain.errors import (
+    BlobMissing,
+    BudgetExhausted,
+    IllegalTransition,
+    InvalidInput,
+    JobNotFound,
+    PromptRefused,
+    StoreFull,
+    StoreUnavailable,
+    TooManyWaiting,
+)
+from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.step import NAMED, StoredStep
+from backburner.engine.run import forking
+from backburner.http import body, headers, usage_wire, wire
+from backburner.http.auth import Caller, require
+from backburner.http.problems import (
+    BodyTooLarge,
+    MalformedBody,
+    UnsupportedMediaType,
+    documented,
+)
+from backburner.http.routes.jobs import json_body
+from backburner.http.schemas.jobs import ForkRequest, JobView, StepList
+from backburner.http.schemas.usage import ForkQuote
+from backburner.http.state import server_state_of
+
+SHOWN = 1_000
+"""Results of more characters are left out of the list."""
+
+router = APIRouter(tags=["jobs"])
+Reader = Annotated[Caller, require("jobs:read")]
+Writer = Annotated[Caller, require("jobs:write")]
+DryRun = Annotated[bool, Query(description="Store nothing; say what it would take.")]
+
+
+@router.get(
+    "/v1/jobs/{job_id}/steps",
+    operation_id="list_steps",
+    summary="List the stored steps of a job",
+    response_model=StepList,
+    responses=documented(JobNotFound, StoreUnavailable),
+)
+async def steps(request: Request, caller: Reader, job_id: str) -> Response:
+    """
+    List the steps of a job's handler whose results are stored, the oldest first.
+
+    A later run of the job uses these results instead of computing them again. A result
+    of more than 1,000 characters is left out. The answers of a run that succeeded right
+    after its last model call are not stored. `suspected` adds up model calls that were
+    under way when their worker was lost: they may have been charged, but are not part
+    of the usage; their tokens are estimates.
+    """
+    engine = server_state_of(request).engine
+    job = await engine.find(job_id, caller.visible)
+    stored = await engine.steps_of(job.seq, most=SHOWN)
+    known = await engine.known_run(job) if any(s.is_open for s in stored) else None
+    places = {step.key: n for n, step in enumerate(forking.stored_steps(stored), 1)}
+    items = [
+        {"n": places.get(step.key), **_view(step, known)}
+        for step in stored
+        if step.size or step.is_open
+    ]
+    return wire.answer({"items": items, "suspected": _suspected(stored, known)})
+
+
+@router.post(
+    "/v1/jobs/{job_id}/fork",
+    operation_id="fork_job",
+    summary="Run a job again from a step on, as a new job",
+    status_code=202,
+    response_model=JobView,
+    responses={
+        200: {"model": ForkQuote, "description": "What it would take."},
+        202: {"description": "It is stored.", "headers": headers.LOCATION},
+        **documented(
+            MalformedBody,
+            PromptRefused,
+            BodyTooLarge,
+            UnsupportedMediaType,
+            JobNotFound,
+            IllegalTransition,
+            InvalidInput,
+            BlobMissing,
+            BudgetExhausted,
+            TooManyWaiting,
+            StoreUnavailable,
+            StoreFull,
+        ),
+    },
+    openapi_extra={"requestBody": json_body("ForkRequest")},
+)
+async def fork(
+    request: Request, caller: Writer, job_id: str, *, dry_run: DryRun = False
+) -> Response:
+    """
+    Submit a new job that uses the results of the steps before `from`.
+
+    With an `input` of its own the new job uses those results in their order, without
+    comparing what its handler asks; this is refused with 409 if steps ran
+    concurrently. A job that has not ended and a step of a flow are refused with 409.
+    With `dry_run` nothing is stored: the answer says what it would take.
+    """
+    server_state = server_state_of(request)
+    asked = await body.read(
+        request, ForkRequest, limit=server_state.settings.body_limit
+    )
+    has_input = "input" in asked.model_fields_set
+    made = await forking.fork(
+        server_state.engine,
+        job_id,
+        asked.start,
+        orjson.dumps(asked.input) if has_input else forking.SAME,
+        owner=caller.visible,
+        key=caller.key,
+        dry_run=dry_run,
+    )
+    if made.quote is not None:
+        names = [step.name for step in made.reused]
+        return wire.answer({"reused": names, "quote": usage_wire.quote(made.quote)})
+    told = {"Location": wire.location(made.job.id), "Retry-After": "1"}
+    return wire.answer(wire.receipt(made.job, JobState.QUEUED), 202, told)
+
+
+def _state(step: StoredStep, known: int | None) -> str:
+    """Say what is known of a step; the run `known` is under way or succeeded."""
+    if step.size or not step.is_open:
+        return "stored"
+    return "begun" if step.epoch == known else "in_doubt"
+
+
+def _suspected(steps: Sequence[StoredStep], known: int | None) -> dict[str, int]:
+    """Add up the model calls that may have been charged though nobody has their end."""
+    calls, tokens = 0, 0
+    for step in steps:
+        if step.kind != NAMED:
+            lost = step.doubts + (_state(step, known) == "in_doubt")
+            calls += lost
+            tokens += lost * step.expected
+    return {"calls": calls, "input_tokens": tokens}
+
+
+def _view(step: StoredStep, known: int | None) -> dict[str, Any]:
+    named = reference(step.result) if step.result else None
+    is_shown = bool(step.result) and named is None
+    return {
+        "name": step.name,
+        "kind": step.kind,
+        "state": _state(step, known),
+        "doubts": step.doubts,
+        "run": step.epoch,
+        "stored_at": wire.time(step.at),
+        "size": step.size if named is None else named.size,
+        "result": orjson.loads(step.result) if is_shown else None,
+    }

@@ -1,0 +1,136 @@
+"""Usage and quotes over HTTP."""
+
+from datetime import timedelta
+from functools import partial
+from typing import Annotated, Literal
+
+import orjson
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.errors import (
+    InvalidInput,
+    PromptRefused,
+    StoreUnavailable,
+    TooManyWaiting,
+    UnknownCapability,
+)
+from backburner.engine.submit.submission import instant
+from backburner.http import body, headers, usage_wire, wire
+from backburner.http.auth import Caller, check_shares, require
+from backburner.http.problems import (
+    BodyTooLarge,
+    Forbidden,
+    MalformedBody,
+    TooManyBodies,
+    UnsupportedMediaType,
+    documented,
+)
+from backburner.http.routes import jobs
+from backburner.http.schemas.jobs import JobRequest, Time
+from backburner.http.schemas.usage import QuoteView, UsageReport
+from backburner.http.state import server_state_of
+from backburner.ports.store.usage import UsageFilter
+
+router = APIRouter(tags=["usage"])
+
+EVERYONE = "usage:read"
+USUAL = timedelta(days=30)
+MAX_GROUPS = 1_000
+Reader = Annotated[Caller, require("jobs:read")]
+
+
+class UsageQuery(BaseModel):
+    """What to add up."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    by: Literal["tag", "capability", "model", "user", "day"] = "model"
+    since: Time | None = Field(None, description="Calls from then on; else 30 days.")
+    until: Time | None = Field(None, description="Calls before then.")
+    everyone: bool = Field(
+        False, description="Of all users of the tenant; needs the scope `usage:read`."
+    )
+    limit: int = Field(100, ge=1, le=MAX_GROUPS)
+
+
+@router.get(
+    "/v1/usage",
+    operation_id="get_usage",
+    summary="Add up what jobs used of models",
+    response_model=UsageReport,
+    responses=documented(InvalidInput, StoreUnavailable),
+)
+async def report(
+    request: Request, caller: Reader, query: Annotated[UsageQuery, Query()]
+) -> Response:
+    """
+    Add up the caller's calls of models by tag, capability, model, user or day (UTC).
+
+    A job with several tags counts for each of them; the total counts it once.
+    """
+    if query.everyone and EVERYONE not in caller.scopes:
+        raise Forbidden(f"this requires the scope {EVERYONE}")
+    engine = server_state_of(request).engine
+    since = instant(query.since)
+    if since is None:
+        since = engine.now() - USUAL // timedelta(milliseconds=1)
+    where = UsageFilter(
+        caller.owner.tenant,
+        None if query.everyone else caller.owner.user,
+        since,
+        instant(query.until),
+    )
+    total, found = await engine.store.sums(where, query.by, limit=query.limit + 1)
+    return wire.answer(
+        {
+            "by": query.by,
+            "since": wire.time(where.since),
+            "until": wire.time(where.until),
+            "total": usage_wire.total(total),
+            "items": [usage_wire.group(*item) for item in found[: query.limit]],
+            "more": len(found) > query.limit,
+        }
+    )
+
+
+@router.post(
+    "/v1/quote",
+    operation_id="quote_job",
+    summary="Ask what a job would take",
+    response_model=QuoteView,
+    responses=documented(
+        MalformedBody,
+        PromptRefused,
+        UnknownCapability,
+        BodyTooLarge,
+        UnsupportedMediaType,
+        InvalidInput,
+        TooManyWaiting,
+        TooManyBodies,
+        StoreUnavailable,
+    ),
+    openapi_extra={"requestBody": jobs.json_body("JobRequest")},
+)
+async def quote(request: Request, caller: Reader) -> Response:
+    """
+    Say what a job would use and cost, and when it would start and end.
+
+    It takes what a submit takes and refuses what a submit refuses; nothing is stored
+    and nothing is held.
+    """
+    server_state = server_state_of(request)
+    with server_state.bodies.place(request):
+        asked = await body.read(
+            request, JobRequest, limit=server_state.settings.body_limit
+        )
+        check_shares(caller, [asked.share])
+        options = jobs.options_of(asked, headers.origin(request, caller))
+        given = orjson.dumps(asked.input)
+        prepare = partial(server_state.engine.prepare, asked.capability, given, options)
+        job = await body.checked(request, prepare)
+        job.input = ""
+        del asked, given, prepare
+    return wire.answer(usage_wire.quote(await server_state.engine.quoting.quote(job)))

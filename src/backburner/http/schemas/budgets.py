@@ -1,0 +1,98 @@
+"""Request and response models of budgets."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from backburner.domain.costs.budget import LONGEST_VALUE, MOST
+from backburner.http.schemas.jobs import Asked
+
+LONGEST = 10 * 366 * 86_400
+
+ScopeName = Literal["tenant", "user", "key", "capability", "model", "flow"]
+
+Amount = Annotated[
+    int | str, Field(description="Tokens; of money, dollars as a decimal text.")
+]
+
+
+class BudgetRequest(Asked):
+    """So many tokens, or so much money, in each window of time."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"scope": "user", "tokens": 100_000, "per_seconds": 86_400}]
+        }
+    )
+
+    scope: ScopeName = Field(description="What the budget applies to.")
+    of: str | None = Field(
+        None,
+        min_length=1,
+        max_length=LONGEST_VALUE,
+        description="Only for this value, instead of each.",
+    )
+    overrun: Literal["extend", "stop"] = Field(
+        "extend",
+        description=(
+            "Whether a job that has used what was held for it may make further calls "
+            "while the budget has something left (`extend`), or none (`stop`)."
+        ),
+    )
+    tokens: int | None = Field(None, ge=0, le=MOST, strict=True)
+    money: Decimal | None = Field(
+        None,
+        ge=0,
+        le=1_000_000_000,
+        decimal_places=6,
+        strict=False,
+        description="In dollars; say this or `tokens`.",
+    )
+    per_seconds: int = Field(86_400, ge=1, le=LONGEST, description="The window.")
+
+
+class BudgetRule(BaseModel):
+    """A budget that is in force."""
+
+    scope: str
+    of: str | None = Field(description="`null`: each value has as much.")
+    unit: Literal["tokens", "money"]
+    limit: Amount
+    per_seconds: int
+    overrun: Literal["extend", "stop"] = "extend"
+
+
+class BudgetView(BaseModel):
+    """How far a budget is used in one window, for one value of its scope."""
+
+    scope: str
+    of: str
+    unit: Literal["tokens", "money"]
+    limit: Amount
+    per_seconds: int
+    window_start: datetime
+    window_end: datetime
+    held: Amount = Field(description="Promised to jobs that did not end yet.")
+    settled: Amount = Field(description="Used, the overdraft included.")
+    overdraft: Amount = Field(description="Used beyond what was held.")
+    left: Amount
+
+
+class BudgetList(BaseModel):
+    """The caller's budgets; with the scope `budgets:admin`, all there are."""
+
+    items: list[BudgetView]
+    budgets: list[BudgetRule]
+
+
+class BudgetQuery(BaseModel):
+    """Which budget is meant."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    scope: ScopeName
+    of: str | None = Field(None, min_length=1, max_length=LONGEST_VALUE)
+    unit: Literal["tokens", "money"] = "tokens"
+    per_seconds: int = Field(86_400, ge=1, le=LONGEST)

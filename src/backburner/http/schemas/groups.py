@@ -1,0 +1,351 @@
+"""Request and response models of flows and batches."""
+
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from backburner.domain.groups.batch import BatchState
+from backburner.domain.groups.flow import MAX_EDGES, MAX_NAME, MAX_STEPS, FlowState
+from backburner.domain.jobs.job import JobState
+from backburner.engine.groups.planning import MAX_EXPECTED
+from backburner.engine.submit.submission import MAX_TAGS
+from backburner.http.schemas.jobs import (
+    MAX_LIMIT,
+    Asked,
+    CallbackRequest,
+    Completion,
+    JobError,
+    JobRequest,
+    Name,
+    Tag,
+    Time,
+    Tokens,
+)
+
+MAX_MEMBERS: Final = 10_000
+"""How many jobs and flows one call puts into a batch …"""
+MAX_JOBS: Final = 100_000
+"""… and how many steps these have."""
+
+StepName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME)]
+Tags = Annotated[
+    list[Tag],
+    Field(max_length=MAX_TAGS, description="Tags to filter by; printable text."),
+]
+Callback = Annotated[
+    CallbackRequest | None, Field(description="Receiver of a webhook when it ends.")
+]
+
+
+class NeedRequest(Asked):
+    """A step that another waits for."""
+
+    step: StepName
+    otherwise: Literal["cancel", "continue"] = Field(
+        "cancel",
+        description="If it does not succeed: cancel the step that waits, or run it.",
+    )
+
+
+def _read_need(value: Any) -> Any:
+    return {"step": value} if isinstance(value, str) else value
+
+
+Need = Annotated[
+    NeedRequest,
+    BeforeValidator(_read_need, json_schema_input_type=StepName | NeedRequest),
+]
+
+
+class StepRequest(Asked):
+    """A job of a flow, and what it waits for."""
+
+    name: StepName = Field(description="What others name it by; once in a flow.")
+    capability: Name
+    input: Any = Field(
+        None,
+        description="Left out: the output of the step that it needs, or of several "
+        "an object of their outputs by name.",
+    )
+    needs: list[Need] = Field([], max_length=MAX_STEPS)
+    queue: Name | None = None
+    priority: int = Field(0, ge=0, le=9)
+    run_at: Time | None = None
+    start_by: Time | None = None
+    max_attempts: int | None = Field(None, ge=1, le=100)
+    tags: Tags = Field([])
+    tokens: Tokens | None = None
+    share: Tag | None = None
+    callback: Callback = None
+    completion: Completion = None
+
+
+def _few_needs(steps: Any) -> Any:
+    """Count before anything is made of it: millions of needs fit into a body."""
+    if isinstance(steps, list) and sum(map(_needs_in, steps)) > MAX_EDGES:
+        raise ValueError(f"a flow can have at most {MAX_EDGES:,} dependencies")
+    return steps
+
+
+def _few_steps(flows: Any) -> Any:
+    """Count likewise what all flows of a call come to."""
+    if not isinstance(flows, list):
+        return flows
+    asked = [flow["steps"] for flow in flows if _has_list(flow, "steps")]
+    if sum(map(len, asked)) > MAX_JOBS:
+        raise ValueError(f"they have at most {MAX_JOBS:,} steps together")
+    _few_needs([step for steps in asked for step in steps])
+    return flows
+
+
+def _needs_in(step: Any) -> int:
+    return len(step["needs"]) if _has_list(step, "needs") else 0
+
+
+def _has_list(value: Any, name: str) -> bool:
+    return isinstance(value, dict) and isinstance(value.get(name), list)
+
+
+class FlowRequest(Asked):
+    """Steps that wait for each other, in any order, without circles."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "steps": [
+                        {
+                            "name": "wait",
+                            "capability": "demo.sleep",
+                            "input": {"seconds": 1},
+                        },
+                        {"name": "tell", "capability": "demo.echo", "needs": ["wait"]},
+                    ]
+                },
+                {
+                    "steps": [
+                        {
+                            "name": "try",
+                            "capability": "demo.fail",
+                            "input": {"error": "permanent"},
+                        },
+                        {
+                            "name": "go on",
+                            "capability": "demo.echo",
+                            "input": {"whatever": "it came to"},
+                            "needs": [{"step": "try", "otherwise": "continue"}],
+                        },
+                    ],
+                    "tags": ["nightly"],
+                },
+            ]
+        }
+    )
+
+    steps: Annotated[list[StepRequest], BeforeValidator(_few_needs)] = Field(
+        min_length=1, max_length=MAX_STEPS
+    )
+    deadline: Time | None = Field(
+        None, description="Fails unless finished by this time."
+    )
+    tags: Tags = Field([])
+    callback: Callback = None
+
+
+class CompletionRequest(Asked):
+    """The job that follows a batch."""
+
+    capability: Name
+    input: Any = Field(
+        None,
+        description="Left out: it is told the batch's id, generation and counts.",
+    )
+
+
+class BatchRequest(Asked):
+    """Jobs and flows that are counted and end together."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "jobs": [
+                        {"capability": "demo.echo", "input": {"page": 1}},
+                        {"capability": "demo.echo", "input": {"page": 2}},
+                    ],
+                    "completion": {"capability": "demo.echo"},
+                },
+                {"expected": 1000},
+            ]
+        }
+    )
+
+    jobs: list[JobRequest] = Field([], max_length=MAX_MEMBERS)
+    flows: Annotated[list[FlowRequest], BeforeValidator(_few_steps)] = Field(
+        [], max_length=MAX_MEMBERS
+    )
+    expected: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_EXPECTED,
+        description="How many members it will have; it takes no more, and waits for "
+        "them. Left out: those that come with it.",
+    )
+    sealed: bool | None = Field(
+        None, description="`false`: more may come, however many are expected."
+    )
+    completion: CompletionRequest | None = None
+    tags: Tags = Field([])
+    callback: Callback = None
+
+
+class MembersRequest(Asked):
+    """More for a batch."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "jobs": [{"capability": "demo.echo", "input": {"page": 3}}],
+                    "seal": True,
+                }
+            ]
+        }
+    )
+
+    jobs: list[JobRequest] = Field([], max_length=MAX_MEMBERS)
+    flows: Annotated[list[FlowRequest], BeforeValidator(_few_steps)] = Field(
+        [], max_length=MAX_MEMBERS
+    )
+    seal: bool = Field(False, description="These are the last.")
+
+
+class FlowQuery(BaseModel):
+    """Which flows to list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    state: FlowState | None = None
+    tag: Tag | None = None
+    batch: Name | None = Field(None, description="Flows of this batch.")
+    cursor: str | None = Field(None, description="`next_cursor` of the page before.")
+    limit: int = Field(50, ge=1, le=MAX_LIMIT)
+
+
+class BatchQuery(BaseModel):
+    """Which batches to list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    state: BatchState | None = None
+    tag: Tag | None = None
+    cursor: str | None = Field(None, description="`next_cursor` of the page before.")
+    limit: int = Field(50, ge=1, le=MAX_LIMIT)
+
+
+class NeedView(BaseModel):
+    """What a step waits for."""
+
+    step: str
+    otherwise: Literal["cancel", "continue"]
+
+
+class StepView(BaseModel):
+    """A step of a flow. It is a job: `GET /v1/jobs/{id}` has all of it."""
+
+    id: str
+    name: str
+    capability: str
+    state: JobState
+    needs: list[NeedView]
+    attempt: int
+    max_attempts: int
+    progress: dict[str, Any] | None
+    error: JobError | None
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class GroupLinks(BaseModel):
+    """Where to go from a flow or batch."""
+
+    self: str
+    jobs: str
+    events: str
+    cancel: str
+    retry: str
+
+
+class FlowView(BaseModel):
+    """A flow."""
+
+    id: str
+    state: FlowState
+    generation: int = Field(description="How often a retry opened it again.")
+    tags: list[str]
+    created_at: datetime
+    deadline: datetime | None
+    finished_at: datetime | None
+    request_id: str | None
+    batch_id: str | None
+    links: GroupLinks
+    counts: dict[JobState, int] = Field(
+        {}, description="Steps by state. Only when one flow is asked for."
+    )
+    steps: list[StepView] = Field(
+        [], description="As `counts`: each after what it needs."
+    )
+
+
+class FlowPage(BaseModel):
+    """Flows, newest first."""
+
+    items: list[FlowView]
+    next_cursor: str | None
+
+
+class CountsView(BaseModel):
+    """What has become of a batch's members."""
+
+    total: int
+    done: int
+    members: dict[str, int] = Field(description="Jobs and flows by state.")
+    jobs: dict[JobState, int] = Field(description="All jobs, steps included, by state.")
+
+
+class Added(BaseModel):
+    """The ids of what was put into a batch, in the order of the request."""
+
+    jobs: list[str]
+    flows: list[str]
+
+
+class BatchView(BaseModel):
+    """A batch."""
+
+    id: str
+    state: BatchState
+    generation: int = Field(description="How often a retry opened it again.")
+    expected: int | None
+    sealed: bool = Field(description="No more will come.")
+    done: int = Field(description="How many members have ended; in lists a second old.")
+    tags: list[str]
+    created_at: datetime
+    finished_at: datetime | None
+    request_id: str | None
+    links: GroupLinks
+    counts: CountsView | None = Field(
+        description="In lists only of those that are finished."
+    )
+    added: Added | None = Field(
+        None, description="When members were put into it, and not said before."
+    )
+    retried: int | None = Field(None, description="How many jobs a retry queued again.")
+
+
+class BatchPage(BaseModel):
+    """Batches, newest first."""
+
+    items: list[BatchView]
+    next_cursor: str | None

@@ -1,0 +1,186 @@
+"""The state that all routes share: the engine and the open streams."""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from starlette.requests import HTTPConnection
+from starlette.types import Receive
+
+from backburner.domain.errors import StoreUnavailable
+from backburner.domain.jobs.job import Instant
+from backburner.engine.access.keys import Keys
+from backburner.engine.access.signed_urls import SignedUrls
+from backburner.engine.access.signer import Signer
+from backburner.engine.engine import Engine
+from backburner.engine.observability import telemetry
+from backburner.http.auth import Authenticate
+from backburner.http.body import MAX_STREAMED, Bodies
+from backburner.http.limits import Limits
+from backburner.http.problems import TooManyStreams
+from backburner.http.sessions import Sessions
+from backburner.settings import Settings
+
+T = TypeVar("T")
+
+MAX_STREAMS = 1_000
+"""How many readers one process serves at once."""
+READY_SECONDS = 5.0
+"""How long the store may take to answer before it counts as not usable."""
+FRESH_SECONDS = 1.0
+"""For how long its answer holds for others who ask."""
+RECHECK_SECONDS = 2.0
+"""How often a stream asks whether its key is still good."""
+
+
+class Streams:
+    """
+    The connections that stay open: counted, limited, ended when the server stops.
+
+    A key may hold as many as are still free. So one key alone gets half of them, a
+    second one a quarter, and none can take the last place from the others.
+    """
+
+    def __init__(self, limit: int = MAX_STREAMS) -> None:
+        self.limit = limit
+        self.open = 0
+        self._held: Counter[str] = Counter()
+        self.stopping = asyncio.Event()
+
+    def has_room(self, key: str | None) -> bool:
+        """Say whether a key may hold one more; without keys there is one limit."""
+        held = 0 if key is None else self._held[key]
+        return held < self.limit - self.open
+
+    @contextmanager
+    def place(self, key: str | None) -> Iterator[None]:
+        """Count one reader for as long as the block runs."""
+        if not self.has_room(key):
+            raise TooManyStreams(
+                f"{self.open} of {self.limit} streams are open, and a key may have as "
+                "many as are free; close some, or try again later"
+            )
+        self.open += 1
+        if key is not None:
+            self._held[key] += 1
+        telemetry.sse_clients.inc()
+        try:
+            yield
+        finally:
+            self.open -= 1
+            if key is not None:
+                self._leave(key)
+            telemetry.sse_clients.dec()
+
+    def _leave(self, key: str) -> None:
+        self._held[key] -= 1
+        if not self._held[key]:
+            del self._held[key]
+
+    async def run(
+        self,
+        work: Coroutine[Any, Any, T],
+        receive: Receive,
+        *beside: Coroutine[Any, Any, None],
+    ) -> T | None:
+        """Do the work; drop it when the client leaves or the server stops."""
+        doing = asyncio.ensure_future(work)
+        ends = [
+            asyncio.ensure_future(end)
+            for end in (self.stopped(), _left(receive), *beside)
+        ]
+        try:
+            await asyncio.wait({doing, *ends}, return_when=asyncio.FIRST_COMPLETED)
+            for end in ends:
+                if end.done():
+                    end.result()
+            return doing.result() if doing.done() else None
+        finally:
+            for task in (doing, *ends):
+                task.cancel()
+            await asyncio.gather(doing, *ends, return_exceptions=True)
+
+    async def stopped(self) -> None:
+        """Wait until the server stops."""
+        await self.stopping.wait()
+
+
+class Readiness:
+    """Asks the store whether it can be written, once for all who ask at a time."""
+
+    def __init__(self) -> None:
+        self._asked_at = -FRESH_SECONDS
+        self._answer: asyncio.Future[None] | None = None
+
+    async def check(self, ping: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Raise `StoreUnavailable` unless the store takes writes, or did just now."""
+        now = asyncio.get_running_loop().time()
+        if self._answer is None or (
+            self._answer.done() and now - self._asked_at >= FRESH_SECONDS
+        ):
+            self._asked_at = now
+            self._answer = asyncio.ensure_future(_pinged(ping))
+            # Whoever asked may be gone when it fails.
+            self._answer.add_done_callback(lambda done: done.exception())
+        await asyncio.shield(self._answer)
+
+
+async def _pinged(ping: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            await ping()
+    except TimeoutError:
+        raise StoreUnavailable("the store does not answer") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """What the server shares with its routes."""
+
+    engine: Engine
+    settings: Settings
+    version: str
+    authenticate: Authenticate
+    keys: Keys
+    signed_urls: SignedUrls
+    signer: Signer
+    sessions: Sessions
+    limits: Limits | None = None
+    """How many requests a key may make; `None`: any number."""
+    unavailable: tuple[str, ...] = ()
+    """The applications that cannot be served, because their migration failed."""
+    streams: Streams = field(default_factory=Streams)
+    bodies: Bodies = field(default_factory=Bodies)
+    """The large bodies that are held in memory."""
+    uploads: Bodies = field(default_factory=lambda: Bodies(MAX_STREAMED))
+    """The large bodies that are read in chunks."""
+    readiness: Readiness = field(default_factory=Readiness)
+
+    async def revoked(self, key: str | None, until: Instant | None = None) -> None:
+        """Wait until a key is revoked or has expired, or until an instant."""
+        while not self.streams.stopping.is_set():
+            left = math.inf if until is None else until - self.engine.now()
+            if left <= 0:
+                return
+            # A store that cannot be asked says nothing about the key.
+            with suppress(StoreUnavailable):
+                if key is not None and not await self.keys.is_good(key):
+                    return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(RECHECK_SECONDS, left / 1000)):
+                    await self.streams.stopping.wait()
+
+
+def server_state_of(connection: HTTPConnection) -> ServerState:
+    """Return the state of the server that handles a request."""
+    server_state: ServerState = connection.app.state.server_state
+    return server_state
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,1 @@
+"""Event streams over SSE and WebSocket."""

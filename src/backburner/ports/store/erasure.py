@@ -1,0 +1,59 @@
+"""The part of a store that forgets a user."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from backburner.domain.jobs.job import Owner
+
+
+class Erasable(NamedTuple):
+    """Finished work and blobs of a user that one transaction can delete."""
+
+    flows: Sequence[int] = ()
+    jobs: Sequence[int] = ()
+    """Jobs that are in no flow."""
+    blobs: Sequence[int] = ()
+    """Blobs that applications keep for the user."""
+    ids: Sequence[str] = ()
+    """Whose contents to delete before: all these jobs, steps included, and blobs."""
+
+
+class ErasureStore(Protocol):
+    """
+    Deletes what belongs to a user, in transactions that never lock much for long.
+
+    Each method may be repeated after a crash. The audit log is not changed.
+    """
+
+    async def unfinished(self, owner: Owner, *, limit: int) -> Sequence[str]:
+        """Return the ids of batches, flows and single jobs of a user that go on."""
+        ...
+
+    async def erasable(self, owner: Owner, *, limit: int) -> Erasable:
+        """Return some of a user's finished work and blobs; empty: none is left."""
+        ...
+
+    async def erase(self, owner: Owner, which: Erasable) -> int:
+        """
+        Delete jobs, flows with their events, and blobs; return how many there were.
+
+        Those that another caller has retried meanwhile stay.
+        """
+        ...
+
+    async def erase_records(self, owner: Owner, *, limit: int) -> int:
+        """
+        Delete some of a user's keys, endpoints, published events and finished batches.
+
+        Budgets and shares of the user go, too. Return how many rows there were; 0:
+        nothing is left.
+        """
+        ...
+
+    async def anonymise(self, owner: Owner, alias: str, *, limit: int) -> int:
+        """
+        Put another name on some of the user's usage and ledger accounts.
+
+        Amounts stay, tags go. Return how many rows there were; 0: nothing is left.
+        """
+        ...

@@ -1,0 +1,118 @@
+"""The event log, and what handlers report while they run."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from backburner.domain.events.event import Event
+from backburner.domain.jobs.job import Instant, Visibility
+
+
+class Note(NamedTuple):
+    """What a running job's handler says: how far it is, or text."""
+
+    seq: int
+    token: str
+    n: int
+    """The number that its event is to get."""
+    at: Instant
+    type: str
+    data: str
+
+
+class Topic(NamedTuple):
+    """What of an owner's events is wanted: all, or those about one thing."""
+
+    flow: int | None = None
+    """A flow's own events and those of its steps."""
+    batch: int | None = None
+    """A batch's own events; not those of its members, which may be many."""
+    tag: str | None = None
+    """The events of jobs with this tag."""
+    name: str | None = None
+    """What applications published under this name."""
+    queues: bool = False
+    """With those of queues, which belong to nobody."""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is left out."""
+        return not any(thing is not None for thing in self[:4])
+
+
+EVERYTHING = Topic()
+
+
+class EventPage(NamedTuple):
+    """Some events of a stream, in order, and how far the log was looked through."""
+
+    events: Sequence[Event]
+    upto: int
+    """Nothing is left out up to this number: the next page begins after it."""
+    is_last: bool
+    """Whether that is all there is by now."""
+
+
+class EventLog(Protocol):
+    """What happened, in order."""
+
+    async def report(self, notes: Sequence[Note]) -> None:
+        """
+        Tell what handlers say, on jobs still held by the token; others are skipped.
+
+        A note whose number is not the job's next is skipped too, so that a report
+        may be repeated as it was. Durable: were a note lost after its answer, all
+        later ones of its run would be skipped. Progress is noted on the job.
+        """
+        ...
+
+    async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
+        """Return a job's events with `n` above `after`, in order."""
+        ...
+
+    async def changes(
+        self, job_id: str, *, after: int = 0, limit: int
+    ) -> Sequence[Event]:
+        """Return a job's events above `after`, without progress and text, in order."""
+        ...
+
+    async def news(
+        self, cursors: Sequence[tuple[int, int]], *, limit: int
+    ) -> Sequence[Event]:
+        """Return events newer than `(job seq, n)`, for many jobs at once, in order."""
+        ...
+
+    async def stream(
+        self, owner: Visibility, *, after: int, limit: int, topic: Topic = EVERYTHING
+    ) -> EventPage:
+        """
+        Return an owner's events with `seq` above `after`, in order.
+
+        A page may be short, or empty, before the last: each call looks at a bounded
+        number of events. If events of a topic were deleted for their age after the
+        cursor, a page of it begins with an event `reset`, whose `seq` is the last of
+        those.
+        """
+        ...
+
+    async def forget_published(
+        self, *, before: Instant, now: Instant, limit: int
+    ) -> int:
+        """Delete applications' events of before a time; return how many."""
+        ...
+
+    async def fill_event_owners(self, *, limit: int) -> int:
+        """Note the owner of events that an earlier release wrote; return how many."""
+        ...
+
+    async def last_of(self, topic: Topic) -> int:
+        """Return the `seq` of the latest event of a flow or batch itself, or 0."""
+        ...
+
+    async def latest(self) -> int:
+        """
+        Return the highest `seq` so far.
+
+        A `stream` asked for after this returned has all up to there: no event appears
+        below it later.
+        """
+        ...

@@ -1,0 +1,61 @@
+"""Flows: stored, found, cancelled and retried."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from backburner.domain.groups.flow import Edge, FlowRecord, NewFlow
+from backburner.domain.jobs.job import Job, Submitted, Visibility
+from backburner.domain.jobs.transitions import Change
+from backburner.ports.store.jobs import Move
+
+
+class GroupFilter(NamedTuple):
+    """Which of an owner's flows or batches to list."""
+
+    owner: Visibility
+    state: str | None = None
+    tag: str | None = None
+    batch: int | None = None
+    """Flows that are members of this batch."""
+
+
+class FlowStep(NamedTuple):
+    """A step of a flow: its job, without input and output, and what it waits for."""
+
+    job: Job
+    needs: Sequence[Edge]
+
+
+class FlowStore(Protocol):
+    """Jobs that wait for jobs."""
+
+    async def submit_flows(self, flows: Sequence[NewFlow]) -> Sequence[Submitted]:
+        """Store flows with their steps, durable; all or none, as `submit` does."""
+        ...
+
+    async def find_flows(self, ids: Sequence[str]) -> Sequence[FlowRecord]:
+        """Return those of the flows that exist, in any order."""
+        ...
+
+    async def flows(
+        self, where: GroupFilter, *, before: int | None, limit: int
+    ) -> Sequence[FlowRecord]:
+        """Return flows, newest first, with `seq` below `before`."""
+        ...
+
+    async def steps(self, flow: int) -> Sequence[FlowStep]:
+        """Return a flow's steps, each after what it needs."""
+        ...
+
+    async def reopen(self, moves: Sequence[Move]) -> Sequence[bool]:
+        """
+        Retry failed jobs of flows and batches, durable; say which held.
+
+        Steps that were cancelled because of them wait again, and what was over by
+        then goes on in its next generation.
+        """
+        ...
+
+    async def cancel_flow(self, flow: int, change: Change) -> int:
+        """End whatever of a flow is not over yet, durable; return how many steps."""
+        ...

@@ -1,0 +1,59 @@
+"""What quotes and receipts are made from."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from backburner.domain.costs.budget import Balance, Charge
+from backburner.domain.costs.quote import Past
+from backburner.domain.jobs.job import Instant, Job, NewJob
+
+
+class Outlook(NamedTuple):
+    """How a queue stands for a job that is not submitted yet."""
+
+    ahead: int
+    """Queued jobs of its priority or a higher one."""
+    ages: Sequence[int]
+    """How long the queue's running jobs have run, in milliseconds."""
+    busy: int
+    """How many slots of the workers that serve the queue run something else."""
+    past: Sequence[Past]
+    """Jobs that ended lately, of any queue."""
+    uses: Sequence[tuple[int, int | None]]
+    """What jobs of its capability used lately: tokens, and the cost if it is known."""
+
+
+class Closing(NamedTuple):
+    """What is known of a job's end beside what its calls used."""
+
+    text: int
+    """How many characters of text its readers got."""
+    tokens: int | None
+    """What a budget held for it and did not need; `None`: none did."""
+    money: int | None
+    webhooks: int
+    """How many webhooks had told of it before."""
+
+
+class ForecastStore(Protocol):
+    """What is before a job, and what is left of it."""
+
+    async def outlook(
+        self, queue: str, capability: str, priority: int, *, now: Instant
+    ) -> Outlook:
+        """Look at a queue as one who is about to join it."""
+        ...
+
+    async def crowd(self, job: NewJob) -> int:
+        """Return how many jobs of a job's share wait in its queue."""
+        ...
+
+    async def room(
+        self, job: NewJob, *, now: Instant
+    ) -> Sequence[tuple[Charge, Balance]]:
+        """Return what budgets would hold for a job, and how far they are used."""
+        ...
+
+    async def closing(self, job: Job) -> Closing:
+        """Return what is known of a cancelled job; asked again, the same."""
+        ...

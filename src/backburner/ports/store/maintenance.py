@@ -1,0 +1,110 @@
+"""Lists of jobs, clean-up and the store's clock."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple, Protocol
+
+from backburner.domain.jobs.job import Instant, Job, JobState, Visibility
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs to list. Unset fields do not restrict."""
+
+    owner: Visibility | None = None
+    state: JobState | None = None
+    states: frozenset[JobState] = frozenset()
+    """Any of these states, if there are some; instead of `state`."""
+    capability: str | None = None
+    queue: str | None = None
+    tag: str | None = None
+    fingerprint: str | None = None
+    since: Instant | None = None
+    """Submitted at this time or later."""
+    until: Instant | None = None
+    """Submitted before this time."""
+    flow: int | None = None
+    batch: int | None = None
+    oldest_first: bool = False
+    """Whether the oldest come first; a cursor is then the number to go on after."""
+
+
+class FailureGroup(NamedTuple):
+    """Dead letters that failed alike."""
+
+    fingerprint: str
+    capability: str
+    code: str
+    size: int
+    first_at: Instant
+    last_at: Instant
+    sample_id: str
+
+
+class Retention(NamedTuple):
+    """How long a finished job is kept."""
+
+    succeeded: timedelta = timedelta(days=7)
+    failed: timedelta = timedelta(days=14)
+    cancelled: timedelta = timedelta(days=7)
+
+
+class MaintenanceStore(Protocol):
+    """Lists and upkeep."""
+
+    async def read_clock(self) -> Instant:
+        """Return the store's time, by which all its processes go."""
+        ...
+
+    async def jobs(
+        self, where: JobFilter, *, before: int | None, limit: int
+    ) -> Sequence[Job]:
+        """
+        Return jobs, newest first, with `seq` below `before`.
+
+        With `oldest_first`, the oldest first, with `seq` above it. They come without
+        their inputs and outputs, which `find` returns: a page of large jobs stays
+        small.
+        """
+        ...
+
+    async def count(self, where: JobFilter, *, most: int | None = None) -> int:
+        """Return how many jobs match; with `most`, no more are counted than that."""
+        ...
+
+    async def failures(
+        self, owner: Visibility, *, limit: int
+    ) -> Sequence[FailureGroup]:
+        """Return an owner's dead letters by fingerprint, the latest first."""
+        ...
+
+    async def depths(self) -> Sequence[tuple[str, JobState, int, Instant | None]]:
+        """Count jobs per queue and live state, and say since when the oldest waits."""
+        ...
+
+    async def waiting(self, cap: int) -> Mapping[str, int]:
+        """Count queued jobs by queue, up to `cap` each; queues without are left out."""
+        ...
+
+    async def dead_letters(self) -> int:
+        """Count dead letters of all owners; a store may stop at 100,000."""
+        ...
+
+    async def promote(self, *, now: Instant, limit: int) -> int:
+        """Queue scheduled jobs that are due; return how many."""
+        ...
+
+    async def next_due(self) -> Instant | None:
+        """Return when the next scheduled job is due."""
+        ...
+
+    async def overdue(self, *, now: Instant, limit: int) -> Sequence[Job]:
+        """List waiting jobs whose `start_by` or `deadline` is over, as `jobs` does."""
+        ...
+
+    async def prune(
+        self, *, keep: Retention, now: Instant, limit: int
+    ) -> Sequence[str]:
+        """Delete finished jobs past their time, with their events; return their ids."""
+        ...

@@ -1,0 +1,48 @@
+"""Waits of jobs for signals, answers and child jobs, and what decides them."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from backburner.domain.jobs.job import Visibility
+from backburner.domain.jobs.wait import (
+    NewWait,
+    Question,
+    Signal,
+    Signalled,
+    StoredWait,
+)
+
+
+class WaitStore(Protocol):
+    """Stores what jobs wait for; each wait is decided once."""
+
+    async def open_wait(
+        self, job: int, token: str, generation: int, wait: NewWait
+    ) -> StoredWait | None:
+        """
+        Store a wait of a running job, or return the one that its name stands for.
+
+        `None`: the job does not run under the token. A wait that is past its time by
+        the store's clock and was not signalled is decided as timed out.
+        """
+        ...
+
+    async def signal(self, job: int, signal: Signal) -> Signalled:
+        """
+        Store a signal, durable; queue the job if it waits.
+
+        It may come before its wait. The first value of a name stays.
+        """
+        ...
+
+    async def find_question(
+        self, job: int, generation: int, name: str
+    ) -> Question | None:
+        """Return an open question of a job."""
+        ...
+
+    async def questions(
+        self, owner: Visibility, *, before: int | None, limit: int
+    ) -> Sequence[Question]:
+        """Return open questions of jobs that are not over, the newest first."""
+        ...

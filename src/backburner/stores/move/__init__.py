@@ -1,0 +1,1 @@
+"""Moves all data from one store to another."""

@@ -1,0 +1,114 @@
+"""How far dead letters have been exported to a broker, in SQLAlchemy Core."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Protocol, TypeVar
+
+import sqlalchemy as sa
+
+from backburner.domain.jobs.job import Instant, JobState
+from backburner.ports.store.dead_letter_exports import UnexportedDeadLetters
+from backburner.ports.store.transactions import Tx
+from backburner.stores.shared.listing import SELECT_JOBS
+from backburner.stores.shared.rows import as_job
+from backburner.stores.tables import events, jobs, marks
+
+T = TypeVar("T")
+m, e = marks.c, events.c
+
+NAME = "burials"
+_IS_OURS = m.name == NAME
+# A literal, so that the partial index events_failed serves.
+_FAILED = sa.text("events.type = 'job.failed'")
+
+_BEGIN = sa.text(f"""
+INSERT INTO marks (name, at, until)
+SELECT '{NAME}', coalesce(max(seq), 0), 0 FROM events WHERE true
+ON CONFLICT (name) DO NOTHING
+""")  # noqa: S608 - a constant
+# Asked every second by every process with a broker: built once.
+NEWS = sa.select(m.at).where(
+    _IS_OURS, sa.exists(sa.select(e.seq).where(_FAILED, e.seq > m.at))
+)
+FAILURES = (
+    sa.select(e.seq, e.job, e.n)
+    .where(_FAILED, e.seq > sa.bindparam("after"), e.seq <= sa.bindparam("upto"))
+    .order_by(e.seq)
+    .limit(sa.bindparam("limit", type_=sa.Integer))
+)
+
+
+class DeadLetterExports(Protocol):
+    """`DeadLetterExportStore` for any store that can read and transact."""
+
+    async def read(self, read: Callable[[sa.Connection], T]) -> T:
+        """Read; each statement sees what was committed before it."""
+        ...
+
+    async def transact(self, body: Callable[[Tx], T]) -> T:
+        """Run a body in a transaction of its own, durable."""
+        ...
+
+    async def latest(self) -> int:
+        """Return the event up to which the log is complete."""
+        ...
+
+    async def read_clock(self) -> Instant:
+        """Return the store's time."""
+        ...
+
+    async def begin_dead_letter_export(self) -> None:
+        await self.transact(lambda tx: tx.connection.execute(_BEGIN))
+
+    async def unexported_dead_letters(
+        self, exporter: str, *, span: timedelta, limit: int
+    ) -> UnexportedDeadLetters | None:
+        after = await self.read(lambda c: c.execute(NEWS).scalar())
+        if after is None:
+            return None
+        upto, now = await self.latest(), await self.read_clock()
+        until = now + span // timedelta(milliseconds=1)
+        seize = (
+            sa.update(marks)
+            .where(_IS_OURS, m.at == after)
+            .where(
+                # A clock that was set back must not have everybody wait for it.
+                (m.holder == exporter) | (m.until <= now) | (m.until > until)
+            )
+            .values(holder=exporter, until=until)
+        )
+        if not await self._change(seize):
+            return None
+        return await self.read(lambda c: failures(c, after, upto, limit))
+
+    async def mark_dead_letters_exported(self, exporter: str, *, upto: int) -> bool:
+        return await self._change(
+            sa.update(marks)
+            .where(_IS_OURS, m.holder == exporter, m.at < upto)
+            .values(at=upto, holder=None, until=0)
+        )
+
+    async def _change(self, statement: Any) -> bool:
+        return await self.transact(
+            lambda tx: bool(tx.connection.execute(statement).rowcount)
+        )
+
+
+def failures(
+    connection: sa.Connection, after: int, upto: int, limit: int
+) -> UnexportedDeadLetters | None:
+    """Return what failed above a mark and up to another."""
+    asked = {"after": after, "upto": upto, "limit": limit}
+    told = connection.execute(FAILURES, asked).all()
+    if not told:
+        return None
+    query = SELECT_JOBS.where(jobs.c.seq.in_([job for _, job, _ in told]))
+    found = {job.seq: job for job in map(as_job, connection.execute(query))}
+    # A retry goes on with more events: the failure is the last of one that is dead.
+    dead = [
+        found[seq]
+        for _, seq, n in told
+        if seq in found
+        and (JobState.FAILED, n) == (found[seq].state, found[seq].events)
+    ]
+    return UnexportedDeadLetters(dead, told[-1].seq)

@@ -1,0 +1,362 @@
+"""Flows on both databases: store, cancel, delete, list."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import timedelta
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import orjson
+import sqlalchemy as sa
+
+from backburner.domain.events import event
+from backburner.domain.groups.flow import (
+    Edge,
+    FlowRecord,
+    FlowState,
+    NewFlow,
+    NewStep,
+    refused,
+)
+from backburner.domain.jobs.job import Instant, JobState, Need, Owner, Submitted
+from backburner.domain.jobs.transitions import Change
+from backburner.domain.webhooks.delivery import Ended
+from backburner.ports.store.flows import FlowStep, GroupFilter
+from backburner.ports.store.maintenance import Retention
+from backburner.stores.shared import groups
+from backburner.stores.shared.consequences import (
+    InternalTx,
+    callers_of,
+    conclude,
+    deliver,
+    over,
+)
+from backburner.stores.shared.ledger import close
+from backburner.stores.shared.rows import LISTED_COLUMNS, as_listed
+from backburner.stores.shared.settling import KEY_LIFETIME_MS, error_json, event_json
+from backburner.stores.shared.sharing import forgo
+from backburner.stores.shared.steps import delete_of
+from backburner.stores.shared.totals import count_ends
+from backburner.stores.tables import batches, edges, events, flows
+from backburner.stores.tables import jobs as job_table
+
+c, e, f = job_table.c, edges.c, flows.c
+BATCH_ID = (
+    sa.select(batches.c.id)
+    .where(batches.c.seq == f.batch)
+    .scalar_subquery()
+    .label("batch_id")
+)
+LIVE = sa.text("jobs.state IN ('blocked','scheduled','waiting','queued','running')")
+
+
+def submit(tx: InternalTx, wanted: Sequence[NewFlow]) -> list[Submitted]:
+    """Store flows and their steps, or find those that their keys stand for."""
+    answers = groups.insert(tx, flows, wanted, _flow_row, event.FLOW_STARTED)
+    new = [(flow, seq) for flow, (_, seq) in zip(wanted, answers, strict=True) if seq]
+    for flow, seq in new:
+        for step in flow.steps:
+            if step.before:
+                raise refused(step.job.step or "", "no step was there before it")
+            step.job.flow = seq
+            step.job.batch = flow.batch
+            step.job.needs = step.job.open = len(needs_of(step))
+    _insert_steps(tx, [flow.steps for flow, _ in new])
+    empty = {seq: 0 for flow, seq in new if not flow.steps}
+    if empty:
+        at = max(flow.created_at for flow in wanted)
+        deliver(tx, over(tx, empty, at), at)
+    return [answer for answer, _ in answers]
+
+
+def _insert_steps(tx: InternalTx, many: Sequence[Sequence[NewStep]]) -> list[int]:
+    """Store steps that wait for nobody but each other."""
+    seqs = tx.insert([step.job for steps in many for step in steps])
+    numbers = iter(seqs)
+    rows: list[tuple[int, int, bool]] = []
+    for steps in many:
+        known: dict[str, int] = {}
+        for step in steps:
+            here = known[step.job.step or ""] = next(numbers)
+            needs = needs_of(step)
+            rows += [(known[edge.step], here, edge.continues) for edge in needs]
+    tx.connect(rows)
+    return seqs
+
+
+def needs_of(step: NewStep) -> list[Edge]:
+    """Return what a step waits for, each once; it must succeed if any edge says so."""
+    continues: dict[str, bool] = {}
+    for edge in step.needs:
+        continues[edge.step] = continues.get(edge.step, True) and edge.continues
+    return [Edge(name, is_lax) for name, is_lax in continues.items()]
+
+
+def add_active(tx: InternalTx, flow: int, more: int) -> None:
+    """Count steps that wait for no other any more, and are not over."""
+    if more:
+        _count(tx, flow, active=f.active + more)
+
+
+def add_steps(tx: InternalTx, flow: int, more: int) -> None:
+    """Count steps that a flow got later."""
+    _count(tx, flow, steps=f.steps + more)
+
+
+def _count(tx: InternalTx, flow: int, **counts: sa.ColumnElement[int]) -> None:
+    tx.connection.execute(flows.update().where(f.seq == flow).values(**counts))
+
+
+def calling(tx: InternalTx, seqs: Collection[int]) -> list[Ended]:
+    """Return what there is to tell of flows that are over."""
+    if not seqs:
+        return []
+    told = [f[name] for name in Ended._fields if name != "result"]
+    query = sa.select(*told).where(f.seq.in_(seqs)).order_by(f.seq)
+    return [Ended(*row) for row in tx.connection.execute(query)]
+
+
+def cancel(change: Change, *, flow: int) -> Callable[[InternalTx], int]:
+    """Return a body that ends whatever of a flow is not over yet."""
+    return lambda tx: _cancel(tx, c.flow == flow, change, [flow])
+
+
+class Cut(NamedTuple):
+    """What was ended of a batch in one transaction."""
+
+    ended: int
+    is_last: bool
+
+
+def cancel_some(
+    change: Change, *, batch: int, limit: int
+) -> Callable[[InternalTx], Cut]:
+    """
+    Return a body that closes a batch and ends about `limit` jobs of it.
+
+    A flow is ended as a whole: if the process dies, none is left half cancelled.
+    """
+
+    def body(tx: InternalTx) -> Cut:
+        sealing = batches.update().where(batches.c.seq == batch)
+        tx.connection.execute(sealing.values(sealed=True))
+        alone = sa.select(c.seq).where(
+            c.batch == batch, c.batch.is_not(None), c.flow.is_(None), LIVE
+        )
+        query = alone.order_by(c.seq).limit(limit)
+        jobs = tx.connection.execute(query).scalars().all()
+        chosen, is_last = _flows_to_end(tx, batch, limit - len(jobs))
+        mine = sa.or_(c.seq.in_(jobs), c.flow.in_(chosen))
+        return Cut(_cancel(tx, mine, change, chosen), is_last)
+
+    return body
+
+
+def _flows_to_end(tx: InternalTx, batch: int, room: int) -> tuple[list[int], bool]:
+    """Return flows of a batch with about `room` steps, and whether they are all."""
+    if room <= 0:
+        return [], False
+    unfinished = sa.exists().where(c.flow == f.seq, LIVE)
+    query = sa.select(f.seq, f.steps).where(f.batch == batch, unfinished)
+    rows = tx.connection.execute(query.order_by(f.seq).limit(room)).all()
+    before = accumulate((steps for _, steps in rows), initial=0)
+    chosen = [
+        seq for (seq, _), steps in zip(rows, before, strict=False) if steps < room
+    ]
+    return chosen, len(chosen) == len(rows) < room
+
+
+def _cancel(
+    tx: InternalTx,
+    mine: sa.ColumnElement[bool],
+    change: Change,
+    chosen: Collection[int],
+) -> int:
+    # First, so that nobody adds a step to these flows until this is over.
+    tx.lock_groups(flows=chosen)
+    found = sa.select(c.seq, c.flow, c.state, c.queue).where(mine, LIVE)
+    rows = tx.connection.execute(found.order_by(c.seq).with_for_update()).all()
+    seqs = [row.seq for row in rows]
+    left: Counter[int] = Counter()
+    if rows:
+        _end(tx, seqs, change)
+        count_ends(tx, [(row.queue, change.to) for row in rows])
+        forgo(tx, [seq for seq, _, state, _ in rows if state != JobState.RUNNING])
+        for _, number, state, _ in rows:
+            if number is not None:
+                left[number] += state != JobState.BLOCKED
+    ended = callers_of(tx, seqs) + conclude(tx, left, left, change.at)
+    deliver(tx, ended, change.at)
+    close(tx, dict.fromkeys(seqs, False))
+    return len(seqs)
+
+
+_END = sa.text("""
+UPDATE jobs
+   SET state = 'cancelled', token = NULL, worker = NULL, error = :error,
+       error_code = :code, fingerprint = NULL, finished_at = :at, open = 0,
+       events = events + 1
+ WHERE seq = :seq
+""")
+
+
+def _end(tx: InternalTx, seqs: Sequence[int], change: Change) -> None:
+    code = change.error.code if change.error else None
+    shared = {"error": error_json(change), "code": code, "at": change.at}
+    tx.connection.execute(_END, [{"seq": seq, **shared} for seq in seqs])
+    told = event_json(change)
+    tx.tell([(seq, change.event, change.at, told) for seq in seqs])
+
+
+def prune(
+    keep: Retention, now: Instant, limit: int
+) -> Callable[[InternalTx], Sequence[str]]:
+    """Return a body that deletes finished flows past their time, steps and all."""
+
+    def body(tx: InternalTx) -> Sequence[str]:
+        gone: list[int] = []
+        for state, span in zip(Retention._fields, keep, strict=True):
+            horizon = now - span // timedelta(milliseconds=1)
+            keyed = now - KEY_LIFETIME_MS
+            asked = {"state": state, "horizon": horizon, "keyed": keyed, "n": limit}
+            gone += tx.connection.execute(_OLD, asked).scalars()
+        return delete_some(tx, gone, limit)
+
+    return body
+
+
+def delete_some(tx: InternalTx, gone: Sequence[int], limit: int) -> Sequence[str]:
+    """Delete flows with their steps, about `limit` of them; return the steps' ids."""
+    return delete(tx, _enough(tx, gone, limit)) if gone else ()
+
+
+_OLD = (
+    sa.select(f.seq)
+    .where(f.state == sa.bindparam("state"), f.finished_at <= sa.bindparam("horizon"))
+    .where(f.kept.is_(None))
+    .where(
+        sa.or_(f.idempotency_key.is_(None), f.created_at < sa.bindparam("keyed")),
+        ~groups.in_batch(f.batch),
+    )
+    .order_by(f.finished_at)
+    .limit(sa.bindparam("n", type_=sa.Integer))
+    .with_for_update(skip_locked=True)
+)
+
+
+def _enough(tx: InternalTx, gone: Sequence[int], limit: int) -> list[int]:
+    """Return as many flows as have the steps that may go at once, at least one."""
+    counting = sa.select(c.flow, sa.func.count()).where(c.flow.in_(gone))
+    rows = tx.connection.execute(counting.group_by(c.flow))
+    sizes = {flow: int(size) for flow, size in rows}
+    before = accumulate((sizes.get(seq, 0) for seq in gone), initial=0)
+    return [seq for seq, steps in zip(gone, before, strict=False) if steps < limit]
+
+
+def delete(tx: InternalTx, gone: Sequence[int]) -> Sequence[str]:
+    """Delete flows that are locked, steps and all; return the ids of the steps."""
+    run = tx.connection.execute
+    ids = run(sa.select(c.id).where(c.flow.in_(gone))).scalars().all()
+    # By the flow: the steps may be more than a statement has room for.
+    seqs = sa.select(c.seq).where(c.flow.in_(gone))
+    run(events.delete().where(events.c.job.in_(seqs)))
+    delete_of(tx.connection, seqs)
+    run(events.delete().where(events.c.flow.in_(gone)))
+    run(edges.delete().where(e.dependent.in_(seqs)))
+    run(job_table.delete().where(c.flow.in_(gone)))
+    run(flows.delete().where(f.seq.in_(gone)))
+    return ids
+
+
+def find(connection: sa.Connection, ids: Sequence[str]) -> list[FlowRecord]:
+    """Return the flows with these ids."""
+    rows = connection.execute(sa.select(flows, BATCH_ID).where(f.id.in_(ids)))
+    return [_as_flow(row) for row in rows]
+
+
+def listing(
+    connection: sa.Connection, where: GroupFilter, before: int | None, limit: int
+) -> list[FlowRecord]:
+    """Return a page of flows, newest first."""
+    query = sa.select(flows, BATCH_ID)
+    if where.batch is not None:
+        query = query.where(f.batch == where.batch)
+    rows = groups.page(connection, query, flows, where, limit, before=before)
+    return [_as_flow(row) for row in rows]
+
+
+def steps(connection: sa.Connection, flow: int) -> list[FlowStep]:
+    """Return the steps of a flow in their order, without inputs and outputs."""
+    query = sa.select(*LISTED_COLUMNS).where(c.flow == flow).order_by(c.seq)
+    found = [as_listed(row) for row in connection.execute(query)]
+    names = {job.seq: job.step or "" for job in found}
+    needs: dict[int, list[Edge]] = {}
+    joined = sa.select(e.dependent, e.prerequisite, e.continues).join(
+        job_table, c.seq == e.dependent
+    )
+    rows = connection.execute(
+        joined.where(c.flow == flow).order_by(e.dependent, e.prerequisite)
+    )
+    for dependent, prerequisite, continues in rows:
+        edge = Edge(names.get(prerequisite, ""), bool(continues))
+        needs.setdefault(dependent, []).append(edge)
+    return [FlowStep(job, tuple(needs.get(job.seq, ()))) for job in found]
+
+
+def as_needs(rows: Iterable[Any]) -> dict[int, list[Need]]:
+    """Build what steps get from their prerequisites, by the step's key."""
+    found: dict[int, list[Need]] = {}
+    for dependent, step, job_id, state, output, error in rows:
+        problem = orjson.loads(error) if error else None
+        need = Need(step, job_id, JobState(state), output, problem)
+        found.setdefault(dependent, []).append(need)
+    return found
+
+
+def _flow_row(flow: NewFlow) -> dict[str, Any]:
+    return {
+        "state": FlowState.RUNNING,
+        "batch": flow.batch,
+        "deadline": flow.deadline,
+        "active": sum(not step.needs for step in flow.steps),
+        "troubled": False,
+        "steps": len(flow.steps),
+        "kept": kept_together(flow),
+    }
+
+
+MOST_QUEUES = 1_000
+"""How many characters the names of a flow's queues may have to be kept by them."""
+
+
+def kept_together(flow: NewFlow) -> str | None:
+    """Name the queues that say how long a flow is kept; `None`: none of them does."""
+    jobs = [step.job for step in flow.steps]
+    if flow.batch is not None or not any(job.kept for job in jobs):
+        return None
+    names = sorted({job.queue for job in jobs})
+    has_key = "" if flow.idempotency_key is None else "key"
+    text = "\n".join((has_key, *names))
+    return text if len(text) <= MOST_QUEUES else None
+
+
+def _as_flow(row: Any) -> FlowRecord:
+    tags = row.tags
+    return FlowRecord(
+        seq=row.seq,
+        id=row.id,
+        owner=Owner(row.tenant, row.user),
+        state=FlowState(row.state),
+        generation=row.generation,
+        events=row.events,
+        created_at=row.created_at,
+        finished_at=row.finished_at,
+        deadline=row.deadline,
+        batch=row.batch,
+        callback=row.callback,
+        tags=tuple(tags.split("\n")) if tags else (),
+        request_id=row.request_id,
+        traceparent=row.traceparent,
+        body_hash=row.body_hash,
+        batch_id=row.batch_id,
+    )

@@ -1,0 +1,133 @@
+"""Flows and batches for any store that can read and transact."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+import sqlalchemy as sa
+
+from backburner.domain.groups.batch import Batch, Counts, Members, NewBatch
+from backburner.domain.groups.flow import FlowRecord, NewFlow
+from backburner.domain.jobs.job import Instant, NewJob, Submitted
+from backburner.domain.jobs.transitions import Change
+from backburner.ports.store.events import Topic
+from backburner.ports.store.flows import FlowStep, GroupFilter
+from backburner.ports.store.jobs import Move
+from backburner.stores.shared import batches as batching
+from backburner.stores.shared import flows as flowing
+from backburner.stores.shared import listing, reopening, waits
+from backburner.stores.shared.consequences import InternalTx
+
+T = TypeVar("T")
+
+SLICE = 1000
+"""How many jobs of a batch are cancelled in one transaction."""
+
+
+class FillTx(InternalTx, Protocol):
+    """A transaction that may put more into batches."""
+
+    def lock_batch(self, batch: int) -> None:
+        """Lock a batch that is to be filled."""
+        ...
+
+
+class GroupedTx:
+    """The verbs of `Tx` for flows and batches that both databases do alike."""
+
+    def submit_flows(self: InternalTx, flows: Sequence[NewFlow]) -> Sequence[Submitted]:
+        return flowing.submit(self, flows)
+
+    def open_batch(self: InternalTx, batch: NewBatch, members: Members) -> Submitted:
+        return batching.open_(batch, members)(self)
+
+    def find_batch(self: InternalTx, batch_id: str) -> Batch | None:
+        found = batching.find(self.connection, [batch_id])
+        return found[0] if found else None
+
+    def fill_batch(
+        self: FillTx, batch: int, members: Members, *, seal: bool
+    ) -> Sequence[Submitted]:
+        self.lock_batch(batch)
+        return batching.fill(batch, members, seal=seal)(self)
+
+    def has_signal(self: InternalTx, job: int, names: Sequence[str]) -> bool:
+        return waits.has_signal(self.connection, job, names)
+
+
+class Grouped(Protocol):
+    """The verbs of `Flows` and `Batches` that both databases do alike."""
+
+    async def read(self, read: Callable[[sa.Connection], T]) -> T:
+        """Read; each statement sees what was committed before it."""
+        ...
+
+    async def internal_transaction(self, body: Callable[[InternalTx], T]) -> T:
+        """Run a body in a transaction of its own, durable."""
+        ...
+
+    async def submit_flows(self, flows: Sequence[NewFlow]) -> Sequence[Submitted]:
+        return await self.internal_transaction(lambda tx: flowing.submit(tx, flows))
+
+    async def find_flows(self, ids: Sequence[str]) -> Sequence[FlowRecord]:
+        return await self.read(lambda c: flowing.find(c, ids))
+
+    async def flows(
+        self, where: GroupFilter, *, before: int | None, limit: int
+    ) -> Sequence[FlowRecord]:
+        return await self.read(lambda c: flowing.listing(c, where, before, limit))
+
+    async def steps(self, flow: int) -> Sequence[FlowStep]:
+        return await self.read(lambda c: flowing.steps(c, flow))
+
+    async def reopen(self, moves: Sequence[Move]) -> Sequence[bool]:
+        return await self.internal_transaction(lambda tx: reopening.reopen(tx, moves))
+
+    async def cancel_flow(self, flow: int, change: Change) -> int:
+        return await self.internal_transaction(flowing.cancel(change, flow=flow))
+
+    async def open_batch(self, batch: NewBatch, members: Members) -> Submitted:
+        return await self.internal_transaction(batching.open_(batch, members))
+
+    async def fill_batch(
+        self, batch: int, members: Members, *, seal: bool
+    ) -> Sequence[Submitted]:
+        return await self.internal_transaction(batching.fill(batch, members, seal=seal))
+
+    async def find_batches(self, ids: Sequence[str]) -> Sequence[Batch]:
+        return await self.read(lambda c: batching.find(c, ids))
+
+    async def batches(
+        self, where: GroupFilter, *, before: int | None, limit: int
+    ) -> Sequence[Batch]:
+        return await self.read(lambda c: batching.listing(c, where, before, limit))
+
+    async def count_batch(self, batch: int) -> Counts:
+        return await self.read(lambda c: batching.counts(c, batch))
+
+    async def cancel_batch(self, batch: int, change: Change) -> int:
+        ended = 0
+        while True:
+            some = flowing.cancel_some(change, batch=batch, limit=SLICE)
+            cut = await self.internal_transaction(some)
+            ended += cut.ended
+            if cut.is_last:
+                return ended
+
+    async def batches_over(self, *, after: int = 0, limit: int) -> Sequence[int]:
+        return await self.read(lambda c: batching.over(c, after, limit))
+
+    async def last_of(self, topic: Topic) -> int:
+        return await self.read(lambda c: listing.last_of(c, topic))
+
+    async def tell_batch(self, batch: int, *, now: Instant) -> bool:
+        counted = await self.read(lambda c: batching.count_members(c, batch))
+        return await self.internal_transaction(batching.tell(batch, counted, now))
+
+    async def finish_batch(
+        self,
+        batch: int,
+        then: Callable[[Batch, Counts], Sequence[NewJob]],
+        *,
+        now: Instant,
+    ) -> bool:
+        return await self.internal_transaction(batching.finish(batch, now, then))

@@ -1,0 +1,625 @@
+"""
+The ledger on either database: what is held, settled, released and overdrawn.
+
+A hold is made in the transaction that stores its job and closed in the one that ends
+it. Accounts are locked before they are judged, so the second of two transactions sees
+what the first was admitted. What cannot be written is refused.
+
+A transaction that shares its database with other writers collects what it does to
+accounts (`LedgerTx.deferred`) and carries it out once, at its end: every account it
+needs is locked by one statement, in the order of the accounts' names.
+"""
+
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, NamedTuple, Protocol
+
+import sqlalchemy as sa
+
+from backburner.domain.costs.budget import (
+    Account,
+    Balance,
+    Charge,
+    Kind,
+    Payer,
+    Posting,
+    Rules,
+    actual,
+    admit,
+    budget_of,
+    post,
+    settle,
+)
+from backburner.domain.errors import BudgetExhausted, StoreUnavailable
+from backburner.domain.jobs.job import Instant, NewJob, Owner, Submitted
+from backburner.stores.shared.deferral import Deferred
+from backburner.stores.shared.settling import as_given
+from backburner.stores.tables import accounts, budgets, holds, jobs
+
+REREAD_MS = 500
+"""How long the budgets are believed: a new one is in force everywhere after that."""
+
+
+class Rulebook:
+    """The budgets as this process read them last."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._read_at: float | None = None
+        self.rules = Rules()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether they must be read again."""
+        return self._read_at is None or self._now() - self._read_at >= REREAD_MS
+
+    def take(self, rules: Rules) -> Rules:
+        """Believe these for a while."""
+        self.rules, self._read_at = rules, self._now()
+        return rules
+
+    def forget(self) -> None:
+        """Have them read again: somebody changed them."""
+        self._read_at = None
+
+
+class LedgerTx(Protocol):
+    """A transaction of either database, as far as the ledger needs it."""
+
+    @property
+    def connection(self) -> sa.Connection:
+        """The database, for what is asked seldom."""
+        ...
+
+    @property
+    def queries(self) -> Any:
+        """The database's own statements."""
+        ...
+
+    @property
+    def rulebook(self) -> Rulebook:
+        """The budgets as this process knows them."""
+        ...
+
+    @property
+    def deferred(self) -> Deferred | None:
+        """What is carried out at the end; `None` to do everything at once."""
+        ...
+
+    def now(self) -> Instant:
+        """Return the store's time."""
+        ...
+
+    def rows(self, statement: str, *parameters: Any) -> Sequence[Any]:
+        """Run a statement of the database and return its rows."""
+        ...
+
+    def array(self, keys: Collection[int]) -> Any:
+        """Write keys as the database's statements take them."""
+        ...
+
+    def columns(self, rows: Sequence[Sequence[Any]]) -> Sequence[Any]:
+        """Write rows, at least one, as the database's statements take them."""
+        ...
+
+    def draw(self, table: str, count: int) -> Sequence[int]:
+        """Return keys for new rows of a table."""
+        ...
+
+    def lock_hold(self, hold_id: str) -> None:
+        """Have others that reserve by this id wait for the end of the transaction."""
+        ...
+
+    def hit(self, moment: str) -> None:
+        """Pass a failpoint."""
+        ...
+
+
+class SubmitTx(LedgerTx, Protocol):
+    """One that stores jobs, too."""
+
+    def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
+        """Store jobs, or find those that their keys stand for."""
+        ...
+
+
+class Holder(NamedTuple):
+    """What holds: a job in one of its generations, or somebody by an id."""
+
+    charges: Sequence[Charge]
+    job: int | None = None
+    generation: int = 0
+    id: str | None = None
+    expires_at: Instant | None = None
+
+
+class _Hold(NamedTuple):
+    """A hold as it is found, with what its job used."""
+
+    seq: int
+    job: int
+    account: int
+    unit: str
+    amount: int
+    used: int | None
+    """Of an open one: what its job used, if that is at least what is held."""
+    calls: int
+    known: int
+    unknown: int
+
+    @property
+    def booked(self) -> int:
+        """How much is held, or known to be used beyond that."""
+        return max(self.amount, self.used or 0)
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Refuse if the ledger cannot be used, for whatever reason."""
+    try:
+        yield
+    except (sqlite3.Error, sa.exc.DBAPIError) as error:
+        raise StoreUnavailable("the ledger cannot be used") from error
+
+
+def read_rules(connection: sa.Connection) -> Rules:
+    """Read the budgets that are in force."""
+    b = budgets.c
+    query = sa.select(b.scope, b.unit, b.ceiling, b.per, b.value, b.overrun)
+    with kept():
+        rows = connection.execute(query).all()
+    return Rules(budget_of(*row[:4], row.value or None, row.overrun) for row in rows)
+
+
+def rules_of(tx: LedgerTx) -> Rules:
+    """Return the budgets, read again if that was a while ago."""
+    book = tx.rulebook
+    return book.take(read_rules(tx.connection)) if book.is_stale else book.rules
+
+
+def charge(tx: LedgerTx, new: Sequence[NewJob]) -> list[Sequence[Charge]] | None:
+    """Note on new jobs how many budgets hold for them; return what, or `None`."""
+    rules = rules_of(tx)
+    if not rules:
+        return None
+    charges = _charges(rules, new, tx.now())
+    for job, found in zip(new, charges, strict=True):
+        job.holds = len(found)
+    return charges if any(charges) else None
+
+
+def _charges(
+    rules: Rules, new: Sequence[NewJob], now: Instant
+) -> list[Sequence[Charge]]:
+    """Say what each is charged; those who come together are mostly alike."""
+    known: dict[tuple[Any, ...], Sequence[Charge]] = {}
+    found = []
+    for job in new:
+        alike = (
+            *(job.owner, job.key, job.capability),
+            *(job.model, job.flow, job.tokens, job.money, job.never_refused),
+        )
+        if alike not in known:
+            charges = rules.charges(job, now)
+            if job.never_refused:
+                charges = [charge._replace(amount=0) for charge in charges]
+            known[alike] = charges
+        found.append(known[alike])
+    return found
+
+
+def reserve(tx: LedgerTx, holders: Sequence[Holder], *, foreseen: bool = False) -> None:
+    """
+    Hold what all of them are charged, or raise `BudgetExhausted`.
+
+    Where that is deferred, it raises at the end of the transaction; if `foreseen`, at
+    once as well if there is no room as things are now.
+    """
+    wanted = [holder for holder in holders if holder.charges]
+    if tx.deferred is None:
+        _carry_out(tx, wanted)
+        return
+    if foreseen and wanted:
+        _foresee(tx, [*tx.deferred.of(Holder, _Entry), *wanted])
+    tx.deferred.add(wanted)
+
+
+def finish(tx: LedgerTx) -> None:
+    """Carry out what was deferred: judge, hold and post, under the accounts' locks."""
+    if tx.deferred is not None:
+        _carry_out(tx, tx.deferred.take(Holder, _Entry))
+        ended = dict(tx.deferred.take(_Ended))
+        if ended:
+            _carry_out(tx, _closed(tx, ended))
+
+
+def is_pending(tx: LedgerTx, hold_id: str) -> bool:
+    """Say whether a hold of this id waits for the end of the transaction."""
+    return tx.deferred is not None and any(
+        holder.id == hold_id for holder in tx.deferred.of(Holder)
+    )
+
+
+def _foresee(tx: LedgerTx, acts: Sequence["Act"]) -> None:
+    """Judge as `_carry_out` does, by what can be seen without a lock."""
+    names = _names_of(tx, [act for act in acts if isinstance(act, _Entry)])
+    asked = {*_limits_of(acts), *(account for account, _ in names.values())}
+    with kept():
+        balances = {account: Balance() for account in asked} | _peek(tx, asked)
+    _judge_in_turn(acts, balances, names, tx.now())
+
+
+def submit_each(
+    tx: SubmitTx, batches: Sequence[Sequence[NewJob]]
+) -> list[Sequence[Submitted] | BudgetExhausted]:
+    """Store the jobs of callers who come at once; each is refused for its own only."""
+    refusals = _judge(tx, batches) if len(batches) > 1 else [None] * len(batches)
+    told = zip(batches, refusals, strict=True)
+    taken = [jobs for jobs, refused in told if refused is None]
+    stored = tx.submit(list(chain.from_iterable(taken))) if taken else ()
+    answers = iter(as_given(taken, stored))
+    return [next(answers) if refused is None else refused for refused in refusals]
+
+
+def _judge(
+    tx: LedgerTx, batches: Sequence[Sequence[NewJob]]
+) -> list[BudgetExhausted | None]:
+    """
+    Say which callers there is no room for, one after the other.
+
+    Locks nothing. What others take meanwhile is found when the holds are made; then
+    every caller is judged again by itself. So are callers with idempotency keys, whose
+    jobs may be there already.
+    """
+    refusals: list[BudgetExhausted | None] = [None] * len(batches)
+    rules = rules_of(tx)
+    if not rules:
+        return refusals
+    now = tx.now()
+    wanted = {
+        place: [*chain.from_iterable(_charges(rules, jobs, now))]
+        for place, jobs in enumerate(batches)
+        if all(job.idempotency_key is None for job in jobs)
+    }
+    accounts = {c.account for charges in wanted.values() for c in charges}
+    if not accounts:
+        return refusals
+    with kept():
+        balances = {account: Balance() for account in accounts} | _peek(tx, accounts)
+    for place, charges in wanted.items():
+        try:
+            balances |= admit(balances, charges, now)
+        except BudgetExhausted as refused:
+            refusals[place] = refused
+    return refusals
+
+
+class _Entry(NamedTuple):
+    account: int
+    hold: int
+    posting: Posting
+    limit: int | None = None
+
+
+class _Ended(NamedTuple):
+    """A job that ended in the transaction that stored it, and whether it succeeded."""
+
+    job: int
+    succeeded: bool
+
+
+Act = Holder | _Entry
+Names = Mapping[int, tuple[Account, int]]
+"""The name and limit of accounts, by their keys."""
+
+
+def _carry_out(tx: LedgerTx, acts: Sequence[Act]) -> None:
+    """Judge holds in their turn, then write all holds and entries."""
+    holders = [act for act in acts if isinstance(act, Holder)]
+    entries = [act for act in acts if isinstance(act, _Entry)]
+    now = tx.now() if acts else 0
+    with kept():
+        if holders:
+            names = _names_of(tx, entries)
+            limits = dict(names.values()) | _limits_of(acts)
+            seqs, balances = _lock(tx, limits)
+            _judge_in_turn(acts, balances, names, now)
+            entries += _hold(tx, holders, seqs)
+        _write(tx, entries, now)
+    if holders:
+        tx.hit("ledger.reserved")
+
+
+def _limits_of(acts: Iterable[Act]) -> dict[Account, int]:
+    return {
+        charge.account: charge.limit
+        for act in acts
+        if isinstance(act, Holder)
+        for charge in act.charges
+    }
+
+
+def _names_of(tx: LedgerTx, entries: Iterable[_Entry]) -> Names:
+    """Read which accounts entries are for: a row's name never changes."""
+    seqs = sorted({entry.account for entry in entries})
+    if not seqs:
+        return {}
+    a = accounts.c
+    named = sa.select(
+        *(a.seq, a.ceiling, a.scope, a.unit, a.per, a.tenant, a.value, a.window_at)
+    )
+    with kept():
+        rows = tx.connection.execute(named.where(a.seq.in_(seqs))).all()
+    return {seq: (Account(*name), ceiling) for seq, ceiling, *name in rows}
+
+
+def _judge_in_turn(
+    acts: Iterable[Act], balances: dict[Account, Balance], names: Names, now: Instant
+) -> None:
+    """Admit holders one after the other, each after the entries before it."""
+    for act in acts:
+        if isinstance(act, Holder):
+            balances |= admit(balances, act.charges, now)
+        else:
+            account, _ = names[act.account]
+            balances[account] = post(balances[account], act.posting)
+
+
+def _peek(tx: LedgerTx, asked: Iterable[Account]) -> dict[Account, Balance]:
+    """Return the balances of those accounts, at least one, that exist, unlocked."""
+    rows = tx.rows(tx.queries.list_accounts, *tx.columns(sorted(asked)))
+    return {Account(*row[:6]): Balance(*row[6:]) for row in rows}
+
+
+def _lock(
+    tx: LedgerTx, limits: Mapping[Account, int]
+) -> tuple[dict[Account, int], dict[Account, Balance]]:
+    asked = [(*account, limit) for account, limit in sorted(limits.items())]
+    rows = tx.rows(tx.queries.lock_accounts, *tx.columns(asked))
+    seqs = {Account(*row[:6]): row[6] for row in rows}
+    return seqs, {Account(*row[:6]): Balance(*row[7:]) for row in rows}
+
+
+def _hold(
+    tx: LedgerTx, holders: Iterable[Holder], seqs: Mapping[Account, int]
+) -> list[_Entry]:
+    """Store holds; return their entries."""
+    pairs = [(holder, charge) for holder in holders for charge in holder.charges]
+    rows: list[tuple[Any, ...]] = []
+    entries: list[_Entry] = []
+    for seq, (holder, (account, limit, wanted)) in zip(
+        tx.draw("holds", len(pairs)), pairs, strict=True
+    ):
+        here, amount = seqs[account], wanted or 0
+        rows.append(
+            (
+                seq,
+                holder.id,
+                holder.job,
+                holder.generation,
+                here,
+                amount,
+                holder.expires_at,
+            )
+        )
+        entries.append(_Entry(here, seq, Posting(Kind.RESERVED, amount), limit))
+    tx.rows(tx.queries.insert_holds, *tx.columns(rows))
+    return entries
+
+
+def _post(tx: LedgerTx, entries: Sequence[_Entry]) -> None:
+    """Write entries now, or at the end of the transaction."""
+    if tx.deferred is not None:
+        tx.deferred.add(entries)
+    else:
+        _carry_out(tx, entries)
+
+
+def _write(tx: LedgerTx, found: Sequence[_Entry], now: Instant) -> None:
+    """Write entries, and what they do to their accounts."""
+    if not found:
+        return
+    sums: Counter[tuple[int, Kind]] = Counter()
+    for account, _, (kind, amount), _ in found:
+        sums[account, kind] += amount
+    changes: defaultdict[int, Balance] = defaultdict(Balance)
+    for (account, kind), amount in sums.items():
+        changes[account] = post(changes[account], Posting(kind, amount))
+    changed = [(seq, *change) for seq, change in sorted(changes.items())]
+    tx.rows(tx.queries.post_accounts, *tx.columns(changed))
+    rows = [
+        (now, entry.account, entry.hold, *entry.posting, entry.limit) for entry in found
+    ]
+    tx.rows(tx.queries.insert_entries, *tx.columns(rows))
+
+
+def close(tx: LedgerTx, ended: Mapping[int, bool]) -> None:
+    """Settle what is held for jobs that ended: each with whether it succeeded."""
+    if not ended:
+        return
+    if tx.deferred is not None:
+        # What the same transaction is yet to hold for a job is closed after that.
+        fresh = {holder.job for holder in tx.deferred.of(Holder)}
+        tx.deferred.add(_Ended(*one) for one in ended.items() if one[0] in fresh)
+        ended = {job: told for job, told in ended.items() if job not in fresh}
+    if ended:
+        _post(tx, _closed(tx, ended))
+    tx.hit("ledger.closed")
+
+
+def _closed(tx: LedgerTx, ended: Mapping[int, bool]) -> list[_Entry]:
+    """Close the holds of jobs that ended; return the entries of that."""
+    with kept():
+        rows = tx.rows(tx.queries.list_holds, tx.array(ended), True)
+        closing = [
+            (hold, *actual(*hold[4:5], *hold[6:], succeeded=ended[hold.job]))
+            for hold in map(_Hold._make, rows)
+        ]
+        _mark(tx, [(hold.seq, used, is_guess) for hold, used, is_guess in closing])
+    return [
+        _Entry(hold.account, hold.seq, posting)
+        for hold, used, _ in closing
+        for posting in settle(hold.amount, used, overdrawn=hold.booked - hold.amount)
+    ]
+
+
+_OPEN = (
+    sa.select(holds.c.seq)
+    .where(holds.c.job.in_(sa.bindparam("jobs", expanding=True)))
+    .where(holds.c.job.is_not(None), holds.c.is_open)
+    .order_by(holds.c.seq)
+    .with_for_update()
+)
+_NOTE = (
+    holds.update()
+    .where(holds.c.seq == sa.bindparam("of"))
+    .values(used=sa.bindparam("n"))
+)
+
+
+def book_used(tx: LedgerTx, seqs: Collection[int]) -> None:
+    """
+    Book what open jobs have used beyond what is held for them, as overdraft.
+
+    Their holds are locked first, so that of two bookings for one job the second sees
+    what the first has booked.
+    """
+    if not seqs:
+        return
+    with kept():
+        if not tx.connection.execute(_OPEN, {"jobs": sorted(seqs)}).all():
+            return
+        rows = tx.rows(tx.queries.list_holds, tx.array(seqs), True)
+        spent = [
+            hold
+            for hold in map(_Hold._make, rows)
+            if hold.calls and hold.known >= hold.booked
+        ]
+        if spent:
+            notes = [{"of": hold.seq, "n": hold.known} for hold in spent]
+            tx.connection.execute(_NOTE, notes)
+        postings = [
+            _Entry(hold.account, hold.seq, Posting(Kind.OVERDRAWN, beyond))
+            for hold in spent
+            if (beyond := hold.known - hold.booked)
+        ]
+        _post(tx, postings)
+
+
+def book_late(tx: LedgerTx, seqs: Collection[int]) -> None:
+    """Book what jobs are found to have used after what they held was settled."""
+    with kept():
+        rows = tx.rows(tx.queries.list_holds, tx.array(seqs), False)
+        late = [
+            hold for hold in map(_Hold._make, rows) if hold.known > (hold.used or 0)
+        ]
+        postings = [
+            _Entry(
+                hold.account,
+                hold.seq,
+                Posting(Kind.OVERDRAWN, hold.known - (hold.used or 0)),
+            )
+            for hold in late
+        ]
+        _mark(tx, [(hold.seq, hold.known, bool(hold.unknown)) for hold in late])
+        _post(tx, postings)
+
+
+class Closing(NamedTuple):
+    """What becomes of a hold without a job; `used` is `None` if it is released."""
+
+    seq: int
+    account: int
+    held: int
+    used: int | None
+    is_estimated: bool
+
+
+def settle_holds(tx: LedgerTx, closings: Sequence[Closing]) -> None:
+    """Settle or release holds of whoever holds without a job."""
+    entries = [
+        _Entry(closing.account, closing.seq, posting)
+        for closing in closings
+        for posting in settle(closing.held, closing.used or 0)
+    ]
+    _mark(tx, [(hold.seq, hold.used, hold.is_estimated) for hold in closings])
+    _post(tx, entries)
+
+
+def _mark(tx: LedgerTx, rows: Sequence[tuple[int, int | None, bool]]) -> None:
+    if rows:
+        tx.rows(tx.queries.close_holds, *tx.columns(sorted(rows)))
+
+
+class _Retried(NamedTuple):
+    """A job that runs again, as it is charged."""
+
+    owner: Owner
+    capability: str
+    model: str | None
+    flow: int | None
+    tokens: int | None
+    money: int | None
+    key: str | None
+
+
+def renew(tx: LedgerTx, seqs: Collection[int]) -> None:
+    """Hold again for jobs that are retried, in the generation that they are in now."""
+    rules = rules_of(tx)
+    if not rules or not seqs:
+        return
+    now = tx.now()
+    with kept():
+        keys, moneys = _known(tx, seqs)
+        c = jobs.c
+        found = tx.connection.execute(
+            sa.select(
+                *(c.seq, c.generation, c.holds, c.tenant, c.user),
+                *(c.capability, c.model, c.flow, c.tokens),
+            )
+            .where(c.seq.in_(seqs))
+            .order_by(c.seq)
+        )
+        holders: list[Holder] = []
+        counts: list[dict[str, int]] = []
+        for row in found:
+            payer = _Retried(
+                owner=Owner(row.tenant, row.user),
+                capability=row.capability,
+                model=row.model,
+                flow=row.flow,
+                tokens=row.tokens,
+                money=moneys.get(row.seq),
+                key=keys.get(row.seq),
+            )
+            charges = rules.charges(payer, now)
+            holders.append(Holder(charges, row.seq, row.generation))
+            if row.holds != len(charges):
+                counts.append({"of": row.seq, "n": len(charges)})
+        if counts:
+            recount = jobs.update().where(c.seq == sa.bindparam("of"))
+            tx.connection.execute(recount.values(holds=sa.bindparam("n")), counts)
+    reserve(tx, holders)
+
+
+def _known(
+    tx: LedgerTx, seqs: Collection[int]
+) -> tuple[dict[int, str], dict[int, int]]:
+    """Return what is known of jobs by their earlier holds: keys, and money."""
+    joined = sa.select(holds.c.job, accounts.c.scope, accounts.c.unit, accounts.c.value)
+    rows = tx.connection.execute(
+        joined.add_columns(holds.c.amount)
+        .join(accounts, accounts.c.seq == holds.c.account)
+        .where(holds.c.job.in_(seqs))
+        .where(sa.or_(accounts.c.scope == "key", accounts.c.unit == "money"))
+    ).all()
+    keys = {row.job: row.value for row in rows if row.scope == "key"}
+    return keys, {row.job: row.amount for row in rows if row.unit == "money"}
+
+
+def is_charged(rules: Rules, payers: Iterable[Payer]) -> bool:
+    """Say whether any of them is charged anything."""
+    return bool(rules) and any(rules.charges(payer, 0) for payer in payers)

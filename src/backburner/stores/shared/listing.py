@@ -1,0 +1,401 @@
+"""Reads whose shape varies, in SQLAlchemy Core; and a few cold ones."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import sqlalchemy as sa
+
+from backburner.domain.jobs.job import WAITING, Instant, Job, JobState, Visibility
+from backburner.ports.store.events import Topic
+from backburner.ports.store.maintenance import FailureGroup, JobFilter
+from backburner.ports.store.workers import WorkerInfo
+from backburner.stores.shared.owned import owned_jobs
+from backburner.stores.shared.paging import (
+    WINDOW,
+    newest,
+    seen_by,
+    seen_without_index,
+    unindexed,
+)
+from backburner.stores.shared.rows import JOB_COLUMNS, LISTED_COLUMNS, as_job, as_listed
+from backburner.stores.tables import events as event_table
+from backburner.stores.tables import flows as flow_table
+from backburner.stores.tables import jobs as job_table
+from backburner.stores.tables import workers as worker_table
+
+c = job_table.c
+
+# Built once: naming thirty columns takes longer than many a query.
+SELECT_JOBS = sa.select(*JOB_COLUMNS)
+SELECT_LISTED = sa.select(*LISTED_COLUMNS)
+
+
+def find(connection: sa.Connection, ids: Sequence[str]) -> list[Job]:
+    """Return the jobs with these ids."""
+    rows = connection.execute(SELECT_JOBS.where(c.id.in_(ids)))
+    return [as_job(row) for row in rows]
+
+
+def jobs(
+    connection: sa.Connection, where: JobFilter, before: int | None, limit: int
+) -> list[Job]:
+    """Return a page of jobs, newest first or oldest first."""
+    if not where.states:
+        return _page(connection, where, before, limit)
+    # Each rare state by its own index; the common ones in one walk by number.
+    rare, common = where.states & (_FEW | _LIVE), where.states - _FEW - _LIVE
+    parts = [replace(where, state=state, states=frozenset()) for state in rare]
+    if common:
+        parts.append(replace(where, states=common))
+    found = [job for part in parts for job in _page(connection, part, before, limit)]
+    found.sort(key=lambda job: job.seq, reverse=not where.oldest_first)
+    return found[:limit]
+
+
+def _page(
+    connection: sa.Connection, where: JobFilter, before: int | None, limit: int
+) -> list[Job]:
+    query = SELECT_LISTED.where(*_conditions(where))
+    if where.since is not None or where.until is not None:
+        query = query.where(*_numbers(connection, where))
+    ascending = where.oldest_first
+    if where.state not in _FEW:
+        owner = where.owner
+        if _is_in_group(where):
+            query, owner = query.where(*_owned(where)), None
+        is_live = where.state in _LIVE and not _is_in_group(where)
+        if not is_live or _is_near(connection, where, before, limit):
+            rows = newest(
+                connection,
+                query,
+                job_table,
+                owner,
+                limit,
+                before=before,
+                ascending=ascending,
+                restrict=owned_jobs,
+            )
+            return [as_listed(row) for row in rows]
+    # Found by the index of their state and sorted: walking back through the numbers
+    # would read the whole history for a handful.
+    seq = unindexed(job_table)
+    if before is not None:
+        query = query.where(seq > before if ascending else seq < before)
+    query = query.where(*_owned(where))
+    query = query.order_by(seq if ascending else seq.desc())
+    return _listed(connection, query.limit(limit))
+
+
+def _is_near(
+    connection: sa.Connection, where: JobFilter, before: int | None, limit: int
+) -> bool:
+    """Say whether a page of waiting jobs is among the next numbers in their order."""
+    seq = c.seq
+    if where.oldest_first:
+        first = before or connection.execute(sa.select(sa.func.min(seq))).scalar() or 0
+        near = (seq > first, seq <= first + WINDOW)
+    else:
+        last = before or connection.execute(sa.select(sa.func.max(seq))).scalar() or 0
+        near = (seq < last, seq >= last - WINDOW)
+    owned = [] if where.owner is None else seen_without_index(where.owner, c)
+    # Written as IN, which no partial index serves: the numbers are to be used here.
+    state: sa.ColumnElement[bool] = sa.literal_column(
+        f"jobs.state IN ('{where.state}', '')"
+    )
+    rest = _conditions(replace(where, state=None))
+    some = sa.select(seq).where(*near, state, *owned, *rest).limit(limit)
+    counted = sa.select(sa.func.count()).select_from(some.subquery())
+    return int(connection.execute(counted).scalar_one()) >= limit
+
+
+CLOCKS_AGREE_MS: Final = 3_600_000
+"""Jobs are numbered in the order of their creation, give or take an hour."""
+
+
+def _numbers(
+    connection: sa.Connection, where: JobFilter
+) -> list[sa.ColumnElement[bool]]:
+    """Bound the numbers of jobs by when they were made: times have no index."""
+    bounds: list[sa.ColumnElement[bool]] = []
+    if where.since is not None:
+        bounds.append(c.seq >= _first_made(connection, where.since - CLOCKS_AGREE_MS))
+    if where.until is not None:
+        bounds.append(c.seq <= _first_made(connection, where.until + CLOCKS_AGREE_MS))
+    return bounds
+
+
+def _first_made(connection: sa.Connection, at: Instant) -> int:
+    """Return about the number of the first job made at a time, by halving."""
+    low, high = connection.execute(
+        sa.select(sa.func.min(c.seq), sa.func.max(c.seq))
+    ).one()
+    if low is None:
+        return 0
+    high += 1
+    while low < high:
+        middle = (low + high) // 2
+        found = connection.execute(_MADE, {"seq": middle}).one_or_none()
+        if found is None or found.created_at >= at:
+            high = middle
+        else:
+            low = found.seq + 1
+    return int(low)
+
+
+_MADE = (
+    sa.select(c.seq, c.created_at)
+    .where(c.seq >= sa.bindparam("seq", type_=sa.BigInteger))
+    .order_by(c.seq)
+    .limit(1)
+)
+
+
+def count(connection: sa.Connection, where: JobFilter, most: int | None = None) -> int:
+    """Return how many jobs match; with `most`, count no further than that."""
+    query = sa.select(sa.func.count()).select_from(job_table)
+    if most is not None:
+        query = sa.select(c.seq).select_from(job_table)
+    query = query.where(*_conditions(where))
+    if where.since is not None or where.until is not None:
+        query = query.where(*_numbers(connection, where))
+    if where.owner is None or where.state in _FEW or _is_in_group(where):
+        query = query.where(*_owned(where))
+    else:
+        query, _ = owned_jobs(connection, query, where.owner)
+    if most is not None:
+        some = query.limit(most).subquery()
+        query = sa.select(sa.func.count()).select_from(some)
+    return int(connection.execute(query).scalar_one())
+
+
+def last_of(connection: sa.Connection, topic: Topic) -> int:
+    """Return the number of the latest event of a flow or batch itself."""
+    e = event_table.c
+    mine = e.batch == topic.batch if topic.flow is None else e.flow == topic.flow
+    # The last by its index, which is by flow or batch and by number within it.
+    query = sa.select(e.seq).where(mine).order_by(e.n.desc()).limit(1)
+    return connection.execute(query).scalar() or 0
+
+
+def has_tag(
+    tags: sa.ColumnElement[str | None], tag: str | sa.BindParameter[str]
+) -> sa.ColumnElement[bool]:
+    """Say that a tag is among those stored: as it is written, unlike with LIKE."""
+    padded = "\n" + tags + "\n"
+    return sa.func.replace(padded, "\n" + tag + "\n", "") != padded
+
+
+_FEW = frozenset(
+    {JobState.BLOCKED, JobState.WAITING, JobState.RUNNING, JobState.FAILED}
+)
+_LIVE = frozenset({JobState.QUEUED, JobState.SCHEDULED})
+"""Few in an idle system, the newest of all in a busy one."""
+
+
+def orphans(connection: sa.Connection, limit: int) -> list[Job]:
+    """Return running jobs whose worker is not enlisted."""
+    return [as_listed(row) for row in connection.execute(_ORPHANS, {"limit": limit})]
+
+
+# Asked for every second or two by every process: built once, too.
+_ORPHANS = (
+    SELECT_LISTED.where(
+        sa.text("state = 'running'"), c.worker.not_in(sa.select(worker_table.c.id))
+    )
+    # The order of the partial index jobs_running, which serves.
+    .order_by(c.worker, c.seq)
+    .limit(sa.bindparam("limit", type_=sa.Integer))
+)
+_OVERDUE = (
+    SELECT_LISTED.where(
+        c.expires_at.is_not(None),
+        c.expires_at <= sa.bindparam("now"),
+        # Literals, so that the partial index jobs_expiring serves.
+        sa.text("state IN ('blocked','scheduled','queued')"),
+    )
+    .order_by(c.expires_at)
+    .limit(sa.bindparam("limit", type_=sa.Integer))
+)
+
+
+def overdue(connection: sa.Connection, now: Instant, limit: int) -> list[Job]:
+    """Return waiting jobs whose time is over."""
+    found = connection.execute(_OVERDUE, {"now": now, "limit": limit})
+    return [as_listed(row) for row in found]
+
+
+def failures(
+    connection: sa.Connection, owner: Visibility, limit: int
+) -> list[FailureGroup]:
+    """Group an owner's dead letters by fingerprint."""
+    last_at = sa.func.max(c.finished_at)
+    query = (
+        sa.select(
+            c.fingerprint,
+            sa.func.min(c.capability),
+            sa.func.min(c.error_code),
+            sa.func.count(),
+            sa.func.min(c.finished_at),
+            last_at,
+            sa.func.max(c.id),
+        )
+        .where(sa.text("state = 'failed'"), *seen_by(owner, c))
+        .group_by(c.fingerprint)
+        .order_by(last_at.desc())
+        .limit(limit)
+    )
+    return [FailureGroup(*row) for row in connection.execute(query)]
+
+
+DEAD_COUNTED: Final = 100_000
+"""Dead letters beyond this many are not counted."""
+COUNT_DEAD: Final = sa.text("""
+SELECT count(*) FROM (SELECT 1 FROM jobs WHERE state = 'failed' LIMIT :cap) AS failed
+""")
+
+
+def dead_letters(connection: sa.Connection) -> int:
+    """Count failed jobs by their partial index, up to `DEAD_COUNTED`."""
+    return int(connection.execute(COUNT_DEAD, {"cap": DEAD_COUNTED}).scalar_one())
+
+
+def depths(
+    connection: sa.Connection,
+) -> list[tuple[str, JobState, int, Instant | None]]:
+    """Count live jobs by queue and state: one partial index each, no history."""
+    counted = sa.union_all(
+        *(
+            sa.select(
+                sa.literal(state.value), c.queue, sa.func.count(), sa.func.min(c.seq)
+            )
+            .where(*_conditions(JobFilter(state=state)))
+            .group_by(c.queue)
+            for state in (*sorted(WAITING), JobState.WAITING, JobState.RUNNING)
+        )
+    )
+    return [
+        (
+            queue,
+            JobState(state),
+            count,
+            _ready_at(connection, first) if state == JobState.QUEUED else None,
+        )
+        for state, queue, count, first in connection.execute(counted).all()
+    ]
+
+
+# From one queue's name to the next, so that no queue is counted beyond the cap. The
+# literal state lets the partial index jobs_ready serve.
+COUNT_WAITING = sa.text("""
+WITH RECURSIVE names (queue) AS (
+  SELECT min(queue) FROM jobs WHERE state = 'queued'
+  UNION ALL
+  SELECT (SELECT min(jobs.queue) FROM jobs
+           WHERE jobs.state = 'queued' AND jobs.queue > names.queue)
+    FROM names WHERE names.queue IS NOT NULL
+)
+SELECT names.queue,
+       (SELECT count(*) FROM (
+          SELECT 1 FROM jobs
+           WHERE jobs.state = 'queued' AND jobs.queue = names.queue LIMIT :cap
+        ) AS queued)
+  FROM names WHERE names.queue IS NOT NULL
+""")
+
+
+def waiting(connection: sa.Connection, cap: int) -> dict[str, int]:
+    """Count queued jobs by queue, up to a cap each."""
+    rows = connection.execute(COUNT_WAITING, {"cap": cap}).all()
+    return {str(queue): int(count) for queue, count in rows}
+
+
+def _ready_at(connection: sa.Connection, seq: int) -> Instant | None:
+    query = sa.select(c.ready_at).where(sa.text("state = 'queued'"), c.seq == seq)
+    return connection.execute(query).scalar()
+
+
+def workers(connection: sa.Connection) -> list[WorkerInfo]:
+    """Return who is enlisted, the oldest first."""
+    w = worker_table.c
+    query = sa.select(w.id, w.host, w.pid, w.slots, w.queues, w.started_at).order_by(
+        w.started_at, w.id
+    )
+    return [
+        WorkerInfo(id_, host, pid, slots, tuple(queues.split("\n")), started_at)
+        for id_, host, pid, slots, queues, started_at in connection.execute(query)
+    ]
+
+
+def _conditions(where: JobFilter) -> list[sa.ColumnElement[bool]]:
+    """Say which jobs are meant, whoever owns them."""
+    conditions = [*_in_states(where), *_made(where)]
+    for name in ("capability", "queue", "fingerprint", "flow"):
+        wanted = getattr(where, name)
+        if wanted is not None:
+            conditions.append(c[name] == wanted)
+    if where.batch is not None:
+        conditions.append(of_batch(where.batch))
+    if where.tag is not None:
+        conditions.append(has_tag(c.tags, where.tag))
+    return conditions
+
+
+def _in_states(where: JobFilter) -> list[sa.ColumnElement[bool]]:
+    conditions: list[sa.ColumnElement[bool]] = []
+    if where.state is not None:
+        conditions.append(sa.literal_column(f"jobs.state = '{where.state}'"))
+    if where.states:
+        listed = ", ".join(f"'{state}'" for state in sorted(where.states))
+        conditions.append(sa.literal_column(f"jobs.state IN ({listed})"))
+    if where.state is JobState.BLOCKED:
+        conditions.append(c.flow.in_(_running_flows(where.owner)))
+    return conditions
+
+
+def _made(where: JobFilter) -> list[sa.ColumnElement[bool]]:
+    conditions: list[sa.ColumnElement[bool]] = []
+    if where.since is not None:
+        conditions.append(c.created_at >= where.since)
+    if where.until is not None:
+        conditions.append(c.created_at < where.until)
+    return conditions
+
+
+def _owned(where: JobFilter) -> list[sa.ColumnElement[bool]]:
+    if where.owner is None:
+        return []
+    # At most as many jobs run as workers have slots: their index holds the fewest.
+    by_state = where.state is JobState.RUNNING or where.state in _LIVE
+    if by_state or _is_in_group(where):
+        return seen_without_index(where.owner, c)
+    return seen_by(where.owner, c)
+
+
+def _is_in_group(where: JobFilter) -> bool:
+    return where.flow is not None or where.batch is not None
+
+
+def _running_flows(owner: Visibility | None = None) -> sa.Select[tuple[int]]:
+    """Select the flows that blocked steps may be in: only a running one has any."""
+    f = flow_table.c
+    query = sa.select(f.seq).where(sa.text("flows.state = 'running'"))
+    return query if owner is None else query.where(*seen_by(owner, f))
+
+
+def of_batch(batch: int) -> sa.ColumnElement[bool]:
+    """Say that a job is in a batch, by itself or as a step of a flow."""
+    # Each by its index: a step is found by its flow, which knows its batch.
+    member, step, flow = job_table.alias(), job_table.alias(), flow_table.alias()
+    alone = sa.select(member.c.seq).where(
+        member.c.batch == batch, member.c.batch.is_not(None), member.c.flow.is_(None)
+    )
+    steps = sa.select(step.c.seq).join(flow, flow.c.seq == step.c.flow)
+    in_flows = steps.where(flow.c.batch == batch)
+    return c.seq.in_(alone.union_all(in_flows))
+
+
+def _listed(
+    connection: sa.Connection, query: sa.Select[tuple[object, ...]]
+) -> list[Job]:
+    return [as_listed(row) for row in connection.execute(query)]

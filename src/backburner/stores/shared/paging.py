@@ -1,0 +1,102 @@
+"""
+Pages of the newest rows of an owner, without reading the rows of others.
+
+An owner's rows are in the order of an index. A whole tenant's are not: a large tenant
+is found among the newest rows of all, a small one by the index of its owners.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+
+from backburner.domain.jobs.job import Owner, Tenant, Visibility
+
+WINDOW = 1_000
+"""How many of the newest numbers are looked at for rows of a tenant."""
+
+
+Restrict: TypeAlias = Callable[
+    [sa.Connection, sa.Select[Any], Visibility],
+    tuple[sa.Select[Any], sa.ColumnElement[int]],
+]
+"""Restricts a query to what is seen; returns it with the number to sort and page by."""
+
+
+def seen_by(view: Visibility, columns: Any) -> list[sa.ColumnElement[bool]]:
+    """Say that a row belongs to those whose things are seen."""
+    tenant: sa.ColumnElement[bool] = columns.tenant == view.tenant
+    if isinstance(view, Owner):
+        return [tenant, columns.user == view.user]
+    return [tenant]
+
+
+def seen_without_index(view: Visibility, columns: Any) -> list[sa.ColumnElement[bool]]:
+    """Say the same where another index finds fewer rows than that of the owners."""
+    tenant: sa.ColumnElement[bool] = columns.tenant.concat("") == view.tenant
+    if isinstance(view, Owner):
+        return [tenant, columns.user.concat("") == view.user]
+    return [tenant]
+
+
+def newest(  # noqa: PLR0913 - each is a part of one query
+    connection: sa.Connection,
+    query: sa.Select[Any],
+    table: sa.Table,
+    view: Visibility | None,
+    limit: int,
+    *,
+    before: int | None = None,
+    ascending: bool = False,
+    restrict: Restrict | None = None,
+) -> list[Any]:
+    """
+    Run a query for the newest rows that are seen, with numbers below `before`.
+
+    If `ascending`, for the oldest rows, with numbers above it. `restrict` finds them by
+    another table than their own.
+    """
+    seq: sa.ColumnElement[int] = table.c.seq
+    if view is None:
+        return _walked(connection, query, seq, limit, before, ascending=ascending)
+    if isinstance(view, Tenant):
+        edge = sa.func.min(seq) if ascending else sa.func.max(seq)
+        top = before or connection.execute(sa.select(edge)).scalar() or 0
+        near = seq <= top + WINDOW if ascending else seq >= top - WINDOW
+        some = query.where(near, *seen_without_index(view, table.c))
+        rows = _walked(connection, some, seq, limit, before, ascending=ascending)
+        if len(rows) >= limit or (top <= WINDOW and not ascending):
+            return rows
+    if restrict is None:
+        found, number = query.where(*seen_by(view, table.c)), seq
+    else:
+        found, number = restrict(connection, query, view)
+    if isinstance(view, Owner):
+        return _walked(connection, found, number, limit, before, ascending=ascending)
+    # All rows of a tenant are found by the index of its owners, then sorted.
+    if before is not None:
+        found = found.where(number > before if ascending else number < before)
+    place = unindexed(table)
+    ordered = found.order_by(place if ascending else place.desc()).limit(limit)
+    return list(connection.execute(ordered))
+
+
+def _walked(
+    connection: sa.Connection,
+    query: sa.Select[Any],
+    number: sa.ColumnElement[int],
+    limit: int,
+    before: int | None,
+    *,
+    ascending: bool,
+) -> list[Any]:
+    """Run a query in the order of an index, from the newest or the oldest on."""
+    if before is not None:
+        query = query.where(number > before if ascending else number < before)
+    order = number if ascending else number.desc()
+    return list(connection.execute(query.order_by(order).limit(limit)))
+
+
+def unindexed(table: sa.Table) -> sa.ColumnElement[int]:
+    """Return the number, signed: rows are sorted by it, not walked through by it."""
+    return sa.literal_column(f"+{table.name}.seq", sa.BigInteger)

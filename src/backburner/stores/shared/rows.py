@@ -1,0 +1,119 @@
+"""Converts rows to domain values."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+
+from backburner.domain.errors import Problem
+from backburner.domain.events.event import FAILED, RETRYING, Event
+from backburner.domain.jobs.job import SUSPENDED, Job, JobState, Owner, Wait, WaitReason
+from backburner.stores.shared.settling import TRACE
+from backburner.stores.tables import batches, flows, jobs
+
+FLOW_ID = sa.select(flows.c.id).where(flows.c.seq == jobs.c.flow).scalar_subquery()
+BATCH_ID = (
+    sa.select(batches.c.id).where(batches.c.seq == jobs.c.batch).scalar_subquery()
+)
+
+JOB_COLUMNS: Sequence[sa.Column[Any] | sa.Label[Any]] = (
+    jobs.c.seq,
+    jobs.c.id,
+    jobs.c.tenant,
+    jobs.c.user,
+    jobs.c.capability,
+    jobs.c.queue,
+    jobs.c.state,
+    jobs.c.priority,
+    jobs.c.generation,
+    jobs.c.attempt,
+    jobs.c.max_attempts,
+    jobs.c.crashes,
+    jobs.c.throttled,
+    jobs.c.events,
+    jobs.c.input,
+    jobs.c.created_at,
+    jobs.c.token,
+    jobs.c.worker,
+    jobs.c.run_at,
+    jobs.c.start_by,
+    jobs.c.deadline,
+    jobs.c.started_at,
+    jobs.c.finished_at,
+    jobs.c.output,
+    jobs.c.error,
+    jobs.c.fingerprint,
+    jobs.c.progress,
+    jobs.c.tags,
+    jobs.c.request_id,
+    jobs.c.body_hash,
+    jobs.c.flow,
+    jobs.c.step,
+    jobs.c.batch,
+    jobs.c.callback,
+    jobs.c.traceparent,
+    jobs.c.tokens,
+    jobs.c.model,
+    jobs.c.share,
+    jobs.c.holds,
+    FLOW_ID.label("flow_id"),
+    BATCH_ID.label("batch_id"),
+    jobs.c.wait,
+)
+
+LARGE = frozenset({"input", "output"})
+"""What only `find` reads."""
+LISTED_COLUMNS = tuple(c for c in JOB_COLUMNS if c.name not in LARGE)
+_NAMES = tuple(c.name for c in JOB_COLUMNS)
+_LISTED_NAMES = tuple(c.name for c in LISTED_COLUMNS)
+
+
+def as_job(row: Any) -> Job:
+    """Build a job from a row of `JOB_COLUMNS`."""
+    return _job(dict(zip(_NAMES, row, strict=True)))
+
+
+def as_listed(row: Any) -> Job:
+    """Build a job from a row of `LISTED_COLUMNS`; its input and output are left out."""
+    return _job({"input": "", **dict(zip(_LISTED_NAMES, row, strict=True))})
+
+
+def _job(columns: dict[str, Any]) -> Job:
+    owner = Owner(columns.pop("tenant"), columns.pop("user"))
+    error, tags = columns.pop("error"), columns.pop("tags")
+    state, wait = JobState(columns["state"]), columns["wait"]
+    is_suspended = wait is not None and state in SUSPENDED
+    return Job(
+        **columns | {"state": state, "wait": as_wait(wait) if is_suspended else None},
+        owner=owner,
+        error=Problem(**orjson.loads(error)) if error else None,
+        tags=tuple(tags.split("\n")) if tags else (),
+    )
+
+
+def as_wait(text: str) -> Wait:
+    """Build what a job waits for from how it is stored."""
+    reason, name, until = orjson.loads(text)
+    return Wait(WaitReason(reason), name, until)
+
+
+def as_events(rows: Iterable[Any]) -> list[Event]:
+    """Build events from rows in the order of their fields, and a topic if they have."""
+    return [
+        Event(seq, subject, n, kind, at, *_told(kind, data, *topic), *topic)
+        for seq, subject, n, kind, at, data, *topic in rows
+    ]
+
+
+def _told(
+    kind: str, text: str | None, topic: str | None = None
+) -> tuple[dict[str, Any], str | None]:
+    """Read what an event says, and apart from it the stack, which few may see."""
+    data = orjson.loads(text) if text else {}
+    has_trace = kind in _ENDS and topic is None
+    return data, data.pop(TRACE, None) if has_trace else None
+
+
+_ENDS = frozenset({RETRYING, FAILED})
+"""The events that may have a stack."""

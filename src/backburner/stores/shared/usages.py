@@ -1,0 +1,242 @@
+"""Usage of models, in SQLAlchemy Core: the same on every database."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import sqlalchemy as sa
+
+from backburner.domain.costs.usage import NOTHING, Booking, Spent, Usage
+from backburner.domain.jobs.job import Instant
+from backburner.ports.store.jobs import Settlement
+from backburner.ports.store.transactions import Tx
+from backburner.ports.store.usage import UsageFilter
+from backburner.stores.shared.ledger import LedgerTx, book_late, book_used, rules_of
+from backburner.stores.tables import usages as table
+
+T = TypeVar("T")
+c = table.c
+DAY_MS = 86_400_000
+
+
+class Booked(NamedTuple):
+    """A call as the statement takes it; the rest is read from the job."""
+
+    job: int
+    token: str | None
+    generation: int | None
+    epoch: int
+    n: int
+    at: Instant
+    model: str
+    provider: str | None
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    cost: int | None
+    price_version: str | None
+
+
+class BookTx(LedgerTx, Protocol):
+    """A transaction of either database."""
+
+    def lock_booked(self, seqs: Sequence[int]) -> None:
+        """Keep the flows of jobs as they are, before the jobs are locked."""
+        ...
+
+    def book(self, calls: Sequence[Booked]) -> Sequence[Any]:
+        """Note calls of models; return the jobs of new ones, and whether it is late."""
+        ...
+
+
+def book_settled(
+    tx: BookTx, settlements: Sequence[Settlement], applied: Collection[int]
+) -> None:
+    """Book what the runs used that are settled in this transaction."""
+    calls = [
+        _booked(s.seq, None, None, s.epoch, n, call)
+        for s in settlements
+        if s.usage and s.seq in applied
+        for n, call in enumerate(s.usage)
+    ]
+    if calls:
+        tx.book(calls)
+        # What is held for those that ended is closed, with all that they used.
+        book_used(
+            tx,
+            [
+                s.seq
+                for s in settlements
+                if s.usage
+                and s.seq in applied
+                and s.consequences is not None
+                and s.consequences.holds
+                and not s.change.to.is_final
+            ],
+        )
+
+
+def book_calls(tx: BookTx, bookings: Sequence[Booking]) -> None:
+    """Record what runs used, each call once; a lost job's calls are late."""
+    calls = [
+        _booked(b.seq, b.token, b.generation, b.epoch, n, call)
+        for b in bookings
+        for n, call in enumerate(b.calls)
+    ]
+    if calls:
+        tx.lock_booked([booking.seq for booking in bookings])
+    booked = tx.book(calls) if calls else ()
+    late = {job for job, is_late in booked if is_late}
+    if booked and rules_of(tx):
+        book_used(tx, sorted({job for job, _ in booked}))
+    if late:
+        book_late(tx, sorted(late))
+
+
+def _booked(
+    job: int,
+    token: str | None,
+    generation: int | None,
+    epoch: int,
+    n: int,
+    call: Usage,
+) -> Booked:
+    return Booked(
+        job,
+        token,
+        generation,
+        epoch,
+        n,
+        call.at,
+        call.model,
+        call.provider,
+        call.input_tokens,
+        call.output_tokens,
+        call.cached_tokens,
+        call.cost,
+        call.price_version,
+    )
+
+
+class Usages(Protocol):
+    """The verbs of `Usages`, for any store that can read and transact."""
+
+    async def read(self, read: Callable[[sa.Connection], T]) -> T:
+        """Read; each statement sees what was committed before it."""
+        ...
+
+    async def internal_transaction(self, body: Callable[[Any], T]) -> T:
+        """Run a body in a transaction of its own, durable."""
+        ...
+
+    async def transact(self, body: Callable[[Tx], T]) -> T:
+        """Do the same, as applications do."""
+        ...
+
+    async def book(self, bookings: Sequence[Booking]) -> None:
+        await self.internal_transaction(lambda tx: book_calls(tx, bookings))
+
+    async def spent(
+        self, seqs: Sequence[int], *, with_late: bool = True
+    ) -> Mapping[int, Spent]:
+        if not seqs:
+            return {}
+        only = () if with_late else (sa.not_(c.late),)
+        return await self.read(lambda r: spent(r, seqs, *only))
+
+    async def spent_before(self, job: int, *, generation: int, epoch: int) -> Spent:
+        earlier = (c.generation == generation, c.epoch < epoch)
+        found = await self.read(lambda r: spent(r, [job], *earlier))
+        return found.get(job, NOTHING)
+
+    async def sums(
+        self, where: UsageFilter, by: str, *, limit: int
+    ) -> tuple[Spent, Sequence[tuple[str, Spent]]]:
+        return await self.read(lambda connection: _sums(connection, where, by, limit))
+
+    async def forget_usage(self, *, before: Instant, limit: int) -> int:
+        # The first ones are the oldest, but for a few that were booked late.
+        first = sa.select(c.seq).order_by(c.seq).limit(limit)
+        forget = sa.delete(table).where(c.seq.in_(first), c.at < before)
+        return await self.transact(
+            lambda tx: int(tx.connection.execute(forget).rowcount)
+        )
+
+
+_SUMS: Sequence[sa.ColumnElement[Any]] = (
+    sa.func.count(),
+    sa.func.sum(c.input_tokens),
+    sa.func.sum(c.output_tokens),
+    sa.func.sum(c.cached_tokens),
+    sa.func.coalesce(sa.func.sum(c.cost), 0),
+    sa.func.count() - sa.func.count(c.cost),
+    sa.func.sum(sa.case((c.late, 1), else_=0)),
+    sa.func.count(c.job.distinct()),
+)
+
+
+def spent(
+    connection: sa.Connection, seqs: Sequence[int], *only: sa.ColumnElement[bool]
+) -> dict[int, Spent]:
+    """Add up what jobs used, by calls that are `only` such."""
+    found: dict[int, Spent] = {}
+    query = (
+        sa.select(c.job, c.model, c.price_version, *_SUMS)
+        .where(c.job.in_(seqs), *only)
+        .group_by(c.job, c.model, c.price_version)
+    )
+    for job, model, version, *sums in connection.execute(query):
+        versions = () if version is None else (version,)
+        more = replace(_spent(sums), models=(model,), price_versions=versions)
+        found[job] = replace(found.get(job, NOTHING) + more, jobs=1)
+    return found
+
+
+_KEYS = {
+    "capability": c.capability,
+    "day": c.at // DAY_MS,
+    "model": c.model,
+    "tag": c.tags,
+    "user": c.user,
+}
+
+
+def _sums(
+    connection: sa.Connection, where: UsageFilter, by: str, limit: int
+) -> tuple[Spent, list[tuple[str, Spent]]]:
+    conditions = [c.tenant == where.tenant]
+    if where.user is not None:
+        conditions.append(c.user == where.user)
+    if where.since is not None:
+        conditions.append(c.at >= where.since)
+    if where.until is not None:
+        conditions.append(c.at < where.until)
+    whole = connection.execute(sa.select(*_SUMS).where(*conditions)).one()
+    query = sa.select(_KEYS[by], *_SUMS).where(*conditions).group_by(_KEYS[by])
+    groups: defaultdict[str, Spent] = defaultdict(lambda: NOTHING)
+    for key, *sums in connection.execute(query):
+        for name in _named(by, key):
+            groups[name] += _spent(sums)
+    items = sorted(groups.items())
+    if by != "day":
+        items.sort(key=lambda item: -item[1].tokens)
+    return _spent(whole), items[:limit]
+
+
+def _spent(sums: Iterable[Any]) -> Spent:
+    calls, read, written, cached, cost, unpriced, late, jobs = (
+        int(value or 0) for value in sums
+    )
+    return Spent(calls, read, written, cached, cost, unpriced, late, jobs)
+
+
+def _named(by: str, key: Any) -> Iterator[str]:
+    if by == "tag":
+        yield from key.split("\n") if key else ()
+    elif by == "day":
+        day = datetime.fromtimestamp(key * DAY_MS / 1000, tz=UTC)
+        yield day.date().isoformat()
+    else:
+        yield key
