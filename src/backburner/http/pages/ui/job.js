@@ -173,7 +173,7 @@ function commands(job, input) {
   const header = me.value.needs_login ? ` \\\n  -H "Authorization: Bearer $BACKBURNER_API_KEY"` : ''
   return {
     curl: `curl ${location.origin}/v1/jobs${header} \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(body)}`,
-    Python: `from backburner.client import Client\n\nwith Client(${JSON.stringify(location.origin)}) as client:\n    job = client.submit(${JSON.stringify(job.capability)}, json.loads(${JSON.stringify(value)}))\n`,
+    Python: `import json\n\nfrom backburner.client import Client\n\nwith Client(${JSON.stringify(location.origin)}) as client:\n    job = client.submit(${JSON.stringify(job.capability)}, json.loads(${JSON.stringify(value)}))\n`,
     CLI: `backburner submit ${quoted(job.capability)} ${quoted(value)} --url ${location.origin} --wait`,
   }
 }

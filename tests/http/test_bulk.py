@@ -1,0 +1,68 @@
+"""Bulk actions over HTTP: whose jobs they reach, and what they refuse."""
+
+import pytest
+
+LATER = "2100-01-01T00:00:00Z"
+
+
+async def later(server, headers):
+    body = {"capability": "demo.echo", "input": {}, "run_at": LATER}
+    answer = await server.client.post("/v1/jobs", json=body, headers=headers)
+    assert 202 == answer.status_code, answer.text
+    return answer.json()["id"]
+
+
+async def state(server, headers, job_id):
+    answer = await server.client.get(f"/v1/jobs/{job_id}", headers=headers)
+    return answer.json()["state"]
+
+
+async def done(server, headers, body):
+    answer = await server.client.post("/v1/jobs/bulk", json=body, headers=headers)
+    assert 202 == answer.status_code, answer.text
+    ended = await server.client.get(
+        answer.headers["location"], headers={**headers, "Prefer": "wait=30"}
+    )
+    return ended.json()["output"]
+
+
+@pytest.mark.one_store
+async def test_a_bulk_cancel_reaches_only_the_callers_own_jobs(serve):
+    server = await serve(keyed=True)
+    ann = server.shown(await server.key("acme", user="ann"))
+    bob = server.shown(await server.key("acme", user="bob"))
+    mine, theirs = [await later(server, who) for who in (ann, bob)]
+
+    named = await done(server, ann, {"action": "cancel", "ids": [theirs]})
+    assert (0, 1) == (named["changed"], named["skipped"])
+    everything = await done(server, ann, {"action": "cancel", "where": {}})
+    assert 1 == everything["changed"]
+    assert "cancelled" == await state(server, ann, mine)
+    assert "scheduled" == await state(server, bob, theirs)
+
+    refused = await server.client.get("/v1/jobs?user=bob", headers=ann)
+    assert 403 == refused.status_code
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"action": "cancel"},
+        {"action": "cancel", "ids": ["job_1"], "where": {}},
+        {"action": "cancel", "where": {}, "staged": True},
+        {"action": "delete", "where": {}},
+        {"action": "retry", "where": {"state": "lost"}},
+        {"action": "retry", "where": {"owner": "bob"}},
+    ],
+)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_bulk_action_that_is_not_clear_is_refused(standing, body):
+    answer = await standing.client.post("/v1/jobs/bulk", json=body)
+    assert (422, "INVALID_INPUT") == (answer.status_code, answer.json()["code"])
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_nobody_submits_a_bulk_action_as_a_job(standing):
+    body = {"capability": "backburner.bulk", "input": {"action": "cancel"}}
+    answer = await standing.client.post("/v1/jobs", json=body)
+    assert "UNKNOWN_CAPABILITY" == answer.json()["code"]
