@@ -26,7 +26,7 @@ ARGUMENTS = {
     "finish_jobs": [SEQS, WORDS, WORDS, NOON],
     "settle_jobs": [
         *(SEQS, WORDS, WORDS, SEQS, SEQS, WORDS, WORDS, WORDS, WORDS, SEQS, SEQS),
-        *(SEQS, SEQS, WORDS, WORDS),
+        *(SEQS, SEQS, WORDS, WORDS, WORDS),
     ],
     "report_notes": [SEQS, WORDS, SEQS, SEQS, WORDS, WORDS],
     "promote_jobs": [NOON, 10],

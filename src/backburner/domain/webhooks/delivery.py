@@ -45,6 +45,21 @@ class Ended(NamedTuple):
     """Of a job that has a completion."""
 
 
+QUESTION: Final = "job.question"
+"""The type of the webhook that tells of a question to people."""
+
+
+def question_delivery(ended: Ended, name: str, at: Instant) -> NewJob:
+    """Return the job that tells of a question; the same one is told of once a day."""
+    job = delivery(ended._replace(state="question"), at)
+    named = f"{ended.id}\0{ended.generation}\0{name}".encode()
+    digest = hashlib.sha256(named).hexdigest()
+    job.id = f"job_{uuid7(at << 12, int(digest[:16], 16) >> 2)}"
+    job.idempotency_key, job.body_hash = f"question-{digest}", digest
+    job.input = orjson.dumps({**orjson.loads(job.input), "name": name}).decode()
+    return job
+
+
 def delivery(ended: Ended, at: Instant) -> NewJob:
     """Return the job that tells of an end."""
     kind = ended.id.partition("_")[0]

@@ -14,10 +14,13 @@ from backburner.domain.errors import (
     readable,
 )
 from backburner.domain.jobs import transitions
-from backburner.domain.jobs.job import Claim, JobState
+from backburner.domain.jobs.completion import callback_of
+from backburner.domain.jobs.job import Claim, JobState, NewJob, WaitReason
 from backburner.domain.jobs.outcome import Done, Failed, HandedBack, Outcome, Suspension
 from backburner.domain.jobs.retry import RetryPolicy
 from backburner.domain.jobs.transitions import SETTLEMENT_FAILED, Change, Limits
+from backburner.domain.webhooks.delivery import Ended as Subject
+from backburner.domain.webhooks.delivery import question_delivery
 from backburner.engine.flow import Planned, anyway
 from backburner.engine.loop import supervised
 from backburner.engine.models.usage import UsageRecorder
@@ -316,7 +319,7 @@ class Settler:
             else self._usage_recorder.settle(attempt.usage_log)
         )
         if isinstance(outcome, Suspension) and change.to is JobState.WAITING:
-            return self._waiting(claim, change, usage, outcome.names)
+            return self._waiting(attempt, change, usage, outcome.names)
         if not (bodies or added):
             return Settlement(
                 claim.seq,
@@ -357,18 +360,22 @@ class Settler:
 
     def _waiting(
         self,
-        claim: Claim,
+        attempt: Attempt,
         change: Change,
         usage: Sequence[Usage],
         names: Sequence[str],
     ) -> Settlement:
         """Return the settlement of a job that waits, unless it was signalled."""
+        claim, told = attempt.claim, _tellings(attempt.claim, change)
 
         def body(tx: Tx) -> None:
             # The job's row is locked: a signal is stored by now, or finds it waiting.
             self._runtime.faults.hit("wait.settling")
             if tx.has_signal(claim.seq, names):
                 raise _SignalledMeanwhile
+            if told:
+                tx.submit(told)
+                attempt.has_submitted = True
 
         def otherwise(error: Exception) -> Change | None:
             if not isinstance(error, _SignalledMeanwhile):
@@ -412,6 +419,24 @@ class Settler:
         if capability is None or capability.patience is None:
             return limits
         return limits._replace(throttled=capability.patience)
+
+
+def _tellings(claim: Claim, change: Change) -> list[NewJob]:
+    """Return the webhook that tells of a question, if its job has a callback."""
+    callback, wait = callback_of(claim.callback), change.wait
+    if callback is None or wait is None or wait.reason is not WaitReason.QUESTION:
+        return []
+    asking = Subject(
+        id=claim.id,
+        tenant=claim.tenant,
+        user=claim.user,
+        generation=claim.generation,
+        state=change.to,
+        callback=callback,
+        request_id=claim.request_id,
+        traceparent=claim.traceparent,
+    )
+    return [question_delivery(asking, wait.name or "", change.at)]
 
 
 def _without_steps(

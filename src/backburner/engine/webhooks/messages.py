@@ -12,7 +12,8 @@ from backburner.domain.errors import Problem
 from backburner.domain.events.event import Event
 from backburner.domain.groups.batch import Batch
 from backburner.domain.groups.flow import FlowRecord
-from backburner.domain.jobs.job import Instant, Job, Owner, rfc3339
+from backburner.domain.jobs.job import Instant, Job, JobState, Owner, rfc3339
+from backburner.domain.webhooks.delivery import QUESTION
 from backburner.engine.history import changes
 from backburner.ports.store import Store
 from backburner.ports.store.events import Topic
@@ -30,6 +31,8 @@ class Told(BaseModel):
     generation: int
     type: str
     at: Instant
+    name: str | None = None
+    """Of a question: its name."""
     message: str | None = None
     """The delivery that this one repeats: its receiver knows the message by that."""
 
@@ -77,7 +80,24 @@ class Messages:
                 batch = _only(await self._store.find_batches([told.subject]), owner)
                 return None if batch is None else await self._of_batch(batch, told)
 
+    async def _of_question(self, job: Job, told: Told) -> dict[str, Any]:
+        """Write a question; one that was answered meanwhile has only its name."""
+        name = told.name or ""
+        asked = await self._store.find_question(job.seq, told.generation, name)
+        here = f"/v1/jobs/{job.id}"
+        data = _common(job, told, here)
+        data["links"]["answer"] = f"{here}/questions/{name}/answer"
+        question = {} if asked is None else orjson.loads(asked.question)
+        return data | {
+            "state": JobState.WAITING,
+            "finished_at": None,
+            "capability": job.capability,
+            "question": {"name": name, **question},
+        }
+
     async def _of_job(self, job: Job, told: Told) -> dict[str, Any]:
+        if told.type == QUESTION:
+            return await self._of_question(job, told)
         at, error, output = job.finished_at, _error(job.error), job.output
         if job.generation != told.generation:
             history = [event async for event in changes(self._store, job.id)]
