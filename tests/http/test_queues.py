@@ -46,6 +46,7 @@ async def test_a_queue_tells_what_it_allows(serve):
         "scheduled": 0,
         "queued": 1,
         "running": 0,
+        "suspended": 0,
         "oldest_queued_at": queue["oldest_queued_at"],
         "paused": False,
         "concurrency": 8,

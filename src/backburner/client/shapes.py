@@ -176,6 +176,8 @@ class Queue(TypedDict):
     scheduled: int
     queued: int
     running: int
+    suspended: int
+    """How many are in the state `waiting`."""
     oldest_queued_at: str | None
     paused: bool
     concurrency: int | None
