@@ -72,8 +72,7 @@ from backburner.ports.ai import Message
 from backburner.settings import Settings, read_settings
 from backburner.wiring import Backburner, open_asker
 
-__all__ = [
-    "NOT_DONE",
+__all__ = [  # noqa: RUF022 - sorted as strings are
     "AnswerTruncated",
     "App",
     "AppBlob",
@@ -121,6 +120,7 @@ __all__ = [
     "Lane",
     "Message",
     "ModelUse",
+    "NOT_DONE",
     "Need",
     "Operations",
     "OverBudget",
