@@ -22,6 +22,7 @@ NOT_CRASHED = {
     "move.emptied": IN_TURN,
     "pace.after_commit": LANE,
     "pace.before_commit": LANE,
+    "step.forked": "a fork is stored as any job is: submit_jobs is ended around it",
 }
 """Those that no process of a fault test and no simulated one ends at, and why."""
 MADE = {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from backburner import App, Context, capability
+from backburner import App, Context, TransientError, capability
 
 
 class Journal(BaseModel):
@@ -34,4 +34,28 @@ async def five_steps(ctx: Context, value: Journal) -> int:
     return total
 
 
-app = App("stepping", capabilities=[five_steps])
+def write_twice(path: str) -> int:
+    """Leave a line; the first time, say that it did not happen."""
+    write(path, 1)
+    if Path(path).read_text().count("1") == 1:
+        raise TransientError("not now")
+    return 1
+
+
+@capability("changed steps")
+async def changed_steps(ctx: Context, value: Journal) -> int:
+    """Use every way in which stored steps change."""
+
+    def paid() -> int:
+        ctx.used("m", input_tokens=3, output_tokens=4)
+        return write(value.path, 3)
+
+    total = await ctx.step(
+        "begun", write_twice, value.path, once=True, in_doubt="retry"
+    )
+    total += await ctx.step("rejected", write, value.path, 2)
+    await ctx.forget("rejected")
+    return total + await ctx.step("paid", paid)
+
+
+app = App("stepping", capabilities=[five_steps, changed_steps])
