@@ -499,13 +499,41 @@ async def test_a_step_in_doubt_is_reconciled_or_run_again(
     assert (expected, computed) == (await ticket.result(), runs)
 
 
-@pytest.mark.parametrize("policy", ["fail", "ask_person"])
-async def test_a_step_in_doubt_fails_the_job_if_nobody_can_tell(doubtful, policy):
+@pytest.mark.parametrize(
+    ("answer", "expected", "computed"),
+    [
+        ({"done": True, "result": "charged by hand"}, "charged by hand", []),
+        ({"done": False}, "charged 7", [7]),
+    ],
+)
+async def test_a_person_decides_what_became_of_a_step_in_doubt(
+    doubtful, answer, expected, computed
+):
+    runs = []
+
+    @capability("pay", max_attempts=1)
+    async def pay(ctx: Context, _value: None) -> str:
+        def charge(amount: int) -> str:
+            runs.append(amount)
+            return f"charged {amount}"
+
+        return await ctx.step("charge", charge, 7, once=True, in_doubt="ask_person")
+
+    backburner, ticket = await doubtful(pay)
+    while not (questions := await backburner.questions()):
+        pass
+    [asked] = questions
+    assert "'charge'" in asked.question
+    assert await backburner.answer(ticket.id, asked.name, answer)
+    assert (expected, computed) == (await ticket.result(), runs)
+
+
+async def test_a_step_in_doubt_fails_the_job_if_nobody_can_tell(doubtful):
     runs = []
 
     @capability("pay", max_attempts=3, retry=AT_ONCE)
     async def pay(ctx: Context, _value: None) -> None:
-        await ctx.step("charge", lambda: runs.append(1), once=True, in_doubt=policy)
+        await ctx.step("charge", lambda: runs.append(1), once=True)
 
     backburner, ticket = await doubtful(pay)
     with pytest.raises(JobFailed) as told:

@@ -48,8 +48,14 @@ from backburner.engine.run.children import Children
 from backburner.engine.run.drafts import Answered, StepDraft
 from backburner.engine.run.needs import StepInput, given
 from backburner.engine.run.outbound import Http
-from backburner.engine.run.questions import NO_DEFAULT, Questions
-from backburner.engine.run.steps import Once, StepJournal, StepStorage, request_of
+from backburner.engine.run.questions import NO_DEFAULT, Questions, Resolution
+from backburner.engine.run.steps import (
+    NOT_DONE,
+    Once,
+    StepJournal,
+    StepStorage,
+    request_of,
+)
 from backburner.engine.run.streaming import MOST_UNTOLD, OutputSink, OutputStream
 from backburner.engine.run.waiting import Waiting, WaitStorage
 from backburner.engine.ticket import Ticket
@@ -477,10 +483,23 @@ class Context:
 
             return run
 
-        found = None if reconcile is None else running(reconcile)
-        policy = Once(found, InDoubt(in_doubt)) if once or found else None
         shape = into or _return_type(compute)
-        return await self.steps.named(name, running(compute), shape, policy)
+        policy = InDoubt(in_doubt)
+        found = None if reconcile is None else running(reconcile)
+        if found is None and policy is InDoubt.ASK_PERSON:
+            found = partial(self._ask_whether_done, name, shape)
+        guard = Once(found, policy) if once or found else None
+        return await self.steps.named(name, running(compute), shape, guard)
+
+    async def _ask_whether_done(self, step: str, shape: Any) -> Any:
+        """Ask a person what became of a step; return its result or `NOT_DONE`."""
+        into = Resolution.__class_getitem__(shape)
+        answer = await self.ask_person(
+            f"Step {step!r} of this job began, and its worker was lost before it "
+            "reported a result. Did the step happen, and with which result?",
+            into=into,
+        )
+        return answer.result if answer.done else NOT_DONE
 
     async def forget(self, step: str | None = None) -> None:
         """

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import orjson
+from pydantic import BaseModel
 
 from backburner.domain.errors import PermanentError, readable
 from backburner.domain.jobs.job import WaitReason
@@ -19,11 +20,20 @@ from backburner.domain.jobs.wait import NewWait
 from backburner.engine.run.steps import adapter_of
 from backburner.engine.run.waiting import Waiting, WaitTimedOut, check_name, span_of
 
+T = TypeVar("T")
+
 NO_DEFAULT: Final = object()
 MAX_QUESTION: Final = 10_000
 MAX_CHOICES: Final = 100
 MOST_WRONG: Final = 10
 """How many answers of the wrong type are taken before the job fails."""
+
+
+class Resolution(BaseModel, Generic[T]):
+    """What a person knows about a step whose worker was lost."""
+
+    done: bool
+    result: T | None = None
 
 
 class Questions:

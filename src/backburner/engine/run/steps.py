@@ -246,15 +246,10 @@ class StepJournal:
             return await once.reconcile()
         if once.in_doubt is InDoubt.RETRY:
             return NOT_DONE
-        message = (
-            f"step {step.name!r} is in doubt: an earlier run began it and was lost "
-            "before its result was stored"
-        )
-        if once.in_doubt is InDoubt.ASK_PERSON:
-            message += ". No person can be asked by this version"
         raise PermanentError(
-            f"{message}. Find out whether it happened. A retry with fresh=true runs "
-            "all steps of the job again",
+            f"step {step.name!r} is in doubt: an earlier run began it and was lost "
+            "before its result was stored. Find out whether it happened. A retry with "
+            "fresh=true runs all steps of the job again",
             code="STEP_IN_DOUBT",
         )
 
