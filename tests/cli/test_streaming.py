@@ -11,7 +11,7 @@ from backburner.client import AsyncClient, Client, Piece
 from tests.cli.screen import shown
 
 APP = ("--app", "drafting:app")
-DRAFT = [Piece("a draft\n"), Piece("", is_reset=True)]
+DRAFT = [Piece("a draft\n"), Piece("the text,", is_reset=True)]
 RESULT = "the text, to its end\x1b"
 ANEW = "the job begins anew"
 
@@ -35,14 +35,14 @@ def test_a_text_goes_on_when_its_server_was_killed_and_started(server, serve):
     with Client(server.url) as client:
         ticket = client.submit("draft", True)
         following = ticket.pieces()
-        seen = [next(following) for _ in range(3)]
+        seen = [next(following) for _ in DRAFT]
         restarted(server, serve)
         server.gate.reached()
         server.gate.opened()
         seen += following
         text, result = ticket.text(), ticket.result()
 
-    assert [*DRAFT, Piece("the text,"), Piece(" to its end\x1b")] == seen
+    assert [*DRAFT, Piece(" to its end\x1b")] == seen
     assert RESULT == text == result
 
 
@@ -52,14 +52,14 @@ async def test_an_awaited_text_goes_on_when_its_server_was_killed_and_started(
     async with AsyncClient(server.url) as client:
         ticket = await client.submit("draft", True)
         following = ticket.pieces()
-        seen = [await anext(following) for _ in range(3)]
+        seen = [await anext(following) for _ in DRAFT]
         restarted(server, serve)
         server.gate.reached()
         server.gate.opened()
         seen += [piece async for piece in following]
         text, result = await ticket.text(), await ticket.result()
 
-    assert [*DRAFT, Piece("the text,"), Piece(" to its end\x1b")] == seen
+    assert [*DRAFT, Piece(" to its end\x1b")] == seen
     assert RESULT == text == result
 
 
