@@ -28,7 +28,7 @@ def test_queues_are_listed_as_json(ask):
 
     assert 0 == listed.returncode
     names = [json.loads(line)["name"] for line in listed.stdout.splitlines()]
-    assert ["backburner.deliveries", "demo"] == names
+    assert ["backburner.bulk", "backburner.deliveries", "demo"] == names
 
 
 def test_a_queue_that_nobody_knows_cannot_be_paused(ask):

@@ -15,8 +15,8 @@ from backburner.engine.webhooks.delivery import (
     SCHEDULE,
     Deliver,
     Delivered,
-    Sender,
     WebhookMessage,
+    WebhookSender,
     decide,
     is_gone,
 )
@@ -50,7 +50,7 @@ def delivering(egress):
 
     def build(**options):
         clock, dice = SystemClock(), SystemDice()
-        sender = Sender(egress(**options), MASTER, clock)
+        sender = WebhookSender(egress(**options), MASTER, clock)
         return Deliver(sender, ReceiverLimits(clock, dice, slots=100), clock, dice)
 
     return build
@@ -173,7 +173,7 @@ async def town(tmp_path, receiving, egress):
             hanging, quick = await receiving(hangs), await receiving(answers(200))
             endpoints = {str(r.port): an_endpoint(r) for r in (hanging, quick)}
             clock, dice = SystemClock(), SystemDice()
-            sender = Sender(egress(), MASTER, clock)
+            sender = WebhookSender(egress(), MASTER, clock)
             fair = Deliver(
                 sender, ReceiverLimits(clock, dice, slots=SLOTS), clock, dice
             )

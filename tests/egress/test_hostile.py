@@ -9,7 +9,7 @@ import pytest
 
 from backburner.domain.webhooks.address import Reach
 from backburner.domain.webhooks.webhook import Endpoint
-from backburner.engine.webhooks.delivery import Deliver, Sender, WebhookMessage
+from backburner.engine.webhooks.delivery import Deliver, WebhookMessage, WebhookSender
 from backburner.engine.webhooks.receiver_limits import ReceiverLimits
 from backburner.ports.egress import Silence
 from backburner.testing.doubles import FrozenClock, SeededDice
@@ -223,7 +223,7 @@ async def test_whatever_is_wrong_with_an_address_the_message_is_the_same(
         [f"127.0.0.1:{black_hole}", "127.0.0.2"], ports=(9,), is_plain_allowed=True
     )
     clock, dice = FrozenClock(), SeededDice()
-    sender = Sender(egress(allowed, connect=SHORT), b"m" * 32, clock)
+    sender = WebhookSender(egress(allowed, connect=SHORT), b"m" * 32, clock)
     deliver = Deliver(sender, ReceiverLimits(clock, dice, slots=100), clock, dice)
 
     said = {

@@ -77,7 +77,7 @@ async def finished(server, size=100 * KIB):
 
 async def link_to(server, job, **query):
     """Ask for a link to a content of the job."""
-    path = f"{job['signed_urls']['self']}/link"
+    path = f"{job['links']['self']}/link"
     return await server.client.get(path, params=query)
 
 
@@ -306,7 +306,7 @@ async def test_a_link_to_what_is_gone_is_404(server):
 )
 async def test_a_link_that_cannot_be_is_refused(server, query):
     job = await server.submit()
-    response = await server.client.get(f"{job['signed_urls']['self']}/link?{query}")
+    response = await server.client.get(f"{job['links']['self']}/link?{query}")
 
     assert (422, "INVALID_INPUT") == (response.status_code, response.json()["code"])
 

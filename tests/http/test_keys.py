@@ -5,7 +5,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from backburner.domain.auth import key as keys
-from backburner.domain.auth.access import SCOPES
+from backburner.domain.auth.access import ANSWER, SCOPES
 from backburner.domain.jobs.job import Owner
 from backburner.http.auth import PUBLIC, scope_of
 
@@ -113,7 +113,7 @@ async def test_nothing_but_the_public_is_shown_without_a_key(keyed):
 
 async def test_a_key_with_every_scope_but_the_right_one_is_refused(keyed):
     others = {
-        scope: keyed.shown(await keyed.key("default", *(SCOPES - {scope})))
+        scope: keyed.shown(await keyed.key("default", *(SCOPES - {scope, ANSWER})))
         for scope in SCOPES
     }
     asked = await statuses(keyed, others.__getitem__)

@@ -62,7 +62,7 @@ ADMITTED = {
     ),
     **dict.fromkeys(
         [
-            *("submit_job", "cancel_job", "submit_flow", "cancel_flow"),
+            *("submit_job", "cancel_job", "fork_job", "submit_flow", "cancel_flow"),
             *("signal_job", "answer_question"),
             *("open_batch", "fill_batch", "cancel_batch", "replay_delivery"),
             *("create_endpoint", "rotate_endpoint", "disable_endpoint"),
@@ -96,7 +96,14 @@ ACTS_FOR = {**dict.fromkeys(EVERYBODY, NOBODY), USER: {ANN}, CLERK: {BOB}}
 KEYS_OF = {**ACTS_FOR, ADMIN: {ANN, BOB}, RULES_ACME: {ANN, BOB}}
 """Whose keys a role finds."""
 OWN = {
-    *("cancel_job", "cancel_flow", "fill_batch", "cancel_batch", "replay_delivery"),
+    *(
+        "cancel_job",
+        "fork_job",
+        "cancel_flow",
+        "fill_batch",
+        "cancel_batch",
+        "replay_delivery",
+    ),
     "signal_job",
     *("get_endpoint", "rotate_endpoint", "disable_endpoint"),
     *("enable_endpoint", "delete_endpoint"),

@@ -19,10 +19,7 @@ def test_the_names_are_sorted_and_are_all_that_is_public():
     }
 
     assert sorted(public) == sorted(backburner.__all__)
-    constants_first = sorted(
-        backburner.__all__, key=lambda name: (not name.isupper(), name)
-    )
-    assert constants_first == backburner.__all__
+    assert sorted(backburner.__all__) == backburner.__all__
 
 
 def test_opening_it_loads_neither_a_web_framework_nor_a_database():

@@ -162,7 +162,10 @@ def names_a_group(step):
         (listing.dead_letters, {"jobs_failed_by_owner"}),
         (
             listing.depths,
-            {"flows_running", "jobs_by_step", "jobs_due", "jobs_ready", "jobs_running"},
+            {
+                *("flows_running", "jobs_by_step", "jobs_due", "jobs_ready"),
+                *("jobs_running", "jobs_suspended"),
+            },
         ),
         (
             lambda c: listing.jobs(c, in_state("blocked"), None, 9),

@@ -233,6 +233,7 @@ _READ_BY_ROUTES = (
     webhook_schemas.EndpointRequest,
     job_schemas.RetryRequest,
     job_schemas.BulkRequest,
+    job_schemas.ForkRequest,
     job_schemas.Problem,
     job_schemas.EventView,
 )

@@ -37,7 +37,7 @@ def answered(output: Any) -> dict[str, Any]:
 
 def steps(ctx: Context, first: str, before: Spent) -> dict[str, Step]:
     """
-    Name the calls that were made: the first as told, those after it by number.
+    Name the calls of this attempt: the first as told, those after it by number.
 
     What attempts `before` this one used is one step more: it was paid for as well.
     """
@@ -45,9 +45,11 @@ def steps(ctx: Context, first: str, before: Spent) -> dict[str, Step]:
         first if n == 1 else f"{first}-{n}": Step.model_validate(
             call, from_attributes=True
         )
-        for n, call in enumerate(ctx.ai.calls, start=1)
+        for n, call in enumerate(ctx.ai.made, start=1)
     }
-    return {**named, f"{first}-earlier": summed(before)} if before.calls else named
+    if not before.calls:
+        return named
+    return {**named, f"{first}-earlier" if named else first: summed(before)}
 
 
 def summed(used: Spent) -> Step:

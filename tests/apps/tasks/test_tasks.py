@@ -580,7 +580,7 @@ async def failed_job(services, name):
     store = services.backburner.engine.store
     async with asyncio.timeout(60):
         while True:
-            where = JobFilter(OWNER, JobState.FAILED, name)
+            where = JobFilter(OWNER, state=JobState.FAILED, capability=name)
             found = await store.jobs(where, before=None, limit=1)
             if found:
                 return found[0]

@@ -198,7 +198,9 @@ async def test_with_the_mark_moved_first_it_is_lost(
             self._exporter, span=SPAN, limit=PAGE
         )
         if found is not None:
-            await self._store.publish_dead_letters(self._exporter, upto=found.upto)
+            await self._store.mark_dead_letters_exported(
+                self._exporter, upto=found.upto
+            )
             self._faults.hit("dead_letter_export.written")
             await self._write(found.jobs)
 

@@ -256,11 +256,17 @@ class Asker:
         self._capability = capability
         self._spending = spending
         self._calls: list[Called] = []
+        self._made: list[Called] = []
 
     @property
     def calls(self) -> Sequence[Called]:
         """The calls that were answered so far, in order; the provider told of each."""
         return tuple(self._calls)
+
+    @property
+    def made(self) -> Sequence[Called]:
+        """The calls that this run made: `calls` without those of earlier runs."""
+        return tuple(self._made)
 
     def recall(self, calls: Iterable[Called]) -> None:
         """Add calls of an earlier run whose answers are used again."""
@@ -603,7 +609,9 @@ class Asker:
     ) -> None:
         tokens = _believable(reply.tokens or _estimated(reply, read()))
         took = round(seconds * 1000)
-        self._calls.append(Called(provider.name, reply.model, *tokens, took))
+        made = Called(provider.name, reply.model, *tokens, took)
+        self._calls.append(made)
+        self._made.append(made)
         if self._book is not None:
             call = usage(
                 reply.model, tokens.input, tokens.output, provider.name, tokens.cached

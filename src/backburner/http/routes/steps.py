@@ -122,7 +122,7 @@ async def fork(
         job_id,
         asked.start,
         orjson.dumps(asked.input) if has_input else forking.SAME,
-        owner=caller.visible,
+        owner=caller.owner,
         key=caller.key,
         dry_run=dry_run,
     )

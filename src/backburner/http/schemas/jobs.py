@@ -503,6 +503,8 @@ class StepView(BaseModel):
 class ForkRequest(Asked):
     """From which step on a job is to run again, as a new job."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"from": 1}]})
+
     start: str | int = Field(
         alias="from",
         description="The step that is run again, by its name or its number `n`.",

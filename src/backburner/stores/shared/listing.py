@@ -6,7 +6,14 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from backburner.domain.jobs.job import WAITING, Instant, Job, JobState, Visibility
+from backburner.domain.jobs.job import (
+    WAITING,
+    Instant,
+    Job,
+    JobState,
+    Owner,
+    Visibility,
+)
 from backburner.ports.store.events import Topic
 from backburner.ports.store.maintenance import FailureGroup, JobFilter
 from backburner.ports.store.workers import WorkerInfo
@@ -64,7 +71,9 @@ def _page(
         owner = where.owner
         if _is_in_group(where):
             query, owner = query.where(*_owned(where)), None
-        is_live = where.state in _LIVE and not _is_in_group(where)
+        # One owner's jobs are found by their own index, however many others wait.
+        is_owned = isinstance(owner, Owner) or _is_in_group(where)
+        is_live = where.state in _LIVE and not is_owned
         if not is_live or _is_near(connection, where, before, limit):
             rows = newest(
                 connection,

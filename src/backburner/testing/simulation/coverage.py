@@ -14,8 +14,9 @@ MOVES: Final = tuple(
     (before, after)
     for before in JobState
     for after in JobState
-    if after in ALLOWED[before]
+    if after in ALLOWED[before] and JobState.WAITING not in (before, after)
 )
+"""Without those of jobs that wait, which have a script of their own."""
 
 
 class Coverage:
