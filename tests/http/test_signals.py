@@ -70,6 +70,19 @@ async def test_a_signal_is_stored_once_and_starts_the_job(serve):
     )
 
 
+async def test_it_is_explained_what_a_job_waits_for(serve):
+    server = await serve(capabilities=[waits, asks])
+    jobs = [await server.submit(name) for name in ("test.waits", "test.asks")]
+    explained = []
+    for job in jobs:
+        await waiting(server, job)
+        answer = await server.client.get(f"/v1/jobs/{job['id']}/waiting")
+        explained.append(answer.json())
+
+    assert ["signal", "question"] == [each["reason"] for each in explained]
+    assert [True, False] == [each["until"] is not None for each in explained]
+
+
 @ON_BOTH
 async def test_others_find_neither_job_nor_question(serve):
     server = await serve(capabilities=[waits, asks], keyed=True)

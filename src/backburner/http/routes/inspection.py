@@ -1,6 +1,7 @@
 """What a job has done and what it waits for, for people who look at one job."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,7 +10,7 @@ from starlette.responses import Response
 
 from backburner.domain.errors import BlobMissing, JobNotFound, StoreUnavailable
 from backburner.domain.groups.flow import FROM_NEEDS
-from backburner.domain.jobs.job import Instant, Job, JobState
+from backburner.domain.jobs.job import Instant, Job, JobState, WaitReason
 from backburner.engine.engine import Engine
 from backburner.http import contents, wire
 from backburner.http.auth import Caller, require
@@ -24,7 +25,16 @@ Reader = Annotated[Caller, require("jobs:read")]
 MOST_EVENTS = 500
 
 Reason = Literal[
-    "dependency", "time", "paused", "rate", "concurrency", "no_worker", "busy"
+    "dependency",
+    "time",
+    "signal",
+    "question",
+    "job",
+    "paused",
+    "rate",
+    "concurrency",
+    "no_worker",
+    "busy",
 ]
 
 
@@ -114,6 +124,15 @@ async def waiting(request: Request, caller: Reader, job_id: str) -> Response:
     return wire.answer(await _explained(engine, job))
 
 
+_SUSPENDED: Final[Mapping[WaitReason, tuple[Reason, str]]] = {
+    WaitReason.SLEEP: ("time", "Its handler sleeps."),
+    WaitReason.LANE: ("time", "It waits for its turn to call a model."),
+    WaitReason.SIGNAL: ("signal", "It waits for a signal."),
+    WaitReason.QUESTION: ("question", "It waits for an answer of a person."),
+    WaitReason.JOB: ("job", "It waits for another job."),
+}
+
+
 async def _explained(engine: Engine, job: Job) -> dict[str, Any]:
     match job.state:
         case JobState.BLOCKED:
@@ -121,6 +140,8 @@ async def _explained(engine: Engine, job: Job) -> dict[str, Any]:
         case JobState.SCHEDULED:
             why = "" if job.error is None else f" {job.error.message}"
             return _view("time", f"It waits for its time.{why}", job.run_at)
+        case JobState.WAITING if job.wait is not None:
+            return _view(*_SUSPENDED[job.wait.reason], job.wait.until)
         case JobState.QUEUED:
             return await _queued(engine, job)
         case _:

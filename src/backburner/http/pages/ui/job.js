@@ -34,12 +34,19 @@ export function segments(events, job) {
   return found
 }
 
+const WAITS = {
+  sleep: 'Sleeps', lane: 'Waits for its model', signal: 'Waits for a signal',
+  question: 'Waits for an answer', job: 'Waits for another job',
+}
+
 function segment(name, { data }) {
   const error = data.error?.message
   switch (name) {
     case 'blocked': return { kind: 'blocked', label: 'Waits for earlier steps' }
     case 'queued': return { kind: 'queued', label: data.outcome === 'handed_back' ? 'Queued again: its worker stopped' : data.generation ? `Queued by retry ${data.generation}` : 'Waits for a worker' }
-    case 'scheduled': return { kind: 'scheduled', label: error ? `Waits: ${error}` : 'Waits for its time' }
+    case 'scheduled': return { kind: 'scheduled', label: error ? `Waits: ${error}` : WAITS[data.wait?.reason] || 'Waits for its time' }
+    case 'waiting': return { kind: 'scheduled', label: `${WAITS[data.wait?.reason] || 'Waits'}${data.wait?.name ? `: ${data.wait.name}` : ''}` }
+    case 'signalled': return { kind: 'queued', label: 'Its wait is over' }
     case 'throttled': return { kind: 'scheduled', label: `Rate limited${data.lane ? ` on ${data.lane}` : ''}: ${error || 'the provider said to wait'}` }
     case 'retrying': return { kind: 'scheduled', label: 'Waits before the next attempt' }
     case 'stalled': return { kind: 'queued', label: 'Queued again: its worker was lost' }

@@ -58,7 +58,7 @@ function asked(query) {
 
 const STATE_AFTER = {
   'job.blocked': 'blocked', 'job.queued': 'queued', 'job.scheduled': 'scheduled', 'job.started': 'running',
-  'job.throttled': 'scheduled', 'job.stalled': 'queued', 'job.retrying': 'scheduled',
+  'job.throttled': 'scheduled', 'job.waiting': 'waiting', 'job.signalled': 'queued', 'job.stalled': 'queued', 'job.retrying': 'scheduled',
   'job.succeeded': 'succeeded', 'job.failed': 'failed', 'job.cancelled': 'cancelled',
 }
 

@@ -31,7 +31,7 @@ const PATHS = {
 export const Icon = ({ name }) =>
   html`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d=${PATHS[name] || PATHS.jobs} /></svg>`
 
-export const STATES = ['blocked', 'scheduled', 'queued', 'running', 'succeeded', 'failed', 'cancelled']
+export const STATES = ['blocked', 'scheduled', 'waiting', 'queued', 'running', 'succeeded', 'failed', 'cancelled']
 export const LIVE = new Set(['blocked', 'scheduled', 'queued', 'running', 'waiting'])
 
 export const State = ({ of }) =>
