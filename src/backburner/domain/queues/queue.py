@@ -8,7 +8,7 @@ Whoever is over a limit waits and is not dropped: the jobs stay queued.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from backburner.domain.errors import ConfigurationError
 from backburner.domain.jobs.job import Instant
@@ -16,6 +16,9 @@ from backburner.domain.queues.fairness import MAX_WEIGHT
 
 MAX_NAME = 100
 _MILLISECOND = timedelta(milliseconds=1)
+
+BULK: Final = "backburner.bulk"
+"""The queue of bulk actions: every worker serves it, and it seldom has a job."""
 
 
 @dataclass(frozen=True, slots=True)

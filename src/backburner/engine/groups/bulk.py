@@ -29,13 +29,13 @@ from backburner.domain.jobs.job import (
 )
 from backburner.domain.jobs.outcome import Snooze
 from backburner.domain.jobs.retry import RetryPolicy
+from backburner.domain.queues.queue import BULK
 from backburner.engine.engine import Engine
 from backburner.engine.registry import Capability, capability
 from backburner.engine.run.context import Context
 from backburner.ports.store.maintenance import JobFilter
 
 CAPABILITY: Final = "backburner.bulk"
-QUEUE: Final = "backburner.bulk"
 PAGE: Final = 200
 MOST_IDS: Final = 1_000
 STAGES: Final = (1, 10)
@@ -97,7 +97,7 @@ def new_job(
         id=job_id,
         owner=owner,
         capability=CAPABILITY,
-        queue=QUEUE,
+        queue=BULK,
         input=orjson.dumps(asked.model_dump(mode="json")).decode(),
         created_at=now,
         max_attempts=RETRY.max_attempts,
@@ -112,7 +112,7 @@ def bulk(engine: Engine) -> Capability[BulkInput, BulkResult]:
 
     @capability(
         CAPABILITY,
-        queue=QUEUE,
+        queue=BULK,
         retry=RETRY,
         timeout=timedelta(hours=1),
         patience=timedelta(days=1),

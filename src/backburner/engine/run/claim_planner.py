@@ -19,8 +19,15 @@ class ClaimPlanner:
         policies: Mapping[str, Queue],
         running: Callable[[str], int],
         bound: Bound = lambda _queue: None,
+        *,
+        seldom: Collection[str] = (),
     ) -> None:
-        """Take, besides, what tells how many jobs of a queue run here."""
+        """
+        Take, besides, what tells how many jobs of a queue run here.
+
+        Queues in `seldom` have a job now and then: they are asked for one at a time
+        and leave the slots to the others.
+        """
         self.queues = tuple(queues)
         self.may_have_work = True
         self.limited = set(policies)
@@ -28,6 +35,7 @@ class ClaimPlanner:
         self._policies = policies
         self._running = running
         self._bound = bound
+        self._seldom = frozenset(seldom)
         self._closed: set[str] = set()
         self._notifications = 0
         self._heard = 0
@@ -59,12 +67,23 @@ class ClaimPlanner:
         rest = [queue for queue in self._order if queue not in asked]
         # If all are asked, the last of them is first the next time.
         self._order = (*rest, *asked) if rest else (*asked[-1:], *asked[:-1])
-        share = free // len(asked)
-        return [ClaimRequest(queue, self._most(queue, share)) for queue in asked]
+        common = sum(queue not in self._seldom for queue in asked)
+        if not common:
+            return [ClaimRequest(queue, self._most(queue, 1)) for queue in asked]
+        share = (free - len(asked) + common) // common
+        return [
+            ClaimRequest(
+                queue, self._most(queue, 1 if queue in self._seldom else share)
+            )
+            for queue in asked
+        ]
 
     def got(self, claim_requests: Sequence[ClaimRequest], count: int) -> None:
         """Rest when every queue was asked in vain; few slots ask only some at once."""
-        is_full = count >= min(claim_request.limit for claim_request in claim_requests)
+        limits = [
+            each.limit for each in claim_requests if each.queue not in self._seldom
+        ]
+        is_full = count >= min(limits, default=1)
         if is_full or self._heard != self._notifications:
             self._quiet.clear()
             return

@@ -17,6 +17,7 @@ from backburner.domain.jobs.transitions import (
     is_last_chance,
 )
 from backburner.domain.lanes.lane import Lane, is_reachable
+from backburner.domain.queues.queue import BULK
 from backburner.engine.loop import Loop, supervised
 from backburner.engine.models.lanes import PAID_PATIENCE, PATIENCE, Lanes
 from backburner.engine.models.usage import UsageRecorder
@@ -74,6 +75,7 @@ class Worker:
             runtime.registry.policies,
             self._count,
             *(() if runtime.intake is None else (runtime.intake.bound,)),
+            seldom=(BULK,),
         )
         self._loop = asyncio.get_running_loop()
         self._heartbeat = heartbeat(self._hear_lost)
