@@ -55,12 +55,64 @@ def test_a_worker_rests_only_when_every_queue_was_asked_since_the_ring(count, ro
     asked = set()
     for free, rings in rounds:
         claim_requests = claim_planner.claim_requests(free)
-        claim_planner.got(claim_requests, 0)
+        claim_planner.got(claim_requests, ())
         asked |= {claim_request.queue for claim_request in claim_requests}
         assert asked == {*queues} or claim_planner.may_have_work
         if rings or not claim_planner.may_have_work:
             claim_planner.notify()
             asked.clear()
+
+
+def limits(claim_requests):
+    """Return what is asked of each queue: its share, and the most it may get."""
+    return {queue: (limit, limit + extra) for queue, limit, extra in claim_requests}
+
+
+def test_a_queue_without_jobs_takes_no_slots_from_others():
+    claim_planner = ClaimPlanner(["busy", "rare"], {}, lambda _queue: 0)
+
+    first = claim_planner.claim_requests(100)
+    claim_planner.got(first, ["busy"] * 100)
+    second = claim_planner.claim_requests(100)
+    claim_planner.notify()
+    third = claim_planner.claim_requests(100)
+    claim_planner.got(third, ["busy"] * 99 + ["rare"])
+    fourth = claim_planner.claim_requests(100)
+
+    assert {"busy": (50, 100), "rare": (50, 100)} == limits(first)
+    assert {"busy": (100, 100)} == limits(second)
+    assert {"busy": (99, 100), "rare": (1, 100)} == limits(third)
+    assert "rare" == third[0].queue, "what it leaves goes to those after it"
+    assert {"busy": (50, 100), "rare": (50, 100)} == limits(fourth)
+
+
+def test_a_queue_whose_notification_was_lost_is_asked_after_the_poll():
+    claim_planner = ClaimPlanner(["busy", "rare"], {}, lambda _queue: 0)
+
+    claim_planner.got(claim_planner.claim_requests(2), ["busy", "busy"])
+    before = claim_planner.claim_requests(2)
+    claim_planner.learn([])
+    after = claim_planner.claim_requests(2)
+
+    assert ({"busy"}, {"busy", "rare"}) == (limits(before).keys(), limits(after).keys())
+
+
+def test_a_claim_that_a_notification_overtook_leaves_work():
+    claim_planner = ClaimPlanner(["one"], {}, lambda _queue: 0)
+
+    claim_requests = claim_planner.claim_requests(5)
+    claim_planner.notify()
+    claim_planner.got(claim_requests, ())
+
+    assert claim_planner.may_have_work
+    assert {"one": (5, 5)} == limits(claim_planner.claim_requests(5))
+
+
+def test_jobs_that_need_a_message_get_no_slots_of_others():
+    bounds = {"a": 3, "b": 0}
+    claim_planner = ClaimPlanner(["a", "b"], {}, lambda _queue: 0, bounds.get)
+
+    assert {"a": (3, 3)} == limits(claim_planner.claim_requests(10))
 
 
 async def run_all(backburner, *asked):

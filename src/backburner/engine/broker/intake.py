@@ -149,7 +149,7 @@ class Intake:
     def grip(self, claim_requests: Sequence[ClaimRequest]) -> Grip:
         """Take in hand what a claim will use up; it must be made now."""
         gripped = {}
-        for queue, limit in claim_requests:
+        for queue, limit, _ in claim_requests:
             hand = self._hands[queue]
             gripped[queue], self._hands[queue] = hand[:limit], hand[limit:]
         return gripped

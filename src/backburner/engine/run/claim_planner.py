@@ -1,5 +1,6 @@
 """Decides which queues a worker claims from, and how many jobs of each."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
@@ -19,15 +20,8 @@ class ClaimPlanner:
         policies: Mapping[str, Queue],
         running: Callable[[str], int],
         bound: Bound = lambda _queue: None,
-        *,
-        seldom: Collection[str] = (),
     ) -> None:
-        """
-        Take, besides, what tells how many jobs of a queue run here.
-
-        Queues in `seldom` have a job now and then: they are asked for one at a time
-        and leave the slots to the others.
-        """
+        """Plan for these queues; `running` counts the jobs of a queue that run here."""
         self.queues = tuple(queues)
         self.may_have_work = True
         self.limited = set(policies)
@@ -35,21 +29,22 @@ class ClaimPlanner:
         self._policies = policies
         self._running = running
         self._bound = bound
-        self._seldom = frozenset(seldom)
         self._closed: set[str] = set()
         self._notifications = 0
         self._heard = 0
         self._order = (*self.queues[-1:], *self.queues[:-1])
         """The queues, those first that were asked longest ago."""
         self._asked: Collection[str] = ()
-        """Those that something may be had of, at the last ask."""
-        self._quiet: set[str] = set()
-        """Those that were asked in vain since something was had or heard of."""
+        """Those that could be asked at the last claim."""
+        self._drained: set[str] = set()
+        """Those that gave less than was asked for since the last notification."""
+        self._empty: set[str] = set()
+        """Those that gave nothing when they were last asked."""
 
     def notify(self) -> None:
-        """Hear that there may be work."""
+        """Record that any queue may have jobs to claim."""
         self._notifications += 1
-        self._quiet.clear()
+        self._drained.clear()
         self.may_have_work = True
 
     def has_limits(self, queue: str) -> bool:
@@ -57,8 +52,18 @@ class ClaimPlanner:
         return queue in self.limited
 
     def claim_requests(self, free: int) -> Sequence[ClaimRequest]:
-        """Ask every queue, another one first each time, so that none starves."""
-        queues = [queue for queue in self._order if self._most(queue, free)]
+        """
+        Divide the free slots among the queues, another one first each time.
+
+        A queue that gave less than was asked for is not asked again before the next
+        notification. What a queue leaves unused goes to the others (`extra`), and one
+        that gave nothing the last time counts for one slot only.
+        """
+        queues = [
+            queue
+            for queue in self._order
+            if queue not in self._drained and self._most(queue, free)
+        ]
         if not queues:
             self.may_have_work = False
             return ()
@@ -67,29 +72,43 @@ class ClaimPlanner:
         rest = [queue for queue in self._order if queue not in asked]
         # If all are asked, the last of them is first the next time.
         self._order = (*rest, *asked) if rest else (*asked[-1:], *asked[:-1])
-        common = sum(queue not in self._seldom for queue in asked)
-        if not common:
-            return [ClaimRequest(queue, self._most(queue, 1)) for queue in asked]
-        share = (free - len(asked) + common) // common
+        busy = [queue for queue in asked if queue not in self._empty]
+        if not busy:
+            return [self._request(queue, free // len(asked), free) for queue in asked]
+        idle = [queue for queue in asked if queue in self._empty]
+        share = (free - len(idle)) // len(busy)
+        # Idle queues first: what they leave goes to the others in the same claim.
         return [
-            ClaimRequest(
-                queue, self._most(queue, 1 if queue in self._seldom else share)
-            )
-            for queue in asked
+            *(self._request(queue, 1, free) for queue in idle),
+            *(self._request(queue, share, free) for queue in busy),
         ]
 
-    def got(self, claim_requests: Sequence[ClaimRequest], count: int) -> None:
-        """Rest when every queue was asked in vain; few slots ask only some at once."""
-        limits = [
-            each.limit for each in claim_requests if each.queue not in self._seldom
-        ]
-        is_full = count >= min(limits, default=1)
-        if is_full or self._heard != self._notifications:
-            self._quiet.clear()
-            return
-        self._quiet.update(claim_request.queue for claim_request in claim_requests)
-        if self._quiet.issuperset(self._asked):
-            self._quiet.clear()
+    def _request(self, queue: str, share: int, free: int) -> ClaimRequest:
+        limit = self._most(queue, share)
+        if self._bound(queue) is not None:
+            return ClaimRequest(queue, limit)  # a job of it needs a message
+        return ClaimRequest(queue, limit, self._share(queue, free) - limit)
+
+    def got(
+        self, claim_requests: Sequence[ClaimRequest], claimed: Sequence[str]
+    ) -> None:
+        """
+        Record what a claim returned: `claimed` names the queue of each job.
+
+        Work may be left unless every queue that could be asked gave less than it was
+        asked for, and no notification came meanwhile.
+        """
+        counts = Counter(claimed)
+        is_current = self._heard == self._notifications
+        for queue, limit, _ in claim_requests:
+            count = counts[queue]
+            if count:
+                self._empty.discard(queue)
+            else:
+                self._empty.add(queue)
+            if count < limit and is_current:
+                self._drained.add(queue)
+        if is_current and self._drained.issuperset(self._asked):
             self.may_have_work = False
 
     def room(self, queue: str, free: int) -> int:
@@ -98,11 +117,13 @@ class ClaimPlanner:
 
     def learn(self, states: Sequence[QueueState]) -> tuple[bool, float | None]:
         """
-        Be told how queues stand.
+        Take in the states of queues, read once per poll.
 
         Return whether one may have work now that had none, and in how many seconds a
-        window opens.
+        window opens. All queues are asked again at the next claim: a notification may
+        have been lost while other queues kept the worker busy.
         """
+        self._drained.clear()
         ours = [state for state in states if state.name in self.queues]
         self.limited = {state.name for state in ours if state.is_limited}
         paused = {state.name for state in ours if state.paused}

@@ -17,7 +17,6 @@ from backburner.domain.jobs.transitions import (
     is_last_chance,
 )
 from backburner.domain.lanes.lane import Lane, is_reachable
-from backburner.domain.queues.queue import BULK
 from backburner.engine.loop import Loop, supervised
 from backburner.engine.models.lanes import PAID_PATIENCE, PATIENCE, Lanes
 from backburner.engine.models.usage import UsageRecorder
@@ -75,7 +74,6 @@ class Worker:
             runtime.registry.policies,
             self._count,
             *(() if runtime.intake is None else (runtime.intake.bound,)),
-            seldom=(BULK,),
         )
         self._loop = asyncio.get_running_loop()
         self._heartbeat = heartbeat(self._hear_lost)
@@ -269,7 +267,7 @@ class Worker:
             return
         claims = await self._take(claim_requests)
         self._runtime.faults.hit("worker.claimed")
-        self._claim_planner.got(claim_requests, len(claims))
+        self._claim_planner.got(claim_requests, [claim.queue for claim in claims])
         begun = await self._keep_apart(claims)
         now = self._runtime.clock.now()
         for claim in begun:
@@ -338,7 +336,7 @@ class Worker:
             async with asyncio.timeout(self._options.poll):
                 await self._wake.wait()
         except TimeoutError:
-            self._claim_planner.may_have_work = True
+            self._claim_planner.notify()
 
     async def _start_over(self) -> None:
         """
@@ -366,7 +364,7 @@ class Worker:
             del self._former[0]
         await self._give_back_of(self.id, self._known())
         self._is_in_doubt = False
-        self._claim_planner.may_have_work = True
+        self._claim_planner.notify()
 
     async def _give_back_of(
         self, worker: str, known: Collection[tuple[int, str]]
@@ -485,7 +483,7 @@ class Worker:
         self._is_in_doubt = True
 
     def _look_again(self) -> None:
-        self._claim_planner.may_have_work = True
+        self._claim_planner.notify()
         self._wake.set()
         if self._intake is not None:
             self._intake.look()

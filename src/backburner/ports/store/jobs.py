@@ -53,6 +53,8 @@ class ClaimRequest(NamedTuple):
 
     queue: str
     limit: int
+    extra: int = 0
+    """How many more it would take of slots that other queues leave unused."""
 
 
 class JobStore(Protocol):
@@ -86,7 +88,9 @@ class JobStore(Protocol):
         """
         Take queued jobs in order of priority, rank and id: nobody else gets them.
 
-        A step comes with what its prerequisites came to.
+        A step comes with what its prerequisites came to. What a queue leaves of its
+        limit goes to the other queues, each up to its `extra`, so that all queues
+        together give as many jobs as the limits add up to, if they have them.
 
         Not durable: a claim lost with the machine only means running again. Raises
         `WorkerLost` if the worker is not enlisted, and then takes nothing. Of a queue

@@ -94,6 +94,7 @@ from backburner.stores.shared.sharing import (
     refund,
     used_tokens,
 )
+from backburner.stores.shared.slots import UnusedSlots
 from backburner.stores.shared.usages import Booked, book_settled
 
 T = TypeVar("T")
@@ -219,25 +220,39 @@ class Statements:
     ) -> Sequence[Claim] | WorkerLost:
         """Take jobs; if a queue gives none, see whether that is for its limits."""
         claims: list[Claim] = []
-        has_looked = False
-        for claim_request in claim_requests:
-            taken: Sequence[Claim] = ()
-            is_asked = claim_request.queue not in self._gated
-            if is_asked:
-                taken = await self._take(pipe, worker, token, claim_request, now)
+        unused, has_looked = UnusedSlots(), False
+        for request in claim_requests:
+            queue, count = request.queue, unused.wanted(request)
+            ask = (pipe, worker, token, (queue, count), now)
+            was_gated = queue in self._gated
+            taken = () if was_gated else await self._take(*ask)
             if not taken and not has_looked:
                 if not await self._read_gates(pipe, worker):
                     return claims or WorkerLost()
                 has_looked = True
-            if not taken and claim_request.queue in self._gated:
-                async with pipe.driver.transaction():
-                    taken = await self._claim_gated(
-                        pipe, worker, token, claim_request, now
-                    )
-            elif not is_asked:  # its limits are gone
-                taken = await self._take(pipe, worker, token, claim_request, now)
+            if not taken and (was_gated or queue in self._gated):
+                taken = await self._take_gated(*ask)
             claims += taken
+            unused.took(request, count, len(taken))
+        for wanted in unused.left():
+            taken = await self._take_gated(pipe, worker, token, wanted, now)
+            claims += taken
+            unused.took_more(len(taken))
         return claims
+
+    async def _take_gated(
+        self,
+        pipe: Pipe,
+        worker: str,
+        token: str,
+        wanted: tuple[str, int],
+        now: Instant,
+    ) -> Sequence[Claim]:
+        """Take jobs of a queue within its limits, if it has any now."""
+        if wanted[0] not in self._gated:
+            return await self._take(pipe, worker, token, wanted, now)
+        async with pipe.driver.transaction():
+            return await self._claim_gated(pipe, worker, token, wanted, now)
 
     async def _read_gates(self, pipe: Pipe, worker: str) -> bool:
         """Read which queues have limits; say whether the worker is enlisted."""
@@ -251,13 +266,13 @@ class Statements:
         pipe: Pipe,
         worker: str,
         token: str,
-        claim_request: ClaimRequest,
+        wanted: tuple[str, int],
         now: Instant,
         *,
         is_locked: bool = False,
     ) -> Sequence[Claim]:
         """Take jobs of a queue that has no limits, or whose lock is held."""
-        asked = (token, worker, now, *claim_request, is_locked)
+        asked = (token, worker, now, *wanted, is_locked)
         rows = await pipe.rows(self._queries.claim_jobs, *asked)
         steps = [row[0] for row in rows if row[NEEDS]]
         if steps:
@@ -286,17 +301,17 @@ class Statements:
         pipe: Pipe,
         worker: str,
         token: str,
-        claim_request: ClaimRequest,
+        wanted: tuple[str, int],
         now: Instant,
     ) -> Sequence[Claim]:
         """Take what the queue's limits leave, and count it against them."""
-        queue, wanted = claim_request
+        queue, most = wanted
         gate = Gate(*(await pipe.rows(self._queries.lock_gate, queue))[0])
         [(running, at)] = await pipe.rows(self._queries.count_running, queue)
-        admission = admit(gate, wanted=wanted, running=running, now=at)
+        admission = admit(gate, wanted=most, running=running, now=at)
         taken: Sequence[Claim] = ()
         if admission.allowed:
-            allowed = ClaimRequest(queue, admission.allowed)
+            allowed = (queue, admission.allowed)
             taken = await self._take(pipe, worker, token, allowed, now, is_locked=True)
         if gate.rate is not None:
             waiting = bool(await pipe.rows(self._queries.has_queued, queue, now))

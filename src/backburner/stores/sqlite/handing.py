@@ -53,7 +53,7 @@ def hand_on(
     if gated is None:
         return []
     ended = {settlement.seq: settlement for settlement in next_claim.settled}
-    for queue, limit in claim_requests:
+    for queue, limit, _ in claim_requests:
         if queue in gated or limit < len(waiting):
             continue  # which of them may start is for the claim to say
         first = tx.rows(tx.queries.first_queued, queue, now)

@@ -42,6 +42,7 @@ from backburner.stores.shared.sharing import (
     forgo,
     used_tokens,
 )
+from backburner.stores.shared.slots import UnusedSlots
 from backburner.stores.shared.totals import count_ends, count_successes
 from backburner.stores.shared.usages import book_settled
 from backburner.stores.sqlite.database import is_unavailable
@@ -76,14 +77,20 @@ def _claim(
     if gated is None:
         raise WorkerLost
     claims: list[Claim] = []
-    for queue, limit in claim_requests:
+    unused = UnusedSlots()
+    for request in claim_requests:
+        queue, wanted = request.queue, unused.wanted(request)
         before = [claim for claim in handed if claim.queue == queue]
-        claim_request = ClaimRequest(queue, limit - len(before))
+        left = wanted - len(before)
         take = _claim_gated if queue in gated else _take
-        taken = (
-            take(tx, worker, token, claim_request, now) if claim_request.limit else ()
-        )
+        taken = take(tx, worker, token, (queue, left), now) if left else ()
         claims += in_turn((*before, *taken)) if before else taken
+        unused.took(request, wanted, len(before) + len(taken))
+    for queue, wanted in unused.left():
+        take = _claim_gated if queue in gated else _take
+        taken = take(tx, worker, token, (queue, wanted), now)
+        claims += taken
+        unused.took_more(len(taken))
     if claims:
         # Ranks of a line rise: what is left is the highest.
         lines = {(claim.queue, claim.priority): claim.rank for claim in claims}
@@ -93,9 +100,10 @@ def _claim(
 
 
 def _take(
-    tx: Transaction, worker: str, token: str, claim_request: ClaimRequest, now: Instant
+    tx: Transaction, worker: str, token: str, wanted: tuple[str, int], now: Instant
 ) -> Sequence[Claim]:
-    rows = tx.rows(tx.queries.claim_jobs, token, worker, now, *claim_request)
+    """Take jobs of a queue, at most so many."""
+    rows = tx.rows(tx.queries.claim_jobs, token, worker, now, *wanted)
     steps = [row[0] for row in rows if row[NEEDS]]
     if steps:
         needs = as_needs(tx.rows(tx.queries.list_needs, tx.array(steps)))
@@ -108,18 +116,18 @@ def _take(
 
 
 def _claim_gated(
-    tx: Transaction, worker: str, token: str, claim_request: ClaimRequest, now: Instant
+    tx: Transaction, worker: str, token: str, wanted: tuple[str, int], now: Instant
 ) -> Sequence[Claim]:
     """Take what the queue's limits leave, and count it against them."""
-    queue, wanted = claim_request
+    queue, most = wanted
     gate = Gate(*tx.rows(tx.queries.read_gate, queue)[0])
     running = 0
     if gate.concurrency is not None:
         running = tx.rows(tx.queries.count_running, queue)[0][0]
-    admission = admit(gate, wanted=wanted, running=running, now=now)
+    admission = admit(gate, wanted=most, running=running, now=now)
     taken: Sequence[Claim] = ()
     if admission.allowed:
-        taken = _take(tx, worker, token, ClaimRequest(queue, admission.allowed), now)
+        taken = _take(tx, worker, token, (queue, admission.allowed), now)
     if gate.rate is not None:
         waiting = bool(tx.rows(tx.queries.has_queued, queue, now))
         after = count(gate, admission, taken=len(taken), waiting=waiting)

@@ -1,6 +1,7 @@
 """Taking jobs: in order, and to one worker only."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -83,6 +84,31 @@ class ClaimConformance(WithWorkers):
 
         assert ["other", "default"] == [claim.queue for claim in claims]
         assert other == claims[0].id
+
+    @pytest.mark.parametrize("order", [1, -1], ids=["first", "last"])
+    async def test_what_a_queue_leaves_unused_goes_to_others(
+        self, store: Store, order: int
+    ) -> None:
+        await store.submit([a_new_job() for _ in range(9)])
+        await store.submit([a_new_job(queue="other") for _ in range(2)])
+
+        claim_requests = [
+            ClaimRequest("empty", 3, extra=9),
+            ClaimRequest("other", 3, extra=0),
+            ClaimRequest("default", 2, extra=9),
+        ]
+        claims = await store.claim("w_1", "t", claim_requests[::order], now=NOON)
+
+        counts = Counter(claim.queue for claim in claims)
+        assert {"default": 6, "other": 2} == counts
+
+    async def test_a_queue_gets_no_more_than_its_extra(self, store: Store) -> None:
+        await store.submit([a_new_job() for _ in range(9)])
+
+        claim_requests = [ClaimRequest("default", 2, extra=1), ClaimRequest("empty", 5)]
+        claims = await store.claim("w_1", "t", claim_requests, now=NOON)
+
+        assert 3 == len(claims)
 
     async def test_only_queued_jobs_are_taken(self, store: Store) -> None:
         await submit(store, run_at=NOON + 1)

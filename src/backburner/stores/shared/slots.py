@@ -1,0 +1,34 @@
+"""Divides the slots of a claim: what one queue leaves unused goes to the others."""
+
+from collections.abc import Iterator
+
+from backburner.ports.store.jobs import ClaimRequest
+
+
+class UnusedSlots:
+    """Slots of one claim that the queues asked so far have left unused."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._full: list[tuple[str, int]] = []
+        """Queues that gave all they were asked for, and how much more they may give."""
+
+    def wanted(self, request: ClaimRequest) -> int:
+        """Return how many jobs to take of a queue: its limit and what is unused."""
+        return request.limit + min(self._count, request.extra)
+
+    def took(self, request: ClaimRequest, wanted: int, taken: int) -> None:
+        """Record how many jobs a queue gave of those that were wanted."""
+        self._count += request.limit - taken
+        if taken == wanted:
+            self._full.append((request.queue, request.limit + request.extra - wanted))
+
+    def left(self) -> Iterator[tuple[str, int]]:
+        """Yield the queues that may have more, and how many to take of each."""
+        for queue, extra in self._full:
+            if count := min(self._count, extra):
+                yield queue, count
+
+    def took_more(self, taken: int) -> None:
+        """Record how many jobs a queue gave that `left` yielded."""
+        self._count -= taken
