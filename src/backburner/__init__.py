@@ -1,6 +1,7 @@
 """Durable asynchronous AI jobs: a ticket now, the result when it is ready."""
 
 from backburner.app import App, ModelUse, Need, Setup
+from backburner.backburner import Backburner
 from backburner.domain.blobs.app_blob import AppBlob
 from backburner.domain.costs.budget import Budget
 from backburner.domain.costs.usage import Spent
@@ -70,7 +71,7 @@ from backburner.engine.transaction import Transaction, View
 from backburner.environment import ServiceUrl, TimeZone
 from backburner.ports.ai import Message
 from backburner.settings import Settings, read_settings
-from backburner.wiring import Backburner, open_asker
+from backburner.wiring import open_asker
 
 __all__ = [  # noqa: RUF022 - sorted as strings are
     "AnswerTruncated",

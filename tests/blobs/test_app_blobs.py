@@ -290,7 +290,7 @@ class TestConfirm:
     @pytest.fixture
     def _sent(self, bb):
         key = upload_key(ADDRESS, SONGS, LOCAL)
-        bb._blobs.blobs.put([(key, b"hello")])
+        bb._parts.blobs.blobs.put([(key, b"hello")])
 
     @SENT
     async def test_an_upload_becomes_a_blob_once(self, songs, root):

@@ -170,7 +170,7 @@ async def test_a_worker_that_cannot_start_leaves_an_instance_that_closes(
             await closing.start_worker()
 
     assert [] == threads()
-    assert closing._engine is None
+    assert closing._parts._engine is None
 
 
 async def test_a_job_that_expires_is_counted_as_ended(

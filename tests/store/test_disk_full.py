@@ -6,9 +6,9 @@ from contextlib import suppress
 import pytest
 
 from backburner import Context, JobState, Settings, capability
+from backburner.backburner import Backburner
 from backburner.domain.errors import StoreFull
 from backburner.testing.samples import a_new_job
-from backburner.wiring import Backburner
 
 BIG = "x" * 60_000  # the most that stays in its row
 

@@ -13,6 +13,7 @@ import typer
 
 from backburner.adapters import installed_apps
 from backburner.app import App
+from backburner.backburner import Backburner
 from backburner.cli import printing
 from backburner.cli.applications import AppOption, load
 from backburner.cli.serving import (
@@ -25,7 +26,6 @@ from backburner.cli.serving import (
 from backburner.domain.errors import ConfigurationError
 from backburner.engine.flow import Flow
 from backburner.settings import Settings, read
-from backburner.wiring import Backburner
 
 FOLDER: Final = Path(".backburner")
 STORE: Final = f"sqlite:///{FOLDER}/demo.db"

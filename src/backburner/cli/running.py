@@ -22,6 +22,7 @@ import uvicorn
 import uvloop
 
 from backburner.app import App, WorkerPhase
+from backburner.backburner import Backburner
 from backburner.cli import faults
 from backburner.cli.exits import STOP_SIGNALS, Exit
 from backburner.domain.errors import (
@@ -33,7 +34,6 @@ from backburner.engine.observability import telemetry
 from backburner.ports.log import log
 from backburner.settings import Settings, fault
 from backburner.startup import signing_warning
-from backburner.wiring import Backburner
 
 LINGER_SECONDS = 0.5
 """How long a stopping server lets readers finish, in seconds."""

@@ -11,13 +11,13 @@ import typer
 from pydantic import SecretStr
 
 from backburner.app import Setup
+from backburner.backburner import Backburner
 from backburner.cli import printing
 from backburner.cli.applications import AppOption, load, served_by, serving_only
 from backburner.cli.exits import Exit
 from backburner.domain.errors import ConfigurationError
 from backburner.settings import PREFIX, Settings, read
 from backburner.startup import check
-from backburner.wiring import Backburner
 
 StoreOption = Annotated[
     str | None,

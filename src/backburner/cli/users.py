@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from backburner.adapters import find_store
+from backburner.backburner import Backburner
 from backburner.cli import faults, printing
 from backburner.cli.applications import AppOption, Present, find_present, load
 from backburner.cli.asking import JsonOption
@@ -18,7 +19,6 @@ from backburner.domain.jobs.job import Owner
 from backburner.engine.maintenance.erasure import Eraser, StillWorking
 from backburner.ports.faults import NoFaults
 from backburner.settings import Settings, fault, read
-from backburner.wiring import Backburner
 
 app = typer.Typer(no_args_is_help=True, help="Erase users.")
 

@@ -84,7 +84,7 @@ async def test_the_model_is_given_what_is_similar(start):
     given = []
     chat = await start()
     await chat.make()
-    provider = chat.backburner._providers.of("chat")[0]
+    provider = chat.backburner._parts.providers.of("chat")[0]
     answers = provider.chat
 
     async def hear(chat, hear=None):

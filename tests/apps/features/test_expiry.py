@@ -23,7 +23,7 @@ async def tidy_up(backburner):
         keep=keep, now=backburner.engine.now(), limit=100
     )
     await Sweeper(
-        backburner.engine.store, backburner.engine.payloads, backburner._clock
+        backburner.engine.store, backburner.engine.payloads, backburner._parts.clock
     ).expire()
 
 

@@ -338,7 +338,7 @@ class Cdn:
     """Discord's file server, with a file of 100 MB; the rest goes the usual way."""
 
     def __init__(self, backburner):
-        http = backburner._outbound()
+        http = backburner._parts.outbound()
         self._usual, http._fetcher = http._fetcher, self
         self.requests = []
 
@@ -371,7 +371,7 @@ async def test_a_user_can_be_erased(start, discord):
         token = await bot.give(a_command(number, user=user, **HI))
         await discord.shows(token, "Mock answer to: hi")
     await bot.quiet()
-    erase = bot.backburner._apps[0].erase
+    erase = bot.backburner._given.apps[0].erase
     while await bot.backburner.transact(lambda tx: erase(tx, OWNER, 2)):
         pass
     for table in (interactions, turns):

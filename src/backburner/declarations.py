@@ -1,0 +1,110 @@
+"""What an instance was given to run: applications become the registry's contents."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from backburner.app import App, ReadsMessage, Uploaded
+from backburner.domain.ai import Purpose
+from backburner.domain.costs.budget import Budget
+from backburner.domain.lanes.lane import Lane
+from backburner.domain.queues.queue import Queue
+from backburner.engine.maintenance.schedule import Schedule
+from backburner.engine.observability.app_metrics import register
+from backburner.engine.registry import Capability, Registry
+from backburner.ports.app_settings import AppSettings
+from backburner.ports.log import allow
+
+
+def capabilities_of(app: App) -> tuple[Capability[Any, Any], ...]:
+    """Return the capabilities of an application, its internal ones included."""
+    return (*app.capabilities, *app.own)
+
+
+class Declarations:
+    """Capabilities, queues, lanes, schedules and budgets, by what uses them."""
+
+    def __init__(  # noqa: PLR0913 - one list per kind of declaration
+        self,
+        apps: Iterable[App],
+        settings: AppSettings,
+        *,
+        capabilities: Iterable[Capability[Any, Any]] = (),
+        queues: Iterable[Queue] = (),
+        schedules: Iterable[Schedule] = (),
+        budgets: Iterable[Budget] = (),
+        lanes: Iterable[Lane] = (),
+    ) -> None:
+        """Take the applications with their settings, and what is declared beside."""
+        self.apps = tuple(apps)
+        self.settings = settings
+        self.registry = Registry(capabilities)
+        self.schedules = [*schedules]
+        self.budgets = [*budgets]
+        self.codes: dict[tuple[str, Purpose], str] = {}
+        """By capability and purpose, the error code if no provider serves a call."""
+        self.model_lanes: dict[str, str] = {}
+        """By capability, the lane by which its application's model calls go."""
+        self.readers: dict[str, ReadsMessage] = {}
+        self.app_of: dict[str, str] = {}
+        """By capability, the application that has it."""
+        self.unavailable: dict[str, str] = {}
+        """Applications whose tables are not as they need them, and why."""
+        for queue in queues:
+            self.registry.limit(queue)
+        for lane in lanes:
+            self.registry.pace(lane)
+        for app in self.apps:
+            self._add(app)
+
+    def _add(self, app: App) -> None:
+        allow(app.name, app.log_keys)
+        register(app.name, app.metrics)
+        for found in capabilities_of(app):
+            self.app_of[found.name] = app.name
+            for use in app.models:
+                self.codes[found.name, use.purpose] = use.code
+        for found in app.capabilities:
+            self.registry.add(found)
+        for found in app.own:
+            self.registry.own(found)
+        self.registry.counted_queue = app.counted_queue or self.registry.counted_queue
+        own = self._settings_of(app)
+        self._add_model_lane(app)
+        for queue in app.queues_for(own):
+            self.registry.limit(queue)
+        if app.retries is not None:
+            self.registry.retries |= app.retries(own)
+        for lane in app.lanes:
+            self.registry.pace(lane)
+        self.readers |= app.messages
+        self.schedules += app.schedules
+        self.budgets += app.budgets
+
+    def _add_model_lane(self, app: App) -> None:
+        if app.model_lane is None:
+            return
+        lane = app.model_lane(self._settings_of(app))
+        self.registry.pace(lane)
+        for found in capabilities_of(app):
+            self.model_lanes[found.name] = lane.name
+
+    def _settings_of(self, app: App) -> Any:
+        return None if app.settings is None else self.settings.of(app.settings)
+
+    def queues_of(self, app: App) -> set[str]:
+        """Return the queues of an application's jobs."""
+        queues = {queue.name for queue in app.queues_for(self._settings_of(app))}
+        return queues | {found.queue for found in capabilities_of(app)}
+
+    def upload_hooks(self) -> tuple[Uploaded, ...]:
+        """Return what the applications do when bytes arrive at a signed URL."""
+        return tuple(
+            app.uploaded
+            for app in self.apps
+            if app.uploaded is not None and app.name not in self.unavailable
+        )
+
+    def withhold(self, app: App, problem: str) -> None:
+        """Leave an application's jobs to other processes: its tables do not fit."""
+        self.unavailable[app.name] = problem
+        self.registry.withheld |= {found.queue for found in capabilities_of(app)}
