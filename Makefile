@@ -32,9 +32,10 @@ coverage: setup-test ## the same tests; line coverage of both packages at least 
 test-quick: setup-dev ## unit, repository and conformance tests: no servers, seconds
 	@$(BIN)/pytest -m "not chaos" $(wildcard tests/unit tests/repository tests/conformance) $(ARGS)
 
-check: setup-dev ## format, lint, types, imports, spelling
+check: setup-dev ## format, lint, generated client, types, imports, spelling
 	@$(BIN)/ruff format --check --quiet . || { $(BIN)/ruff format --check .; exit 1; }
 	@$(BIN)/ruff check --quiet .
+	@$(BIN)/python tools/sync-client --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/codespell

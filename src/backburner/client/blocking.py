@@ -1,10 +1,12 @@
+# Generated from asynchronous.py by tools/sync-client: change that file instead.
+
 """The client that waits in its calls."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack, cast
 
 import httpx2
 
@@ -409,7 +411,7 @@ class _Line:
         self._http = http
         self._connection = connection
         self._stack = ExitStack()
-        self._messages: Iterator[httpx2.ServerSentEvent]
+        self._messages: Generator[httpx2.ServerSentEvent, None]
 
     def __enter__(self) -> Self:
         return self
@@ -450,5 +452,7 @@ class _Line:
         answer = Answer(response.status_code, response.headers, b"")
         if not answer.is_success:
             return answer._replace(body=response.read())
-        self._messages = iter(source)
+        # It is a generator, and one that is left half read wants to be closed.
+        self._messages = cast("Generator[Any, None]", iter(source))
+        self._stack.callback(self._messages.close)
         return answer

@@ -1,3 +1,5 @@
+# Generated from asynchronous_groups.py by tools/sync-client: change that file instead.
+
 """Flows and batches for the client that waits in its calls."""
 
 from collections.abc import Iterator, Sequence
