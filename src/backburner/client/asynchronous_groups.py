@@ -62,13 +62,13 @@ class AsyncGroups(Protocol):
         return await self._run(say.get_flow(self._ask, flow_id))
 
     async def wait_flow(self, flow_id: str, *, timeout: float | None = None) -> Flow:
-        """Return a flow when it ends, or as it is when the time is over."""
+        """Return a flow once it has ended, or as it is after the timeout."""
         return await self._run(say.follow_flow(self._ask, flow_id, timeout))
 
     async def flow_results(
         self, flow_id: str, *, timeout: float | None = None
     ) -> dict[str, Any]:
-        """Return the outputs of the steps that succeeded, by name, at the end."""
+        """Wait for the end; return the outputs of the steps that succeeded, by name."""
         return await self._run(say.flow_results(self._ask, flow_id, timeout))
 
     def flow_events(self, flow_id: str) -> AsyncIterator[Event]:
@@ -80,7 +80,7 @@ class AsyncGroups(Protocol):
         return await self._run(say.cancel_flow(self._ask, flow_id))
 
     async def retry_flow(self, flow_id: str) -> Flow:
-        """Retry the failed steps of a flow, which goes on from there."""
+        """Retry the failed steps of a flow; the flow resumes there."""
         return await self._run(say.retry_flow(self._ask, flow_id))
 
     def flows(self, **which: Unpack[FlowsQuery]) -> AsyncIterator[Flow]:
@@ -127,7 +127,7 @@ class AsyncGroups(Protocol):
         return await self._run(asked)
 
     async def wait_batch(self, batch_id: str, *, timeout: float | None = None) -> Batch:
-        """Return a batch when it is finished, or as it is when the time is over."""
+        """Return a batch once it is finished, or as it is after the timeout."""
         return await self._run(say.follow_batch(self._ask, batch_id, timeout))
 
     def batch_events(self, batch_id: str) -> AsyncIterator[Event]:
@@ -178,12 +178,12 @@ class AsyncFlowTicket:
         return self.flow
 
     async def wait(self, timeout: float | None = None) -> Flow:
-        """Return the flow when it ends, or as it is when the time is over."""
+        """Return the flow once it has ended, or as it is after the timeout."""
         self.flow = await self._client.wait_flow(self.id, timeout=timeout)
         return self.flow
 
     async def results(self, timeout: float | None = None) -> dict[str, Any]:
-        """Return the outputs of the steps that succeeded, by name, at the end."""
+        """Wait for the end; return the outputs of the steps that succeeded, by name."""
         await self.wait(timeout)
         return await self._client.flow_results(self.id, timeout=0)
 
@@ -244,7 +244,7 @@ class AsyncBatchTicket:
         return self.batch
 
     async def wait(self, timeout: float | None = None) -> Batch:
-        """Return the batch when it is finished, or as it is when the time is over."""
+        """Return the batch once it is finished, or as it is after the timeout."""
         self.batch = await self._client.wait_batch(self.id, timeout=timeout)
         return self.batch
 

@@ -64,13 +64,13 @@ class Groups(Protocol):
         return self._run(say.get_flow(self._ask, flow_id))
 
     def wait_flow(self, flow_id: str, *, timeout: float | None = None) -> Flow:
-        """Return a flow when it ends, or as it is when the time is over."""
+        """Return a flow once it has ended, or as it is after the timeout."""
         return self._run(say.follow_flow(self._ask, flow_id, timeout))
 
     def flow_results(
         self, flow_id: str, *, timeout: float | None = None
     ) -> dict[str, Any]:
-        """Return the outputs of the steps that succeeded, by name, at the end."""
+        """Wait for the end; return the outputs of the steps that succeeded, by name."""
         return self._run(say.flow_results(self._ask, flow_id, timeout))
 
     def flow_events(self, flow_id: str) -> Iterator[Event]:
@@ -82,7 +82,7 @@ class Groups(Protocol):
         return self._run(say.cancel_flow(self._ask, flow_id))
 
     def retry_flow(self, flow_id: str) -> Flow:
-        """Retry the failed steps of a flow, which goes on from there."""
+        """Retry the failed steps of a flow; the flow resumes there."""
         return self._run(say.retry_flow(self._ask, flow_id))
 
     def flows(self, **which: Unpack[FlowsQuery]) -> Iterator[Flow]:
@@ -129,7 +129,7 @@ class Groups(Protocol):
         return self._run(asked)
 
     def wait_batch(self, batch_id: str, *, timeout: float | None = None) -> Batch:
-        """Return a batch when it is finished, or as it is when the time is over."""
+        """Return a batch once it is finished, or as it is after the timeout."""
         return self._run(say.follow_batch(self._ask, batch_id, timeout))
 
     def batch_events(self, batch_id: str) -> Iterator[Event]:
@@ -180,12 +180,12 @@ class FlowTicket:
         return self.flow
 
     def wait(self, timeout: float | None = None) -> Flow:
-        """Return the flow when it ends, or as it is when the time is over."""
+        """Return the flow once it has ended, or as it is after the timeout."""
         self.flow = self._client.wait_flow(self.id, timeout=timeout)
         return self.flow
 
     def results(self, timeout: float | None = None) -> dict[str, Any]:
-        """Return the outputs of the steps that succeeded, by name, at the end."""
+        """Wait for the end; return the outputs of the steps that succeeded, by name."""
         self.wait(timeout)
         return self._client.flow_results(self.id, timeout=0)
 
@@ -246,7 +246,7 @@ class BatchTicket:
         return self.batch
 
     def wait(self, timeout: float | None = None) -> Batch:
-        """Return the batch when it is finished, or as it is when the time is over."""
+        """Return the batch once it is finished, or as it is after the timeout."""
         self.batch = self._client.wait_batch(self.id, timeout=timeout)
         return self.batch
 

@@ -48,14 +48,14 @@ def get_flow(ask: RequestPolicy, flow_id: str) -> Dialogue[Flow]:
 def follow_flow(
     ask: RequestPolicy, flow_id: str, timeout: float | None
 ) -> Dialogue[Flow]:
-    """Return a flow when it ends, or as it is when the time is over."""
+    """Return a flow once it has ended, or as it is after the timeout."""
     return cast("Flow", (yield from ask.follow_at(_flow_path(flow_id), timeout)))
 
 
 def flow_results(
     ask: RequestPolicy, flow_id: str, timeout: float | None
 ) -> Dialogue[dict[str, Any]]:
-    """Return the outputs of the steps that succeeded, by name, at the end."""
+    """Wait for the end; return the outputs of the steps that succeeded, by name."""
     flow = yield from _ended(follow_flow(ask, flow_id, timeout))
     outputs: dict[str, Any] = {}
     for step in flow.get("steps", ()):
@@ -128,7 +128,7 @@ def get_batch(ask: RequestPolicy, batch_id: str) -> Dialogue[Batch]:
 def follow_batch(
     ask: RequestPolicy, batch_id: str, timeout: float | None
 ) -> Dialogue[Batch]:
-    """Return a batch when it is finished, or as it is when the time is over."""
+    """Return a batch once it is finished, or as it is after the timeout."""
     return cast("Batch", (yield from ask.follow_at(_batch_path(batch_id), timeout)))
 
 

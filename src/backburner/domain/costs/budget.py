@@ -154,7 +154,7 @@ class Payer(Protocol):
 
     @property
     def owner(self) -> Owner:
-        """Whose it is."""
+        """The tenant and user that own it."""
         ...
 
     @property

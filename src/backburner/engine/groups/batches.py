@@ -88,11 +88,11 @@ class Batches:
         self._loop = Loop("batches", self.look, every=NET_SECONDS)
 
     def start(self) -> None:
-        """Begin to look after batches."""
+        """Start the loop that ends batches and publishes their progress."""
         self._loop.start()
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop the loop."""
         await self._loop.stop()
 
     async def open(
@@ -104,7 +104,11 @@ class Batches:
         completion: Mapping[str, Any] | None = None,
         sealed: bool | None = None,
     ) -> Submitted:
-        """Store a batch and its first members; it may be filled until it is sealed."""
+        """
+        Store a batch and its first members.
+
+        Members can be added until it is sealed.
+        """
         batch = self.prepare(
             options, members, expected=expected, completion=completion, sealed=sealed
         )
@@ -121,9 +125,10 @@ class Batches:
         said: Any = None,
     ) -> NewBatch:
         """
-        Check a batch and write it, not stored yet.
+        Validate a batch and prepare its row; nothing is stored yet.
 
-        `said` is what tells this request from another under the same key.
+        `said` is the request body, compared with earlier requests that have the same
+        idempotency key.
         """
         is_full = expected is None or members.size >= expected
         return self._planning.batch(
@@ -135,7 +140,7 @@ class Batches:
         )
 
     async def store(self, batch: NewBatch, members: Members) -> Submitted:
-        """Store a batch that is prepared, with its first members."""
+        """Store a prepared batch with its first members."""
         stowed = await self._payloads.stow_members(members)
         async with self._payloads.dropped_if_refused(stowed):
             with counted():
@@ -148,7 +153,7 @@ class Batches:
     async def fill(
         self, batch_id: str, owner: Owner, members: Members, *, seal: bool = False
     ) -> Sequence[Submitted]:
-        """Add to a batch; return what became of each, jobs before flows."""
+        """Add members to a batch; return the result of each, jobs before flows."""
         batch = await self.find(batch_id, owner)
         stowed = await self._payloads.stow_members(members)
         async with self._payloads.dropped_if_refused(stowed):
@@ -167,9 +172,10 @@ class Batches:
         key: str | None = None,
     ) -> Members:
         """
-        Check what is to be put into a batch.
+        Validate members for a batch.
 
-        Under a key of whoever puts it there, each is stored once however often asked.
+        With an idempotency key, each member is stored once, however often the request
+        is repeated.
         """
         return Members(
             [self._job(n, *asked, key) for n, asked in enumerate(jobs)],
@@ -184,7 +190,7 @@ class Batches:
         *,
         key: str | None = None,
     ) -> Members:
-        """Check what is to be put into a batch; it is its owner's, of its request."""
+        """Validate members, with the owner and the request id of their batch."""
         shared = Options(
             owner=options.owner,
             request_id=options.request_id,
@@ -222,7 +228,7 @@ class Batches:
         return found[0]
 
     async def counts(self, batch: Batch) -> dict[str, Any]:
-        """Count a batch's members by state; of a finished one as it finished."""
+        """Count a batch's members by state; for a finished batch, as of its end."""
         if batch.counts is not None:
             told: dict[str, Any] = orjson.loads(batch.counts)
             return told
@@ -237,7 +243,7 @@ class Batches:
     async def cancel(
         self, batch_id: str, owner: Owner = LOCAL, *, reason: str = "cancelled with all"
     ) -> Batch:
-        """End whatever of a batch is not over yet."""
+        """Cancel every member of a batch that has not ended."""
         batch = await self.find(batch_id, owner)
         change = transitions.cancel_all(reason, now=self._clock.now())
         await self._store.cancel_batch(batch.seq, change)
@@ -248,7 +254,7 @@ class Batches:
         return await self.find(batch_id, owner)
 
     async def retry(self, batch_id: str, owner: Visibility = LOCAL) -> int:
-        """Retry every failed member and step; the batch goes on until they end."""
+        """Retry every failed member and step; the batch runs until they have ended."""
         batch = await self.find(batch_id, owner)
         retried = await retry_failed(
             self._store, now=self._clock.now(), batch=batch.seq
@@ -263,7 +269,7 @@ class Batches:
         return self._watch.group(batch.owner, topic, over, after=after)
 
     async def last(self, batch: Batch) -> int | None:
-        """Return which of all events was a batch's last, once it has ended."""
+        """Return the number of a batch's last event; `None` while it runs."""
         found = await self._store.find_batches([batch.id])
         if found and found[0].state is BatchState.OPEN:
             return None
@@ -278,7 +284,7 @@ class Batches:
         *,
         timeout: float,  # noqa: ASYNC109 - part of the answer
     ) -> Batch:
-        """Return a batch when it is finished, or as it is when the time is over."""
+        """Return a batch once it is finished, or as it is after the timeout."""
         batch = await self.find(batch_id, owner)
         if batch.state is BatchState.FINISHED or timeout <= 0:
             return batch
@@ -286,18 +292,18 @@ class Batches:
         return await self.find(batch_id, owner)
 
     def look_soon(self) -> None:
-        """Look after batches soon: one was opened."""
+        """Run the loop soon, because a batch was opened."""
         self._loop.poke()
 
     def touch(self, batches: Iterable[int]) -> None:
-        """Have batches looked at in which something ended."""
+        """Check these batches soon, because a member of each has ended."""
         for batch in batches:
             self._touched[batch] = None
             self._touches += 1
             self._loop.poke()
 
     async def look(self) -> float | None:
-        """End what is over; tell of the progress of what something ended in."""
+        """End finished batches; publish the progress of the others that changed."""
         over = await self._store.batches_over(after=self._seen, limit=PAGE)
         # What cannot end yet must not stand before the others.
         self._seen = over[-1] if len(over) == PAGE else 0
@@ -350,7 +356,7 @@ class Batches:
             )
 
     def _completion(self, batch: Batch, counts: Counts) -> Sequence[NewJob]:
-        """Make the job that follows a batch; it is told the counts, if nothing else."""
+        """Prepare the completion job of a batch; its default input is the counts."""
         if batch.completion is None:
             return ()
         asked = orjson.loads(batch.completion)
@@ -384,7 +390,7 @@ class Batches:
 
 @contextmanager
 def _part(path: str) -> Iterator[None]:
-    """Say of what is refused inside in which part of the request it is."""
+    """Name the part of the request in errors that are raised inside."""
     try:
         yield
     except (InvalidInput, UnknownCapability) as error:
@@ -392,7 +398,7 @@ def _part(path: str) -> Iterator[None]:
 
 
 def _new(members: Members, submitted: Sequence[Submitted]) -> Members:
-    """Return the members that were not there before; answers are jobs, then flows."""
+    """Return the members that are new; `answers` has jobs first, then flows."""
     pairs = zip((*members.jobs, *members.flows), submitted, strict=True)
     new = [member for member, answer in pairs if not answer.replayed]
     return Members(
@@ -402,7 +408,7 @@ def _new(members: Members, submitted: Sequence[Submitted]) -> Members:
 
 
 def _member_key(key: str, path: str) -> str:
-    """Make a key for a member: of any length, and nobody's by chance."""
+    """Return an idempotency key for a member, unique to the batch request."""
     return hashlib.sha256(f"{path} {key}".encode()).hexdigest()
 
 

@@ -47,7 +47,7 @@ Action = Literal["cancel", "retry"]
 
 
 class BulkInput(BaseModel):
-    """What a bulk action does, and to which jobs."""
+    """The action and the jobs that it applies to."""
 
     action: Action
     ids: list[str] | None = None
@@ -62,7 +62,7 @@ class BulkInput(BaseModel):
 
 
 class Stage(BaseModel):
-    """A part of a staged retry."""
+    """One stage of a staged retry."""
 
     ids: list[str]
     succeeded: int = 0
@@ -70,7 +70,7 @@ class Stage(BaseModel):
 
 
 class Page(BaseModel):
-    """What was done with a page of jobs, and where the next one begins."""
+    """The result of one page of jobs, and the position of the next page."""
 
     changed: int
     skipped: int
@@ -78,7 +78,7 @@ class Page(BaseModel):
 
 
 class BulkResult(BaseModel):
-    """What a bulk action has done."""
+    """The result of a bulk action."""
 
     action: Action
     changed: int
@@ -92,7 +92,7 @@ class BulkResult(BaseModel):
 def new_job(
     job_id: str, now: Instant, owner: Owner, asked: BulkInput, request_id: str | None
 ) -> NewJob:
-    """Return the job that does it."""
+    """Return the job that runs a bulk action."""
     return NewJob(
         id=job_id,
         owner=owner,
@@ -108,7 +108,7 @@ def new_job(
 
 
 def bulk(engine: Engine) -> Capability[BulkInput, BulkResult]:
-    """Return the capability by which a worker carries out bulk actions."""
+    """Return the capability that runs bulk actions."""
 
     @capability(
         CAPABILITY,

@@ -32,7 +32,7 @@ from backburner.ports.store.flows import FlowStep, GroupFilter
 
 
 class Flows:
-    """Jobs that wait for jobs."""
+    """Flows: jobs that depend on other jobs."""
 
     def __init__(  # noqa: PLR0913 - what it asks, each by its name
         self,
@@ -45,7 +45,7 @@ class Flows:
         payloads: Payloads,
         touch: Callable[[Iterable[int]], None],
     ) -> None:
-        """Take, besides, how to have batches looked at in which something ended."""
+        """Use `touch` to report batches in which a member has ended."""
         self._store = store
         self._notifier = notifier
         self._clock = clock
@@ -57,15 +57,15 @@ class Flows:
     async def submit(
         self, wanted: Sequence[tuple[Flow, GroupOptions]]
     ) -> Sequence[Submitted]:
-        """Store flows, all or none; when this returns they will reach their ends."""
+        """Store flows, all or none. When this returns, they are durable."""
         return await self.store([self.prepare(*asked) for asked in wanted])
 
     def prepare(self, flow: Flow, options: GroupOptions) -> NewFlow:
-        """Check a flow as a whole and write it, not stored yet."""
+        """Validate a whole flow and prepare its rows; nothing is stored yet."""
         return self._planning.flow(flow, options)
 
     async def store(self, flows: Sequence[NewFlow]) -> Sequence[Submitted]:
-        """Store flows that are prepared, and wake whoever may run their steps."""
+        """Store prepared flows and notify workers."""
         stowed = await self._payloads.stow_members(Members(flows=flows))
         async with self._payloads.dropped_if_refused(stowed):
             with counted():
@@ -81,7 +81,7 @@ class Flows:
         return submitted
 
     def plan(self, added: Sequence[Planned], parent: Claim) -> Sequence[NewStep]:
-        """Check steps that a handler adds to the flow that its job is a step of."""
+        """Validate steps that a handler adds to its own flow."""
         named = {planned.name: planned for planned in added}
         order = in_order(
             {
@@ -107,7 +107,7 @@ class Flows:
         return found[0]
 
     async def steps(self, flow: FlowRecord) -> Sequence[FlowStep]:
-        """Return a flow's steps, each after what it needs."""
+        """Return a flow's steps, each after its prerequisites."""
         return await self._store.steps(flow.seq)
 
     async def list(
@@ -119,7 +119,7 @@ class Flows:
     async def cancel(
         self, flow_id: str, owner: Owner = LOCAL, *, reason: str = "cancelled with all"
     ) -> FlowRecord:
-        """End whatever of a flow is not over yet; asking twice is no error."""
+        """Cancel every step of a flow that has not ended; repeating it is no error."""
         flow = await self.find(flow_id, owner)
         if flow.state is FlowState.CANCELLED:
             return flow
@@ -137,7 +137,7 @@ class Flows:
         return await self.find(flow_id, owner)
 
     async def retry(self, flow_id: str, owner: Visibility = LOCAL) -> FlowRecord:
-        """Retry the failed steps of a flow, which goes on from there."""
+        """Retry the failed steps of a flow; the flow resumes there."""
         flow = await self.find(flow_id, owner)
         retried = await retry_failed(self._store, now=self._clock.now(), flow=flow.seq)
         if not retried:
@@ -149,12 +149,12 @@ class Flows:
     def events(
         self, flow: FlowRecord, *, after: int = 0
     ) -> AsyncGenerator[Event, None]:
-        """Yield events of a flow and its steps above `after`, until it ends."""
+        """Yield events of a flow and its steps after `after`, until it ends."""
         topic, over = Topic(flow=flow.seq), partial(self.last, flow)
         return self._watch.group(flow.owner, topic, over, after=after)
 
     async def last(self, flow: FlowRecord) -> int | None:
-        """Return which of all events was a flow's last, once it has ended."""
+        """Return the number of a flow's last event; `None` while it runs."""
         found = await self._store.find_flows([flow.id])
         if found and not found[0].state.is_final:
             return None
@@ -169,7 +169,7 @@ class Flows:
         *,
         timeout: float,  # noqa: ASYNC109 - part of the answer
     ) -> FlowRecord:
-        """Return a flow when it ends, or as it is when the time is over."""
+        """Return a flow once it has ended, or as it is after the timeout."""
         flow = await self.find(flow_id, owner)
         if flow.state.is_final or timeout <= 0:
             return flow

@@ -39,7 +39,7 @@ MAX_EXPECTED: Final = 1_000_000
 
 
 class _Told(BaseModel):
-    """What a completion is told that has no input of its own."""
+    """The default input of a batch's completion job."""
 
     id: str
     generation: int
@@ -53,13 +53,13 @@ _TOLD: Final = TypeAdapter(_Told)
 
 
 class Planning:
-    """Checks flows and batches as wholes, and turns them into rows."""
+    """Validates whole flows and batches and turns them into rows."""
 
     def __init__(self, submission: Submission) -> None:
         self._submission = submission
 
     def flow(self, flow: Flow, options: GroupOptions) -> NewFlow:
-        """Check a flow as a whole and write it, its steps in an order that runs."""
+        """Validate a whole flow and prepare its rows, steps in a runnable order."""
         planned = _by_name(flow.steps)
         order = in_order({name: step.needs for name, step in planned.items()})
         now = self._submission.now()
@@ -96,7 +96,11 @@ class Planning:
         completion: Mapping[str, Any] | None,
         said: Any,
     ) -> NewBatch:
-        """Check a batch and write it; `said` is what makes its body, for its key."""
+        """
+        Validate a batch and prepare its row.
+
+        `said` is the body for its idempotency key.
+        """
         check_group(options)
         if expected is not None and not 0 <= expected <= MAX_EXPECTED:
             raise refused_field("expected", f"must be from 0 to {MAX_EXPECTED}")
@@ -119,7 +123,11 @@ class Planning:
         return new
 
     def _completion(self, completion: Mapping[str, Any]) -> str:
-        """Write all that its job is made of: who ends the batch may not know it."""
+        """
+        Prepare the whole completion job.
+
+        The process that ends the batch may not know the capability.
+        """
         found = self._find_completion(completion)
         attempts = found.retry.max_attempts
         return to_json(
@@ -150,7 +158,7 @@ class Planning:
         return found
 
     def step(self, planned: Planned, options: GroupOptions) -> NewStep:
-        """Write a step that is added to a flow, whose other steps are not known."""
+        """Prepare a step that is added to a flow whose other steps are not loaded."""
         return self._step(planned, {}, options)
 
     def _step(
@@ -225,7 +233,7 @@ def _is_step(name: str) -> bool:
 
 
 def _by_name(steps: Sequence[Planned]) -> dict[str, Planned]:
-    """Return steps by name; refuse doubles, and more than are taken."""
+    """Return steps by name; refuse duplicate names and too many steps."""
     if len(steps) > MAX_STEPS:
         raise refused_field("steps", f"a flow can have at most {MAX_STEPS:,} steps")
     if sum(len(step.needs) for step in steps) > MAX_EDGES:

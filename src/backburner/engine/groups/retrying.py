@@ -1,4 +1,8 @@
-"""Retry of whole groups: page by page, each a compare-and-set."""
+"""
+Retries all failed jobs of a flow or batch, page by page.
+
+Each retry is a compare-and-set.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -30,7 +34,7 @@ async def retry_failed(
 def retry_moves(
     jobs: Sequence[Job], now: Instant, rate: float | None = None
 ) -> list[Move]:
-    """Return the moves that queue dead letters again, at once or so many a second."""
+    """Return the moves that queue dead letters again, at `rate` per second if given."""
     changes = transitions.retry_all(jobs, now=now, rate=rate)
     return [
         Move(job.seq, job.state, job.generation, change, job.consequences)

@@ -30,19 +30,19 @@ class FlowTicket:
         return (await self._engine.store.find_flows([self.id]))[0]
 
     async def steps(self) -> dict[str, Job]:
-        """Return the jobs of the flow's steps, whole, by name."""
+        """Return the jobs of the flow's steps by name, with inputs and outputs."""
         found = await self._engine.flows.steps(await self.flow())
         rows = await self._engine.store.find([step.job.id for step in found])
         whole = {job.id: await self._engine.payloads.whole(job) for job in rows}
         return {step.job.step or "": whole[step.job.id] for step in found}
 
     async def wait(self, timeout: float = 60.0) -> FlowRecord:  # noqa: ASYNC109 - a wait, not a failure
-        """Return the flow when it ends, or as it is when the time is over."""
+        """Return the flow once it has ended, or as it is after the timeout."""
         owner = (await self.flow()).owner
         return await self._engine.flows.wait(self.id, owner, timeout=timeout)
 
     async def results(self, timeout: float = 60.0) -> dict[str, Any]:  # noqa: ASYNC109 - same
-        """Return the outputs of the steps that succeeded, by name, at the end."""
+        """Wait for the end; return the outputs of the steps that succeeded, by name."""
         flow = await self.wait(timeout)
         if not flow.state.is_final:
             raise TimeoutError(
@@ -55,17 +55,17 @@ class FlowTicket:
         }
 
     async def events(self, *, after: int = 0) -> AsyncIterator[Event]:
-        """Yield what happens to the flow and its steps, until it ends."""
+        """Yield the events of the flow and its steps until it ends."""
         flow = await self.flow()
         async for event in self._engine.flows.events(flow, after=after):
             yield event
 
     async def cancel(self) -> FlowRecord:
-        """End whatever of the flow is not over yet."""
+        """Cancel every step that has not ended."""
         return await self._engine.flows.cancel(self.id, (await self.flow()).owner)
 
     async def retry(self) -> FlowRecord:
-        """Retry the failed steps; the flow goes on from there."""
+        """Retry the failed steps; the flow resumes there."""
         return await self._engine.flows.retry(self.id, (await self.flow()).owner)
 
 
@@ -100,26 +100,26 @@ class BatchTicket:
         *,
         seal: bool = False,
     ) -> None:
-        """Put more into the batch; with `seal` they are the last."""
+        """Add members to the batch; with `seal` no more can be added later."""
         members = self._engine.batches.gather(jobs, flows, self._options)
         owner = (await self.batch()).owner
         await self._engine.batches.fill(self.id, owner, members, seal=seal)
 
     async def wait(self, timeout: float = 60.0) -> Batch:  # noqa: ASYNC109 - a wait, not a failure
-        """Return the batch when it is finished, or as it is when the time is over."""
+        """Return the batch once it is finished, or as it is after the timeout."""
         owner = (await self.batch()).owner
         return await self._engine.batches.wait(self.id, owner, timeout=timeout)
 
     async def events(self, *, after: int = 0) -> AsyncIterator[Event]:
-        """Yield what happens to the batch as a whole, until it is finished."""
+        """Yield the events of the batch itself until it is finished."""
         batch = await self.batch()
         async for event in self._engine.batches.events(batch, after=after):
             yield event
 
     async def cancel(self) -> Batch:
-        """End whatever of the batch is not over yet."""
+        """Cancel every member that has not ended."""
         return await self._engine.batches.cancel(self.id, (await self.batch()).owner)
 
     async def retry(self) -> int:
-        """Retry whatever of the batch failed; return how many jobs."""
+        """Retry the failed members; return how many jobs were retried."""
         return await self._engine.batches.retry(self.id, (await self.batch()).owner)

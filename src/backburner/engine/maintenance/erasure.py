@@ -35,12 +35,12 @@ class StillWorking(CallerError):
 
 
 class Eraser:
-    """Erases one user. A run that is interrupted is completed by the next one."""
+    """Deletes the data of one user. An interrupted run is completed by the next one."""
 
     def __init__(
         self, engine: Engine, apps: Mapping[str, EraseRows], faults: Faults
     ) -> None:
-        """Take what erases the rows of each application, by its name."""
+        """Create an eraser; `apps` erases the rows of each application, by its name."""
         self._engine = engine
         self._store = engine.store
         self._apps = apps
@@ -50,11 +50,11 @@ class Eraser:
         self, owner: Owner, alias: str, *, actor: str, cancel: bool = False
     ) -> Mapping[str, int]:
         """
-        Erase a user and return how many rows went, by kind.
+        Delete a user's data and return the number of deleted rows, by kind.
 
-        Raises `StillWorking`, and changes nothing, while work of the user goes on,
-        unless `cancel` ends it first. `alias` takes the place of the name in the
-        ledger. The audit log gets a digest of the name, not the name.
+        Raises `StillWorking` and changes nothing while the user has unfinished work,
+        unless `cancel` ends it first. `alias` replaces the name in the ledger. The
+        audit log gets a digest of the name, not the name.
         """
         if not cancel:
             await self._check_idle(owner)
@@ -85,7 +85,7 @@ class Eraser:
             )
 
     async def _cancel(self, owner: Owner) -> None:
-        """End all that goes on; others may end some of it at the same time."""
+        """Cancel all unfinished work; other processes may end some of it meanwhile."""
         while found := await self._store.unfinished(owner, limit=LIMIT):
             for one in found:
                 with suppress(IllegalTransition):  # it has just ended
@@ -163,6 +163,6 @@ def erase_rows(
 
 
 def digest(owner: Owner) -> str:
-    """Return what the audit log calls a user who was erased."""
+    """Return the digest that the audit log shows for an erased user."""
     name = f"{owner.tenant}/{owner.user}".encode()
     return f"sha256:{hashlib.sha256(name).hexdigest()}"

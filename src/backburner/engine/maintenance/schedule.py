@@ -21,10 +21,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
     """
-    A capability that is asked for at every tick of a cron expression.
+    Submits a job of a capability at every tick of a cron expression.
 
-    A tick whose time does not exist that day fires right after the gap; one whose
-    time comes twice fires once.
+    When clocks change, a tick whose time does not exist fires right after the gap, and
+    one whose time occurs twice fires once.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Schedule:
             ) from None
 
     def state(self, now: Instant) -> ScheduleState:
-        """Return the schedule as it is stored when it is new."""
+        """Return the initial stored state of the schedule."""
         asked = self.capability
         return ScheduleState(
             name=self.name,

@@ -25,10 +25,10 @@ from backburner.ports.store.schedules import Firing
 
 class Scheduler:
     """
-    Submits what is due, by the store's clock.
+    Submits the jobs of due schedules, by the store's clock.
 
-    A process fires the schedules that its own code declares, by the times that were
-    declared last anywhere: an old release beside a new one fires nothing twice.
+    A process fires the schedules that its own code declares, at the times that any
+    process declared last, so an old release beside a new one fires nothing twice.
     """
 
     def __init__(  # noqa: PLR0913 - what it needs of the world
@@ -54,7 +54,7 @@ class Scheduler:
         self._loop = Loop("schedule", self.fire, every=poll)
 
     def start(self) -> None:
-        """Begin, if there is anything to fire."""
+        """Start, if there are schedules."""
         if self._schedules:
             self._loop.start()
 
@@ -63,7 +63,7 @@ class Scheduler:
         await self._loop.stop()
 
     async def fire(self) -> float | None:
-        """Fire what is due; come back at the next tick."""
+        """Fire due schedules; return the seconds until the next tick."""
         now, states = await self._store.schedules()
         if not self._is_planned:
             await self._store.plan([s.state(now) for s in self._schedules.values()])
@@ -96,9 +96,9 @@ class Scheduler:
 
     async def _fire(self, firing: Firing) -> Firing | None:
         """
-        Fire ticks; those that a budget has no room for are missed.
+        Fire ticks; a tick that exceeds a budget is skipped.
 
-        Return what was fired; `None` if another process did.
+        Return what was fired; `None` if another process fired it.
         """
         try:
             with counted():

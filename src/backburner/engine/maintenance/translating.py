@@ -1,9 +1,10 @@
 """
-Turns engine events into events of applications, each once.
+Translates engine events into events of applications, each once.
 
-Every process that has loaded the application looks. What the application publishes
-commits in the transaction that moves its mark, and the mark is moved only from where
-it was when the events were read: of two processes one commits nothing.
+Every process that has loaded the application does this. The application's events commit
+in the transaction that advances its stored cursor, and the cursor advances only from
+the value at which the events were read: if two processes translate the same page, one
+commits nothing.
 """
 
 import asyncio
@@ -58,7 +59,7 @@ class Translator:
         self._unsubscribe = notifier.listen(self._hear)
 
     async def start(self) -> None:
-        """Set the mark, if this is the first process ever, and begin."""
+        """Store the cursor if there is none yet, and start."""
         await self._engine.store.begin_translation(self._application)
         self._loop.start()
 
@@ -68,7 +69,7 @@ class Translator:
         await self._loop.stop()
 
     async def look(self) -> float | None:
-        """Translate what there is, a page at a time."""
+        """Translate new events, a page at a time."""
         found = await self._engine.store.untranslated(
             self._application, self._wanted, seen=self._seen, limit=self._limit
         )
@@ -82,7 +83,7 @@ class Translator:
         return None
 
     async def _commit(self, found: Untranslated) -> bool:
-        """Translate a page and move the mark; `False` if another process did."""
+        """Translate a page and advance the cursor; `False` if another process did."""
         self._faults.hit("translate.read")
         failing: list[int] = []
 
@@ -111,7 +112,7 @@ class Translator:
         return is_ours
 
     def _limit_after(self, error: Exception, *, is_begun: bool) -> int:
-        """Return how many events the next look takes after a failed one."""
+        """Return the page size after a failed page."""
         if not isinstance(error, TransactionTooLong):
             # One by one: those before it are not held up by the one that fails.
             return 1

@@ -1,9 +1,9 @@
 """
-Periodic work: due, overdue, orphaned and old jobs.
+Periodic work on due, overdue, orphaned and old jobs.
 
-Every process may run these; each step is a compare-and-set, so two at once do no harm.
-What is due, overdue or old is judged by the store's clock: one process whose clock is
-fast must not end the jobs of all others.
+Every process may run it: each change is a compare-and-set, so concurrent runs do no
+harm. The store's clock decides what is due, overdue or old, so a process with a fast
+clock cannot end the jobs of others.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,7 +32,7 @@ MANY = 10_000
 
 @dataclass(frozen=True, slots=True)
 class UpkeepOptions:
-    """How often, and how long things are kept."""
+    """Intervals and retention times."""
 
     poll: float = 1.0
     lease: timedelta = timedelta(seconds=10)
@@ -47,15 +47,15 @@ class UpkeepOptions:
 
 class Sight:
     """
-    For how long a worker must be silent to be declared dead. Pure; milliseconds.
+    Decides how long a worker must be silent to be declared dead. Pure; milliseconds.
 
-    Nobody can beat while the store is away, so silence in that time says nothing. A
-    store is away if it has not answered for half a lease; less costs nobody a lease.
-    After that every worker has a whole lease to be heard again.
+    No worker can send heartbeats while the store is unreachable, so silence in that
+    time means nothing. A store counts as unreachable if it has not answered for half a
+    lease. Afterwards every worker has a whole lease to report again.
     """
 
     def __init__(self, *, lease: int) -> None:
-        """Take how long a worker may be silent."""
+        """Create it with the lease in milliseconds."""
         self._lease = lease
         self._seen_at = 0
         self._away_since: int | None = None
@@ -63,11 +63,11 @@ class Sight:
         self._is_away = False
 
     def miss(self) -> None:
-        """Note that the store did not answer."""
+        """Record that the store did not answer."""
         self._is_away = True
 
     def see(self, asked_at: int, now: int) -> None:
-        """Note that the store answered just now."""
+        """Record that the store answered."""
         since = self._seen_at if self._is_away else asked_at
         if now - since > self._lease // 2:
             if self._away_since is None:
@@ -76,7 +76,7 @@ class Sight:
         self._seen_at, self._is_away = now, False
 
     def lease(self, now: int) -> int:
-        """Return which silence is too long now."""
+        """Return the silence after which a worker counts as dead now."""
         if self._away_since is not None and now - self._back_at >= self._lease:
             self._away_since = None
         if self._away_since is None:
@@ -85,7 +85,7 @@ class Sight:
 
 
 class Upkeep:
-    """Five loops over one store."""
+    """Runs five maintenance loops over one store."""
 
     def __init__(  # noqa: PLR0913 - what it needs of the world
         self,
@@ -99,7 +99,7 @@ class Upkeep:
         batches: Batches | None = None,
         read_clock: Callable[[], Awaitable[Instant]] | None = None,
     ) -> None:
-        """Take how to read the store's clock, if not by asking the store itself."""
+        """Create the loops; `read_clock` replaces the store's own clock."""
         self._store = store
         self._read_clock = read_clock or store.read_clock
         self._notifier = notifier
@@ -125,18 +125,18 @@ class Upkeep:
         self._unsubscribe = notifier.listen(self._hear)
 
     def start(self) -> None:
-        """Begin all of them."""
+        """Start all loops."""
         for loop in self._loops:
             loop.start()
 
     async def stop(self) -> None:
-        """End all of them."""
+        """Stop all loops."""
         self._unsubscribe()
         for loop in self._loops:
             await loop.stop()
 
     async def promote(self) -> float | None:
-        """Queue what is due; come back when the next one is."""
+        """Queue due jobs; return the seconds until the next one."""
         due = await self._store.next_due()
         if due is None:
             return None
@@ -151,7 +151,7 @@ class Upkeep:
         return 0.0
 
     async def expire(self) -> float | None:
-        """Fail waiting jobs whose time is over."""
+        """Fail waiting jobs whose deadline has passed."""
         now = await self._read_clock()
         overdue = await self._store.overdue(now=now, limit=BATCH)
         if overdue:
@@ -177,7 +177,7 @@ class Upkeep:
         return 0.0 if len(overdue) == BATCH else None
 
     async def rescue(self) -> float | None:
-        """Take jobs from workers that stopped beating."""
+        """Queue the jobs of workers whose heartbeats stopped."""
         lease = await self._silence()
         orphans = await self._store.orphans(lease=lease, limit=BATCH)
         self._faults.hit("upkeep.workers_removed")
@@ -186,7 +186,7 @@ class Upkeep:
         return 0.0 if len(orphans) == BATCH else None
 
     async def _silence(self) -> timedelta:
-        """Look whether the store answers; return which silence is too long."""
+        """Check whether the store answers; return the silence that counts as death."""
         asked_at = self._clock.monotonic()
         try:
             await self._read_clock()
@@ -198,12 +198,12 @@ class Upkeep:
         return timedelta(milliseconds=self._sight.lease(now))
 
     async def free(self) -> float | None:
-        """Free what is held without a job and past its time."""
+        """Release expired budget holds that belong to no job."""
         freed = await self._store.free_holds(limit=BATCH)
         return 0.0 if freed == BATCH else None
 
     async def prune(self) -> float | None:
-        """Delete what was kept long enough."""
+        """Delete rows whose retention time has passed."""
         now = await self._read_clock()
         pruned = await self._store.prune(
             keep=self._options.retention, now=now, limit=BATCH

@@ -42,7 +42,7 @@ class Runtime:
     plan: Callable[[Sequence[Planned], Claim], Sequence[NewStep]] | None = None
     """Check steps that a handler added to its flow."""
     touch: Callable[[Iterable[int]], None] | None = None
-    """Have batches looked at in which something ended."""
+    """Check these batches soon, because a member of each has ended."""
     prices: Prices = field(default_factory=NoPrices)
     on_job_failed: Callable[[], None] = lambda: None
     """Note that a job has failed permanently."""

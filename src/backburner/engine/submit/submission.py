@@ -165,7 +165,7 @@ class Callbacks:
             )
 
     def url(self, url: str, path: str) -> str:
-        """Return a URL in its usual form, or say at which field it is not good."""
+        """Return a URL in normal form; the error for an invalid one names `field`."""
         try:
             return self._usual(url)
         except ValueError as error:

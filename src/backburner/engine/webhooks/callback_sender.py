@@ -1,9 +1,9 @@
 """
 Sends signed callbacks of applications to URLs given by callers.
 
-The secret follows from the master key, the topic and the receiver's origin; a receiver
-that has the master key too derives it, others are given theirs. The job that it is
-told in has the retries.
+The secret is derived from the master key, the topic and the receiver's origin. A
+receiver that has the master key can derive it; others are given theirs. Retries are
+those of the job that sends the callback.
 """
 
 from http import HTTPStatus
@@ -41,7 +41,11 @@ class CallbackSender:
     def __init__(
         self, reach: Reach, master: bytes, clock: Clock, egress: Egress | None = None
     ) -> None:
-        """Without an `egress` it signs and checks, but sends nothing."""
+        """
+        Create a sender.
+
+        Without an `egress` it signs and checks URLs but sends nothing.
+        """
         self._reach = reach
         self._master = master
         self._clock = clock
@@ -51,8 +55,8 @@ class CallbackSender:
         """
         Return the secret that signs messages of a topic to a URL.
 
-        Every origin (scheme, host and port) has its own: who may verify what is sent
-        to one of them can forge nothing for another.
+        Every origin (scheme, host and port) has its own secret, so a receiver cannot
+        forge messages to another receiver.
         """
         if not self._master:
             raise ConfigurationError(
@@ -63,7 +67,7 @@ class CallbackSender:
         return secret(self._master, f"{topic} {origin}", VERSION)
 
     def check(self, url: str, path: str) -> str:
-        """Return a URL in its usual form, or say at which field it is not good."""
+        """Return a URL in normal form; the error for an invalid one names `field`."""
         if not self._master:
             raise _refused(path, "BACKBURNER_WEBHOOK_SECRET is not set here")
         try:
@@ -73,11 +77,11 @@ class CallbackSender:
 
     async def send(self, job: Claim, url: str, body: bytes, topic: str) -> None:
         """
-        Post what a job tells, under the job's id; return once it is accepted.
+        Post a message under the job's id; return once the receiver has accepted it.
 
         Receivers of another topic or origin have another secret. No answer, 5xx and 429
-        are worth another attempt, any other answer is not. A 429 that says when costs
-        none.
+        lead to another attempt; any other error answer is final. A 429 with
+        `Retry-After` uses no attempt.
         """
         if self._egress is None:
             raise TransientError("this process does not send callbacks")

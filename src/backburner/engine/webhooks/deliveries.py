@@ -39,13 +39,13 @@ def delivering(
     messages: Messages,
     retry: RetryPolicy = SCHEDULE,
 ) -> Capability[Told, Delivered]:
-    """Return the capability by which a worker tells of ends."""
+    """Return the capability that sends webhooks."""
 
     # A receiver that says when to come again is not given up before one that fails.
     # A wait that would pass the limit ends the job, so the limit is one wait longer.
     @capability(CAPABILITY, queue=QUEUE, retry=retry, patience=retry.longest() + LATEST)
     async def handle(ctx: Context, told: Told) -> Delivered | Snooze | Failed:
-        """Tell a receiver that something ended."""
+        """Send one webhook to its endpoint."""
         job = ctx.job
         endpoint = await endpoints.called(told.callback, job.owner)
         if endpoint is None:
@@ -68,17 +68,17 @@ def delivering(
 async def listing(
     engine: Engine, subject: str, owner: Visibility, *, before: int | None, limit: int
 ) -> Sequence[Job]:
-    """Return a page of what tells of a job, flow or batch, newest first."""
+    """Return a page of the deliveries of a job, flow or batch, newest first."""
     where = JobFilter(owner=owner, capability=CAPABILITY, tag=f"delivery:{subject}")
     return await engine.jobs(where, before=before, limit=limit)
 
 
 async def replay(engine: Engine, delivery_id: str, owner: Owner) -> Job:
     """
-    Send a webhook again; nothing that it tells of is done again.
+    Send a webhook again; its job, flow or batch does not run again.
 
-    One that failed goes on as a retry does. Any other that is over is repeated by a
-    new delivery under the old message's id: a receiver that has it knows it.
+    A failed delivery is retried. A successful one is repeated by a new delivery with
+    the same message id, so the receiver can recognise it.
     """
     job = await engine.find(delivery_id, owner)
     if job.capability != CAPABILITY:

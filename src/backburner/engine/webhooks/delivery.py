@@ -1,8 +1,8 @@
 """
 Sends one webhook and classifies the receiver's answer.
 
-It remembers nothing and tries once: the job it runs in has the retries, the history
-and the dead letter.
+It keeps no state and tries once. Retries, history and dead letter are those of the
+delivery job.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ _LATER: Final = frozenset(
 
 
 class WebhookMessage(NamedTuple):
-    """What is told: the same id and body at every attempt."""
+    """A webhook message; id and body are the same at every attempt."""
 
     id: str
     body: bytes
@@ -66,7 +66,7 @@ class WebhookMessage(NamedTuple):
 
 
 class Delivered(BaseModel):
-    """The receiver has it."""
+    """The receiver accepted the message."""
 
     status: int
     """What it answered."""
@@ -79,7 +79,7 @@ Delivery: TypeAlias = Delivered | Snooze | Failed
 def signed(
     message: WebhookMessage, secrets: Sequence[str], now: Instant
 ) -> dict[str, str]:
-    """Return the headers that a message has if it is sent now."""
+    """Return the signed headers of a message that is sent now."""
     timestamp = now // 1000
     headers = {
         "Content-Type": "application/json",
@@ -108,7 +108,7 @@ class WebhookSender:
     async def send(
         self, endpoint: Endpoint, message: WebhookMessage
     ) -> Answer | Silence:
-        """Post a message, signed for this attempt by every secret that is good."""
+        """Post a message, signed for this attempt with every valid secret."""
         now = self._clock.now()
         secrets = [
             secret(self._master, endpoint.id, version)
@@ -119,7 +119,7 @@ class WebhookSender:
 
 
 class Deliver:
-    """Delivers a message to an endpoint when it is the endpoint's turn."""
+    """Delivers a message to an endpoint within the receiver's limits."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Deliver:
         self._dice = dice
 
     async def __call__(self, endpoint: Endpoint, message: WebhookMessage) -> Delivery:
-        """Try once; `is_gone` says whether the endpoint is to be disabled."""
+        """Try once; `is_gone` says whether the endpoint must be disabled."""
         if endpoint.disabled_at is not None:
             return Failed(DISABLED, "its endpoint is disabled", retryable=False)
         said = await self._receiver_limits.call(
@@ -149,7 +149,7 @@ class Deliver:
 
 
 def decide(said: Answer | Silence, *, now: Instant, roll: float) -> Delivered | Failed:
-    """Say what an answer, or that there was none, means for the delivery."""
+    """Return the outcome of a delivery for an answer, or for none."""
     if isinstance(said, Silence):
         return SILENCES[said]
     status = said.status
@@ -165,12 +165,12 @@ def decide(said: Answer | Silence, *, now: Instant, roll: float) -> Delivered | 
 
 
 def is_gone(delivery: Delivery) -> bool:
-    """Say whether the receiver wants to hear nothing any more."""
+    """Say whether the receiver answered that it wants no more messages."""
     return isinstance(delivery, Failed) and delivery.code == GONE
 
 
 def _wait(asked: str, now: Instant, roll: float) -> timedelta | None:
-    """Read `Retry-After`, in seconds or as a date, within bounds and a bit later."""
+    """Return the delay from `Retry-After` (seconds or date), bounded, with jitter."""
     wait = _seconds(asked.strip(), now)
     if wait is None:
         return None

@@ -18,7 +18,7 @@ MOST_BELIEVED: Final = 1_000
 
 
 class Endpoints:
-    """Make, find, rotate, disable, enable, forget."""
+    """Creates, finds, changes and deletes webhook endpoints."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Endpoints:
         self._believed: dict[tuple[Owner, str], tuple[int, Endpoint]] = {}
 
     async def create(self, url: str, owner: Owner = LOCAL) -> Endpoint:
-        """Return the owner's endpoint for a URL, new or not."""
+        """Return the owner's endpoint for a URL; create it if there is none."""
         return await self._at(self._submission.webhook_url(url), owner)
 
     async def find(self, endpoint_id: str, owner: Owner = LOCAL) -> Endpoint:
@@ -54,14 +54,14 @@ class Endpoints:
         return await self._store.endpoints(owner, before=before, limit=limit)
 
     def secrets(self, endpoint: Endpoint) -> list[str]:
-        """Return the secrets that sign now, the newest first."""
+        """Return the valid signing secrets, newest first."""
         return [
             webhook.secret(self._master, endpoint.id, version)
             for version in webhook.live_versions(endpoint, self._clock.now())
         ]
 
     async def rotate(self, endpoint_id: str, owner: Owner = LOCAL) -> Endpoint:
-        """Give an endpoint a new secret; the one before it signs for a day longer."""
+        """Give an endpoint a new secret; the previous one stays valid for a day."""
         self._submission.require_webhooks()
         found = await self.find(endpoint_id, owner)
         rotated = webhook.rotate(found, now=self._clock.now())
@@ -73,26 +73,26 @@ class Endpoints:
         return rotated
 
     async def disable(self, endpoint_id: str, owner: Owner = LOCAL) -> Endpoint:
-        """Have nothing sent to an endpoint; asking twice is no error."""
+        """Disable an endpoint; repeating it is no error."""
         found = await self.find(endpoint_id, owner)
         await self.give_up(found, ON_REQUEST)
         return await self.find(endpoint_id, owner)
 
     async def enable(self, endpoint_id: str, owner: Owner = LOCAL) -> Endpoint:
-        """Have webhooks sent again; asking twice is no error."""
+        """Enable an endpoint; repeating it is no error."""
         await self.find(endpoint_id, owner)
         await self._store.enable_endpoint(endpoint_id)
         self._believed.clear()
         return await self.find(endpoint_id, owner)
 
     async def delete(self, endpoint_id: str, owner: Owner = LOCAL) -> None:
-        """Forget an endpoint; its URL gets another, with other secrets, if asked."""
+        """Delete an endpoint; a new one for the same URL has other secrets."""
         await self.find(endpoint_id, owner)
         await self._store.delete_endpoint(endpoint_id)
         self._believed.clear()
 
     async def give_up(self, endpoint: Endpoint, reason: str) -> None:
-        """Send nothing to an endpoint any more."""
+        """Disable an endpoint whose receiver is gone."""
         await self._store.disable_endpoint(
             endpoint.id, reason=reason, now=self._clock.now()
         )
@@ -101,7 +101,7 @@ class Endpoints:
     async def called(
         self, callback: Mapping[str, str], owner: Owner
     ) -> Endpoint | None:
-        """Return whom a callback means; a bare URL gets its endpoint here."""
+        """Return the endpoint of a callback; create one for a plain URL."""
         if "url" in callback:
             return await self._lately_at(callback["url"], owner)
         found = await self._store.find_endpoint(callback["endpoint"])

@@ -38,11 +38,11 @@ class Told(BaseModel):
 
 
 class Owned(Protocol):
-    """Something that belongs to somebody."""
+    """An object with an owner."""
 
     @property
     def owner(self) -> Owner:
-        """Whose it is."""
+        """The tenant and user that own it."""
         ...
 
 
@@ -53,15 +53,15 @@ class Messages:
     """
     Writes the bodies of webhooks.
 
-    From the row, if its subject is still as it ended; else from the event that told of
-    that end. The body is the same either way: a receiver sees one message, whenever.
+    The content comes from the row if the job is still in that final state, otherwise
+    from the event that recorded it. The body is the same either way.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def body(self, told: Told, owner: Owner) -> bytes | None:
-        """Return what is sent; `None` if its subject is not there any more."""
+        """Return the body; `None` if the job, flow or batch no longer exists."""
         data = await self._data(told, owner)
         if data is None:
             return None
@@ -81,7 +81,7 @@ class Messages:
                 return None if batch is None else await self._of_batch(batch, told)
 
     async def _of_question(self, job: Job, told: Told) -> dict[str, Any]:
-        """Write a question; one that was answered meanwhile has only its name."""
+        """Write a question; one that has been answered meanwhile has only its name."""
         name = told.name or ""
         asked = await self._store.find_question(job.seq, told.generation, name)
         here = f"/v1/jobs/{job.id}"
@@ -144,7 +144,7 @@ def _only(found: Sequence[O], owner: Owner) -> O | None:
 
 
 def _ends(history: Sequence[Event]) -> list[Event]:
-    """Return the end of each generation, in order."""
+    """Return the final event of each generation, in order."""
     return [event for event in history if event.is_final]
 
 
@@ -167,7 +167,7 @@ def _of_flow(flow: FlowRecord, told: Told) -> dict[str, Any]:
 
 
 def _small(output: str | None) -> dict[str, Any]:
-    """Show an output that is small; a large one is behind `links.result`."""
+    """Return a small output; a large one is fetched from `links.result`."""
     if output is None or reference(output) is not None:
         return {}
     is_small = len(output) <= LARGEST_OUTPUT >= len(output.encode())
@@ -175,7 +175,7 @@ def _small(output: str | None) -> dict[str, Any]:
 
 
 def _error(problem: Problem | None) -> Mapping[str, Any] | None:
-    """Write an error as its event tells it."""
+    """Return the error that an event recorded."""
     if problem is None:
         return None
     return {name: v for name, v in asdict(problem).items() if v is not None}

@@ -1,9 +1,9 @@
 """
-Limits how many webhooks of one receiver a worker sends at a time.
+Limits how many webhooks a worker sends to one receiver at a time.
 
-A receiver has a few calls at once; what is more waits in the store and not in a slot.
-One that did not answer rests, and then one call finds out whether it is back. Kept in
-memory: each worker finds out for itself.
+A receiver gets a few concurrent calls; further deliveries wait in the store and not in
+a slot. A receiver that does not answer is left alone for a while, then one call tests
+it. This state is in memory, separate for each worker.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ _FEW: Final = 1000
 
 
 class ReceiverLimits:
-    """Gives each receiver its turns."""
+    """Decides when each receiver may be called."""
 
     def __init__(self, clock: Clock, dice: Dice, *, slots: int) -> None:
-        """Take how many slots the worker has: no host gets most of them."""
+        """Create limits for a worker with `slots`: no host gets most of them."""
         self._clock = clock
         self._dice = dice
         self._at_once = max(1, min(AT_ONCE, slots // (2 * SHARE)))
@@ -56,7 +56,7 @@ class ReceiverLimits:
     async def call(
         self, endpoint: Endpoint, send: Callable[[], Awaitable[Answer | Silence]]
     ) -> Answer | Silence | Snooze | Failed:
-        """Call if it is the endpoint's turn; else say when to come back."""
+        """Call the endpoint if it has capacity; otherwise return when to try again."""
         receiver = self._receiver(endpoint)
         if not await receiver.enter():
             return receiver.later(self._dice.roll())
@@ -76,7 +76,7 @@ class ReceiverLimits:
         return said
 
     def rest(self, endpoint: Endpoint, span: timedelta) -> None:
-        """Leave an endpoint alone that asked for it: for a minute at most."""
+        """Do not call an endpoint for the time that it asked for, at most a minute."""
         until = self._clock.monotonic() + min(span // _MILLISECOND, _LONGEST_REST)
         self._receiver(endpoint).rest(until)
 
@@ -102,13 +102,13 @@ def _host(endpoint: Endpoint) -> str:
 
 @dataclass(slots=True)
 class _SharedSlots:
-    """The slots in which deliveries wait, whoever's they are."""
+    """The slots that deliveries to all receivers may wait in."""
 
     left: int
 
 
 class _Receiver:
-    """What a worker knows of one endpoint."""
+    """What a worker knows about one endpoint."""
 
     def __init__(self, clock: Clock, at_once: int, shared_slots: _SharedSlots) -> None:
         self._clock = clock
@@ -128,7 +128,7 @@ class _Receiver:
         self._booked_until: Instant = 0
 
     async def enter(self) -> bool:
-        """Take a place, if there is one soon; whoever has one must `leave`."""
+        """Take a place if one is free soon; the caller must `leave` it."""
         if not self._is_open() or not await self._take_place():
             return False
         if not self._is_open():  # it fell silent meanwhile
@@ -138,12 +138,12 @@ class _Receiver:
         return True
 
     def leave(self) -> None:
-        """Give a place back."""
+        """Release a place."""
         self._begun.popleft()
         self._places.release()
 
     def learn(self, said: Answer | Silence, began: Instant) -> None:
-        """Remember what a call came to."""
+        """Record the result of a call."""
         now = self._clock.monotonic()
         self._pace = (3 * self._pace + now - began) // 4
         if said not in _SLOW:
@@ -157,11 +157,11 @@ class _Receiver:
             self.rest(now + min(rest, _LONGEST_REST))
 
     def rest(self, until: Instant) -> None:
-        """Let nobody call before then."""
+        """Allow no call before then."""
         self._rests_until = max(self._rests_until, until)
 
     def later(self, roll: float) -> Snooze | Failed:
-        """Say when to come back: a crowd twice as fast as it is served."""
+        """Return when to try again, depending on how many wait."""
         now = self._clock.monotonic()
         if self._silent_since is not None and now - self._silent_since >= _OUT:
             # A wait that costs nothing must end, or no delivery ever would.
@@ -177,7 +177,7 @@ class _Receiver:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is lost by forgetting it."""
+        """Whether it holds no state that matters."""
         is_used = self._begun or self._waiting
         return not is_used and self._clock.monotonic() >= (
             self._rests_until + _LONGEST_REST

@@ -27,7 +27,7 @@ class FlowStep(NamedTuple):
 
 
 class FlowStore(Protocol):
-    """Jobs that wait for jobs."""
+    """Flows: jobs that depend on other jobs."""
 
     async def submit_flows(self, flows: Sequence[NewFlow]) -> Sequence[Submitted]:
         """Store flows with their steps, durable; all or none, as `submit` does."""
@@ -44,7 +44,7 @@ class FlowStore(Protocol):
         ...
 
     async def steps(self, flow: int) -> Sequence[FlowStep]:
-        """Return a flow's steps, each after what it needs."""
+        """Return a flow's steps, each after its prerequisites."""
         ...
 
     async def reopen(self, moves: Sequence[Move]) -> Sequence[bool]:
