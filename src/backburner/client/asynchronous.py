@@ -152,7 +152,7 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
         return self._each(self._ask.follow(job_id, timeout, every))
 
     async def wait(self, job_id: str, *, timeout: float | None = None) -> Job:
-        """Return the job when it ends, or as it is when the time is over."""
+        """Return the job once it has ended, or as it is after the timeout."""
         return await self._run(self._ask.follow(job_id, timeout))
 
     async def result(self, job_id: str, *, timeout: float | None = None) -> Any:
@@ -373,7 +373,7 @@ class AsyncTicket:
         return self.job
 
     async def wait(self, timeout: float | None = None) -> Job:
-        """Return the job when it ends, or as it is when the time is over."""
+        """Return the job once it has ended, or as it is after the timeout."""
         self.job = await self._client.wait(self.id, timeout=timeout)
         return self.job
 

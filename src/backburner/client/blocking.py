@@ -150,7 +150,7 @@ class Client(Groups, Features):
         return self._each(self._ask.follow(job_id, timeout, every))
 
     def wait(self, job_id: str, *, timeout: float | None = None) -> Job:
-        """Return the job when it ends, or as it is when the time is over."""
+        """Return the job once it has ended, or as it is after the timeout."""
         return self._run(self._ask.follow(job_id, timeout))
 
     def result(self, job_id: str, *, timeout: float | None = None) -> Any:
@@ -369,7 +369,7 @@ class Ticket:
         return self.job
 
     def wait(self, timeout: float | None = None) -> Job:
-        """Return the job when it ends, or as it is when the time is over."""
+        """Return the job once it has ended, or as it is after the timeout."""
         self.job = self._client.wait(self.id, timeout=timeout)
         return self.job
 

@@ -76,7 +76,7 @@ HISTORY = 10_000
 
 
 class Engine:
-    """Submit, find, cancel, retry, watch."""
+    """The operations on jobs: submit, find, cancel, retry, follow."""
 
     def __init__(  # noqa: PLR0913 - what it asks, each by its name
         self,
@@ -135,22 +135,22 @@ class Engine:
         )
 
     def now(self) -> Instant:
-        """Return the time as the engine reads it."""
+        """Return the engine's current time."""
         return self._clock.now()
 
     @property
     def is_degraded(self) -> bool:
-        """Whether work goes on without the broker that should tell of it."""
+        """Whether the broker is unavailable, so that workers only poll."""
         return self._relay is not None and not self._relay.is_up
 
     def draw(self, kind: str) -> str:
-        """Draw an id."""
+        """Return a new id."""
         return self._submission.draw(kind, self.now())
 
     async def submit(
         self, capability: Capability[Any, Any] | str, value: Any, options: Options
     ) -> Submitted:
-        """Store a job; when this returns it is durable and will reach its end."""
+        """Store a job. When this returns, it is durable."""
         return (await self.store_jobs([self.prepare(capability, value, options)]))[0]
 
     async def submit_many(
@@ -163,11 +163,11 @@ class Engine:
     def prepare(
         self, capability: Capability[Any, Any] | str, value: Any, options: Options
     ) -> NewJob:
-        """Check a request and write it as a job, not stored yet."""
+        """Validate a request and prepare its job; nothing is stored yet."""
         return self._submission.prepare(capability, value, options)
 
     async def store_jobs(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
-        """Store jobs that are prepared, and wake whoever may run them."""
+        """Store prepared jobs and notify workers."""
         stowed = await self.payloads.stow_inputs(jobs)
         async with self.payloads.dropped_if_refused(Members(stowed)):
             with counted():
@@ -188,10 +188,10 @@ class Engine:
         self, body: Callable[[Transaction], T], *, claim: Claim | None = None
     ) -> T:
         """
-        Run a plain function in one transaction, jobs it submits included.
+        Run a function in one transaction, including the jobs that it submits.
 
-        With a `claim` it is committed only if the claim's job is still held by it, and
-        what it submits belongs to the owner and request of that job.
+        With a `claim`, it commits only if the claim is still valid, and the jobs that
+        it submits have the owner and the request id of the claimed job.
         """
         wrapped: list[Transaction] = []
         active = active_traceparent()  # a body may run in another thread
@@ -215,11 +215,11 @@ class Engine:
         return result
 
     async def read(self, body: Callable[[View], T]) -> T:
-        """Run a plain function over what is committed now; it cannot write."""
+        """Run a function that reads committed data; it cannot write."""
         return await self.store.snapshot(lambda connection: body(View(connection)))
 
     async def running(self, queue: str) -> Sequence[Running]:
-        """Return jobs of a queue that run now, the newest 1,000, whoever's they are."""
+        """Return up to 1,000 running jobs of a queue, of all owners, newest first."""
         where = JobFilter(state=JobState.RUNNING, queue=queue)
         now = self._clock.now()
         return [
@@ -230,7 +230,7 @@ class Engine:
     def wrap(
         self, tx: Tx, parent: Claim | None = None, *, traceparent: str | None = None
     ) -> Transaction:
-        """Give a store's transaction the shape that bodies get."""
+        """Return the transaction object that bodies receive."""
         default: SubmitGroupOptions = {"traceparent": traceparent}
         return Transaction(
             tx,
@@ -270,7 +270,7 @@ class Engine:
         return await self.store.steps_of(job, most=most)
 
     async def known_run(self, job: Job) -> int | None:
-        """Return the run of a job that is under way or succeeded, by its epoch."""
+        """Return a job's run that is under way or succeeded, by its epoch."""
         found, seen = None, 0
         if job.state not in {JobState.RUNNING, JobState.SUCCEEDED}:
             return None
@@ -288,7 +288,7 @@ class Engine:
     async def submit_fork(
         self, job: NewJob, results: Sequence[StepResult], event: str
     ) -> Submitted:
-        """Store a job with results of steps, and wake whoever may run it."""
+        """Store a job with results of steps, and notify workers."""
         [stowed] = await self.payloads.stow_inputs([job])
         async with self.payloads.dropped_if_refused(Members([stowed])):
             with counted():
@@ -298,7 +298,7 @@ class Engine:
         return submitted
 
     async def withdraw_step(self, job: int, token: str, key: str) -> bool:
-        """Note that a step that was begun did not happen."""
+        """Record that a step that was begun did not happen."""
         return await self.store.withdraw_step(job, token, key)
 
     async def open_wait(
@@ -311,10 +311,10 @@ class Engine:
         self, job_id: str, name: str, value: Any, owner: Visibility = LOCAL
     ) -> bool:
         """
-        Tell a job what it waits for, or will; say whether it was not told before.
+        Store a signal for a job; return whether it is new.
 
-        A name takes one value: `SignalConflict` if another is there, if its wait has
-        timed out or if the job is over.
+        A name has one value. Raises `SignalConflict` if another value is stored, if the
+        wait has timed out or if the job has ended.
         """
         job = await self.find(job_id, owner)
         return await signalling.deliver(self, job, name, value)
@@ -322,7 +322,7 @@ class Engine:
     async def answer(
         self, job_id: str, name: str, value: Any, owner: Visibility = LOCAL
     ) -> bool:
-        """Answer a question that a job asks a person; say whether it is new."""
+        """Answer a question that a job asked a person; return whether it is new."""
         job = await self.find(job_id, owner)
         asked = await self.store.find_question(job.seq, job.generation, name)
         return await signalling.answer(self, job, name, value, asked)
@@ -334,7 +334,7 @@ class Engine:
         return await self.store.questions(owner, before=before, limit=limit)
 
     def woken(self, job: Job) -> None:
-        """Have a job claimed that was queued just now."""
+        """Notify workers that a job was queued."""
         self._tell({job.queue: 1}, Notification.WORK | Notification.EVENTS)
 
     async def jobs(
@@ -346,11 +346,11 @@ class Engine:
     async def failures(
         self, owner: Visibility = LOCAL, *, limit: int = 50
     ) -> Sequence[FailureGroup]:
-        """Return an owner's dead letters, grouped by what went wrong."""
+        """Return an owner's dead letters, grouped by cause."""
         return await self.store.failures(owner, limit=limit)
 
     async def attempts(self, job: Job) -> list[AttemptRecord]:
-        """Return the history of a job's attempts, the newest if there are very many."""
+        """Return a job's attempts; only the newest if there are very many."""
         newest: deque[Event] = deque(maxlen=HISTORY)
         async for event in changes(self.store, job.id):
             newest.append(event)
@@ -359,7 +359,7 @@ class Engine:
     async def cancel(
         self, job_id: str, owner: Owner = LOCAL, *, reason: str = "cancelled on request"
     ) -> Job:
-        """End a job now, whatever it does; asking twice is no error."""
+        """Cancel a job, also a running one; repeating it is no error."""
         for _ in range(TRIES):
             job = await self.find(job_id, owner)
             if job.state is JobState.CANCELLED:
@@ -380,7 +380,7 @@ class Engine:
     async def cancel_jobs(
         self, jobs: Sequence[Job], *, reason: str = "cancelled on request"
     ) -> int:
-        """End jobs that are not over, many at a time; return how many were ended."""
+        """Cancel jobs that have not ended; return how many were cancelled."""
         now = self._clock.now()
         moves = [
             Move(
@@ -441,9 +441,9 @@ class Engine:
         self, where: JobFilter, *, limit: int, rate: float | None = None
     ) -> int:
         """
-        Queue the dead letters that match again, at most `limit`, oldest last.
+        Queue matching dead letters again, at most `limit`, newest first.
 
-        With a `rate`, so many a second: the others wait as scheduled jobs do.
+        With a `rate`, that many per second start; the others wait as scheduled jobs.
         """
         failed = await self.store.jobs(where, before=None, limit=limit)
         moves = retry_moves(failed, self._clock.now(), rate)
@@ -456,19 +456,19 @@ class Engine:
         return retried
 
     async def pause(self, queue: str, entry: AuditEntry, *, paused: bool) -> None:
-        """Have nothing of a queue start, or let it go on; the log tells who did."""
+        """Pause or resume a queue; the audit log records who did it."""
         await self.store.record([entry])
         await self.store.pause(queue, paused=paused)
         self._notifier.notify(Notification.WORK)
 
     def events(self, job: Job, *, after: int = 0) -> AsyncGenerator[Event, None]:
-        """Yield a job's events above `after`, past and future, until it ends."""
+        """Yield a job's events after number `after`, past and future, until it ends."""
         return self._watch.job(job, after=after)
 
     def stream(
         self, owner: Visibility = LOCAL, *, after: int = 0, topic: Topic = EVERYTHING
     ) -> AsyncGenerator[Event, None]:
-        """Yield an owner's events above the overall cursor, for ever."""
+        """Yield an owner's events after the global cursor, without end."""
         return self._watch.stream(owner, after=after, topic=topic)
 
     async def wait(
@@ -478,7 +478,7 @@ class Engine:
         *,
         timeout: float,  # noqa: ASYNC109 - part of the answer
     ) -> Job:
-        """Return the job when it ends, or as it is when the time is over."""
+        """Return the job once it has ended, or as it is after the timeout."""
         job = await self.find(job_id, owner)
         if job.state.is_final or timeout <= 0:
             return job
@@ -517,5 +517,5 @@ def _queued(jobs: Sequence[NewJob], answers: Sequence[Submitted]) -> Mapping[str
 
 
 def as_value(text: str | None) -> Any:
-    """Read stored JSON."""
+    """Parse stored JSON."""
     return None if text is None else orjson.loads(text)

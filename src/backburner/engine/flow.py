@@ -27,16 +27,16 @@ NOTHING: Final = object()
 
 
 class Named(Protocol):
-    """A capability, of which only the name matters here."""
+    """Anything that has the name of a capability."""
 
     @property
     def name(self) -> str:
-        """What it is looked up by."""
+        """The name under which it is registered."""
         ...
 
 
 class Typed(Named, Protocol[In, Out]):
-    """A capability, of which only the name and the types matter here."""
+    """Anything that has the name and the types of a capability."""
 
     @property
     def input(self) -> TypeAdapter[In]:
@@ -54,7 +54,7 @@ Asked = Named | str
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Capabilities of which each takes what the one before it gives."""
+    """A chain of capabilities: each takes the output of the one before it."""
 
     capabilities: tuple[Named, ...]
 
@@ -76,7 +76,7 @@ class Planned:
 
     @property
     def anyway(self) -> Edge:
-        """The step as a prerequisite that need not succeed: `after=[step.anyway]`."""
+        """The step as a prerequisite that may fail: `after=[step.anyway]`."""
         return Edge(self.name, continues=True)
 
 
@@ -84,7 +84,7 @@ After = Planned | Edge | str
 
 
 class Flow:
-    """A graph of steps, written in execution order and submitted as a whole."""
+    """A graph of steps, built in execution order and submitted as a whole."""
 
     def __init__(self, prefix: str = "") -> None:
         self.steps: list[Planned] = []
@@ -180,7 +180,7 @@ class Flow:
         before: Iterable[Planned | str] = (),
         **options: Unpack[StepOptions],
     ) -> list[Planned]:
-        """Add a step for each input, side by side; none for none."""
+        """Add one step per input; the steps run in parallel."""
         edges, held = [*after], [*before]
         return [
             self.add(step, value, after=edges, before=held, **options)
@@ -188,7 +188,7 @@ class Flow:
         ]
 
     def _name(self, asked: Asked, name: str | None) -> str:
-        """Take the name, or make one of the capability's."""
+        """Return the given name, or one derived from the capability's name."""
         if name is not None and name in self._counts:
             raise InvalidInput(f"two steps are named {name!r}")
         made = base = name or self._prefix + _name(asked)
@@ -200,7 +200,7 @@ class Flow:
 
 
 def anyway(added: Sequence[Planned], by: str) -> list[Planned]:
-    """Return those of the steps added by one that follow it whatever it comes to."""
+    """Return the added steps that start whatever the outcome of the adding step is."""
     left = {planned.name for planned in added}
     found: list[Planned] = []
     for planned in added:
@@ -214,7 +214,7 @@ def anyway(added: Sequence[Planned], by: str) -> list[Planned]:
 
 
 def written(asked: Flow | Chain | Sequence[Planned], value: Any = NOTHING) -> Flow:
-    """Return what was written as a flow; a chain gets its input here."""
+    """Return the argument as a flow; a chain gets its input here."""
     if isinstance(asked, Flow):
         return asked
     flow = Flow()

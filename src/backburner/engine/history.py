@@ -10,7 +10,7 @@ PAGE: Final = 5_000
 
 
 async def changes(events: EventLog, job_id: str) -> AsyncIterator[Event]:
-    """Yield them in order, from the first to the newest."""
+    """Yield a job's events without progress and text, oldest first."""
     after = 0
     while page := await events.changes(job_id, after=after, limit=PAGE):
         for event in page:

@@ -11,7 +11,7 @@ RESTART_SECONDS = 0.5
 
 
 async def supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Do background work until it returns; report what it raises and begin again."""
+    """Run background work until it returns; log exceptions and restart it."""
     while True:
         try:
             return await work()
@@ -21,7 +21,7 @@ async def supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:
 
 
 class Loop:
-    """Calls `action` every so often, sooner when poked, and survives its failures."""
+    """Calls `action` periodically, sooner when poked, and survives its failures."""
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class Loop:
         after: float = 0.0,
     ) -> None:
         """
-        Take an action that may return in how many seconds it wants to run again.
+        Create a loop; `action` may return the seconds until its next call.
 
-        The first call comes `after` so many seconds.
+        The first call comes after `after` seconds.
         """
         self._name = name
         self._action = action
@@ -46,22 +46,22 @@ class Loop:
         self._seldom = Seldom()
 
     def start(self) -> None:
-        """Begin; unless it was told otherwise, the first call comes at once."""
+        """Start; without `after`, the first call comes at once."""
         self._is_stopping = False
         self._task = asyncio.create_task(
             supervised(self._name, self._run), name=self._name
         )
 
     def poke(self) -> None:
-        """Have the action called soon."""
+        """Call the action soon."""
         self._poked.set()
 
     async def stop(self) -> None:
         """
-        End, in the middle of the action if need be.
+        Stop, also in the middle of the action.
 
-        The action may keep its cancellation to itself: `asyncio.wait_for` of Python
-        3.11 does, if what it waits for is done at that moment.
+        The action may swallow its cancellation: `asyncio.wait_for` of Python 3.11 does
+        so if the awaited task completes at that moment.
         """
         if self._task is not None:
             self._is_stopping = True

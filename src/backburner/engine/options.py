@@ -12,7 +12,7 @@ from backburner.domain.jobs.job import Owner
 
 
 class StepOptions(TypedDict, total=False):
-    """How a step of a flow is run."""
+    """Options of a flow's step."""
 
     queue: str | None
     priority: int
@@ -29,7 +29,7 @@ class StepOptions(TypedDict, total=False):
 
 
 class SubmitOptions(StepOptions, total=False):
-    """How a job is run, and on whose behalf."""
+    """Options of a job, and its owner."""
 
     parent: Mapping[str, str] | None
     """The job that waits for it: set by `ctx.run`."""
@@ -42,7 +42,7 @@ class SubmitOptions(StepOptions, total=False):
 
 
 class SubmitGroupOptions(TypedDict, total=False):
-    """How a flow or batch is kept, and on whose behalf."""
+    """Options of a flow or batch, and its owner."""
 
     deadline: datetime | None
     tags: Sequence[str]

@@ -15,7 +15,7 @@ from backburner.engine.submit.submission import Submission, group_options, job_o
 
 
 class Preparation:
-    """Does for a transaction what the awaited verbs do; large inputs go to blobs."""
+    """Prepares what a transaction body submits; large inputs go to blobs."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Preparation:
         flows: Iterable[Flow],
         said: SubmitGroupOptions,
     ) -> tuple[Owner, Members]:
-        """Return more members of a batch, and whose it must be."""
+        """Return prepared members for a batch, and the owner it must have."""
         options = group_options(said)
         key = options.idempotency_key
         members = self._batches.gather(jobs, flows, options, key=key)

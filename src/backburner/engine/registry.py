@@ -40,7 +40,7 @@ DEFAULT_TIMEOUT = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Capability(Generic[In, Out]):
-    """What can be asked for, how it is done, and under which policy."""
+    """A named, typed unit of work: its handler and its policies."""
 
     name: str
     handler: Handler[In, Out]
@@ -70,15 +70,15 @@ class Capability(Generic[In, Out]):
 
     @property
     def origin(self) -> str:
-        """Where its handler is defined: module and name."""
+        """The module and name of its handler."""
         return f"{self.handler.__module__}.{self.handler.__qualname__}"
 
     async def run(self, ctx: Context, value: In) -> Out | Snooze | Cancel | Failed:
-        """Call the handler, as a test would."""
+        """Call the handler directly, for example in a test."""
         return await self.handler(ctx, value)
 
     def __rshift__(self, other: "Capability[Any, Any] | Chain") -> Chain:
-        """Write a chain: `extract >> chunk >> embed`, in the order in which it runs."""
+        """Return a chain, `extract >> chunk >> embed`, in execution order."""
         return Chain((self,)) >> other
 
 
@@ -194,7 +194,7 @@ class Registry:
             self.add(found)
 
     def add(self, found: Capability[Any, Any]) -> None:
-        """Make one known; a name is taken once."""
+        """Register a capability; its name must be new."""
         other = self._by_name.setdefault(found.name, found)
         if other is not found:
             raise ConfigurationError(
@@ -204,9 +204,9 @@ class Registry:
 
     def own(self, found: Capability[Any, Any], *, has_queue: bool = True) -> None:
         """
-        Make one known that Backburner itself asks for: it is offered to nobody.
+        Register an internal capability, which callers cannot submit.
 
-        Without a queue of its own its jobs are in queues that workers serve anyway.
+        Without a queue of its own, its jobs are in queues that workers serve anyway.
         """
         other = self._by_name.get(found.name)
         if other is not None:
@@ -219,21 +219,21 @@ class Registry:
             self._without_queue.add(found.name)
 
     def retry_of(self, found: Capability[Any, Any]) -> RetryPolicy:
-        """Return how long the retries of a capability wait."""
+        """Return the retry policy of a capability."""
         return self.retries.get(found.name, found.retry)
 
     def limit(self, queue: Queue) -> None:
-        """Declare what a queue allows; it is said once."""
+        """Declare the limits of a queue; a queue is declared once."""
         if self.policies.setdefault(queue.name, queue) is not queue:
             raise ConfigurationError(f"queue {queue.name!r} is declared twice")
 
     def keeps(self, queue: str) -> bool:
-        """Say whether a queue keeps ended jobs by a policy of its own."""
+        """Say whether a queue has its own retention policy."""
         policy = self.policies.get(queue)
         return policy is not None and policy.keep is not None
 
     def pace(self, lane: Lane) -> None:
-        """Declare what a provider allows; it is said once."""
+        """Declare a lane; a lane is declared once."""
         if self.lanes.setdefault(lane.name, lane) is not lane:
             raise ConfigurationError(f"lane {lane.name!r} is declared twice")
 
@@ -242,7 +242,7 @@ class Registry:
         return self._by_name.get(name) or self._own.get(name)
 
     def find(self, name: str) -> Capability[Any, Any]:
-        """Return a capability, or say which name may have been meant."""
+        """Return a capability; the error for an unknown name suggests similar ones."""
         found = self._by_name.get(name)
         if found is not None:
             return found
@@ -257,7 +257,7 @@ class Registry:
         return iter(sorted(self._by_name.values(), key=lambda found: found.name))
 
     def queues(self) -> list[str]:
-        """Return the queues that may be asked for."""
+        """Return the queues that callers may name."""
         return sorted({found.queue for found in self._by_name.values()})
 
     def served(self) -> list[str]:
@@ -270,7 +270,7 @@ class Registry:
                 yield found.queue
 
     def claimed(self, chosen: Iterable[str] = ()) -> list[str]:
-        """Return the queues that a worker takes from: those chosen, or all known."""
+        """Return the queues that a worker claims from: the chosen ones, or all."""
         named = list(chosen) or self.served()
         return [queue for queue in named if queue not in self.withheld]
 

@@ -10,9 +10,9 @@ SECONDS: Final = 10.0
 
 class Seldom:
     """
-    Writes the first line of a kind at once, and the next not before some seconds.
+    Writes the first log line of a kind at once and further ones at intervals.
 
-    `count` in a line says for how many it stands.
+    `count` in a line is the number of lines that it stands for.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Seldom:
         self._left_out: dict[str, int] = {}
 
     def write(self, write: Callable[..., object], event: str, **fields: Any) -> None:
-        """Call a method of the log, or count what is left out."""
+        """Write the line with the given log method, or count it as omitted."""
         now = asyncio.get_running_loop().time()
         count = self._left_out.get(event, 0) + 1
         if now < self._next.get(event, now):

@@ -47,15 +47,15 @@ class Jobs(Protocol):
         *,
         timeout: float,  # noqa: ASYNC109 - a wait, not a failure
     ) -> Job:
-        """Return the job when it ends, or as it is when the time is over."""
+        """Return the job once it has ended, or as it is after the timeout."""
         ...
 
     def events(self, job: Job, *, after: int = 0) -> AsyncIterator[Event]:
-        """Yield a job's events above `after` until it ends."""
+        """Yield a job's events after number `after`, until it ends."""
         ...
 
     async def cancel(self, job_id: str, owner: Owner) -> Job:
-        """End a job now."""
+        """Cancel a job."""
         ...
 
 
@@ -70,7 +70,11 @@ class Ticket(Generic[Out]):
         engine: Jobs,
         output: TypeAdapter[Out] | None = None,
     ) -> None:
-        """Take `output`, the type of the result; without it a result is plain data."""
+        """
+        Create a ticket.
+
+        `output` is the type of the result, by default plain data.
+        """
         self.id = submitted.id
         self.replayed = submitted.replayed
         self._engine = engine
@@ -80,11 +84,11 @@ class Ticket(Generic[Out]):
         return f"Ticket({self.id!r})"
 
     async def job(self) -> Job:
-        """Return the job as it is now."""
+        """Return the current state of the job."""
         return await self._engine.payloads.whole(await self._row())
 
     async def wait(self, timeout: float = 60.0) -> Job:  # noqa: ASYNC109 - a wait, not a failure
-        """Return the job when it ends, or as it is when the time is over."""
+        """Return the job once it has ended, or as it is after the timeout."""
         job = await self._row()
         job = await self._engine.wait(self.id, job.owner, timeout=timeout)
         return await self._engine.payloads.whole(job)
@@ -110,12 +114,12 @@ class Ticket(Generic[Out]):
         )
 
     async def events(self, *, after: int = 0) -> AsyncIterator[Event]:
-        """Yield what happens to the job, from the beginning, until it ends."""
+        """Yield the job's events from the first one until it ends."""
         async for event in self._engine.events(await self._row(), after=after):
             yield event
 
     async def pieces(self) -> AsyncIterator[Piece]:
-        """Yield the text that the job streams, as it grows, until the job ends."""
+        """Yield the text that the job streams, piece by piece, until the job ends."""
         text = Text()
         async for event in self.events():
             piece = text.take(event.n, event.type, event.data)
@@ -123,7 +127,7 @@ class Ticket(Generic[Out]):
                 yield piece
 
     async def cancel(self) -> Job:
-        """End the job now."""
+        """Cancel the job."""
         job = await self._engine.cancel(self.id, (await self._row()).owner)
         return await self._engine.payloads.whole(job)
 

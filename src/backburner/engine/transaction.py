@@ -18,7 +18,7 @@ In = TypeVar("In")
 
 
 class Preparing(Protocol):
-    """Checks what a body asks for and writes it is stored."""
+    """Validates what a transaction body submits and prepares its rows."""
 
     def job(self, capability: Any, value: Any, said: SubmitOptions) -> NewJob:
         """Return a job."""
@@ -49,12 +49,12 @@ class Preparing(Protocol):
         flows: Iterable[Flow],
         said: SubmitGroupOptions,
     ) -> tuple[Owner, Members]:
-        """Return more members of a batch, and whose it must be."""
+        """Return prepared members for a batch, and the owner it must have."""
         ...
 
 
 class View:
-    """What a body that only reads gets: the database as it was at one instant."""
+    """What a read-only body receives: a snapshot of the database."""
 
     __slots__ = ("_connection",)
 
@@ -68,7 +68,7 @@ class View:
 
 
 class Transaction(View):
-    """A body's view of the transaction under way."""
+    """What a transaction body receives."""
 
     __slots__ = (
         "_defaults",
@@ -129,10 +129,10 @@ class Transaction(View):
         self, topic: str, type_: str, data: Mapping[str, Any], *, to: Visibility
     ) -> None:
         """
-        Tell readers of a topic of something, if this transaction commits.
+        Publish an event on a topic if this transaction commits.
 
         `to` says who may read it: an `Owner`, or a `Tenant` for all its users. `data`
-        is a mapping that can be written as JSON, of at most 64 KiB. Readers follow
+        is a mapping that can be serialised as JSON, at most 64 KiB. Readers follow
         `/v1/events?topic=…`. Raises `InvalidInput`.
         """
         event = publication(topic, type_, data, to=to, at=self._now())
@@ -140,7 +140,7 @@ class Transaction(View):
         self.has_published = True
 
     def advance(self, application: str, mark: int, upto: int) -> bool:
-        """Move an application's mark in the event log; `False` if another did."""
+        """Advance an application's cursor; `False` if another process did."""
         return self._tx.advance(application, mark, upto)
 
     def submit_flow(
@@ -162,8 +162,8 @@ class Transaction(View):
         """
         Return the job ids of a flow that this transaction submitted, by step name.
 
-        Raises `KeyError` for any other flow, also for one that an idempotency key
-        stood for.
+        Raises `KeyError` for any other flow, also for one that was found by its
+        idempotency key.
         """
         return self._steps[flow_id]
 
@@ -177,7 +177,11 @@ class Transaction(View):
         sealed: bool | None = None,
         **options: Unpack[SubmitGroupOptions],
     ) -> Submitted:
-        """Open a batch if this transaction commits; takes what `open_batch` takes."""
+        """
+        Open a batch if this transaction commits.
+
+        For the arguments see `open_batch`.
+        """
         batch, members = self._prepare.batch(
             jobs,
             flows,
@@ -199,10 +203,10 @@ class Transaction(View):
         **options: Unpack[SubmitGroupOptions],
     ) -> Sequence[Submitted]:
         """
-        Add to a batch of the same owner; with `seal` they are the last.
+        Add members to a batch of the same owner; `seal` allows no more afterwards.
 
-        Return what became of each, jobs before flows. Under an `idempotency_key` each
-        is stored once, however often this is repeated.
+        Return the result of each, jobs before flows. With an `idempotency_key`, each
+        member is stored once, however often this is repeated.
         """
         said: SubmitGroupOptions = {**self._defaults, **options}
         owner, members = self._prepare.members(jobs, flows, said)
@@ -217,17 +221,21 @@ class Transaction(View):
         self, hold_id: str, tokens: int, owner: Owner, *, until: Instant
     ) -> Reservation:
         """
-        Hold tokens that free themselves at a time; once for an id.
+        Reserve tokens until a time; a repeated `id` reserves once.
 
-        Raises `BudgetExhausted`. Do it last: others wait for the owner's account until
-        this transaction commits.
+        Raises `BudgetExhausted`. Call it last: other transactions wait for the owner's
+        account until this one commits.
         """
         return self._tx.reserve_hold(HoldRequest(hold_id, owner, until, tokens))
 
     def settle(self, hold_id: str, tokens: int) -> bool:
-        """Book what was used against a reservation; say if it was not done before."""
+        """
+        Settle a reservation with the actual usage.
+
+        Return whether it was still open.
+        """
         return self._tx.settle_hold(hold_id, tokens)
 
     def release(self, hold_id: str) -> bool:
-        """Free a reservation; say if anything was held."""
+        """Release a reservation; return whether anything was held."""
         return self._tx.release_hold(hold_id)

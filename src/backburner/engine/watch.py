@@ -1,8 +1,9 @@
 """
 Event readers: each sees every event once and in order, also after reconnecting.
 
-The log is the truth; a notification only says when to look. One look serves all readers
-of jobs in this process, so its cost grows with the readers and not with the traffic.
+The event log is the truth; a notification only says when to read it. One query serves
+all readers of jobs in this process, so its cost grows with the number of readers and
+not with the traffic.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ class _Reader:
         self.arrived = asyncio.Event()
 
     def take(self, event: Event) -> None:
-        """Append what is new to this reader."""
+        """Append events that this reader has not seen."""
         if event.n == self.after + 1 and len(self.events) < 2 * PAGE:
             self.after = event.n
             self.events.append(event)
@@ -74,18 +75,18 @@ class Watch:
         self._unsubscribe: Callable[[], None] = notifier.listen(self._hear)
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start."""
         self._loop.start()
         self._ends.start()
 
     async def stop(self) -> None:
-        """Follow no more."""
+        """Stop."""
         self._unsubscribe()
         await self._loop.stop()
         await self._ends.stop()
 
     async def job(self, job: Job, *, after: int = 0) -> AsyncGenerator[Event, None]:
-        """Yield a job's events above `after`, past and future; end with its end."""
+        """Yield a job's events after number `after`, past and future, until it ends."""
         if job.state.is_final and after >= job.events:
             return
         # Whoever claims to be ahead is told nothing old, and still ends with the job.
@@ -109,7 +110,7 @@ class Watch:
     async def stream(
         self, owner: Visibility, *, after: int, topic: Topic = EVERYTHING
     ) -> AsyncGenerator[Event, None]:
-        """Yield an owner's events above the overall cursor `after`, for ever."""
+        """Yield an owner's events after the global cursor `after`, without end."""
         with self._listening() as notified:
             while True:
                 notified.clear()
@@ -131,9 +132,9 @@ class Watch:
         after: int,
     ) -> AsyncGenerator[Event, None]:
         """
-        Yield events about a flow or batch above the overall cursor, until it ends.
+        Yield a flow's or batch's events after the global cursor, until it ends.
 
-        `over` says which of all events was its last, once it has ended.
+        `over` returns the number of its last event once it has ended.
         """
         with self._listening() as notified:
             while True:
@@ -151,7 +152,7 @@ class Watch:
                     await self._rest(notified)
 
     async def end(self, group_id: str, *, seconds: float) -> None:
-        """Return when a flow or batch has ended or is gone, or the time is over."""
+        """Return once a flow or batch has ended or is gone, or after the timeout."""
         ended = asyncio.Event()
         waiting = self._awaited.setdefault(group_id, {})
         waiting[ended] = None
@@ -176,14 +177,14 @@ class Watch:
             self._streams.pop(notified, None)
 
     async def _rest(self, notified: asyncio.Event) -> None:
-        """Wait until there may be more to see."""
+        """Wait until there may be new events."""
         await asyncio.sleep(SETTLE_SECONDS)  # noqa: TID251 - as below
         with suppress(TimeoutError):
             async with asyncio.timeout(self._poll):
                 await notified.wait()
 
     async def _next(self, reader: _Reader) -> list[Event]:
-        """Return what has arrived; nothing, if that takes long."""
+        """Return the events that have arrived; none after a timeout."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._idle):
                 await reader.arrived.wait()
@@ -195,10 +196,10 @@ class Watch:
 
     async def _is_over(self, job: Job, seen: int) -> bool:
         """
-        Say whether there is nothing to come after the events seen.
+        Say whether no event can follow those that were seen.
 
-        A retry opens a job again; a job that was deleted tells nothing any more, not
-        even what the reader has missed.
+        A retry reopens a job. A deleted job has no events any more, not even those that
+        the reader has missed.
         """
         try:
             found = await self._store.find([job.id])
@@ -246,7 +247,11 @@ class Watch:
         return None
 
     async def _tell_ends(self) -> bool:
-        """Look once for all who wait for a flow or batch; say whether one ended."""
+        """
+        Check all awaited flows and batches in one query.
+
+        Return whether one ended.
+        """
         going_on: set[str] = set()
         asked = list(self._awaited)
         flows = [name for name in asked if name.startswith("flow_")]
@@ -264,7 +269,7 @@ class Watch:
         return bool(over)
 
     async def _tell_readers(self) -> bool:
-        """Look once for all readers of jobs; say whether there is more."""
+        """Read new events for all readers of jobs; return whether there are more."""
         # Whoever has a page to read yet gets no more until it took that.
         hungry = {
             seq: [reader.after for reader in readers if len(reader.events) < PAGE]

@@ -30,7 +30,7 @@ NOTHING: Final = "0" * 64
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts, for the log, and in which tenant."""
+    """Who acts and in which tenant, for the audit log."""
 
     name: str
     tenant: str
@@ -39,7 +39,7 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key that somebody would like to have."""
+    """The attributes of a key that is requested."""
 
     name: str
     scopes: frozenset[str] = access.DEFAULT_SCOPES
@@ -48,7 +48,7 @@ class NewKey:
 
 
 class Keys:
-    """The keys of an instance. Without a pepper it knows none and makes none."""
+    """The API keys of an instance. Without a pepper there are none."""
 
     def __init__(
         self, store: KeyStore, clock: Clock, dice: Dice, *, pepper: str
@@ -81,7 +81,7 @@ class Keys:
         return key, text
 
     async def find(self, key_id: str, tenant: str) -> ApiKey:
-        """Return a key of a tenant, also one that is not good any more."""
+        """Return a key of a tenant, also an expired or revoked one."""
         found = await self._store.find_key(key_id)
         if found is None or found.tenant != tenant:
             raise KeyNotFound("the key does not exist or belongs to another owner")
@@ -93,7 +93,7 @@ class Keys:
         return None if found is None else found.tenant
 
     async def revoke(self, key_id: str, actor: Actor) -> None:
-        """Make a key of the actor's tenant useless; asking twice is no error."""
+        """Revoke a key of the actor's tenant; repeating it is no error."""
         await self.find(key_id, actor.tenant)
         entry = _entry(actor, "key.revoked", key_id, self._clock.now())
         await self._store.revoke_key(key_id, entry)
@@ -104,12 +104,12 @@ class Keys:
         return await self._store.list_keys(tenant)
 
     async def has_good(self) -> bool:
-        """Say whether anybody could use a key now."""
+        """Say whether there is any valid key."""
         now = self._clock.now()
         return any(key.is_good(now) for key in await self._store.list_keys())
 
     async def check(self, text: str) -> ApiKey | None:
-        """Return the key that this text is, if it may be used now."""
+        """Return the key for a key's text, if it is valid."""
         shown = keys.read(text)
         if shown is None or not self._pepper:
             return None
@@ -124,7 +124,7 @@ class Keys:
         return key
 
     async def usable(self, key_id: str) -> ApiKey | None:
-        """Return a key that was shown before, if it may still be used."""
+        """Return a key that was verified before, if it is still valid."""
         key, now = await self._find(key_id), self._clock.now()
         if key is None or not key.is_good(now):
             return None
@@ -132,7 +132,7 @@ class Keys:
         return key
 
     async def is_good(self, key_id: str) -> bool:
-        """Say whether a key may still be used; a revocation is known in seconds."""
+        """Say whether a key is still valid; revocations take effect within seconds."""
         key = await self._find(key_id)
         return key is not None and key.is_good(self._clock.now())
 
@@ -188,7 +188,7 @@ def _check(wanted: NewKey, tenant: str, now: Instant) -> None:
 
 
 def is_user(text: str) -> bool:
-    """Say whether a text can name a user."""
+    """Say whether a text is a valid user name."""
     is_visible = text.isascii() and text.isprintable() and " " not in text
     return 0 < len(text) <= MAX_NAME and is_visible
 

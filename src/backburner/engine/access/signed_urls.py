@@ -18,10 +18,10 @@ NO_TERMS: Final[Mapping[str, str]] = MappingProxyType({})
 
 class SignedUrls:
     """
-    Signs and checks: method, path and time together, so none can be swapped.
+    Signs and verifies URLs: method, path and expiry are signed together.
 
-    The first secret signs, all of them check. A link names its secret (`kid`); taking
-    a secret away revokes what it signed.
+    The first secret signs, all of them verify. A URL names its secret (`kid`); removing
+    a secret revokes the URLs that it signed.
     """
 
     def __init__(self, secrets: Sequence[str], now: Callable[[], Instant]) -> None:
@@ -38,9 +38,9 @@ class SignedUrls:
         terms: Mapping[str, str] = NO_TERMS,
     ) -> tuple[str, Instant]:
         """
-        Return the link to a path by one method, and when it ends.
+        Return a signed URL for one method and path, and its expiry.
 
-        `terms` are parameters of the link that are signed with it.
+        `terms` are query parameters that are signed with it.
         """
         seconds = min(span, LONGEST) // timedelta(seconds=1)
         expires = self._now() // 1000 + seconds
@@ -60,7 +60,7 @@ class SignedUrls:
         sig: str,
         terms: Mapping[str, str] = NO_TERMS,
     ) -> bool:
-        """Say whether a link is ours, for this, and not over."""
+        """Say whether a URL is signed by us for this request and has not expired."""
         secret = self._secrets.get(kid)
         if secret is None:
             return False
@@ -73,7 +73,7 @@ class SignedUrls:
 
 
 def _said(method: str, path: str, expires: int, terms: Mapping[str, str]) -> str:
-    """Return what is signed: parts that have no line break, a line each."""
+    """Return the signed text: one line per part."""
     lines = [method, path, str(expires)]
     return "\n".join([*lines, urlencode(sorted(terms.items()))] if terms else lines)
 

@@ -37,14 +37,18 @@ class Signer:
     def sign(
         self, purpose: str, claims: Mapping[str, Any], span: timedelta
     ) -> tuple[str, Instant]:
-        """Return a token that carries the claims for a while, and when it expires."""
+        """Return a token with the claims, and its expiry."""
         expires = self._now() + span // timedelta(milliseconds=1)
         written = _encoded(orjson.dumps({**claims, EXPIRES: expires}))
         body = f"{self._kid}.{written}"
         return f"{body}.{self._signature(self._kid, purpose, body)}", expires
 
     def read(self, purpose: str, token: str) -> Mapping[str, Any] | None:
-        """Return a token's claims; `None` if it is not ours, not for this, or over."""
+        """
+        Return a token's claims.
+
+        `None` if it is forged, for another purpose or expired.
+        """
         body, _, signature = token.rpartition(".")
         kid, _, written = body.partition(".")
         if len(token) > MAX_TOKEN or not token.isascii() or kid not in self._secrets:
@@ -56,7 +60,7 @@ class Signer:
         return claims if self._now() < claims[EXPIRES] else None
 
     def derive(self, purpose: str, token: str) -> str:
-        """Return what only we can compute from a token that was read."""
+        """Return a secret value that is derived from a verified token."""
         return self._signature(token.partition(".")[0], purpose, token)
 
     def _signature(self, kid: str, purpose: str, text: str) -> str:

@@ -1,8 +1,8 @@
 """
-Blobs owned by an application: contents of any size, with an owner and a row each.
+Blobs owned by an application: contents of any size, each with an owner and a row.
 
-A row is committed after its bytes are complete and durable, and deleted before they
-are. So whoever dies in between leaves bytes without a row, and those are swept.
+A row is committed after its bytes are durable, and deleted before them. A crash in
+between leaves bytes without a row, which the sweeper deletes.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ Also = Callable[[Transaction, AppBlob], None]
 
 
 class Transact(Protocol):
-    """Runs a plain function in one transaction."""
+    """Runs a function in one transaction."""
 
     def __call__(self, body: Callable[[Transaction], T]) -> Awaitable[T]:
         """Return what the body returns."""
@@ -63,7 +63,7 @@ class Transact(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BlobService:
-    """What the blobs of all applications have in common."""
+    """The shared part of all applications' blobs."""
 
     rows: AppBlobStore
     blobs: BlobStore
@@ -81,7 +81,7 @@ class BlobService:
     """What applications do when bytes arrive at a signed URL of this server."""
 
     async def note_upload(self, upload: str, size: int) -> None:
-        """Let the applications know that an upload has arrived, in one transaction."""
+        """Notify the applications of an upload, in one transaction."""
         if not self.uploaded:
             return
 
@@ -98,19 +98,19 @@ class BlobService:
     async def write(
         self, key: BlobKey, source: Source, limit: int | None, *, md5: bool = False
     ) -> Measured:
-        """Write a content, within the limit of the caller and the operator's."""
+        """Write a content, within the limits of the caller and the operator."""
         most = self.limit if limit is None else min(limit, self.limit)
         return await streams.write(
             self.blobs, key, source, limit=most, faults=self.faults, md5=md5
         )
 
     async def signed(self, blob_id: str) -> AppBlob:
-        """Return what a URL was signed for; `BlobMissing` if it is gone by now."""
+        """Return the blob of a signed URL; `BlobMissing` if it no longer exists."""
         found = await self.rows.find_blobs([blob_id])
         return current(found[0] if found else None, self.clock.now())
 
     async def drop(self, ids: Sequence[str]) -> None:
-        """Forget bytes that have no row any more; what fails is swept later."""
+        """Delete bytes that have no row; failures are left to the sweeper."""
         if not ids:
             return
         try:
@@ -123,7 +123,7 @@ class AppBlobs:
     """
     The blobs of one application that belong to one owner.
 
-    Nothing of another application or owner is seen: it is as if it did not exist.
+    Blobs of other applications and owners are treated as if they did not exist.
     """
 
     def __init__(self, service: BlobService, app: str, owner: Owner) -> None:
@@ -239,7 +239,7 @@ class AppBlobs:
         return await self._service.urls.to_get(await self.find(blob_id), span)
 
     async def find(self, blob_id: str) -> AppBlob:
-        """Return what is known of a blob; raises `BlobMissing`."""
+        """Return a blob's row; raises `BlobMissing`."""
         found = await self._service.rows.find_blob(self.app, self.owner, blob_id)
         return current(found, self._service.clock.now())
 
@@ -269,9 +269,9 @@ class AppBlobs:
 
     def remove(self, tx: View, ids: Collection[str]) -> Sequence[str]:
         """
-        Delete rows in a transaction of the application's own.
+        Delete rows in a transaction of the application.
 
-        The bytes are swept after a day, or forgotten by `delete`.
+        The sweeper deletes the bytes after a day, or `delete` does so at once.
         """
         rows = self._service.rows
         return rows.remove_blobs(tx.connection, self.app, self.owner, ids)
@@ -293,7 +293,7 @@ class AppBlobs:
     async def _commit(
         self, blob: AppBlob, measured: Measured, also: Also | None
     ) -> AppBlob | None:
-        """Store the row of a content that is complete; `None` if its upload has one."""
+        """Store the row of a complete content; `None` if its upload already has one."""
         service = self._service
         stored = replace(blob, size=measured.size, sha256=measured.sha256)
 
@@ -316,12 +316,12 @@ class AppBlobs:
         return committed
 
     def _check_age(self, blob: AppBlob) -> None:
-        """Refuse what the sweep may take for something left behind."""
+        """Refuse an upload that is so old that the sweeper may delete it."""
         if self._service.clock.now() - blob.created_at > LONGEST_WRITE // MILLISECOND:
             raise UploadTooSlow("the content took longer than 12 hours to be written")
 
     async def _undo(self, blob: AppBlob) -> None:
-        """Leave nothing of a write whose caller is told that it failed."""
+        """Delete the bytes of a failed write."""
         with suppress(StoreUnavailable):
             await self._service.transact(lambda tx: self.remove(tx, [blob.id]))
             await self._service.drop([blob.id])
@@ -338,7 +338,7 @@ class AppBlobs:
 
 
 def current(found: AppBlob | None, now: Instant) -> AppBlob:
-    """Return a blob, unless there is none or its time is over: `BlobMissing`."""
+    """Return a blob; `BlobMissing` if there is none or it has expired."""
     if found is None or (found.expires_at is not None and found.expires_at <= now):
         raise BlobMissing("the blob does not exist")
     return found

@@ -1,4 +1,4 @@
-"""Inputs and outputs on their way to a row and back: large ones go by reference."""
+"""Stores large inputs and outputs as blobs, and reads them back."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
@@ -48,7 +48,7 @@ class Payloads:
         """Opens the blobs that a running job's application has of its owner."""
 
     async def stow_inputs(self, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
-        """Put large inputs away; return the jobs as they are to be stored."""
+        """Store large inputs as blobs; return the jobs with references to them."""
         if self._blobs is None or not any(is_large(job.input) for job in jobs):
             return jobs
         return await asyncio.to_thread(self._stow, self._blobs, jobs)
@@ -60,7 +60,11 @@ class Payloads:
         return self._stow_aside(self._blobs, [job])[0]
 
     async def stow_members(self, members: Members) -> Members:
-        """Put the large inputs of jobs and flows away; return what is to be stored."""
+        """
+        Store large inputs of jobs and flows as blobs.
+
+        Return the members to store.
+        """
         jobs = _jobs_of(members)
         return _with_jobs(members, jobs, await self.stow_inputs(jobs))
 
@@ -72,12 +76,12 @@ class Payloads:
         return _with_jobs(members, jobs, self._stow_aside(self._blobs, jobs))
 
     def _stow_aside(self, blobs: BlobStore, jobs: Sequence[NewJob]) -> list[NewJob]:
-        """Put all away within a body, which may run on the event loop's thread."""
+        """Store blobs within a body, which may run on the event loop's thread."""
         work = partial(self._stow, blobs, jobs)
         return work() if self._jobs is None else self._jobs.aside(work)
 
     def _stow(self, blobs: BlobStore, jobs: Sequence[NewJob]) -> list[NewJob]:
-        """Put all away, or leave nothing behind."""
+        """Store all blobs or none."""
         large = [job for job in jobs if is_large(job.input)]
         try:
             texts = {
@@ -96,9 +100,10 @@ class Payloads:
     @asynccontextmanager
     async def dropped_if_refused(self, stowed: Members) -> AsyncGenerator[None, None]:
         """
-        Forget the inputs of what is refused inside.
+        Delete stored inputs if the block raises a refusal.
 
-        If the store does not answer, it may have them: then they are left to the sweep.
+        If the store does not answer, it may have the jobs: then the inputs are left to
+        the sweeper.
         """
         try:
             yield
@@ -107,11 +112,11 @@ class Payloads:
             raise
 
     async def drop_inputs(self, stowed: Members) -> None:
-        """Forget the inputs of jobs and flows that are not there."""
+        """Delete the stored inputs of jobs and flows that were not stored."""
         await self.drop(_large_ones(_jobs_of(stowed)))
 
     async def stow_output(self, claim: Claim, text: str) -> str:
-        """Put a large output away; return what its row is to hold."""
+        """Store a large output as a blob; return the value for its row."""
         if self._blobs is None or not is_large(text):
             return text
         # By token: a worker that lost the job must not write over another's output.
@@ -124,7 +129,7 @@ class Payloads:
         return str(Reference(key, len(content)))
 
     async def stow_step(self, claim: Claim, n: int, text: str) -> str:
-        """Put a large result of a step away; return what its row is to hold."""
+        """Store a large result of a step as a blob; return the value for its row."""
         if self._blobs is None:
             return text
         # By token, as outputs are.
@@ -134,7 +139,7 @@ class Payloads:
         return str(Reference(key, len(content)))
 
     async def put(self, key: BlobKey, content: bytes) -> None:
-        """Keep a content of a handler, for as long as its job is kept."""
+        """Store a handler's content, which is kept as long as its job."""
         await asyncio.to_thread(self._store().put, [(key, content)])
 
     async def read(self, key: BlobKey) -> bytes:
@@ -151,7 +156,7 @@ class Payloads:
         return content.decode()
 
     async def whole(self, job: Job) -> Job:
-        """Return a job with the texts that its row names; what is gone stays a name."""
+        """Return a job with its large texts loaded; missing ones stay references."""
         if job.input == FROM_NEEDS:
             job = replace(job, input="null")  # it has none of its own
         if reference(job.input) is None and reference(job.output) is None:
@@ -182,7 +187,7 @@ class Payloads:
         return await asyncio.to_thread(self._store().size, key)
 
     async def check(self, named: Reference) -> None:
-        """Raise `BlobMissing` unless the content is there and whole."""
+        """Raise `BlobMissing` unless the content exists and is complete."""
         _check(named, await self.size(named.key))
 
     async def discard_unfinished(self, *, before: Instant) -> int:
@@ -192,7 +197,7 @@ class Payloads:
         return await asyncio.to_thread(self._blobs.discard_unfinished, before=before)
 
     async def drop(self, jobs: Sequence[str]) -> None:
-        """Forget the blobs of jobs that are gone; what fails is swept later."""
+        """Delete the blobs of deleted jobs; failures are left to the sweeper."""
         if self._blobs is None or not jobs:
             return
         try:
@@ -201,7 +206,7 @@ class Payloads:
             log.warning("blobs not deleted", count=len(jobs), code=error.code)
 
     async def owner(self, job_id: str) -> Owner | None:
-        """Return whose a job is, and its blobs."""
+        """Return the owner of a job, and so of its blobs."""
         found = [] if self._jobs is None else await self._jobs.find([job_id])
         return found[0].owner if found else None
 
@@ -220,7 +225,7 @@ class Payloads:
 
 
 class JobBlobs:
-    """A running job's blobs: kept for as long as the job is."""
+    """A running job's blobs, kept as long as the job."""
 
     def __init__(self, claim: Claim, payloads: Payloads) -> None:
         self._claim = claim
@@ -228,7 +233,7 @@ class JobBlobs:
         self._count = 0
 
     async def put(self, content: bytes) -> str:
-        """Keep a content, durable when this returns; return its id."""
+        """Store a content durably; return its id."""
         self._count += 1
         key = BlobKey(self._claim.id, f"{self._claim.token}-{self._count}")
         await self._payloads.put(key, content)
@@ -242,7 +247,7 @@ class JobBlobs:
         return await self._payloads.read(key)
 
     async def _is_ours(self, job_id: str) -> bool:
-        """Look whose it is: an id may come from an input, and so from anybody."""
+        """Check the owner: an id may come from an input and so from anyone."""
         ours = Owner(self._claim.tenant, self._claim.user)
         return await self._payloads.owner(job_id) == ours
 
@@ -265,17 +270,17 @@ class Sweeper:
         )
 
     def start(self) -> None:
-        """Begin to sweep."""
+        """Start sweeping."""
         for loop in self._loops:
             loop.start()
 
     async def stop(self) -> None:
-        """Sweep no more."""
+        """Stop sweeping."""
         for loop in self._loops:
             await loop.stop()
 
     async def sweep(self) -> float | None:
-        """Look at every old blob once."""
+        """Check every old blob once."""
         before = self._clock.now() - SWEEP_AFTER // timedelta(milliseconds=1)
         after: str | None = None
         while page := await self._payloads.old(before=before, after=after):
@@ -290,7 +295,7 @@ class Sweeper:
         return None
 
     async def expire(self) -> float | None:
-        """Delete applications' blobs whose time is over, rows first."""
+        """Delete expired blobs of applications, rows first."""
         now = self._clock.now()
         while ids := await self._store.remove_expired_blobs(now, limit=SWEEP_PAGE):
             await self._payloads.drop(ids)
@@ -298,7 +303,7 @@ class Sweeper:
         return None
 
     async def _known(self, groups: Sequence[str]) -> Collection[str]:
-        """Return those that belong to something: a job, or a blob's row."""
+        """Return the ids that belong to a job or to a blob's row."""
         blobs = [group for group in groups if is_kind(BLOB, group)]
         others = (f"{BLOB}_", f"{UPLOAD}_")
         jobs = [group for group in groups if not group.startswith(others)]
@@ -315,7 +320,7 @@ def _jobs_of(members: Members) -> Sequence[NewJob]:
 def _with_jobs(
     members: Members, before: Sequence[NewJob], after: Sequence[NewJob]
 ) -> Members:
-    """Return members with others in place of their jobs, in the order of `_jobs_of`."""
+    """Return members with their jobs replaced, in the order of `_jobs_of`."""
     if after is before:
         return members
     left = iter(after)

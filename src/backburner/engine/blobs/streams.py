@@ -24,7 +24,7 @@ A plain iterable is read by the event loop: it must not block.
 
 
 class Measured(NamedTuple):
-    """What was written."""
+    """The size and digests of a written content."""
 
     size: int
     sha256: str
@@ -33,7 +33,7 @@ class Measured(NamedTuple):
 
 
 class _Measure:
-    """Counts and digests the pieces of a content on their way."""
+    """Counts and hashes the pieces of a content."""
 
     def __init__(self, writer: BlobWriter, *, md5: bool) -> None:
         self._writer = writer
@@ -103,9 +103,10 @@ def _part(blobs: BlobStore, key: BlobKey, offset: int, size: int) -> bytes:
 
 async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
     """
-    Run a blocking call in a thread and return what it returns.
+    Run a blocking call in a thread and return its result.
 
-    A cancelled caller waits for its end: what follows must not run beside it.
+    A cancelled caller waits for the end of the call, so that nothing runs concurrently
+    with it.
     """
     running = asyncio.ensure_future(asyncio.to_thread(call, *arguments))
     cancelled: asyncio.CancelledError | None = None
@@ -135,7 +136,7 @@ async def _pieces(source: Source) -> AsyncGenerator[bytes, None]:
 async def _gathered(
     pieces: AsyncIterable[bytes], limit: int
 ) -> AsyncGenerator[bytes, None]:
-    """Yield larger pieces; refuse as soon as there are too many bytes."""
+    """Yield larger pieces; raise as soon as there are too many bytes."""
     held: list[bytes] = []
     size = waiting = 0
     async for piece in pieces:

@@ -1,8 +1,8 @@
 """
 Signed URLs: one method, one object, an expiry, for clients without an API key.
 
-Where the place of the blobs signs for itself and keeps the terms, clients go there;
-else they come to our own route, `/v1/files/…`, which checks them.
+If the blob store can sign URLs with the same limits, clients use it directly; otherwise
+they use our own route, `/v1/files/…`, which checks the limits.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ SIZE, LIMIT, TYPE = "size", "max", "type"
 
 
 class SignedUrl(NamedTuple):
-    """A URL that opens one thing for a while, to whoever has it."""
+    """A URL that gives its holder access to one object until it expires."""
 
     method: Literal["GET", "PUT"]
     url: str
@@ -45,7 +45,7 @@ class UrlSigner:
     """What is put before the path of our own URLs."""
 
     async def to_get(self, blob: AppBlob, span: timedelta) -> SignedUrl:
-        """Return a URL to read a blob by."""
+        """Return a URL for reading a blob."""
         name = blob.name or blob.id
         terms = UrlTerms(_span(span), content_type=blob.content_type, filename=name)
         direct = await self._direct("GET", blob.key, terms)
@@ -55,7 +55,7 @@ class UrlSigner:
         return SignedUrl("GET", self.base + url, {}, expires_at)
 
     async def to_put(self, key: BlobKey, terms: UrlTerms) -> SignedUrl:
-        """Return a URL to send an upload by, of a size or of at most a size."""
+        """Return a URL for an upload of an exact or a largest size."""
         terms = terms._replace(span=_span(terms.span))
         direct = await self._direct("PUT", key, terms)
         if direct is not None:
@@ -89,6 +89,6 @@ def _header(content_type: str) -> dict[str, str]:
 
 
 def _span(span: timedelta) -> timedelta:
-    """Return whole seconds, at least one and at most a day."""
+    """Return the lifetime in whole seconds, from one second to a day."""
     seconds = max(1, min(span, LONGEST) // timedelta(seconds=1))
     return timedelta(seconds=seconds)

@@ -1,8 +1,8 @@
 """
 Exports dead letters to the broker: one message for each failed job.
 
-The store remembers up to which failure that is done, so none is left out whoever dies;
-one may come twice, under one id. One process exports at a time.
+The store records how far the export has come, so a crash loses none. A message may be
+published twice, with the same id. One process exports at a time.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ OLDEST: Final = timedelta(days=DEAD_DAYS)
 
 
 class DeadLetterExporter:
-    """Follows what fails; one in every process that has a broker."""
+    """Exports new dead letters; one instance in every process with a broker."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class DeadLetterExporter:
         faults: Faults,
         exporter: str,
     ) -> None:
-        """Take a name that no other process has."""
+        """Create an exporter; `exporter` is unique to the process."""
         self._store = store
         self._broker = broker
         self._broker_health = broker_health
@@ -56,7 +56,7 @@ class DeadLetterExporter:
         self._loop = Loop("dead-letter-export", self.export, every=LOOK_SECONDS)
 
     async def start(self) -> None:
-        """Begin; of a broker's first process, with what fails from now on."""
+        """Start; the first process for a broker starts with future failures."""
         await self._store.begin_dead_letter_export()
         self._loop.start()
 
@@ -69,7 +69,7 @@ class DeadLetterExporter:
         self._loop.poke()
 
     async def export(self) -> float | None:
-        """Export what failed since; say whether there is more."""
+        """Export new dead letters; return whether there are more."""
         if not self._broker_health.is_up:
             return None
         try:

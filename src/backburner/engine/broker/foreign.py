@@ -1,10 +1,10 @@
 """
 Processes messages that other programs put on a broker's queues.
 
-A request becomes a job, a dead letter that was moved back a retry, and whatever cannot
-be taken goes to the queue's dead letters with code and reason: moved there once, it
-stays until somebody moves it. Messages come again only if store or broker cannot be
-had, so none goes round in circles.
+A request becomes a job. A dead letter that was moved back becomes a retry. Anything
+else goes to the queue's dead letters with a code and a reason and stays there until
+somebody moves it. Messages are redelivered only if the store or the broker is
+unavailable, so none circulates for ever.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ Writes a request in an application's own form as a flow with an idempotency key.
 
 
 class ForeignMessages:
-    """Takes in messages that are none of ours."""
+    """Processes messages of other programs."""
 
     def __init__(
         self,
@@ -60,9 +60,10 @@ class ForeignMessages:
         readers: Mapping[str, Reader] | None = None,
     ) -> None:
         """
-        Take how many bytes a body may have.
+        Create it; `limit` is the largest body in bytes.
 
-        `readers` are, by queue, those of applications that have a form of their own.
+        `readers` are, by queue, the parsers of applications with their own message
+        format.
         """
         self._engine = engine
         self._readers = readers or {}
@@ -71,10 +72,10 @@ class ForeignMessages:
 
     async def __call__(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
         """
-        Do whatever messages of a queue ask for; they may be forgotten then.
+        Process messages of a queue; afterwards they can be acknowledged.
 
-        If this raises, all of them may come again. So jobs are stored last, in one
-        transaction: only then could one without a name of its own be stored twice.
+        If this raises, all of them are redelivered. Jobs are therefore stored last, in
+        one transaction, so that a message without an id is not stored twice.
         """
         refused: list[Refused] = []
         asked: list[tuple[Request, NewJob]] = []
@@ -183,7 +184,7 @@ class ForeignMessages:
 
 
 def message_options(asked: Request) -> dict[str, Any]:
-    """Return whose jobs a message asks for, and its request id if it is one."""
+    """Return the owner that a message names, and its request id if it is valid."""
     user = LOCAL.user if asked.user is None else str(asked.user)
     if not is_user(user):
         raise refused_field("userId", "must be 1 to 200 visible characters")
@@ -192,7 +193,7 @@ def message_options(asked: Request) -> dict[str, Any]:
 
 
 def _options(queue: str, asked: Request) -> Options:
-    """Say how a request is run: on its capability's queue, for the user it names."""
+    """Return the options of a request: its capability's queue and its user."""
     is_held = asked.tokens is not None
     held = f"tokenReservation:{asked.tokens}:{asked.window}"
     return Options(
@@ -205,13 +206,17 @@ def _options(queue: str, asked: Request) -> Options:
 
 
 def _request_id(said: str | None) -> str | None:
-    """Have logs show a request's id if it is one, as over HTTP; else it may be text."""
+    """
+    Return the request id for logs if it is valid, otherwise none.
+
+    It may be user text.
+    """
     is_one = said is not None and _REQUEST_ID.fullmatch(said)
     return said if is_one else None
 
 
 def _key(queue: str, message_id: str) -> str | None:
-    """Make a key of a message's id: of any length, and nobody's by chance."""
+    """Return an idempotency key that is derived from a message's id."""
     if not message_id:
         return None
     return hashlib.sha256(f"{queue} {message_id}".encode(errors="replace")).hexdigest()
@@ -222,7 +227,7 @@ def _refused(asked: Request, error: CallerError) -> Refused:
 
 
 def _reason(error: CallerError) -> str:
-    """Say what is wrong by the names that the message has."""
+    """Return the error with the field names of the message."""
     if isinstance(error, BudgetExhausted):
         return f"{error}; there is room again in {error.retry_after} s"
     if not isinstance(error, InvalidInput | UnknownCapability) or not error.fields:

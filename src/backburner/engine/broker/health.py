@@ -9,10 +9,10 @@ from backburner.engine.observability import telemetry
 
 
 class BrokerHealth:
-    """What relay and intake know of one broker together."""
+    """The state of one broker, shared by relay and intake."""
 
     def __init__(self, transport: str) -> None:
-        """Take what the broker is called in metrics; it was reached just now."""
+        """Create it as available; `transport` is its label in metrics."""
         self._transport = transport
         self._up = asyncio.Event()
         self._up.set()
@@ -23,11 +23,11 @@ class BrokerHealth:
 
     @property
     def is_up(self) -> bool:
-        """Whether the broker could be had last."""
+        """Whether the broker was available when it was last used."""
         return self._up.is_set()
 
     def lose(self, error: BrokerUnavailable) -> None:
-        """Note that the broker cannot be had; who asked is told once."""
+        """Record that the broker is unavailable; callbacks are called once."""
         if not self.is_up:
             return
         self._up.clear()
@@ -36,7 +36,7 @@ class BrokerHealth:
             callback()
 
     def regain(self) -> None:
-        """Note that the broker answers."""
+        """Record that the broker answers."""
         if not self.is_up:
             self._up.set()
             telemetry.broker_changed(self._transport, is_up=True)
@@ -46,6 +46,6 @@ class BrokerHealth:
         await self._up.wait()
 
     def on_loss(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have `callback` called when the broker is lost; return what ends that."""
+        """Call `callback` when the broker is lost; return a function that ends this."""
         self._on_loss.append(callback)
         return lambda: self._on_loss.remove(callback)

@@ -1,11 +1,11 @@
 """
 Receives broker messages; each permits a worker to claim one job.
 
-They are received while there is room for jobs, given up to a claim before it is made
-and acknowledged after it. Which jobs a claim brings, the store decides. A claim that
-finds fewer has shown that the other messages were stale; unless it is the queue's own
-limits that leave no more. Without a broker, and every now and then with one, the
-worker claims as if there were none.
+Messages are received while slots are free, assigned to a claim before it is made and
+acknowledged after it. The store decides which jobs a claim returns. If it returns
+fewer, the remaining messages were stale, unless the queue's own limits are the reason.
+While the broker is unavailable, and periodically otherwise, the worker claims without
+messages.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ Grip: TypeAlias = Mapping[str, Sequence[BrokerMessage]]
 
 
 class Intake:
-    """Receives from every queue of one worker."""
+    """Receives messages from every queue of one worker."""
 
     def __init__(
         self,
@@ -54,7 +54,11 @@ class Intake:
         *,
         sweep: float,
     ) -> None:
-        """Take, besides, how many seconds apart to claim without a message."""
+        """
+        Create it.
+
+        `sweep` is the number of seconds between claims without messages.
+        """
         self._broker = broker
         self._broker_health = broker_health
         self._clock = clock
@@ -86,7 +90,11 @@ class Intake:
         *,
         free: Callable[[], int],
     ) -> None:
-        """Begin; take what tells how many jobs, and of a queue, there is room for."""
+        """
+        Start.
+
+        `room` and `free` tell how many jobs may begin, of a queue and in all.
+        """
         self._room, self._is_limited, self._wake = room, is_limited, wake
         self._free = free
         self._hands = {queue: [] for queue in queues}
@@ -101,7 +109,7 @@ class Intake:
         self._tidying.start()
 
     async def stop(self) -> None:
-        """Receive no more and give back what is in hand; asking twice is no error."""
+        """Stop receiving and return unused messages; repeating it is no error."""
         left = set(self._tasks)
         while left:  # a broker's library may keep a cancellation to itself: see Loop
             for task in left:
@@ -121,9 +129,9 @@ class Intake:
 
     async def _finish_accepting(self) -> None:
         """
-        Wait until messages that are being taken are jobs.
+        Wait until messages that are being processed have become jobs.
 
-        A message that is given back while its job commits would be a job twice.
+        A message that is returned while its job commits would become a job twice.
         """
         accepting = [*self._accepting]
         if accepting:
@@ -133,7 +141,7 @@ class Intake:
             await asyncio.gather(*accepting, return_exceptions=True)
 
     def bound(self, queue: str) -> int | None:
-        """Return how many jobs of a queue may be asked for; `None`: any number."""
+        """Return how many jobs of a queue may be claimed; `None`: any number."""
         if (
             self._is_limited(queue)
             or not self._broker_health.is_up
@@ -143,11 +151,11 @@ class Intake:
         return len(self._hands[queue])
 
     def look(self) -> None:
-        """Be told that there may be room."""
+        """Record that there may be room for more jobs."""
         self._changed.set()
 
     def grip(self, claim_requests: Sequence[ClaimRequest]) -> Grip:
-        """Take in hand what a claim will use up; it must be made now."""
+        """Assign messages to a claim that is made next."""
         gripped = {}
         for queue, limit, _ in claim_requests:
             hand = self._hands[queue]
@@ -155,7 +163,7 @@ class Intake:
         return gripped
 
     def use(self, grip: Grip, claims: Sequence[Claim]) -> None:
-        """Have messages acknowledged for which a claim was made."""
+        """Acknowledge the messages that were assigned to a claim."""
         if self._is_sweep_due():
             self._swept_at = self._clock.monotonic()
         counts = Counter(claim.queue for claim in claims)
@@ -167,7 +175,7 @@ class Intake:
         self._changed.set()
 
     def spare(self, grip: Grip) -> None:
-        """Let others have what no claim was made for, and receive no more for now."""
+        """Return the messages of a failed claim to the broker, and pause receiving."""
         self._is_resting = True
         for queue, messages in grip.items():
             self._hands[queue][:0] = messages
@@ -176,7 +184,7 @@ class Intake:
         self._tidying.poke()
 
     def resume(self) -> None:
-        """Receive again: claims can be made."""
+        """Resume receiving."""
         if self._is_resting:
             self._is_resting = False
             self._changed.set()
@@ -186,10 +194,10 @@ class Intake:
 
     def _left(self, queue: str) -> int:
         """
-        Return how many more messages of a queue there is room for.
+        Return how many more messages of a queue may be received.
 
-        All queues together have no more in hand than slots are free; but each may have
-        its equal share of them, at least one, though others have theirs and more.
+        All queues together hold at most as many as slots are free, but each may always
+        hold its equal share, at least one.
         """
         if self._is_resting:
             return 0
@@ -199,11 +207,11 @@ class Intake:
         return max(0, min(self._room(queue), max(share, most - others)) - own)
 
     def _most(self) -> int:
-        """Return how many messages of all queues may be in hand."""
+        """Return how many messages all queues together may hold."""
         return max(self._free(), len(self._hands))
 
     def _even_out(self) -> None:
-        """Give back what is too much, of the queue that has the most."""
+        """Return surplus messages of the queue that holds the most."""
         over = sum(map(len, self._hands.values())) - self._most()
         for _ in range(over):
             longest = max(self._hands, key=lambda queue: len(self._hands[queue]))
@@ -251,7 +259,7 @@ class Intake:
             await asyncio.shield(accepting)
 
     async def _take_in(self, queue: str, others: Sequence[BrokerMessage]) -> None:
-        """Have messages of other programs taken; `stop` lets that come to its end."""
+        """Process messages of other programs; `stop` waits for the end of this."""
         try:
             await self._foreign(queue, others)
         except BaseException:
@@ -270,7 +278,7 @@ class Intake:
         self._hands[queue] = []
 
     async def _tidy(self) -> float | None:
-        """Part with what is kept for nothing, and tell the broker."""
+        """Return messages that are not needed, and acknowledge used ones."""
         now = self._clock.monotonic()
         for queue, hand in self._hands.items():
             kept = (now - self._since.get(queue, now)) / 1000

@@ -1,9 +1,10 @@
 """
 Publishes a broker message for each queued job.
 
-The state `queued` is the outbox. What a submit of this process stored is told at once;
-everything else, what other processes could not tell and what the broker forgot with
-it, is found by comparing both. A message too many finds nothing and does no harm.
+The state `queued` is the outbox. Jobs that this process submits are announced at once.
+Everything else, such as jobs of crashed processes and messages that the broker lost, is
+found by comparing the store with the broker. A surplus message finds no job and does no
+harm.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ PARTING_SECONDS: Final = 2.0
 
 
 class Relay:
-    """A `Notifier` that also has the broker told; one in every process."""
+    """A `Notifier` that also publishes to the broker; one in every process."""
 
     def __init__(  # noqa: PLR0913 - what it needs of the world
         self,
@@ -46,7 +47,7 @@ class Relay:
         *,
         look: float,
     ) -> None:
-        """Take, besides, how many seconds apart to look."""
+        """Create it; `look` is the number of seconds between two comparisons."""
         self._store = store
         self._broker = broker
         self._notifier = notifier
@@ -67,20 +68,20 @@ class Relay:
 
     @property
     def is_up(self) -> bool:
-        """Whether the broker can be had."""
+        """Whether the broker is available."""
         return self._broker_health.is_up
 
     def start(self) -> None:
-        """Begin; what the last process left untold is found at once."""
+        """Start with a comparison, which finds jobs that nobody has announced."""
         self._is_asked = True
         self._loop.start()
 
     async def stop(self) -> None:
         """
-        End; what is known to be untold is told first, if that is quick.
+        Stop; first publish what is known to be unpublished, if that is quick.
 
-        So is what somebody asked to look for: jobs that a stopping worker handed back
-        would otherwise wait until others had looked twice.
+        This includes jobs that a stopping worker returned: they would otherwise wait
+        for two comparisons of other processes.
         """
         await self._loop.stop()
         with suppress(BrokerUnavailable, StoreUnavailable, TimeoutError):
@@ -99,7 +100,7 @@ class Relay:
         return self._notifier.listen(callback)
 
     def tell(self, counts: Mapping[str, int], what: Notification) -> None:
-        """Notify, and have the broker told of so many new jobs in each queue."""
+        """Notify, and publish messages for the number of new jobs in each queue."""
         # While it is down nothing is remembered: a look will find it.
         if counts and (self._broker_health.is_up or self._is_returning):
             self._remember(counts)
@@ -111,7 +112,11 @@ class Relay:
             self._told[queue] = self._told.get(queue, 0) + count
 
     async def work(self) -> float | None:
-        """Tell what is known, look for what is not; say when to come again."""
+        """
+        Publish known jobs and compare if it is time.
+
+        Return the seconds until then.
+        """
         try:
             if not self._broker_health.is_up:
                 await self._return()
@@ -129,9 +134,9 @@ class Relay:
 
     async def _return(self) -> None:
         """
-        Publish what is missing; only if that works is the broker up again.
+        Publish what is missing; only then does the broker count as available again.
 
-        A broker may answer and refuse messages: it would be lost and back for ever.
+        A broker may answer but refuse messages: its state would otherwise alternate.
         """
         self._is_returning = True
         self._is_asked = False
@@ -175,7 +180,7 @@ class Relay:
         telemetry.broker_messages_published.labels(cause).inc(sum(counts.values()))
 
     async def _look_in_time(self) -> float | None:
-        """Look if it is time or somebody asked; say when to look next."""
+        """Compare if it is time or requested; return when to compare next."""
         now = self._clock.monotonic()
         gap = self._looked_at + int(GAP_SECONDS * 1000) - now
         if self._is_asked and gap > 0:
@@ -196,10 +201,10 @@ class Relay:
         """
         Publish what is missing.
 
-        Messages that are on their way, and jobs that others are about to tell of, look
-        like missing ones; by itself it waits whether they still are at the next look.
-        A message that was used up here stands for no job, whether the broker knows or
-        not: or what a job leaves behind would wait for the next look.
+        Messages in flight, and jobs that other processes are about to announce, look
+        like missing ones, so only what is missing in two comparisons is published. A
+        message that was used here counts for no job, whether or not the broker knows it
+        yet, so that jobs released by a job do not wait for the next comparison.
         """
         waiting = await self._store.waiting(CAP)
         if not waiting:
@@ -223,6 +228,6 @@ class Relay:
 
 
 def _both(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-    """Return what was missing both times."""
+    """Return what was missing in both comparisons."""
     least = {queue: min(n, before.get(queue, 0)) for queue, n in now.items()}
     return {queue: n for queue, n in least.items() if n > 0}

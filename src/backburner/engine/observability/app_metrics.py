@@ -24,7 +24,7 @@ RESERVED: Final = "backburner_"
 
 
 class _Bounded(MetricWrapperBase):
-    """Counts what comes after the first `MOST_SERIES` series as `others`."""
+    """Counts series after the first `MOST_SERIES` under the label `others`."""
 
     def __init__(
         self, name: str, documentation: str, labelnames: Iterable[str] = (), **more: Any
@@ -34,7 +34,7 @@ class _Bounded(MetricWrapperBase):
         self._series: set[tuple[str, ...]] = set()
 
     def labels(self, *values: object, **named: object) -> Any:
-        """Return the series of these label values, or the one of all others."""
+        """Return the series with these label values, or the series `others`."""
         if named and not values and set(named) == set(self._labelnames):
             values = tuple(named[name] for name in self._labelnames)
             named = {}
@@ -64,7 +64,7 @@ _registered: set[AppMetric] = set()
 
 class Operations:
     """
-    What an application did, by result, and how long it took: `App(metrics=[*these])`.
+    Counts and times operations of an application: `App(metrics=[*operations])`.
 
     `Operations("songs")` has `songs_operations_total{operation, result}`, where the
     result is `success` or `failure`, and `songs_operation_seconds{operation}`.
@@ -83,7 +83,7 @@ class Operations:
         )
 
     def __iter__(self) -> Iterator[AppMetric]:
-        """Give both metrics."""
+        """Yield both metrics."""
         return iter((self._total, self._seconds))
 
     def count(self, operation: str, seconds: float, *, is_good: bool) -> None:
@@ -94,9 +94,9 @@ class Operations:
     @contextmanager
     def counted(self, operation: str, *, ends: bool = True) -> Iterator[None]:
         """
-        Count what the block does; it has failed if the block raises.
+        Count the operation in the block; it has failed if the block raises.
 
-        If the operation goes on after the block (`ends=False`), only a failure is
+        If the operation continues after the block (`ends=False`), only a failure is
         counted here: call `count` when the operation has ended.
         """
         begun, is_good = time.perf_counter(), False
@@ -110,7 +110,7 @@ class Operations:
 
 
 def register(app: str, metrics: Iterable[AppMetric]) -> None:
-    """Have an application's metrics written by `/metrics`; each is registered once."""
+    """Register an application's metrics for `/metrics`, each once."""
     for metric in metrics:
         if not isinstance(metric, _Bounded):
             raise ConfigurationError(

@@ -1,9 +1,9 @@
 """
-A histogram for the hot path: one look-up and one addition for each observation.
+A histogram for the hot path: one look-up and one addition per observation.
 
-The library's own walks its buckets and takes locks, which was a tenth of a short job's
-CPU. Here the counts are plain numbers that only the event loop's thread changes, and
-the library sees them when somebody asks for the metrics, from whichever thread.
+The library's histogram walks its buckets and takes locks, which took a tenth of the CPU
+of a short job. Here the counts are plain numbers that only the event loop's thread
+changes; the library reads them when the metrics are requested, from any thread.
 """
 
 from bisect import bisect_left
@@ -29,7 +29,7 @@ class Durations(Collector):
         self._sums: dict[str, float] = {}
 
     def observe(self, value: str, seconds: float) -> None:
-        """Count one duration under the label's value."""
+        """Count one duration for a label value."""
         counts = self._counts.get(value)
         if counts is None:
             # A thread may read meanwhile: what has counts has a sum.
@@ -39,11 +39,11 @@ class Durations(Collector):
         self._sums[value] += seconds
 
     def describe(self) -> Iterator[HistogramMetricFamily]:
-        """Name the metric, so that no other can take its name."""
+        """Describe the metric, which reserves its name."""
         yield self._family()
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
-        """Write the counts as the library wants them: each bucket with those below."""
+        """Return the counts in the library's form, with cumulative buckets."""
         family = self._family()
         for value, counts in tuple(self._counts.items()):
             buckets = list(zip(self._names, accumulate(counts), strict=True))

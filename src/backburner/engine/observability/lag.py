@@ -1,4 +1,4 @@
-"""Notices when something blocks the event loop."""
+"""Measures how long the event loop is blocked."""
 
 import asyncio
 
@@ -10,18 +10,18 @@ ALARM = 1.0
 
 
 class LagMeter:
-    """Measures how late a timer fires; a handler that blocks makes it late."""
+    """Measures how late a timer fires: a blocking handler delays it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._handle: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to measure."""
+        """Start measuring."""
         self._arm()
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         if self._handle is not None:
             self._handle.cancel()
 

@@ -1,9 +1,9 @@
 """
 Log lines and metrics of the platform, in one place.
 
-A log line carries only the keys listed in `ports/log.py`; any other is dropped and
-counted. So
-inputs, outputs, error messages and tags, which are the user's, cannot reach a log.
+A log line carries only the keys listed in `ports/log.py`; other keys are dropped and
+counted. Inputs, outputs, error messages and tags, which are user text, therefore cannot
+reach a log.
 """
 
 import logging
@@ -210,18 +210,18 @@ log_keys_dropped = Counter(
 
 @cache
 def _labelled(metric: Any, *values: str) -> Any:
-    """Find a metric's child; the library's own look-up costs more than the counting."""
+    """Return a metric's child; the library's own look-up costs more than counting."""
     return metric.labels(*values)
 
 
 def started(claims: Sequence[Claim], now: Instant) -> None:
-    """Count how long jobs waited."""
+    """Record how long jobs waited."""
     for claim in claims:
         job_wait.observe(claim.queue, max(0, now - claim.ready_at) / 1000)
 
 
 def settled(ends: Sequence[tuple[Claim, Change]]) -> None:
-    """Count attempts' ends, and log those that somebody may ask about."""
+    """Count ended attempts and log failures."""
     counts: dict[tuple[str, str, JobState], int] = {}
     for claim, change in ends:
         kind = (claim.capability, change.event, change.to)
@@ -261,13 +261,13 @@ _traces: Unbreakable | None = None
 
 
 def show_traces(stream: TextIO | None = None) -> None:
-    """Have the stacks of failed attempts written, with messages: for developers."""
+    """Print the stack traces of failed attempts with their messages, for developers."""
     global _traces  # noqa: PLW0603 - as structlog's configuration, one for the process
     _traces = Unbreakable(stream)
 
 
 def throttled(throttling: Throttling) -> None:
-    """Count windows that closed, and log that they did."""
+    """Count and log queues that reached their rate limit."""
     queue, windows, _ = throttling
     queue_throttled.labels(queue).inc(windows)
     log.warning("queue.throttled", queue=queue, count=windows)
@@ -278,7 +278,7 @@ _lanes: set[str] = set()
 
 
 def _lane(name: str) -> str:
-    """Return a lane's label; a handler may make up any number of names."""
+    """Return a lane's label; the number of labels is bounded."""
     if name not in _lanes and len(_lanes) >= MOST_LANES:
         return "others"
     _lanes.add(name)
@@ -286,14 +286,14 @@ def _lane(name: str) -> str:
 
 
 def lane_asked(lane: str, *, is_served: bool) -> None:
-    """Count who asked for leave to call."""
+    """Count a request for a lane."""
     _labelled(lane_asks, _lane(lane), "yes" if is_served else "no").inc()
 
 
 def lane_answered(
     lane: str, said: RateLimitInfo | None, wait: int | None, *, is_parked: bool
 ) -> None:
-    """Count what came of a call, and log that everybody must wait."""
+    """Count the result of a call, and log that a lane is parked."""
     outcome = "unknown" if said is None else "refused" if said.is_refused else "served"
     _labelled(lane_calls, _lane(lane), outcome).inc()
     if is_parked:
@@ -302,7 +302,7 @@ def lane_answered(
 
 
 def broker_changed(transport: str, *, is_up: bool, code: str | None = None) -> None:
-    """Tell that the broker was lost, or is back."""
+    """Record and log that the broker was lost or is available again."""
     broker_up.labels(transport).set(int(is_up))
     if is_up:
         log.info("broker back", state="ok")
@@ -311,14 +311,14 @@ def broker_changed(transport: str, *, is_up: bool, code: str | None = None) -> N
 
 
 def guarded(capability: str, *, is_refused: bool) -> None:
-    """Count an input that looks like an injection, and log that there was one."""
+    """Count and log an input that looks like a prompt injection."""
     verdict = "blocked" if is_refused else "flagged"
     _labelled(guard_verdicts, capability, verdict).inc()
     log.warning(f"guard.{verdict}", capability=capability)
 
 
 def model_asked(provider: str, purpose: str, result: str = "ok") -> None:
-    """Count a call of a model; a provider is labelled by its name in the settings."""
+    """Count a model call; the provider's label is its name in the settings."""
     _labelled(ai_calls, provider, purpose, str(result)).inc()
 
 
@@ -328,7 +328,7 @@ def metrics() -> bytes:
 
 
 def configure(*, level: str, pretty: bool, stream: TextIO | None = None) -> None:
-    """Have log lines written, as JSON or for a reader at a terminal."""
+    """Configure logging, as JSON or as readable text for a terminal."""
     renderer: Any = (
         structlog.dev.ConsoleRenderer(colors=pretty)
         if pretty
@@ -362,5 +362,5 @@ def _only_listed(
 
 
 def told(names: Sequence[str]) -> str:
-    """Write a list of names as one value."""
+    """Join a list of names into one value."""
     return ",".join(names)

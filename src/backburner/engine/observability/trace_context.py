@@ -1,4 +1,4 @@
-"""The trace that a submit is part of, if the program uses OpenTelemetry."""
+"""The active OpenTelemetry trace of a submit, if the program uses it."""
 
 import sys
 

@@ -35,7 +35,7 @@ class Runtime:
     registry: Registry
     submit: Submit
     wrap: Callable[[Tx, Claim], Transaction]
-    """Give a store's transaction the shape that bodies get."""
+    """Return the transaction object that bodies receive."""
     storage: Storage | None = None
     """The database, as handlers may use it."""
     payloads: Payloads = field(default_factory=Payloads)

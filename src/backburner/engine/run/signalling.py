@@ -33,7 +33,7 @@ class Signals(Protocol):
         ...
 
     def woken(self, job: Job) -> None:
-        """Have a job claimed that was queued just now."""
+        """Notify workers that a job was queued."""
         ...
 
 

@@ -81,7 +81,7 @@ class StepStorage(Protocol):
         ...
 
     async def withdraw_step(self, job: int, token: str, key: str) -> bool:
-        """Note that a step that was begun did not happen."""
+        """Record that a step that was begun did not happen."""
         ...
 
 
@@ -254,7 +254,7 @@ class StepJournal:
         )
 
     async def _withdraw(self, key: str) -> None:
-        """Note that a step that was begun did not happen."""
+        """Record that a step that was begun did not happen."""
         await self.flush()
         if self._storage is None:
             return

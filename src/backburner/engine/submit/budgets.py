@@ -23,10 +23,10 @@ PAGE = 1_000
 
 class Budgets:
     """
-    The ledger's verbs beside `submit`.
+    Budgets, and reservations outside of jobs.
 
-    What a job may cost is held when it is submitted and settled when it ends, without
-    a word here. These are for whoever spends outside of jobs, and for operators.
+    The cost of a job is reserved when it is submitted and settled when it ends, without
+    these methods. They are for spending outside of jobs, and for operators.
     """
 
     def __init__(self, *, store: Store, clock: Clock, submission: Submission) -> None:
@@ -35,18 +35,18 @@ class Budgets:
         self._submission = submission
 
     async def declare(self, budgets: Sequence[Budget]) -> None:
-        """Store what the code declares; what an operator changed stays."""
+        """Store the budgets that the code declares; an operator's changes stay."""
         if budgets:
             await self._store.put_budgets(budgets, is_declared=True)
 
     async def put(self, budget: Budget, entry: AuditEntry | None = None) -> None:
-        """Set a budget, from now on and for all processes; the log tells who did."""
+        """Set a budget for all processes; the audit log records who did it."""
         if entry is not None:
             await self._store.record([entry])
         await self._store.put_budgets([budget])
 
     async def drop(self, budget: Budget, entry: AuditEntry | None = None) -> bool:
-        """Take a budget away; say whether there was one."""
+        """Delete a budget; return whether there was one."""
         if entry is not None:
             await self._store.record([entry])
         return await self._store.drop_budget(budget)
@@ -58,7 +58,7 @@ class Budgets:
     async def accounts(
         self, owner: Owner | None = None, key: str | None = None, *, limit: int = PAGE
     ) -> Sequence[BudgetState]:
-        """Return how far budgets are used: all, or those that one caller is under."""
+        """Return the usage of all budgets, or of those that apply to one caller."""
         return await self._store.accounts(Viewer(owner, key), limit=limit)
 
     async def reserve(  # noqa: PLR0913 - what it may be charged to, each by its name
@@ -74,10 +74,9 @@ class Budgets:
         id: str | None = None,  # noqa: A002 - as it is named everywhere
     ) -> Reservation:
         """
-        Hold tokens or dollars without a job; they free themselves if nobody settles.
+        Reserve tokens or dollars without a job; unsettled reservations expire.
 
-        Raises `BudgetExhausted` if a budget has no room. Asked again with the same
-        `id`, it is held once.
+        Raises `BudgetExhausted` if a budget has no room. A repeated `id` reserves once.
         """
         micro = None if money is None else int(money * MICRO)
         for amount in (tokens, micro):
@@ -98,7 +97,7 @@ class Budgets:
             return await self._store.reserve(ask)
 
     async def hold(self, job: NewJob, *, lasts: timedelta) -> Reservation:
-        """Hold what a job may cost that is run but not stored, under its id."""
+        """Reserve the cost of a job that runs without being stored, under its id."""
         ask = HoldRequest(
             id=job.id,
             owner=job.owner,
@@ -116,21 +115,21 @@ class Budgets:
         self, hold_id: str, tokens: int | None = None, *, money: Decimal | None = None
     ) -> bool:
         """
-        Book what was used against a reservation; say if it was not done before.
+        Settle a reservation with the actual usage; return whether it was still open.
 
-        What is not said is taken to be what was held.
+        An amount that is not given is taken to be the reserved one.
         """
         micro = None if money is None else int(money * MICRO)
         return await self._store.settle_hold(hold_id, tokens=tokens, money=micro)
 
     async def release(self, hold_id: str) -> bool:
-        """Free a reservation; say if anything was held."""
+        """Release a reservation; return whether anything was held."""
         return await self._store.release_hold(hold_id)
 
 
 @contextmanager
 def counted() -> Iterator[None]:
-    """Count what budgets have no room for."""
+    """Count refusals by budgets in the metrics."""
     try:
         yield
     except BudgetExhausted as error:

@@ -1,8 +1,8 @@
 """
 Validates the completion that a caller attaches to a job.
 
-All that the completion is made of is written down at submission: the process that ends
-the job may not know its capability.
+The whole completion job is prepared at submission, because the process that ends the
+job may not know its capability.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,10 +36,10 @@ _BY_VALUE: Final = frozenset({"value_error", "assertion_error"})
 
 class JobEnd(BaseModel):
     """
-    How a job ended: the field `job` of its completion's input.
+    The end of a job: the field `job` of its completion's input.
 
-    To have the output checked, make a subclass that gives it a type:
-    `output: Report | None = None`.
+    To validate the output, make a subclass that gives it a type: `output: Report | None
+    = None`.
     """
 
     id: str
@@ -63,7 +63,7 @@ def parts(asked: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def said(asked: Mapping[str, Any] | None) -> Any:
-    """Return a completion as it was asked for, to tell one request from another."""
+    """Return a completion as it was requested, for the comparison of requests."""
     if asked is None:
         return None
     capability, value = parts(asked)
@@ -77,7 +77,7 @@ def written(
     *,
     key: str | None,
 ) -> dict[str, Any]:
-    """Check a job's completion and write it is stored."""
+    """Validate a job's completion and return its stored form."""
     capability, value = parts(asked)
     try:
         found = find(capability)
@@ -102,7 +102,7 @@ def written(
 
 
 def _object(value: Any) -> dict[str, Any]:
-    """Return an input as the JSON object that `job` is added to."""
+    """Return the input as a JSON object, to which `job` is added."""
     if value is NOTHING:
         return {}
     try:
@@ -120,7 +120,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _check(found: Capability[Any, Any], given: Mapping[str, Any]) -> None:
-    """Refuse an input that the capability cannot take, however the job ends."""
+    """Refuse an input that the capability cannot accept, whatever the job's end."""
     if found.guard is Policy.BLOCK:
         raise _refused(
             "capability",
@@ -143,7 +143,7 @@ def _faults(error: ValidationError) -> list[Any]:
 
 
 def _may_fit(fault: Mapping[str, Any]) -> bool:
-    """Say whether only the real end of a job shows if the input is good."""
+    """Say whether the input can only be validated when the job has ended."""
     field, *rest = fault["loc"] or ("",)
     is_own = fault["type"] in _BY_VALUE and not rest
     return field == JOB and ("output" in rest or is_own)

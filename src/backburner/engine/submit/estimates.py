@@ -15,10 +15,10 @@ FRAME = 9
 
 def estimate_of(*, system: str = "", output: int = 0) -> Callable[[Any], int]:
     """
-    Say what a job is expected to cost, for `@capability(tokens=…)`.
+    Return a function that estimates a job's tokens, for `@capability(tokens=…)`.
 
-    It is the system prompt, the input as it is written into the question, and the
-    output that is expected, all in tokens.
+    The estimate is the sum of the system prompt, the input as it appears in the prompt,
+    and the expected output, in tokens.
     """
     always = FRAME + estimate(system) + output
 
@@ -30,7 +30,7 @@ def estimate_of(*, system: str = "", output: int = 0) -> Callable[[Any], int]:
 
 
 def clamped(prices: Prices, model: str | None, tokens: int | None) -> int | None:
-    """Return an estimate that is not above what the model can take."""
+    """Return an estimate that is at most the model's context size."""
     ceiling = None if model is None else prices.ceiling(model)
     if tokens is None or ceiling is None:
         return tokens
@@ -38,7 +38,7 @@ def clamped(prices: Prices, model: str | None, tokens: int | None) -> int | None
 
 
 def at_most(prices: Prices, model: str | None, tokens: int | None) -> Price:
-    """Return what so many tokens cost if all are of the dearest kind."""
+    """Return the highest possible cost of a number of tokens."""
     if model is None or tokens is None:
         return Price()
     dearest = prices.dearest(model)

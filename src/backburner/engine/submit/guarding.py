@@ -16,7 +16,7 @@ FLAGGED: Final = "guard:flagged"
 
 
 def tags(found: Capability[Any, Any], text: str) -> tuple[str, ...]:
-    """Judge a job's input; refuse it, or return the tags that it gets."""
+    """Check a job's input with the guard; refuse it or return the tags for it."""
     if found.guard is Policy.OFF:
         return ()
     verdict = judge_all(_texts(orjson.loads(text)))
@@ -36,7 +36,7 @@ def tags(found: Capability[Any, Any], text: str) -> tuple[str, ...]:
 
 
 def check_fed(found: Capability[Any, Any], text: str) -> None:
-    """Judge what a step gets from others, which nobody could at its submit."""
+    """Check a step's input from its prerequisites, unknown when it was submitted."""
     try:
         tags(found, text)
     except PromptRefused as refused:
@@ -44,7 +44,7 @@ def check_fed(found: Capability[Any, Any], text: str) -> None:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in a JSON value; of its keys those that are no mere names."""
+    """Yield every text in a JSON value, and keys that are not plain names."""
     waiting = [value]
     while waiting:
         found = waiting.pop()

@@ -25,7 +25,7 @@ ESTIMATE = "estimate"
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What a job would take if it were submitted now."""
+    """The expected cost and waiting time of a job that is submitted now."""
 
     job: NewJob
     at: Instant
@@ -41,7 +41,7 @@ class Quote:
 
 
 class Quoting:
-    """Looks at what is there; writes nothing."""
+    """Computes quotes and receipts; it writes nothing."""
 
     def __init__(self, *, store: Store, clock: Clock, prices: Prices) -> None:
         self._store = store
@@ -50,9 +50,9 @@ class Quoting:
 
     async def quote(self, job: NewJob) -> Quote:
         """
-        Say what a job would take that is prepared and not stored.
+        Return the quote of a prepared job that is not stored.
 
-        Raises `TooManyWaiting` where a submit would: its share is at the queue's cap.
+        Raises `TooManyWaiting` if a submit would: its share is at the queue's cap.
         """
         now = self._clock.now()
         outlook = await self._store.outlook(
@@ -87,7 +87,7 @@ class Quoting:
         )
 
     async def receipt(self, job: Job, attempts: Sequence[AttemptRecord]) -> Receipt:
-        """Say what a cancelled job had used, and what stays of it."""
+        """Return what a cancelled job has used, and which of its data is kept."""
         spent = await self._store.spent([job.seq], with_late=False)
         closing = await self._store.closing(job)
         return Receipt(
@@ -125,7 +125,7 @@ class Quoting:
 
 
 def _slots(workers: Sequence[WorkerInfo], state: QueueState, busy: int) -> int:
-    """Return how many jobs of a queue may run at once."""
+    """Return how many jobs of a queue may run concurrently."""
     serving = [worker.slots for worker in workers if state.name in worker.queues]
     if state.per_worker is not None:
         serving = [min(slots, state.per_worker) for slots in serving]

@@ -44,7 +44,7 @@ MAX_TOKENS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a job is to be run; the capability says what is left out."""
+    """Options of a job; omitted ones come from the capability."""
 
     queue: str | None = None
     priority: int = 0
@@ -77,7 +77,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """How a flow or batch is to be kept; a batch has no deadline."""
+    """Options of a flow or batch; a batch has no deadline."""
 
     deadline: datetime | None = None
     tags: Sequence[str] = ()
@@ -110,7 +110,7 @@ _KINDS: Final[Mapping[str, tuple[type | tuple[type, ...], str]]] = {
 
 
 def _check_kinds(options: "Options | GroupOptions") -> None:
-    """Refuse what is of another type than a type checker would allow."""
+    """Refuse values of a wrong type."""
     for name, (kind, must_be) in _KINDS.items():
         value = getattr(options, name, None)
         if value is not None and not isinstance(value, kind):
@@ -118,14 +118,14 @@ def _check_kinds(options: "Options | GroupOptions") -> None:
 
 
 def job_options(said: SubmitOptions) -> Options:
-    """Return the options that keyword arguments name, in the active trace."""
+    """Return options from keyword arguments, with the active trace."""
     _check_names(said, Options)
     chosen: SubmitOptions = {"traceparent": active_traceparent(), **said}
     return Options(**chosen)
 
 
 def group_options(said: SubmitGroupOptions) -> GroupOptions:
-    """Return the options of a flow or batch that keyword arguments name, likewise."""
+    """Return a flow's or batch's options from keyword arguments, with the trace."""
     _check_names(said, GroupOptions)
     chosen: SubmitGroupOptions = {"traceparent": active_traceparent(), **said}
     return GroupOptions(**chosen)
@@ -141,7 +141,7 @@ def _check_names(said: Iterable[str], kind: type[Options | GroupOptions]) -> Non
 
 
 class Callbacks:
-    """Says who may be told of ends."""
+    """Validates callbacks."""
 
     def __init__(self, reach: Reach, *, are_signed: bool) -> None:
         self._are_signed = are_signed
@@ -151,14 +151,14 @@ class Callbacks:
         )
 
     def checked(self, told: dict[str, Any]) -> dict[str, Any]:
-        """Return whom to tell as it is stored; refuse what can never be told."""
+        """Return the stored form of a callback; refuse one that cannot be delivered."""
         self.require("callback")
         if "url" in told:
             return {"url": self.url(told["url"], "callback.url")}
         return told
 
     def require(self, path: str) -> None:
-        """Refuse if webhooks could not be signed."""
+        """Refuse if no webhook secret is configured."""
         if not self._are_signed:
             raise refused_field(
                 path, "webhooks are disabled: BACKBURNER_WEBHOOK_SECRET is not set"
@@ -173,7 +173,7 @@ class Callbacks:
 
 
 class Submission:
-    """Checks requests and turns them into rows."""
+    """Validates requests and turns them into rows."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class Submission:
     def prepare(
         self, capability: Capability[Any, Any] | str, value: Any, options: Options
     ) -> NewJob:
-        """Check a request and write it as a job."""
+        """Validate a request and return its job."""
         found = self.find(capability)
         job = self.job(found, input_text(found, value), options)
         if options.idempotency_key is not None:
@@ -202,26 +202,26 @@ class Submission:
         return job
 
     def draw(self, kind: str, now: Instant) -> str:
-        """Draw an id."""
+        """Return a new id."""
         return f"{kind}_{self._dice.uuid(now)}"
 
     def now(self) -> Instant:
-        """Return the time as it is written on what is submitted."""
+        """Return the submission time."""
         return self._clock.now()
 
     def find(self, capability: Named | str) -> Capability[Any, Any]:
         """
-        Return a capability, or say which name may have been meant.
+        Return a capability; the error for an unknown name suggests similar ones.
 
-        One that is Backburner's or an application's own is found by itself only: no
-        caller can name it.
+        Internal capabilities are found only by the object itself: no caller can name
+        them.
         """
         name = capability if isinstance(capability, str) else capability.name
         known = self._registry.get(name)
         return known if known is capability else self._registry.find(name)
 
     def callback(self, asked: Mapping[str, Any] | str | None) -> str | None:
-        """Check whom to tell, and write it is stored."""
+        """Validate a callback and return its stored form."""
         if asked is None:
             return None
         told = {"url": asked} if isinstance(asked, str) else dict(asked)
@@ -232,7 +232,7 @@ class Submission:
         return orjson.dumps(told).decode()
 
     def _follows(self, options: Options) -> str | None:
-        """Check what is to happen when a job ends, and write it is stored."""
+        """Validate a job's completion and callback and return their stored form."""
         follows = self.callback(options.callback)
         if options.completion is not None:
             key = options.key
@@ -243,17 +243,17 @@ class Submission:
         return follows
 
     def webhook_url(self, url: str) -> str:
-        """Check a URL to send webhooks to, and write it is stored."""
+        """Validate a webhook URL and return its stored form."""
         self.require_webhooks()
         return url if self._callbacks is None else self._callbacks.url(url, "url")
 
     def require_webhooks(self) -> None:
-        """Refuse if webhooks could not be signed."""
+        """Refuse if no webhook secret is configured."""
         if self._callbacks is not None:
             self._callbacks.require("url")
 
     def job(self, found: Capability[Any, Any], text: str, options: Options) -> NewJob:
-        """Write a job whose input is checked."""
+        """Return the job for a validated input."""
         _check(options)
         now = self._clock.now()
         tokens = clamped(self._prices, found.model, _tokens(found, text, options))
@@ -284,11 +284,11 @@ class Submission:
         )
 
     def guard(self, found: Capability[Any, Any], text: str) -> Sequence[str]:
-        """Refuse an input that its capability is guarded from, or return its tags."""
+        """Apply the capability's guard to an input; refuse it or return tags."""
         return () if text == FROM_NEEDS else guarding.tags(found, text)
 
     def _queue(self, found: Capability[Any, Any], asked: str | None) -> str:
-        """Choose a queue that is served: on another a job would wait for ever."""
+        """Return the queue; refuse one that no worker serves."""
         if asked is None or asked == found.queue:
             return found.queue
         known = self._registry.queues()
@@ -300,7 +300,7 @@ class Submission:
 
 
 def instant(moment: datetime | None) -> Instant | None:
-    """Turn an aware time into an instant."""
+    """Convert an aware datetime into an instant."""
     if moment is None:
         return None
     if moment.tzinfo is None:
@@ -353,7 +353,7 @@ def check_group(options: Options | GroupOptions) -> None:
 
 
 def refused_field(path: str, message: str) -> InvalidInput:
-    """Say what is wrong with a field."""
+    """Return the error for a field."""
     return InvalidInput(f"{path}: {message}", [FieldError(path, message)])
 
 
@@ -366,7 +366,7 @@ def _is_name(text: str, longest: int) -> bool:
 
 
 def input_text(found: Capability[Any, Any], value: Any) -> str:
-    """Check an input and write it is stored."""
+    """Validate an input and return its stored form."""
     try:
         if isinstance(value, bytes):  # JSON; a str is a value like any other
             checked = found.input.validate_json(value)
@@ -394,7 +394,7 @@ def _fields(error: ValidationError) -> list[FieldError]:
 
 
 def body_hash(said: Any) -> str:
-    """Return what tells one body from another."""
+    """Return a digest of a request body."""
     canonical = orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(canonical).hexdigest()
 

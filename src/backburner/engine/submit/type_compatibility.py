@@ -1,9 +1,10 @@
 """
 Checks whether the output type of one step matches the input of another.
 
-It says no only if it is sure: two types may agree in ways that cannot be seen here.
-So numbers that are written as texts pass, and a type that converts by functions of its
-own is not judged. Lists are judged by what is in them, though an empty one would fit.
+It refuses only certain mismatches, because two types may be compatible in ways that
+their schemas do not show: numbers written as text pass, and types with their own
+validators are not checked. Lists are compared by their items, although an empty list
+would always fit.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,9 +35,9 @@ def incompatibility(
     gives: Mapping[str, TypeAdapter[Any]], takes: TypeAdapter[Any]
 ) -> str | None:
     """
-    Say why outputs, by step, cannot be an input; `None` if they can, or nobody knows.
+    Return why outputs, by step, cannot be an input; `None` if they may fit.
 
-    A single output is taken as it is, several as an object of them.
+    A single output is used as it is, several as an object of them.
     """
     taken = _input(takes)
     if taken is None:
@@ -77,7 +78,7 @@ def _compared(
 
 
 class _Comparison:
-    """Two schemas, and where their references lead."""
+    """Two schemas and their definitions."""
 
     def __init__(self, given: Schema, taken: Schema) -> None:
         self._given = given.get("$defs", {})
@@ -143,7 +144,7 @@ def _at(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
 
 @lru_cache(maxsize=1024)
 def _input(adapter: TypeAdapter[Any]) -> Schema | None:
-    """Return what is taken; `None` if it cannot be told."""
+    """Return the accepted schema; `None` if it is unknown."""
     if any(map(_is_lenient, _parts(adapter.core_schema))):
         return None
     return _schema(adapter, "validation")
@@ -151,7 +152,7 @@ def _input(adapter: TypeAdapter[Any]) -> Schema | None:
 
 @lru_cache(maxsize=1024)
 def _output(adapter: TypeAdapter[Any]) -> Schema | None:
-    """Return what is given; `None` if it cannot be told."""
+    """Return the produced schema; `None` if it is unknown."""
     # A serializer is written down like a validator.
     if any(_kind(part) in _REPLACING for part in _parts(adapter.core_schema)):
         return None
@@ -166,7 +167,7 @@ def _schema(adapter: TypeAdapter[Any], mode: Any) -> Schema | None:
 
 
 def _is_lenient(part: Mapping[str, Any]) -> bool:
-    """Say whether a part of a type takes more than its schema shows."""
+    """Say whether a part of a type accepts more than its schema shows."""
     if _kind(part) in _CONVERTING or isinstance(part.get("validation_alias"), list):
         return True
     config = part.get("config") or {}
@@ -179,7 +180,7 @@ def _kind(part: Mapping[str, Any]) -> str:
 
 
 def _parts(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield every part of a type, as Pydantic writes types down."""
+    """Yield every part of a type's Pydantic core schema."""
     waiting = [schema]
     while waiting:
         part = waiting.pop()

@@ -84,5 +84,5 @@ class Tx(Protocol):
         ...
 
     def advance(self, application: str, mark: int, upto: int) -> bool:
-        """Move an application's mark in the event log; `False` if another did."""
+        """Advance an application's cursor; `False` if another process did."""
         ...
