@@ -222,7 +222,7 @@ class Statements:
         claims: list[Claim] = []
         unused, has_looked = UnusedSlots(), False
         for request in claim_requests:
-            queue, count = request.queue, unused.wanted(request)
+            queue, count = request.queue, unused.limit_of(request)
             ask = (pipe, worker, token, (queue, count), now)
             was_gated = queue in self._gated
             taken = () if was_gated else await self._take(*ask)

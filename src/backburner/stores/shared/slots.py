@@ -13,7 +13,7 @@ class UnusedSlots:
         self._full: list[tuple[str, int]] = []
         """Queues that gave all they were asked for, and how much more they may give."""
 
-    def wanted(self, request: ClaimRequest) -> int:
+    def limit_of(self, request: ClaimRequest) -> int:
         """Return how many jobs to take of a queue: its limit and what is unused."""
         return request.limit + min(self._count, request.extra)
 

@@ -79,7 +79,7 @@ def _claim(
     claims: list[Claim] = []
     unused = UnusedSlots()
     for request in claim_requests:
-        queue, wanted = request.queue, unused.wanted(request)
+        queue, wanted = request.queue, unused.limit_of(request)
         before = [claim for claim in handed if claim.queue == queue]
         left = wanted - len(before)
         take = _claim_gated if queue in gated else _take
