@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -75,6 +76,9 @@ def run(plan: Plan) -> Exit:
         telemetry.show_traces()
     for name in ("asyncio", "uvicorn"):
         _tame(logging.getLogger(name))
+    if plan.listener is not None:
+        # Imported here: within the event loop it would block it for a second.
+        from backburner.http import server  # noqa: F401
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         finished = runner.run(_run(plan))
         if not finished:
@@ -90,6 +94,8 @@ async def _run(plan: Plan) -> bool:
         _tell(plan, "starting")
         try:
             backburner = await _open(plan, stack)
+            # Built before jobs start, because it blocks the event loop for a moment.
+            server = await _server(plan, backburner, stack)
             if plan.works:
                 with _needing_the_store():
                     await backburner.start_worker()
@@ -102,7 +108,7 @@ async def _run(plan: Plan) -> bool:
         )
         if warning is not None:
             log.warning(warning)
-        if plan.listener is None:
+        if server is None:
             probes = _probe(plan, backburner, stack)
             spare_collector()
             plan.ready(backburner, stack)
@@ -110,7 +116,7 @@ async def _run(plan: Plan) -> bool:
             if probes is not None:
                 probes.is_stopping = True
             return await _stop_worker(plan, backburner)
-        return await _serve(plan, plan.listener, backburner, stop, stack)
+        return await _serve(plan, server, backburner, stop, stack)
 
 
 def _probe(plan: Plan, backburner: Backburner, stack: AsyncExitStack) -> Any:
@@ -131,13 +137,12 @@ def _probe(plan: Plan, backburner: Backburner, stack: AsyncExitStack) -> Any:
     return probes
 
 
-async def _serve(
-    plan: Plan,
-    listener: socket.socket,
-    backburner: Backburner,
-    stop: "_Stop",
-    stack: AsyncExitStack,
-) -> bool:
+async def _server(
+    plan: Plan, backburner: Backburner, stack: AsyncExitStack
+) -> "_Server | None":
+    """Return the server of the API, not started yet; `None` without a socket for it."""
+    if plan.listener is None:
+        return None
     from backburner.http import server as http
     from backburner.http.auth import as_developer, by_key
     from backburner.http.protocol import config
@@ -153,8 +158,17 @@ async def _serve(
         app_routes=app_routes,
         unavailable=tuple(backburner.unavailable),
     )
-    server = _Server(config(app, plan.settings))
-    serving = asyncio.create_task(server.serve([listener]))
+    return _Server(config(app, plan.settings), plan.listener, partial(http.stop, app))
+
+
+async def _serve(
+    plan: Plan,
+    server: "_Server",
+    backburner: Backburner,
+    stop: "_Stop",
+    stack: AsyncExitStack,
+) -> bool:
+    serving = asyncio.create_task(server.serve([server.listener]))
     for event in (server.ready, stop.asked):
         serving.add_done_callback(_setter(event))
     await server.ready.wait()
@@ -164,7 +178,7 @@ async def _serve(
     server.stop_listening()
     finished = await _stop_worker(plan, backburner)
     # Readers who waited for jobs in flight get their answer before they are sent away.
-    asyncio.get_running_loop().call_later(LINGER_SECONDS, http.stop, app)
+    asyncio.get_running_loop().call_later(LINGER_SECONDS, server.end_streams)
     server.should_exit = True
     await serving
     return finished
@@ -321,8 +335,15 @@ class _Stop:
 class _Server(uvicorn.Server):
     """Uvicorn without its signal handlers."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        listener: socket.socket,
+        end_streams: Callable[[], None],
+    ) -> None:
         super().__init__(config)
+        self.listener = listener
+        self.end_streams = end_streams
         self.ready = asyncio.Event()
 
     @contextmanager
