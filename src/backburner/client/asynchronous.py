@@ -278,7 +278,7 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
         per_seconds: int = 86_400,
         of: str | None = None,
     ) -> Budgets:
-        """Take a budget away; what is held stays held until its end."""
+        """Delete a budget; existing holds stay until they end."""
         return await self._run(
             self._ask.drop_budget(scope, unit=unit, per_seconds=per_seconds, of=of)
         )

@@ -124,7 +124,7 @@ class Event(TypedDict):
 
 
 class FailureGroup(TypedDict):
-    """Dead letters that failed alike."""
+    """Dead letters with the same cause."""
 
     fingerprint: str
     capability: str

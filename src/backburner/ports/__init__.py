@@ -1,1 +1,1 @@
-"""Protocols only: what the engine asks of the world."""
+"""Protocols that adapters implement; no implementations."""

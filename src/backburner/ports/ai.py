@@ -1,4 +1,4 @@
-"""What the engine asks of a provider of models."""
+"""The contract of a model provider."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Media(NamedTuple):
 
     @property
     def name(self) -> str:
-        """A file name: providers tell kinds of files by its ending."""
+        """A file name; providers detect the type by its extension."""
         return f"file.{self.mime_type.partition('/')[2].partition(';')[0] or 'bin'}"
 
 
@@ -48,7 +48,7 @@ class Chat:
 
 
 class Tokens(NamedTuple):
-    """What a call used, as its provider counted it."""
+    """The tokens of a call, as counted by its provider."""
 
     input: int = 0
     output: int = 0
@@ -58,7 +58,7 @@ class Tokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reply(Generic[T_co]):
-    """What a provider answered."""
+    """A provider's answer."""
 
     content: T_co
     model: str
@@ -72,7 +72,7 @@ class Reply(Generic[T_co]):
 
 
 class Models(NamedTuple):
-    """Which model does what, unless a call says otherwise."""
+    """The default model for each purpose."""
 
     chat: str
     embedding: str
@@ -81,7 +81,7 @@ class Models(NamedTuple):
 
 
 class Access(NamedTuple):
-    """How a provider is reached."""
+    """URL and credentials of a provider."""
 
     models: Models
     key: str = ""
@@ -91,9 +91,9 @@ class Access(NamedTuple):
 
 class Fault(Exception):
     """
-    A call came to nothing. Adapters raise nothing else.
+    A call failed. Adapters raise no other exception.
 
-    Its message is for the owner of the job: it holds neither key nor prompt.
+    The message is shown to the owner of the job: it contains neither key nor prompt.
     """
 
     def __init__(
@@ -118,9 +118,9 @@ class Fault(Exception):
 
 class Provider(Protocol):
     """
-    Who runs models. It neither retries nor waits by itself.
+    Calls models. It neither retries nor waits.
 
-    A call that is cancelled gives its connection up.
+    A cancelled call closes its connection.
     """
 
     name: str
@@ -131,7 +131,7 @@ class Provider(Protocol):
     """Whether it has limits that the fleet must keep together."""
 
     async def chat(self, chat: Chat, hear: Hear | None = None) -> Reply[str]:
-        """Answer; with `hear`, tell the text as it comes and then as a whole."""
+        """Return an answer; with `hear`, pass on the text as it arrives."""
         ...
 
     async def embed(self, texts: Sequence[str], model: str) -> Reply[Sequence[Vector]]:
@@ -139,7 +139,7 @@ class Provider(Protocol):
         ...
 
     async def transcribe(self, audio: Media, model: str) -> Reply[str]:
-        """Write down what is said in a recording."""
+        """Return the transcript of a recording."""
         ...
 
     async def describe(self, image: Media, prompt: str, model: str) -> Reply[str]:
@@ -147,5 +147,5 @@ class Provider(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give up what is open."""
+        """Close connections."""
         ...

@@ -29,7 +29,7 @@ class BlobWriter(Protocol):
         """
         Discard what was written; does nothing after `finish` or a second time.
 
-        Does not raise if the store fails: what is left then is swept.
+        It does not raise if the store fails: the sweeper deletes the rest.
         """
         ...
 
@@ -49,7 +49,7 @@ class UrlTerms(NamedTuple):
 
 
 class DirectUrl(NamedTuple):
-    """A URL of the place itself, by which a client reads or writes one content."""
+    """A URL of the blob store itself, for reading or writing one content."""
 
     url: str
     headers: Mapping[str, str]
@@ -73,18 +73,18 @@ class BlobStore(Protocol):
 
     def put(self, blobs: Sequence[tuple[BlobKey, bytes]]) -> None:
         """
-        Keep contents, durable: when this returns a row may name them.
+        Store contents durably: when this returns, a row may refer to them.
 
-        A name is seen with its whole content or not at all, also after a crash. If this
-        raises, some may be there. The same key again replaces the content.
+        A content is visible as a whole or not at all, also after a crash. If this
+        raises, some may have been stored. The same key replaces the content.
         """
         ...
 
     def writer(self, key: BlobKey) -> BlobWriter:
         """
-        Begin to write a content of unknown size with bounded memory.
+        Start writing a content of unknown size with bounded memory.
 
-        It is not seen before `finish`, which replaces a content of the same key.
+        It is not visible before `finish`, which replaces a content of the same key.
         """
         ...
 
@@ -101,11 +101,11 @@ class BlobStore(Protocol):
         ...
 
     def names(self, job: str) -> Sequence[str]:
-        """Return the names of a job's contents, sorted; none is no error."""
+        """Return the names of a job's contents, sorted; there may be none."""
         ...
 
     def delete(self, jobs: Sequence[str]) -> None:
-        """Forget everything of these jobs; that there is nothing is no error."""
+        """Delete all contents of these jobs; there may be none."""
         ...
 
     def jobs(self, *, before: Instant, after: str | None, limit: int) -> Sequence[str]:
@@ -128,12 +128,12 @@ class BlobStore(Protocol):
         self, method: Literal["GET", "PUT"], key: BlobKey, terms: UrlTerms
     ) -> DirectUrl | None:
         """
-        Return a URL by which clients reach a content without this server.
+        Return a URL with which clients reach a content without this server.
 
-        `None` if there is no such way, or none that keeps the terms.
+        `None` if the store has none, or none that enforces the terms.
         """
         ...
 
     def examine(self) -> Sequence[Finding]:
-        """Look at where contents are kept, and change nothing."""
+        """Examine the store and change nothing."""
         ...

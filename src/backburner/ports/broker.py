@@ -1,8 +1,8 @@
 """
-How a worker learns of work, where a message broker and not the store tells it.
+The contract of a message broker, which announces queued jobs to workers.
 
-A message says "queue Q has one more"; which job it is, the store decides at the claim.
-Whatever else lies on a queue was put there by another program (`domain/message.py`).
+A message says "queue Q has one more job"; the store decides at the claim which job it
+is. Any other message on a queue comes from another program (`domain/message.py`).
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -17,7 +17,7 @@ DEAD_DAYS = 7
 
 
 class BrokerMessage(NamedTuple):
-    """What lay on a queue."""
+    """A message received from a queue."""
 
     body: bytes
     handle: Any
@@ -27,7 +27,7 @@ class BrokerMessage(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """What goes to a queue's dead letters."""
+    """A message for a queue's dead letters."""
 
     id: str
     body: bytes
@@ -35,11 +35,11 @@ class DeadLetter(NamedTuple):
 
 class Broker(Protocol):
     """
-    Hands out messages, each at least once, to one of those who receive.
+    Delivers each message at least once, to one of the receivers.
 
-    Queues have the names that Backburner gives them and are made at their first use,
-    their dead letters (`DEAD`) with them. Every call raises `BrokerUnavailable` if the
-    broker cannot be had, within seconds, and connects again by itself at the next.
+    Queues have the names that Backburner gives them and are created at their first use,
+    together with their dead letters (`DEAD`). If the broker is unavailable, every call
+    raises `BrokerUnavailable` within seconds, and the next call reconnects.
     """
 
     async def open(self) -> None:
@@ -48,47 +48,47 @@ class Broker(Protocol):
 
     async def close(self) -> None:
         """
-        Part; what was received and not acknowledged goes to others.
+        Disconnect; unacknowledged messages are delivered to others.
 
-        It is also asked to if it could not be opened.
+        It is also called if `open` failed.
         """
         ...
 
     async def ping(self) -> None:
-        """Return if the broker answers and would take messages."""
+        """Return if the broker answers and accepts messages; raise otherwise."""
         ...
 
     async def publish(self, counts: Mapping[str, int]) -> None:
-        """Put so many messages (`WORK_AVAILABLE`) on each queue, durable."""
+        """Publish this number of `WORK_AVAILABLE` messages on each queue, durably."""
         ...
 
     async def publish_dead_letters(
         self, queue: str, dead_letters: Sequence[DeadLetter]
     ) -> None:
-        """Put letters among a queue's dead letters; the broker has them for good."""
+        """Publish dead letters durably."""
         ...
 
     async def receive(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         """
         Wait for messages and return at most `limit`; may be cancelled.
 
-        One call at a time per queue. Nothing is kept from others for more than a second
-        unless it was returned.
+        One call at a time per queue. Messages that are not returned become available to
+        others within a second.
         """
         ...
 
     async def acknowledge(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
-        """Have messages forgotten; those of a connection that is gone come again."""
+        """Acknowledge messages; those of a closed connection are redelivered."""
         ...
 
     async def give_back(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
-        """Let others have messages, soon; they may come here again."""
+        """Return messages to their queue; they may be delivered here again."""
         ...
 
     async def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
-        """Return how many messages wait on each, those being handed out or not."""
+        """Return the number of messages per queue; those in delivery may count."""
         ...
 
     def examine(self) -> AsyncIterator[Finding]:
-        """Yield what an operator should know: version, kinds of queues, policies."""
+        """Yield findings for operators: version, types of queues, policies."""
         ...

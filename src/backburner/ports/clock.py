@@ -1,4 +1,4 @@
-"""Time and chance, so that a simulation can own both."""
+"""The clock and the random generator, which a simulation can replace."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ from backburner.domain.jobs.job import Instant
 
 
 class Clock(Protocol):
-    """Reads the time; the only one who does."""
+    """Reads the time. No other code does."""
 
     def now(self) -> Instant:
         """Return the wall clock's time. It may jump."""
@@ -18,16 +18,16 @@ class Clock(Protocol):
 
 
 class Dice(Protocol):
-    """Draws lots; the only one who does."""
+    """Returns random values. No other code does."""
 
     def roll(self) -> float:
         """Return a number in [0, 1)."""
         ...
 
     def token(self) -> str:
-        """Return sixteen characters that nobody drew before."""
+        """Return a random token of sixteen characters."""
         ...
 
     def uuid(self, now: Instant) -> str:
-        """Return a UUIDv7: sorted by time, then by the order of drawing."""
+        """Return a UUIDv7: ordered by time, then by the order of creation."""
         ...

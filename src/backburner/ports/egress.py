@@ -1,4 +1,4 @@
-"""The way out: requests to addresses that users gave us."""
+"""The contract for requests to addresses that users gave."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from backburner.domain.webhooks.outbound import AllowedHosts
 
 
 class Answer(NamedTuple):
-    """What a receiver said: all of it was read, or as much as is ever read."""
+    """A receiver's answer, up to the size limit."""
 
     status: int
     headers: Mapping[str, str]
@@ -36,16 +36,16 @@ class Silence(Enum):
 
 class Egress(Protocol):
     """
-    Sends requests that may not reach everything.
+    Sends requests to public addresses only.
 
-    An address is judged when it is connected to. No redirect is followed, no proxy
-    asked, no compressed answer unpacked; only so much of an answer is read.
+    An address is checked when it is connected to. No redirect is followed, no proxy
+    used, no compressed answer decompressed; the answer is read up to a limit.
     """
 
     async def post(
         self, url: str, *, headers: Mapping[str, str], body: bytes
     ) -> Answer | Silence:
-        """Post a body as it is; what goes wrong outside is an answer, too."""
+        """Post a body; failures of the receiver are returned, not raised."""
         ...
 
 
@@ -54,7 +54,7 @@ Method = Literal["GET", "PATCH", "POST"]
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A request of a handler, and how much it may take."""
+    """A request of a handler, with its limits."""
 
     method: Method
     url: str
@@ -97,9 +97,9 @@ class Fetcher(Protocol):
     Sends the requests of handlers, under the same guard as `Egress`.
 
     Each redirect is checked like the first URL, by its form and when it is connected
-    to. No proxy is asked and no compressed answer unpacked.
+    to. No proxy is used and no compressed answer decompressed.
     """
 
     async def fetch(self, request: Outgoing) -> Incoming | Silence | Unusable:
-        """Send a request; what goes wrong outside is an answer, too."""
+        """Send a request; failures of the other server are returned, not raised."""
         ...

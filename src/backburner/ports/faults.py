@@ -4,15 +4,15 @@ from typing import Protocol
 
 
 class Faults(Protocol):
-    """Is told that execution passed a named place."""
+    """Receives the names of failpoints that execution passes."""
 
     def hit(self, name: str) -> None:
-        """Do nothing, or end this process here."""
+        """Do nothing, or end the process here."""
         ...
 
 
 class NoFaults:
-    """Lets everything pass."""
+    """Ignores all failpoints."""
 
     def hit(self, name: str) -> None:
-        """Let it pass."""
+        """Do nothing."""

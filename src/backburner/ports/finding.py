@@ -1,4 +1,4 @@
-"""What an examination of the installation comes to."""
+"""The findings of `doctor`."""
 
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -13,7 +13,7 @@ class Status(StrEnum):
 
 
 class Finding(NamedTuple):
-    """One thing looked at; `fix` says what to do unless it passed."""
+    """The result of one check; `fix` says what to do unless it passed."""
 
     status: Status
     name: str
@@ -26,7 +26,7 @@ TOO_FEW_BYTES: Final = 100 * 1024**2
 
 
 def room(name: str, free: int) -> Finding:
-    """Say whether so many bytes are enough for what grows."""
+    """Say whether the free disk space is sufficient."""
     message = f"{free / 1024**3:.1f} GiB free"
     if free >= FEW_BYTES:
         return Finding(Status.PASS, name, message)

@@ -8,7 +8,7 @@ PREFIX = "backburner_version_"
 
 
 class History(NamedTuple):
-    """Revisions that are applied in order, and the table that says how far they are."""
+    """Revisions that are applied in order, and the table that stores how far."""
 
     name: str
     """The application's name."""

@@ -1,8 +1,8 @@
 """
-Where Backburner says what happens.
+The platform's log.
 
-To whoever has configured structlog: our own processes, or the program that Backburner
-lives in. Where nobody has, warnings and worse go to stderr; stdout is never ours.
+Lines go to structlog as our own processes or the host program configured it. Without a
+configuration, warnings and errors go to stderr; nothing is written to stdout.
 """
 
 import logging
@@ -64,7 +64,7 @@ _told = structlog.get_logger("backburner")
 
 
 def allow(app: str, keys: Iterable[str]) -> None:
-    """Let log lines carry an application's keys, from now on in this process."""
+    """Allow an application's keys in log lines of this process."""
     for key in keys:
         if not _KEY.fullmatch(key):
             raise ConfigurationError(
@@ -76,10 +76,11 @@ def allow(app: str, keys: Iterable[str]) -> None:
 
 class _Log:
     """
-    A logger that asks at each line where lines go, and never raises.
+    A logger that uses the current configuration for each line and never raises.
 
-    A host's own set-up may raise on any line: a closed stdout, a full disk, a processor
-    with a fault. A line that cannot be written must not end what it tells of.
+    The host's configuration may raise on any line: a closed stdout, a full disk, a
+    faulty processor. A line that cannot be written must not stop the work that it
+    describes.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -92,21 +93,21 @@ class _Log:
 
 
 class Unbreakable:
-    """A stream whose failures are nobody's: a full disk must not stop the work."""
+    """A stream that ignores failures: a full disk must not stop the work."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        """Take a stream, or what stderr is at the time; it may be closed or none."""
+        """Wrap a stream, by default the current stderr, which may be closed."""
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write if it can be written."""
+        """Write; ignore failures."""
         stream = self._stream or sys.stderr
         with suppress(OSError, ValueError, AttributeError):
             return stream.write(text)
         return 0
 
     def flush(self) -> None:
-        """Flush if it can be flushed."""
+        """Flush; ignore failures."""
         stream = self._stream or sys.stderr
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()
@@ -133,7 +134,7 @@ def _quiet() -> Any:
 def listed(
     _logger: Any, _name: str, line: MutableMapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Keep the keys that are listed; what is the user's cannot reach a log."""
+    """Keep only the listed keys, so that user text cannot reach a log."""
     kept = {key: _tame(value) for key, value in line.items() if key in LOGGED}
     if _of_apps and len(kept) < len(line):
         for key in _of_apps.intersection(line):
@@ -142,7 +143,7 @@ def listed(
 
 
 def _brief(value: Any) -> Any:
-    """Return a plain value, not too long; of anything else its type."""
+    """Return a plain value, shortened; for anything else the name of its type."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
@@ -151,7 +152,7 @@ def _brief(value: Any) -> Any:
 
 
 def _tame(value: Any) -> Any:
-    """Keep control characters, which could forge lines, out of the log."""
+    """Remove control characters, which could forge log lines."""
     if isinstance(value, str) and not value.isprintable():
         return "".join(ch if ch.isprintable() else "?" for ch in value)
     return value

@@ -1,4 +1,4 @@
-"""How processes that share a store wake each other."""
+"""How processes that share a store notify each other."""
 
 from collections.abc import Callable
 from enum import IntFlag
@@ -25,11 +25,11 @@ ALL: Final = ~Notification(0)
 
 class Notifier(Protocol):
     """
-    Wakes whoever listens, in this process and in the others that share the store.
+    Notifies listeners in this process and in others that share the store.
 
-    A notification is a hint: it may be lost, late or doubled, and is never proof.
-    It is sent after the commit it tells of. Listeners are called on the event loop,
-    must not block, and poll besides.
+    A notification is a hint: it may be lost, delayed or duplicated. It is sent after
+    the commit that it announces. Listeners are called on the event loop, must not
+    block, and must also poll.
     """
 
     def notify(self, what: Notification) -> None:

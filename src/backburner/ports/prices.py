@@ -1,4 +1,4 @@
-"""What models cost, and how much they can take."""
+"""Prices and context sizes of models."""
 
 from typing import Protocol
 
@@ -6,30 +6,30 @@ from backburner.domain.costs.usage import Price, Usage
 
 
 class Prices(Protocol):
-    """A table of prices. Nothing here goes over a network."""
+    """A table of prices. It uses no network."""
 
     async def load(self) -> None:
-        """Make ready to tell prices; at once if they are."""
+        """Load the prices; return at once if they are loaded."""
         ...
 
     def price(self, call: Usage) -> Price:
-        """Return what a call costs; unknown, too, while nothing is loaded."""
+        """Return the cost of a call; unknown while the prices are not loaded."""
         ...
 
     def dearest(self, model: str) -> Price:
-        """Return what a million tokens of a model cost at most."""
+        """Return the highest price of a million tokens of a model."""
         ...
 
     def ceiling(self, model: str) -> int | None:
-        """Return the most tokens that a job of one call can take; `None`: unknown."""
+        """Return the most tokens that one call can use; `None` if unknown."""
         ...
 
 
 class NoPrices:
-    """Knows no price."""
+    """A table without prices."""
 
     async def load(self) -> None:
-        """Have nothing to do."""
+        """Do nothing."""
 
     def price(self, call: Usage) -> Price:
         del call

@@ -80,7 +80,7 @@ class Asked(BaseModel):
 
 @capability("audio-transcription", queue=QUEUE, timeout=LONGEST, retry=RETRY)
 async def transcribe(ctx: Context, value: Fetch) -> str:
-    """Write down what is said in a recording."""
+    """Return the transcript of a recording."""
     async with locked(ctx):
         content = await read(ctx, value)
         return await ctx.transcribe(content, value.attachment.content_type)

@@ -138,7 +138,7 @@ class Providers:
         return self.by_purpose.get(purpose, self.chain) if own is None else own
 
     async def close(self) -> None:
-        """Give up what is open."""
+        """Close connections."""
         chains = (self.chain, *self.by_purpose.values(), *self.fallbacks.values())
         for provider in {id(each): each for chain in chains for each in chain}.values():
             await provider.close()
@@ -371,7 +371,7 @@ class Asker:
         model: str | None = None,
         seconds: float | None = None,
     ) -> str:
-        """Write down what is said in a recording."""
+        """Return the transcript of a recording."""
         media = Media(audio, mime_type)
         work = _Work("transcription", lambda p, m: p.transcribe(media, m), model)
         return str((await self._answered(work, self._time(seconds))).content)

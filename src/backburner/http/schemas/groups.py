@@ -164,7 +164,7 @@ class CompletionRequest(Asked):
 
 
 class BatchRequest(Asked):
-    """Jobs and flows that are counted and end together."""
+    """Batches: jobs and flows that are counted and completed together."""
 
     model_config = ConfigDict(
         json_schema_extra={

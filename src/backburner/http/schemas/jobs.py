@@ -529,7 +529,7 @@ class StepList(BaseModel):
 
 
 class FailureGroupView(BaseModel):
-    """Dead letters that failed alike."""
+    """Dead letters with the same cause."""
 
     fingerprint: str
     capability: str

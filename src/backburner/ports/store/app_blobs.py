@@ -1,4 +1,4 @@
-"""The part of a store that keeps the rows of applications' blobs."""
+"""The contract for the rows of applications' blobs."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
@@ -43,9 +43,9 @@ class AppBlobStore(Protocol):
         ...
 
     async def find_blobs(self, ids: Collection[str]) -> Sequence[AppBlob]:
-        """Return rows, whoever's: for the sweep, and for URLs that were signed."""
+        """Return rows of any owner, for the sweeper and for signed URLs."""
         ...
 
     async def remove_expired_blobs(self, now: Instant, *, limit: int) -> Sequence[str]:
-        """Delete rows whose time is over, durable; return their ids."""
+        """Delete expired rows, durably; return their ids."""
         ...

@@ -10,7 +10,7 @@ from backburner.ports.store.flows import GroupFilter
 
 
 class BatchStore(Protocol):
-    """Jobs and flows that are counted and end together."""
+    """Batches: jobs and flows that are counted and completed together."""
 
     async def open_batch(self, batch: NewBatch, members: Members) -> Submitted:
         """Store a batch and its first members, durable; all or none."""
@@ -20,15 +20,15 @@ class BatchStore(Protocol):
         self, batch: int, members: Members, *, seal: bool
     ) -> Sequence[Submitted]:
         """
-        Add to a batch, durable; return what became of each member.
+        Add members to a batch, durably; return the result of each.
 
-        `IllegalTransition` if it takes no more. Members whose idempotency keys are
-        known are there already: a repeat of the last filling is no error.
+        `IllegalTransition` if it is sealed. Members with known idempotency keys exist
+        already, so repeating a call is no error.
         """
         ...
 
     async def find_batches(self, ids: Sequence[str]) -> Sequence[Batch]:
-        """Return those of the batches that exist, in any order."""
+        """Return the batches that exist, in any order."""
         ...
 
     async def batches(
@@ -42,19 +42,23 @@ class BatchStore(Protocol):
         ...
 
     async def cancel_batch(self, batch: int, change: Change) -> int:
-        """End whatever of a batch is not over, and take no more; return how many."""
+        """Seal a batch and cancel its unfinished members; return how many."""
         ...
 
     async def batches_over(self, *, after: int = 0, limit: int) -> Sequence[int]:
         """
-        Return open batches that take no more and have nothing left to do.
+        Return sealed batches without unfinished members that have not ended.
 
-        They come by their keys, from the first one after `after`.
+        They are ordered by key, starting after `after`.
         """
         ...
 
     async def tell_batch(self, batch: int, *, now: Instant) -> bool:
-        """Note a batch's progress, at most once a second; say whether it was."""
+        """
+        Record a batch's progress, at most once a second.
+
+        Return whether it was recorded.
+        """
         ...
 
     async def finish_batch(
@@ -64,5 +68,9 @@ class BatchStore(Protocol):
         *,
         now: Instant,
     ) -> bool:
-        """End a batch if it is over, with the jobs that follow; once a generation."""
+        """
+        End a batch without unfinished members and store its completion.
+
+        Once per generation.
+        """
         ...

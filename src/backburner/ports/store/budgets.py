@@ -9,7 +9,7 @@ from backburner.domain.jobs.job import Instant, Owner
 
 
 class HoldRequest(NamedTuple):
-    """What is to be held without a job."""
+    """A reservation without a job."""
 
     id: str
     owner: Owner
@@ -25,7 +25,7 @@ class HoldRequest(NamedTuple):
 
 
 class Viewer(NamedTuple):
-    """Whose accounts are seen: those of all, or what one caller is charged to."""
+    """Whose accounts are visible: all, or those that one caller is charged to."""
 
     owner: Owner | None = None
     key: str | None = None
@@ -35,24 +35,24 @@ class BudgetStore(Protocol):
     """
     Budgets and their ledger.
 
-    What a job is charged is held by `submit` and settled when it ends, in the same
-    transaction; what is here is the rest. A ledger that cannot be written refuses:
-    `StoreUnavailable`. A budget that is new or changed holds in every process after
-    half a second at most.
+    The cost of a job is reserved by `submit` and settled when the job ends, in the same
+    transaction; these are the other operations. If the ledger cannot be written, they
+    raise `StoreUnavailable`. A new or changed budget takes effect in every process
+    within half a second.
     """
 
     async def put_budgets(
         self, budgets: Sequence[Budget], *, is_declared: bool = False
     ) -> None:
         """
-        Store budgets in place of those of the same scope, value, unit and window.
+        Store budgets; they replace those of the same scope, value, unit and window.
 
-        What code declares does not take the place of what an operator put there.
+        Budgets declared in code do not replace budgets set by an operator.
         """
         ...
 
     async def drop_budget(self, budget: Budget) -> bool:
-        """Take a budget away; what is held stays held until its end."""
+        """Delete a budget; existing holds stay until they end."""
         ...
 
     async def budgets(self) -> Sequence[Budget]:
@@ -60,43 +60,43 @@ class BudgetStore(Protocol):
         ...
 
     async def accounts(self, viewer: Viewer, *, limit: int) -> Sequence[BudgetState]:
-        """Return how far accounts are used whose window is now or which hold."""
+        """Return accounts of the current windows, and those with holds."""
         ...
 
     async def ledger_totals(self) -> Sequence[tuple[str, str, Balance]]:
-        """Return what is held, settled and overdrawn in the windows of now."""
+        """Return the held, settled and overdrawn amounts of the current windows."""
         ...
 
     async def reserve(self, ask: HoldRequest) -> Reservation:
-        """Hold something, durable; asked again by the same id, it is held once."""
+        """Reserve an amount, durably; a repeated id reserves once."""
         ...
 
     async def settle_hold(
         self, hold_id: str, *, tokens: int | None = None, money: int | None = None
     ) -> bool:
         """
-        Settle what is held with what was used, durable; say if it was not before.
+        Settle a hold with the actual usage, durably; return whether it was open.
 
-        What was released or freed itself by then is booked as overdraft.
+        If it was released or has expired, the usage is recorded as overdraft.
         """
         ...
 
     async def release_hold(self, hold_id: str) -> bool:
-        """Free what is held, durable; say if anything was."""
+        """Release a hold, durably; return whether anything was held."""
         ...
 
     async def overspent(self, job: int) -> BudgetExhausted | None:
         """
-        Say which budget has nothing left for a job that is not over.
+        Return the budget that has nothing left for an unfinished job.
 
-        That is one that has used all that is held for it, where nothing more is left.
+        This is the case if the job has used its whole hold and the budget has no room.
         """
         ...
 
     async def free_holds(self, *, limit: int) -> int:
-        """Free what is held without a job and past its time; return how much."""
+        """Release expired holds that belong to no job; return how many."""
         ...
 
     async def forget_accounts(self, *, before: Instant, limit: int) -> int:
-        """Delete accounts at rest whose windows began before a time; return it."""
+        """Delete unused accounts whose windows began before a time; return how many."""
         ...

@@ -1,4 +1,4 @@
-"""The part of a store that knows which dead letters a broker was told of."""
+"""The contract for the export of dead letters to a broker."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -8,35 +8,36 @@ from backburner.domain.jobs.job import Job
 
 
 class UnexportedDeadLetters(NamedTuple):
-    """Jobs that failed, in that order, and the event up to which there are no more."""
+    """Failed jobs in order, and the number of the last event that was read."""
 
     jobs: Sequence[Job]
     upto: int
 
 
 class DeadLetterExportStore(Protocol):
-    """A mark in the event log: all that failed below it is known to the broker."""
+    """A cursor in the event log: failures up to it have been exported."""
 
     async def begin_dead_letter_export(self) -> None:
-        """Set the mark at what has happened by now, durable, unless there is one."""
+        """Set the cursor to the newest event, durably, unless there is one."""
         ...
 
     async def unexported_dead_letters(
         self, exporter: str, *, span: timedelta, limit: int
     ) -> UnexportedDeadLetters | None:
         """
-        Return what failed above the mark, whole; `None` if nothing did.
+        Return the jobs that failed after the cursor; `None` if there are none.
 
-        Nobody else gets anything until this exporter says that it is done, or the span
-        is over. Jobs that were retried since are left out. No job is passed over that
-        may still appear: those behind an open transaction come when it is over.
+        No other exporter gets any until this one has finished, or its lease has
+        expired. Jobs that were retried meanwhile are omitted. Failures in transactions
+        that are still open are returned later; none is skipped.
         """
         ...
 
     async def mark_dead_letters_exported(self, exporter: str, *, upto: int) -> bool:
         """
-        Move the mark, durable, and let others export.
+        Advance the cursor, durably, and let others export.
 
-        `False` if the span was over and somebody else began: they tell of it again.
+        `False` if the lease has expired and another exporter has started: it exports
+        them again.
         """
         ...

@@ -1,4 +1,4 @@
-"""The part of a store that keeps where webhooks go."""
+"""The contract for webhook endpoints."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -12,9 +12,9 @@ class EndpointStore(Protocol):
 
     async def add_endpoint(self, endpoint: Endpoint) -> Endpoint:
         """
-        Store an endpoint, durable, unless its owner has one with that URL.
+        Store an endpoint, durably, unless its owner has one with that URL.
 
-        Return the one that is there then.
+        Return the stored one.
         """
         ...
 
@@ -30,22 +30,22 @@ class EndpointStore(Protocol):
 
     async def rotate_endpoint(self, rotated: Endpoint) -> bool:
         """
-        Give an endpoint its next secret, durable.
+        Give an endpoint its next secret, durably.
 
-        `False` if it does not have the one before that any more: nothing is written.
+        `False` if its current secret is another one than expected: nothing is written.
         """
         ...
 
     async def disable_endpoint(
         self, endpoint_id: str, *, reason: str, now: Instant
     ) -> bool:
-        """Have nothing sent to an endpoint, durable; `False` if that was so before."""
+        """Disable an endpoint, durably; `False` if it was disabled."""
         ...
 
     async def enable_endpoint(self, endpoint_id: str) -> bool:
-        """Have webhooks sent again, durable; `False` if they are."""
+        """Enable an endpoint, durably; `False` if it was enabled."""
         ...
 
     async def delete_endpoint(self, endpoint_id: str) -> bool:
-        """Forget an endpoint, durable; `False` if there is none."""
+        """Delete an endpoint, durably; `False` if there is none."""
         ...

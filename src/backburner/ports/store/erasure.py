@@ -1,4 +1,4 @@
-"""The part of a store that forgets a user."""
+"""The contract for deleting a user's data."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -7,7 +7,7 @@ from backburner.domain.jobs.job import Owner
 
 
 class Erasable(NamedTuple):
-    """Finished work and blobs of a user that one transaction can delete."""
+    """Finished work and blobs of a user, as much as one transaction can delete."""
 
     flows: Sequence[int] = ()
     jobs: Sequence[int] = ()
@@ -20,17 +20,17 @@ class Erasable(NamedTuple):
 
 class ErasureStore(Protocol):
     """
-    Deletes what belongs to a user, in transactions that never lock much for long.
+    Deletes a user's data in short transactions.
 
     Each method may be repeated after a crash. The audit log is not changed.
     """
 
     async def unfinished(self, owner: Owner, *, limit: int) -> Sequence[str]:
-        """Return the ids of batches, flows and single jobs of a user that go on."""
+        """Return the ids of a user's unfinished batches, flows and single jobs."""
         ...
 
     async def erasable(self, owner: Owner, *, limit: int) -> Erasable:
-        """Return some of a user's finished work and blobs; empty: none is left."""
+        """Return some of a user's finished work and blobs; empty if none is left."""
         ...
 
     async def erase(self, owner: Owner, which: Erasable) -> int:

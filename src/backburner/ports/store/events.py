@@ -8,7 +8,7 @@ from backburner.domain.jobs.job import Instant, Visibility
 
 
 class Note(NamedTuple):
-    """What a running job's handler says: how far it is, or text."""
+    """A report of a running handler: progress or text."""
 
     seq: int
     token: str
@@ -20,7 +20,7 @@ class Note(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """What of an owner's events is wanted: all, or those about one thing."""
+    """Which of an owner's events to read: all, or those about one subject."""
 
     flow: int | None = None
     """A flow's own events and those of its steps."""
@@ -35,7 +35,7 @@ class Topic(NamedTuple):
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether all events are read."""
         return not any(thing is not None for thing in self[:4])
 
 
@@ -43,7 +43,7 @@ EVERYTHING = Topic()
 
 
 class EventPage(NamedTuple):
-    """Some events of a stream, in order, and how far the log was looked through."""
+    """Events of a stream, in order, and the position up to which the log was read."""
 
     events: Sequence[Event]
     upto: int
@@ -53,26 +53,26 @@ class EventPage(NamedTuple):
 
 
 class EventLog(Protocol):
-    """What happened, in order."""
+    """The event log."""
 
     async def report(self, notes: Sequence[Note]) -> None:
         """
-        Tell what handlers say, on jobs still held by the token; others are skipped.
+        Store reports of handlers for jobs that still run under the token.
 
-        A note whose number is not the job's next is skipped too, so that a report
-        may be repeated as it was. Durable: were a note lost after its answer, all
-        later ones of its run would be skipped. Progress is noted on the job.
+        A report whose number is not the job's next one is skipped, so that a call can
+        be repeated unchanged. Durable: if a report were lost after its answer, all
+        later ones of the run would be skipped. Progress is stored on the job, too.
         """
         ...
 
     async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
-        """Return a job's events with `n` above `after`, in order."""
+        """Return a job's events with `n` greater than `after`, in order."""
         ...
 
     async def changes(
         self, job_id: str, *, after: int = 0, limit: int
     ) -> Sequence[Event]:
-        """Return a job's events above `after`, without progress and text, in order."""
+        """Return a job's events after `after`, without progress and text, in order."""
         ...
 
     async def news(
@@ -97,11 +97,11 @@ class EventLog(Protocol):
     async def forget_published(
         self, *, before: Instant, now: Instant, limit: int
     ) -> int:
-        """Delete applications' events of before a time; return how many."""
+        """Delete applications' events older than a time; return how many."""
         ...
 
     async def fill_event_owners(self, *, limit: int) -> int:
-        """Note the owner of events that an earlier release wrote; return how many."""
+        """Set the owner of events that an earlier release wrote; return how many."""
         ...
 
     async def last_of(self, topic: Topic) -> int:

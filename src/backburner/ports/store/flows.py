@@ -30,11 +30,11 @@ class FlowStore(Protocol):
     """Flows: jobs that depend on other jobs."""
 
     async def submit_flows(self, flows: Sequence[NewFlow]) -> Sequence[Submitted]:
-        """Store flows with their steps, durable; all or none, as `submit` does."""
+        """Store flows with their steps, durably; all or none, as `submit` does."""
         ...
 
     async def find_flows(self, ids: Sequence[str]) -> Sequence[FlowRecord]:
-        """Return those of the flows that exist, in any order."""
+        """Return the flows that exist, in any order."""
         ...
 
     async def flows(
@@ -49,13 +49,13 @@ class FlowStore(Protocol):
 
     async def reopen(self, moves: Sequence[Move]) -> Sequence[bool]:
         """
-        Retry failed jobs of flows and batches, durable; say which held.
+        Retry failed jobs of flows and batches, durably; return which applied.
 
-        Steps that were cancelled because of them wait again, and what was over by
-        then goes on in its next generation.
+        Steps that were cancelled because of them wait again, and finished flows and
+        batches reopen in their next generation.
         """
         ...
 
     async def cancel_flow(self, flow: int, change: Change) -> int:
-        """End whatever of a flow is not over yet, durable; return how many steps."""
+        """Cancel the unfinished steps of a flow, durably; return how many."""
         ...

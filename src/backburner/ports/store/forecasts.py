@@ -1,4 +1,4 @@
-"""What quotes and receipts are made from."""
+"""The data for quotes and receipts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -9,7 +9,7 @@ from backburner.domain.jobs.job import Instant, Job, NewJob
 
 
 class Outlook(NamedTuple):
-    """How a queue stands for a job that is not submitted yet."""
+    """The state of a queue for a job that is not submitted yet."""
 
     ahead: int
     """Queued jobs of its priority or a higher one."""
@@ -24,7 +24,7 @@ class Outlook(NamedTuple):
 
 
 class Closing(NamedTuple):
-    """What is known of a job's end beside what its calls used."""
+    """What is known about a job's end, apart from its usage."""
 
     text: int
     """How many characters of text its readers got."""
@@ -36,12 +36,12 @@ class Closing(NamedTuple):
 
 
 class ForecastStore(Protocol):
-    """What is before a job, and what is left of it."""
+    """The data for quotes of new jobs and receipts of cancelled ones."""
 
     async def outlook(
         self, queue: str, capability: str, priority: int, *, now: Instant
     ) -> Outlook:
-        """Look at a queue as one who is about to join it."""
+        """Return the state of a queue for a new job."""
         ...
 
     async def crowd(self, job: NewJob) -> int:
@@ -51,9 +51,13 @@ class ForecastStore(Protocol):
     async def room(
         self, job: NewJob, *, now: Instant
     ) -> Sequence[tuple[Charge, Balance]]:
-        """Return what budgets would hold for a job, and how far they are used."""
+        """Return what budgets would reserve for a job, and how much they have used."""
         ...
 
     async def closing(self, job: Job) -> Closing:
-        """Return what is known of a cancelled job; asked again, the same."""
+        """
+        Return what is known about a cancelled job.
+
+        Repeated calls return the same.
+        """
         ...

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Settlement(NamedTuple):
-    """How one running job ends or is put back."""
+    """The change that ends a running job or puts it back."""
 
     seq: int
     token: str
@@ -38,7 +38,7 @@ class Settlement(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A change of a job that is not running: made only if it is still as it was."""
+    """A change of a job that is not running, applied only if its state is unchanged."""
 
     seq: int
     state: JobState
@@ -49,7 +49,7 @@ class Move(NamedTuple):
 
 
 class ClaimRequest(NamedTuple):
-    """How many jobs of a queue a worker would take."""
+    """How many jobs of a queue a worker requests."""
 
     queue: str
     limit: int
@@ -58,7 +58,7 @@ class ClaimRequest(NamedTuple):
 
 
 class JobStore(Protocol):
-    """The jobs themselves."""
+    """Stores jobs and changes their states."""
 
     applies_in_order: bool
     """
@@ -103,18 +103,18 @@ class JobStore(Protocol):
         self, settlements: Sequence[Settlement]
     ) -> Sequence[Change | None]:
         """
-        Apply changes to running jobs, durable; return what was applied, each.
+        Apply changes to running jobs, durably; return what was applied for each.
 
-        `None`: the token is not the job's any more, and nothing was written.
+        `None`: the token is no longer the job's, and nothing was written.
         """
         ...
 
     async def move(self, moves: Sequence[Move]) -> Sequence[bool]:
-        """Apply changes to jobs that are not running, durable; say which held."""
+        """Apply changes to jobs that are not running, durably; return which applied."""
         ...
 
     async def find(self, ids: Sequence[str]) -> Sequence[Job]:
-        """Return those of the jobs that exist, in any order."""
+        """Return the jobs that exist, in any order."""
         ...
 
     async def transact(
@@ -137,18 +137,17 @@ class JobStore(Protocol):
 
     def aside(self, work: Callable[[], T]) -> T:
         """
-        Do something that blocks, such as writing a file, and return what it returns.
+        Run a blocking function, such as writing a file, and return its result.
 
-        It is called within a body of `transact`, `settle` or `finish_batch`. The event
-        loop goes on meanwhile. Outside of a body it does the work at once.
+        It is called within a body of `transact`, `settle` or `finish_batch`; the event
+        loop is not blocked. Outside of a body it runs the function directly.
         """
         ...
 
     async def snapshot(self, body: Callable[[Connection], T]) -> T:
         """
-        Run `body` over what is committed now and return what it returns.
+        Run `body` on a snapshot of committed data and return its result.
 
-        All its statements see the same; one that writes is refused. It keeps no writer
-        waiting.
+        All its statements see the same data; writes are refused. It blocks no writer.
         """
         ...

@@ -1,4 +1,4 @@
-"""The part of a store that keeps API keys and the log of administrators' acts."""
+"""The contract for API keys and the audit log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from backburner.domain.jobs.job import Instant
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """Who did what to which thing, and when."""
+    """An entry of the audit log: who did what to which object, and when."""
 
     at: Instant
     tenant: str
@@ -23,14 +23,14 @@ class AuditEntry:
 
 
 class KeyStore(Protocol):
-    """API keys, and a log that only grows."""
+    """API keys and the audit log."""
 
     async def add_key(self, key: ApiKey, entry: AuditEntry) -> None:
-        """Store a key and tell of it in the log, durable; both or neither."""
+        """Store a key and its audit entry, durably; both or neither."""
         ...
 
     async def find_key(self, key_id: str) -> ApiKey | None:
-        """Return a key, also one that is not good any more."""
+        """Return a key, also an expired or revoked one."""
         ...
 
     async def list_keys(self, tenant: str | None = None) -> Sequence[ApiKey]:
@@ -39,9 +39,9 @@ class KeyStore(Protocol):
 
     async def revoke_key(self, key_id: str, entry: AuditEntry) -> bool:
         """
-        Revoke a key at the entry's time and tell of it in the log, durable.
+        Revoke a key and store its audit entry, durably.
 
-        `False` if it was revoked before or is not the entry's tenant's: nothing is
+        `False` if it was revoked before or belongs to another tenant: nothing is
         written then.
         """
         ...
@@ -49,11 +49,11 @@ class KeyStore(Protocol):
     async def touch_key(
         self, key_id: str, *, now: Instant, unless_since: Instant
     ) -> None:
-        """Note that a key was used, unless that was noted after `unless_since`."""
+        """Record that a key was used, unless a use after `unless_since` is recorded."""
         ...
 
     async def record(self, entries: Sequence[AuditEntry]) -> None:
-        """Add entries to the log, durable. None is ever changed or deleted."""
+        """Add entries to the audit log, durably. None is ever changed or deleted."""
         ...
 
     async def audited(

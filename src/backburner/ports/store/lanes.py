@@ -1,4 +1,4 @@
-"""The part of a store that paces calls to providers."""
+"""The contract for lanes, which limit calls to providers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -20,7 +20,7 @@ class LaneView(NamedTuple):
 
 
 class PermitReturn(NamedTuple):
-    """What became of a lane when a permit came back."""
+    """The state of a lane after a permit was returned."""
 
     is_parked: bool = False
     """Whether this refusal parked it, or parked it for longer."""
@@ -29,21 +29,21 @@ class PermitReturn(NamedTuple):
 
 
 class LaneStore(Protocol):
-    """Lanes to providers, and who may call by them; judged by the store's clock."""
+    """Lanes to providers and their permits, by the store's clock."""
 
     async def declare_lanes(self, lanes: Sequence[Lane]) -> None:
-        """Store limits in place of those that were, durable; what was learnt stays."""
+        """Store the limits of lanes, durably; learned limits stay."""
         ...
 
     async def take_permit(
         self, lane: str, worker: str, ask: PermitRequest
     ) -> Permit | Wait:
         """
-        Give a worker leave to make one call, or say when to ask again.
+        Give a worker a permit for one call, or return when to ask again.
 
-        A lane that nobody declared is made. Permits of workers that are not enlisted
-        any more are free; one that is not enlisted gets `WorkerLost`. Not durable:
-        what is lost with the machine are calls that were under way.
+        An undeclared lane is created. Permits of workers that are no longer enlisted
+        are released; a worker that is not enlisted gets `WorkerLost`. Not durable: a
+        crash of the machine loses only permits of calls that it interrupts.
         """
         ...
 
@@ -57,11 +57,11 @@ class LaneStore(Protocol):
         is_over: bool = True,
     ) -> PermitReturn:
         """
-        Take a permit back, with what the provider said.
+        Return a permit with the provider's answer.
 
-        Unless the call `is_over` the permit stays out: it is only told of.
-        What is said counts also if the permit was given to somebody else meanwhile.
-        A lane that is parked is told of: `lane.throttled`.
+        If the call is not over (`is_over`), the permit stays taken and only the answer
+        is recorded. The answer counts also if the permit was given to another worker
+        meanwhile. Parking a lane writes the event `lane.throttled`.
         """
         ...
 

@@ -31,7 +31,7 @@ class JobFilter:
 
 
 class FailureGroup(NamedTuple):
-    """Dead letters that failed alike."""
+    """Dead letters with the same cause."""
 
     fingerprint: str
     capability: str
@@ -51,10 +51,10 @@ class Retention(NamedTuple):
 
 
 class MaintenanceStore(Protocol):
-    """Lists and upkeep."""
+    """Lists of jobs, and upkeep."""
 
     async def read_clock(self) -> Instant:
-        """Return the store's time, by which all its processes go."""
+        """Return the store's time, which all its processes use."""
         ...
 
     async def jobs(
@@ -80,11 +80,11 @@ class MaintenanceStore(Protocol):
         ...
 
     async def depths(self) -> Sequence[tuple[str, JobState, int, Instant | None]]:
-        """Count jobs per queue and live state, and say since when the oldest waits."""
+        """Count jobs per queue and live state, with the age of the oldest."""
         ...
 
     async def waiting(self, cap: int) -> Mapping[str, int]:
-        """Count queued jobs by queue, up to `cap` each; queues without are left out."""
+        """Count queued jobs by queue, up to `cap` each; empty queues are omitted."""
         ...
 
     async def dead_letters(self) -> int:
@@ -100,11 +100,15 @@ class MaintenanceStore(Protocol):
         ...
 
     async def overdue(self, *, now: Instant, limit: int) -> Sequence[Job]:
-        """List waiting jobs whose `start_by` or `deadline` is over, as `jobs` does."""
+        """List waiting jobs past their `start_by` or `deadline`, as `jobs` does."""
         ...
 
     async def prune(
         self, *, keep: Retention, now: Instant, limit: int
     ) -> Sequence[str]:
-        """Delete finished jobs past their time, with their events; return their ids."""
+        """
+        Delete finished jobs whose retention has ended, with their events.
+
+        Return ids.
+        """
         ...

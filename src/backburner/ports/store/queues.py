@@ -7,14 +7,14 @@ from backburner.domain.queues.queue import Queue, QueueState, Throttling, Totals
 
 
 class QueueStore(Protocol):
-    """What each queue allows."""
+    """Limits, pauses and totals of queues."""
 
     async def declare(self, queues: Sequence[Queue]) -> None:
-        """Store policies in place of those these queues had; pauses stay."""
+        """Store the policies of queues, replacing earlier ones; pauses stay."""
         ...
 
     async def pause(self, queue: str, *, paused: bool) -> None:
-        """Have nothing of a queue claimed, or let it go on; what runs goes on."""
+        """Pause or resume claims from a queue; running jobs continue."""
         ...
 
     async def queues(self) -> Sequence[QueueState]:
@@ -22,7 +22,7 @@ class QueueStore(Protocol):
         ...
 
     async def totals(self) -> Mapping[str, Totals]:
-        """Return how often jobs of each queue ended, also of deleted ones."""
+        """Return how many jobs of each queue have ended, including deleted ones."""
         ...
 
     async def compact_totals(self, *, limit: int) -> int:
@@ -30,5 +30,9 @@ class QueueStore(Protocol):
         ...
 
     async def throttlings(self) -> Sequence[Throttling]:
-        """Return windows that closed while jobs waited; each is told to one caller."""
+        """
+        Return rate limits that were reached while jobs waited.
+
+        Each is returned once.
+        """
         ...

@@ -8,7 +8,7 @@ from backburner.domain.queues.schedule import ScheduleState
 
 
 class Firing(NamedTuple):
-    """Ticks of a schedule that fire together, and what comes next."""
+    """Ticks of a schedule that fire together, and its next tick."""
 
     name: str
     expected: Instant
@@ -19,7 +19,7 @@ class Firing(NamedTuple):
 
 
 class ScheduleStore(Protocol):
-    """What happens again and again."""
+    """Stores schedules."""
 
     async def plan(self, schedules: Sequence[ScheduleState]) -> None:
         """Store schedules; one whose times are the same keeps its next tick."""
@@ -30,5 +30,9 @@ class ScheduleStore(Protocol):
         ...
 
     async def fire(self, firing: Firing) -> bool:
-        """Store the jobs and advance the schedule, durable; `False` if another did."""
+        """
+        Store the jobs and advance the schedule, durably.
+
+        `False` if another process did.
+        """
         ...

@@ -29,29 +29,33 @@ class StepStore(Protocol):
         self, job: int, *, most: int | None = None
     ) -> Sequence[StoredStep]:
         """
-        Return the stored results of a job, the oldest first.
+        Return the stored results of a job, oldest first.
 
-        Those of more than `most` characters come without their result.
+        Results of more than `most` characters are omitted.
         """
         ...
 
     async def forget_step(self, job: int, token: str, key: str) -> bool:
-        """Delete a result, if its job runs under the token; tell whether it does."""
+        """Delete a result if its job runs under the token; return whether it does."""
         ...
 
     async def submit_fork(
         self, job: NewJob, results: Sequence[StepResult], event: str
     ) -> Submitted:
         """
-        Store a job with results that its handler is to use; all of it or nothing.
+        Store a job with results for its handler; all or nothing.
 
-        `event` is the data of its `job.forked`. The jobs and tokens of the results
-        are not looked at.
+        `event` is the data of its `job.forked`. The jobs and tokens in the results are
+        ignored.
         """
         ...
 
     async def withdraw_step(self, job: int, token: str, key: str) -> bool:
-        """Note that a step that was begun did not happen; tell as `forget_step`."""
+        """
+        Record that a step that was begun did not happen.
+
+        Returns as `forget_step`.
+        """
         ...
 
     async def forget_steps(self, job: int, generation: int) -> int:

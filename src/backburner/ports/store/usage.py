@@ -1,4 +1,4 @@
-"""What jobs used of models."""
+"""The model usage of jobs."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -8,7 +8,7 @@ from backburner.domain.jobs.job import Instant
 
 
 class UsageFilter(NamedTuple):
-    """Whose calls of models to add up, and of when."""
+    """Which model calls to sum up."""
 
     tenant: str
     user: str | None = None
@@ -18,34 +18,35 @@ class UsageFilter(NamedTuple):
 
 
 class UsageStore(Protocol):
-    """What jobs used of models; kept for longer than the jobs are."""
+    """The model usage of jobs; kept longer than the jobs."""
 
     async def book(self, bookings: Sequence[Booking]) -> None:
         """
-        Note what runs have used so far, durable; what was noted before is left.
+        Record the usage of runs, durably; entries that exist are left unchanged.
 
-        It is noted for a run that has lost its job, too, and marked as late. Of jobs
-        that are gone nothing is.
+        The usage of a run that has lost its job is recorded and marked as late. For
+        deleted jobs nothing is recorded.
         """
         ...
 
     async def spent(
         self, seqs: Sequence[int], *, with_late: bool = True
     ) -> Mapping[int, Spent]:
-        """Add up what jobs used; those that used nothing are left out."""
+        """Sum up the usage of jobs; jobs without usage are omitted."""
         ...
 
     async def spent_before(self, job: int, *, generation: int, epoch: int) -> Spent:
-        """Add up what a job used in a generation, by runs before that of the epoch."""
+        """Sum up a job's usage in a generation by runs before this epoch."""
         ...
 
     async def sums(
         self, where: UsageFilter, by: str, *, limit: int
     ) -> tuple[Spent, Sequence[tuple[str, Spent]]]:
         """
-        Add up calls: all, and by tag, capability, model, user or day.
+        Sum up calls in total and by tag, capability, model, user or day.
 
-        The largest come first, days in their order. A job with two tags is in both.
+        The largest sums come first; days are in order. A job with two tags counts for
+        both.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Waits of jobs for signals, answers and child jobs, and what decides them."""
+"""Waits of jobs for signals, answers and child jobs."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,24 +14,24 @@ from backburner.domain.jobs.wait import (
 
 
 class WaitStore(Protocol):
-    """Stores what jobs wait for; each wait is decided once."""
+    """Stores the waits of jobs; each wait is decided once."""
 
     async def open_wait(
         self, job: int, token: str, generation: int, wait: NewWait
     ) -> StoredWait | None:
         """
-        Store a wait of a running job, or return the one that its name stands for.
+        Store a wait of a running job, or return the existing one of that name.
 
-        `None`: the job does not run under the token. A wait that is past its time by
-        the store's clock and was not signalled is decided as timed out.
+        `None`: the job does not run under the token. A wait whose timeout has passed by
+        the store's clock without a signal is decided as timed out.
         """
         ...
 
     async def signal(self, job: int, signal: Signal) -> Signalled:
         """
-        Store a signal, durable; queue the job if it waits.
+        Store a signal, durably; queue the job if it waits for it.
 
-        It may come before its wait. The first value of a name stays.
+        A signal may precede its wait. The first value of a name stays.
         """
         ...
 
@@ -44,5 +44,5 @@ class WaitStore(Protocol):
     async def questions(
         self, owner: Visibility, *, before: int | None, limit: int
     ) -> Sequence[Question]:
-        """Return open questions of jobs that are not over, the newest first."""
+        """Return open questions of unfinished jobs, newest first."""
         ...
