@@ -42,7 +42,7 @@ check: setup-dev ## format, lint, generated client, types, imports, spelling
 
 bench: setup-test ## measure Backburner and its peers in one run; prints ratios, writes JSON
 ifeq ($(findstring --readme,$(ARGS)),)
-	@tools/bench-peers
+	@case "$(ARGS)" in *"--peers none"*) ;; *) tools/bench-peers ;; esac
 	@$(BIN)/python tools/services run -- $(BIN)/python -m bench $(ARGS)
 else
 	@$(BIN)/python -m bench $(ARGS)

@@ -159,9 +159,13 @@ def _measured(runs: list[Run], options: argparse.Namespace) -> dict[str, Any]:
         for run in runs:
             say(f"{rep + 1}/{options.reps} {_key(run)}")
             try:
-                measured[_key(run)].append(_measure(run, options.jobs))
+                figures = _measure(run, options.jobs)
             except (NotDoneError, subprocess.SubprocessError, OSError) as error:
                 say(f"  no figure: {error}")
+                continue
+            # At once, so that an interrupted run has not measured for nothing.
+            say(f"  {json.dumps(figures)}")
+            measured[_key(run)].append(figures)
     table.add_shares(measured)
     peers = [run for run in runs if isinstance(run, Peer)]
     return {
