@@ -21,7 +21,7 @@ from backburner.cli.asking import (
 )
 from backburner.cli.exits import Exit, leave, refuse
 from backburner.client import Client, Job, is_final
-from backburner.client.shapes import SAME_INPUT
+from backburner.client.options import SAME_INPUT
 from backburner.domain.jobs.job import JobState
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID")]

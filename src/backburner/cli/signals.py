@@ -8,7 +8,7 @@ import typer
 from backburner.cli import groups, printing
 from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
 from backburner.cli.exits import refuse
-from backburner.client.shapes import Signal
+from backburner.shapes.jobs import Signal
 
 HEADINGS = ("JOB", "NAME", "QUESTION", "CHOICES", "ASKED")
 IdArgument = Annotated[str, typer.Argument(metavar="ID")]

@@ -8,7 +8,7 @@ import typer
 from backburner.cli import jobs, printing
 from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
 from backburner.cli.costs import UNKNOWN
-from backburner.client import Usage
+from backburner.shapes.usage import UsageTotal
 
 HEADINGS = ("KEY", "JOBS", "CALLS", "INPUT", "OUTPUT", "CACHED", "COST")
 
@@ -42,9 +42,8 @@ def usage(
     if as_json:
         printing.write_json(told)
         return
-    whole = told["total"]
-    whole["key"] = "total"
-    printing.write_rows(HEADINGS, map(_row, [*told["items"], whole]))
+    rows = [(item["key"], *_row(item)) for item in told["items"]]
+    printing.write_rows(HEADINGS, [*rows, ("total", *_row(told["total"]))])
 
 
 def quote(
@@ -91,13 +90,12 @@ def quote(
     )
 
 
-def _row(item: Usage) -> tuple[object, ...]:
+def _row(item: UsageTotal) -> tuple[object, ...]:
     cost = item["cost_usd"]
     if cost is None:
         cost = f"{item['priced_cost_usd']} and {item['unpriced_calls']} {UNKNOWN}"
     return (
-        item.get("key"),
-        item.get("jobs"),
+        item["jobs"],
         item["calls"],
         item["input_tokens"],
         item["output_tokens"],

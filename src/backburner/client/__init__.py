@@ -26,54 +26,43 @@ from backburner.client.errors import (
     WebhookError,
 )
 from backburner.client.feature_dialogue import FeatureJob
-from backburner.client.group_shapes import (
-    Added,
-    Batch,
+from backburner.client.group_options import (
     BatchesQuery,
     BatchOptions,
     Completion,
-    Counts,
-    Flow,
     FlowOptions,
     FlowsQuery,
     Need,
     NewFlow,
     NewJob,
     NewStep,
-    Step,
 )
-from backburner.client.shapes import (
-    Budget,
+from backburner.client.options import (
     BudgetOptions,
-    BudgetRule,
-    Budgets,
-    Endpoint,
-    Event,
     EventsQuery,
-    FailureGroup,
-    Job,
-    JobError,
     JobsQuery,
-    Lane,
-    Progress,
-    Queue,
-    Rate,
-    Retried,
     RetryQuery,
-    Schedule,
     SubmitOptions,
+    UsageQuery,
     WebhookEvent,
     is_final,
 )
-from backburner.client.usage_shapes import (
-    Quote,
-    Receipt,
-    Usage,
-    UsageQuery,
-    UsageReport,
-)
 from backburner.client.webhooks import check_webhook_headers, verify_webhook
 from backburner.domain.events.text import Piece, Text
+from backburner.shapes.groups import Added, Batch, Counts, Flow, Step
+from backburner.shapes.jobs import Event, FailureGroup, Job, JobError, Progress, Retried
+from backburner.shapes.operations import (
+    Budget,
+    BudgetRule,
+    Budgets,
+    Endpoint,
+    Lane,
+    Queue,
+    Rate,
+    Schedule,
+    SecretEndpoint,
+)
+from backburner.shapes.usage import Quote, Receipt, Usage, UsageReport
 
 __all__ = [
     "DEFAULT_URL",
@@ -128,6 +117,7 @@ __all__ = [
     "Retried",
     "RetryQuery",
     "Schedule",
+    "SecretEndpoint",
     "Step",
     "SubmitOptions",
     "Text",

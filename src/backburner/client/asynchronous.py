@@ -32,29 +32,35 @@ from backburner.client.dialogue import (
 )
 from backburner.client.errors import ClientError
 from backburner.client.features import AsyncFeatures
-from backburner.client.shapes import (
+from backburner.client.options import (
     SAME_INPUT,
     BudgetOptions,
-    Budgets,
-    Endpoint,
-    Event,
     EventsQuery,
+    JobsQuery,
+    RetryQuery,
+    SubmitOptions,
+    UsageQuery,
+)
+from backburner.domain.events.text import Piece
+from backburner.shapes.jobs import (
+    Event,
     FailureGroup,
     ForkQuote,
     Job,
-    JobsQuery,
-    Lane,
     Question,
-    Queue,
     Retried,
-    RetryQuery,
-    Schedule,
     Signal,
     StoredStep,
-    SubmitOptions,
 )
-from backburner.client.usage_shapes import Quote, UsageQuery, UsageReport
-from backburner.domain.events.text import Piece
+from backburner.shapes.operations import (
+    Budgets,
+    Endpoint,
+    Lane,
+    Queue,
+    Schedule,
+    SecretEndpoint,
+)
+from backburner.shapes.usage import Quote, UsageReport
 
 T = TypeVar("T")
 
@@ -303,21 +309,27 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
         """Yield where webhooks go, newest first, page by page."""
         return self._each(self._ask.pages("/v1/endpoints", {}))
 
-    async def create_endpoint(self, url: str) -> Endpoint:
+    async def create_endpoint(self, url: str) -> SecretEndpoint:
         """Return the endpoint for a URL, new or not, with its secrets."""
         return await self._run(self._ask.create_endpoint(url))
 
-    async def rotate_endpoint(self, endpoint_id: str) -> Endpoint:
+    async def rotate_endpoint(self, endpoint_id: str) -> SecretEndpoint:
         """Give an endpoint a new secret; the old one signs for a day longer."""
-        return await self._run(self._ask.change_endpoint(endpoint_id, "rotate"))
+        asked = self._ask.change_endpoint(endpoint_id, "rotate")
+        changed: SecretEndpoint = await self._run(asked)
+        return changed
 
     async def enable_endpoint(self, endpoint_id: str) -> Endpoint:
         """Have webhooks sent again."""
-        return await self._run(self._ask.change_endpoint(endpoint_id, "enable"))
+        asked = self._ask.change_endpoint(endpoint_id, "enable")
+        changed: Endpoint = await self._run(asked)
+        return changed
 
     async def disable_endpoint(self, endpoint_id: str) -> Endpoint:
         """Have nothing sent to an endpoint."""
-        return await self._run(self._ask.change_endpoint(endpoint_id, "disable"))
+        asked = self._ask.change_endpoint(endpoint_id, "disable")
+        changed: Endpoint = await self._run(asked)
+        return changed
 
     def deliveries(self, subject: str) -> AsyncIterator[Job]:
         """Yield who was told of a job's, flow's or batch's end, newest first."""

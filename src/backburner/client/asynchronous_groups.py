@@ -5,20 +5,17 @@ from typing import Any, Protocol, TypeVar, Unpack
 
 from backburner.client import group_dialogue as say
 from backburner.client.dialogue import Dialogue, RequestPolicy, new_key
-from backburner.client.group_shapes import (
-    Batch,
+from backburner.client.group_options import (
     BatchesQuery,
     BatchOptions,
-    Counts,
-    Flow,
     FlowOptions,
     FlowsQuery,
     NewFlow,
     NewJob,
     NewStep,
-    Step,
 )
-from backburner.client.shapes import Event
+from backburner.shapes.groups import Batch, Counts, Flow, Step
+from backburner.shapes.jobs import Event
 
 T = TypeVar("T")
 

@@ -27,24 +27,21 @@ from backburner.client.errors import (
     RateLimited,
     Unavailable,
 )
-from backburner.client.shapes import (
+from backburner.client.options import (
     SAME_INPUT,
     BudgetOptions,
-    Budgets,
-    Endpoint,
-    Event,
     EventsQuery,
-    Job,
     JobsQuery,
-    Queue,
     RetryQuery,
-    Signal,
     SubmitOptions,
+    UsageQuery,
     is_final,
 )
-from backburner.client.usage_shapes import Quote, UsageQuery, UsageReport
 from backburner.domain.events.text import Text
 from backburner.domain.jobs.job import FINAL, JobState
+from backburner.shapes.jobs import Event, Job, Signal
+from backburner.shapes.operations import Budgets, Queue, SecretEndpoint
+from backburner.shapes.usage import Quote, UsageReport
 
 LONGEST_WAIT: Final = 60
 MAX_GROUPS: Final = 200
@@ -415,7 +412,7 @@ class RequestPolicy:
         )
         return cast("Budgets", (yield from self.ask(request)))
 
-    def create_endpoint(self, url: str) -> Dialogue[Endpoint]:
+    def create_endpoint(self, url: str) -> Dialogue[SecretEndpoint]:
         """Make an endpoint; asking twice gives the same."""
         request = SendRequest(
             "POST",
@@ -423,13 +420,13 @@ class RequestPolicy:
             headers={"Content-Type": "application/json"},
             content=json.dumps({"url": url}),
         )
-        return cast("Endpoint", (yield from self.ask(request)))
+        return cast("SecretEndpoint", (yield from self.ask(request)))
 
-    def change_endpoint(self, endpoint_id: str, verb: str) -> Dialogue[Endpoint]:
+    def change_endpoint(self, endpoint_id: str, verb: str) -> Dialogue[Any]:
         """Rotate, enable or disable an endpoint; to rotate twice is not the same."""
         path = f"/v1/endpoints/{quote(endpoint_id, safe='')}/{verb}"
         request = SendRequest("POST", path, is_repeatable=verb != "rotate")
-        return cast("Endpoint", (yield from self.ask(request)))
+        return (yield from self.ask(request))
 
     def deliveries(self, subject: str) -> Dialogue[None]:
         """Tell who was told of a job's, flow's or batch's end, newest first."""

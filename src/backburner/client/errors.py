@@ -17,7 +17,7 @@ ClientError          code, status, request_id, retry_after
 from collections.abc import Mapping
 from typing import Any, cast
 
-from backburner.client.shapes import Job
+from backburner.shapes.jobs import Job
 
 
 class ClientError(Exception):

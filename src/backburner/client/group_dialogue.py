@@ -14,20 +14,19 @@ from backburner.client.dialogue import (
     new_key,
 )
 from backburner.client.errors import NotYet
-from backburner.client.group_shapes import (
-    Batch,
+from backburner.client.group_options import (
     BatchesQuery,
     BatchOptions,
-    Flow,
     FlowOptions,
     FlowsQuery,
     NewFlow,
     NewJob,
     NewStep,
 )
-from backburner.client.shapes import is_final
+from backburner.client.options import is_final
 from backburner.domain.events.event import BATCH_FINISHED, FLOW_ENDS
 from backburner.domain.jobs.job import JobState
+from backburner.shapes.groups import Batch, Flow
 
 _BATCH_ENDS: Final = frozenset({BATCH_FINISHED})
 

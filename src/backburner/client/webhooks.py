@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from backburner.client.errors import WebhookError
-from backburner.client.shapes import WebhookEvent
+from backburner.client.options import WebhookEvent
 from backburner.domain.webhooks.webhook import is_signed
 
 TOLERANCE_SECONDS: Final = 300

@@ -11,6 +11,7 @@ from backburner.domain.groups.flow import Edge, FlowRecord, FlowState, NewFlow, 
 from backburner.domain.jobs.job import JobState, first_state
 from backburner.http import wire
 from backburner.ports.store.flows import FlowStep
+from backburner.shapes import groups as shapes
 
 
 def flow_location(flow_id: str) -> str:
@@ -29,7 +30,7 @@ def new_flow(flow: NewFlow) -> dict[str, Any]:
         "id": flow.id,
         "state": FlowState.RUNNING,
         "generation": 0,
-        "tags": flow.tags,
+        "tags": list(flow.tags),
         "created_at": wire.time(flow.created_at),
         "deadline": wire.time(flow.deadline),
         "finished_at": None,
@@ -40,13 +41,13 @@ def new_flow(flow: NewFlow) -> dict[str, Any]:
     }
 
 
-def flow(found: FlowRecord) -> dict[str, Any]:
+def flow(found: FlowRecord) -> shapes.Flow:
     """Write a flow as lists show it."""
     return {
         "id": found.id,
         "state": found.state,
         "generation": found.generation,
-        "tags": found.tags,
+        "tags": list(found.tags),
         "created_at": wire.time(found.created_at),
         "deadline": wire.time(found.deadline),
         "finished_at": wire.time(found.finished_at),
@@ -56,12 +57,12 @@ def flow(found: FlowRecord) -> dict[str, Any]:
     }
 
 
-def whole_flow(found: FlowRecord, steps: Sequence[FlowStep]) -> dict[str, Any]:
+def whole_flow(found: FlowRecord, steps: Sequence[FlowStep]) -> shapes.Flow:
     """Write a flow with its steps."""
     return {**flow(found), **_with_counts([_step(step) for step in steps])}
 
 
-def _with_counts(steps: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _with_counts(steps: list[dict[str, Any]]) -> Any:
     counts = Counter(str(step["state"]) for step in steps)
     return {"counts": counts, "steps": steps}
 
@@ -105,7 +106,7 @@ def _need(edge: Edge) -> dict[str, str]:
     return {"step": edge.step, "otherwise": otherwise}
 
 
-def new_batch(batch: NewBatch, members: Members) -> dict[str, Any]:
+def new_batch(batch: NewBatch, members: Members) -> shapes.Batch:
     """Write a batch as it was accepted."""
     return {
         "id": batch.id,
@@ -114,7 +115,7 @@ def new_batch(batch: NewBatch, members: Members) -> dict[str, Any]:
         "expected": batch.expected,
         "sealed": batch.sealed,
         "done": 0,
-        "tags": batch.tags,
+        "tags": list(batch.tags),
         "created_at": wire.time(batch.created_at),
         "finished_at": None,
         "request_id": batch.request_id,
@@ -124,7 +125,7 @@ def new_batch(batch: NewBatch, members: Members) -> dict[str, Any]:
     }
 
 
-def added(members: Members) -> dict[str, list[str]]:
+def added(members: Members) -> shapes.Added:
     """Write the ids of what was put into a batch."""
     return {
         "jobs": [job.id for job in members.jobs],
@@ -132,7 +133,7 @@ def added(members: Members) -> dict[str, list[str]]:
     }
 
 
-def _first_counts(members: Members) -> dict[str, Any]:
+def _first_counts(members: Members) -> shapes.Counts:
     alone = Counter(str(first_state(job)) for job in members.jobs)
     steps = Counter(
         str(_first_state(step)) for flow in members.flows for step in flow.steps
@@ -150,7 +151,7 @@ def _first_state(step: NewStep) -> JobState:
     return JobState.BLOCKED if step.needs else first_state(step.job)
 
 
-def batch(found: Batch, counts: dict[str, Any] | None = None) -> dict[str, Any]:
+def batch(found: Batch, counts: shapes.Counts | None = None) -> shapes.Batch:
     """Write a batch; lists show no counts but those it finished with."""
     if counts is None and found.counts is not None:
         counts = orjson.loads(found.counts)
@@ -161,7 +162,7 @@ def batch(found: Batch, counts: dict[str, Any] | None = None) -> dict[str, Any]:
         "expected": found.expected,
         "sealed": found.sealed,
         "done": found.told if counts is None else counts["done"],
-        "tags": found.tags,
+        "tags": list(found.tags),
         "created_at": wire.time(found.created_at),
         "finished_at": wire.time(found.finished_at),
         "request_id": found.request_id,
@@ -170,7 +171,7 @@ def batch(found: Batch, counts: dict[str, Any] | None = None) -> dict[str, Any]:
     }
 
 
-def _links(here: str, query: str) -> dict[str, str]:
+def _links(here: str, query: str) -> shapes.GroupLinks:
     return {
         "self": here,
         "jobs": f"/v1/jobs?{query}",

@@ -9,29 +9,30 @@ from backburner.domain.jobs.job import Instant
 from backburner.domain.jobs.receipt import Receipt
 from backburner.engine.submit.quoting import Quote
 from backburner.http import wire
+from backburner.shapes import usage as shapes
 
 
-def usage(spent: Spent) -> dict[str, Any]:
+def usage(spent: Spent) -> shapes.Usage:
     """Write what a job used."""
     return {
         **_sums(spent),
-        "late_calls": spent.late,
-        "models": spent.models,
+        "models": list(spent.models),
         "price_version": ", ".join(spent.price_versions) or None,
     }
 
 
-def group(key: str, spent: Spent) -> dict[str, Any]:
+def group(key: str, spent: Spent) -> shapes.UsageGroup:
     """Write what jobs used together."""
     return {"key": key, **total(spent)}
 
 
-def total(spent: Spent) -> dict[str, Any]:
+def total(spent: Spent) -> shapes.UsageTotal:
     """Write what all of them used."""
-    return {"jobs": spent.jobs, **_sums(spent), "late_calls": spent.late}
+    return {"jobs": spent.jobs, **_sums(spent)}
 
 
-def _sums(spent: Spent) -> dict[str, Any]:
+def _sums(spent: Spent) -> shapes.UsageSums:
+    known: Any = dollars(spent.known_cost)
     return {
         "calls": spent.calls,
         "input_tokens": spent.input_tokens,
@@ -40,11 +41,12 @@ def _sums(spent: Spent) -> dict[str, Any]:
         "cost_usd": dollars(spent.cost),
         "priced": not spent.unpriced,
         "unpriced_calls": spent.unpriced,
-        "priced_cost_usd": dollars(spent.known_cost),
+        "priced_cost_usd": known,
+        "late_calls": spent.late,
     }
 
 
-def receipt(told: Receipt) -> dict[str, Any]:
+def receipt(told: Receipt) -> shapes.Receipt:
     """Write what a cancelled job leaves behind."""
     return {
         "tokens_used": told.spent.tokens,
@@ -59,7 +61,7 @@ def receipt(told: Receipt) -> dict[str, Any]:
     }
 
 
-def _released(told: Receipt) -> dict[str, Any] | None:
+def _released(told: Receipt) -> shapes.Hold | None:
     if told.tokens_released is None and told.money_released is None:
         return None
     return {
@@ -68,7 +70,7 @@ def _released(told: Receipt) -> dict[str, Any] | None:
     }
 
 
-def quote(told: Quote) -> dict[str, Any]:
+def quote(told: Quote) -> shapes.Quote:
     """Write what a job would take."""
     job, forecast = told.job, told.forecast
     return {
@@ -91,13 +93,13 @@ def quote(told: Quote) -> dict[str, Any]:
     }
 
 
-def _times(now: Instant, span: Span | None) -> dict[str, Any] | None:
+def _times(now: Instant, span: Span | None) -> shapes.Times | None:
     if span is None:
         return None
     return {"p50": wire.time(now + span.p50), "p90": wire.time(now + span.p90)}
 
 
-def _tightest(told: Quote) -> dict[str, Any] | None:
+def _tightest(told: Quote) -> Any:
     """Write the budget that leaves the least of its limit; `None` if none holds."""
     if not told.room:
         return None

@@ -3,7 +3,7 @@
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 import orjson
 from starlette.responses import Response
@@ -14,6 +14,7 @@ from backburner.domain.groups.flow import FROM_NEEDS
 from backburner.domain.jobs.job import Instant, Job, JobState, NewJob, rfc3339
 from backburner.domain.jobs.step import FORK_TAG
 from backburner.ports.store.maintenance import FailureGroup
+from backburner.shapes import jobs as shapes
 
 MEDIA_TYPE = "application/json"
 
@@ -37,6 +38,12 @@ def answer(
     return Response(orjson.dumps(body), status, headers, MEDIA_TYPE)
 
 
+@overload
+def time(instant: Instant) -> str: ...
+@overload
+def time(instant: None) -> None: ...
+@overload
+def time(instant: Instant | None) -> str | None: ...
 def time(instant: Instant | None) -> str | None:
     """Write an instant by RFC 3339, in UTC, with milliseconds."""
     return None if instant is None else rfc3339(instant)
@@ -47,7 +54,7 @@ def location(job_id: str) -> str:
     return f"/v1/jobs/{job_id}"
 
 
-def receipt(job: NewJob, state: JobState) -> dict[str, Any]:
+def receipt(job: NewJob, state: JobState) -> shapes.Job:
     """Write a job as it was accepted."""
     return {
         "id": job.id,
@@ -56,7 +63,7 @@ def receipt(job: NewJob, state: JobState) -> dict[str, Any]:
         "queue": job.queue,
         "state": state,
         "priority": job.priority,
-        "tags": job.tags,
+        "tags": list(job.tags),
         "attempt": 0,
         "max_attempts": job.max_attempts,
         "generation": 0,
@@ -85,8 +92,9 @@ def forked_from(tags: Sequence[str]) -> str | None:
     return next((tag.removeprefix(FORK_TAG) for tag in found), None)
 
 
-def summary(job: Job) -> dict[str, Any]:
+def summary(job: Job) -> shapes.Job:
     """Write a job as lists show it."""
+    error: Any = job.error
     return {
         "id": job.id,
         "user": job.owner.user,
@@ -94,13 +102,13 @@ def summary(job: Job) -> dict[str, Any]:
         "queue": job.queue,
         "state": job.state,
         "priority": job.priority,
-        "tags": job.tags,
+        "tags": list(job.tags),
         "attempt": job.attempt,
         "max_attempts": job.max_attempts,
         "generation": job.generation,
         "crashes": job.crashes,
         "progress": raw(job.progress),
-        "error": job.error,
+        "error": error,
         "created_at": time(job.created_at),
         "run_at": time(job.run_at),
         "start_by": time(job.start_by),
@@ -117,7 +125,7 @@ def summary(job: Job) -> dict[str, Any]:
     }
 
 
-def _wait(job: Job) -> dict[str, Any] | None:
+def _wait(job: Job) -> Any:
     """Write what a suspended job waits for; fields without a value are left out."""
     if job.wait is None:
         return None
@@ -128,7 +136,7 @@ def _wait(job: Job) -> dict[str, Any] | None:
 
 def whole(
     job: Job, attempts: Iterable[AttemptRecord], *, with_traces: bool = False
-) -> dict[str, Any]:
+) -> shapes.Job:
     """Write a job with all that is known of it; stacks only for those who may see."""
     told = summary(job)
     if job.input == FROM_NEEDS:
@@ -137,20 +145,21 @@ def whole(
         told["input"] = raw(job.input)
     if job.state is JobState.SUCCEEDED:
         told["output"] = raw(job.output)
-    told["attempts"] = [
-        {
-            "generation": attempt.generation,
-            "number": attempt.number,
-            "worker": attempt.worker,
-            "started_at": time(attempt.started_at),
-            "finished_at": time(attempt.finished_at),
-            "outcome": attempt.outcome,
-            "error": attempt.error,
-            **({"trace": attempt.trace} if with_traces else {}),
-        }
-        for attempt in attempts
-    ]
+    told["attempts"] = [_attempt(one, with_traces=with_traces) for one in attempts]
     return told
+
+
+def _attempt(attempt: AttemptRecord, *, with_traces: bool) -> Any:
+    view = {
+        "generation": attempt.generation,
+        "number": attempt.number,
+        "worker": attempt.worker,
+        "started_at": time(attempt.started_at),
+        "finished_at": time(attempt.finished_at),
+        "outcome": attempt.outcome,
+        "error": attempt.error,
+    }
+    return {**view, "trace": attempt.trace} if with_traces else view
 
 
 def event(told: Event) -> dict[str, Any]:
@@ -173,7 +182,7 @@ def _subject(told: Event) -> str:
     return kind if kind in ("queue", "lane") else f"{kind}_id"
 
 
-def failure_group(group: FailureGroup) -> dict[str, Any]:
+def failure_group(group: FailureGroup) -> shapes.FailureGroup:
     """Write a group of dead letters."""
     return {
         "fingerprint": group.fingerprint,
@@ -192,7 +201,7 @@ def page(
     *,
     limit: int,
     here: str,
-    write: Callable[[N], dict[str, Any]],
+    write: Callable[[N], Mapping[str, Any]],
 ) -> Response:
     """Send the first `limit` of what was found, and the way to the rest."""
     shown, headers, cursor = found[:limit], {}, None
@@ -222,7 +231,7 @@ def read_cursor(cursor: str | None) -> int | None:
     return before
 
 
-def _links(job_id: str) -> dict[str, str]:
+def _links(job_id: str) -> shapes.Links:
     here = location(job_id)
     return {
         "self": here,
@@ -232,6 +241,6 @@ def _links(job_id: str) -> dict[str, str]:
     }
 
 
-def raw(text: str | None) -> orjson.Fragment | None:
+def raw(text: str | None) -> Any:
     """Pass stored JSON through."""
     return None if text is None else orjson.Fragment(text)

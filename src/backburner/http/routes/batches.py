@@ -46,6 +46,7 @@ from backburner.http.schemas.jobs import told_to
 from backburner.http.state import server_state_of
 from backburner.http.streams.access import StreamReader
 from backburner.ports.store.flows import GroupFilter
+from backburner.shapes import groups as shapes
 
 router = APIRouter(tags=["batches"])
 
@@ -390,6 +391,6 @@ async def _find(
     return await found(request, prefer, find_or_wait, told)
 
 
-async def _shown(request: Request, batch: Batch) -> dict[str, Any]:
-    counts = await server_state_of(request).engine.batches.counts(batch)
+async def _shown(request: Request, batch: Batch) -> shapes.Batch:
+    counts: Any = await server_state_of(request).engine.batches.counts(batch)
     return group_wire.batch(batch, counts)

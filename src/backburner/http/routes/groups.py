@@ -121,7 +121,7 @@ def shares_of(flows: Iterable[FlowRequest]) -> list[str | None]:
 
 
 def answer_version(
-    body: dict[str, Any], if_none_match: str | None, told: dict[str, str]
+    body: Mapping[str, Any], if_none_match: str | None, told: dict[str, str]
 ) -> Response:
     """Send something with the name of its version, or that it is known already."""
     content = orjson.dumps(body)

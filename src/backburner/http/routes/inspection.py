@@ -15,7 +15,7 @@ from backburner.engine.engine import Engine
 from backburner.http import contents, wire
 from backburner.http.auth import Caller, require
 from backburner.http.problems import documented
-from backburner.http.schemas.jobs import MAX_CURSOR, EventView
+from backburner.http.schemas.jobs import MAX_CURSOR, HistoryPage
 from backburner.http.state import server_state_of
 from backburner.ports.store.maintenance import JobFilter
 
@@ -48,14 +48,6 @@ class HistoryQuery(BaseModel):
         False, description="Leave out progress and text: only changes of state."
     )
     limit: int = Field(200, ge=1, le=MOST_EVENTS)
-
-
-class HistoryPage(BaseModel):
-    """Events of a job, the oldest first."""
-
-    items: list[EventView]
-    total: int = Field(description="How many events the job has in all.")
-    more: bool = Field(description="Whether there are more after these.")
 
 
 class WaitingView(BaseModel):

@@ -1,10 +1,8 @@
 """Lanes over HTTP: their rates and which are paused."""
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,40 +12,18 @@ from backburner.domain.lanes.pace import pace
 from backburner.http import wire
 from backburner.http.auth import Caller, require
 from backburner.http.problems import documented
+from backburner.http.schemas.models import list_of, model_of
 from backburner.http.state import server_state_of
 from backburner.ports.store.lanes import LaneView
+from backburner.shapes import operations
 
 router = APIRouter(tags=["operations"])
 
 Operator = Annotated[Caller, require("queues:read")]
 
 
-class LaneShown(BaseModel):
-    """A lane to a provider, shared by the whole fleet."""
-
-    name: str
-    state: str = Field(
-        description="`open`, `parked` until a time, or `probing`: one call at a time."
-    )
-    pace: float = Field(description="How many calls a minute may start now.")
-    ceiling: float | None = Field(
-        description="The most calls a minute that are believed to be served, "
-        "once any were refused or the provider told."
-    )
-    requests: int | None = Field(description="Calls a minute, as declared.")
-    tokens: int | None = Field(description="Tokens a minute, as declared.")
-    at_once: int | None = Field(description="Calls under way at once, as declared.")
-    spacing_seconds: float = Field(description="The least time between two starts.")
-    in_use: int = Field(description="Calls under way.")
-    last_minute: int = Field(description="Calls started within the last minute.")
-    parked_until: datetime | None
-    parkings: int = Field(description="How often it was parked, ever.")
-
-
-class LaneList(BaseModel):
-    """The lanes that were declared or used."""
-
-    items: list[LaneShown]
+LaneShown = model_of(operations.Lane)
+LaneList = list_of(operations.Lane, "LaneList", "The lanes that were declared or used.")
 
 
 @router.get(

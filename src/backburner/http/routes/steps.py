@@ -32,8 +32,7 @@ from backburner.http.problems import (
     documented,
 )
 from backburner.http.routes.jobs import json_body
-from backburner.http.schemas.jobs import ForkRequest, JobView, StepList
-from backburner.http.schemas.usage import ForkQuote
+from backburner.http.schemas.jobs import ForkQuote, ForkRequest, JobView, StepList
 from backburner.http.state import server_state_of
 
 SHOWN = 1_000

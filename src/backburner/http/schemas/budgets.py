@@ -1,6 +1,5 @@
 """Request and response models of budgets."""
 
-from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Literal
 
@@ -8,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from backburner.domain.costs.budget import LONGEST_VALUE, MOST
 from backburner.http.schemas.jobs import Asked
+from backburner.http.schemas.models import model_of
+from backburner.shapes import operations
 
 LONGEST = 10 * 366 * 86_400
 
@@ -53,38 +54,8 @@ class BudgetRequest(Asked):
     per_seconds: int = Field(86_400, ge=1, le=LONGEST, description="The window.")
 
 
-class BudgetRule(BaseModel):
-    """A budget that is in force."""
-
-    scope: str
-    of: str | None = Field(description="`null`: each value has as much.")
-    unit: Literal["tokens", "money"]
-    limit: Amount
-    per_seconds: int
-    overrun: Literal["extend", "stop"] = "extend"
-
-
-class BudgetView(BaseModel):
-    """How far a budget is used in one window, for one value of its scope."""
-
-    scope: str
-    of: str
-    unit: Literal["tokens", "money"]
-    limit: Amount
-    per_seconds: int
-    window_start: datetime
-    window_end: datetime
-    held: Amount = Field(description="Promised to jobs that did not end yet.")
-    settled: Amount = Field(description="Used, the overdraft included.")
-    overdraft: Amount = Field(description="Used beyond what was held.")
-    left: Amount
-
-
-class BudgetList(BaseModel):
-    """The caller's budgets; with the scope `budgets:admin`, all there are."""
-
-    items: list[BudgetView]
-    budgets: list[BudgetRule]
+BudgetRule = model_of(operations.BudgetRule, overrun={"default": "extend"})
+BudgetList = model_of(operations.Budgets)
 
 
 class BudgetQuery(BaseModel):

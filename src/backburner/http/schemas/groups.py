@@ -1,13 +1,11 @@
 """Request and response models of flows and batches."""
 
-from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from backburner.domain.groups.batch import BatchState
 from backburner.domain.groups.flow import MAX_EDGES, MAX_NAME, MAX_STEPS, FlowState
-from backburner.domain.jobs.job import JobState
 from backburner.engine.groups.planning import MAX_EXPECTED
 from backburner.engine.submit.submission import MAX_TAGS
 from backburner.http.schemas.jobs import (
@@ -15,13 +13,14 @@ from backburner.http.schemas.jobs import (
     Asked,
     CallbackRequest,
     Completion,
-    JobError,
     JobRequest,
     Name,
     Tag,
     Time,
     Tokens,
 )
+from backburner.http.schemas.models import model_of, page_of
+from backburner.shapes import groups
 
 MAX_MEMBERS: Final = 10_000
 """How many jobs and flows one call puts into a batch …"""
@@ -244,108 +243,7 @@ class BatchQuery(BaseModel):
     limit: int = Field(50, ge=1, le=MAX_LIMIT)
 
 
-class NeedView(BaseModel):
-    """What a step waits for."""
-
-    step: str
-    otherwise: Literal["cancel", "continue"]
-
-
-class StepView(BaseModel):
-    """A step of a flow. It is a job: `GET /v1/jobs/{id}` has all of it."""
-
-    id: str
-    name: str
-    capability: str
-    state: JobState
-    needs: list[NeedView]
-    attempt: int
-    max_attempts: int
-    progress: dict[str, Any] | None
-    error: JobError | None
-    started_at: datetime | None
-    finished_at: datetime | None
-
-
-class GroupLinks(BaseModel):
-    """Where to go from a flow or batch."""
-
-    self: str
-    jobs: str
-    events: str
-    cancel: str
-    retry: str
-
-
-class FlowView(BaseModel):
-    """A flow."""
-
-    id: str
-    state: FlowState
-    generation: int = Field(description="How often a retry opened it again.")
-    tags: list[str]
-    created_at: datetime
-    deadline: datetime | None
-    finished_at: datetime | None
-    request_id: str | None
-    batch_id: str | None
-    links: GroupLinks
-    counts: dict[JobState, int] = Field(
-        {}, description="Steps by state. Only when one flow is asked for."
-    )
-    steps: list[StepView] = Field(
-        [], description="As `counts`: each after what it needs."
-    )
-
-
-class FlowPage(BaseModel):
-    """Flows, newest first."""
-
-    items: list[FlowView]
-    next_cursor: str | None
-
-
-class CountsView(BaseModel):
-    """What has become of a batch's members."""
-
-    total: int
-    done: int
-    members: dict[str, int] = Field(description="Jobs and flows by state.")
-    jobs: dict[JobState, int] = Field(description="All jobs, steps included, by state.")
-
-
-class Added(BaseModel):
-    """The ids of what was put into a batch, in the order of the request."""
-
-    jobs: list[str]
-    flows: list[str]
-
-
-class BatchView(BaseModel):
-    """A batch."""
-
-    id: str
-    state: BatchState
-    generation: int = Field(description="How often a retry opened it again.")
-    expected: int | None
-    sealed: bool = Field(description="No more will come.")
-    done: int = Field(description="How many members have ended; in lists a second old.")
-    tags: list[str]
-    created_at: datetime
-    finished_at: datetime | None
-    request_id: str | None
-    links: GroupLinks
-    counts: CountsView | None = Field(
-        description="In lists only of those that are finished."
-    )
-    added: Added | None = Field(
-        None, description="When members were put into it, and not said before."
-    )
-    retried: int | None = Field(None, description="How many jobs a retry queued again.")
-
-
-class BatchPage(BaseModel):
-    """Batches, newest first."""
-
-    items: list[BatchView]
-    next_cursor: str | None
+FlowView = model_of(groups.Flow)
+FlowPage = page_of(groups.Flow, "FlowPage", "Flows, newest first.")
+BatchView = model_of(groups.Batch)
+BatchPage = page_of(groups.Batch, "BatchPage", "Batches, newest first.")

@@ -23,12 +23,13 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from backburner.domain.events.publication import TOPIC_PATTERN
-from backburner.domain.jobs.job import JobState, WaitReason
+from backburner.domain.jobs.job import JobState
 from backburner.domain.webhooks.address import LONGEST_URL
 from backburner.engine.access.signed_urls import LONGEST, USUAL
 from backburner.engine.groups.bulk import MOST_IDS
 from backburner.engine.submit.submission import MAX_TAG_LENGTH, MAX_TAGS, MAX_TOKENS
-from backburner.http.schemas.usage import ReceiptView, UsageView
+from backburner.http.schemas.models import list_of, model_of, page_of
+from backburner.shapes import jobs, operations, problems
 
 MAX_LIMIT: Final = 200
 MAX_RETRIES: Final = 1_000
@@ -309,172 +310,47 @@ class LinkView(BaseModel):
     expires_at: datetime
 
 
-class JobError(BaseModel):
-    """Why a job failed, was put back or was cancelled."""
-
-    code: str
-    message: str
-    retryable: bool
-    retry_after: float | None
-
-
-class AttemptView(BaseModel):
-    """One run of a job."""
-
-    generation: int
-    number: int
-    worker: str
-    started_at: datetime
-    finished_at: datetime | None
-    outcome: str | None
-    error: dict[str, Any] | None
-    trace: str | None = Field(
-        None,
-        description="The stack of what went wrong; with the scope `tenant:read` only.",
-    )
-
-
-class Links(BaseModel):
-    """Where to go from a job."""
-
-    self: str
-    result: str
-    events: str
-    cancel: str
-
-
-class WaitView(BaseModel):
-    """What the handler of a job waits for."""
-
-    reason: WaitReason
-    name: str | None = Field(
-        None, description="The signal or question, the lane, or the child job's id."
-    )
-    until: datetime | None = Field(
-        None, description="When it goes on at the latest; left out: when it is told."
-    )
-
-
-class SignalView(BaseModel):
-    """A signal that is stored."""
-
-    job_id: str
-    name: str
-
-
-class QuestionView(BaseModel):
-    """A question that a job asks people."""
-
-    job_id: str
-    name: str
-    user: str = Field(description="Whose job it is.")
-    capability: str
-    question: str
-    choices: list[str] | None = Field(description="The answers that are taken, if set.")
-    schema_: dict[str, Any] | None = Field(
-        alias="schema", description="The JSON Schema of an answer, if it has one."
-    )
-    error: str | None = Field(
-        description="What was wrong with the answer before, if there was one."
-    )
-    asked_at: datetime
-    until: datetime | None = Field(description="When it is given up, if ever.")
-    links: dict[str, str]
-
-
-class QuestionPage(BaseModel):
-    """A page of questions."""
-
-    items: list[QuestionView]
-    next_cursor: str | None
-
-
-class JobView(BaseModel):
-    """A job."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "id": "job_01999999-9999-7000-8000-000000000000",
-                    "user": "1",
-                    "capability": "demo.echo",
-                    "queue": "demo",
-                    "state": "succeeded",
-                    "priority": 0,
-                    "tags": [],
-                    "attempt": 1,
-                    "max_attempts": 3,
-                    "generation": 0,
-                    "crashes": 0,
-                    "progress": None,
-                    "error": None,
-                    "created_at": "2030-01-31T12:00:00.000Z",
-                    "run_at": None,
-                    "start_by": None,
-                    "deadline": None,
-                    "started_at": "2030-01-31T12:00:00.002Z",
-                    "finished_at": "2030-01-31T12:00:00.003Z",
-                    "wait": None,
-                    "request_id": "5f0c6d0a2b7e4c11",
-                    "flow_id": None,
-                    "step": None,
-                    "batch_id": None,
-                    "forked_from": None,
-                    "links": {
-                        "self": "/v1/jobs/job_01999999-9999-7000-8000-000000000000",
-                        "result": "/v1/jobs/job_01999999-…/result",
-                        "events": "/v1/jobs/job_01999999-…/events",
-                        "cancel": "/v1/jobs/job_01999999-…/cancel",
-                    },
-                }
-            ]
-        }
-    )
-
-    id: str
-    user: str = Field(description="User that the job belongs to.")
-    capability: str
-    queue: str
-    state: JobState
-    priority: int
-    tags: list[str]
-    attempt: int
-    max_attempts: int
-    generation: int = Field(description="Number of manual retries.")
-    crashes: int = Field(description="Number of lost workers.")
-    progress: dict[str, Any] | None
-    error: JobError | None
-    created_at: datetime
-    run_at: datetime | None
-    start_by: datetime | None
-    deadline: datetime | None
-    started_at: datetime | None
-    finished_at: datetime | None
-    wait: WaitView | None = Field(
-        description="What its handler waits for, if it is scheduled or waiting."
-    )
-    request_id: str | None
-    flow_id: str | None = Field(description="The flow that it is a step of.")
-    step: str | None = Field(description="Its name within that flow.")
-    batch_id: str | None = Field(description="The batch that it is in.")
-    forked_from: str | None = Field(None, description="The job that it is a fork of.")
-    links: Links
-    input: Any = Field(None, description="Only if a single job is requested.")
-    input_from: Literal["needs"] | None = Field(
-        None, description="The input is the output of its prerequisites."
-    )
-    output: Any = Field(None, description="As `input`, if the job has succeeded.")
-    attempts: list[AttemptView] = Field([], description="As `input`: the history.")
-    usage: UsageView | None = Field(None, description="If it used any model.")
-    receipt: ReceiptView | None = Field(None, description="In answer to a cancel.")
-
-
-class JobPage(BaseModel):
-    """Jobs, newest first."""
-
-    items: list[JobView]
-    next_cursor: str | None
+SignalView = model_of(jobs.Signal)
+QuestionPage = page_of(jobs.Question, "QuestionPage", "A page of questions.")
+JobView = model_of(
+    jobs.Job,
+    examples=[
+        {
+            "id": "job_01999999-9999-7000-8000-000000000000",
+            "user": "1",
+            "capability": "demo.echo",
+            "queue": "demo",
+            "state": "succeeded",
+            "priority": 0,
+            "tags": [],
+            "attempt": 1,
+            "max_attempts": 3,
+            "generation": 0,
+            "crashes": 0,
+            "progress": None,
+            "error": None,
+            "created_at": "2030-01-31T12:00:00.000Z",
+            "run_at": None,
+            "start_by": None,
+            "deadline": None,
+            "started_at": "2030-01-31T12:00:00.002Z",
+            "finished_at": "2030-01-31T12:00:00.003Z",
+            "wait": None,
+            "request_id": "5f0c6d0a2b7e4c11",
+            "flow_id": None,
+            "step": None,
+            "batch_id": None,
+            "forked_from": None,
+            "links": {
+                "self": "/v1/jobs/job_01999999-9999-7000-8000-000000000000",
+                "result": "/v1/jobs/job_01999999-…/result",
+                "events": "/v1/jobs/job_01999999-…/events",
+                "cancel": "/v1/jobs/job_01999999-…/cancel",
+            },
+        },
+    ],
+)
+JobPage = page_of(jobs.Job, "JobPage", "Jobs, newest first.")
 
 
 class JobCount(BaseModel):
@@ -482,22 +358,6 @@ class JobCount(BaseModel):
 
     count: int
     capped: bool = Field(description="Whether there are more: counting stopped.")
-
-
-class StepView(BaseModel):
-    """A step of a job's handler whose result is stored."""
-
-    n: int | None = Field(None, description="Its number, for a fork `from` it.")
-    name: str
-    kind: str = Field(description="`step`, or the model call: `ask`, `embed` …")
-    state: Literal["stored", "begun", "in_doubt"] = Field(
-        description="`in_doubt`: a run that was lost began it; nobody knows its end."
-    )
-    doubts: int = Field(description="How many runs that were lost began it.")
-    run: int = Field(description="The number of the `job.started` event of its run.")
-    stored_at: str
-    size: int = Field(description="Characters of the result as JSON.")
-    result: Any = Field(None, description="The result, if it is not too large.")
 
 
 class ForkRequest(Asked):
@@ -514,50 +374,10 @@ class ForkRequest(Asked):
     )
 
 
-class SuspectedSpend(BaseModel):
-    """Model calls that may have been charged, besides the job's usage."""
-
-    calls: int
-    input_tokens: int = Field(description="Estimated from the length of the requests.")
-
-
-class StepList(BaseModel):
-    """Stored steps, the oldest first."""
-
-    items: list[StepView]
-    suspected: SuspectedSpend
-
-
-class FailureGroupView(BaseModel):
-    """Dead letters with the same cause."""
-
-    fingerprint: str
-    capability: str
-    code: str
-    count: int
-    first_at: datetime
-    last_at: datetime
-    sample_id: str
-    links: dict[str, str]
-
-
-class FailurePage(BaseModel):
-    """Groups of dead letters, the latest first."""
-
-    items: list[FailureGroupView]
-    next_cursor: None = None
-    more: bool = Field(description="Whether there are more groups than `limit`.")
-
-
-class Retried(BaseModel):
-    """What a retry of many came to."""
-
-    matched: int = Field(
-        description="Total number of matches, including those beyond `limit`."
-    )
-    retried: int
-    remaining: int = Field(description="Number of matches that still wait.")
-    dry_run: bool
+StepList = model_of(jobs.StepList)
+ForkQuote = model_of(jobs.ForkQuote)
+FailurePage = model_of(jobs.FailurePage)
+Retried = model_of(jobs.Retried)
 
 
 def refuse_several(named: Mapping[str, str | None]) -> None:
@@ -595,33 +415,11 @@ class EventQuery(BaseModel):
         return self
 
 
-class EventView(BaseModel):
-    """An event of a job, flow, batch, queue or lane, or one of an application."""
-
-    seq: int = Field(description="Its place among all events.")
-    job_id: str | None = Field(None, description="What it is about: one of these six.")
-    flow_id: str | None = None
-    batch_id: str | None = None
-    queue: str | None = None
-    lane: str | None = None
-    topic: str | None = Field(
-        None, description="What an application published the event under."
-    )
-    n: int = Field(
-        description=(
-            "Its place within that, from 1, without gaps. 0: an application's event, "
-            "which has no number but `seq`."
-        )
-    )
-    type: str = Field(examples=["job.started", "job.progress", "job.output.delta"])
-    at: datetime
-    data: dict[str, Any] = Field(
-        description=(
-            "Of `job.output.delta`: `text`, the `offset` of its first character and "
-            "the `epoch`, which is the `n` of its attempt's `job.started`. A delta at "
-            "offset 0 makes all text before it void."
-        )
-    )
+EventView = model_of(
+    jobs.Event,
+    type={"examples": ["job.started", "job.progress", "job.output.delta"]},
+)
+HistoryPage = model_of(jobs.HistoryPage)
 
 
 class CapabilityView(BaseModel):
@@ -642,83 +440,13 @@ class CapabilityList(BaseModel):
     items: list[CapabilityView]
 
 
-class RateView(BaseModel):
-    """So many starts in each window of time."""
-
-    limit: int
-    per_seconds: float
-
-
-class TotalsView(BaseModel):
-    """How often jobs of a queue ended, also of those that are deleted."""
-
-    completed: int
-    failed: int
-    cancelled: int
-
-
-class KeepView(BaseModel):
-    """How long a queue keeps ended jobs; what is null is as everywhere."""
-
-    succeeded_seconds: float | None
-    failed_seconds: float | None
-    succeeded_count: int | None
-    failed_count: int | None
-
-
-class QueueView(BaseModel):
-    """A queue and the jobs in it."""
-
-    name: str
-    blocked: int
-    scheduled: int
-    queued: int
-    running: int
-    suspended: int = Field(
-        description="Jobs in the state `waiting`: for a signal, an answer or a child."
-    )
-    oldest_queued_at: datetime | None
-    paused: bool
-    concurrency: int | None = Field(
-        description="Maximum number of running jobs in total."
-    )
-    per_worker: int | None = Field(
-        description="Maximum number of running jobs per worker."
-    )
-    rate: RateView | None
-    limited_until: datetime | None = Field(
-        description="When its rate lets jobs start again, if it does not now."
-    )
-    weights: dict[str, int] = Field(
-        description="Weights of shares by name; 1 if not listed."
-    )
-    waiting: int | None = Field(description="Maximum number of waiting jobs per share.")
-    keep: KeepView | None
-    totals: TotalsView
-
-
-class QueueList(BaseModel):
-    """The queues that are in use or known."""
-
-    items: list[QueueView]
-
-
-class ScheduleView(BaseModel):
-    """Something that is submitted again and again."""
-
-    name: str
-    capability: str
-    cron: str
-    timezone: str
-    missed: str = Field(description="What happens to ticks while no process ran.")
-    next_at: datetime
-    last_at: datetime | None
-
-
-class ScheduleList(BaseModel):
-    """The schedules that were ever declared."""
-
-    items: list[ScheduleView]
+QueueView = model_of(operations.Queue)
+QueueList = list_of(
+    operations.Queue, "QueueList", "The queues that are in use or known."
+)
+ScheduleList = list_of(
+    operations.Schedule, "ScheduleList", "The schedules that were ever declared."
+)
 
 
 class WorkerView(BaseModel):
@@ -814,36 +542,4 @@ class Health(BaseModel):
     """Applications that are not served because their migration failed."""
 
 
-class FieldProblem(BaseModel):
-    """One field and what is wrong with it."""
-
-    path: str
-    message: str
-
-
-class BudgetProblem(BaseModel):
-    """The budget that has no room; money is dollars as a decimal text."""
-
-    scope: str
-    unit: str
-    limit: int | str
-    left: int | str
-    per_seconds: int
-
-
-class Problem(BaseModel):
-    """An error, by RFC 9457."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str = Field(description="Stable code for programs.")
-    retryable: bool
-    request_id: str
-    retry_after: int | None = Field(None, description="Seconds.")
-    errors: list[FieldProblem] = Field([], description="Invalid fields.")
-    error: JobError | None = Field(None, description="Why a job has no result.")
-    budget: BudgetProblem | None = Field(None, description="The exhausted budget.")
-    depth: int | None = Field(None, description="Number of waiting jobs of the share.")
-    cap: int | None = Field(None, description="Maximum number of waiting jobs.")
+Problem = model_of(problems.Problem)

@@ -1,11 +1,11 @@
 """Response models of endpoints."""
 
-from datetime import datetime
-
 from pydantic import BaseModel, ConfigDict, Field
 
 from backburner.domain.webhooks.address import LONGEST_URL
 from backburner.http.schemas.jobs import MAX_LIMIT, Asked
+from backburner.http.schemas.models import model_of, page_of
+from backburner.shapes import operations
 
 
 class EndpointRequest(Asked):
@@ -27,28 +27,8 @@ class PageQuery(BaseModel):
     limit: int = Field(50, ge=1, le=MAX_LIMIT)
 
 
-class EndpointView(BaseModel):
-    """Where webhooks go, without its secrets."""
-
-    id: str
-    url: str
-    version: int = Field(description="Which secret signs, from 1.")
-    created_at: datetime
-    rotated_at: datetime | None
-    disabled_at: datetime | None = Field(description="Since when nothing is sent.")
-    disabled_reason: str | None
-
-
-class SecretEndpointView(EndpointView):
-    """Where webhooks go, and what they are verified by."""
-
-    secrets: list[str] = Field(
-        description="`whsec_…`, the newest first; two for a day after a rotation."
-    )
-
-
-class EndpointPage(BaseModel):
-    """A page of endpoints, newest first."""
-
-    items: list[EndpointView]
-    next_cursor: str | None
+EndpointView = model_of(operations.Endpoint)
+SecretEndpointView = model_of(operations.SecretEndpoint)
+EndpointPage = page_of(
+    operations.Endpoint, "EndpointPage", "A page of endpoints, newest first."
+)

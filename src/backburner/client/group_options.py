@@ -1,10 +1,8 @@
-"""Flows and batches as the server sends and takes them, under typed names."""
+"""What callers may say of flows and batches, under typed names."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, NotRequired, TypedDict
-
-from backburner.client.shapes import JobError, Progress
 
 Otherwise = Literal["cancel", "continue"]
 
@@ -85,72 +83,6 @@ class BatchOptions(TypedDict, total=False):
     completion: Completion | None
     tags: list[str] | None
     callback: Mapping[str, str] | None
-
-
-class Step(TypedDict):
-    """A step of a flow; it is the job of that id."""
-
-    id: str
-    name: str
-    capability: str
-    state: str
-    needs: list[Need]
-    attempt: int
-    max_attempts: int
-    progress: Progress | None
-    error: JobError | None
-    started_at: str | None
-    finished_at: str | None
-
-
-class Flow(TypedDict):
-    """A flow as the server shows it; lists leave its steps out."""
-
-    id: str
-    state: str
-    generation: int
-    tags: list[str]
-    created_at: str
-    deadline: str | None
-    finished_at: str | None
-    request_id: str | None
-    batch_id: str | None
-    counts: NotRequired[dict[str, int]]
-    steps: NotRequired[list[Step]]
-
-
-class Counts(TypedDict):
-    """What has become of a batch's members."""
-
-    total: int
-    done: int
-    members: dict[str, int]
-    jobs: dict[str, int]
-
-
-class Added(TypedDict):
-    """The ids of what was put into a batch, in the order given."""
-
-    jobs: list[str]
-    flows: list[str]
-
-
-class Batch(TypedDict):
-    """A batch as the server shows it; lists count only those that are finished."""
-
-    id: str
-    state: str
-    generation: int
-    expected: int | None
-    sealed: bool
-    done: int
-    tags: list[str]
-    created_at: str
-    finished_at: str | None
-    request_id: str | None
-    counts: Counts | None
-    added: NotRequired[Added]
-    retried: NotRequired[int]
 
 
 class FlowsQuery(TypedDict, total=False):
