@@ -1,13 +1,14 @@
 """Commands for batches: groups of jobs and flows."""
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final
 
 import typer
 
 from backburner.cli import groups, printing
-from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
 from backburner.cli.groups import IdArgument, LimitOption, StateOption, TagOption
+from backburner.cli.remote import Server, remote
 from backburner.client import Batch
 
 app = typer.Typer(no_args_is_help=True, help="List, cancel and retry batches.")
@@ -16,33 +17,25 @@ HEADINGS: Final = ("ID", "STATE", "DONE", "EXPECTED", "TAGS", "CREATED", "FINISH
 
 
 @app.command("list")
+@remote
 def listing(
+    server: Server,
     *,
     state: StateOption = None,
     tag: TagOption = None,
     limit: LimitOption = 50,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
 ) -> None:
     """List batches, newest first."""
-    with connect(url, api_key) as client:
-        found = client.batches(state=state, tag=tag, limit=min(limit, groups.PAGE))
-        groups.write_rows(HEADINGS, found, _row, limit=limit, as_json=as_json)
+    found = server.client.batches(state=state, tag=tag, limit=min(limit, groups.PAGE))
+    server.write_all(HEADINGS, islice(found, limit), _row)
 
 
 @app.command()
-def show(
-    batch_id: IdArgument,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
+@remote
+def show(server: Server, batch_id: IdArgument) -> None:
     """Show how many members and jobs of a batch are in each state."""
-    with connect(url, api_key) as client:
-        batch = client.get_batch(batch_id)
-    if as_json:
+    batch = server.client.get_batch(batch_id)
+    if server.as_json:
         printing.write_json(batch)
         return
     counts = batch["counts"]
@@ -59,33 +52,19 @@ def show(
 
 
 @app.command()
-def cancel(
-    batch_id: IdArgument,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
+@remote
+def cancel(server: Server, batch_id: IdArgument) -> None:
     """Cancel all unfinished jobs of a batch and close it."""
-    with connect(url, api_key) as client:
-        groups.write_state(client.cancel_batch(batch_id), as_json=as_json)
+    seen = server.client.cancel_batch(batch_id)
+    server.write(seen, groups.state_of(seen))
 
 
 @app.command()
-def retry(
-    batch_id: IdArgument,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
+@remote
+def retry(server: Server, batch_id: IdArgument) -> None:
     """Retry the failed members of a batch."""
-    with connect(url, api_key) as client:
-        batch = client.retry_batch(batch_id)
-    if as_json:
-        printing.write_json(batch)
-    else:
-        printing.write_line(f"{batch.get('retried', 0)} queued again")
+    batch = server.client.retry_batch(batch_id)
+    server.write(batch, f"{batch.get('retried', 0)} queued again")
 
 
 def _row(batch: Batch) -> Sequence[Any]:

@@ -1,17 +1,21 @@
 """Commands for budgets: limits and current use."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Annotated, Any
 
 import typer
 
-from backburner.cli import printing
-from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
-from backburner.client import Budgets
+from backburner.cli.remote import Server, remote
+from backburner.client import BudgetRule, Budgets
 from backburner.domain.costs.budget import Overrun, Scope
 
 app = typer.Typer(no_args_is_help=True, help="List, set and delete budgets.")
 
 HEADINGS = ("SCOPE", "OF", "LIMIT", "HELD", "SETTLED", "OVERDRAFT", "LEFT", "UNTIL")
+FIELDS = itemgetter(
+    *("scope", "of", "limit", "held", "settled", "overdraft", "left", "window_end")
+)
 RULES = ("SCOPE", "OF", "UNIT", "LIMIT", "SECONDS")
 DAY = 86_400
 
@@ -26,39 +30,26 @@ PerOption = Annotated[
 
 
 @app.command("list")
+@remote
 def listing(
+    server: Server,
     *,
     rules: Annotated[
         bool, typer.Option("--rules", help="Show the limits instead of the use.")
     ] = False,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
 ) -> None:
     """List budgets and how much of each is used in the current window."""
-    with connect(url, api_key) as client:
-        found = client.budgets()
-    if as_json:
-        for told in found["budgets"] if rules else found["items"]:
-            printing.write_json(told)
-    elif rules:
-        _write_rules(found)
+    found = server.client.budgets()
+    if rules:
+        _write_rules(server, found)
     else:
-        printing.write_rows(
-            HEADINGS,
-            (
-                (
-                    *(budget["scope"], budget["of"], budget["limit"], budget["held"]),
-                    *(budget["settled"], budget["overdraft"], budget["left"]),
-                    budget["window_end"],
-                )
-                for budget in found["items"]
-            ),
-        )
+        server.write_all(HEADINGS, found["items"], FIELDS)
 
 
 @app.command("set")
+@remote
 def put(
+    server: Server,
     scope: ScopeArgument,
     *,
     tokens: Annotated[int | None, typer.Option(min=0)] = None,
@@ -71,25 +62,23 @@ def put(
         Overrun,
         typer.Option(help="Whether a job that has used up its hold goes on."),
     ] = Overrun.EXTEND,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
 ) -> None:
     """Set a budget: a limit in tokens or money per window."""
-    with connect(url, api_key) as client:
-        found = client.set_budget(
-            scope.value,
-            tokens=tokens,
-            money=money,
-            per_seconds=per_seconds,
-            of=of,
-            overrun=overrun.value,
-        )
-    _write(found, as_json=as_json)
+    found = server.client.set_budget(
+        scope.value,
+        tokens=tokens,
+        money=money,
+        per_seconds=per_seconds,
+        of=of,
+        overrun=overrun.value,
+    )
+    _write_rules(server, found)
 
 
 @app.command()
+@remote
 def drop(
+    server: Server,
     scope: ScopeArgument,
     *,
     unit: Annotated[
@@ -97,34 +86,20 @@ def drop(
     ] = "tokens",
     per_seconds: PerOption = DAY,
     of: OfOption = None,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
 ) -> None:
     """Delete a budget. Amounts held for running jobs stay until the jobs end."""
-    with connect(url, api_key) as client:
-        found = client.drop_budget(
-            scope.value, unit=unit, per_seconds=per_seconds, of=of
-        )
-    _write(found, as_json=as_json)
+    found = server.client.drop_budget(
+        scope.value, unit=unit, per_seconds=per_seconds, of=of
+    )
+    _write_rules(server, found)
 
 
-def _write(found: Budgets, *, as_json: bool) -> None:
-    if as_json:
-        for rule in found["budgets"]:
-            printing.write_json(rule)
-    else:
-        _write_rules(found)
+def _write_rules(server: Server, found: Budgets) -> None:
+    server.write_all(RULES, found["budgets"], _rule)
 
 
-def _write_rules(found: Budgets) -> None:
-    printing.write_rows(
-        RULES,
-        (
-            (
-                *(rule["scope"], rule["of"] or "*", rule["unit"]),
-                *(rule["limit"], rule["per_seconds"]),
-            )
-            for rule in found["budgets"]
-        ),
+def _rule(rule: BudgetRule) -> Sequence[Any]:
+    return (
+        *(rule["scope"], rule["of"] or "*", rule["unit"]),
+        *(rule["limit"], rule["per_seconds"]),
     )

@@ -1,61 +1,39 @@
 """Commands for dead letters: jobs that failed permanently."""
 
+from operator import itemgetter
 from typing import Annotated
 
 import typer
 
 from backburner.cli import printing
-from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
 from backburner.cli.exits import Exit, leave, refuse
-from backburner.cli.jobs import IdArgument
+from backburner.cli.groups import IdArgument
+from backburner.cli.remote import Server, remote
 from backburner.domain.jobs.job import JobState
 
 app = typer.Typer(no_args_is_help=True, help="List, explain and retry failed jobs.")
 
+FIELDS = itemgetter(
+    *("fingerprint", "count", "capability", "code", "last_at", "sample_id")
+)
 HEADINGS = ("FINGERPRINT", "COUNT", "CAPABILITY", "CODE", "LAST", "SAMPLE")
 
 
 @app.command("list")
-def listing(
-    *, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
-) -> None:
+@remote
+def listing(server: Server) -> None:
     """List dead letters grouped by cause, latest first."""
-    with connect(url, api_key) as client:
-        groups = list(client.failures())
-    if as_json:
-        for group in groups:
-            printing.write_json(group)
-        return
-    printing.write_rows(
-        HEADINGS,
-        (
-            (
-                group["fingerprint"],
-                group["count"],
-                group["capability"],
-                group["code"],
-                group["last_at"],
-                group["sample_id"],
-            )
-            for group in groups
-        ),
-    )
+    server.write_all(HEADINGS, server.client.failures(), FIELDS)
 
 
 @app.command()
-def show(
-    job_id: IdArgument,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
+@remote
+def show(server: Server, job_id: IdArgument) -> None:
     """Show why a job failed, attempt by attempt."""
-    with connect(url, api_key) as client:
-        job = client.get(job_id)
+    job = server.client.get(job_id)
     if job["state"] != JobState.FAILED:
         leave(Exit.CONFLICT, f"job {job_id} is {job['state']}: it is no dead letter")
-    if as_json:
+    if server.as_json:
         printing.write_json(job)
         return
     error = job["error"]
@@ -80,7 +58,9 @@ def show(
 
 
 @app.command()
+@remote
 def retry(
+    server: Server,
     job_id: Annotated[str | None, typer.Argument(metavar="ID")] = None,
     *,
     every: Annotated[
@@ -99,30 +79,23 @@ def retry(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only count the matching jobs.")
     ] = False,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
 ) -> None:
     """Retry one dead letter, or with --all every matching one."""
     if (job_id is None) != every:
         refuse("say either one ID or --all")
-    with connect(url, api_key) as client:
-        if job_id is not None:
-            job = client.retry(job_id)
-            told, line = dict(job), job["state"]
-        else:
-            retried = client.retry_many(
-                fingerprint=fingerprint,
-                capability=capability,
-                queue=queue,
-                limit=limit,
-                canary=canary,
-                rate=rate,
-                dry_run=dry_run,
-            )
-            told = dict(retried)
-            line = f"{retried['retried']} of {retried['matched']} queued again"
-    if as_json:
-        printing.write_json(told)
+    if job_id is not None:
+        job = server.client.retry(job_id)
+        told, line = dict(job), job["state"]
     else:
-        printing.write_line(line)
+        retried = server.client.retry_many(
+            fingerprint=fingerprint,
+            capability=capability,
+            queue=queue,
+            limit=limit,
+            canary=canary,
+            rate=rate,
+            dry_run=dry_run,
+        )
+        told = dict(retried)
+        line = f"{retried['retried']} of {retried['matched']} queued again"
+    server.write(told, line)

@@ -2,15 +2,23 @@
 
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from backburner.cli import groups, printing
-from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect, read_json
+from backburner.cli.asking import read_json
 from backburner.cli.exits import refuse
-from backburner.cli.groups import IdArgument, LimitOption, StateOption, TagOption
+from backburner.cli.groups import (
+    IdArgument,
+    LimitOption,
+    StateOption,
+    TagOption,
+    TimeoutOption,
+)
+from backburner.cli.remote import Server, remote
 from backburner.client import Flow, Step
 
 app = typer.Typer(no_args_is_help=True, help="List, submit, cancel and retry flows.")
@@ -21,36 +29,30 @@ FIELDS: Final = frozenset({"steps", "deadline", "tags", "callback"})
 
 
 @app.command("list")
+@remote
 def listing(
+    server: Server,
     *,
     state: StateOption = None,
     tag: TagOption = None,
     limit: LimitOption = 50,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
 ) -> None:
     """List flows, newest first."""
-    with connect(url, api_key) as client:
-        found = client.flows(state=state, tag=tag, limit=min(limit, groups.PAGE))
-        groups.write_rows(HEADINGS, found, _row, limit=limit, as_json=as_json)
+    found = server.client.flows(state=state, tag=tag, limit=min(limit, groups.PAGE))
+    server.write_all(HEADINGS, islice(found, limit), _row)
 
 
 @app.command()
-def show(
-    flow_id: IdArgument,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
+@remote
+def show(server: Server, flow_id: IdArgument) -> None:
     """Show the steps of a flow in the order of their dependencies."""
-    with connect(url, api_key) as client:
-        _show(client.get_flow(flow_id), as_json=as_json)
+    _show(server.client.get_flow(flow_id), as_json=server.as_json)
 
 
 @app.command()
+@remote
 def submit(
+    server: Server,
     file: Annotated[
         str,
         typer.Argument(metavar="FILE|-", help='JSON: {"steps": […]}; - reads stdin.'),
@@ -59,57 +61,38 @@ def submit(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until it ends and show the steps.")
     ] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS", min=0, help="Stop waiting after this time; exit 8."
-        ),
-    ] = None,
+    timeout: TimeoutOption = None,
     key: Annotated[
         str | None,
         typer.Option(help="Idempotency key: a repeat returns the same flow."),
     ] = None,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
 ) -> None:
     """Submit a flow and print its id, or its steps with --wait."""
     asked = _read(file)
     steps = asked.pop("steps", [])
-    with connect(url, api_key) as client:
-        flow = client.submit_flow(steps, key=key, **asked).flow
-        if not wait:
-            printing.write_json(flow) if as_json else printing.write_line(flow["id"])
-            return
-        ended = groups.wait(client, flow["id"], timeout)
-    _show(ended, as_json=as_json)
+    flow = server.client.submit_flow(steps, key=key, **asked).flow
+    if not wait:
+        server.write(flow, flow["id"])
+        return
+    ended = groups.wait(server.client, flow["id"], timeout)
+    _show(ended, as_json=server.as_json)
     groups.leave_by(ended)
 
 
 @app.command()
-def cancel(
-    flow_id: IdArgument,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
+@remote
+def cancel(server: Server, flow_id: IdArgument) -> None:
     """Cancel all unfinished steps of a flow. Repeating this is not an error."""
-    with connect(url, api_key) as client:
-        groups.write_state(client.cancel_flow(flow_id), as_json=as_json)
+    seen = server.client.cancel_flow(flow_id)
+    server.write(seen, groups.state_of(seen))
 
 
 @app.command()
-def retry(
-    flow_id: IdArgument,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
+@remote
+def retry(server: Server, flow_id: IdArgument) -> None:
     """Retry the failed steps of a flow; it continues from there."""
-    with connect(url, api_key) as client:
-        groups.write_state(client.retry_flow(flow_id), as_json=as_json)
+    seen = server.client.retry_flow(flow_id)
+    server.write(seen, groups.state_of(seen))
 
 
 def _read(file: str) -> dict[str, Any]:

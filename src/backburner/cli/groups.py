@@ -1,12 +1,11 @@
 """Helpers that the commands for flows and batches share."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from backburner.cli import event_lines, printing
+from backburner.cli import event_lines
 from backburner.cli.exits import Exit, leave, refuse
 from backburner.client import Batch, Client, Flow, is_final
 from backburner.domain.groups.flow import FlowState
@@ -17,6 +16,12 @@ IdArgument = Annotated[str, typer.Argument(metavar="ID")]
 StateOption = Annotated[str | None, typer.Option(help="Only those in this state.")]
 TagOption = Annotated[str | None, typer.Option()]
 LimitOption = Annotated[int, typer.Option(min=1, help="Maximum number of rows.")]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS", min=0, help="Stop waiting after this time; exit 8."
+    ),
+]
 
 PAGE = 200
 
@@ -78,23 +83,6 @@ def _unsuccessful(batch: Any) -> int:
     return int(counts["total"] - counts["members"].get("succeeded", 0))
 
 
-def write_rows(
-    headings: Sequence[str],
-    found: Iterator[T],
-    fields: Callable[[T], Sequence[Any]],
-    *,
-    limit: int,
-    as_json: bool,
-) -> None:
-    """Print the first results, one per line."""
-    shown = islice(found, limit)
-    if as_json:
-        for item in shown:
-            printing.write_json(item)
-    else:
-        printing.write_rows(headings, map(fields, shown))
-
-
 def waits_for(wait: Mapping[str, Any] | None) -> str:
     """Return what a job waits for, to be written after its state."""
     if wait is None:
@@ -104,9 +92,6 @@ def waits_for(wait: Mapping[str, Any] | None) -> str:
     return f" ({named}{until})"
 
 
-def write_state(seen: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print the current state."""
-    if as_json:
-        printing.write_json(seen)
-    else:
-        printing.write_line(seen["state"] + waits_for(seen.get("wait")))
+def state_of(seen: Mapping[str, Any]) -> str:
+    """Return the current state, and what a job waits for."""
+    return str(seen["state"]) + waits_for(seen.get("wait"))

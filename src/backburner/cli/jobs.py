@@ -1,35 +1,35 @@
 """Commands for jobs. Each calls the server and prints its answer."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from backburner.cli import costs, event_lines, following, groups, printing
-from backburner.cli.asking import (
-    JsonOption,
-    KeyOption,
-    UrlOption,
-    connect,
-    moment,
-    now,
-    read_json,
-    span,
-)
+from backburner.cli.asking import moment, now, read_json, span
 from backburner.cli.exits import Exit, leave, refuse
+from backburner.cli.groups import IdArgument, TimeoutOption
+from backburner.cli.remote import Server, remote
 from backburner.client import Client, Job, is_final
 from backburner.client.options import SAME_INPUT
 from backburner.domain.jobs.job import JobState
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID")]
-TimeoutOption = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SECONDS", min=0, help="Stop waiting after this time; exit 8."
-    ),
+CapabilityArgument = Annotated[str, typer.Argument(metavar="CAPABILITY")]
+InputArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="INPUT|-", help="Input as JSON; - reads stdin."),
+]
+FileOption = Annotated[
+    Path | None, typer.Option(help="Read the input from this file.", metavar="FILE")
+]
+QueueOption = Annotated[str | None, typer.Option(help="Queue, if not the default.")]
+PriorityOption = Annotated[
+    int | None,
+    typer.Option(help="Priority, 0 to 9; higher runs first.", metavar="N"),
 ]
 
 HEADINGS = (
@@ -39,29 +39,22 @@ HEADINGS = (
 
 
 STEP_HEADINGS = ("NAME", "KIND", "STATE", "RUN", "SIZE", "STORED")
+STEP_FIELDS = itemgetter("name", "kind", "state", "run", "size", "stored_at")
 
 
+@remote
 def submit(
-    capability: Annotated[str, typer.Argument(metavar="CAPABILITY")],
-    text: Annotated[
-        str | None,
-        typer.Argument(metavar="INPUT|-", help="Input as JSON; - reads stdin."),
-    ] = None,
+    server: Server,
+    capability: CapabilityArgument,
+    text: InputArgument = None,
     *,
-    file: Annotated[
-        Path | None, typer.Option(help="Read the input from this file.", metavar="FILE")
-    ] = None,
+    file: FileOption = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until it ends and print the result.")
     ] = False,
     timeout: TimeoutOption = None,
-    queue: Annotated[
-        str | None, typer.Option(help="Queue, if not the default.")
-    ] = None,
-    priority: Annotated[
-        int | None,
-        typer.Option(help="Priority, 0 to 9; higher runs first.", metavar="N"),
-    ] = None,
+    queue: QueueOption = None,
+    priority: PriorityOption = None,
     run_at: Annotated[
         str | None, typer.Option(help="Start time: 2030-01-31T09:00:00Z.")
     ] = None,
@@ -87,33 +80,29 @@ def submit(
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: a repeat returns the same job.")
     ] = None,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
 ) -> None:
     """Submit a job and print its id, or its result with --wait."""
     if key is not None and delay is not None:
         refuse("with --key say --run-at: a repeat must be the same")
-    with connect(url, api_key) as client:
-        job = client.submit(
-            capability,
-            input_of(text, file),
-            key=key,
-            queue=queue,
-            priority=priority,
-            run_at=_run_at(run_at, delay),
-            tags=tag or None,
-            tokens=tokens,
-            share=share,
-            completion=_completion(completion),
-        ).job
-        is_live = wait and timeout is None and not as_json and sys.stdout.isatty()
-        streamed = ""
-        if is_live:
-            job, streamed = _attend(client, job["id"])
-        elif wait:
-            job = _wait(client, job["id"], timeout)
-    if as_json:
+    job = server.client.submit(
+        capability,
+        input_of(text, file),
+        key=key,
+        queue=queue,
+        priority=priority,
+        run_at=_run_at(run_at, delay),
+        tags=tag or None,
+        tokens=tokens,
+        share=share,
+        completion=_completion(completion),
+    ).job
+    is_live = wait and timeout is None and not server.as_json and sys.stdout.isatty()
+    streamed = ""
+    if is_live:
+        job, streamed = _attend(server.client, job["id"])
+    elif wait:
+        job = _wait(server.client, job["id"], timeout)
+    if server.as_json:
         printing.write_json(job)
     elif not wait:
         printing.write_line(job["id"])
@@ -123,47 +112,44 @@ def submit(
         _leave_by(job)
 
 
+@remote
 def status(
+    server: Server,
     ids: Annotated[list[str], typer.Argument(metavar="ID…")],
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
 ) -> None:
     """Show the state of jobs."""
-    with connect(url, api_key) as client:
-        found = [client.get(groups.job(one)) for one in ids]
-    _show(iter(found), as_json=as_json)
-    if not as_json:
+    found = [server.client.get(groups.job(one)) for one in ids]
+    server.write_all(HEADINGS, found, _row)
+    if not server.as_json:
         for job in found:
             printing.write_trace(job)
 
 
+@remote
 def wait(
+    server: Server,
     job_id: IdArgument,
     *,
     timeout: TimeoutOption = None,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
 ) -> None:
     """
     Wait until a job, flow or batch has ended and print its state.
 
     Exits with 1 unless all of it succeeded.
     """
-    with connect(url, api_key) as client:
-        if groups.is_group(job_id):
-            seen = groups.wait(client, job_id, timeout)
-            groups.write_state(seen, as_json=as_json)
-            groups.leave_by(seen)
-            return
-        job = _wait(client, job_id, timeout)
-    groups.write_state(job, as_json=as_json)
+    if groups.is_group(job_id):
+        seen = groups.wait(server.client, job_id, timeout)
+        server.write(seen, groups.state_of(seen))
+        groups.leave_by(seen)
+        return
+    job = _wait(server.client, job_id, timeout)
+    server.write(job, groups.state_of(job))
     _leave_by(job)
 
 
+@remote
 def watch(
+    server: Server,
     job_id: Annotated[
         str | None,
         typer.Argument(metavar="[ID]", help="Job, flow or batch. Default: all."),
@@ -180,9 +166,6 @@ def watch(
     text: Annotated[
         bool, typer.Option("--text", help="Print only the streamed text.")
     ] = False,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
 ) -> None:
     """
     Print events as they happen.
@@ -191,34 +174,27 @@ def watch(
     """
     if job_id is not None and (after is not None or topic is not None):
         refuse("give either an ID, or --after and --topic")
-    if text and (job_id is None or as_json):
+    if text and (job_id is None or server.as_json):
         refuse("--text needs an ID and cannot be combined with --json")
-    with connect(url, api_key) as client:
-        if text and job_id is not None:
-            following.write_all(client.pieces(job_id))
-            _leave_by(client.get(job_id))
-            return
-        if job_id is None:
-            events = client.all_events(after=after, topic=topic)
-            event_lines.write_events(events, as_json=as_json, with_subject=True)
-            return
-        if groups.is_group(job_id):
-            groups.leave_by(groups.watch(client, job_id, as_json=as_json))
-            return
-        event_lines.write_events(client.events(job_id), as_json=as_json)
-        _leave_by(client.get(job_id))
+    if text and job_id is not None:
+        following.write_all(server.client.pieces(job_id))
+        _leave_by(server.client.get(job_id))
+        return
+    if job_id is None:
+        events = server.client.all_events(after=after, topic=topic)
+        event_lines.write_events(events, as_json=server.as_json, with_subject=True)
+        return
+    if groups.is_group(job_id):
+        groups.leave_by(groups.watch(server.client, job_id, as_json=server.as_json))
+        return
+    event_lines.write_events(server.client.events(job_id), as_json=server.as_json)
+    _leave_by(server.client.get(job_id))
 
 
-def result(
-    job_id: IdArgument,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
+@remote
+def result(server: Server, job_id: IdArgument) -> None:
     """Print the result of a job; exit with 1 if it did not succeed."""
-    with connect(url, api_key) as client:
-        job = client.get(groups.job(job_id))
+    job = server.client.get(groups.job(job_id))
     if not is_final(job):
         leave(
             Exit.CONFLICT,
@@ -226,46 +202,40 @@ def result(
         )
     if job["state"] == JobState.SUCCEEDED:
         output = job.get("output")
-        printing.write_json(output) if as_json else printing.write_value(output)
+        printing.write_json(output) if server.as_json else printing.write_value(output)
     _leave_by(job)
 
 
-def cancel(
-    job_id: IdArgument,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
+@remote
+def cancel(server: Server, job_id: IdArgument) -> None:
     """
     End a job now, whatever it is doing; asking twice is no error.
 
     What it had used, and what cannot be undone, is told beside.
     """
-    with connect(url, api_key) as client:
-        job = client.cancel(groups.job(job_id))
-    groups.write_state(job, as_json=as_json)
-    if not as_json:
+    job = server.client.cancel(groups.job(job_id))
+    server.write(job, groups.state_of(job))
+    if not server.as_json:
         costs.say_receipt(job)
 
 
+@remote
 def retry(
+    server: Server,
     job_id: IdArgument,
     *,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Discard the stored results of its steps.")
     ] = False,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
 ) -> None:
     """Retry a failed job with new attempts."""
-    with connect(url, api_key) as client:
-        job = client.retry(groups.job(job_id), fresh=fresh)
-    groups.write_state(job, as_json=as_json)
+    job = server.client.retry(groups.job(job_id), fresh=fresh)
+    server.write(job, groups.state_of(job))
 
 
+@remote
 def fork(
+    server: Server,
     job_id: IdArgument,
     start: Annotated[
         str, typer.Option("--from", help="The step to run again: its name or number.")
@@ -277,42 +247,28 @@ def fork(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what it would take.")
     ] = False,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
 ) -> None:
     """Run a job again from a step on, as a new job with the results before it."""
     chosen: str | int = int(start) if start.isdecimal() else start
     given = SAME_INPUT if value is None else read_json(value)
-    with connect(url, api_key) as client:
-        found = groups.job(job_id)
-        if dry_run:
-            printing.write_json(client.quote_fork(found, chosen, given))
-            return
-        job = client.fork(found, chosen, given)
-    groups.write_state(job, as_json=as_json)
-
-
-def steps(
-    job_id: IdArgument,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
-    """List the stored steps of a job."""
-    with connect(url, api_key) as client:
-        found = client.steps(groups.job(job_id))
-    if as_json:
-        for step in found:
-            printing.write_json(step)
+    found = groups.job(job_id)
+    if dry_run:
+        printing.write_json(server.client.quote_fork(found, chosen, given))
         return
-    fields = ("name", "kind", "state", "run", "size", "stored_at")
-    rows = (tuple(step.get(field) for field in fields) for step in found)
-    printing.write_rows(STEP_HEADINGS, rows)
+    job = server.client.fork(found, chosen, given)
+    server.write(job, groups.state_of(job))
 
 
+@remote
+def steps(server: Server, job_id: IdArgument) -> None:
+    """List the stored steps of a job."""
+    found = server.client.steps(groups.job(job_id))
+    server.write_all(STEP_HEADINGS, found, STEP_FIELDS)
+
+
+@remote
 def jobs(
+    server: Server,
     *,
     state: Annotated[
         str | None, typer.Option(help="Only this state: queued, running, failed, …")
@@ -326,23 +282,19 @@ def jobs(
     flow: Annotated[str | None, typer.Option(help="Only steps of this flow.")] = None,
     batch: Annotated[str | None, typer.Option(help="Only jobs of this batch.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 50,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
 ) -> None:
     """List jobs, newest first."""
-    with connect(url, api_key) as client:
-        found = client.jobs(
-            state=state,
-            capability=capability,
-            queue=queue,
-            tag=tag,
-            since=moment_of(since),
-            flow=flow,
-            batch=batch,
-            limit=min(limit, 200),
-        )
-        _show(islice(found, limit), as_json=as_json)
+    found = server.client.jobs(
+        state=state,
+        capability=capability,
+        queue=queue,
+        tag=tag,
+        since=moment_of(since),
+        flow=flow,
+        batch=batch,
+        limit=min(limit, 200),
+    )
+    server.write_all(HEADINGS, islice(found, limit), _row)
 
 
 def progress_of(job: Job) -> str:
@@ -353,29 +305,19 @@ def progress_of(job: Job) -> str:
     return f"{told['done'] / told['total']:.0%}"
 
 
-def _show(found: Iterator[Job], *, as_json: bool) -> None:
-    if as_json:
-        for job in found:
-            printing.write_json(job)
-        return
-    printing.write_rows(
-        HEADINGS,
-        (
-            (
-                job["id"],
-                job["state"],
-                job["capability"],
-                job["queue"],
-                f"{job['attempt']}/{job['max_attempts']}",
-                progress_of(job),
-                job["created_at"],
-                costs.tokens_of(job),
-                costs.cost_of(job),
-                job.get("step"),
-                job.get("flow_id"),
-            )
-            for job in found
-        ),
+def _row(job: Job) -> Sequence[Any]:
+    return (
+        job["id"],
+        job["state"],
+        job["capability"],
+        job["queue"],
+        f"{job['attempt']}/{job['max_attempts']}",
+        progress_of(job),
+        job["created_at"],
+        costs.tokens_of(job),
+        costs.cost_of(job),
+        job.get("step"),
+        job.get("flow_id"),
     )
 
 

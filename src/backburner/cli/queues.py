@@ -1,11 +1,11 @@
 """Commands for queues: depths, limits, pause and resume."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
-from backburner.cli import printing
-from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
+from backburner.cli.remote import Server, remote
 from backburner.client import Queue
 
 app = typer.Typer(no_args_is_help=True, help="List, pause and resume queues.")
@@ -27,67 +27,41 @@ NameArgument = Annotated[str, typer.Argument(metavar="QUEUE")]
 
 
 @app.command("list")
-def listing(
-    *, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
-) -> None:
+@remote
+def listing(server: Server) -> None:
     """List the queues with their depths and limits."""
-    with connect(url, api_key) as client:
-        queues = client.queues()
-    if as_json:
-        for queue in queues:
-            printing.write_json(queue)
-        return
-    printing.write_rows(
-        HEADINGS,
-        (
-            (
-                queue["name"],
-                _state(queue),
-                queue["queued"],
-                queue["running"],
-                queue["concurrency"],
-                _rate(queue),
-                queue["limited_until"],
-                queue["totals"]["completed"],
-                queue["totals"]["failed"],
-                _kept(queue),
-            )
-            for queue in queues
-        ),
-    )
+    server.write_all(HEADINGS, server.client.queues(), _row)
 
 
 @app.command()
-def pause(
-    queue: NameArgument,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
+@remote
+def pause(server: Server, queue: NameArgument) -> None:
     """Pause a queue: no job starts, running jobs continue."""
-    with connect(url, api_key) as client:
-        _write(client.pause_queue(queue), as_json=as_json)
+    paused = server.client.pause_queue(queue)
+    server.write(paused, _state(paused))
 
 
 @app.command()
-def resume(
-    queue: NameArgument,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
+@remote
+def resume(server: Server, queue: NameArgument) -> None:
     """Resume a paused queue."""
-    with connect(url, api_key) as client:
-        _write(client.resume_queue(queue), as_json=as_json)
+    resumed = server.client.resume_queue(queue)
+    server.write(resumed, _state(resumed))
 
 
-def _write(queue: Queue, *, as_json: bool) -> None:
-    if as_json:
-        printing.write_json(queue)
-    else:
-        printing.write_line(_state(queue))
+def _row(queue: Queue) -> Sequence[Any]:
+    return (
+        queue["name"],
+        _state(queue),
+        queue["queued"],
+        queue["running"],
+        queue["concurrency"],
+        _rate(queue),
+        queue["limited_until"],
+        queue["totals"]["completed"],
+        queue["totals"]["failed"],
+        _kept(queue),
+    )
 
 
 def _state(queue: Queue) -> str:

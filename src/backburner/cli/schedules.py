@@ -1,33 +1,16 @@
 """The command for schedules."""
 
-from backburner.cli import printing
-from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
+from operator import itemgetter
+
+from backburner.cli.remote import Server, remote
 
 HEADINGS = ("SCHEDULE", "CAPABILITY", "CRON", "ZONE", "MISSED", "NEXT", "LAST")
+FIELDS = itemgetter(
+    *("name", "capability", "cron", "timezone", "missed", "next_at", "last_at")
+)
 
 
-def schedules(
-    *, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
-) -> None:
+@remote
+def schedules(server: Server) -> None:
     """List the schedules and when each fires next."""
-    with connect(url, api_key) as client:
-        found = client.schedules()
-    if as_json:
-        for schedule in found:
-            printing.write_json(schedule)
-        return
-    printing.write_rows(
-        HEADINGS,
-        (
-            (
-                schedule["name"],
-                schedule["capability"],
-                schedule["cron"],
-                schedule["timezone"],
-                schedule["missed"],
-                schedule["next_at"],
-                schedule["last_at"],
-            )
-            for schedule in found
-        ),
-    )
+    server.write_all(HEADINGS, server.client.schedules(), FIELDS)

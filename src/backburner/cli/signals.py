@@ -1,81 +1,59 @@
 """The commands that tell jobs what they wait for."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import orjson
 import typer
 
-from backburner.cli import groups, printing
-from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
+from backburner.cli import groups
 from backburner.cli.exits import refuse
-from backburner.shapes.jobs import Signal
+from backburner.cli.groups import IdArgument
+from backburner.cli.remote import Server, remote
+from backburner.shapes.jobs import Question
 
 HEADINGS = ("JOB", "NAME", "QUESTION", "CHOICES", "ASKED")
-IdArgument = Annotated[str, typer.Argument(metavar="ID")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
 ValueArgument = Annotated[
     str, typer.Argument(metavar="JSON", help="The value; null if it is left out.")
 ]
 
 
+@remote
 def signal(
+    server: Server,
     job_id: IdArgument,
     name: NameArgument,
     value: ValueArgument = "null",
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
 ) -> None:
     """Send a signal to a job that waits for it by ctx.wait(NAME), or will."""
     given = value_of(value)
-    with connect(url, api_key) as client:
-        _write(client.signal(groups.job(job_id), name, given), as_json=as_json)
+    sent = server.client.signal(groups.job(job_id), name, given)
+    server.write(sent, f"{sent['job_id']} {sent['name']}")
 
 
+@remote
 def answer(
-    job_id: IdArgument,
-    name: NameArgument,
-    value: ValueArgument,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    server: Server, job_id: IdArgument, name: NameArgument, value: ValueArgument
 ) -> None:
     """Answer a question that a job asks; `backburner questions` lists them."""
     given = value_of(value)
-    with connect(url, api_key) as client:
-        _write(client.answer(groups.job(job_id), name, given), as_json=as_json)
+    sent = server.client.answer(groups.job(job_id), name, given)
+    server.write(sent, f"{sent['job_id']} {sent['name']}")
 
 
-def questions(
-    *, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
-) -> None:
+@remote
+def questions(server: Server) -> None:
     """List the questions that jobs ask people, newest first."""
-    with connect(url, api_key) as client:
-        found = client.questions()
-    if as_json:
-        for question in found:
-            printing.write_json(question)
-        return
-    rows = (
-        (
-            asked["job_id"],
-            asked["name"],
-            asked["question"],
-            ", ".join(asked["choices"] or ()),
-            asked["asked_at"],
-        )
-        for asked in found
+    server.write_all(HEADINGS, server.client.questions(), _row)
+
+
+def _row(asked: Question) -> Sequence[Any]:
+    choices = ", ".join(asked["choices"] or ())
+    return (
+        *(asked["job_id"], asked["name"], asked["question"]),
+        *(choices, asked["asked_at"]),
     )
-    printing.write_rows(HEADINGS, rows)
-
-
-def _write(told: Signal, *, as_json: bool) -> None:
-    if as_json:
-        printing.write_json(told)
-    else:
-        printing.write_line(f"{told['job_id']} {told['name']}")
 
 
 def value_of(text: str) -> Any:

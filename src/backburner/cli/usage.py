@@ -1,19 +1,20 @@
 """Commands for usage and quotes."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from backburner.cli import jobs, printing
-from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
 from backburner.cli.costs import UNKNOWN
+from backburner.cli.remote import Server, remote
 from backburner.shapes.usage import UsageTotal
 
 HEADINGS = ("KEY", "JOBS", "CALLS", "INPUT", "OUTPUT", "CACHED", "COST")
 
 
+@remote
 def usage(
+    server: Server,
     *,
     by: Annotated[
         str, typer.Option(help="Group by tag, capability, model, user or day.")
@@ -26,52 +27,36 @@ def usage(
         bool, typer.Option("--everyone", help="All users of the tenant.")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 100,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
 ) -> None:
     """Sum up the usage of models and its cost."""
-    with connect(url, api_key) as client:
-        told = client.usage(
-            by=by,
-            since=jobs.moment_of(since),
-            until=jobs.moment_of(until),
-            everyone=everyone or None,
-            limit=min(limit, 1_000),
-        )
-    if as_json:
+    told = server.client.usage(
+        by=by,
+        since=jobs.moment_of(since),
+        until=jobs.moment_of(until),
+        everyone=everyone or None,
+        limit=min(limit, 1_000),
+    )
+    if server.as_json:
         printing.write_json(told)
         return
     rows = [(item["key"], *_row(item)) for item in told["items"]]
     printing.write_rows(HEADINGS, [*rows, ("total", *_row(told["total"]))])
 
 
+@remote
 def quote(
-    capability: Annotated[str, typer.Argument(metavar="CAPABILITY")],
-    text: Annotated[
-        str | None,
-        typer.Argument(metavar="INPUT|-", help="Input as JSON; - reads stdin."),
-    ] = None,
+    server: Server,
+    capability: jobs.CapabilityArgument,
+    text: jobs.InputArgument = None,
     *,
-    file: Annotated[
-        Path | None, typer.Option(help="Read the input from this file.", metavar="FILE")
-    ] = None,
-    queue: Annotated[
-        str | None, typer.Option(help="Queue, if not the default.")
-    ] = None,
-    priority: Annotated[
-        int | None,
-        typer.Option(help="Priority, 0 to 9; higher runs first.", metavar="N"),
-    ] = None,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    file: jobs.FileOption = None,
+    queue: jobs.QueueOption = None,
+    priority: jobs.PriorityOption = None,
 ) -> None:
     """Estimate tokens, cost and completion time of a job without submitting it."""
     given = jobs.input_of(text, file)
-    with connect(url, api_key) as client:
-        told = client.quote(capability, given, queue=queue, priority=priority)
-    if as_json:
+    told = server.client.quote(capability, given, queue=queue, priority=priority)
+    if server.as_json:
         printing.write_json(told)
         return
     start, finish = told["start"], told["finish"]

@@ -1,12 +1,13 @@
 """Commands for webhooks: endpoints, secrets and redelivery."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
 from backburner.cli import printing
 from backburner.cli.applications import load
-from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
+from backburner.cli.remote import Server, remote
 from backburner.client import Endpoint
 from backburner.clock import SystemClock
 from backburner.domain.errors import ConfigurationError
@@ -24,23 +25,10 @@ EndpointArgument = Annotated[str, typer.Argument(metavar="ENDPOINT")]
 
 
 @app.command("list")
-def listing(
-    *, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
-) -> None:
+@remote
+def listing(server: Server) -> None:
     """List webhook endpoints, newest first."""
-    with connect(url, api_key) as client:
-        found = list(client.endpoints())
-    if as_json:
-        for endpoint in found:
-            printing.write_json(endpoint)
-        return
-    printing.write_rows(
-        HEADINGS,
-        (
-            (e["id"], _state(e), e["version"], e["url"], e["disabled_reason"])
-            for e in found
-        ),
-    )
+    server.write_all(HEADINGS, server.client.endpoints(), _row)
 
 
 @app.command()
@@ -68,70 +56,44 @@ def secret(
 
 
 @app.command()
-def rotate(
-    endpoint: EndpointArgument,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
+@remote
+def rotate(server: Server, endpoint: EndpointArgument) -> None:
     """Create a new secret for an endpoint and print it. The old one signs for a day."""
-    with connect(url, api_key) as client:
-        rotated = client.rotate_endpoint(endpoint)
-    if as_json:
-        printing.write_json(rotated)
-    else:
-        printing.write_line(rotated["secrets"][0])
+    rotated = server.client.rotate_endpoint(endpoint)
+    server.write(rotated, rotated["secrets"][0])
 
 
 @app.command()
-def enable(
-    endpoint: EndpointArgument,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
+@remote
+def enable(server: Server, endpoint: EndpointArgument) -> None:
     """Enable an endpoint again."""
-    with connect(url, api_key) as client:
-        _write(client.enable_endpoint(endpoint), as_json=as_json)
+    enabled = server.client.enable_endpoint(endpoint)
+    server.write(enabled, _state(enabled))
 
 
 @app.command()
-def disable(
-    endpoint: EndpointArgument,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
+@remote
+def disable(server: Server, endpoint: EndpointArgument) -> None:
     """Disable an endpoint: nothing is sent to it."""
-    with connect(url, api_key) as client:
-        _write(client.disable_endpoint(endpoint), as_json=as_json)
+    disabled = server.client.disable_endpoint(endpoint)
+    server.write(disabled, _state(disabled))
 
 
 @app.command()
+@remote
 def replay(
-    delivery: Annotated[str, typer.Argument(metavar="DELIVERY")],
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    server: Server, delivery: Annotated[str, typer.Argument(metavar="DELIVERY")]
 ) -> None:
     """Send a webhook again with the same id; print the delivery job."""
-    with connect(url, api_key) as client:
-        job = client.replay(delivery)
-    if as_json:
-        printing.write_json(job)
-    else:
-        printing.write_line(job["id"])
+    job = server.client.replay(delivery)
+    server.write(job, job["id"])
 
 
-def _write(endpoint: Endpoint, *, as_json: bool) -> None:
-    if as_json:
-        printing.write_json(endpoint)
-    else:
-        printing.write_line(_state(endpoint))
+def _row(endpoint: Endpoint) -> Sequence[Any]:
+    return (
+        *(endpoint["id"], _state(endpoint), endpoint["version"]),
+        *(endpoint["url"], endpoint["disabled_reason"]),
+    )
 
 
 def _state(endpoint: Endpoint) -> str:
