@@ -431,15 +431,23 @@ def row_of(kind: type[BackburnerError]) -> Row:
 
 
 def documented(
-    *kinds: type[BackburnerError], public: bool = False
+    *kinds: type[BackburnerError],
+    body: bool = False,
+    writes: bool = False,
+    public: bool = False,
 ) -> dict[int | str, dict[str, Any]]:
-    """Describe for OpenAPI which errors a route answers, beside those of any route."""
+    """
+    Describe for OpenAPI which errors a route answers, beside those of any route.
+
+    A route that reads a JSON body has `body`, one that changes the store `writes`, and
+    one that needs no caller is `public`.
+    """
     titles: dict[int, list[str]] = {}
+    kinds = (*(_BODY if body else ()), *kinds, *((StoreFull,) if writes else ()))
     guards = () if public else _GUARDS
+    encoding = (UnsupportedEncoding,) if UnsupportedMediaType in kinds else ()
     # Once each, in order.
-    bodies = (UnsupportedEncoding,) if UnsupportedMediaType in kinds else ()
-    answered = dict.fromkeys((*kinds, *bodies, *guards, BackburnerError))
-    for kind in answered:
+    for kind in dict.fromkeys((*kinds, *encoding, *guards, BackburnerError)):
         row = row_of(kind)
         titles.setdefault(row.status.value, []).append(f"{row.title} (`{kind.code}`)")
     schema = {"$ref": "#/components/schemas/Problem"}
@@ -452,6 +460,8 @@ def documented(
     }
 
 
+_BODY: Final = (MalformedBody, BodyTooLarge, UnsupportedMediaType)
+"""What a route that reads a JSON body may answer."""
 _GUARDS: Final = (
     Unauthorized,
     Forbidden,

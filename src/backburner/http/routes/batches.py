@@ -13,8 +13,6 @@ from starlette.responses import Response
 from backburner.domain.errors import (
     BatchNotFound,
     BudgetExhausted,
-    InvalidInput,
-    StoreFull,
     StoreUnavailable,
 )
 from backburner.domain.groups.batch import Batch, BatchState, Members, NewBatch
@@ -166,7 +164,7 @@ async def fill(request: Request, caller: Writer, batch_id: str) -> Response:
     response_model=BatchPage,
     responses={
         200: {"description": "A page of batches.", "headers": headers.LINK},
-        **documented(InvalidInput, StoreUnavailable),
+        **documented(),
     },
 )
 async def listing(
@@ -190,7 +188,7 @@ async def listing(
     responses={
         200: {"description": "The batch.", "headers": groups.SHOWN},
         304: {"description": "Not modified since `If-None-Match`."},
-        **documented(BatchNotFound, InvalidInput, StoreUnavailable),
+        **documented(BatchNotFound),
     },
 )
 async def show(
@@ -215,7 +213,7 @@ async def show(
     response_model=BatchView,
     responses={
         200: {"description": "Cancelled: nothing of it runs any more."},
-        **documented(BatchNotFound, InvalidInput, StoreUnavailable, StoreFull),
+        **documented(BatchNotFound, writes=True),
     },
 )
 async def cancel(request: Request, caller: Writer, batch_id: str) -> Response:
@@ -235,9 +233,7 @@ async def cancel(request: Request, caller: Writer, batch_id: str) -> Response:
             "description": "`retried` says how many jobs are queued again.",
             "headers": headers.LOCATION,
         },
-        **documented(
-            BatchNotFound, InvalidInput, BudgetExhausted, StoreUnavailable, StoreFull
-        ),
+        **documented(BatchNotFound, BudgetExhausted, writes=True),
     },
 )
 async def retry(request: Request, caller: Retrier, batch_id: str) -> Response:
@@ -259,7 +255,7 @@ async def retry(request: Request, caller: Retrier, batch_id: str) -> Response:
     responses={
         200: STREAM,
         204: {"description": "It has ended, and `after` is its last event: stop."},
-        **documented(BatchNotFound, InvalidInput, StoreUnavailable, TooManyStreams),
+        **documented(BatchNotFound, StoreUnavailable, TooManyStreams),
     },
 )
 async def watch(

@@ -43,9 +43,7 @@ GUARDS: Final = {
         200: {
             "description": "The link. Anyone who has it can use it until it expires."
         },
-        **documented(
-            JobNotFound, BlobMissing, NoResult, InvalidInput, StoreUnavailable
-        ),
+        **documented(JobNotFound, BlobMissing, NoResult),
     },
 )
 async def link(

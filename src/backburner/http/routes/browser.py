@@ -56,16 +56,7 @@ MAX_BODY = 4096
         201: {
             "description": "The token. Anyone who has it can use it until it expires."
         },
-        **documented(
-            MalformedBody,
-            BodyTooLarge,
-            UnsupportedMediaType,
-            InvalidInput,
-            JobNotFound,
-            FlowNotFound,
-            BatchNotFound,
-            StoreUnavailable,
-        ),
+        **documented(JobNotFound, FlowNotFound, BatchNotFound, body=True),
     },
     openapi_extra={"requestBody": jobs.json_body("StreamTokenRequest")},
 )

@@ -9,21 +9,13 @@ from starlette.responses import Response
 
 from backburner.domain.auth.access import PLATFORM_TENANT
 from backburner.domain.costs.budget import Budget, BudgetState, Scope, amount, budget_of
-from backburner.domain.errors import (
-    InvalidInput,
-    StoreFull,
-    StoreUnavailable,
-)
 from backburner.engine.engine import Engine
 from backburner.engine.submit.submission import refused_field
 from backburner.http import body, wire
 from backburner.http.audit import entry_of
 from backburner.http.auth import Caller, require
 from backburner.http.problems import (
-    BodyTooLarge,
     BudgetNotFound,
-    MalformedBody,
-    UnsupportedMediaType,
     budget_headers,
     documented,
 )
@@ -44,7 +36,7 @@ Administrator = Annotated[Caller, require(ADMIN)]
     operation_id="list_budgets",
     summary="List budgets and their use",
     response_model=BudgetList,
-    responses=documented(StoreUnavailable),
+    responses=documented(),
 )
 async def listing(request: Request, caller: Reader) -> Response:
     """List the budgets that the caller is under; for operators, all of them."""
@@ -58,14 +50,7 @@ async def listing(request: Request, caller: Reader) -> Response:
     response_model=BudgetList,
     responses={
         200: {"description": "The budgets."},
-        **documented(
-            MalformedBody,
-            BodyTooLarge,
-            UnsupportedMediaType,
-            InvalidInput,
-            StoreUnavailable,
-            StoreFull,
-        ),
+        **documented(body=True, writes=True),
     },
     openapi_extra={"requestBody": jobs.json_body("BudgetRequest")},
 )
@@ -102,7 +87,7 @@ async def put(request: Request, caller: Administrator) -> Response:
     response_model=BudgetList,
     responses={
         200: {"description": "The remaining budgets."},
-        **documented(BudgetNotFound, InvalidInput, StoreUnavailable, StoreFull),
+        **documented(BudgetNotFound, writes=True),
     },
 )
 async def drop(

@@ -9,7 +9,6 @@ from pydantic.json_schema import JsonSchemaMode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from backburner.domain.errors import StoreUnavailable
 from backburner.engine.registry import Capability
 from backburner.http import wire
 from backburner.http.auth import Caller, require
@@ -41,7 +40,7 @@ async def capabilities(request: Request, _caller: Reader) -> Response:
     operation_id="list_workers",
     summary="List the workers",
     response_model=WorkerList,
-    responses=documented(StoreUnavailable),
+    responses=documented(),
 )
 async def workers(request: Request, _caller: Operator) -> Response:
     """List who works, the oldest first."""

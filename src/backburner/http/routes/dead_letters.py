@@ -11,16 +11,11 @@ from backburner.domain.errors import (
     FieldError,
     InvalidInput,
     JobNotFound,
-    StoreFull,
-    StoreUnavailable,
 )
 from backburner.domain.jobs.job import JobState
 from backburner.http import audit, body, contents, headers, wire
 from backburner.http.auth import Caller, require
 from backburner.http.problems import (
-    BodyTooLarge,
-    MalformedBody,
-    UnsupportedMediaType,
     documented,
 )
 from backburner.http.routes import jobs
@@ -48,7 +43,7 @@ Retrier = Annotated[Caller, require("dead-letters:retry")]
     response_model=FailurePage | JobPage,
     responses={
         200: {"description": "Groups, or with `fingerprint` the jobs of one."},
-        **documented(InvalidInput, StoreUnavailable),
+        **documented(),
     },
 )
 async def listing(
@@ -81,15 +76,7 @@ async def listing(
     response_model=Retried,
     responses={
         200: {"description": "How many matched, and how many are queued again."},
-        **documented(
-            MalformedBody,
-            BodyTooLarge,
-            UnsupportedMediaType,
-            InvalidInput,
-            BudgetExhausted,
-            StoreUnavailable,
-            StoreFull,
-        ),
+        **documented(BudgetExhausted, body=True, writes=True),
     },
     openapi_extra={"requestBody": jobs.json_body("RetryRequest")},
 )
@@ -135,7 +122,7 @@ async def retry_many(request: Request, caller: Retrier) -> Response:
     response_model=JobView,
     responses={
         200: {"description": "The job."},
-        **documented(JobNotFound, InvalidInput, StoreUnavailable),
+        **documented(JobNotFound),
     },
 )
 async def show(request: Request, caller: Reader, job_id: str) -> Response:

@@ -10,10 +10,7 @@ from backburner.domain.errors import (
     BatchNotFound,
     FlowNotFound,
     IllegalTransition,
-    InvalidInput,
     JobNotFound,
-    StoreFull,
-    StoreUnavailable,
 )
 from backburner.domain.jobs.job import JobState
 from backburner.engine.webhooks import deliveries
@@ -41,7 +38,7 @@ LISTED: dict[int | str, dict[str, Any]] = {
     operation_id="list_job_deliveries",
     summary="List the webhooks of a job",
     response_model=JobPage,
-    responses={**LISTED, **documented(JobNotFound, InvalidInput, StoreUnavailable)},
+    responses={**LISTED, **documented(JobNotFound)},
 )
 async def of_job(
     request: Request, caller: Reader, job_id: str, query: Page
@@ -56,7 +53,7 @@ async def of_job(
     operation_id="list_flow_deliveries",
     summary="List the webhooks of a flow",
     response_model=JobPage,
-    responses={**LISTED, **documented(FlowNotFound, InvalidInput, StoreUnavailable)},
+    responses={**LISTED, **documented(FlowNotFound)},
 )
 async def of_flow(
     request: Request, caller: Reader, flow_id: str, query: Page
@@ -71,7 +68,7 @@ async def of_flow(
     operation_id="list_batch_deliveries",
     summary="List the webhooks of a batch",
     response_model=JobPage,
-    responses={**LISTED, **documented(BatchNotFound, InvalidInput, StoreUnavailable)},
+    responses={**LISTED, **documented(BatchNotFound)},
 )
 async def of_batch(
     request: Request, caller: Reader, batch_id: str, query: Page
@@ -89,9 +86,7 @@ async def of_batch(
     response_model=JobView,
     responses={
         202: {"description": "It will be sent.", "headers": headers.LOCATION},
-        **documented(
-            JobNotFound, IllegalTransition, InvalidInput, StoreUnavailable, StoreFull
-        ),
+        **documented(JobNotFound, IllegalTransition, writes=True),
     },
 )
 async def replay(request: Request, caller: Writer, job_id: str) -> Response:

@@ -9,17 +9,11 @@ from starlette.responses import Response
 from backburner.domain.errors import (
     EndpointNotFound,
     IllegalTransition,
-    InvalidInput,
-    StoreFull,
-    StoreUnavailable,
 )
 from backburner.domain.webhooks.webhook import Endpoint
 from backburner.http import audit, body, headers, wire
 from backburner.http.auth import Caller, require
 from backburner.http.problems import (
-    BodyTooLarge,
-    MalformedBody,
-    UnsupportedMediaType,
     documented,
 )
 from backburner.http.routes import jobs
@@ -37,7 +31,7 @@ router = APIRouter(tags=["webhooks"])
 Reader = Annotated[Caller, require("webhooks:read")]
 Writer = Annotated[Caller, require("webhooks:write")]
 
-CHANGED = documented(EndpointNotFound, InvalidInput, StoreUnavailable, StoreFull)
+CHANGED = documented(EndpointNotFound, writes=True)
 
 
 @router.post(
@@ -47,14 +41,7 @@ CHANGED = documented(EndpointNotFound, InvalidInput, StoreUnavailable, StoreFull
     response_model=SecretEndpointView,
     responses={
         200: {"description": "The endpoint, new or existing, and its secrets."},
-        **documented(
-            MalformedBody,
-            BodyTooLarge,
-            UnsupportedMediaType,
-            InvalidInput,
-            StoreUnavailable,
-            StoreFull,
-        ),
+        **documented(body=True, writes=True),
     },
     openapi_extra={"requestBody": jobs.json_body("EndpointRequest")},
 )
@@ -81,7 +68,7 @@ async def create(request: Request, caller: Writer) -> Response:
     response_model=EndpointPage,
     responses={
         200: {"description": "A page of endpoints.", "headers": headers.LINK},
-        **documented(InvalidInput, StoreUnavailable),
+        **documented(),
     },
 )
 async def listing(
@@ -102,7 +89,7 @@ async def listing(
     response_model=EndpointView,
     responses={
         200: {"description": "The endpoint."},
-        **documented(EndpointNotFound, InvalidInput, StoreUnavailable),
+        **documented(EndpointNotFound),
     },
 )
 async def show(request: Request, caller: Reader, endpoint_id: str) -> Response:

@@ -16,7 +16,6 @@ from starlette.responses import Response
 from backburner.domain.errors import (
     BatchNotFound,
     FlowNotFound,
-    InvalidInput,
     JobNotFound,
     StoreUnavailable,
 )
@@ -84,7 +83,7 @@ async def _written(
     responses={
         200: STREAM,
         204: {"description": "It has ended, and `after` is its last event: stop."},
-        **documented(JobNotFound, InvalidInput, StoreUnavailable, TooManyStreams),
+        **documented(JobNotFound, StoreUnavailable, TooManyStreams),
     },
 )
 async def watch_job(
@@ -117,9 +116,7 @@ async def watch_job(
     response_class=Response,
     responses={
         200: STREAM,
-        **documented(
-            InvalidInput, FlowNotFound, BatchNotFound, StoreUnavailable, TooManyStreams
-        ),
+        **documented(FlowNotFound, BatchNotFound, StoreUnavailable, TooManyStreams),
     },
 )
 async def watch_all(

@@ -13,8 +13,6 @@ from backburner.domain.errors import (
     BudgetExhausted,
     FlowNotFound,
     IllegalTransition,
-    InvalidInput,
-    StoreFull,
     StoreUnavailable,
 )
 from backburner.domain.groups.flow import FlowRecord, NewFlow
@@ -117,7 +115,7 @@ async def _receipt(
     response_model=FlowPage,
     responses={
         200: {"description": "A page of flows.", "headers": headers.LINK},
-        **documented(InvalidInput, BatchNotFound, StoreUnavailable),
+        **documented(BatchNotFound),
     },
 )
 async def listing(
@@ -144,7 +142,7 @@ async def listing(
     responses={
         200: {"description": "The flow.", "headers": groups.SHOWN},
         304: {"description": "Not modified since `If-None-Match`."},
-        **documented(FlowNotFound, InvalidInput, StoreUnavailable),
+        **documented(FlowNotFound),
     },
 )
 async def show(
@@ -172,9 +170,7 @@ async def show(
     response_model=FlowView,
     responses={
         200: {"description": "Cancelled: nothing of it runs any more."},
-        **documented(
-            FlowNotFound, IllegalTransition, InvalidInput, StoreUnavailable, StoreFull
-        ),
+        **documented(FlowNotFound, IllegalTransition, writes=True),
     },
 )
 async def cancel(request: Request, caller: Writer, flow_id: str) -> Response:
@@ -191,14 +187,7 @@ async def cancel(request: Request, caller: Writer, flow_id: str) -> Response:
     response_model=FlowView,
     responses={
         202: {"description": "It continues from there.", "headers": headers.LOCATION},
-        **documented(
-            FlowNotFound,
-            IllegalTransition,
-            InvalidInput,
-            BudgetExhausted,
-            StoreUnavailable,
-            StoreFull,
-        ),
+        **documented(FlowNotFound, IllegalTransition, BudgetExhausted, writes=True),
     },
 )
 async def retry(request: Request, caller: Retrier, flow_id: str) -> Response:
@@ -219,7 +208,7 @@ async def retry(request: Request, caller: Retrier, flow_id: str) -> Response:
     responses={
         200: STREAM,
         204: {"description": "It has ended, and `after` is its last event: stop."},
-        **documented(FlowNotFound, InvalidInput, StoreUnavailable, TooManyStreams),
+        **documented(FlowNotFound, StoreUnavailable, TooManyStreams),
     },
 )
 async def watch(

@@ -76,7 +76,7 @@ async def readyz(request: Request) -> Response:
                 "application/json": {"schema": {"type": "object"}},
             },
         },
-        **documented(StoreUnavailable),
+        **documented(),
     },
     dependencies=[require("metrics:read")],
 )

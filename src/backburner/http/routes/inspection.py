@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from backburner.domain.errors import BlobMissing, JobNotFound, StoreUnavailable
+from backburner.domain.errors import BlobMissing, JobNotFound
 from backburner.domain.groups.flow import FROM_NEEDS
 from backburner.domain.jobs.job import Instant, Job, JobState, WaitReason
 from backburner.engine.engine import Engine
@@ -63,7 +63,7 @@ class WaitingView(BaseModel):
     operation_id="list_job_events",
     summary="List the events of a job",
     response_model=HistoryPage,
-    responses=documented(JobNotFound, StoreUnavailable),
+    responses=documented(JobNotFound),
 )
 async def history(
     request: Request,
@@ -91,7 +91,7 @@ async def history(
             "description": "The input, as it was submitted.",
             "content": {wire.MEDIA_TYPE: {"schema": {}}},
         },
-        **documented(JobNotFound, BlobMissing, StoreUnavailable),
+        **documented(JobNotFound, BlobMissing),
     },
 )
 async def given(request: Request, caller: Reader, job_id: str) -> Response:
@@ -107,7 +107,7 @@ async def given(request: Request, caller: Reader, job_id: str) -> Response:
     operation_id="explain_wait",
     summary="Get why a job waits",
     response_model=WaitingView,
-    responses=documented(JobNotFound, StoreUnavailable),
+    responses=documented(JobNotFound),
 )
 async def waiting(request: Request, caller: Reader, job_id: str) -> Response:
     """Say why a job does not run now: steps before it, time, its queue or workers."""

@@ -24,7 +24,6 @@ from backburner.domain.errors import (
     InvalidInput,
     JobNotFound,
     PromptRefused,
-    StoreFull,
     StoreUnavailable,
     TooManyWaiting,
     UnknownCapability,
@@ -51,13 +50,10 @@ from backburner.http.prefer import (
     wait_of,
 )
 from backburner.http.problems import (
-    BodyTooLarge,
     Forbidden,
-    MalformedBody,
     MalformedRequest,
     NoResult,
     TooManyBodies,
-    UnsupportedMediaType,
     documented,
 )
 from backburner.http.schemas.jobs import (
@@ -97,14 +93,7 @@ MOST_COUNTED = 10_000
 RECEIPT = {**headers.LOCATION, **headers.REPLAYED, **APPLIED}
 RETRIED: dict[int | str, dict[str, Any]] = {
     202: {"description": "It is queued again.", "headers": headers.LOCATION},
-    **documented(
-        JobNotFound,
-        IllegalTransition,
-        InvalidInput,
-        BudgetExhausted,
-        StoreUnavailable,
-        StoreFull,
-    ),
+    **documented(JobNotFound, IllegalTransition, BudgetExhausted, writes=True),
 }
 """What a retry answers, for whoever describes one."""
 
@@ -132,20 +121,16 @@ def json_body(model: str) -> dict[str, Any]:
             "headers": {**RECEIPT, **headers.RETRY_AFTER},
         },
         **documented(
-            MalformedBody,
-            MalformedRequest,
             MalformedRequest,
             PromptRefused,
             UnknownCapability,
-            BodyTooLarge,
-            UnsupportedMediaType,
             InvalidInput,
             IdempotencyConflict,
             BudgetExhausted,
             TooManyWaiting,
             TooManyBodies,
-            StoreUnavailable,
-            StoreFull,
+            body=True,
+            writes=True,
         ),
     },
     openapi_extra={
@@ -199,7 +184,7 @@ async def submit(request: Request, caller: Writer) -> Response:
     response_model=JobPage,
     responses={
         200: {"description": "A page of jobs.", "headers": headers.LINK},
-        **documented(InvalidInput, FlowNotFound, BatchNotFound, StoreUnavailable),
+        **documented(FlowNotFound, BatchNotFound),
     },
 )
 async def listing(
@@ -236,7 +221,7 @@ async def listing(
     operation_id="count_jobs",
     summary="Count jobs",
     response_model=JobCount,
-    responses=documented(InvalidInput, StoreUnavailable),
+    responses=documented(),
 )
 async def counting(
     request: Request, caller: Reader, query: Annotated[JobSelection, Query()]
@@ -261,14 +246,7 @@ async def counting(
             "description": "The job that does it; its progress counts the jobs.",
             "headers": headers.LOCATION,
         },
-        **documented(
-            MalformedBody,
-            BodyTooLarge,
-            UnsupportedMediaType,
-            InvalidInput,
-            StoreUnavailable,
-            StoreFull,
-        ),
+        **documented(body=True, writes=True),
     },
     openapi_extra={"requestBody": json_body("BulkRequest")},
 )
@@ -366,7 +344,7 @@ def _owner(user: str | None, caller: Caller) -> Visibility:
             "headers": {**headers.RETRY_AFTER, **headers.ETAG, **APPLIED},
         },
         304: {"description": "Not modified since `If-None-Match`."},
-        **documented(JobNotFound, InvalidInput, StoreUnavailable),
+        **documented(JobNotFound),
     },
 )
 async def show(
@@ -407,9 +385,7 @@ async def show(
             "description": "Not yet: this is the job.",
             "headers": {**headers.RETRY_AFTER, **APPLIED},
         },
-        **documented(
-            JobNotFound, BlobMissing, NoResult, InvalidInput, StoreUnavailable
-        ),
+        **documented(JobNotFound, BlobMissing, NoResult),
     },
 )
 async def result(
@@ -439,9 +415,7 @@ async def result(
     response_model=JobView,
     responses={
         200: {"description": "The job is cancelled, now or before."},
-        **documented(
-            JobNotFound, IllegalTransition, InvalidInput, StoreUnavailable, StoreFull
-        ),
+        **documented(JobNotFound, IllegalTransition, writes=True),
     },
 )
 async def cancel(request: Request, caller: Writer, job_id: str) -> Response:

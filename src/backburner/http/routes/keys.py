@@ -9,20 +9,14 @@ from starlette.responses import Response
 from backburner.domain.auth.access import Grant, may_revoke, may_see, refusal
 from backburner.domain.auth.key import ApiKey
 from backburner.domain.errors import (
-    InvalidInput,
     KeyNotFound,
-    StoreFull,
-    StoreUnavailable,
 )
 from backburner.engine.access.keys import NewKey
 from backburner.engine.submit.submission import instant
 from backburner.http import body, wire
 from backburner.http.auth import Caller, actor_of, require
 from backburner.http.problems import (
-    BodyTooLarge,
     Forbidden,
-    MalformedBody,
-    UnsupportedMediaType,
     documented,
 )
 from backburner.http.routes import jobs
@@ -47,7 +41,7 @@ Auditor = Annotated[Caller, require("audit:read")]
     operation_id="list_keys",
     summary="List the API keys",
     response_model=KeyList,
-    responses=documented(StoreUnavailable),
+    responses=documented(),
 )
 async def listing(request: Request, caller: Administrator) -> Response:
     """
@@ -68,14 +62,7 @@ async def listing(request: Request, caller: Administrator) -> Response:
     response_model=NewKeyView,
     responses={
         201: {"description": "The key. Its text is shown here and never again."},
-        **documented(
-            MalformedBody,
-            BodyTooLarge,
-            UnsupportedMediaType,
-            InvalidInput,
-            StoreUnavailable,
-            StoreFull,
-        ),
+        **documented(body=True, writes=True),
     },
     openapi_extra={"requestBody": jobs.json_body("KeyRequest")},
 )
@@ -111,7 +98,7 @@ async def create(request: Request, caller: Administrator) -> Response:
     response_class=Response,
     responses={
         204: {"description": "The key is revoked."},
-        **documented(KeyNotFound, InvalidInput, StoreUnavailable, StoreFull),
+        **documented(KeyNotFound, writes=True),
     },
 )
 async def revoke(request: Request, caller: Administrator, key_id: str) -> Response:
@@ -136,7 +123,7 @@ async def revoke(request: Request, caller: Administrator, key_id: str) -> Respon
     operation_id="list_audit",
     summary="List the actions of administrators",
     response_model=AuditPage,
-    responses=documented(InvalidInput, StoreUnavailable),
+    responses=documented(),
 )
 async def audited(
     request: Request, caller: Auditor, query: Annotated[AuditQuery, Query()]

@@ -6,7 +6,6 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from backburner.domain.errors import StoreUnavailable
 from backburner.domain.lanes.lane import present
 from backburner.domain.lanes.pace import pace
 from backburner.http import wire
@@ -31,7 +30,7 @@ LaneList = list_of(operations.Lane, "LaneList", "The lanes that were declared or
     operation_id="list_lanes",
     summary="List the lanes to providers",
     response_model=LaneList,
-    responses=documented(StoreUnavailable),
+    responses=documented(),
 )
 async def listing(request: Request, _caller: Operator) -> Response:
     """List the lanes, what each allows and has learnt, and which are parked."""

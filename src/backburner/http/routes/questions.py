@@ -8,26 +8,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from backburner.domain.auth.access import ANSWER
-from backburner.domain.errors import (
-    InvalidInput,
-    JobNotFound,
-    SignalConflict,
-    SignalTooLarge,
-    StoreFull,
-    StoreUnavailable,
-)
 from backburner.domain.jobs.job import Tenant, Visibility
 from backburner.domain.jobs.wait import Question
 from backburner.http import audit, body, headers, wire
 from backburner.http.auth import Caller, require
 from backburner.http.problems import (
-    BodyTooLarge,
-    MalformedBody,
-    UnsupportedMediaType,
     documented,
 )
-from backburner.http.routes.signals import MAX_BODY, VALUE
-from backburner.http.schemas.jobs import QuestionPage, SignalView
+from backburner.http.routes.signals import MAX_BODY, stored, storing
+from backburner.http.schemas.jobs import QuestionPage
 from backburner.http.state import server_state_of
 
 router = APIRouter(tags=["questions"])
@@ -43,7 +32,7 @@ Limit = Annotated[int, Query(ge=1, le=100)]
     response_model=QuestionPage,
     responses={
         200: {"description": "A page of questions.", "headers": headers.LINK},
-        **documented(InvalidInput, StoreUnavailable),
+        **documented(),
     },
 )
 async def listing(
@@ -66,24 +55,7 @@ async def listing(
     "/v1/jobs/{job_id}/questions/{name}/answer",
     operation_id="answer_question",
     summary="Answer a question of a job",
-    status_code=201,
-    response_model=SignalView,
-    responses={
-        200: {"model": SignalView, "description": "The same answer was stored before."},
-        201: {"description": "The answer is stored."},
-        **documented(
-            MalformedBody,
-            UnsupportedMediaType,
-            JobNotFound,
-            InvalidInput,
-            SignalConflict,
-            SignalTooLarge,
-            BodyTooLarge,
-            StoreUnavailable,
-            StoreFull,
-        ),
-    },
-    openapi_extra=VALUE,
+    **storing("answer"),
 )
 async def answer(
     request: Request, caller: Answerer, job_id: str, name: str
@@ -99,7 +71,7 @@ async def answer(
     job = await engine.find(job_id, _reach(caller))
     await audit.record(request, caller, "question.answered", f"{job.id}/{name}"[:200])
     is_new = await engine.answer(job.id, name, value, job.owner)
-    return wire.answer({"job_id": job.id, "name": name}, 201 if is_new else 200)
+    return stored(job.id, name, is_new=is_new)
 
 
 def _reach(caller: Caller) -> Visibility:

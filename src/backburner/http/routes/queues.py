@@ -8,10 +8,7 @@ from starlette.responses import Response
 
 from backburner.domain.auth.access import PLATFORM_TENANT
 from backburner.domain.errors import (
-    InvalidInput,
     QueueNotFound,
-    StoreFull,
-    StoreUnavailable,
 )
 from backburner.domain.jobs.job import WAITING, JobState
 from backburner.domain.queues.queue import Keep, QueueState, Totals
@@ -30,7 +27,7 @@ Administrator = Annotated[Caller, require("queues:admin")]
 
 SETTLED = {
     200: {"description": "The queue."},
-    **documented(QueueNotFound, InvalidInput, StoreUnavailable, StoreFull),
+    **documented(QueueNotFound, writes=True),
 }
 
 
@@ -39,7 +36,7 @@ SETTLED = {
     operation_id="list_queues",
     summary="List the queues",
     response_model=QueueList,
-    responses=documented(StoreUnavailable),
+    responses=documented(),
 )
 async def listing(request: Request, _caller: Operator) -> Response:
     """List the queues, how many jobs are in each, and what each allows."""
@@ -76,7 +73,7 @@ _switch("resume", "Resume a queue.", paused=False)
     operation_id="list_schedules",
     summary="List the schedules",
     response_model=ScheduleList,
-    responses=documented(StoreUnavailable),
+    responses=documented(),
 )
 async def schedules(request: Request, _caller: Operator) -> Response:
     """List what is submitted again and again, and when next, by name."""

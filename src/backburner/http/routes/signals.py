@@ -7,12 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from backburner.domain.errors import (
-    InvalidInput,
     JobNotFound,
     SignalConflict,
     SignalTooLarge,
-    StoreFull,
-    StoreUnavailable,
 )
 from backburner.http import body, wire
 from backburner.http.auth import Caller, require
@@ -28,14 +25,42 @@ from backburner.http.state import server_state_of
 MAX_BODY = 128 * 1024
 """JSON may be written with more bytes than its value has."""
 
-VALUE: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "description": "The value, any JSON of up to 64 KiB.",
-        "content": {body.JSON: {"schema": {}}},
+
+def storing(what: str) -> dict[str, Any]:
+    """Describe a route that stores a value for a job: a signal or an answer."""
+    return {
+        "status_code": 201,
+        "response_model": SignalView,
+        "responses": {
+            200: {
+                "model": SignalView,
+                "description": f"The same {what} was stored before.",
+            },
+            201: {"description": f"The {what} is stored."},
+            **documented(
+                MalformedBody,
+                UnsupportedMediaType,
+                JobNotFound,
+                SignalConflict,
+                SignalTooLarge,
+                BodyTooLarge,
+                writes=True,
+            ),
+        },
+        "openapi_extra": {
+            "requestBody": {
+                "required": True,
+                "description": "The value, any JSON of up to 64 KiB.",
+                "content": {body.JSON: {"schema": {}}},
+            }
+        },
     }
-}
-"""Describes a body that is a signal's value."""
+
+
+def stored(job_id: str, name: str, *, is_new: bool) -> Response:
+    """Answer that a value is stored, or was before."""
+    return wire.answer({"job_id": job_id, "name": name}, 201 if is_new else 200)
+
 
 router = APIRouter(tags=["jobs"])
 Writer = Annotated[Caller, require("jobs:write")]
@@ -45,24 +70,7 @@ Writer = Annotated[Caller, require("jobs:write")]
     "/v1/jobs/{job_id}/signals/{name}",
     operation_id="signal_job",
     summary="Send a signal to a job",
-    status_code=201,
-    response_model=SignalView,
-    responses={
-        200: {"model": SignalView, "description": "The same signal was stored before."},
-        201: {"description": "The signal is stored."},
-        **documented(
-            MalformedBody,
-            UnsupportedMediaType,
-            JobNotFound,
-            InvalidInput,
-            SignalConflict,
-            SignalTooLarge,
-            BodyTooLarge,
-            StoreUnavailable,
-            StoreFull,
-        ),
-    },
-    openapi_extra=VALUE,
+    **storing("signal"),
 )
 async def signal(request: Request, caller: Writer, job_id: str, name: str) -> Response:
     """
@@ -74,5 +82,4 @@ async def signal(request: Request, caller: Writer, job_id: str, name: str) -> Re
     value = await body.read_value(request, limit=MAX_BODY)
     engine = server_state_of(request).engine
     is_new = await engine.signal(job_id, name, value, caller.owner)
-    told = {"job_id": job_id, "name": name}
-    return wire.answer(told, 201 if is_new else 200)
+    return stored(job_id, name, is_new=is_new)

@@ -13,11 +13,8 @@ from backburner.domain.errors import (
     BlobMissing,
     BudgetExhausted,
     IllegalTransition,
-    InvalidInput,
     JobNotFound,
     PromptRefused,
-    StoreFull,
-    StoreUnavailable,
     TooManyWaiting,
 )
 from backburner.domain.jobs.job import JobState
@@ -26,9 +23,6 @@ from backburner.engine.run import forking
 from backburner.http import body, headers, usage_wire, wire
 from backburner.http.auth import Caller, require
 from backburner.http.problems import (
-    BodyTooLarge,
-    MalformedBody,
-    UnsupportedMediaType,
     documented,
 )
 from backburner.http.routes.jobs import json_body
@@ -49,7 +43,7 @@ DryRun = Annotated[bool, Query(description="Store nothing; say what it would tak
     operation_id="list_steps",
     summary="List the stored steps of a job",
     response_model=StepList,
-    responses=documented(JobNotFound, StoreUnavailable),
+    responses=documented(JobNotFound),
 )
 async def steps(request: Request, caller: Reader, job_id: str) -> Response:
     """
@@ -84,18 +78,14 @@ async def steps(request: Request, caller: Reader, job_id: str) -> Response:
         200: {"model": ForkQuote, "description": "What it would take."},
         202: {"description": "It is stored.", "headers": headers.LOCATION},
         **documented(
-            MalformedBody,
             PromptRefused,
-            BodyTooLarge,
-            UnsupportedMediaType,
             JobNotFound,
             IllegalTransition,
-            InvalidInput,
             BlobMissing,
             BudgetExhausted,
             TooManyWaiting,
-            StoreUnavailable,
-            StoreFull,
+            body=True,
+            writes=True,
         ),
     },
     openapi_extra={"requestBody": json_body("ForkRequest")},

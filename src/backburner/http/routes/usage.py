@@ -11,9 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from backburner.domain.errors import (
-    InvalidInput,
     PromptRefused,
-    StoreUnavailable,
     TooManyWaiting,
     UnknownCapability,
 )
@@ -21,11 +19,8 @@ from backburner.engine.submit.submission import instant
 from backburner.http import body, headers, usage_wire, wire
 from backburner.http.auth import Caller, check_shares, require
 from backburner.http.problems import (
-    BodyTooLarge,
     Forbidden,
-    MalformedBody,
     TooManyBodies,
-    UnsupportedMediaType,
     documented,
 )
 from backburner.http.routes import jobs
@@ -61,7 +56,7 @@ class UsageQuery(BaseModel):
     operation_id="get_usage",
     summary="Add up what jobs used of models",
     response_model=UsageReport,
-    responses=documented(InvalidInput, StoreUnavailable),
+    responses=documented(),
 )
 async def report(
     request: Request, caller: Reader, query: Annotated[UsageQuery, Query()]
@@ -102,15 +97,7 @@ async def report(
     summary="Ask what a job would take",
     response_model=QuoteView,
     responses=documented(
-        MalformedBody,
-        PromptRefused,
-        UnknownCapability,
-        BodyTooLarge,
-        UnsupportedMediaType,
-        InvalidInput,
-        TooManyWaiting,
-        TooManyBodies,
-        StoreUnavailable,
+        PromptRefused, UnknownCapability, TooManyWaiting, TooManyBodies, body=True
     ),
     openapi_extra={"requestBody": jobs.json_body("JobRequest")},
 )
