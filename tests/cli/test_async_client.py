@@ -1,11 +1,15 @@
-"""The client that is awaited, against real servers that go away and come back."""
+"""
+The client that is awaited, against real servers that go away and come back.
+
+The blocking client is generated from it, so `test_client.py` is about both.
+"""
 
 import asyncio
 import signal
 
 import pytest
 
-from backburner.client import AsyncClient, JobFailed, NotFound, NotYet
+from backburner.client import AsyncClient, NotFound, NotYet
 
 
 @pytest.fixture
@@ -24,16 +28,6 @@ async def test_a_ticket_leads_to_the_result(client):
     assert ticket.job == await (await client.ticket(ticket.id)).refresh()
 
 
-async def test_a_ticket_of_a_failure_raises_it(client):
-    ticket = await client.submit("demo.fail", {"error": "permanent"})
-
-    with pytest.raises(JobFailed, match="failed on purpose") as raised:
-        await ticket.result()
-
-    assert ("PERMANENT", ticket.id) == (raised.value.code, raised.value.job["id"])
-    assert 1 == (await ticket.retry())["generation"]
-
-
 async def test_a_ticket_before_its_time_says_so_and_is_cancelled(client):
     ticket = await client.submit("demo.echo", {}, run_at="2100-01-31T09:00:00Z")
 
@@ -50,17 +44,6 @@ async def test_a_stream_of_no_job_is_not_found(client):
         await anext(client.events("job_none"))
 
     assert raised.value.request_id
-
-
-async def test_jobs_come_page_by_page(client):
-    ids = [
-        (await client.submit("demo.echo", {}, tags=["paged async"])).id
-        for _ in range(5)
-    ]
-
-    found = [job["id"] async for job in client.jobs(tag="paged async", limit=2)]
-
-    assert ids[::-1] == found
 
 
 async def test_many_wait_at_once(client):
@@ -111,15 +94,3 @@ async def test_a_reader_who_leaves_early_leaves_nothing_open(client):
 
     assert "job.queued" == first["type"]
     assert "cancelled" == (await ticket.cancel())["state"]
-
-
-async def test_a_route_of_an_application_is_called_by_its_path(client):
-    body = {"capability": "demo.echo", "input": {}, "tags": ["called async"]}
-    made = await client.call("POST", "/v1/jobs", body)
-    found = await client.call(
-        "GET", "/v1/jobs", tag="called async", limit=5, state=None
-    )
-
-    assert [made["id"]] == [job["id"] for job in found["items"]]
-    with pytest.raises(NotFound):
-        await client.call("GET", "/v1/nothing")

@@ -1,6 +1,5 @@
 """Flows and batches through both clients, against a real server."""
 
-import asyncio
 from datetime import UTC, datetime
 
 import pytest
@@ -74,14 +73,6 @@ def test_a_failed_flow_shows_what_succeeded_and_is_retried(client):
         flow.retry()
 
 
-async def test_a_failed_flow_is_retried_when_awaited(awaited):
-    flow = await awaited.submit_flow([BAD, NEXT])
-    failed = await flow.wait()
-    await flow.retry()
-
-    assert ("failed", "succeeded") == (failed["state"], (await flow.wait())["state"])
-
-
 def test_a_flow_before_its_time_says_so_and_is_cancelled(client):
     flow = client.submit_flow([LATE])
 
@@ -130,22 +121,6 @@ def test_a_batch_is_filled_counted_and_followed(client):
         batch.add([ECHO])
 
 
-async def test_a_batch_is_filled_counted_and_followed_when_awaited(awaited):
-    batch = await awaited.open_batch([ECHO], sealed=False)
-    await asyncio.gather(*(batch.add([ECHO], [NewFlow(steps=[FIRST])]) for _ in "ab"))
-    await batch.add(seal=True)
-    ended = await batch.wait(timeout=60)
-    told = [event["type"] async for event in batch.stream()]
-
-    assert ("finished", {"succeeded": 5}) == (
-        ended["state"],
-        ended["counts"]["members"],
-    )
-    assert "batch.finished" == told[-1]
-    assert batch.id in [found["id"] async for found in awaited.batches()]
-    assert batch.batch == await (await awaited.batch(batch.id)).refresh()
-
-
 def test_what_failed_of_a_batch_is_retried_and_the_rest_cancelled(client):
     flow = NewFlow(steps=[BAD])
     batch = client.open_batch([ECHO], [flow], completion={"capability": "demo.echo"})
@@ -160,16 +135,6 @@ def test_what_failed_of_a_batch_is_retried_and_the_rest_cancelled(client):
     assert {"succeeded": 2} == again["counts"]["members"]
     assert 2 == len(list(client.jobs(tag=f"batch:{batch.id}")))
     assert {"cancelled": 1} == waiting.wait()["counts"]["members"]
-
-
-async def test_what_failed_of_a_batch_is_retried_when_awaited(awaited):
-    batch = await awaited.open_batch(flows=[NewFlow(steps=[BAD])])
-    await batch.wait()
-    retried = await batch.retry()
-
-    assert 1 == retried["retried"]
-    assert {"succeeded": 1} == (await batch.wait())["counts"]["members"]
-    assert "finished" == (await batch.cancel())["state"]
 
 
 def test_a_filling_whose_answer_is_lost_is_there_once(client, cutter):
