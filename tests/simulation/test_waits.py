@@ -25,6 +25,8 @@ from tests.simulation.mutation import unmeasured
 
 JOBS = 6
 SEEDS = range(12)
+LIKELY = 27
+"""The seed that last noticed a signal that nobody looks for; it goes first."""
 STRUCK_SECONDS = 20
 HEALING_SECONDS = 120
 NONE = -1
@@ -36,6 +38,7 @@ PLACES = (
         for moment in ("before", "after")
     ),
 )
+UNFINISHED = "SELECT 1 FROM jobs WHERE finished_at IS NULL LIMIT 1"
 STORED = "SELECT count(*) FROM step_results WHERE job = ? AND name = ?"
 
 
@@ -128,8 +131,17 @@ class Watched:
         for unit in self.units:
             if unit.process is not None:
                 unit.process.doom = None
-        await self.world.sleep(HEALING_SECONDS)
+        await self.heal(tasks)
         self.breaches += [f"task {t} is not over" for t in tasks if not t.done()]
+
+    async def heal(self, tasks):
+        """Let time pass until all has ended, or should have."""
+        end = self.world.loop.time() + HEALING_SECONDS
+        while self.world.loop.time() < end:
+            is_told = all(task.done() for task in tasks)
+            if is_told and not self.world.disk.rows(UNFINISHED):
+                return
+            await self.world.sleep(1)
 
     def judge(self):
         rows = self.world.disk.reading.exec_driver_sql(
@@ -172,7 +184,7 @@ def test_nothing_is_lost_or_done_again_wherever_processes_end():
 
 def test_without_a_look_for_signals_at_settlement_a_job_waits_for_ever(monkeypatch):
     monkeypatch.setattr(GroupedTx, "has_signal", lambda *_: False)
-    assert any(breaches_of(seed) for seed in range(60))
+    assert any(breaches_of(seed) for seed in dict.fromkeys((LIKELY, *range(60))))
 
 
 def test_without_reading_stored_steps_they_run_again(monkeypatch):
