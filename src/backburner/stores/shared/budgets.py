@@ -58,6 +58,7 @@ _HELD = (
     .where(h.id == sa.bindparam("hold"))
 )
 """Built once, as is what each reservation and settlement needs."""
+_TERMS = sa.select(h.seq).where(sa.text("is_open"), h.expires_at.is_not(None)).limit(1)
 _UNSETTLED = (
     sa.select(h.seq, h.account, h.amount, h.is_open, a.unit)
     .join(accounts, a.seq == h.account)
@@ -342,9 +343,8 @@ def _release(
 
 def _has_terms(connection: sa.Connection) -> bool:
     """Say whether anything is held that frees itself."""
-    query = sa.select(h.seq).where(sa.text("is_open"), h.expires_at.is_not(None))
     with kept():
-        return connection.execute(query.limit(1)).first() is not None
+        return connection.execute(_TERMS).first() is not None
 
 
 def _free(tx: LedgerTx, limit: int) -> int:
@@ -365,6 +365,8 @@ def forget_accounts(tx: LedgerTx, *, before: Instant, limit: int) -> int:
     )
     run = tx.connection.execute
     gone = run(old.with_for_update(skip_locked=True)).scalars().all()
+    if not gone:
+        return 0
     for table in (entries, holds):
         # In slices: an account may have more than a transaction should delete. A hold
         # that is settled late at this moment is left: nobody is waited for.
