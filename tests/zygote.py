@@ -75,6 +75,7 @@ def main(number: str, *more: str) -> None:
         with suppress(ImportError):
             importlib.import_module(name)
     load_authorities_once()
+    build_commands_once()
     threads = len(list(Path("/proc/self/task").iterdir()))
     gc.collect()
     gc.freeze()  # else the children's collections copy all these pages
@@ -101,6 +102,16 @@ def load_authorities_once() -> None:
     for words in ({}, {"_trust_env": True}, {"_trust_env": False}):
         load(**words)
     httpcore2.default_ssl_context = load
+
+
+def build_commands_once() -> None:
+    """Have no program build all commands, as the command line does at each start."""
+    import typer.main
+
+    from backburner.cli import app
+
+    typer.main.get_command = functools.cache(typer.main.get_command)
+    typer.main.get_command(app)
 
 
 def modules() -> Iterator[str]:
