@@ -427,7 +427,7 @@ async def eventually(is_so):
     """Wait for something that only another process knows."""
     async with asyncio.timeout(PATIENCE):
         while not await is_so():  # noqa: ASYNC110 - nobody here can set an event
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
 
 
 @pytest.fixture(name="eventually")

@@ -40,7 +40,7 @@ class Wishes:
                 told = (await self.client.get(place, **more)).json()
                 if told["status"] in {"created", "failed"}:
                     return told
-                await asyncio.sleep(0.02)  # noqa: TID251 - only the service knows
+                await asyncio.sleep(0.1)  # noqa: TID251 - only the service knows
 
     async def made(self) -> list[dict[str, Any]]:
         """Return all tasks."""

@@ -65,7 +65,7 @@ async def ended_flows(services, count):
             found = await flows_of(services)
             if len(found) == count and all(flow.state != "running" for flow in found):
                 return found
-            await asyncio.sleep(0.02)  # noqa: TID251 - only the engine knows
+            await asyncio.sleep(0.05)  # noqa: TID251 - only the engine knows
 
 
 async def test_a_refusal_frees_its_key(start, answering):

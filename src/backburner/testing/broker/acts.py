@@ -91,7 +91,7 @@ async def comes_true(is_so: Callable[[], Awaitable[bool]]) -> bool:
     return True
 
 
-async def pause(seconds: float = 0.02) -> None:
+async def pause(seconds: float = 0.05) -> None:
     """Let a moment pass: nobody here can say when the broker is done."""
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(seconds):
