@@ -87,7 +87,7 @@ async def all_end(clients, links):
 async def test_no_more_run_at_once_in_the_whole_fleet_than_the_queue_allows(
     servers, database
 ):
-    states = await all_end(servers, await submit(servers, "five_at_once", 120))
+    states = await all_end(servers, await submit(servers, "five_at_once", 60))
 
     most = await database.fetchval(MOST_AT_ONCE.format(part="1"))
     workers = await database.fetchval("SELECT count(DISTINCT worker) FROM runs")
@@ -97,7 +97,7 @@ async def test_no_more_run_at_once_in_the_whole_fleet_than_the_queue_allows(
 
 
 async def test_no_more_run_at_once_on_a_worker_than_the_queue_allows(servers, database):
-    states = await all_end(servers, await submit(servers, "two_each", 120))
+    states = await all_end(servers, await submit(servers, "two_each", 60))
 
     each = await database.fetchval(MOST_AT_ONCE.format(part="worker"))
     together = await database.fetchval(MOST_AT_ONCE.format(part="1"))
@@ -108,7 +108,7 @@ async def test_no_more_run_at_once_on_a_worker_than_the_queue_allows(servers, da
 
 async def test_without_the_policy_more_of_them_run_at_once(start, database):
     servers = await start("unlimited")
-    await all_end(servers, await submit(servers, "five_at_once", 120))
+    await all_end(servers, await submit(servers, "five_at_once", 60))
 
     assert 5 < await database.fetchval(MOST_AT_ONCE.format(part="1"))
 
