@@ -36,6 +36,28 @@ BOUND = {
     "postgres": {"migrated_url", "own_postgres", "postgres_url"},
 }
 """Fixtures that a test asks for by name if it is made for one store only."""
+ONE_STORE = (
+    "tests/ai/",
+    "tests/apps/",
+    "tests/brokers/",
+    "tests/engine/foreign/",
+    "tests/engine/test_flows.py",
+    "tests/engine/test_streaming.py",
+    "tests/http/",
+)
+"""
+Tests of what uses a store, not of how it keeps its contract: as if marked `one_store`.
+
+Half of the tests of each file run on one store, half on the other. Those of full size,
+which are marked `chaos`, run on both.
+"""
+BOTH_STORES = (
+    "tests/apps/documents/retrieval/",  # statements of its own for each database
+    "tests/http/test_events.py",
+    "tests/http/test_jobs.py",
+    "tests/http/test_store_faults.py",
+)
+"""Those of them that run on both all the same."""
 
 
 def is_at_home(item):
@@ -45,11 +67,19 @@ def is_at_home(item):
 
 def _is_its_turn(item):
     """Say whether a test that one store is enough for has that one."""
-    if len(STORES) < 2 or not item.get_closest_marker("one_store"):
+    if len(STORES) < 2 or not _is_one_enough(item):
         return True
     given = set(map(str, item.callspec.params.values())) if _is_dealt(item) else set()
     name = f"{item.path.name}::{item.originalname}"
     return not given & {"sqlite", "postgres"} or one_of(name) in given
+
+
+def _is_one_enough(item):
+    if item.get_closest_marker("one_store"):
+        return True
+    place = item.nodeid
+    is_listed = place.startswith(ONE_STORE) and not place.startswith(BOTH_STORES)
+    return is_listed and not item.get_closest_marker("chaos")
 
 
 def one_of(test):
