@@ -109,6 +109,7 @@ def test_a_peer_that_does_not_store_its_results_has_no_figures(tmp_path):
 
 
 @pytest.mark.usefixtures("aimock")
+@pytest.mark.chaos
 async def test_sentences_become_tasks_over_real_processes(
     migrated_url, rabbitmq_url, tmp_path
 ):
@@ -138,6 +139,7 @@ async def test_sentences_become_tasks_over_real_processes(
             await check_tasks(bb, all_of_them)
 
 
+@pytest.mark.chaos
 async def test_messages_are_answered_over_real_processes(tmp_path):
     said = await asyncio.to_thread(
         subprocess.run,
@@ -159,6 +161,7 @@ async def test_messages_are_answered_over_real_processes(tmp_path):
             await conversations.check_replies(bb, all_of_them)
 
 
+@pytest.mark.chaos
 async def test_commands_are_deferred_over_real_processes(tmp_path):
     said = await asyncio.to_thread(
         subprocess.run,
