@@ -6,7 +6,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Mapping,
     Sequence,
 )
 from contextlib import suppress
@@ -18,7 +17,6 @@ import sqlalchemy as sa
 from sqlalchemy.util import await_only
 from sqlalchemy.util.concurrency import in_greenlet
 
-from backburner.domain.auth.key import ApiKey
 from backburner.domain.costs.budget import Rules
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
 from backburner.domain.events.event import Event
@@ -26,24 +24,19 @@ from backburner.domain.jobs.job import (
     Claim,
     Instant,
     Job,
-    JobState,
     NewJob,
     Submitted,
-    Visibility,
 )
 from backburner.domain.jobs.step import StepResult
 from backburner.domain.jobs.transitions import Change
-from backburner.domain.queues.queue import Queue, QueueState, Throttling, Totals
-from backburner.domain.queues.schedule import ScheduleState
+from backburner.domain.queues.queue import QueueState
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults
 from backburner.ports.finding import Finding
 from backburner.ports.history import History
 from backburner.ports.store.events import Note
 from backburner.ports.store.jobs import ClaimRequest, Move, Settlement
-from backburner.ports.store.keys import AuditEntry
-from backburner.ports.store.maintenance import FailureGroup, JobFilter, Retention
-from backburner.ports.store.schedules import Firing
+from backburner.ports.store.maintenance import Retention
 from backburner.ports.store.transactions import Tx
 from backburner.ports.store.workers import Heart, WorkerInfo
 from backburner.stores import migrations
@@ -71,31 +64,19 @@ from backburner.stores.postgres.statements import Statements, Transaction
 from backburner.stores.shared import batches as batching
 from backburner.stores.shared import flows as flowing
 from backburner.stores.shared import (
-    keys,
     listing,
     queue_policies,
     retention,
     sharing,
-    timetable,
-    totals,
 )
-from backburner.stores.shared.app_blobs import AppBlobRows
-from backburner.stores.shared.budgets import Budgeted, forget_accounts
+from backburner.stores.shared.base import BaseStore
+from backburner.stores.shared.budgets import forget_accounts
 from backburner.stores.shared.consequences import InternalTx, ends, settle_consequences
-from backburner.stores.shared.dead_letter_exports import DeadLetterExports
-from backburner.stores.shared.endpoints import Endpoints
-from backburner.stores.shared.erasure import Erasing
-from backburner.stores.shared.event_streams import Streams
-from backburner.stores.shared.grouped import Grouped
-from backburner.stores.shared.lanes import Act, Lanes
+from backburner.stores.shared.lanes import Act
 from backburner.stores.shared.ledger import Rulebook, is_charged
-from backburner.stores.shared.prospects import Prospects
 from backburner.stores.shared.rows import as_events
 from backburner.stores.shared.settling import KEY_LIFETIME_MS, turns
-from backburner.stores.shared.steps import Steps
-from backburner.stores.shared.translations import Translations
-from backburner.stores.shared.usages import Usages, book_settled
-from backburner.stores.shared.waits import Waits
+from backburner.stores.shared.usages import book_settled
 
 T = TypeVar("T")
 Q = TypeVar("Q")
@@ -116,21 +97,7 @@ class _BodyFailed(Exception):
         self.cause = cause
 
 
-class PostgresStore(
-    Grouped,
-    Streams,
-    Endpoints,
-    Usages,
-    Budgeted,
-    Prospects,
-    Lanes,
-    DeadLetterExports,
-    AppBlobRows,
-    Erasing,
-    Translations,
-    Steps,
-    Waits,
-):
+class PostgresStore(BaseStore):
     """Jobs in a PostgreSQL database, shared by any number of processes."""
 
     applies_in_order = False
@@ -267,9 +234,6 @@ class PostgresStore(
             return await self._write(self._keeping, self._statements.move_linked, moves)
         return await self._write(self._keeping, self._statements.move, moves)
 
-    async def find(self, ids: Sequence[str]) -> Sequence[Job]:
-        return await self.read(lambda c: listing.find(c, ids))
-
     async def internal_transaction(self, body: Callable[[InternalTx], T]) -> T:
         return await self._transact(body)
 
@@ -306,36 +270,11 @@ class PostgresStore(
     async def _transact(self, body: Callable[[Transaction], T]) -> T:
         return await self._commit("transact", body)
 
-    async def declare(self, queues: Sequence[Queue]) -> None:
-        await self.transact(queue_policies.declare(queues))
-
-    async def pause(self, queue: str, *, paused: bool) -> None:
-        await self.transact(queue_policies.pause(queue, paused=paused))
-
     async def queues(self) -> Sequence[QueueState]:
         [(now, has_any)] = await self._run(self._keeping, "has_policies")
         if not has_any:
             return []
         return await self.read(lambda c: queue_policies.listing(c, now))
-
-    async def totals(self) -> Mapping[str, Totals]:
-        return await self.read(totals.read)
-
-    async def compact_totals(self, *, limit: int) -> int:
-        return await self.transact(totals.compact(limit))
-
-    async def throttlings(self) -> Sequence[Throttling]:
-        return await self.transact(queue_policies.tell(await self._now()))
-
-    async def plan(self, schedules: Sequence[ScheduleState]) -> None:
-        await self.transact(timetable.declare(schedules))
-
-    async def schedules(self) -> tuple[Instant, Sequence[ScheduleState]]:
-        now = await self._now()
-        return now, await self.read(timetable.listing)
-
-    async def fire(self, firing: Firing) -> bool:
-        return await self.internal_transaction(timetable.fire(firing))
 
     async def pace(self, act: Act) -> Any:
         return await self._write(self._pacing, self._statements.pace, act)
@@ -370,24 +309,11 @@ class PostgresStore(
         rows = await self._rows(self.queries.list_held, worker)
         return [(seq, token) for seq, token in rows]
 
-    async def workers(self) -> Sequence[WorkerInfo]:
-        return await self.read(listing.workers)
-
     async def report(self, notes: Sequence[Note]) -> None:
         await self._write(self._settling, self._statements.report, notes)
 
     async def save_plain_steps(self, results: Sequence[StepResult]) -> Sequence[bool]:
         return await self._write(self._settling, self._statements.save, results)
-
-    async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
-        rows = await self._rows(self.queries.list_history, job_id, after, limit)
-        return as_events(rows)
-
-    async def changes(
-        self, job_id: str, *, after: int = 0, limit: int
-    ) -> Sequence[Event]:
-        rows = await self._rows(self.queries.list_changes, job_id, after, limit)
-        return as_events(rows)
 
     async def news(
         self, cursors: Sequence[tuple[int, int]], *, limit: int
@@ -413,28 +339,6 @@ class PostgresStore(
         self._horizon.pass_over(oldest_running, made=made)
         return int(newest)
 
-    async def jobs(
-        self, where: JobFilter, *, before: int | None, limit: int
-    ) -> Sequence[Job]:
-        return await self.read(lambda c: listing.jobs(c, where, before, limit))
-
-    async def count(self, where: JobFilter, *, most: int | None = None) -> int:
-        return await self.read(lambda c: listing.count(c, where, most))
-
-    async def failures(
-        self, owner: Visibility, *, limit: int
-    ) -> Sequence[FailureGroup]:
-        return await self.read(lambda c: listing.failures(c, owner, limit))
-
-    async def depths(self) -> Sequence[tuple[str, JobState, int, Instant | None]]:
-        return await self.read(listing.depths)
-
-    async def waiting(self, cap: int) -> Mapping[str, int]:
-        return await self.read(lambda c: listing.waiting(c, cap))
-
-    async def dead_letters(self) -> int:
-        return await self.read(listing.dead_letters)
-
     async def promote(self, *, now: Instant, limit: int) -> int:
         return await self._write(self._claiming, self._statements.promote, (now, limit))
 
@@ -446,7 +350,7 @@ class PostgresStore(
         [(has_any,)] = await self._run(self._keeping, "has_overdue", now)
         if not has_any:
             return []
-        return await self.read(lambda c: listing.overdue(c, now, limit))
+        return await super().overdue(now=now, limit=limit)
 
     async def prune(
         self, *, keep: Retention, now: Instant, limit: int
@@ -485,33 +389,6 @@ class PostgresStore(
                     if not rows:
                         break
         return gone
-
-    async def add_key(self, key: ApiKey, entry: AuditEntry) -> None:
-        await self.transact(lambda tx: keys.add(tx.connection, key, entry))
-
-    async def find_key(self, key_id: str) -> ApiKey | None:
-        return await self.read(lambda c: keys.find(c, key_id))
-
-    async def list_keys(self, tenant: str | None = None) -> Sequence[ApiKey]:
-        return await self.read(lambda c: keys.listed(c, tenant))
-
-    async def revoke_key(self, key_id: str, entry: AuditEntry) -> bool:
-        return await self.transact(lambda tx: keys.revoke(tx.connection, key_id, entry))
-
-    async def touch_key(
-        self, key_id: str, *, now: Instant, unless_since: Instant
-    ) -> None:
-        await self.transact(
-            lambda tx: keys.touch(tx.connection, key_id, now, unless_since)
-        )
-
-    async def record(self, entries: Sequence[AuditEntry]) -> None:
-        await self.transact(lambda tx: keys.record(tx.connection, entries))
-
-    async def audited(
-        self, tenant: str, *, before: int | None, limit: int
-    ) -> Sequence[AuditEntry]:
-        return await self.read(lambda c: keys.audited(c, tenant, before, limit))
 
     async def _settle_with_bodies(
         self, settlements: Sequence[Settlement]

@@ -1,16 +1,16 @@
 """Rows of applications' blobs, in SQLAlchemy Core: the same on every database."""
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 
 from backburner.domain.blobs.app_blob import AppBlob
 from backburner.domain.jobs.job import Instant, Owner
 from backburner.ports.store.transactions import Connection, Tx
+from backburner.stores.shared.access import Access
 from backburner.stores.tables import app_blobs as table
 
-T = TypeVar("T")
 c = table.c
 
 _ADD = sa.text("""
@@ -22,16 +22,8 @@ ON CONFLICT (upload) DO NOTHING RETURNING seq
 """)
 
 
-class AppBlobRows(Protocol):
+class AppBlobRows(Access, Protocol):
     """The verbs of `AppBlobStore`, for any store that can read and transact."""
-
-    async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read; each statement sees what was committed before it."""
-        ...
-
-    async def transact(self, body: Callable[[Tx], T]) -> T:
-        """Run a body in a transaction of its own, durable."""
-        ...
 
     def insert_blob(self, connection: Connection, blob: AppBlob) -> int | None:
         row = {

@@ -24,6 +24,7 @@ from backburner.domain.errors import BudgetExhausted
 from backburner.domain.jobs.job import Instant, Owner
 from backburner.ports.store.budgets import HoldRequest, Viewer
 from backburner.stores.shared import ledger
+from backburner.stores.shared.access import Access
 from backburner.stores.shared.consequences import InternalTx
 from backburner.stores.shared.ledger import (
     Closing,
@@ -68,14 +69,10 @@ _UNSETTLED = (
 )
 
 
-class Budgeted(Protocol):
+class Budgeted(Access, Protocol):
     """The verbs of `BudgetStore`, which both databases do alike."""
 
     rulebook: Rulebook
-
-    async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read; each statement sees what was committed before it."""
-        ...
 
     async def internal_transaction(self, body: Callable[[InternalTx], T]) -> T:
         """Run a body in a transaction of its own, durable."""

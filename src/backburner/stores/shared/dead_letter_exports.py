@@ -1,19 +1,17 @@
 """How far dead letters have been exported to a broker, in SQLAlchemy Core."""
 
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 
 from backburner.domain.jobs.job import Instant, JobState
 from backburner.ports.store.dead_letter_exports import UnexportedDeadLetters
-from backburner.ports.store.transactions import Tx
+from backburner.stores.shared.access import Access
 from backburner.stores.shared.listing import SELECT_JOBS
 from backburner.stores.shared.rows import as_job
 from backburner.stores.tables import events, jobs, marks
 
-T = TypeVar("T")
 m, e = marks.c, events.c
 
 NAME = "burials"
@@ -38,16 +36,8 @@ FAILURES = (
 )
 
 
-class DeadLetterExports(Protocol):
+class DeadLetterExports(Access, Protocol):
     """`DeadLetterExportStore` for any store that can read and transact."""
-
-    async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read; each statement sees what was committed before it."""
-        ...
-
-    async def transact(self, body: Callable[[Tx], T]) -> T:
-        """Run a body in a transaction of its own, durable."""
-        ...
 
     async def latest(self) -> int:
         """Return the event up to which the log is complete."""

@@ -1,16 +1,16 @@
 """Webhook endpoints, in SQLAlchemy Core: the same on every database."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 
 from backburner.domain.jobs.job import Instant, Owner
 from backburner.domain.webhooks.webhook import Endpoint
-from backburner.ports.store.transactions import Connection, Tx
+from backburner.ports.store.transactions import Connection
+from backburner.stores.shared.access import Access
 from backburner.stores.tables import endpoints as table
 
-T = TypeVar("T")
 c = table.c
 
 _SELECT = sa.select(
@@ -32,16 +32,8 @@ ON CONFLICT (tenant, "user", url) DO NOTHING
 """)
 
 
-class Endpoints(Protocol):
+class Endpoints(Access, Protocol):
     """The verbs of `EndpointStore`, for any store that can read and transact."""
-
-    async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read; each statement sees what was committed before it."""
-        ...
-
-    async def transact(self, body: Callable[[Tx], T]) -> T:
-        """Run a body in a transaction of its own, durable."""
-        ...
 
     async def add_endpoint(self, endpoint: Endpoint) -> Endpoint:
         # Nearly always it is there: each delivery asks, and a look costs no commit.

@@ -11,6 +11,7 @@ from backburner.domain.jobs.job import FINAL, Owner
 from backburner.ports.store.erasure import Erasable
 from backburner.ports.store.transactions import Connection, Tx
 from backburner.stores.shared import flows as flowing
+from backburner.stores.shared.access import Access
 from backburner.stores.shared.consequences import InternalTx
 from backburner.stores.shared.owned import owned_jobs
 from backburner.stores.shared.steps import delete_of
@@ -35,16 +36,8 @@ MOST_EVENTS: Final = 5_000
 _RECORDS: Final = (api_keys, endpoints)
 
 
-class Erasing(Protocol):
+class Erasing(Access, Protocol):
     """The verbs of `ErasureStore`, for any store that can read and transact."""
-
-    async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read; each statement sees what was committed before it."""
-        ...
-
-    async def transact(self, body: Callable[[Tx], T]) -> T:
-        """Run a body in a transaction of its own, durable."""
-        ...
 
     async def internal_transaction(self, body: Callable[[InternalTx], T]) -> T:
         """Run a body of the engine's own in a transaction, durable."""

@@ -10,22 +10,21 @@ Events that were written before schema 0015 have no owner until upkeep fills it 
 reader that comes to such events reads everybody's, span by span, and asks their jobs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
 from backburner.domain.events.event import EVERYBODY
 from backburner.domain.jobs.job import Instant, Owner, Visibility
 from backburner.ports.store.events import EVERYTHING, EventPage, Topic
-from backburner.ports.store.transactions import Tx
+from backburner.stores.shared.access import Access
 from backburner.stores.shared.listing import has_tag
 from backburner.stores.shared.publications import forget, missed
 from backburner.stores.shared.rows import as_events
 from backburner.stores.tables import batches, events, flows, jobs
 
-T = TypeVar("T")
 e, c, f, b = events.c, jobs.c, flows.c, batches.c
 
 FEW: Final = 20
@@ -57,16 +56,8 @@ class Span(NamedTuple):
     limit: int
 
 
-class Streams(Protocol):
+class Streams(Access, Protocol):
     """The reads of `EventLog` that both databases do alike."""
-
-    async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read; each statement sees what was committed before it."""
-        ...
-
-    async def transact(self, body: Callable[[Tx], T]) -> T:
-        """Run a body in a transaction of its own, durable."""
-        ...
 
     async def latest(self) -> int:
         """Return the event up to which the log is complete."""

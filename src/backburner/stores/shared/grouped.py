@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-import sqlalchemy as sa
-
 from backburner.domain.groups.batch import Batch, Counts, Members, NewBatch
 from backburner.domain.groups.flow import FlowRecord, NewFlow
 from backburner.domain.jobs.job import Instant, NewJob, Submitted
@@ -15,6 +13,7 @@ from backburner.ports.store.jobs import Move
 from backburner.stores.shared import batches as batching
 from backburner.stores.shared import flows as flowing
 from backburner.stores.shared import listing, reopening, waits
+from backburner.stores.shared.access import Access
 from backburner.stores.shared.consequences import InternalTx
 
 T = TypeVar("T")
@@ -54,12 +53,8 @@ class GroupedTx:
         return waits.has_signal(self.connection, job, names)
 
 
-class Grouped(Protocol):
+class Grouped(Access, Protocol):
     """The verbs of `Flows` and `Batches` that both databases do alike."""
-
-    async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read; each statement sees what was committed before it."""
-        ...
 
     async def internal_transaction(self, body: Callable[[InternalTx], T]) -> T:
         """Run a body in a transaction of its own, durable."""

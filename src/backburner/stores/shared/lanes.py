@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 import sqlalchemy as sa
@@ -23,13 +23,13 @@ from backburner.domain.lanes.permit import (
 )
 from backburner.domain.lanes.rate_limit_headers import RateLimitInfo
 from backburner.ports.store.lanes import LaneView, PermitReturn
-from backburner.ports.store.transactions import Connection, Tx
+from backburner.ports.store.transactions import Connection
 from backburner.ports.store.workers import WorkerLost
+from backburner.stores.shared.access import Access
 from backburner.stores.shared.settling import as_json
 from backburner.stores.tables import events, permits, workers
 from backburner.stores.tables import lanes as table
 
-T = TypeVar("T")
 c = table.c
 p = permits.c
 
@@ -90,16 +90,8 @@ Act = Take | Give
 Answer = Permit | Wait | WorkerLost | PermitReturn
 
 
-class Lanes(Protocol):
+class Lanes(Access, Protocol):
     """The verbs of `LaneStore`, for any store that can read, transact and pace."""
-
-    async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read; each statement sees what was committed before it."""
-        ...
-
-    async def transact(self, body: Callable[[Tx], T]) -> T:
-        """Run a body in a transaction of its own, durable."""
-        ...
 
     async def pace(self, act: Act) -> Any:
         """Run `perform` for this act and those that wait beside it, not durable."""

@@ -1,9 +1,9 @@
 """Data for quotes and receipts, in SQLAlchemy Core."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import orjson
 import sqlalchemy as sa
@@ -15,6 +15,7 @@ from backburner.domain.jobs.job import WAITING, Instant, Job, JobState, NewJob
 from backburner.domain.queues.fairness import share_of
 from backburner.domain.webhooks import delivery
 from backburner.ports.store.forecasts import Closing, Outlook
+from backburner.stores.shared.access import Access
 from backburner.stores.shared.ledger import read_rules
 from backburner.stores.shared.listing import has_tag
 from backburner.stores.shared.owned import owned_jobs
@@ -29,7 +30,6 @@ from backburner.stores.tables import (
     workers,
 )
 
-T = TypeVar("T")
 j = jobs.c
 
 REMEMBERED = 2_000
@@ -38,12 +38,8 @@ CALLS = 1_000
 MOST_RUNNING = 2_000
 
 
-class Prospects(Protocol):
+class Prospects(Access, Protocol):
     """The verbs of `Prospects`, for any store that can read."""
-
-    async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read; each statement sees what was committed before it."""
-        ...
 
     async def outlook(
         self, queue: str, capability: str, priority: int, *, now: Instant

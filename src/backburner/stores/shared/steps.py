@@ -9,6 +9,7 @@ from backburner.domain.costs.usage import Booking
 from backburner.domain.events.event import FORKED
 from backburner.domain.jobs.job import FINAL, NewJob, Submitted
 from backburner.domain.jobs.step import StepResult, StoredStep
+from backburner.stores.shared.access import Access
 from backburner.stores.shared.usages import BookTx, book_calls
 from backburner.stores.tables import events, jobs, step_results, waits
 
@@ -24,12 +25,8 @@ class StepTx(BookTx, Protocol):
         ...
 
 
-class Steps(Protocol):
+class Steps(Access, Protocol):
     """The verbs of `StepStore`, for any store that can read and transact."""
-
-    async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read; each statement sees what was committed before it."""
-        ...
 
     async def internal_transaction(self, body: Callable[[Any], T]) -> T:
         """Run a body in a transaction of its own, durable."""

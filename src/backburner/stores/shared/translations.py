@@ -1,18 +1,17 @@
 """Positions of applications in the event log."""
 
-from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
 
 from backburner.domain.events.event import QUEUE_THROTTLED
 from backburner.domain.events.translation import EngineEvent, Selection, Untranslated
 from backburner.domain.jobs.job import Owner
-from backburner.ports.store.transactions import Connection, Tx
+from backburner.ports.store.transactions import Connection
+from backburner.stores.shared.access import Access
 from backburner.stores.shared.rows import as_events
 from backburner.stores.tables import batches, events, flows, jobs, marks
 
-T = TypeVar("T")
 m, e, c = marks.c, events.c, jobs.c
 
 SPAN: Final = 5_000
@@ -27,16 +26,8 @@ _ADVANCE = sa.text("UPDATE marks SET at = :upto WHERE name = :name AND at = :mar
 _MARK = sa.select(m.at).where(m.name == sa.bindparam("name"))
 
 
-class Translations(Protocol):
+class Translations(Access, Protocol):
     """The verbs of `TranslationStore`, for any store that can read and transact."""
-
-    async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read; each statement sees what was committed before it."""
-        ...
-
-    async def transact(self, body: Callable[[Tx], T]) -> T:
-        """Run a body in a transaction of its own, durable."""
-        ...
 
     async def latest(self) -> int:
         """Return the event up to which the log is complete."""

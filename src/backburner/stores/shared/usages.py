@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from backburner.domain.costs.usage import NOTHING, Booking, Spent, Usage
 from backburner.domain.jobs.job import Instant
 from backburner.ports.store.jobs import Settlement
-from backburner.ports.store.transactions import Tx
 from backburner.ports.store.usage import UsageFilter
+from backburner.stores.shared.access import Access
 from backburner.stores.shared.ledger import LedgerTx, book_late, book_used, rules_of
 from backburner.stores.tables import usages as table
 
@@ -120,19 +120,11 @@ def _booked(
     )
 
 
-class Usages(Protocol):
+class Usages(Access, Protocol):
     """The verbs of `Usages`, for any store that can read and transact."""
-
-    async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read; each statement sees what was committed before it."""
-        ...
 
     async def internal_transaction(self, body: Callable[[Any], T]) -> T:
         """Run a body in a transaction of its own, durable."""
-        ...
-
-    async def transact(self, body: Callable[[Tx], T]) -> T:
-        """Do the same, as applications do."""
         ...
 
     async def book(self, bookings: Sequence[Booking]) -> None:

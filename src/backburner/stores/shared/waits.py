@@ -27,6 +27,7 @@ from backburner.domain.jobs.wait import (
 )
 from backburner.ports.store.jobs import Move
 from backburner.ports.store.transactions import Connection
+from backburner.stores.shared.access import Access
 from backburner.stores.shared.consequences import InternalTx
 from backburner.stores.shared.paging import seen_by
 from backburner.stores.tables import jobs, waits
@@ -35,12 +36,8 @@ T = TypeVar("T")
 j, w = jobs.c, waits.c
 
 
-class Waits(Protocol):
+class Waits(Access, Protocol):
     """The verbs of `WaitStore`, for any store that can read and transact."""
-
-    async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read; each statement sees what was committed before it."""
-        ...
 
     async def internal_transaction(self, body: Callable[[Any], T]) -> T:
         """Run a body in a transaction of its own, durable."""

@@ -1,7 +1,7 @@
 """The embedded store: a `Store` for `sqlite:///` URLs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -10,31 +10,25 @@ from typing import Any, Self, TypeVar
 import orjson
 import sqlalchemy as sa
 
-from backburner.domain.auth.key import ApiKey
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
 from backburner.domain.events.event import Event
 from backburner.domain.jobs.job import (
     Claim,
     Instant,
     Job,
-    JobState,
     NewJob,
     Submitted,
-    Visibility,
 )
 from backburner.domain.jobs.step import StepResult
 from backburner.domain.jobs.transitions import Change
-from backburner.domain.queues.queue import Queue, QueueState, Throttling, Totals
-from backburner.domain.queues.schedule import ScheduleState
+from backburner.domain.queues.queue import QueueState
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults, NoFaults
 from backburner.ports.finding import Finding
 from backburner.ports.history import History
 from backburner.ports.store.events import Note
 from backburner.ports.store.jobs import ClaimRequest, Move, Settlement
-from backburner.ports.store.keys import AuditEntry
-from backburner.ports.store.maintenance import FailureGroup, JobFilter, Retention
-from backburner.ports.store.schedules import Firing
+from backburner.ports.store.maintenance import Retention
 from backburner.ports.store.transactions import Tx
 from backburner.ports.store.workers import Heart, WorkerInfo
 from backburner.stores import migrations
@@ -42,30 +36,16 @@ from backburner.stores.move import notice
 from backburner.stores.shared import batches as batching
 from backburner.stores.shared import flows as flowing
 from backburner.stores.shared import (
-    keys,
     listing,
     queue_policies,
     retention,
     sharing,
-    timetable,
-    totals,
 )
-from backburner.stores.shared.app_blobs import AppBlobRows
-from backburner.stores.shared.budgets import Budgeted
+from backburner.stores.shared.base import BaseStore
 from backburner.stores.shared.consequences import InternalTx
-from backburner.stores.shared.dead_letter_exports import DeadLetterExports
-from backburner.stores.shared.endpoints import Endpoints
-from backburner.stores.shared.erasure import Erasing
-from backburner.stores.shared.event_streams import Streams
-from backburner.stores.shared.grouped import Grouped
-from backburner.stores.shared.lanes import Act, Lanes
+from backburner.stores.shared.lanes import Act
 from backburner.stores.shared.ledger import Rulebook
-from backburner.stores.shared.prospects import Prospects
 from backburner.stores.shared.rows import as_events
-from backburner.stores.shared.steps import Steps
-from backburner.stores.shared.translations import Translations
-from backburner.stores.shared.usages import Usages
-from backburner.stores.shared.waits import Waits
 from backburner.stores.sqlite import examination, statements
 from backburner.stores.sqlite.database import (
     Database,
@@ -87,21 +67,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-class SqliteStore(
-    Grouped,
-    Streams,
-    Endpoints,
-    Usages,
-    Budgeted,
-    Prospects,
-    Lanes,
-    DeadLetterExports,
-    AppBlobRows,
-    Erasing,
-    Translations,
-    Steps,
-    Waits,
-):
+class SqliteStore(BaseStore):
     """Jobs in one SQLite file, shared by the processes of one machine."""
 
     applies_in_order = True
@@ -207,9 +173,6 @@ class SqliteStore(
     async def move(self, moves: Sequence[Move]) -> Sequence[bool]:
         return await self._write(statements.move, moves)
 
-    async def find(self, ids: Sequence[str]) -> Sequence[Job]:
-        return await self.read(lambda c: listing.find(c, ids))
-
     async def internal_transaction(self, body: Callable[[InternalTx], T]) -> T:
         return await self._transact(body)
 
@@ -248,34 +211,9 @@ class SqliteStore(
 
         return await self._write(transact, None)
 
-    async def declare(self, queues: Sequence[Queue]) -> None:
-        await self.transact(queue_policies.declare(queues))
-
-    async def pause(self, queue: str, *, paused: bool) -> None:
-        await self.transact(queue_policies.pause(queue, paused=paused))
-
     async def queues(self) -> Sequence[QueueState]:
         now = self._clock.now()
         return await self.read(lambda c: queue_policies.listing(c, now))
-
-    async def totals(self) -> Mapping[str, Totals]:
-        return await self.read(totals.read)
-
-    async def compact_totals(self, *, limit: int) -> int:
-        return await self.transact(totals.compact(limit))
-
-    async def throttlings(self) -> Sequence[Throttling]:
-        return await self.transact(queue_policies.tell(self._clock.now()))
-
-    async def plan(self, schedules: Sequence[ScheduleState]) -> None:
-        await self.transact(timetable.declare(schedules))
-
-    async def schedules(self) -> tuple[Instant, Sequence[ScheduleState]]:
-        now = self._clock.now()
-        return now, await self.read(timetable.listing)
-
-    async def fire(self, firing: Firing) -> bool:
-        return await self.internal_transaction(timetable.fire(firing))
 
     async def pace(self, act: Act) -> Any:
         return await self._write(statements.pace, (self._clock, act), durable=False)
@@ -301,24 +239,11 @@ class SqliteStore(
     async def held(self, worker: str) -> Sequence[tuple[int, str]]:
         return await self._rows(self.queries.list_held, worker)
 
-    async def workers(self) -> Sequence[WorkerInfo]:
-        return await self.read(listing.workers)
-
     async def report(self, notes: Sequence[Note]) -> None:
         await self._write(statements.report, notes)
 
     async def save_plain_steps(self, results: Sequence[StepResult]) -> Sequence[bool]:
         return await self._write(statements.save, results)
-
-    async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
-        rows = await self._rows(self.queries.list_history, job_id, after, limit)
-        return as_events(rows)
-
-    async def changes(
-        self, job_id: str, *, after: int = 0, limit: int
-    ) -> Sequence[Event]:
-        rows = await self._rows(self.queries.list_changes, job_id, after, limit)
-        return as_events(rows)
 
     async def news(
         self, cursors: Sequence[tuple[int, int]], *, limit: int
@@ -329,37 +254,12 @@ class SqliteStore(
     async def latest(self) -> int:
         return int((await self._rows(self.queries.latest_event))[0][0])
 
-    async def jobs(
-        self, where: JobFilter, *, before: int | None, limit: int
-    ) -> Sequence[Job]:
-        return await self.read(lambda c: listing.jobs(c, where, before, limit))
-
-    async def count(self, where: JobFilter, *, most: int | None = None) -> int:
-        return await self.read(lambda c: listing.count(c, where, most))
-
-    async def failures(
-        self, owner: Visibility, *, limit: int
-    ) -> Sequence[FailureGroup]:
-        return await self.read(lambda c: listing.failures(c, owner, limit))
-
-    async def depths(self) -> Sequence[tuple[str, JobState, int, Instant | None]]:
-        return await self.read(listing.depths)
-
-    async def waiting(self, cap: int) -> Mapping[str, int]:
-        return await self.read(lambda c: listing.waiting(c, cap))
-
-    async def dead_letters(self) -> int:
-        return await self.read(listing.dead_letters)
-
     async def promote(self, *, now: Instant, limit: int) -> int:
         return await self._write(statements.promote, (now, limit), durable=False)
 
     async def next_due(self) -> Instant | None:
         due: Instant | None = (await self._rows(self.queries.next_due))[0][0]
         return due
-
-    async def overdue(self, *, now: Instant, limit: int) -> Sequence[Job]:
-        return await self.read(lambda c: listing.overdue(c, now, limit))
 
     async def prune(
         self, *, keep: Retention, now: Instant, limit: int
@@ -378,33 +278,6 @@ class SqliteStore(
         await self.transact(sharing.prune)
         await self.transact(queue_policies.prune(keep, now, limit))
         return [*steps, *plain]
-
-    async def add_key(self, key: ApiKey, entry: AuditEntry) -> None:
-        await self.transact(lambda tx: keys.add(tx.connection, key, entry))
-
-    async def find_key(self, key_id: str) -> ApiKey | None:
-        return await self.read(lambda c: keys.find(c, key_id))
-
-    async def list_keys(self, tenant: str | None = None) -> Sequence[ApiKey]:
-        return await self.read(lambda c: keys.listed(c, tenant))
-
-    async def revoke_key(self, key_id: str, entry: AuditEntry) -> bool:
-        return await self.transact(lambda tx: keys.revoke(tx.connection, key_id, entry))
-
-    async def touch_key(
-        self, key_id: str, *, now: Instant, unless_since: Instant
-    ) -> None:
-        await self.transact(
-            lambda tx: keys.touch(tx.connection, key_id, now, unless_since)
-        )
-
-    async def record(self, entries: Sequence[AuditEntry]) -> None:
-        await self.transact(lambda tx: keys.record(tx.connection, entries))
-
-    async def audited(
-        self, tenant: str, *, before: int | None, limit: int
-    ) -> Sequence[AuditEntry]:
-        return await self.read(lambda c: keys.audited(c, tenant, before, limit))
 
     async def _write(
         self,

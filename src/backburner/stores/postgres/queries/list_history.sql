@@ -1,3 +1,0 @@
-SELECT events.seq, jobs.id, n, type, at, data
-  FROM jobs JOIN events ON events.job = jobs.seq
- WHERE jobs.id = $1 AND n > $2 ORDER BY n LIMIT $3

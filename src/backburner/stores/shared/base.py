@@ -1,0 +1,170 @@
+"""The verbs of a store that both databases do alike."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from backburner.domain.auth.key import ApiKey
+from backburner.domain.events.event import Event
+from backburner.domain.jobs.job import Claim, Instant, Job, JobState, Visibility
+from backburner.domain.queues.queue import Queue, Throttling, Totals
+from backburner.domain.queues.schedule import ScheduleState
+from backburner.ports.store.keys import AuditEntry
+from backburner.ports.store.maintenance import FailureGroup, JobFilter
+from backburner.ports.store.schedules import Firing
+from backburner.ports.store.transactions import Tx
+from backburner.ports.store.workers import WorkerInfo
+from backburner.stores.shared import keys, listing, queue_policies, timetable, totals
+from backburner.stores.shared.app_blobs import AppBlobRows
+from backburner.stores.shared.budgets import Budgeted
+from backburner.stores.shared.consequences import InternalTx
+from backburner.stores.shared.dead_letter_exports import DeadLetterExports
+from backburner.stores.shared.endpoints import Endpoints
+from backburner.stores.shared.erasure import Erasing
+from backburner.stores.shared.event_streams import Streams
+from backburner.stores.shared.grouped import Grouped
+from backburner.stores.shared.lanes import Lanes
+from backburner.stores.shared.prospects import Prospects
+from backburner.stores.shared.rows import as_events
+from backburner.stores.shared.statements import CommonQueries
+from backburner.stores.shared.steps import Steps
+from backburner.stores.shared.translations import Translations
+from backburner.stores.shared.usages import Usages
+from backburner.stores.shared.waits import Waits
+
+T = TypeVar("T")
+
+
+class BaseStore(
+    Grouped,
+    Streams,
+    Endpoints,
+    Usages,
+    Budgeted,
+    Prospects,
+    Lanes,
+    DeadLetterExports,
+    AppBlobRows,
+    Erasing,
+    Translations,
+    Steps,
+    Waits,
+    Protocol,
+):
+    """What a store gets for the ways to read and write that it has itself."""
+
+    queries: CommonQueries
+
+    async def _rows(self, statement: str, *parameters: Any) -> list[Any]:
+        """Return the rows that one statement reads."""
+        ...
+
+    async def internal_transaction(self, body: Callable[[InternalTx], T]) -> T:
+        """Run a body in a transaction of its own, durable."""
+        ...
+
+    async def transact(
+        self,
+        body: Callable[[Tx], T],
+        *,
+        claim: Claim | None = None,
+        seconds: float | None = None,
+    ) -> T:
+        """Run a body in one transaction, in time and under a claim if there is one."""
+        ...
+
+    async def read_clock(self) -> Instant:
+        """Return the store's time."""
+        ...
+
+    async def find(self, ids: Sequence[str]) -> Sequence[Job]:
+        return await self.read(lambda c: listing.find(c, ids))
+
+    async def declare(self, queues: Sequence[Queue]) -> None:
+        await self.transact(queue_policies.declare(queues))
+
+    async def pause(self, queue: str, *, paused: bool) -> None:
+        await self.transact(queue_policies.pause(queue, paused=paused))
+
+    async def totals(self) -> Mapping[str, Totals]:
+        return await self.read(totals.read)
+
+    async def compact_totals(self, *, limit: int) -> int:
+        return await self.transact(totals.compact(limit))
+
+    async def throttlings(self) -> Sequence[Throttling]:
+        return await self.transact(queue_policies.tell(await self.read_clock()))
+
+    async def plan(self, schedules: Sequence[ScheduleState]) -> None:
+        await self.transact(timetable.declare(schedules))
+
+    async def schedules(self) -> tuple[Instant, Sequence[ScheduleState]]:
+        now = await self.read_clock()
+        return now, await self.read(timetable.listing)
+
+    async def fire(self, firing: Firing) -> bool:
+        return await self.internal_transaction(timetable.fire(firing))
+
+    async def workers(self) -> Sequence[WorkerInfo]:
+        return await self.read(listing.workers)
+
+    async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
+        rows = await self._rows(self.queries.list_history, job_id, after, limit)
+        return as_events(rows)
+
+    async def changes(
+        self, job_id: str, *, after: int = 0, limit: int
+    ) -> Sequence[Event]:
+        rows = await self._rows(self.queries.list_changes, job_id, after, limit)
+        return as_events(rows)
+
+    async def jobs(
+        self, where: JobFilter, *, before: int | None, limit: int
+    ) -> Sequence[Job]:
+        return await self.read(lambda c: listing.jobs(c, where, before, limit))
+
+    async def count(self, where: JobFilter, *, most: int | None = None) -> int:
+        return await self.read(lambda c: listing.count(c, where, most))
+
+    async def failures(
+        self, owner: Visibility, *, limit: int
+    ) -> Sequence[FailureGroup]:
+        return await self.read(lambda c: listing.failures(c, owner, limit))
+
+    async def depths(self) -> Sequence[tuple[str, JobState, int, Instant | None]]:
+        return await self.read(listing.depths)
+
+    async def waiting(self, cap: int) -> Mapping[str, int]:
+        return await self.read(lambda c: listing.waiting(c, cap))
+
+    async def dead_letters(self) -> int:
+        return await self.read(listing.dead_letters)
+
+    async def overdue(self, *, now: Instant, limit: int) -> Sequence[Job]:
+        return await self.read(lambda c: listing.overdue(c, now, limit))
+
+    async def add_key(self, key: ApiKey, entry: AuditEntry) -> None:
+        await self.transact(lambda tx: keys.add(tx.connection, key, entry))
+
+    async def find_key(self, key_id: str) -> ApiKey | None:
+        return await self.read(lambda c: keys.find(c, key_id))
+
+    async def list_keys(self, tenant: str | None = None) -> Sequence[ApiKey]:
+        return await self.read(lambda c: keys.listed(c, tenant))
+
+    async def revoke_key(self, key_id: str, entry: AuditEntry) -> bool:
+        return await self.transact(lambda tx: keys.revoke(tx.connection, key_id, entry))
+
+    async def touch_key(
+        self, key_id: str, *, now: Instant, unless_since: Instant
+    ) -> None:
+        await self.transact(
+            lambda tx: keys.touch(tx.connection, key_id, now, unless_since)
+        )
+
+    async def record(self, entries: Sequence[AuditEntry]) -> None:
+        await self.transact(lambda tx: keys.record(tx.connection, entries))
+
+    async def audited(
+        self, tenant: str, *, before: int | None, limit: int
+    ) -> Sequence[AuditEntry]:
+        return await self.read(lambda c: keys.audited(c, tenant, before, limit))

@@ -1,2 +1,0 @@
-UPDATE jobs SET idempotency_key = NULL
- WHERE tenant = ? AND "user" = ? AND idempotency_key = ? AND created_at < ?

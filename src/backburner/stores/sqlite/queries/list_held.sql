@@ -1,1 +1,0 @@
-SELECT seq, token FROM jobs WHERE worker = ? AND state = 'running'
