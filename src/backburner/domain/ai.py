@@ -45,8 +45,6 @@ class Trouble(StrEnum):
     """The provider does not accept the key, or not for this."""
     NO_QUOTA = "AI_QUOTA_EXHAUSTED"
     """The account has no credit left: waiting does not help, another provider may."""
-    TRUNCATED = "AI_TRUNCATED"
-    """The answer ends where its limit of tokens was reached."""
     TOO_LONG = "AI_CONTEXT_TOO_LONG"
     NOT_PREPARED = "AI_MODEL_NOT_PREPARED"
     """The model is not on this machine yet; a command or a download brings it."""

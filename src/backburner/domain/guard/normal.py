@@ -11,8 +11,6 @@ import re
 import unicodedata
 from typing import Final, NamedTuple
 
-SHORTEST_RUN: Final = 24
-"""From so many characters on, what looks like base64 is decoded."""
 MOST_LAYERS: Final = 2
 """How often what was decoded is decoded once more."""
 

@@ -50,9 +50,6 @@ class Verdict(NamedTuple):
         return self.score >= BLOCKED_FROM
 
 
-CLEAN: Final = Verdict(0, (), normalised=False)
-
-
 def judge(text: str) -> Verdict:
     """Judge a text, in time that grows with its length and no faster."""
     found = _judged(text[:MOST_READ])

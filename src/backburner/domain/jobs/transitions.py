@@ -129,7 +129,7 @@ def settle(  # noqa: PLR0911 - one for each outcome
         case Cancel(reason):
             return _cancel(reason, now)
         case HandedBack():
-            return _hand_back(claim, now)
+            return hand_back(claim, now=now)
         case Expired():
             return _expire(claim.capability, now)
         case Suspension(wait):
@@ -322,16 +322,6 @@ def _suspend(claim: Claim, wait: Wait, now: Instant) -> Change:
 
 _TIMED = frozenset({WaitReason.SLEEP, WaitReason.LANE})
 """The reasons to wait for nobody but the clock."""
-
-
-def _hand_back(claim: Claim, now: Instant) -> Change:
-    return Change(
-        JobState.QUEUED,
-        event.QUEUED,
-        now,
-        data={"outcome": "handed_back"},
-        attempt=claim.attempt - 1,
-    )
 
 
 def _fail(

@@ -84,11 +84,6 @@ poison_jobs = Counter(
 redrive_jobs = Counter(
     "backburner_redrive_jobs_total", "Dead letters queued again.", registry=registry
 )
-repairs = Counter(
-    "backburner_reconciler_repairs_total",
-    "Jobs found by polling without a notification.",
-    registry=registry,
-)
 loop_lag = Gauge(
     "backburner_event_loop_lag_seconds",
     "How late the event loop ran its last tick.",

@@ -28,7 +28,6 @@ from backburner.domain.jobs.outcome import (
     Done,
     Expired,
     Failed,
-    HandedBack,
     Outcome,
     Snooze,
     Suspension,
@@ -61,7 +60,6 @@ class Interruption(Enum):
     """The job is not this worker's any more: cancelled, or the lease is gone."""
     TIMED_OUT = auto()
     EXPIRED = auto()
-    HANDED_BACK = auto()
 
 
 class _Brought(NamedTuple):
@@ -310,8 +308,6 @@ def _interrupted(why: Interruption) -> Outcome | None:
             return Failed(TIMEOUT, "it ran longer than the timeout of its capability")
         case Interruption.EXPIRED:
             return Expired()
-        case Interruption.HANDED_BACK:
-            return HandedBack()
 
 
 def _conclude(output_stream: OutputStream, outcome: Outcome) -> None:

@@ -33,11 +33,6 @@ class Topic(NamedTuple):
     queues: bool = False
     """With those of queues, which belong to nobody."""
 
-    @property
-    def is_all(self) -> bool:
-        """Whether all events are read."""
-        return not any(thing is not None for thing in self[:4])
-
 
 EVERYTHING = Topic()
 

@@ -7,7 +7,6 @@ processes one prepares it and the others wait. An interrupted one leaves a folde
 the next one deletes.
 """
 
-import asyncio
 import fcntl
 import os
 import shutil
@@ -22,7 +21,6 @@ from pathlib import Path
 from typing import Final
 
 from backburner import ConfigurationError
-from backburner.web import log
 from backburner_apps.documents.embedding.folder import (
     Kind,
     digest,
@@ -61,34 +59,6 @@ def prepare(kind: Kind, cache: Path, say: Say, wheel: Path | None = None) -> Pat
                 _make(kind, target, Path(folder), say, wheel)
     say(f"the model is in {target}")
     return target
-
-
-async def prepare_in_background(kind: Kind, cache: Path) -> None:
-    """
-    Prepare a model in a process of its own, of low priority.
-
-    The process that calls this goes on meanwhile, and finds the model when it is there.
-    """
-    if is_prepared(kind, cache):
-        return
-    log.info("Preparing the offline model", model=kind)
-    command = (sys.executable, "-m", __name__, kind, str(cache))
-    child = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        code = await child.wait()
-    except asyncio.CancelledError:
-        child.terminate()
-        await child.wait()
-        raise
-    if code == 0:
-        log.info("The offline model is prepared", model=kind)
-    else:
-        log.warning("The offline model could not be prepared", model=kind, code=code)
 
 
 @contextmanager
