@@ -50,12 +50,12 @@ from backburner.engine.maintenance.translating import Translator
 from backburner.engine.maintenance.upkeep import Upkeep, UpkeepOptions
 from backburner.engine.models.asking import Asker, Providers
 from backburner.engine.observability.lag import LagMeter
-from backburner.engine.run.context import Submit
 from backburner.engine.run.heartbeat import Pulse, ThreadHeartbeat
 from backburner.engine.run.inline import InlineRunner
 from backburner.engine.run.outbound import Http, HttpLimits
 from backburner.engine.run.parents import telling_parents
 from backburner.engine.run.runtime import Runtime
+from backburner.engine.run.services import Submit
 from backburner.engine.run.worker import Worker, WorkerOptions
 from backburner.engine.submit.submission import Callbacks, Submission
 from backburner.engine.watch import Watch

@@ -44,7 +44,7 @@ from backburner.engine.options import SubmitGroupOptions
 from backburner.engine.preparing import Preparation
 from backburner.engine.registry import Capability, Registry
 from backburner.engine.run import signalling
-from backburner.engine.run.context import Running, inherited
+from backburner.engine.run.services import Running, inherited
 from backburner.engine.submit.budgets import Budgets, counted
 from backburner.engine.submit.quoting import Quoting
 from backburner.engine.submit.submission import LOCAL, Options, Submission

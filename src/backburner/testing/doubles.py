@@ -13,8 +13,9 @@ from backburner.domain.events.event import PROGRESS
 from backburner.domain.jobs.job import Instant, uuid7
 from backburner.engine.blobs.payloads import Payloads
 from backburner.engine.models.asking import Providers
-from backburner.engine.run.context import Context, Services
+from backburner.engine.run.context import Context
 from backburner.engine.run.outbound import Http, HttpLimits, HttpResponse
+from backburner.engine.run.services import Services
 from backburner.engine.run.streaming import OutputStream
 from backburner.ports.app_settings import AppSettings
 from backburner.ports.egress import Incoming, Outgoing, Silence, Unusable

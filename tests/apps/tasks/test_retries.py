@@ -14,8 +14,8 @@ from backburner.domain.webhooks.address import Reach
 from backburner.engine.models.asking import Providers
 from backburner.engine.registry import Registry
 from backburner.engine.run.attempt import Attempt
-from backburner.engine.run.context import Services
 from backburner.engine.run.runtime import Runtime
+from backburner.engine.run.services import Services
 from backburner.engine.run.settler import Settler
 from backburner.engine.webhooks.callback_sender import CallbackSender
 from backburner.ports.egress import Answer, Silence

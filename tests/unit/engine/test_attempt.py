@@ -12,7 +12,7 @@ from backburner.domain.errors import (
 from backburner.domain.jobs.outcome import Cancel, Done, Failed, Snooze
 from backburner.engine.registry import capability
 from backburner.engine.run.attempt import Attempt, Interruption, classify
-from backburner.engine.run.context import Services
+from backburner.engine.run.services import Services
 from backburner.testing.doubles import FakeContext
 from backburner.testing.samples import a_claim
 

@@ -8,7 +8,8 @@ import pytest
 from backburner.domain.errors import StoreUnavailable
 from backburner.domain.events import event
 from backburner.domain.events.text import LONGEST_DELTA, Text
-from backburner.engine.run.context import Context, Services
+from backburner.engine.run.context import Context
+from backburner.engine.run.services import Services
 from backburner.engine.run.streaming import MOST_UNTOLD, OutputStream, StreamWriter
 from backburner.ports.notifier import Notification
 from backburner.testing.doubles import FakeContext, FrozenClock, SilentNotifier

@@ -20,7 +20,7 @@ from backburner.engine.flow import Flow, Planned
 from backburner.engine.groups.planning import Planning
 from backburner.engine.groups.retrying import retry_failed
 from backburner.engine.observability import telemetry
-from backburner.engine.run.context import inherited
+from backburner.engine.run.services import inherited
 from backburner.engine.submit.budgets import counted
 from backburner.engine.submit.submission import LOCAL, GroupOptions, Submission
 from backburner.engine.watch import Watch

@@ -39,8 +39,9 @@ from backburner.engine.models.shapes import mistakes
 from backburner.engine.models.spending import Spending
 from backburner.engine.models.usage import UsageLog
 from backburner.engine.registry import Capability
-from backburner.engine.run.context import Context, Services
+from backburner.engine.run.context import Context
 from backburner.engine.run.needs import input_of, is_apart, whole
+from backburner.engine.run.services import Services
 from backburner.engine.run.streaming import OutputStream
 from backburner.engine.run.tracing import trace_of
 from backburner.engine.submit import guarding

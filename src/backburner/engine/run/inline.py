@@ -18,8 +18,9 @@ from backburner.domain.jobs.outcome import Cancel, Failed, Snooze
 from backburner.engine.models.asking import Providers
 from backburner.engine.models.usage import loaded
 from backburner.engine.registry import Capability
-from backburner.engine.run.context import Context, Services, Storage, Submit
+from backburner.engine.run.context import Context
 from backburner.engine.run.outbound import Http
+from backburner.engine.run.services import Services, Storage, Submit
 from backburner.engine.run.streaming import OutputStream
 from backburner.engine.submit.budgets import Budgets
 from backburner.ports.app_settings import AppSettings

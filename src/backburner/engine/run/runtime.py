@@ -10,8 +10,8 @@ from backburner.engine.broker.intake import Intake
 from backburner.engine.flow import Planned
 from backburner.engine.models.asking import Providers
 from backburner.engine.registry import Registry
-from backburner.engine.run.context import Storage, Submit
 from backburner.engine.run.outbound import Http
+from backburner.engine.run.services import Storage, Submit
 from backburner.engine.transaction import Transaction
 from backburner.engine.webhooks.callback_sender import CallbackSender
 from backburner.ports.app_settings import AppSettings

@@ -23,9 +23,9 @@ from backburner.engine.models.usage import UsageRecorder
 from backburner.engine.observability import telemetry
 from backburner.engine.run.attempt import Attempt, Interruption
 from backburner.engine.run.claim_planner import ClaimPlanner
-from backburner.engine.run.context import Services
 from backburner.engine.run.heartbeat import Heartbeat
 from backburner.engine.run.runtime import Runtime
+from backburner.engine.run.services import Services
 from backburner.engine.run.settler import Ended, Settler
 from backburner.engine.run.streaming import StreamWriter
 from backburner.engine.run.timeouts import Timeouts

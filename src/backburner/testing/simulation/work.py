@@ -25,7 +25,8 @@ from backburner.domain.jobs.retry import RetryPolicy
 from backburner.domain.webhooks import delivery
 from backburner.engine.flow import Flow
 from backburner.engine.registry import Capability, Registry, capability
-from backburner.engine.run.context import Context, JobInfo
+from backburner.engine.run.context import Context
+from backburner.engine.run.services import JobInfo
 from backburner.engine.submit.submission import LOCAL
 from backburner.engine.transaction import Transaction
 from backburner.testing.simulation.process import PROCESS

@@ -1,0 +1,112 @@
+"""What handlers may use of the platform, as their context gets it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar, Unpack
+
+from backburner.domain.events.text import Draft
+from backburner.domain.jobs.job import Claim, Instant, Job, Owner, Visibility
+from backburner.engine.blobs.payloads import Payloads
+from backburner.engine.models.asking import Providers
+from backburner.engine.models.lanes import LaneGate
+from backburner.engine.models.usage import UsageSink
+from backburner.engine.options import SubmitGroupOptions, SubmitOptions
+from backburner.engine.run.outbound import Http
+from backburner.engine.run.steps import StepStorage
+from backburner.engine.run.streaming import OutputSink
+from backburner.engine.run.waiting import WaitStorage
+from backburner.engine.transaction import Transaction, View
+from backburner.engine.webhooks.callback_sender import CallbackSender
+from backburner.ports.app_settings import AppSettings
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """The job that a handler runs for."""
+
+    id: str
+    capability: str
+    queue: str
+    owner: Owner
+    attempt: int
+    max_attempts: int
+    generation: int
+    created_at: Instant
+    request_id: str | None
+    step: str | None = None
+    """Its name within its flow, if it is a step of one."""
+    traceparent: str | None = None
+    """The trace that its request was part of."""
+
+
+class Submit(Protocol):
+    """Submits a job on behalf of the running one."""
+
+    def __call__(
+        self, capability: Any, value: Any, **options: Unpack[SubmitOptions]
+    ) -> Awaitable[Any]:
+        """Return the new job's ticket."""
+        ...
+
+
+class Running(NamedTuple):
+    """A job in a worker's hands."""
+
+    job_id: str
+    duration_ms: int
+    """How long this run of it takes by now."""
+
+
+class Storage(StepStorage, WaitStorage, Protocol):
+    """The database, as handlers may use it."""
+
+    async def find(self, job_id: str, owner: Visibility) -> Job:
+        """Return an owner's job."""
+        ...
+
+    async def running(self, queue: str) -> Sequence[Running]:
+        """Return jobs of a queue that run now, whoever's they are."""
+        ...
+
+    async def read(self, body: Callable[[View], T]) -> T:
+        """Run a body over what is committed now; it cannot write."""
+        ...
+
+    async def transact(
+        self, body: Callable[[Transaction], T], *, claim: Claim | None = None
+    ) -> T:
+        """Run a body in one transaction; `ClaimLost` unless the claim still holds."""
+        ...
+
+    async def draft(self, job_id: str, owner: Owner) -> Draft:
+        """Return the state of an owner's job and the text that it has streamed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What handlers may use; the same for every attempt of a worker."""
+
+    output_sink: OutputSink
+    submit: Submit
+    payloads: Payloads | None = None
+    usage_sink: UsageSink | None = None
+    lanes: LaneGate | None = None
+    providers: Providers | None = None
+    callback_sender: CallbackSender | None = None
+    app_settings: AppSettings | None = None
+    http: Callable[[], Http] | None = None
+    storage: Storage | None = None
+    lose: Callable[[Claim], None] | None = None
+    """Whom to tell that a job is no longer this worker's."""
+
+
+def inherited(claim: Claim) -> SubmitGroupOptions:
+    """Return what a job made by another one takes over: its owner and request."""
+    return {
+        "owner": Owner(claim.tenant, claim.user),
+        "request_id": claim.request_id,
+        "traceparent": claim.traceparent,
+    }
