@@ -38,7 +38,6 @@ from backburner.domain.jobs.job import (
     NewJob,
     Submitted,
     first_state,
-    waits,
 )
 from backburner.domain.jobs.step import StepResult
 from backburner.domain.jobs.transitions import Change
@@ -74,15 +73,12 @@ from backburner.stores.shared.consequences import (
 )
 from backburner.stores.shared.deferral import INFO, Deferred
 from backburner.stores.shared.grouped import GroupedTx
+from backburner.stores.shared.row_values import job_values, move_values, settle_values
 from backburner.stores.shared.settling import (
     KEY_LIFETIME_MS,
     as_given,
-    error_json,
     event_json,
-    expires_at,
     in_turn,
-    kept_by_queue,
-    tags_text,
     turns,
     wait_json,
 )
@@ -872,43 +868,7 @@ def as_known(job: NewJob, job_id: str, state: str, body_hash: str | None) -> Sub
 
 def columns(jobs: Sequence[NewJob], ranks: Sequence[int]) -> list[Any]:
     """Write new jobs, at least one, as one array per column."""
-    rows = [
-        (
-            job.id,
-            job.owner.tenant,
-            job.owner.user,
-            job.capability,
-            job.queue,
-            first_state(job),
-            job.priority,
-            job.max_attempts,
-            job.run_at,
-            job.start_by,
-            job.deadline,
-            expires_at(job),
-            job.created_at,
-            job.run_at if waits(job) else job.created_at,
-            job.input,
-            tags_text(job),
-            job.request_id,
-            job.idempotency_key,
-            job.body_hash,
-            job.flow,
-            job.step,
-            job.needs,
-            job.open,
-            job.batch,
-            job.callback,
-            job.traceparent,
-            job.tokens,
-            job.model,
-            job.share,
-            job.holds,
-            kept_by_queue(job),
-        )
-        for job in jobs
-    ]
-    return [*_columns(rows), [*ranks]]
+    return [*_columns(map(job_values, jobs)), [*ranks]]
 
 
 def finish_columns(settlements: Sequence[Settlement]) -> list[Any]:
@@ -924,51 +884,14 @@ def finish_columns(settlements: Sequence[Settlement]) -> list[Any]:
 def settle_columns(settlements: Sequence[Settlement]) -> list[list[Any]]:
     """Write settlements as one array per column."""
     rows = [
-        (
-            s.seq,
-            s.token,
-            s.change.to,
-            s.change.at,
-            s.change.at if s.change.to.is_final else None,
-            s.change.output,
-            error_json(s.change),
-            s.change.error.code if s.change.error else None,
-            s.change.fingerprint,
-            s.change.run_at,
-            s.change.attempt,
-            s.change.crashes,
-            s.change.throttled,
-            s.change.event,
-            event_json(s.change),
-            wait_json(s.change),
-        )
+        (*settle_values(s), s.change.event, event_json(s.change), wait_json(s.change))
         for s in settlements
     ]
     return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _move_columns(moves: Sequence[Move]) -> list[list[Any]]:
-    rows = [
-        (
-            m.seq,
-            m.state,
-            m.generation,
-            m.change.to,
-            m.change.at,
-            m.change.at if m.change.to.is_final else None,
-            error_json(m.change),
-            m.change.error.code if m.change.error else None,
-            m.change.fingerprint,
-            m.change.attempt,
-            m.change.crashes,
-            m.change.throttled,
-            m.change.generation,
-            m.change.run_at,
-            m.change.event,
-            event_json(m.change),
-        )
-        for m in moves
-    ]
+    rows = [(*move_values(m), m.change.event, event_json(m.change)) for m in moves]
     return [list(column) for column in zip(*rows, strict=True)]
 
 

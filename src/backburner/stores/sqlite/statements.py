@@ -26,11 +26,11 @@ from backburner.stores.shared import lanes, steps
 from backburner.stores.shared.consequences import ends, settle_consequences
 from backburner.stores.shared.flows import as_needs
 from backburner.stores.shared.ledger import submit_each
+from backburner.stores.shared.row_values import settle_values
 from backburner.stores.shared.settling import (
     KEY_LIFETIME_MS,
     as_given,
     as_json,
-    error_json,
     event_json,
     in_turn,
     turns,
@@ -214,7 +214,7 @@ def _finish(tx: Transaction, settlements: Sequence[Settlement]) -> set[int]:
 def _put(tx: Transaction, settlements: Sequence[Settlement]) -> set[int]:
     if not settlements:
         return set()
-    rows = [_settle_row(s) for s in settlements]
+    rows = [(*settle_values(s), wait_json(s.change)) for s in settlements]
     came = tx.rows(tx.queries.settle_jobs, as_json(rows))
     settled = {row[0] for row in came}
     count_ends(tx, [row[1:] for row in came])
@@ -301,26 +301,6 @@ def save(
     """Store the results of steps of jobs that are still held."""
     rows = tx.save_steps([result for batch in batches for result in batch])
     return [steps.kept(batch, rows) for batch in batches]
-
-
-def _settle_row(s: Settlement) -> tuple[Any, ...]:
-    change = s.change
-    return (
-        s.seq,
-        s.token,
-        change.to,
-        change.at,
-        change.at if change.to.is_final else None,
-        change.output,
-        error_json(change),
-        change.error.code if change.error else None,
-        change.fingerprint,
-        change.run_at,
-        change.attempt,
-        change.crashes,
-        change.throttled,
-        wait_json(change),
-    )
 
 
 def prune(

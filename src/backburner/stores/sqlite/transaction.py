@@ -17,8 +17,6 @@ from backburner.domain.jobs.job import (
     JobState,
     NewJob,
     Submitted,
-    first_state,
-    waits,
 )
 from backburner.domain.jobs.step import StepResult
 from backburner.domain.queues.fairness import Share
@@ -36,14 +34,11 @@ from backburner.stores.shared import (
 from backburner.stores.shared.consequences import Telling
 from backburner.stores.shared.deferral import Deferred
 from backburner.stores.shared.grouped import GroupedTx
+from backburner.stores.shared.row_values import job_values, move_values
 from backburner.stores.shared.settling import (
     KEY_LIFETIME_MS,
     as_json,
-    error_json,
     event_json,
-    expires_at,
-    kept_by_queue,
-    tags_text,
 )
 from backburner.stores.shared.sharing import Taken
 from backburner.stores.shared.totals import count_ends
@@ -242,7 +237,7 @@ class Transaction(GroupedTx):
 
     def move(self, moves: Sequence[Move]) -> Collection[int]:
         """Move jobs that are not running; return the keys of those that were."""
-        rows = as_json([_move_row(m) for m in moves])
+        rows = as_json([*map(move_values, moves)])
         came = self.rows(self.queries.move_jobs, rows)
         moved = {row[0] for row in came}
         count_ends(self, [row[1:] for row in came])
@@ -263,7 +258,9 @@ class Transaction(GroupedTx):
         base = self.rows(self.queries.last_seq)[0][0] + 1
         ranks, taken = sharing.rank(self, jobs)
         ranked = zip(jobs, ranks, strict=True)
-        rows = [_row(base + i, rank, job) for i, (job, rank) in enumerate(ranked)]
+        rows = [
+            (base + i, rank, *job_values(job)) for i, (job, rank) in enumerate(ranked)
+        ]
         answers = self._insert(jobs, rows)
         self.driver.execute(
             self.queries.insert_submit_events, (base, base + len(jobs) - 1)
@@ -332,61 +329,3 @@ class Transaction(GroupedTx):
                 "this idempotency key was used with another request body"
             )
         return Submitted(job_id, JobState(state), replayed=True)
-
-
-def _row(seq: int, rank: int, job: NewJob) -> tuple[Any, ...]:
-    return (
-        seq,
-        rank,
-        job.id,
-        job.owner.tenant,
-        job.owner.user,
-        job.capability,
-        job.queue,
-        first_state(job),
-        job.priority,
-        job.max_attempts,
-        job.run_at,
-        job.start_by,
-        job.deadline,
-        expires_at(job),
-        job.created_at,
-        job.run_at if waits(job) else job.created_at,
-        job.input,
-        tags_text(job),
-        job.request_id,
-        job.idempotency_key,
-        job.body_hash,
-        job.flow,
-        job.step,
-        job.needs,
-        job.open,
-        job.batch,
-        job.callback,
-        job.traceparent,
-        job.tokens,
-        job.model,
-        job.share,
-        job.holds,
-        kept_by_queue(job),
-    )
-
-
-def _move_row(m: Move) -> tuple[Any, ...]:
-    change = m.change
-    return (
-        m.seq,
-        m.state,
-        m.generation,
-        change.to,
-        change.at,
-        change.at if change.to.is_final else None,
-        error_json(change),
-        change.error.code if change.error else None,
-        change.fingerprint,
-        change.attempt,
-        change.crashes,
-        change.throttled,
-        change.generation,
-        change.run_at,
-    )
