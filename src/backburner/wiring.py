@@ -204,10 +204,8 @@ class Parts:
             faults=self._faults,
             registry=registry,
             submit=host.submit,
-            wrap=self.engine.wrap,
+            engine=self.engine,
             payloads=self.engine.payloads,
-            plan=self.engine.flows.plan,
-            touch=self.engine.batches.touch,
             prices=self._prices,
             on_job_failed=self._on_job_failed,
             intake=self._make_intake(host),
@@ -215,7 +213,6 @@ class Parts:
             callback_sender=self._callback_sender,
             app_settings=self._given.settings,
             http=self.outbound,
-            storage=self.engine,
         )
         options = WorkerOptions(
             slots=settings.slots,

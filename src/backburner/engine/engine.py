@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from backburner.domain.errors import (
 from backburner.domain.events.event import STARTED, AttemptRecord, Event, attempts
 from backburner.domain.events.text import Draft, Text
 from backburner.domain.groups.batch import Members, replaced
+from backburner.domain.groups.flow import NewStep
 from backburner.domain.jobs import transitions
 from backburner.domain.jobs.job import (
     Claim,
@@ -34,6 +35,7 @@ from backburner.domain.jobs.wait import NewWait, Question, StoredWait
 from backburner.engine.blobs.app_blobs import BlobService
 from backburner.engine.blobs.payloads import Payloads
 from backburner.engine.broker.relay import Relay
+from backburner.engine.flow import Planned
 from backburner.engine.groups.batches import Batches
 from backburner.engine.groups.flows import Flows
 from backburner.engine.groups.retrying import retry_moves
@@ -238,6 +240,14 @@ class Engine:
             default if parent is None else inherited(parent),
             now=self._clock.now,
         )
+
+    def plan_steps(self, added: Sequence[Planned], claim: Claim) -> Sequence[NewStep]:
+        """Check steps that a handler added to its flow."""
+        return self.flows.plan(added, claim)
+
+    def touch_batches(self, batches: Iterable[int]) -> None:
+        """Check these batches soon, because a member of each has ended."""
+        self.batches.touch(batches)
 
     async def find(self, job_id: str, owner: Visibility = LOCAL) -> Job:
         """Return an owner's job."""

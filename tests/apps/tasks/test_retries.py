@@ -68,16 +68,9 @@ async def run(
         faults=anything,
         registry=Registry([capability]),
         submit=anything,
-        wrap=anything,
+        engine=anything,
     )
-    settler = Settler(
-        runtime,
-        anything,
-        Limits(),
-        worker=lambda: "w_1",
-        settled=lambda _ended: None,
-        doubt=lambda: None,
-    )
+    settler = Settler(runtime, anything, Limits(), anything)
     providers = Providers([Mock(clock, script=script)], clock, seconds)
     reach = Reach.read(["tasks"])
     callback_sender = CallbackSender(reach, b"m" * 32, clock, post)

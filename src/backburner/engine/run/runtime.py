@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from backburner.domain.groups.flow import NewStep
 from backburner.domain.jobs.job import Claim
@@ -23,6 +24,22 @@ from backburner.ports.store import Store
 from backburner.ports.store.transactions import Tx
 
 
+class JobEngine(Storage, Protocol):
+    """The engine, as far as it takes part in running and settling jobs."""
+
+    def wrap(self, tx: Tx, parent: Claim) -> Transaction:
+        """Return the transaction object that bodies receive."""
+        ...
+
+    def plan_steps(self, added: Sequence[Planned], claim: Claim) -> Sequence[NewStep]:
+        """Check steps that a handler added to its flow."""
+        ...
+
+    def touch_batches(self, batches: Iterable[int]) -> None:
+        """Check these batches soon, because a member of each has ended."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """What stands around a worker."""
@@ -34,15 +51,8 @@ class Runtime:
     faults: Faults
     registry: Registry
     submit: Submit
-    wrap: Callable[[Tx, Claim], Transaction]
-    """Return the transaction object that bodies receive."""
-    storage: Storage | None = None
-    """The database, as handlers may use it."""
+    engine: JobEngine
     payloads: Payloads = field(default_factory=Payloads)
-    plan: Callable[[Sequence[Planned], Claim], Sequence[NewStep]] | None = None
-    """Check steps that a handler added to its flow."""
-    touch: Callable[[Iterable[int]], None] | None = None
-    """Check these batches soon, because a member of each has ended."""
     prices: Prices = field(default_factory=NoPrices)
     on_job_failed: Callable[[], None] = lambda: None
     """Note that a job has failed permanently."""

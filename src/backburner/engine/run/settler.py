@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from backburner.domain.costs.usage import Usage
 from backburner.domain.errors import (
@@ -44,6 +44,20 @@ Body: TypeAlias = Callable[[Transaction], None]
 Steps: TypeAlias = Sequence[Planned]
 
 
+class SettlingWorker(Protocol):
+    """The worker, as far as settling concerns it."""
+
+    id: str
+
+    def on_settled(self, batch: Sequence[Ended]) -> None:
+        """Be told which attempts are settled."""
+        ...
+
+    def on_settle_failed(self) -> None:
+        """Be told that an outcome could not be stored: its job is held by nobody."""
+        ...
+
+
 class _SignalledMeanwhile(Exception):
     """A signal came between a run's last look and its end."""
 
@@ -56,18 +70,13 @@ class Settler:
         runtime: Runtime,
         usage_recorder: UsageRecorder,
         limits: Limits,
-        *,
-        worker: Callable[[], str],
-        settled: Callable[[Sequence[Ended]], None],
-        doubt: Callable[[], None],
+        worker: SettlingWorker,
     ) -> None:
-        """Take whom to tell of what was settled, and that nobody knows of something."""
+        """Take the worker whose attempts are settled."""
         self._runtime = runtime
         self._usage_recorder = usage_recorder
         self._limits = limits
         self._worker = worker
-        self._settled = settled
-        self._doubt = doubt
         self._seldom = Seldom()
         self._outcomes: list[Ended] = []
         self._in_flight: list[Ended] = []
@@ -188,12 +197,12 @@ class Settler:
         except StoreUnavailable as error:
             # The outcome is kept and tried again for as long as the lease holds.
             self._seldom.write(
-                log.warning, "settle failed", worker=self._worker(), code=error.code
+                log.warning, "settle failed", worker=self._worker.id, code=error.code
             )
             self._settle_later(batch)
         except Exception as error:  # noqa: BLE001 - one bad outcome must not hold the rest
             kind = type(error).__name__
-            log.error("settle failed", worker=self._worker(), error_type=kind)
+            log.error("settle failed", worker=self._worker.id, error_type=kind)
             await self._settle_singly(batch)
         else:
             self._runtime.faults.hit("worker.settled")
@@ -209,7 +218,7 @@ class Settler:
             self._tell(batch, applied)
             return
         self._seldom.write(
-            log.warning, "settle put off: steps not stored", worker=self._worker()
+            log.warning, "settle put off: steps not stored", worker=self._worker.id
         )
         self._settle_later(put_off)
         answers = zip(batch, applied, strict=True)
@@ -234,8 +243,8 @@ class Settler:
                 )
             except Exception as error:  # noqa: BLE001 - the loop must go on
                 kind = type(error).__name__
-                log.error("settle failed", worker=self._worker(), error_type=kind)
-                self._doubt()
+                log.error("settle failed", worker=self._worker.id, error_type=kind)
+                self._worker.on_settle_failed()
 
     async def _book_first(self, batch: Sequence[Ended]) -> None:
         """Book the calls of runs whose settlement may take long: it has a body."""
@@ -273,7 +282,7 @@ class Settler:
             self._tell_all(batch, applied)
         except Exception as error:  # noqa: BLE001 - settling it again would not help
             kind = type(error).__name__
-            log.error("settled but not told", worker=self._worker(), error_type=kind)
+            log.error("settled but not told", worker=self._worker.id, error_type=kind)
 
     def _tell_all(
         self,
@@ -295,15 +304,15 @@ class Settler:
             notifications |= Notification.WORK | Notification.SCHEDULE
         if any(settlement.consequences is not None for _, settlement in batch):
             notifications |= Notification.WORK
-        if self._runtime.touch is not None:
-            over = {claim.batch for claim, change in ends if change.to.is_final}
-            self._runtime.touch(number for number in over if number is not None)
-            self._runtime.touch(n for attempt, _ in batch for n in attempt.filled)
+        over = {claim.batch for claim, change in ends if change.to.is_final}
+        touch = self._runtime.engine.touch_batches
+        touch(number for number in over if number is not None)
+        touch(n for attempt, _ in batch for n in attempt.filled)
         for state in {change.to for _, change in ends}:
             notifications |= _NOTIFICATIONS.get(state, Notification.EVENTS)
         self._on_jobs_failed(ends)
         self._runtime.notifier.notify(notifications)
-        self._settled(batch)
+        self._worker.on_settled(batch)
 
     def _on_jobs_failed(self, ends: Sequence[tuple[Claim, Change]]) -> None:
         if any(change.to is JobState.FAILED for _, change in ends):
@@ -331,11 +340,12 @@ class Settler:
             )
 
         def body(tx: Tx) -> None:
-            ours = self._runtime.wrap(tx, claim)
+            ours = self._runtime.engine.wrap(tx, claim)
             for write in bodies:
                 write(ours)
-            if added and claim.flow is not None and self._runtime.plan is not None:
-                tx.extend(claim.flow, self._runtime.plan(added, claim))
+            if added and claim.flow is not None:
+                steps = self._runtime.engine.plan_steps(added, claim)
+                tx.extend(claim.flow, steps)
             attempt.has_submitted = ours.has_submitted
             attempt.filled = ours.filled
 

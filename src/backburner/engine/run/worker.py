@@ -97,14 +97,7 @@ class Worker:
         self._usage_recorder = UsageRecorder(
             runtime.store, runtime.prices, runtime.clock
         )
-        self._settler = Settler(
-            runtime,
-            self._usage_recorder,
-            options.limits,
-            worker=lambda: self.id,
-            settled=self._hear_settled,
-            doubt=self._be_in_doubt,
-        )
+        self._settler = Settler(runtime, self._usage_recorder, options.limits, self)
         self._lanes = Lanes(
             runtime.store,
             runtime.clock,
@@ -123,7 +116,7 @@ class Worker:
             runtime.callback_sender,
             runtime.app_settings,
             runtime.http,
-            runtime.storage,
+            runtime.engine,
             self._drop,
         )
         self._watching = Loop("worker-queues", self._watch_queues, every=options.poll)
@@ -469,7 +462,8 @@ class Worker:
                 telemetry.throttled(throttling)
         return seconds
 
-    def _hear_settled(self, batch: Sequence[Ended]) -> None:
+    def on_settled(self, batch: Sequence[Ended]) -> None:
+        """Claim again if what was settled makes room; called by the settler."""
         if self._claim_planner.limited and any(
             self._claim_planner.has_limits(attempt.claim.queue) for attempt, _ in batch
         ):
@@ -479,7 +473,8 @@ class Worker:
         if self._intake is not None:
             self._intake.look()
 
-    def _be_in_doubt(self) -> None:
+    def on_settle_failed(self) -> None:
+        """Look up which jobs the store says are held here before the next claim."""
         self._is_in_doubt = True
 
     def _look_again(self) -> None:
@@ -503,7 +498,7 @@ class Worker:
                 attempt.interrupt(Interruption.LOST)
         unknown = held - self._known()
         if unknown & self._unknown:
-            self._be_in_doubt()
+            self._is_in_doubt = True
             self._wake.set()
         self._unknown = unknown
         return None

@@ -284,10 +284,7 @@ class Process:
             faults=self,
             registry=self.world.registry,
             submit=self._submit,
-            wrap=self.engine.wrap,
-            storage=self.engine,
-            plan=self.engine.flows.plan,
-            touch=self.engine.batches.touch,
+            engine=self.engine,
             intake=self._make_intake() if self.world.post.is_used else None,
         )
         options = WorkerOptions(
