@@ -94,6 +94,18 @@ async def test_a_call_of_a_long_run_is_told_at_once(usage_recorder, ledger, cloc
     assert (CALL._replace(at=now, cost=12, price_version="v"),) == booking.calls
 
 
+async def test_a_run_whose_usage_is_refused_does_not_hold_up_others(
+    usage_recorder, ledger, clock
+):
+    ledger.faults = [ValueError(), ValueError()]
+    clock.advance(LONG)
+    UsageLog(a_claim(), usage_recorder).add(CALL)
+    UsageLog(a_claim(seq=2), usage_recorder).add(CALL)
+    await until_told(ledger)
+
+    assert [2] == [booking.seq for booking in ledger.bookings]
+
+
 async def test_a_run_that_is_over_at_once_tells_nothing_before_its_end(
     usage_recorder, ledger, clock
 ):

@@ -21,6 +21,7 @@ from backburner.domain.errors import (
 )
 from backburner.domain.jobs.job import Claim, Instant
 from backburner.engine.loop import Loop
+from backburner.engine.sending import send_all
 from backburner.ports.clock import Clock
 from backburner.ports.log import log
 from backburner.ports.prices import Prices
@@ -181,7 +182,7 @@ class UsageRecorder:
         if usage_logs:
             with suppress(StoreUnavailable, TimeoutError):
                 async with asyncio.timeout(PARTING_SECONDS):
-                    await self._tell(usage_logs)
+                    await send_all(usage_logs, self._tell, self._refuse)
 
     def now(self) -> Instant:
         return self._clock.now()
@@ -283,7 +284,7 @@ class UsageRecorder:
         if due:
             await self.ready()
             try:
-                await self._tell(due)
+                await send_all(due, self._tell, self._refuse)
             except StoreUnavailable as error:
                 log.warning("booking failed", code=error.code, count=len(due))
                 return RETRY_SECONDS
@@ -293,6 +294,11 @@ class UsageRecorder:
             if usage_log in waits and usage_log not in due
         ]
         return min(left) / 1000 if left else None
+
+    def _refuse(self, usage_log: UsageLog, error: Exception) -> None:
+        """Log that the store does not take a run's usage; it is tried again."""
+        kind = type(error).__name__
+        log.error("usage not booked", count=len(usage_log.calls), error_type=kind)
 
     async def _tell(self, usage_logs: Sequence[UsageLog]) -> None:
         for usage_log in usage_logs:

@@ -18,6 +18,7 @@ from backburner.domain.events.event import DELTA, PROGRESS
 from backburner.domain.events.text import deltas
 from backburner.domain.jobs.job import Claim, Instant
 from backburner.engine.loop import Loop
+from backburner.engine.sending import send_all
 from backburner.ports.clock import Clock
 from backburner.ports.log import log
 from backburner.ports.notifier import Notification, Notifier
@@ -239,15 +240,11 @@ class StreamWriter:
         if not output_streams:
             return None
         try:
-            await self._report(output_streams)
+            await send_all(output_streams, self._report, self._refuse)
         except StoreUnavailable as error:
             log.warning("report failed", code=error.code, count=len(output_streams))
             await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - see watch
             return 0.0
-        except Exception as error:  # noqa: BLE001 - one bad note must not hold the rest
-            log.error("report failed", error_type=type(error).__name__)
-            await self._report_singly(output_streams)
-        self._notifier.notify(Notification.EVENTS)
         with suppress(TimeoutError):
             async with asyncio.timeout(MOMENT_SECONDS):
                 await self._hurry.wait()
@@ -259,17 +256,14 @@ class StreamWriter:
         await self._events.report(
             [note for v in output_streams for note in v.notes(now)]
         )
+        self._notifier.notify(Notification.EVENTS)
         for output_stream in output_streams:
             self._let_go(output_stream)
 
-    async def _report_singly(self, output_streams: Iterable[OutputStream]) -> None:
-        for output_stream in output_streams:
-            try:
-                await self._report([output_stream])
-            except StoreUnavailable:
-                return
-            except Exception as error:  # noqa: BLE001 - its attempt is told
-                self._let_go(output_stream, error)
+    def _refuse(self, output_stream: OutputStream, error: Exception) -> None:
+        """Let the attempt fail whose output the store does not take."""
+        log.error("report failed", error_type=type(error).__name__)
+        self._let_go(output_stream, error)
 
     def _let_go(
         self, output_stream: OutputStream, fault: Exception | None = None
