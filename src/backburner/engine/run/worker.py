@@ -1,4 +1,10 @@
-"""Claims jobs, runs their handlers and settles the outcomes."""
+"""
+Claims jobs, runs their handlers and settles the outcomes.
+
+The life of an attempt is `_claim`, `_prepare`, `_run`, `_flush` and `_settle`, in this
+order. `attempt.py` has what happens inside `_run`: it validates the input, calls the
+handler and classifies what it did; `settler.py` stores the outcomes in batches.
+"""
 
 import asyncio
 import os
@@ -23,6 +29,7 @@ from backburner.engine.models.usage import UsageRecorder
 from backburner.engine.observability import telemetry
 from backburner.engine.run.attempt import Attempt, Interruption
 from backburner.engine.run.claim_planner import ClaimPlanner
+from backburner.engine.run.context import Context
 from backburner.engine.run.heartbeat import Heartbeat
 from backburner.engine.run.runtime import Runtime
 from backburner.engine.run.services import Services
@@ -264,8 +271,69 @@ class Worker:
         begun = await self._keep_apart(claims)
         now = self._runtime.clock.now()
         for claim in begun:
-            self._try(claim, now)
+            self._prepare(claim, now)
         telemetry.started(begun, now)
+
+    def _prepare(self, claim: Claim, now: Instant) -> None:
+        """Start an attempt's task and its time limit; if that fails, it has failed."""
+        attempt = Attempt(claim, self._runtime.registry.get(claim.capability))
+        self._attempts[attempt] = None
+        try:
+            if attempt.capability is not None:
+                seconds = attempt.capability.timeout.total_seconds()
+                if claim.deadline is not None:
+                    seconds = min(seconds, max(0.0, (claim.deadline - now) / 1000))
+                self._timeouts.add(attempt, seconds)
+            attempt.task = self._loop.create_task(self._run(attempt))
+        except Exception as error:  # noqa: BLE001 - one job must not hold up the others
+            del self._attempts[attempt]
+            kind = type(error).__name__
+            log.error("attempt not begun", job_id=claim.id, error_type=kind)
+            why = readable(f"it could not be begun: {kind}: {error}")
+            self._settler.add(attempt, Failed("UNEXPECTED", why))
+
+    async def _run(self, attempt: Attempt) -> None:
+        """Run the handler, flush what it wrote, and settle the outcome."""
+        outcome = None
+        try:
+            outcome = await attempt.run(self._services)
+            context = attempt.context
+            if context is not None and (context.spent or context.output_stream):
+                outcome = await self._flush(attempt, context, outcome)
+        finally:
+            self._timeouts.discard(attempt)
+            self._attempts.pop(attempt, None)
+            self._settle(attempt, outcome)
+
+    async def _flush(
+        self, attempt: Attempt, context: Context, outcome: Outcome | None
+    ) -> Outcome | None:
+        """Return the outcome when its prices are known and its output is stored."""
+        if attempt.usage_log is not None:
+            with suppress(asyncio.CancelledError):
+                await self._usage_recorder.ready()
+        if context.output_stream is None or outcome is None:
+            return outcome
+        self._timeouts.discard(attempt)
+        return await attempt.heard_out(context.output_stream, outcome)
+
+    def _settle(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        """Have the outcome stored, and claim again if that makes room."""
+        if outcome is None and attempt.interruption is not Interruption.LOST:
+            outcome = Failed("UNEXPECTED", "its attempt ended without an outcome")
+        if outcome is None:
+            telemetry.stale_completions.inc()
+            self._settler.lose(attempt)
+            if self._claim_planner.has_limits(attempt.claim.queue):
+                self._look_again()
+        else:
+            self._settler.add(attempt, outcome)
+        if self._claim_planner.may_have_work or self._is_stopping:
+            self._wake.set()
+        if self._intake is not None:
+            self._intake.look()
+        if not self._attempts:
+            self._idle.set()
 
     async def _keep_apart(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         """
@@ -375,24 +443,6 @@ class Worker:
         known = {(a.claim.seq, a.claim.token) for a in self._attempts}
         return known | self._settler.coming
 
-    def _try(self, claim: Claim, now: Instant) -> None:
-        """Begin an attempt; one that cannot be begun has failed."""
-        attempt = Attempt(claim, self._runtime.registry.get(claim.capability))
-        self._attempts[attempt] = None
-        try:
-            if attempt.capability is not None:
-                seconds = attempt.capability.timeout.total_seconds()
-                if claim.deadline is not None:
-                    seconds = min(seconds, max(0.0, (claim.deadline - now) / 1000))
-                self._timeouts.add(attempt, seconds)
-            attempt.task = self._loop.create_task(self._run(attempt))
-        except Exception as error:  # noqa: BLE001 - one job must not hold up the others
-            del self._attempts[attempt]
-            kind = type(error).__name__
-            log.error("attempt not begun", job_id=claim.id, error_type=kind)
-            why = readable(f"it could not be begun: {kind}: {error}")
-            self._settler.add(attempt, Failed("UNEXPECTED", why))
-
     def _drop(self, claim: Claim) -> None:
         """Interrupt the handler of a job that is no longer this worker's."""
         for attempt in self._attempts:
@@ -415,41 +465,6 @@ class Worker:
         if outcome is not None:
             attempt.interruption = Interruption.LOST
             self._settler.add(attempt, outcome)
-
-    async def _run(self, attempt: Attempt) -> None:
-        outcome = None
-        try:
-            outcome = await attempt.run(self._services)
-            context = attempt.context
-            spent = None if context is None else context.spent
-            if spent is not None and spent.usage_log is not None:
-                with suppress(asyncio.CancelledError):
-                    await self._usage_recorder.ready()
-            output_stream = None if context is None else context.output_stream
-            if output_stream is not None and outcome is not None:
-                self._timeouts.discard(attempt)
-                outcome = await attempt.heard_out(output_stream, outcome)
-        finally:
-            self._timeouts.discard(attempt)
-            self._attempts.pop(attempt, None)
-            self._end(attempt, outcome)
-
-    def _end(self, attempt: Attempt, outcome: Outcome | None) -> None:
-        if outcome is None and attempt.interruption is not Interruption.LOST:
-            outcome = Failed("UNEXPECTED", "its attempt ended without an outcome")
-        if outcome is None:
-            telemetry.stale_completions.inc()
-            self._settler.lose(attempt)
-            if self._claim_planner.has_limits(attempt.claim.queue):
-                self._look_again()
-        else:
-            self._settler.add(attempt, outcome)
-        if self._claim_planner.may_have_work or self._is_stopping:
-            self._wake.set()
-        if self._intake is not None:
-            self._intake.look()
-        if not self._attempts:
-            self._idle.set()
 
     async def _watch_queues(self) -> float | None:
         """Learn which queues have limits; look again when a window opens."""
