@@ -89,6 +89,10 @@ class Migrated:
         """Leave the schema and nothing else."""
         self._loop.run_until_complete(self._clean())
 
+    def execute(self, script):
+        """Run statements by the connection that stays."""
+        self._loop.run_until_complete(self._connection.execute(script))
+
     def close(self):
         """Close the connection."""
         if self._connection is not None:

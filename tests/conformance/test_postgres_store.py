@@ -1,10 +1,8 @@
 """PostgreSQL keeps the same promises. Its clock is the server's: here, a table's."""
 
-import asyncio
 import threading
 from dataclasses import fields
 
-import asyncpg
 import pytest
 
 from backburner.ports.faults import NoFaults
@@ -26,8 +24,12 @@ INSERT INTO tests.clock VALUES (1000000000)
 
 class TestPostgresStore(StoreConformance):
     @pytest.fixture
-    async def store(self, migrated_url):
-        await _run(migrated_url, SET_CLOCK)
+    def clock(self, migrated_url, _migrated):  # noqa: ARG002 - it is emptied first
+        _migrated.execute(SET_CLOCK)
+        return _migrated
+
+    @pytest.fixture
+    async def store(self, migrated_url, clock):  # noqa: ARG002 - it is set
         store = PostgresStore(migrated_url, queries=_queries(), faults=NoFaults())
         with recording() as recorder:
             await store.open()
@@ -36,11 +38,14 @@ class TestPostgresStore(StoreConformance):
         assert [] == recorder.inversions, "locks are taken in the documented order"
 
     @pytest.fixture
-    def let_pass(self, migrated_url):
+    def let_pass(self, clock):
         def advance(span):
             ms = round(span.total_seconds() * 1000)
             advanced = f"UPDATE tests.clock SET ms = ms + {ms}"  # noqa: S608 - ours
-            _in_a_thread(_run(migrated_url, advanced))
+            # In a thread, as this one has a loop that is running.
+            thread = threading.Thread(target=clock.execute, args=[advanced])
+            thread.start()
+            thread.join()
 
         return advance
 
@@ -53,15 +58,3 @@ def _queries():
             for field in fields(Queries)
         }
     )
-
-
-async def _run(url, script):
-    connection = await asyncpg.connect(url)
-    await connection.execute(script)
-    await connection.close()
-
-
-def _in_a_thread(coroutine):
-    thread = threading.Thread(target=asyncio.run, args=[coroutine])
-    thread.start()
-    thread.join()
