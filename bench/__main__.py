@@ -38,6 +38,7 @@ from bench.servers import ask, fresh_database
 LAST = PROJECT / ".bench/last.json"
 PUBLISHED = "docs/benchmarks.json"
 SQS = "BACKBURNER_TEST_SQS_URL"
+PGVECTOR = "BACKBURNER_TEST_PGVECTOR_URL"
 BROKERS = {table.RABBITMQ: RABBITMQ, table.REDIS: REDIS, table.SQS: SQS}
 """The environment variable with each broker's URL."""
 PLAYED = 100
@@ -222,7 +223,10 @@ def _measure(run: Run, jobs: int) -> dict[str, Any]:
         place, row = run
         if place == table.SQLITE:
             return _row(row, folder, {"BENCH_STORE": f"sqlite:///{folder}/bench.db"})
-        url = stack.enter_context(fresh_database(os.environ[POSTGRES]))
+        server = os.environ[POSTGRES]
+        if row in table.WITH_PGVECTOR:
+            server = os.environ.get(PGVECTOR, server)
+        url = stack.enter_context(fresh_database(server))
         if place == table.POSTGRES:
             return _row(row, folder, {"BENCH_STORE": url})
         queue = f"bench-{secrets.token_hex(4)}"

@@ -31,8 +31,10 @@ from backburner_apps.documents.chunk_store import replace_chunks
 from backburner_apps.documents.chunking import chunk_pages
 from backburner_apps.documents.embed_work import embed_missing, embed_question
 from backburner_apps.documents.full_text import Filters
+from backburner_apps.documents.pgvector import index_vectors
 from backburner_apps.documents.ranking import WEIGHTS, Weights
 from backburner_apps.documents.search import find
+from backburner_apps.documents.settings import DocumentsSettings
 from backburner_apps.documents.tables import files
 
 FOLDER = Path(__file__).parents[1] / "tests" / "fixtures" / "retrieval"
@@ -115,9 +117,10 @@ async def embed(ctx: Context, file_id: str) -> int:
 
 APP = App(
     "documents",
-    own=[embed, embed_question],
+    own=[embed, embed_question, index_vectors],
     models=[ModelUse("embedding", is_required=False, fallback="minilm")],
     migrations="backburner_apps.documents.migrations",
+    settings=DocumentsSettings,
 )
 
 

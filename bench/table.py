@@ -78,8 +78,10 @@ SENTENCES = (
         is_higher_better=False,
     ),
 )
-ANY_STORE = frozenset({"blobs_s3", "embedding"})
+ANY_STORE = frozenset({"blobs_s3", "embedding", "uploads_limited"})
 """Rows that take minutes and on which the database has no influence: run on one."""
+WITH_PGVECTOR = frozenset({"searches"})
+"""Rows that run on the PostgreSQL server that has pgvector, if there is one."""
 
 DISCORD_LIMIT = dict.fromkeys((SQLITE, POSTGRES, *BROKERS), 3_000.0)
 """Discord waits for three seconds."""
@@ -100,6 +102,13 @@ RETRIEVAL = (
         is_higher_better=False,
     ),
     Row("searches", "… memory, MB", "rss_mb", {}, is_higher_better=False),
+    Row(
+        "searches",
+        "… p95 with pgvector, ms",
+        "pgvector_p95_ms",
+        {POSTGRES: 100},
+        is_higher_better=False,
+    ),
     Row(
         "embedding", "chunks embedded by the offline model, chunks/s", "per_second", {}
     ),

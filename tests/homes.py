@@ -33,7 +33,7 @@ SLOW = {"sqs"}
 """Brokers that must not be left with what a test dumped: theirs are new in each."""
 BOUND = {
     "sqlite": {"path", "standing", "write"},
-    "postgres": {"migrated_url", "own_postgres", "postgres_url"},
+    "postgres": {"migrated_url", "own_postgres", "pgvector_url", "postgres_url"},
 }
 """Fixtures that a test asks for by name if it is made for one store only."""
 ONE_STORE = (

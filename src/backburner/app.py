@@ -19,6 +19,7 @@ from backburner.engine.maintenance.schedule import Schedule
 from backburner.engine.observability.app_metrics import AppMetric
 from backburner.engine.registry import Capability
 from backburner.engine.transaction import Transaction
+from backburner.ports.finding import Finding
 
 WorkerPhase = Literal["starting", "failed", "stopping", "stopped"]
 Serves = Callable[[Any], AbstractAsyncContextManager[Sequence[Any]]]
@@ -170,6 +171,13 @@ class App:
     """
     Takes a connection and fills what is derived from the tables, for example a
     full-text index, after `backburner move` has copied them. It may run again.
+    """
+
+    examine: Callable[[Any], Iterable[Finding]] | None = None
+    """
+    Takes a connection to the database and returns what `backburner doctor` reports.
+
+    It is called when the application's schema is up to date, and must not write.
     """
 
     def queues_for(self, settings: Any) -> Sequence[Queue]:

@@ -17,11 +17,14 @@ from backburner.cli.printing import (
     write_rows,
     write_text,
 )
+from backburner.ports.finding import Finding, Status
 
 __all__ = [
     "Exit",
+    "Finding",
     "JsonOption",
     "KeyOption",
+    "Status",
     "UrlOption",
     "clean",
     "connect",

@@ -4,14 +4,14 @@ import asyncio
 import platform
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from backburner import schemas
 from backburner.adapters import find_blobs, find_providers, find_store, open_broker
-from backburner.app import Setup
+from backburner.app import App, Setup
 from backburner.cli import printing
 from backburner.cli.applications import (
     AppOption,
@@ -150,6 +150,8 @@ async def _schemas(
                     outcome.problem or f"schema {outcome.after}",
                     fix if outcome.problem else "",
                 )
+                for found in () if outcome.problem else await _app(store, app):
+                    yield found
     except (BackburnerError, OSError):
         return  # reported above
     finally:
@@ -158,6 +160,18 @@ async def _schemas(
         told = f"its tables are in the store, but {why}"
         fix = "install it, or drop its tables"
         yield Finding(Status.WARN, f"application {name}", told, fix)
+
+
+async def _app(store: Any, app: App) -> Sequence[Finding]:
+    """Return what an application reports about its own tables."""
+    if app.examine is None:
+        return ()
+    side, examine = store.side(), app.examine
+    try:
+        found: Sequence[Finding] = await side.read(lambda c: [*examine(c)])
+    finally:
+        await side.close()
+    return found
 
 
 def _blobs(settings: Settings) -> Iterator[Finding]:

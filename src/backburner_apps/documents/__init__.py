@@ -15,6 +15,7 @@ from backburner_apps.documents import (
     chunk_store,
     embed_work,
     metrics,
+    pgvector,
     reembedding,
     removal,
     sample,
@@ -33,6 +34,7 @@ app = App(
         *(work.extract, work.chunk, work.embed),
         *(batches.report, batches.complete),
         *(removal.remove, upkeep.end_overdue, embed_work.embed_question),
+        pgvector.index_vectors,
         *(reembedding.reembed, reembedding.reembed_file, reembedding.drop_others),
         answers.answer,
     ],
@@ -55,6 +57,7 @@ app = App(
     samples=sample.make,
     erase=removal.erase,
     rebuild=chunk_store.rebuild,
+    examine=lazy("backburner_apps.documents.examination:examine"),
     metrics=metrics.EVERY,
     log_keys=[
         *("fileId", "batchId", "stage", "resetState", "attempt"),

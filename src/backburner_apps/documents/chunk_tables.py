@@ -5,12 +5,17 @@ What chunks are found by (`documents_words`) is derived from them and different 
 database: see `full_text.py`.
 """
 
+from typing import Final
+
 import sqlalchemy as sa
 
 from backburner_apps.documents.tables import metadata
 
 NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 """A key that the database counts; on SQLite only `INTEGER` is."""
+
+FLOATS: Final = "<f2"
+"""How numpy names the numbers of a stored vector: 16 bits, little-endian."""
 
 owners = sa.Table(
     "documents_owners",
@@ -63,6 +68,6 @@ vectors = sa.Table(
     ),
 )
 """
-`vector` has length 1 and is written as 16-bit floats, little-endian. `version` is that
+`vector` has length 1; its numbers are `FLOATS`. `version` is that
 of its owner when it was added: a process that knows older ones reads what is newer.
 """

@@ -15,8 +15,9 @@ import sqlalchemy as sa
 
 from backburner import Context, Owner, Transaction, View, WorkError, capability
 from backburner.tables import owned_by
+from backburner_apps.documents import pgvector
 from backburner_apps.documents.chunk_store import lock_owner
-from backburner_apps.documents.chunk_tables import chunks, owners, vectors
+from backburner_apps.documents.chunk_tables import FLOATS, chunks, owners, vectors
 from backburner_apps.documents.rows import insert
 from backburner_apps.documents.words import is_cjk
 
@@ -27,7 +28,6 @@ NO_MODEL: Final = frozenset({"AI_NOT_CONFIGURED", "AI_MODEL_NOT_PREPARED"})
 """Codes of calls that no model can serve as things are."""
 ENGLISH_ONLY: Final = ("minilm/", "minilm-light/")
 """Models that do not understand Chinese, Japanese and Korean."""
-FLOATS: Final = np.dtype("<f2")
 c, v = chunks.c, vectors.c
 
 
@@ -147,15 +147,16 @@ def store_vectors(
         owned_by(chunks, owner), c.content_hash.in_(hashes)
     )
     alive = {row[0] for row in tx.connection.execute(query)}
-    whose = {"tenant": owner.tenant, "user": owner.user, "model": model}
-    new = [
-        {**whose, "content_hash": h, "dimension": size, "vector": data}
-        for h, size, data in rows
-        if h in alive
-    ]
+    new = [row for row in rows if row[0] in alive]
     if not new:
         return 0
-    values = [{**row, "version": version} for row in new]
+    whose = {"tenant": owner.tenant, "user": owner.user}
+    same = {**whose, "model": model, "version": version}
+    values = [
+        {**same, "content_hash": h, "dimension": size, "vector": data}
+        for h, size, data in new
+    ]
     statement = insert(tx.connection, vectors).on_conflict_do_nothing()
     tx.connection.execute(statement, values)
+    pgvector.add(tx.connection, owner, model, new)
     return len(new)

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from backburner import Backburner, Context, Owner, View
 from backburner.tables import owned_by
+from backburner_apps.documents import pgvector
 from backburner_apps.documents.chunk_tables import chunks, owners
 from backburner_apps.documents.embed_work import Question, embed_question, question_of
 from backburner_apps.documents.full_text import Filters, full_text, prefix_of, term
@@ -72,6 +73,7 @@ class Ranked(NamedTuple):
 class _Lexical(NamedTuple):
     standing: IndexStatus
     found: Sequence[Match]
+    has_pgvector: bool
 
 
 async def search(
@@ -116,7 +118,7 @@ async def rank(
         return Ranked({}, "keyword")
     has_vectors = lexical.standing.version > 0
     question = await _question(place, owner, text) if has_vectors else None
-    similar = await _by_meaning(place, lexical.standing, question, filters, limit)
+    similar = await _by_meaning(place, lexical, question, filters, limit)
     spread = SPREADS.get(question.model.split("/")[0]) if question else None
     scores = fuse(lexical.found, similar, weights, spread)
     best = dict([*scores.items()][: limit * 2])
@@ -154,14 +156,13 @@ def _by_words(
     terms = [term(prefix, word) for word in wanted]
     index = full_text(view.connection)
     found = index.find(terms, filters, row.chunks, DEPTH)
-    return _Lexical(
-        IndexStatus(owner, row.token, row.chunks, row.version, row.removed), found
-    )
+    status = IndexStatus(owner, row.token, row.chunks, row.version, row.removed)
+    return _Lexical(status, found, pgvector.extension(view.connection).is_used)
 
 
 async def _by_meaning(
     place: Place,
-    standing: IndexStatus,
+    lexical: _Lexical,
     question: Question | None,
     filters: Filters,
     limit: int,
@@ -169,10 +170,16 @@ async def _by_meaning(
     """Return similar chunks; `None` if there is nothing to compare with."""
     if question is None:
         return None
-    only = await place.read(_hashes, standing.owner, filters) if filters.given else None
-    most = DEPTH
+    standing, most = lexical.standing, DEPTH
+    in_database = lexical.has_pgvector and pgvector.fits(question.vector)
+    has_only = bool(filters.given) and not in_database
+    only = await place.read(_hashes, standing.owner, filters) if has_only else None
     while True:
-        near = await CACHE.nearest(place.read, standing, question, most, only)
+        if in_database:
+            where = standing.owner, *question, most, filters
+            near = await place.read(pgvector.nearest, *where)
+        else:
+            near = await CACHE.nearest(place.read, standing, question, most, only)
         found = await place.read(_chunks_of, standing.owner, near, filters)
         # Where many are of deleted chunks, look further.
         if len(found) >= limit or len(near) < most:

@@ -1,6 +1,6 @@
 """The settings of `documents`."""
 
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -100,6 +100,11 @@ class DocumentsSettings(BaseSettings):
     chunk_overlap: int = Field(32, ge=0, le=4_096)
     """Number of tokens that a chunk repeats from the previous one. Default: 32."""
 
+    pgvector: Literal["auto", "off"] = "auto"
+    """
+    Where vectors are compared on PostgreSQL. `auto` means in the database if it has the
+    extension `vector`; `off` means in the memory of each process. Default: auto.
+    """
     models: str = ""
     """Folder of the offline models. Default: `~/.cache/backburner/models`."""
     light: bool = False

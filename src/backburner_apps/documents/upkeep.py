@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from backburner import Context, Owner, Schedule, Transaction, capability
 from backburner_apps.documents import batches as book
-from backburner_apps.documents import changes, states
+from backburner_apps.documents import changes, pgvector, states
 from backburner_apps.documents.limits import UPKEEP_QUEUE
 from backburner_apps.documents.settings import DocumentsSettings
 from backburner_apps.documents.tables import batches, files
@@ -36,6 +36,9 @@ async def end_overdue(ctx: Context, _value: None) -> int:
 
 SCHEDULES: Final = (
     Schedule("documents-end-overdue", "*/30 * * * * *", end_overdue, owner=ITSELF),
+    Schedule(
+        "documents-index-vectors", "*/10 * * * *", pgvector.index_vectors, owner=ITSELF
+    ),
 )
 
 

@@ -19,8 +19,8 @@ import sqlalchemy as sa
 
 from backburner import Owner, View
 from backburner.tables import owned_by
-from backburner_apps.documents.chunk_tables import vectors
-from backburner_apps.documents.embed_work import FLOATS, Question
+from backburner_apps.documents.chunk_tables import FLOATS, vectors
+from backburner_apps.documents.embed_work import Question
 
 MOST_BYTES: Final = 256 * 1024**2
 """How much memory the vectors of all users take in one process."""

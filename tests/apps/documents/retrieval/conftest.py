@@ -10,9 +10,16 @@ import pytest
 
 from backburner import App, Backburner, Context, ModelUse, Owner, capability, lazy
 from backburner.settings import Settings
-from backburner_apps.documents import chunk_store, embed_work, reembedding, search
+from backburner_apps.documents import (
+    chunk_store,
+    embed_work,
+    pgvector,
+    reembedding,
+    search,
+)
 from backburner_apps.documents.chunk_tables import chunks, owners, vectors
 from backburner_apps.documents.chunking import chunk_pages
+from backburner_apps.documents.settings import DocumentsSettings
 from backburner_apps.documents.tables import files
 
 MODELS = Path(__file__).parents[4] / ".venv" / "models"
@@ -38,10 +45,14 @@ async def embed(ctx: Context, file_id: str) -> int:
 
 app = App(
     "documents",
-    own=[store, embed, embed_work.embed_question, *reembedding.OWN],
+    own=[
+        *(store, embed, embed_work.embed_question),
+        *(pgvector.index_vectors, *reembedding.OWN),
+    ],
     models=[ModelUse("embedding", is_required=False, fallback="minilm")],
     migrations="backburner_apps.documents.migrations",
     tables=lazy("backburner_apps.documents.rows:all_tables"),
+    settings=DocumentsSettings,
     erase=chunk_store.erase,
     rebuild=chunk_store.rebuild,
 )

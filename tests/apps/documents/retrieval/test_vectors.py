@@ -127,7 +127,7 @@ async def test_many_deleted_vectors_hide_nothing(start, monkeypatch):
     await library.delete(ADA, "many")
     near = await search._by_meaning(
         library.bb,
-        (await library.bb.read(search._by_words, ADA, [], search.Filters())).standing,
+        await library.bb.read(search._by_words, ADA, [], search.Filters()),
         await library.bb.run(search.embed_question, "whales", owner=ADA),
         search.Filters(),
         10,
