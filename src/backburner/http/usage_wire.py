@@ -9,6 +9,7 @@ from backburner.domain.jobs.job import Instant
 from backburner.domain.jobs.receipt import Receipt
 from backburner.engine.submit.quoting import Quote
 from backburner.http import wire
+from backburner.ports.store.usage import CostReport
 from backburner.shapes import usage as shapes
 
 
@@ -29,6 +30,33 @@ def group(key: str, spent: Spent) -> shapes.UsageGroup:
 def total(spent: Spent) -> shapes.UsageTotal:
     """Write what all of them used."""
     return {"jobs": spent.jobs, **_sums(spent)}
+
+
+def costs(report: CostReport) -> shapes.Costs:
+    """Write what calls cost, and for what."""
+
+    def by(kind: str) -> list[shapes.UsageGroup]:
+        return [group(*item) for item in report.by[kind]]
+
+    return {
+        "since": wire.time(report.since),
+        "capped": report.is_capped,
+        "total": total(report.total),
+        "failed": total(report.failed),
+        "by_capability": by("capability"),
+        "by_model": by("model"),
+        "by_user": by("user"),
+        "jobs": [
+            {
+                "id": job.id,
+                "capability": job.capability,
+                "user": job.user,
+                "state": job.state,
+                **_sums(job.spent),
+            }
+            for job in report.jobs
+        ],
+    }
 
 
 def _sums(spent: Spent) -> shapes.UsageSums:

@@ -44,7 +44,7 @@ class UsageGroup(UsageTotal):
 
 
 class UsageReport(TypedDict):
-    """What jobs used, by what was asked; the largest first, days in their order."""
+    """What jobs used, by what was asked; the largest first, times in order."""
 
     by: str
     since: Time
@@ -53,6 +53,32 @@ class UsageReport(TypedDict):
     items: list[UsageGroup]
     more: bool
     """Whether there are groups that are not listed."""
+
+
+class JobCost(UsageSums):
+    """A job and what its calls used."""
+
+    id: str
+    capability: str
+    user: str
+    state: str
+
+
+class Costs(TypedDict):
+    """What the newest calls of models cost, by what; the dearest first."""
+
+    since: Time | None
+    """When the first of the calls was made."""
+    capped: bool
+    """Whether older calls may be left out."""
+    total: UsageTotal
+    failed: UsageTotal
+    """Of attempts that failed."""
+    by_capability: list[UsageGroup]
+    by_model: list[UsageGroup]
+    by_user: list[UsageGroup]
+    jobs: list[JobCost]
+    """Jobs that the caller may see."""
 
 
 class Hold(TypedDict):

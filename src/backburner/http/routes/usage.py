@@ -15,6 +15,8 @@ from backburner.domain.errors import (
     TooManyWaiting,
     UnknownCapability,
 )
+from backburner.domain.jobs.job import Owner
+from backburner.engine.engine import Engine
 from backburner.engine.submit.submission import instant
 from backburner.http import body, headers, usage_wire, wire
 from backburner.http.auth import Caller, check_shares, require
@@ -25,7 +27,7 @@ from backburner.http.problems import (
 )
 from backburner.http.routes import jobs
 from backburner.http.schemas.jobs import JobRequest, Time
-from backburner.http.schemas.usage import QuoteView, UsageReport
+from backburner.http.schemas.usage import CostView, QuoteView, UsageReport
 from backburner.http.state import server_state_of
 from backburner.ports.store.usage import UsageFilter
 
@@ -34,21 +36,33 @@ router = APIRouter(tags=["usage"])
 EVERYONE = "usage:read"
 USUAL = timedelta(days=30)
 MAX_GROUPS = 1_000
+MAX_COSTS = 100
 Reader = Annotated[Caller, require("jobs:read")]
 
 
-class UsageQuery(BaseModel):
-    """What to add up."""
+class CallQuery(BaseModel):
+    """Whose calls are meant, and of when."""
 
     model_config = ConfigDict(extra="forbid")
 
-    by: Literal["tag", "capability", "model", "user", "day"] = "model"
     since: Time | None = Field(None, description="Calls from then on; else 30 days.")
     until: Time | None = Field(None, description="Calls before then.")
     everyone: bool = Field(
         False, description="Of all users of the tenant; needs the scope `usage:read`."
     )
+
+
+class UsageQuery(CallQuery):
+    """What to add up."""
+
+    by: Literal["tag", "capability", "model", "user", "day", "minute"] = "model"
     limit: int = Field(100, ge=1, le=MAX_GROUPS)
+
+
+class CostQuery(CallQuery):
+    """Whose costs to tell."""
+
+    limit: int = Field(10, ge=1, le=MAX_COSTS)
 
 
 @router.get(
@@ -62,22 +76,12 @@ async def report(
     request: Request, caller: Reader, query: Annotated[UsageQuery, Query()]
 ) -> Response:
     """
-    Add up the caller's calls of models by tag, capability, model, user or day (UTC).
+    Add up the caller's calls of models by tag, capability, model, user or time (UTC).
 
     A job with several tags counts for each of them; the total counts it once.
     """
-    if query.everyone and EVERYONE not in caller.scopes:
-        raise Forbidden(f"this requires the scope {EVERYONE}")
     engine = server_state_of(request).engine
-    since = instant(query.since)
-    if since is None:
-        since = engine.now() - USUAL // timedelta(milliseconds=1)
-    where = UsageFilter(
-        caller.owner.tenant,
-        None if query.everyone else caller.owner.user,
-        since,
-        instant(query.until),
-    )
+    where = _calls(engine, caller, query)
     total, found = await engine.store.sums(where, query.by, limit=query.limit + 1)
     return wire.answer(
         {
@@ -89,6 +93,38 @@ async def report(
             "more": len(found) > query.limit,
         }
     )
+
+
+@router.get(
+    "/v1/usage/costs",
+    operation_id="get_costs",
+    summary="Get what calls of models cost, and for what",
+    response_model=CostView,
+    responses=documented(),
+)
+async def costs(
+    request: Request, caller: Reader, query: Annotated[CostQuery, Query()]
+) -> Response:
+    """
+    Say what the newest calls of models cost, by what, and which jobs cost most.
+
+    At most the newest 10,000 calls are counted: `since` says from when on.
+    """
+    engine = server_state_of(request).engine
+    found = await engine.store.costs(_calls(engine, caller, query), limit=query.limit)
+    tenant = caller.owner.tenant
+    seen = [job for job in found.jobs if caller.visible.covers(Owner(tenant, job.user))]
+    return wire.answer(usage_wire.costs(found._replace(jobs=seen)))
+
+
+def _calls(engine: Engine, caller: Caller, query: CallQuery) -> UsageFilter:
+    if query.everyone and EVERYONE not in caller.scopes:
+        raise Forbidden(f"this requires the scope {EVERYONE}")
+    since = instant(query.since)
+    if since is None:
+        since = engine.now() - USUAL // timedelta(milliseconds=1)
+    user = None if query.everyone else caller.owner.user
+    return UsageFilter(caller.owner.tenant, user, since, instant(query.until))
 
 
 @router.post(

@@ -17,6 +17,32 @@ class UsageFilter(NamedTuple):
     until: Instant | None = None
 
 
+class JobCost(NamedTuple):
+    """What a job used, as far as its calls were looked at."""
+
+    id: str
+    capability: str
+    user: str
+    state: str
+    spent: Spent
+
+
+class CostReport(NamedTuple):
+    """What calls of models cost, and for what."""
+
+    total: Spent
+    failed: Spent
+    """Of runs that failed; runs of jobs that are deleted are not known."""
+    by: Mapping[str, Sequence[tuple[str, Spent]]]
+    """By capability, model and user, the dearest first."""
+    jobs: Sequence[JobCost]
+    """The dearest first."""
+    since: Instant | None
+    """When the first of the calls was made."""
+    is_capped: bool
+    """Whether there may be older calls that were not looked at."""
+
+
 class UsageStore(Protocol):
     """The model usage of jobs; kept longer than the jobs."""
 
@@ -43,10 +69,18 @@ class UsageStore(Protocol):
         self, where: UsageFilter, by: str, *, limit: int
     ) -> tuple[Spent, Sequence[tuple[str, Spent]]]:
         """
-        Sum up calls in total and by tag, capability, model, user or day.
+        Sum up calls in total and by tag, capability, model, user, day or minute.
 
-        The largest sums come first; days are in order. A job with two tags counts for
+        The largest sums come first; times are in order. A job with two tags counts for
         both.
+        """
+        ...
+
+    async def costs(self, where: UsageFilter, *, limit: int) -> CostReport:
+        """
+        Report what the newest calls cost, with up to `limit` jobs, users and so on.
+
+        It looks at a bounded number of calls, however many there are.
         """
         ...
 

@@ -17,6 +17,7 @@ from backburner.stores.shared import keys, listing, queue_policies, timetable, t
 from backburner.stores.shared.app_blobs import AppBlobRows
 from backburner.stores.shared.budgets import Budgeted
 from backburner.stores.shared.consequences import InternalTx
+from backburner.stores.shared.costs import Costs
 from backburner.stores.shared.dead_letter_exports import DeadLetterExports
 from backburner.stores.shared.endpoints import Endpoints
 from backburner.stores.shared.erasure import Erasing
@@ -38,6 +39,7 @@ class BaseStore(
     Grouped,
     Streams,
     Endpoints,
+    Costs,
     Usages,
     Budgeted,
     Prospects,

@@ -19,6 +19,7 @@ from backburner.stores.tables import usages as table
 T = TypeVar("T")
 c = table.c
 DAY_MS = 86_400_000
+MINUTE_MS = 60_000
 
 
 class Booked(NamedTuple):
@@ -157,16 +158,21 @@ class Usages(Access, Protocol):
         )
 
 
-_SUMS: Sequence[sa.ColumnElement[Any]] = (
-    sa.func.count(),
-    sa.func.sum(c.input_tokens),
-    sa.func.sum(c.output_tokens),
-    sa.func.sum(c.cached_tokens),
-    sa.func.coalesce(sa.func.sum(c.cost), 0),
-    sa.func.count() - sa.func.count(c.cost),
-    sa.func.sum(sa.case((c.late, 1), else_=0)),
-    sa.func.count(c.job.distinct()),
-)
+def sums_of(c: sa.ColumnCollection[str, Any]) -> Sequence[sa.ColumnElement[Any]]:
+    """Return what `spent_of` reads, of calls with these columns."""
+    return (
+        sa.func.count(),
+        sa.func.sum(c.input_tokens),
+        sa.func.sum(c.output_tokens),
+        sa.func.sum(c.cached_tokens),
+        sa.func.coalesce(sa.func.sum(c.cost), 0),
+        sa.func.count() - sa.func.count(c.cost),
+        sa.func.sum(sa.case((c.late, 1), else_=0)),
+        sa.func.count(c.job.distinct()),
+    )
+
+
+_SUMS: Sequence[sa.ColumnElement[Any]] = sums_of(c)
 
 
 def spent(
@@ -181,23 +187,24 @@ def spent(
     )
     for job, model, version, *sums in connection.execute(query):
         versions = () if version is None else (version,)
-        more = replace(_spent(sums), models=(model,), price_versions=versions)
+        more = replace(spent_of(sums), models=(model,), price_versions=versions)
         found[job] = replace(found.get(job, NOTHING) + more, jobs=1)
     return found
 
 
+IN_ORDER = {"day", "minute"}
 _KEYS = {
     "capability": c.capability,
     "day": c.at // DAY_MS,
+    "minute": c.at // MINUTE_MS,
     "model": c.model,
     "tag": c.tags,
     "user": c.user,
 }
 
 
-def _sums(
-    connection: sa.Connection, where: UsageFilter, by: str, limit: int
-) -> tuple[Spent, list[tuple[str, Spent]]]:
+def conditions_of(where: UsageFilter) -> list[sa.ColumnElement[bool]]:
+    """Say which calls are meant."""
     conditions = [c.tenant == where.tenant]
     if where.user is not None:
         conditions.append(c.user == where.user)
@@ -205,19 +212,27 @@ def _sums(
         conditions.append(c.at >= where.since)
     if where.until is not None:
         conditions.append(c.at < where.until)
+    return conditions
+
+
+def _sums(
+    connection: sa.Connection, where: UsageFilter, by: str, limit: int
+) -> tuple[Spent, list[tuple[str, Spent]]]:
+    conditions = conditions_of(where)
     whole = connection.execute(sa.select(*_SUMS).where(*conditions)).one()
     query = sa.select(_KEYS[by], *_SUMS).where(*conditions).group_by(_KEYS[by])
     groups: defaultdict[str, Spent] = defaultdict(lambda: NOTHING)
     for key, *sums in connection.execute(query):
         for name in _named(by, key):
-            groups[name] += _spent(sums)
+            groups[name] += spent_of(sums)
     items = sorted(groups.items())
-    if by != "day":
+    if by not in IN_ORDER:
         items.sort(key=lambda item: -item[1].tokens)
-    return _spent(whole), items[:limit]
+    return spent_of(whole), items[:limit]
 
 
-def _spent(sums: Iterable[Any]) -> Spent:
+def spent_of(sums: Iterable[Any]) -> Spent:
+    """Return what `sums_of` has added up."""
     calls, read, written, cached, cost, unpriced, late, jobs = (
         int(value or 0) for value in sums
     )
@@ -230,5 +245,8 @@ def _named(by: str, key: Any) -> Iterator[str]:
     elif by == "day":
         day = datetime.fromtimestamp(key * DAY_MS / 1000, tz=UTC)
         yield day.date().isoformat()
+    elif by == "minute":
+        minute = datetime.fromtimestamp(key * MINUTE_MS / 1000, tz=UTC)
+        yield minute.strftime("%Y-%m-%dT%H:%MZ")
     else:
         yield key

@@ -243,6 +243,7 @@ class UsageConformance(WithWorkers):
             ("model", [("m-2", 1, 1), ("m-1", 2, 2), ("m-3", 1, 1)]),
             ("user", [("ann", 3, 2), ("bob", 1, 1)]),
             ("day", [("2026-01-01", 3, 2), ("2026-01-02", 1, 1)]),
+            ("minute", [("2026-01-01T12:00Z", 3, 2), ("2026-01-02T12:00Z", 1, 1)]),
             ("tag", [("a", 4, 3), ("b", 2, 1)]),
         ],
     )
@@ -272,6 +273,39 @@ class UsageConformance(WithWorkers):
 
         assert (3, 2) == (mine.calls, early.calls)
         assert (0, [], 1) == (others.calls, list(none), len(cut))
+
+    async def test_costs_name_what_was_dear_and_what_failed(self, store: Store) -> None:
+        await self._calls(store)
+        dear = await self.claimed(store, capability="write", owner=ANN)
+        await store.settle([settled(dear, Failed("BUSY", "later"), MORE, MORE)])
+        await store.promote(now=NOON + DAY, limit=1)
+        again = (await self.claim(store, token="t2"))[0]
+        await store.settle([settled(again, Done("1"), CALL)])
+
+        found = await store.costs(UsageFilter("acme"), limit=2)
+        mine = await store.costs(UsageFilter("acme", "bob"), limit=2)
+        nobody = await store.costs(UsageFilter("other"), limit=2)
+
+        assert (7, 4, 111) == (
+            found.total.calls,
+            found.total.jobs,
+            found.total.known_cost,
+        )
+        assert (2, 60) == (found.failed.calls, found.failed.known_cost)
+        assert [("m-2", 90), ("m-1", 21)] == [
+            (name, used.known_cost) for name, used in found.by["model"]
+        ]
+        assert ["write", "read"] == [name for name, _ in found.by["capability"]]
+        assert [(dear.id, "succeeded", 67), ("read", 37)] == [
+            (found.jobs[0].id, found.jobs[0].state, found.jobs[0].spent.known_cost),
+            (found.jobs[1].capability, found.jobs[1].spent.known_cost),
+        ]
+        assert (["bob"], 1) == (
+            [name for name, _ in mine.by["user"]],
+            len(mine.jobs),
+        )
+        assert (0, [], None) == (nobody.total.calls, list(nobody.jobs), nobody.since)
+        assert not found.is_capped
 
     async def test_huge_counts_add_up(self, store: Store) -> None:
         claim = await self.claimed(store)
