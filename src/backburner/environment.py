@@ -25,6 +25,10 @@ S = TypeVar("S", bound=BaseSettings)
 LONGEST_SHOWN: Final = 100
 _PROOF: Final = re.compile(r"//[^/@\s]*@")
 """What proves who asks, within a URL."""
+_PASSWORD: Final = re.compile(
+    r"([?&][\w-]*(?:password|secret|token|key)[\w-]*=)[^&\s]+", re.IGNORECASE
+)
+"""The same among the parameters of a URL."""
 
 
 def entry_points_of(group: str) -> EntryPoints:
@@ -137,7 +141,12 @@ def _shown(value: Any, is_secret: bool) -> str:
         raw = getattr(value, "get_secret_value", lambda: value)()
         return "set" if raw else "not set"
     text = ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
-    return _PROOF.sub("//…@", text)[:LONGEST_SHOWN]
+    return without_passwords(text)[:LONGEST_SHOWN]
+
+
+def without_passwords(text: str) -> str:
+    """Leave out what proves who asks, wherever a text has a URL."""
+    return _PASSWORD.sub(r"\1…", _PROOF.sub("//…@", text))
 
 
 def _has_place(url: str) -> bool:

@@ -77,6 +77,7 @@ ADMITTED = {
         [
             *("list_queues", "pause_queue", "resume_queue"),
             *("list_schedules", "list_workers", "list_lanes", "metrics"),
+            *("get_configuration",),
         ],
         OPERATING,
     ),

@@ -3,7 +3,8 @@
 import asyncio
 import platform
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -78,36 +79,50 @@ async def _examine(
     services: Sequence[str], *, app: Sequence[str] | None, store: str | None
 ) -> AsyncIterator[Finding]:
     yield _python()
-    clock = SystemClock()
     try:
         settings = read(store=store, apps=app)
-        examined = find_store(settings.store, clock, NoFaults())
+        find_store(settings.store, SystemClock(), NoFaults())
     except BackburnerError as error:
         yield Finding(Status.FAIL, "settings", str(error), "correct the setting")
         return
     yield Finding(Status.PASS, "settings", "understood")
-    async for finding in _start(settings, services):
-        yield finding
-    async for finding in examined.examine(clock):
-        yield finding
-    async for finding in _schemas(settings, services, clock):
-        yield finding
-    for finding in _blobs(settings):
-        yield finding
-    async for finding in _broker(settings.transport):
+    async for finding in examine(settings, partial(_apps, settings, services)):
         yield finding
     if "url" in settings.model_fields_set:
         yield await asyncio.to_thread(_server, settings)
 
 
-async def _start(settings: Settings, services: Sequence[str]) -> AsyncIterator[Finding]:
+def _apps(settings: Settings, services: Sequence[str]) -> Sequence[App]:
+    apps = load((*settings.apps, *services))
+    return serving_only(services, apps) if services else apps
+
+
+async def examine(
+    settings: Settings, find_apps: Callable[[], Sequence[App]]
+) -> AsyncIterator[Finding]:
+    """Check what a process with these settings needs; a running server may ask too."""
+    clock = SystemClock()
+    async for finding in _start(settings, find_apps):
+        yield finding
+    async for finding in find_store(settings.store, clock, NoFaults()).examine(clock):
+        yield finding
+    async for finding in _schemas(settings, find_apps, clock):
+        yield finding
+    for finding in _blobs(settings):
+        yield finding
+    async for finding in _broker(settings.transport):
+        yield finding
+
+
+async def _start(
+    settings: Settings, find_apps: Callable[[], Sequence[App]]
+) -> AsyncIterator[Finding]:
     """Report why `serve` and `worker` would not start with these settings."""
     is_keyed = bool(settings.key_pepper.get_secret_value())
     try:
         clock = SystemClock()
         await Providers((), clock, by_purpose=find_providers(settings, clock)).close()
-        apps = load((*settings.apps, *services))
-        apps = serving_only(services, apps) if services else apps
+        apps = find_apps()
         own = read_apps(apps)
     except BackburnerError as error:
         yield Finding(Status.FAIL, "start", str(error), "correct the setting")
@@ -132,14 +147,14 @@ async def _start(settings: Settings, services: Sequence[str]) -> AsyncIterator[F
 
 
 async def _schemas(
-    settings: Settings, services: Sequence[str], clock: Clock
+    settings: Settings, find_apps: Callable[[], Sequence[App]], clock: Clock
 ) -> AsyncIterator[Finding]:
     """Report applications whose tables are not as they need them."""
     store = find_store(settings.store, clock, NoFaults())
     try:
         if await store.version() is None:
             return
-        present = await find_present(store, load((*settings.apps, *services)))
+        present = await find_present(store, find_apps())
         for app in present.apps:
             if app.migrations:
                 outcome = await schemas.compare(store, app)

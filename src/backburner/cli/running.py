@@ -143,6 +143,7 @@ async def _server(
     """Return the server of the API, not started yet; `None` without a socket for it."""
     if plan.listener is None:
         return None
+    from backburner.cli.doctor import examine
     from backburner.http import server as http
     from backburner.http.auth import as_developer, by_key
     from backburner.http.protocol import config
@@ -157,6 +158,7 @@ async def _server(
         authenticate=by_key(backburner.keys) if plan.is_keyed else as_developer,
         app_routes=app_routes,
         unavailable=tuple(backburner.unavailable),
+        examine=partial(examine, plan.settings, lambda: plan.apps),
     )
     return _Server(config(app, plan.settings), plan.listener, partial(http.stop, app))
 

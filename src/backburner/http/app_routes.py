@@ -42,6 +42,12 @@ def routes_of(application: str, routes: Sequence[Route]) -> Sequence[BaseRoute]:
     return router.routes
 
 
+def applications_of(routes: Sequence[BaseRoute]) -> tuple[str, ...]:
+    """Return the names of the applications whose routes these are."""
+    found = {str(tag) for route in routes for tag in getattr(route, "tags", ())}
+    return tuple(sorted(found))
+
+
 def json_body(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     """Describe for OpenAPI a body that a route reads by itself; one of plain fields."""
     schema = adapter.json_schema()

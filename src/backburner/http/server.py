@@ -20,8 +20,10 @@ from backburner.engine.access.signer import Signer
 from backburner.engine.engine import Engine
 from backburner.http import auth, dashboard, docs, problems
 from backburner.http.access import Access
+from backburner.http.app_routes import applications_of
 from backburner.http.auth import Authenticate, as_developer
 from backburner.http.cors import Cors
+from backburner.http.examination import Examination, Examine
 from backburner.http.limits import Limits
 from backburner.http.routes import (
     batches,
@@ -29,6 +31,7 @@ from backburner.http.routes import (
     browser,
     budgets,
     capabilities,
+    configuration,
     dead_letters,
     deliveries,
     endpoints,
@@ -70,6 +73,7 @@ ROUTERS = (
     files.router,
     socket.router,
     capabilities.router,
+    configuration.router,
     queues.router,
     usage.router,
     budgets.router,
@@ -102,13 +106,15 @@ def build(  # noqa: PLR0913 - each is a thing of its own
     authenticate: Authenticate = as_developer,
     app_routes: Sequence[BaseRoute] = (),
     unavailable: tuple[str, ...] = (),
+    examine: Examine | None = None,
 ) -> FastAPI:
     """
     Return the application over an engine that is open.
 
     Before the server is told to stop, call `stop(app)`: streams end then, and the
     server need not wait for their readers. `app_routes` are routes of applications.
-    `unavailable` are applications whose routes are not served, by name.
+    `unavailable` are applications whose routes are not served, by name. `examine`
+    checks the installation, for who asks for the configuration.
     """
     version = version or metadata.version("backburner")
     app = FastAPI(
@@ -133,6 +139,8 @@ def build(  # noqa: PLR0913 - each is a thing of its own
         Sessions(signer, is_secure=settings.cookie_secure),
         Limits(settings.key_rate, engine.now) if is_limited else None,
         unavailable,
+        applications=applications_of(app_routes),
+        examination=Examination(examine, engine.now),
     )
     for router in ROUTERS:
         # Flat, so that a request is matched against one list.

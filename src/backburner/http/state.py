@@ -20,6 +20,7 @@ from backburner.engine.engine import Engine
 from backburner.engine.observability import telemetry
 from backburner.http.auth import Authenticate
 from backburner.http.body import MAX_STREAMED, Bodies
+from backburner.http.examination import Examination
 from backburner.http.limits import Limits
 from backburner.http.problems import TooManyStreams
 from backburner.http.sessions import Sessions
@@ -153,12 +154,15 @@ class ServerState:
     """How many requests a key may make; `None`: any number."""
     unavailable: tuple[str, ...] = ()
     """The applications that cannot be served, because their migration failed."""
+    applications: tuple[str, ...] = ()
+    """The applications whose routes are served."""
     streams: Streams = field(default_factory=Streams)
     bodies: Bodies = field(default_factory=Bodies)
     """The large bodies that are held in memory."""
     uploads: Bodies = field(default_factory=lambda: Bodies(MAX_STREAMED))
     """The large bodies that are read in chunks."""
     readiness: Readiness = field(default_factory=Readiness)
+    examination: Examination = field(default_factory=Examination)
 
     async def revoked(self, key: str | None, until: Instant | None = None) -> None:
         """Wait until a key is revoked or has expired, or until an instant."""

@@ -34,6 +34,9 @@ class MeView(BaseModel):
         description="Whether callers show an API key; false with `serve --dev`."
     )
     version: str = Field(description="The version of the server.")
+    applications: list[str] = Field(
+        description="The applications whose routes the server has."
+    )
 
 
 @router.get(
@@ -54,5 +57,6 @@ async def me(request: Request, caller: Reader) -> Response:
         "sees_traces": caller.sees_traces,
         "needs_login": has_keys(request),
         "version": server_state_of(request).version,
+        "applications": server_state_of(request).applications,
     }
     return wire.answer(view, headers={"Cache-Control": "no-store"})

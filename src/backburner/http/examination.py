@@ -1,0 +1,60 @@
+"""What `doctor` finds, for a running server: examined at most every few seconds."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+
+from backburner.domain.jobs.job import Instant
+from backburner.environment import without_passwords
+from backburner.ports.finding import Finding, Status
+
+FRESH_SECONDS: Final = 10.0
+"""For how long an examination holds for others who ask."""
+LONGEST_SECONDS: Final = 30.0
+LONGEST_TEXT: Final = 1_000
+
+Examine = Callable[[], AsyncIterator[Finding]]
+
+
+class Examination:
+    """Examines the installation, once for all who ask at a time."""
+
+    def __init__(
+        self, examine: Examine | None = None, now: Callable[[], Instant] = lambda: 0
+    ) -> None:
+        self._examine = examine
+        self._now = now
+        self._asked_at = -FRESH_SECONDS
+        self._task: asyncio.Task[tuple[Instant, Sequence[Finding]]] | None = None
+
+    async def report(self) -> tuple[Instant, Sequence[Finding]]:
+        """Return what was found, and when; nothing if nobody can examine."""
+        now = asyncio.get_running_loop().time()
+        if self._task is None or (
+            self._task.done() and now - self._asked_at >= FRESH_SECONDS
+        ):
+            self._asked_at = now
+            self._task = asyncio.create_task(self._collected())
+        # Whoever asked first may leave before it is done.
+        return await asyncio.shield(self._task)
+
+    async def _collected(self) -> tuple[Instant, Sequence[Finding]]:
+        found: list[Finding] = []
+        if self._examine is None:
+            return self._now(), found
+        try:
+            async with asyncio.timeout(LONGEST_SECONDS):
+                async for finding in self._examine():
+                    found.append(_shown(finding))  # noqa: PERF401 - kept if it fails
+        except TimeoutError:
+            told = f"it took longer than {LONGEST_SECONDS:.0f} seconds"
+            found.append(Finding(Status.WARN, "examination", told, "run doctor"))
+        except Exception as error:  # noqa: BLE001 - the report says what it has found
+            told = f"it ended with {type(error).__name__}"
+            found.append(Finding(Status.FAIL, "examination", told, "run doctor"))
+        return self._now(), found
+
+
+def _shown(finding: Finding) -> Finding:
+    message = without_passwords(finding.message)[:LONGEST_TEXT]
+    return finding._replace(message=message)
