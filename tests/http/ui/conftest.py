@@ -10,11 +10,14 @@ import pytest
 import pytest_asyncio
 
 from backburner import PermanentError, RetryPolicy, capability
+from backburner.cli.doctor import examine
+from backburner.demo import app as demo
 from backburner.domain.auth.access import ROLES, Role
 from backburner.engine.access.keys import Actor, NewKey
+from backburner.settings import Settings
 from tests.apps.documents.browser.contrast import TOO_FAINT
 from tests.apps.documents.browser.devtools import a_usage_log
-from tests.http.conftest import a_server
+from tests.http.conftest import PEPPER, a_server
 
 AXE = Path("tools/axe/node_modules/axe-core/axe.min.js")
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
@@ -137,6 +140,15 @@ async def large(ctx, value: dict[str, Any]) -> str:
     return ctx.text if value.get("notes") else "x" * value["size"]
 
 
+@capability("ui.dear", queue="demo", tokens=3_000, model="gpt-4o-mini")
+async def dear(ctx, value: dict[str, Any]) -> str:
+    """Use a model, more than a little; fail as often as is asked for."""
+    ctx.used("gpt-4o-mini", input_tokens=value.get("tokens", 2_000), output_tokens=500)
+    if ctx.job.attempt <= value.get("fails", 0):
+        raise PermanentError("The answer cannot be used.", code="UNUSABLE")
+    return "done"
+
+
 broken = {"cause": True}
 """Whether `ui.flaky` fails."""
 
@@ -153,12 +165,15 @@ async def flaky(_ctx, value: dict[str, Any]) -> str:
 async def dashboard(tmp_path_factory, axe):  # noqa: ARG001 - it may skip
     broken["cause"] = True
     folder = tmp_path_factory.mktemp("ui")
+    store = f"sqlite:///{folder}/jobs.db"
+    examined = Settings(store=store, key_pepper=PEPPER)
     async with (
         a_server(
-            f"sqlite:///{folder}/jobs.db",
+            store,
             keyed=True,
             limits={"cookie_secure": False},
-            capabilities=[hostile, large, flaky],
+            examine=lambda: examine(examined, lambda: [demo]),
+            capabilities=[hostile, large, flaky, dear],
         ) as server,
         a_usage_log(folder / "browser") as tab,
     ):

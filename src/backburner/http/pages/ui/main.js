@@ -8,14 +8,21 @@ import { Jobs } from './jobs.js'
 import { Job } from './job.js'
 import { Incidents } from './incidents.js'
 import { Fleet } from './fleet.js'
+import { Cost } from './cost.js'
+import { Admin } from './admin.js'
+import { Playground } from './playground.js'
 import { Overview } from './overview.js'
 
 const VIEWS = [
   { path: 'overview', title: 'Overview', icon: 'overview', view: Overview, key: 'o' },
   { path: 'jobs', title: 'Jobs', icon: 'jobs', view: Jobs, key: 'j' },
   { path: 'incidents', title: 'Incidents', icon: 'incidents', view: Incidents, key: 'i', scope: 'dead-letters:read' },
+  { path: 'cost', title: 'Cost', icon: 'cost', view: Cost, key: 'c' },
   { path: 'fleet', title: 'Fleet', icon: 'fleet', view: Fleet, key: 'f', scope: 'queues:read' },
+  { path: 'playground', title: 'Playground', icon: 'playground', view: Playground, key: 'p', scope: 'jobs:write' },
+  { path: 'admin', title: 'Admin', icon: 'keys', view: Admin, key: 'a', scope: ['keys:admin', 'audit:read', 'queues:read'] },
 ]
+const allowed = view => !view.scope || [view.scope].flat().some(may)
 const HOME = 'jobs'
 
 // --- Theme ---------------------------------------------------------------------------
@@ -94,7 +101,10 @@ function Who() {
 
 function Nav() {
   const [here] = route.value.path
-  return html`<nav aria-label="Views"><ul>${VIEWS.filter(view => !view.scope || may(view.scope)).map(view => html`<li>
+  const list = useRef(null)
+  // On a narrow screen the list scrolls: the view that is open stays in sight.
+  useEffect(() => void list.current.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' }), [here])
+  return html`<nav aria-label="Views" ref=${list}><ul>${VIEWS.filter(allowed).map(view => html`<li>
     <a href=${`/ui/${view.path}`} aria-current=${(here || HOME) === view.path ? 'page' : undefined}><${Icon} name=${view.icon} />${view.title}</a></li>`)}
   </ul></nav>`
 }
@@ -126,7 +136,7 @@ function View() {
   const { path } = route.value
   const main = useRef(null)
   const name = path[0] || HOME
-  const found = VIEWS.find(view => view.path === name && (!view.scope || may(view.scope)))
+  const found = VIEWS.find(view => view.path === name && allowed(view))
   useEffect(() => {
     document.title = `${found?.title ?? 'Not found'} · Backburner`
     main.current?.querySelector('h1')?.focus({ preventScroll: true })

@@ -1,0 +1,254 @@
+// Playground: a form from a capability's schema, a quote, and the answer as it is written.
+import { html, useEffect, useRef, useState, address, Ago, api, bounded, go, me, money, number, reconnected, route, say, sayProblem, throttled, useApi, useEvents, useKeys } from './core.js'
+import { Empty, Failure, Frame, Head, inline, LIVE, Name, pretty, State, Text } from './parts.js'
+import { written } from './job.js'
+
+const MOST_FIELDS = 60
+const MOST_SHOWN = 400_000
+const UPLOADS = '/api/v2/uploads'
+
+// --- A form from a JSON schema ----------------------------------------------------------------
+
+/** Follow a reference, and leave out that a value may be null. */
+export function resolved(schema, root) {
+  for (let depth = 0; schema?.$ref && depth < 20; depth++) schema = { ...root.$defs?.[schema.$ref.replace('#/$defs/', '')], ...schema, $ref: undefined }
+  const some = (schema?.anyOf ?? schema?.allOf)?.filter(one => one.type !== 'null')
+  return some?.length === 1 ? resolved({ ...schema, anyOf: undefined, allOf: undefined, ...some[0] }, root) : schema ?? {}
+}
+
+/** Say how a value is entered: `choice`, `flag`, `number`, `text` or `json`. */
+export function kindOf(schema) {
+  if (schema.enum?.every(one => typeof one === 'string')) return 'choice'
+  return { boolean: 'flag', integer: 'number', number: 'number', string: 'text' }[schema.type] ?? 'json'
+}
+
+/** Return the fields of a schema, or null if only JSON can be entered. */
+export function fieldsOf(schema) {
+  const whole = resolved(schema, schema)
+  const entries = Object.entries(whole.properties ?? {})
+  if (whole.type !== 'object' || !entries.length || entries.length > MOST_FIELDS) return null
+  return entries.map(([name, part]) => {
+    const found = resolved(part, schema)
+    return { name, schema: found, kind: kindOf(found), isRequired: Boolean(whole.required?.includes(name)), value: part.default ?? found.default }
+  })
+}
+
+const entered = ({ kind, value }) => (value === undefined || value === null ? (kind === 'flag' ? false : '') : kind === 'json' ? pretty(value) : value)
+
+/** Return the input that the fields say; throws with the field's name if one is wrong. */
+export function inputOf(fields, values) {
+  const input = {}
+  for (const field of fields) {
+    const value = values[field.name]
+    if (value === '' && !(field.isRequired && field.kind === 'text')) continue
+    if (field.kind === 'number') input[field.name] = Number(value)
+    else if (field.kind === 'json') input[field.name] = parsed(value, field.name)
+    else input[field.name] = value
+  }
+  return input
+}
+
+function parsed(text, name) {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new Error(`${name} is not JSON.`)
+  }
+}
+
+function Field({ field, value, set }) {
+  const { name, schema, kind, isRequired } = field
+  const id = `field-${name}`
+  const common = { id, name, required: isRequired, value, onInput: event => set(event.target.value) }
+  const control = kind === 'choice' ? html`<select ...${common}>${!isRequired && html`<option value=""></option>`}${schema.enum.map(one => html`<option value=${one}>${bounded(one, 60)}</option>`)}</select>`
+    : kind === 'flag' ? html`<input id=${id} type="checkbox" checked=${value} onChange=${event => set(event.target.checked)} />`
+      : kind === 'number' ? html`<input ...${common} type="number" step=${schema.type === 'integer' ? 1 : 'any'} min=${schema.minimum ?? schema.exclusiveMinimum} max=${schema.maximum ?? schema.exclusiveMaximum} />`
+        : kind === 'text' && schema.maxLength <= 200 ? html`<input ...${common} maxlength=${schema.maxLength} minlength=${schema.minLength} />`
+          : html`<textarea ...${common} rows=${kind === 'json' ? 4 : 3} maxlength=${schema.maxLength} spellcheck=${kind === 'text'}></textarea>`
+  const help = [isRequired ? '' : 'optional', kind === 'json' ? 'JSON' : '', schema.description].filter(Boolean).join(' · ')
+  return html`<div class="field"><label for=${id}>${bounded(name, 60)} <span class="faint">${inline(help, 200)}</span></label>${control}</div>`
+}
+
+// --- A quote ---------------------------------------------------------------------------------------
+
+const Quote = ({ quote }) => html`<div class="notice" role="status"><dl class="facts quote">
+  <dt>Cost</dt><dd>${quote.cost_usd === null ? 'not known' : `at most ${money(quote.cost_usd)}`}${quote.model ? ` with ${bounded(quote.model, 60)}` : ''}</dd>
+  <dt>Tokens</dt><dd>${quote.tokens === null ? 'not known' : `${number(quote.tokens)} (${quote.tokens_basis})`}</dd>
+  <dt>Start</dt><dd>${quote.paused ? html`<span class="bad-text">the queue is paused</span>` : quote.start ? html`<${Ago} at=${quote.start.p50} />` : quote.slots ? 'not known yet' : html`<span class="bad-text">no worker serves its queue</span>`}, ${number(quote.jobs_ahead)} ahead</dd>
+  <dt>End</dt><dd>${quote.finish ? html`<${Ago} at=${quote.finish.p50} />, nine in ten by <${Ago} at=${quote.finish.p90} />` : 'not known yet'}</dd>
+  ${quote.budget && html`<dt>Budget</dt><dd class=${quote.budget.admits ? '' : 'bad-text'}>${quote.budget.admits ? 'admits it' : 'refuses it now'}; left afterwards ${inline(String(quote.budget.left_after), 30)} of ${inline(String(quote.budget.limit), 30)} ${quote.budget.unit === 'money' ? 'dollars' : 'tokens'}</dd>`}
+</dl></div>`
+
+// --- The answer as it is written --------------------------------------------------------------------
+
+const NOTHING = { epoch: -1, text: '', skipped: 0 }
+
+function Answer({ id }) {
+  const path = `/v1/jobs/${encodeURIComponent(id)}`
+  const isMine = event => event.job_id === id
+  const { data: job, error } = useApi(`${path}?content=false`, { live: 300, when: event => isMine(event) && event.type !== 'job.output.delta' })
+  const [text, setText] = useState(NOTHING)
+  const [result, setResult] = useState(null)
+  const pending = useRef([])
+  const flush = useRef(null)
+  flush.current ??= throttled(() => {
+    const some = pending.current
+    pending.current = []
+    setText(was => some.reduce(written, was))
+  }, 100)
+  const add = events => {
+    pending.current.push(...events.filter(one => one.type === 'job.output.delta').map(one => one.data))
+    flush.current()
+  }
+  useEvents(event => isMine(event) && add([event]))
+  // What was written before the job's id was known here.
+  useEffect(() => {
+    api(`${path}/history?limit=500`).then(page => add(page.items), () => {})
+    return () => flush.current.stop()
+  }, [reconnected.value])
+  const state = job?.state
+  useEffect(() => {
+    if (state === 'succeeded') fetch(`${path}/result`).then(async response => setResult((await response.text()).slice(0, MOST_SHOWN)), () => {})
+  }, [state])
+  let shown = result
+  try {
+    shown = result && pretty(JSON.parse(result))
+  } catch {
+    // It is shown as it is.
+  }
+  return html`<div class="card answer"><div class="head"><h2>Answer</h2>${job && html`<${State} of=${job.state} />`}<a href=${`/ui/jobs/${id}`}>Open the job</a></div>
+    <${Failure} error=${error} />
+    ${job?.error && job.state !== 'succeeded' && html`<p class="bad-text" dir="ltr">${inline(`${job.error.code}: ${job.error.message}`, 1000)}</p>`}
+    ${shown !== null ? html`<${Text} text=${shown} label="Answer" />` : text.text ? html`<${Text} text=${text.text} label="Text so far" />` : html`<p class="faint">${!job || LIVE.has(job.state) ? 'Nothing is written yet.' : 'It ended without an answer.'}</p>`}
+    ${job?.usage && html`<p class="faint">${number(job.usage.input_tokens + job.usage.output_tokens)} tokens, ${money(job.usage.priced_cost_usd)}</p>`}</div>`
+}
+
+function Try({ capability }) {
+  const fields = fieldsOf(capability.input_schema)
+  const initial = () => Object.fromEntries((fields ?? []).map(field => [field.name, entered(field)]))
+  const [values, setValues] = useState(initial)
+  const [asJson, setAsJson] = useState(!fields)
+  const [json, setJson] = useState('{}')
+  const [quote, setQuote] = useState(null)
+  const [sent, setSent] = useState(null)
+  const [wrong, setWrong] = useState(null)
+  const [busy, setBusy] = useState(false)
+  const form = useRef(null)
+  const input = () => (asJson ? parsed(json, 'The input') : inputOf(fields, values))
+  const change = edit => {
+    setQuote(null)
+    edit()
+  }
+  const swap = () => {
+    try {
+      if (!asJson) setJson(pretty(inputOf(fields, values)))
+      setAsJson(!asJson)
+    } catch (error) {
+      say(error.message, 'error')
+    }
+  }
+  const ask = async (path, done) => {
+    if (!form.current.reportValidity()) return
+    setBusy(true)
+    setWrong(null)
+    try {
+      done(await api(path, { method: 'POST', body: { capability: capability.name, input: input() } }))
+    } catch (problem) {
+      setWrong(problem)
+    }
+    setBusy(false)
+  }
+  const send = () => ask('/v1/jobs', job => setSent(job.id))
+  useKeys({ r: [send, 'Send it'] })
+  return html`<div class="grid even"><div><form ref=${form} class="card form" aria-label="Input" onSubmit=${event => (event.preventDefault(), send())}>
+      ${capability.description && html`<p class="faint">${inline(capability.description, 400)}</p>`}
+      ${asJson ? html`<div class="field"><label for="json">Input <span class="faint">JSON</span></label><textarea id="json" rows="10" value=${json} onInput=${event => change(() => setJson(event.target.value))} spellcheck=${false}></textarea></div>`
+        : fields.map(field => html`<${Field} key=${field.name} field=${field} value=${values[field.name]} set=${value => change(() => setValues(was => ({ ...was, [field.name]: value })))} />`)}
+      <${Failure} error=${wrong} />
+      ${quote && html`<${Quote} quote=${quote} />`}
+      <div class="actions"><button type="button" disabled=${busy} onClick=${() => ask('/v1/quote', setQuote)}>Get a quote</button><button class="primary" disabled=${busy}>Send</button>
+        ${fields && html`<button type="button" class="quiet" onClick=${swap}>${asJson ? 'Edit as a form' : 'Edit as JSON'}</button>`}</div></form></div>
+    <div>${sent ? html`<${Answer} key=${sent} id=${sent} />` : html`<div class="card"><h2>Answer</h2><p class="faint">It appears here as it is written. The job runs on if you leave this page.</p></div>`}</div></div>`
+}
+
+// --- Documents: upload, search, ask -------------------------------------------------------------------
+
+async function upload(file) {
+  const { batchId } = await api(`${UPLOADS}/batches`, { method: 'POST', body: { fileCount: 1 } })
+  const place = `${UPLOADS}/batches/${batchId}`
+  const signed = await api(`${place}/upload-urls`, { method: 'POST', body: { fileName: file.name, fileSize: file.size } })
+  const stored = await fetch(signed.uploadUrl, { method: 'PUT', headers: signed.headers, body: file })
+  if (!stored.ok) throw new Error(`The upload was refused with status ${stored.status}.`)
+  await api(`${place}/files/${signed.fileId}/confirm`, { method: 'POST', body: { size: file.size } })
+}
+
+const FILE_STATES = { ready: 'succeeded', failed: 'failed', cancelled: 'cancelled', pending_upload: 'blocked', queued: 'queued' }
+
+function Files() {
+  const { data, error, reload } = useApi(`${UPLOADS}/files?limit=10`, { live: 1000 })
+  const [busy, setBusy] = useState(false)
+  const take = async event => {
+    const chosen = [...event.target.files].slice(0, 20)
+    event.target.value = ''
+    setBusy(true)
+    for (const file of chosen)
+      try {
+        await upload(file)
+        reload()
+      } catch (problem) {
+        say(`${bounded(file.name, 60)}: ${problem.message}`, 'error')
+      }
+    setBusy(false)
+  }
+  return html`<div class="card"><h2>Files</h2><div class="field"><label for="files">Upload <span class="faint">text, PDF, Word, HTML and others</span></label><input id="files" type="file" multiple disabled=${busy} onChange=${take} /></div>
+    <${Failure} error=${error} retry=${reload} />
+    ${data?.files.length > 0 && html`<ul class="rows" aria-label="Newest files">${data.files.map(file => html`<li key=${file.fileId}><${Name} text=${file.fileName} most=${60} /><span class=${`state ${FILE_STATES[file.status] || 'running'}`}>${file.status.replaceAll('_', ' ')}</span></li>`)}</ul>`}</div>`
+}
+
+function Search() {
+  const [found, set] = useState(null)
+  const search = async event => {
+    event.preventDefault()
+    try {
+      set(await api(`/api/v2/search?q=${encodeURIComponent(event.target.elements.words.value)}&limit=10`))
+    } catch (problem) {
+      sayProblem(problem)
+    }
+  }
+  return html`<form class="card form" aria-label="Search" onSubmit=${search}><h2>Search</h2><div class="search"><input name="words" data-search required maxlength="1000" aria-label="Search your files" placeholder="Search your files" /><button>Search</button></div>
+    ${found && html`<ol class="rows found" aria-label="Results">${found.results.map(one => html`<li><div><strong><${Name} text=${one.fileName} most=${60} /></strong>${one.page ? `, page ${one.page}` : ''}<p class="faint" dir="auto">${inline(one.snippet, 400)}</p></div></li>`)}</ol>
+      <p class="faint" role="status">${found.results.length ? `${found.results.length} passages, ${found.mode} search` : 'Nothing was found.'}</p>`}</form>`
+}
+
+function Documents() {
+  const [sent, setSent] = useState(null)
+  const ask = async event => {
+    event.preventDefault()
+    try {
+      setSent((await api('/api/v2/answers', { method: 'POST', body: { question: event.target.elements.question.value } })).jobId)
+    } catch (problem) {
+      sayProblem(problem)
+    }
+  }
+  return html`<div class="grid even"><div><${Files} /><${Search} /></div>
+    <div><form class="card form" aria-label="Question" onSubmit=${ask}><h2>Ask</h2><div class="field"><label for="question">Question about your files</label><textarea id="question" name="question" required maxlength="2000" rows="3"></textarea></div><div class="actions"><button class="primary">Ask</button></div></form>
+      ${sent && html`<${Answer} key=${sent} id=${sent} />`}</div></div>`
+}
+
+// --- The view -----------------------------------------------------------------------------------------
+
+const isInternal = name => name.startsWith('backburner.')
+
+export function Playground({ rest }) {
+  const { data, error, reload } = useApi('/v1/capabilities')
+  const items = (data?.items ?? []).filter(one => !isInternal(one.name)).sort((a, b) => a.name.localeCompare(b.name))
+  const hasDocuments = me.value.applications.includes('documents')
+  const isDocuments = rest[0] === 'documents' && hasDocuments
+  const chosen = items.find(one => one.name === route.value.query.capability) ?? items[0]
+  return html`<${Head} title="Playground">${!isDocuments && items.length > 0 && html`<label><span class="unseen">Capability</span><select data-search value=${chosen?.name} onChange=${event => go(address('playground', { capability: event.target.value }), { replace: true })}>
+      ${items.map(one => html`<option value=${one.name}>${bounded(one.name, 60)}</option>`)}</select></label>`}</${Head}>
+    ${hasDocuments && html`<nav class="tabs" aria-label="Parts"><a href="/ui/playground" aria-current=${isDocuments ? undefined : 'page'}>Capabilities</a><a href="/ui/playground/documents" aria-current=${isDocuments ? 'page' : undefined}>Documents</a></nav>`}
+    <${Failure} error=${error} retry=${reload} />
+    ${data && !items.length && !isDocuments && html`<${Empty} title="No application has a capability" command="backburner serve --app backburner.demo:app">Start the server with an application.</${Empty}>`}
+    ${isDocuments ? html`<${Documents} />` : chosen && html`<${Try} key=${chosen.name} capability=${chosen} />`}`
+}

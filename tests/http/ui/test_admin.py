@@ -1,0 +1,75 @@
+"""Keys, the audit log and the configuration, in a real browser."""
+
+import pytest
+
+from tests.http.conftest import PEPPER
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+FIELD = "document.getElementById('made')?.value"
+
+
+async def test_a_key_is_made_used_and_revoked_and_the_log_says_so(dashboard):
+    await dashboard.log_in(tenant="terns")
+    await dashboard.tab.press("g")
+    await dashboard.tab.press("a")
+    await dashboard.shows("1 keys of terns")
+    await dashboard.click("New key")
+    await dashboard.tab.until("document.activeElement.name === 'name'")
+    await dashboard.tab.type("<b>web shop</b>")
+    await dashboard.click("6 of", "summary")
+    await dashboard.check("keys new")
+    await dashboard.click("Create the key")
+    await dashboard.tab.until(f"{FIELD}?.startsWith('bb_')")
+    text = await dashboard.tab.evaluate(FIELD)
+    headers = dashboard.server.shown(text)
+    found = await dashboard.server.client.get("/v1/me", headers=headers)
+    assert "user" == found.json()["role"]
+    await dashboard.click("I have copied it")
+    await dashboard.tab.until(f"{FIELD} === undefined")
+    await dashboard.shows("<b>web shop</b>", "tbody")
+    await dashboard.check("keys")
+    await dashboard.tab.evaluate(
+        "[...document.querySelectorAll('tbody tr')].find(row => row.innerText"
+        ".includes('web shop')).querySelector('button').classList.add('aimed')"
+    )
+    await dashboard.tab.click("button.aimed")
+    await dashboard.click("Revoke the key", "dialog button")
+    await dashboard.shows("revoked", "tbody")
+    refused = await dashboard.server.client.get("/v1/me", headers=headers)
+    assert 401 == refused.status_code
+    await dashboard.click("Audit log", ".tabs a")
+    await dashboard.shows("key.revoked", "tbody")
+    await dashboard.shows("key.created", "tbody")
+    await dashboard.check("audit")
+    assert "Configuration" not in await dashboard.tab.evaluate(
+        "document.querySelector('main').innerText"
+    )
+
+
+async def test_the_configuration_is_for_platform_operators_and_shows_no_secret(
+    dashboard,
+):
+    await dashboard.log_in("platform-operator", tenant="default")
+    await dashboard.visit("admin/configuration")
+    await dashboard.shows("a transaction was committed", "table")
+    await dashboard.shows("BACKBURNER_KEY_PEPPER")
+    shown = await dashboard.tab.evaluate("document.body.innerText")
+    assert PEPPER not in shown
+    await dashboard.check("configuration")
+    await dashboard.tab.press("/")
+    await dashboard.tab.type("pepper")
+    await dashboard.tab.until(
+        "document.querySelectorAll('.frame:last-of-type tbody tr').length === 1"
+    )
+    await dashboard.shows("set", ".frame:last-of-type tbody")
+    assert "Keys" not in await dashboard.tab.evaluate(
+        "document.querySelector('.tabs').innerText"
+    )
+    await dashboard.log_in("user", tenant="terns", user="ann")
+    assert "Admin" not in await dashboard.tab.evaluate("document.body.innerText")
+    _, text = await dashboard.key("tenant-administrator", tenant="terns")
+    refused = await dashboard.server.client.get(
+        "/v1/configuration", headers=dashboard.server.shown(text)
+    )
+    assert 403 == refused.status_code
