@@ -1,8 +1,8 @@
 """
-Stores the chunks of files, and deletes them with what no other chunk uses.
+Stores the chunks of files, and deletes chunks with the vectors that only they used.
 
-Whatever writes the chunks of a user locks the user's row first. So a vector is deleted
-only if no chunk needs it, however many processes write at the same time.
+Every write to the chunks of a user locks the user's row first. A vector is therefore
+deleted only if no chunk uses it, even if several processes write at the same time.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from backburner_apps.documents.tables import files
 from backburner_apps.documents.words import words
 
 SLICE: Final = 200
-"""How many chunks one transaction writes or deletes."""
+"""Number of chunks that one transaction writes or deletes."""
 c = chunks.c
 
 
 class Indexed(NamedTuple):
-    """A chunk with the words that it is found by."""
+    """A chunk with its words for the full-text index."""
 
     chunk: Chunk
     words: Sequence[str]
@@ -45,10 +45,10 @@ async def store_chunks(
     ctx: Context, owner: Owner, file_id: str, batch_id: str, parts: Sequence[Chunk]
 ) -> None:
     """
-    Make these the chunks of a file, a slice in each transaction.
+    Replace the chunks of a file, one slice per transaction.
 
-    It may be repeated: chunks that are there already stay, others are replaced. A file
-    that was deleted meanwhile gets none.
+    Safe to repeat: chunks that already exist stay, others are replaced. If the file was
+    deleted in the meantime, no chunks are stored.
     """
     file, kept = _File(owner, file_id, batch_id), _hashes(parts)
     for start in range(0, len(parts) or 1, SLICE):
@@ -62,17 +62,17 @@ def replace_chunks(
     tx: Transaction, owner: Owner, file_id: str, batch_id: str, parts: Sequence[Chunk]
 ) -> None:
     """
-    Make these the chunks of a file, in one transaction; it may be repeated.
+    Replace the chunks of a file in one transaction; safe to repeat.
 
-    A file of more than a few hundred chunks takes longer than a transaction may:
-    `store_chunks` is for those.
+    Use `store_chunks` for files with more than a few hundred chunks, which would exceed
+    the time limit of a transaction.
     """
     file = _File(owner, file_id, batch_id)
     _replace(tx, file, indexed(parts), range_=(0, None), kept=_hashes(parts))
 
 
 def indexed(parts: Sequence[Chunk]) -> list[Indexed]:
-    """Find the words of chunks: outside a transaction, as it takes a while."""
+    """Split chunks into words; call it outside a transaction, as it is slow."""
     return [Indexed(chunk, [*words(chunk.text)]) for chunk in parts]
 
 
@@ -124,7 +124,7 @@ def rebuild(connection: Any) -> None:
 
 
 def lock_owner(tx: Transaction, owner: Owner) -> int:
-    """Lock a user's row, made if there is none; return the user's number."""
+    """Lock a user's row, creating it if necessary; return the user's number."""
     number = _number(tx.connection, owner, is_locked=True)
     if number is None:
         zero = dict.fromkeys(("chunks", "version", "removed"), 0)
@@ -151,7 +151,7 @@ def _replace(
     range_: tuple[int, int | None],
     kept: frozenset[str],
 ) -> None:
-    """Make these the chunks of a file in a range of numbers."""
+    """Replace the chunks of a file in a range of chunk numbers."""
     exists = sa.select(files.c.id).where(
         owned_by(files, file.owner), files.c.id == file.id
     )

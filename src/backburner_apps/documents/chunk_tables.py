@@ -1,8 +1,8 @@
 """
 The tables of chunks and their vectors. `migrations` makes them.
 
-What chunks are found by (`documents_words`) is derived from them and different on each
-database: see `full_text.py`.
+The full-text index (`documents_words`) is derived from them and differs between
+databases: see `full_text.py`. So is `documents_halfvecs`: see `pgvector.py`.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from backburner_apps.documents.tables import metadata
 
 NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-"""A key that the database counts; on SQLite only `INTEGER` is."""
+"""An automatically numbered key; on SQLite that requires `INTEGER`."""
 
 FLOATS: Final = "<f2"
 """How numpy names the numbers of a stored vector: 16 bits, little-endian."""

@@ -2,7 +2,7 @@
 Embeds chunks and questions through the AI layer.
 
 A vector belongs to a text and a model, so a text that a user has already embedded is
-not embedded again. Without a model, files are found by their words only.
+not embedded again. Without a model, files are found by keywords only.
 """
 
 import asyncio
@@ -23,63 +23,63 @@ from backburner_apps.documents.words import is_cjk
 
 QUEUE: Final = "file-embed"
 BATCH: Final = 32
-"""How many chunks one call embeds."""
+"""Number of chunks that one call embeds."""
 NO_MODEL: Final = frozenset({"AI_NOT_CONFIGURED", "AI_MODEL_NOT_PREPARED"})
-"""Codes of calls that no model can serve as things are."""
+"""Error codes that mean that no embedding model is available."""
 ENGLISH_ONLY: Final = ("minilm/", "minilm-light/")
 """Models that do not understand Chinese, Japanese and Korean."""
 c, v = chunks.c, vectors.c
 
 
 class Question(NamedTuple):
-    """A question as a vector, and the model that made it."""
+    """The vector of a question, and the model that computed it."""
 
     model: str
     vector: list[float]
 
 
 def model_of(ctx: Context) -> str | None:
-    """Return the name by which vectors of the model that is set are stored."""
+    """Return the name under which vectors of the configured model are stored."""
     choice = ctx.ai.first("embedding")
     return None if choice is None else f"{choice.provider}/{choice.model}"
 
 
 def is_embedded(model: str, text: str) -> bool:
-    """Say whether a model has a vector for a text that is of use."""
+    """Return whether a model gives a useful vector for a text."""
     return not (model.startswith(ENGLISH_ONLY) and is_cjk(text))
 
 
 def packed(vector: Sequence[float]) -> bytes:
-    """Write a vector of length 1 in the direction of this one."""
+    """Return a vector, normalised to length 1, in its stored form."""
     floats = np.asarray(vector, dtype=np.float32)
     return bytes((floats / (np.linalg.norm(floats) or 1.0)).astype(FLOATS).tobytes())
 
 
 @capability("documents.embed-question", queue=QUEUE, timeout=timedelta(seconds=30))
 async def embed_question(ctx: Context, text: str) -> Question | None:
-    """Return the vector of a question; run within a request, without a job."""
+    """Return the vector of a question; called within a request, without a job."""
     return await question_of(ctx, text)
 
 
 async def question_of(ctx: Context, text: str) -> Question | None:
-    """Return the vector of a question; `None` if no model can make one of use."""
+    """Return the vector of a question; `None` if no model gives a useful one."""
     model = model_of(ctx)
     if model is None or not is_embedded(model, text):
         return None
     try:
         found = await ctx.embed([text], remember=False)
     except WorkError:
-        # A search by words is better than none.
+        # Search by keywords instead of failing.
         return None
     return Question(model, [float(number) for number in found.vectors[0]])
 
 
 async def embed_missing(ctx: Context, owner: Owner, file_id: str) -> int:
     """
-    Embed the chunks of a file whose texts have no vector yet; return how many.
+    Embed the chunks of a file whose texts have no vector yet; return their number.
 
-    It may be repeated: each batch is stored before the next one is embedded. Without a
-    model it embeds nothing.
+    Safe to repeat: each batch is stored before the next one is embedded. Without a
+    model, nothing is embedded.
     """
     model, count = model_of(ctx), 0
     if model is None:

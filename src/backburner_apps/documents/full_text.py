@@ -1,8 +1,8 @@
 """
 The full-text index: FTS5 on SQLite, a tsvector with a GIN index on PostgreSQL.
 
-Every word begins with the number of its owner. So a search reads the words of one
-owner only, however many there are, and how rare a word is does not depend on others.
+Every indexed word starts with the number of its owner. A search therefore reads only
+the words of one owner, and the frequency of a word does not depend on other owners.
 """
 
 import math
@@ -16,22 +16,22 @@ from backburner_apps.documents.words import is_letter
 
 MOST_POSTINGS: Final = 10_000
 """
-How many occurrences a search ranks. The most frequent words of a question are left
-out where there would be more: they tell chunks apart the least.
+Maximum number of occurrences that a search ranks. If there are more, the most frequent
+words of the question are ignored, as they distinguish chunks the least.
 """
 RANKED: Final = 400
-"""Of the chunks with the rarest words, how many are ranked by their frequencies too."""
+"""Number of chunks with the rarest words that are also ranked by frequency."""
 
 
 class Filters(NamedTuple):
-    """Which chunks of an owner are searched; empty: all of them."""
+    """Restricts a search to a batch or a file; by default, all chunks are searched."""
 
     batch_id: str | None = None
     file_id: str | None = None
 
     @property
     def given(self) -> dict[str, str]:
-        """What is filtered by, by column."""
+        """The values to filter by, by column."""
         return {name: value for name, value in self._asdict().items() if value}
 
 
@@ -58,10 +58,10 @@ class FullText(Protocol):
         self, terms: Sequence[str], filters: Filters, chunks: int, limit: int
     ) -> list[Match]:
         """
-        Return the chunks that match best, of an owner who has so many.
+        Return the best matches of an owner who has `chunks` chunks in total.
 
-        The score of each is the share of the question's words that it has, from 0 to
-        1; rare words count more. The order also depends on how often it has them.
+        The score is the share of the question's words that a chunk contains, from 0 to
+        1; rare words count more. The order also depends on their frequency in it.
         """
 
 
@@ -72,18 +72,18 @@ def full_text(connection: Any) -> FullText:
 
 
 def prefix_of(number: int) -> str:
-    """Return what the words of an owner begin with, and those of no other."""
+    """Return the unique prefix of an owner's words."""
     digits = f"{number:x}".translate(_LETTERS)
     return f"{digits}z"
 
 
 def term(prefix: str, word: str) -> str:
-    """Return what a word of a question looks for; a single character begins words."""
+    """Return the search term for a word; a single character matches as a prefix."""
     return f"{prefix}{word}*" if is_letter(word) else f"{prefix}{word}"
 
 
 def rarest(counts: Mapping[str, int]) -> list[str]:
-    """Return the words that a search ranks by: the rarest, as many as fit."""
+    """Return the rarest words, up to the maximum number of occurrences."""
     found = sorted((count, word) for word, count in counts.items() if count)
     kept, postings = list[str](), 0
     for count, word in found:
@@ -146,7 +146,7 @@ class Fts5:
         return [Match(int(seq), float(share)) for seq, share in found]
 
     def _counts(self, terms: Iterable[str]) -> dict[str, int]:
-        """Return in how many chunks each word is; one of a beginning counts as rare."""
+        """Return the number of chunks with each word; a prefix counts as rare."""
         plain = [each for each in terms if not each.endswith("*")]
         count = sa.text(
             "SELECT term, doc FROM documents_words_counts WHERE term IN :terms"
@@ -177,7 +177,7 @@ def _quoted(each: str) -> str:
 
 
 class TsVector:
-    """A tsvector, ranked by how rare the words are and how often a chunk has them."""
+    """A tsvector, ranked by inverse document frequency and frequency in the chunk."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -216,7 +216,7 @@ class TsVector:
         return [Match(int(row.seq), float(row.share)) for row in found]
 
     def _counts(self, terms: Sequence[str]) -> dict[str, int]:
-        """Return in how many chunks each word is, up to more than are ranked."""
+        """Return the number of chunks with each word, up to the maximum plus one."""
         values = {"terms": list(terms), "most": MOST_POSTINGS + 1}
         found = self._connection.execute(_COUNT, values)
         return {str(row[0]): int(row[1]) for row in found}
@@ -262,13 +262,13 @@ def _shares(
     counts: Mapping[str, int],
     chunks: int,
 ) -> list[float]:
-    """Return what each chosen word counts of the whole question, which counts 1."""
+    """Return the weight of each chosen word; the whole question has the weight 1."""
     total = sum(_weight(counts.get(each, 0), chunks) for each in terms)
     return [_weight(counts[each], chunks) / total for each in chosen]
 
 
 def _weight(count: int, chunks: int) -> float:
-    """Return what a word counts for: the more, the rarer it is (BM25's idf)."""
+    """Return the inverse document frequency of a word, as in BM25."""
     return math.log(1 + (max(chunks, count) - count + 0.5) / (count + 0.5))
 
 
@@ -277,5 +277,5 @@ def _lexeme(each: str) -> str:
 
 
 def _vector(prefix: str, words: Sequence[str]) -> str:
-    """Write a tsvector; words have letters and digits only, so none is escaped."""
+    """Format a tsvector; words have only letters and digits and need no escaping."""
     return " ".join(f"'{prefix}{word}':{at}" for at, word in enumerate(words, 1))

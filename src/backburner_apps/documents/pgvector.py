@@ -114,7 +114,7 @@ def nearest(
     most: int,
     filters: Filters,
 ) -> dict[str, float]:
-    """Return the hashes of the most similar texts, with how similar they are."""
+    """Return the hashes of the most similar texts, with their similarities."""
     wanted = np.asarray(vector, dtype=np.float32)
     values = {
         "tenant": owner.tenant,

@@ -1,4 +1,4 @@
-"""Puts the chunks of two searches in one order, and shows where one matches. Pure."""
+"""Merges the results of two searches and extracts snippets. Pure functions."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -8,25 +8,25 @@ from backburner_apps.documents.words import words
 
 
 class Match(NamedTuple):
-    """A chunk that one of the two searches found, and how well it fits."""
+    """A chunk that one of the two searches found, and its score."""
 
     seq: int
     score: float
 
 
 class Weights(NamedTuple):
-    """What the two lists of a search count for; 0 leaves one out."""
+    """The weights of the two lists of a search; 0 ignores a list."""
 
     words: float
     meaning: float
 
 
 WEIGHTS: Final = Weights(1.0, 1.0)
-"""As it was measured: see docs/search.md."""
+"""Chosen by measurement: see docs/search.md."""
 SPREADS: Final = {"minilm": 0.3}
-"""By provider: which difference of similarities counts as much as all the words."""
+"""By provider: the difference in similarity that counts as much as all words."""
 SNIPPET: Final = 300
-"""How many characters of a chunk a result shows."""
+"""Maximum number of characters of a snippet."""
 ELLIPSIS: Final = "…"
 
 _WORD = re.compile(r"\S+")
@@ -39,12 +39,12 @@ def fuse(
     spread: float | None = None,
 ) -> dict[int, float]:
     """
-    Return the score of each chunk of two lists, from 0 to 1, the best first.
+    Return the score of each chunk of two lists, from 0 to 1, best first.
 
-    A match by words counts by its share of the question's words, so that a chunk which
-    has one of ten hardly moves. A similarity counts by how far it is above the lowest
-    one of its list, in units of `spread`, which depends on the model; without it, the
-    most similar chunk counts 1. Equal scores keep the order of the first list.
+    A keyword match counts by its share of the question's words, so that a chunk with
+    one of ten words hardly moves. A similarity counts by its distance from the lowest
+    one of its list, in units of `spread`, which depends on the model; without `spread`,
+    the most similar chunk counts 1. Equal scores keep the order of the first list.
     """
     above, most = _above_lowest(meaning or (), spread)
     total = weights.words + weights.meaning * most
@@ -60,7 +60,7 @@ def fuse(
 def _above_lowest(
     matches: Sequence[Match], spread: float | None
 ) -> tuple[Sequence[Match], float]:
-    """Return matches with their distance from the lowest, and the largest of these."""
+    """Return matches scored by their distance from the lowest, and the maximum."""
     if not matches:
         return (), 0.0
     scores = [match.score for match in matches]
@@ -73,7 +73,7 @@ def _above_lowest(
 
 
 def snippet(text: str, wanted: Collection[str], size: int = SNIPPET) -> str:
-    """Return the part of a text that has most of the wanted words."""
+    """Return the part of a text that contains most of the wanted words."""
     text = " ".join(text.split())
     if len(text) <= size:
         return text
@@ -95,7 +95,7 @@ def _within(marks: Sequence[tuple[int, set[str]]], start: int, size: int) -> set
 
 
 def _cut(text: str, start: int, size: int) -> str:
-    """Cut a part out of a text, some words before its start, at the ends of words."""
+    """Return a part of a text that begins a few words before `start`."""
     begin = max(0, min(start - size // 5, len(text) - size))
     if begin:
         begin = text.find(" ", begin, start) + 1 or start

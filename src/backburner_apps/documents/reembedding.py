@@ -1,8 +1,8 @@
 """
-Embeds a user's files with the model that is set now, as a batch of jobs.
+Embeds a user's files with the configured model, as a batch of jobs.
 
-Vectors of other models stay until all files have been embedded, and a search compares
-only vectors of the model that is set: chunks that wait for theirs are found by words.
+Vectors of other models stay until all files have been embedded. A search compares only
+vectors of the configured model; chunks without one are found by keywords.
 """
 
 from datetime import timedelta
@@ -18,9 +18,9 @@ from backburner_apps.documents.chunk_tables import chunks, owners, vectors
 from backburner_apps.documents.embed_work import QUEUE, embed_missing, model_of
 
 FILES: Final = 500
-"""How many files one transaction adds to the batch."""
+"""Number of files that one transaction adds to the batch."""
 ROWS: Final = 500
-"""How many vectors one transaction deletes."""
+"""Number of vectors that one transaction deletes."""
 LONGEST: Final = timedelta(hours=1)
 
 
@@ -29,12 +29,12 @@ class Scope(BaseModel):
 
     tenant: str
     user: str | None = None
-    """`None`: those of every user of the tenant."""
+    """`None` means all users of the tenant."""
 
 
 @capability("documents.reembed-file", queue=QUEUE, timeout=LONGEST)
 async def reembed_file(ctx: Context, file_id: str) -> int:
-    """Embed what has no vector of the model that is set."""
+    """Embed the chunks of a file that have no vector of the configured model."""
     return await embed_missing(ctx, ctx.job.owner, file_id)
 
 
@@ -48,7 +48,7 @@ async def reembed(ctx: Context, scope: Scope) -> list[str]:
 
 @capability("documents.reembedded", queue=QUEUE, timeout=LONGEST)
 async def drop_others(ctx: Context, _end: Any) -> int:
-    """Delete vectors of other models once every chunk has one of the model set."""
+    """Delete old vectors of texts that the configured model has embedded."""
     model, count = model_of(ctx), 0
     if model is None:
         return 0
@@ -58,7 +58,7 @@ async def drop_others(ctx: Context, _end: Any) -> int:
 
 
 async def _open(ctx: Context, owner: Owner) -> str:
-    """Open a batch with a job for each file of a user; repeated, it is the same."""
+    """Open a batch with a job for each file of a user; safe to repeat."""
     after, key = "", f"{ctx.job.id}:{owner.user}"
     end = {"capability": drop_others, "input": None}
 
@@ -101,7 +101,7 @@ def _files(view: View, owner: Owner, after: str) -> list[str]:
 
 
 def _drop(tx: Transaction, owner: Owner, model: str) -> int:
-    """Delete some vectors of other models, where this model has one of the text."""
+    """Delete some vectors of other models for texts that this model has embedded."""
     lock_owner(tx, owner)
     v, newer = vectors.c, vectors.alias("newer")
     has_new = sa.select(newer.c.model).where(
@@ -125,4 +125,4 @@ def _drop(tx: Transaction, owner: Owner, model: str) -> int:
 
 
 OWN: Final = (reembed, reembed_file, drop_others)
-"""What the application must have for it."""
+"""The capabilities that an application needs for this."""

@@ -1,9 +1,9 @@
 """
-Searches the chunks of one user by meaning and by words.
+Searches the chunks of one user by meaning and by keywords.
 
-Both lists are put into one order by `ranking.fuse`. Without vectors, a search is by
-words only and says so. Whatever is found is read from the database in the end, so that
-a deleted file is not found, whatever a cache holds.
+`ranking.fuse` merges both lists. Without vectors, only keywords are used, and the
+result says so. At the end the results are read from the database, so that a deleted
+file is never returned, even if a cache still has its vectors.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,17 +30,17 @@ from backburner_apps.documents.vector_cache import IndexStatus, VectorCache
 from backburner_apps.documents.words import query_words
 
 MAX_QUERY: Final = 1_000
-"""How many characters of a question are used."""
+"""Maximum number of characters of a question; the rest is ignored."""
 LIMIT: Final = 10
 MAX_LIMIT: Final = 50
 DEPTH: Final = 100
-"""How many places of each list are put into one order."""
+"""Number of entries of each list that are merged."""
 CACHE: Final = VectorCache()
 c = chunks.c
 
 Mode = Literal["hybrid", "keyword"]
 Place = Backburner | Context
-"""Where a search runs: in a route or in a job."""
+"""What a search reads the database with: in a route or in a job."""
 
 
 class Result(NamedTuple):
@@ -53,18 +53,18 @@ class Result(NamedTuple):
     score: float
     snippet: str
     text: str
-    """The whole chunk, which is not part of an answer over HTTP."""
+    """The text of the chunk; not part of the HTTP response."""
 
 
 class SearchResults(NamedTuple):
-    """What was found, the best first, and how."""
+    """The results, best first, and the mode of the search."""
 
     results: Sequence[Result]
     mode: Mode
 
 
 class Ranked(NamedTuple):
-    """Which chunks answer a question, by number with their scores, the best first."""
+    """Scores of chunks by their `seq`, best first, and the mode of the search."""
 
     scores: dict[int, float]
     mode: Mode
@@ -98,7 +98,7 @@ async def find(
     limit: int,
     weights: Weights = WEIGHTS,
 ) -> SearchResults:
-    """Search with weights for the lists by words and by meaning."""
+    """Search with given weights for the two lists."""
     ranked = await rank(place, owner, text, filters, limit, weights)
     return await results(place, owner, text, ranked, limit)
 
@@ -111,7 +111,7 @@ async def rank(
     limit: int,
     weights: Weights = WEIGHTS,
 ) -> Ranked:
-    """Return the numbers of the chunks that answer a question best."""
+    """Return the chunks that match a question best, by their `seq`."""
     text = text[:MAX_QUERY]
     lexical = await place.read(_by_words, owner, query_words(text), filters)
     if lexical is None:
@@ -128,7 +128,7 @@ async def rank(
 async def results(
     place: Place, owner: Owner, text: str, ranked: Ranked, limit: int
 ) -> SearchResults:
-    """Read what was ranked, as far as it is still there."""
+    """Read the ranked chunks that still exist."""
     wanted, scores = query_words(text[:MAX_QUERY]), ranked.scores
     found = await place.read(_rows, owner, [*scores]) if scores else ()
     rows = {row.seq: row for row in found}
@@ -146,7 +146,7 @@ async def _question(place: Place, owner: Owner, text: str) -> Question | None:
 def _by_words(
     view: View, owner: Owner, wanted: Sequence[str], filters: Filters
 ) -> _Lexical | None:
-    """Return the chunks with these words; `None` for a user who has no chunks."""
+    """Return the chunks with these words; `None` if the user has no chunks."""
     row = view.connection.execute(
         owners.select().where(owned_by(owners, owner))
     ).first()
@@ -181,7 +181,7 @@ async def _by_meaning(
         else:
             near = await CACHE.nearest(place.read, standing, question, most, only)
         found = await place.read(_chunks_of, standing.owner, near, filters)
-        # Where many are of deleted chunks, look further.
+        # If many of them belong to deleted chunks, look for more.
         if len(found) >= limit or len(near) < most:
             return found[:DEPTH] if near else None
         most *= 4
@@ -212,7 +212,7 @@ def _rows(view: View, owner: Owner, seqs: Sequence[int]) -> Sequence[Any]:
     joined = chunks.join(files, files.c.id == c.file_id)
     whose = files.c.tenant.label("file_tenant"), files.c.user.label("file_user")
     query = sa.select(chunks, files.c.name, *whose).select_from(joined)
-    # Owners are compared here: SQLite would rather read all chunks of this one.
+    # Owners are compared here: in the query, SQLite would read all chunks of the owner.
     mine = owner.tenant, owner.user, owner.tenant, owner.user
     return [
         row
@@ -222,7 +222,7 @@ def _rows(view: View, owner: Owner, seqs: Sequence[int]) -> Sequence[Any]:
 
 
 def _different(rows: Iterable[Any]) -> list[Any]:
-    """Leave out what a file repeats."""
+    """Keep only the first of equal chunks of a file."""
     return [
         *{(row.file_id, row.content_hash): row for row in reversed([*rows])}.values()
     ][::-1]

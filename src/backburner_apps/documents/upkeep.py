@@ -1,4 +1,4 @@
-"""Ends what nobody completes: uploads that never came, and old dead letters."""
+"""Scheduled jobs: end uploads that never arrived and delete old dead letters."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ from backburner_apps.documents.tables import batches, files
 
 ITSELF: Final = Owner("default", "documents")
 SOME: Final = 200
-"""How many files or batches one look ends; the next look goes on."""
+"""Maximum number of files or batches that one run ends; the next run continues."""
 DAY: Final = 24 * 60 * 60 * 1000
 EXPIRED: Final = "The file was not uploaded and confirmed before its URL expired"
 
@@ -22,7 +22,7 @@ b, f = batches.c, files.c
 
 @capability("documents.end-overdue", queue=UPKEEP_QUEUE)
 async def end_overdue(ctx: Context, _value: None) -> int:
-    """End uploads whose time is over, and forget old dead letters; count them."""
+    """End expired uploads and delete old dead letters; return the number of ends."""
     settings = ctx.settings_of(DocumentsSettings)
     ended = 0
     for file_id in await ctx.transact(_overdue_files):

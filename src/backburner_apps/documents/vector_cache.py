@@ -1,9 +1,10 @@
 """
-The vectors of users, kept in memory while they are searched.
+A cache of users' vectors, and the comparison of a question with them in memory.
 
-An owner's row says how many transactions have added vectors; each vector has the number
-of its own. So a process reads only those that it does not have yet, whoever added them.
-Vectors of deleted chunks may stay for a while: a search finds no chunk for them.
+An owner's row counts the transactions that added vectors, and each vector stores the
+number of its transaction. A process therefore reads only vectors that are newer than
+its cache. Vectors of deleted chunks may stay in the cache: a search finds no chunk for
+them.
 """
 
 import asyncio
@@ -23,17 +24,17 @@ from backburner_apps.documents.chunk_tables import FLOATS, vectors
 from backburner_apps.documents.embed_work import Question
 
 MOST_BYTES: Final = 256 * 1024**2
-"""How much memory the vectors of all users take in one process."""
+"""Maximum size of the cache of one process, in bytes."""
 ROWS: Final = 1_000
-"""How many vectors are read at once."""
+"""Number of vectors that one query reads."""
 HASH_BYTES: Final = 250
-"""How much the hash of a text takes, with its place in two collections."""
+"""Estimated memory for the hash of a text, with its entries in two collections."""
 BLOCKS: Final = 16
-"""How many parts the vectors of a user have before they are put together."""
+"""Number of parts of a user's vectors above which they are merged."""
 LAST: Final = "~"
-"""Comes after every hash."""
+"""Sorts after every hash."""
 STALE: Final = 1_000
-"""How many vectors may have been deleted before all are read anew."""
+"""Number of deleted vectors above which a user's vectors are read again."""
 v = vectors.c
 
 Read = Callable[..., Awaitable[Any]]
@@ -41,7 +42,7 @@ Matrix = npt.NDArray[np.float32]
 
 
 class IndexStatus(NamedTuple):
-    """What an owner's row says of the vectors."""
+    """The state of an owner's vectors, from the owner's row."""
 
     owner: Owner
     token: str
@@ -59,18 +60,18 @@ class Block:
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """The place of each hash."""
+        """The row of each hash."""
         return {content_hash: at for at, content_hash in enumerate(self.hashes)}
 
     @property
     def size(self) -> int:
-        """How many bytes it takes."""
+        """Its size in bytes."""
         return int(self.matrix.nbytes) + HASH_BYTES * len(self.hashes)
 
     def best(
         self, question: Matrix, most: int, only: Collection[str] | None
     ) -> list[tuple[float, str]]:
-        """Return the most similar vectors, of these texts only, in no order."""
+        """Return the most similar vectors among the texts in `only`, unordered."""
         if only is None:
             scores = self.matrix @ question
             rows = _largest(scores, most)
@@ -83,7 +84,7 @@ class Block:
 
 @dataclass
 class Entry:
-    """What a process has of the vectors of one user and model."""
+    """The cached vectors of one user and model."""
 
     removed: int
     version: int = 0
@@ -92,22 +93,22 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """How many bytes it takes."""
+        """Its size in bytes."""
         return sum(block.size for block in self.blocks)
 
     @property
     def count(self) -> int:
-        """How many vectors it has."""
+        """The number of its vectors."""
         return sum(len(block.hashes) for block in self.blocks)
 
     def is_stale(self, standing: IndexStatus) -> bool:
-        """Say whether so many were deleted that it is worth to read all again."""
+        """Return whether enough vectors were deleted to read all of them again."""
         gone = standing.removed - self.removed
         return gone < 0 or gone > max(STALE, self.count // 10)
 
 
 class VectorCache:
-    """Finds similar vectors; keeps those of the users who searched last."""
+    """Finds similar vectors, and caches those of the users who searched last."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -115,7 +116,7 @@ class VectorCache:
 
     @property
     def size(self) -> int:
-        """How many bytes all vectors take."""
+        """Size of all cached vectors, in bytes."""
         return sum(entry.size for entry in self._entries.values())
 
     async def nearest(
@@ -126,7 +127,7 @@ class VectorCache:
         most: int,
         only: Collection[str] | None = None,
     ) -> dict[str, float]:
-        """Return the hashes of the most similar texts, with how similar they are."""
+        """Return the hashes of the most similar texts, with their similarities."""
         wanted = np.asarray(question.vector, dtype=np.float32)
         wanted /= np.linalg.norm(wanted) or 1.0
         source = Source(read, standing, question.model, wanted.size)
@@ -138,7 +139,7 @@ class VectorCache:
         return {content_hash: score for score, content_hash in found}
 
     async def _blocks(self, source: "Source") -> Sequence[Block]:
-        """Return all vectors of a user and model, with those that are new."""
+        """Return all vectors of a user and model, after reading new ones."""
         entry = self._entry(source.standing, source.model)
         async with entry.lock:
             if entry.version < source.standing.version:
@@ -146,7 +147,7 @@ class VectorCache:
                 async for last, block in source.newer(entry.version):
                     version = max(version, last)
                     new.append(block)
-                # Only now: one that is interrupted must not miss any.
+                # Set at the end, so that an interrupted search misses no vector later.
                 entry.blocks = await asyncio.to_thread(_joined, new)
                 entry.version = version
                 self._shrink(entry)
@@ -161,7 +162,7 @@ class VectorCache:
         return entry
 
     def _shrink(self, kept: Entry) -> None:
-        """Forget the users who have not searched for the longest time."""
+        """Evict the users who have not searched for the longest time."""
         for key in [*self._entries]:
             if self.size <= self._most_bytes:
                 return
@@ -170,7 +171,7 @@ class VectorCache:
 
 
 class Source(NamedTuple):
-    """Where the vectors of one user and model are read."""
+    """Reads the vectors of one user and model from the database."""
 
     read: Read
     standing: IndexStatus
@@ -178,7 +179,7 @@ class Source(NamedTuple):
     size: int
 
     async def newer(self, version: int) -> AsyncIterator[tuple[int, Block]]:
-        """Yield vectors that are newer than a version, with that of the last one."""
+        """Yield blocks of newer vectors, each with its last version."""
         after = (version, LAST)
         while True:
             where = self.standing.owner, self.model, self.size, after
@@ -192,7 +193,7 @@ class Source(NamedTuple):
 async def _scan(
     source: Source, question: Matrix, most: int, only: Collection[str] | None
 ) -> list[tuple[float, str]]:
-    """Find the most similar vectors of a user who has too many to keep."""
+    """Find the most similar vectors of a user who has too many for the cache."""
     found: list[tuple[float, str]] = []
     async for _, block in source.newer(-1):
         part = await asyncio.to_thread(_best, [block], question, most, only)
@@ -221,7 +222,7 @@ def _block(rows: Sequence[tuple[int, str, bytes]], size: int) -> Block:
 
 
 def _joined(blocks: list[Block]) -> list[Block]:
-    """Put parts together if there are many of them."""
+    """Merge the blocks if there are many."""
     if len(blocks) <= BLOCKS:
         return blocks
     hashes = [each for block in blocks for each in block.hashes]
