@@ -24,7 +24,7 @@ FORM: Final = frozenset({"params", "query", "body"})
 
 
 def is_offered(found: Capability[Any, Any]) -> bool:
-    """Say whether the AI service offers a capability to its callers."""
+    """Return whether the AI service offers a capability to its callers."""
     return found.queue == QUEUE and found.name != NAME
 
 

@@ -119,7 +119,7 @@ def forget(tx: Transaction, owner: Owner, personality_id: str) -> int:
 
 
 def is_forgotten(view: View, owner: Owner, personality_id: str, since: int) -> bool:
-    """Say whether a user has said `/forget` at this instant or later."""
+    """Return whether a user has said `/forget` at this instant or later."""
     f = forgotten.c
     query = sa.select(f.at).where(
         f.tenant == owner.tenant,

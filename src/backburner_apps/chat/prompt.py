@@ -80,5 +80,5 @@ def exchange(text: str, reply: str) -> str:
 
 
 def is_forget(message: str) -> bool:
-    """Say whether a message asks to forget."""
+    """Return whether a message asks to forget."""
     return message.strip().lower() == FORGET

@@ -25,7 +25,7 @@ _ID: Final = re.compile(rf"[A-Za-z0-9._:\-]{{1,{MAX_ID}}}")
 
 
 def is_id(text: str) -> bool:
-    """Say whether a text may be an id: what is not is never asked for."""
+    """Return whether a text may be an id: what is not is never asked for."""
     return _ID.fullmatch(text) is not None
 
 

@@ -20,20 +20,20 @@ from backburner_apps.documents.full_text import Filters
 from backburner_apps.documents.limits import ANSWER_QUEUE
 
 LONGEST_QUESTION: Final = 2_000
-"""The most characters that a question may have."""
+"""Maximum number of characters of a question."""
 SOURCES: Final = 8
-"""How many passages the model is given."""
+"""Number of passages that the model gets."""
 LONGEST_ANSWER: Final = 800
-"""The most tokens that an answer may have."""
+"""Maximum number of tokens of an answer."""
 EXPECTED: Final = 300 + SOURCES * 280
 """Tokens of an answer and of the passages that are read for it, for budgets."""
 LONGEST_RUN: Final = timedelta(minutes=5)
 RETRIEVED, ASKED, ALL = 20, 90, 100
-"""How far the answer is, in percent."""
+"""Progress of the answer, in percent."""
 
 
 class AnswerRequest(CamelModel):
-    """A question about one's documents, or about those of one batch."""
+    """A question about the caller's documents, or those of one batch."""
 
     question: Annotated[
         str,
@@ -58,7 +58,7 @@ class Source(CamelModel):
 
 
 class Answer(CamelModel):
-    """What the documents say to a question."""
+    """The answer to a question."""
 
     text: str = ""
     sources: list[Source] = Field(default_factory=list)
@@ -96,7 +96,7 @@ async def answer(ctx: Context, value: AnswerRequest) -> Answer:
 
 
 async def _ask(ctx: Context, question: str, passages: Sequence[Passage]) -> CitedText:
-    """Ask the model; emit what of its answer may be shown, as it comes."""
+    """Ask the model; emit the parts of its answer that may be shown as they arrive."""
     cited = CitedText(len(passages))
 
     async def emit(text: str) -> None:

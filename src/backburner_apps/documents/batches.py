@@ -19,7 +19,7 @@ from backburner_apps.documents.shapes import BatchRef
 from backburner_apps.documents.tables import Row, batches, files
 
 BETWEEN: Final = 1_000
-"""The least time between two `batch:progress` of one batch, in milliseconds."""
+"""Minimum time between two `batch:progress` of one batch, in milliseconds."""
 FORGOTTEN: Final = 60_000
 """After this time a job that should have published progress counts as lost."""
 
@@ -32,14 +32,14 @@ def topic(batch_id: str) -> str:
 
 
 def lock(tx: Transaction, batch_id: str) -> Row | None:
-    """Return a batch's row; others that change its files wait for this transaction."""
+    """Return a batch's row; the row is locked until the transaction ends."""
     statement = sa.select(batches).where(b.id == batch_id).with_for_update()
     found: Row | None = tx.connection.execute(statement).one_or_none()
     return found
 
 
 def owner_of(row: Row) -> Owner:
-    """Return whose batch or file it is."""
+    """Return the owner of a batch or file."""
     return Owner(row.tenant, row.user)
 
 
@@ -54,7 +54,7 @@ def statuses(view: View, batch_id: str) -> dict[str, int]:
 
 
 def summary(batch: Row, counts: Mapping[str, int]) -> dict[str, int]:
-    """Return how many files of a batch are where; missing ones fail when it closes."""
+    """Count a batch's files by state; after closing, missing files count as failed."""
     told = {name: counts.get(name, 0) for name in states.COUNTED}
     if batch.closed_at is not None:
         told["failed"] += _missing(batch, counts)
@@ -62,7 +62,7 @@ def summary(batch: Row, counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def is_over(batch: Row, counts: Mapping[str, int]) -> bool:
-    """Say whether every file of a batch has ended."""
+    """Return whether every file of a batch has ended."""
     told = summary(batch, counts)
     return bool(told["ready"] + told["failed"] >= batch.file_count)
 
@@ -77,7 +77,7 @@ def status(batch: Row, counts: Mapping[str, int]) -> str:
 
 
 def changed(tx: Transaction, batch: Row) -> None:
-    """Have a change of a file of a locked batch published, or the batch completed."""
+    """Schedule the progress event or the completion of a locked batch."""
     counts = statuses(tx, batch.id)
     over = is_over(batch, counts)
     if batch.completed_at is not None and not over:
@@ -106,7 +106,7 @@ def _follow(tx: Transaction, job: Any, batch: Row, delay: int, generation: int) 
 
 @capability("documents.report-batch", queue=COMPLETION_QUEUE, retry=policy(1.0))
 async def report(ctx: Context, value: BatchRef) -> bool:
-    """Publish how far a batch is."""
+    """Publish the progress of a batch."""
     return await ctx.transact(_report, value)
 
 

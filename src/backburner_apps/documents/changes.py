@@ -13,7 +13,7 @@ f = files.c
 
 
 def find(view: View, file_id: str) -> Row | None:
-    """Return a file's row, whoever's it is."""
+    """Return a file's row, of any owner."""
     statement = sa.select(files).where(f.id == file_id)
     found: Row | None = view.connection.execute(statement).one_or_none()
     return found
@@ -37,7 +37,7 @@ def update(tx: Transaction, file: Row, **values: Any) -> bool:
 
 
 def move(tx: Transaction, file: Row, to: str, **values: Any) -> bool:
-    """Change a file's state and publish it; `False` if another was faster."""
+    """Change a file's state and publish it; `False` if it has changed meanwhile."""
     if not update(tx, file, status=to, **values):
         return False
     publish(tx, file, file.status, to, **values)

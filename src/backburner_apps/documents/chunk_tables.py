@@ -1,5 +1,5 @@
 """
-The tables of chunks and their vectors. `migrations` makes them.
+The tables of chunks and their vectors. `migrations` creates them.
 
 The full-text index (`documents_words`) is derived from them and differs between
 databases: see `full_text.py`. So is `documents_halfvecs`: see `pgvector.py`.

@@ -15,7 +15,7 @@ from semantic_text_splitter import TextSplitter
 MAX_TOKENS: Final = 256
 OVERLAP: Final = 32
 RESERVED: Final = 12
-"""Two tokens that the model adds to each text, and ten for errors of `tokens`."""
+"""Reserve: two tokens that the model adds, and ten for errors of the estimate."""
 SHORT_WORD: Final = 5
 PIECE: Final = 3
 CJK: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -26,7 +26,7 @@ _LATIN_END: Final = "\u0250"
 
 
 class PageLike(Protocol):
-    """A page as the extractors give it."""
+    """A page as the extractors return it."""
 
     @property
     def number(self) -> int:
@@ -42,7 +42,7 @@ class PageLike(Protocol):
 
 
 class Chunk(NamedTuple):
-    """A part of a document that is embedded and found as a whole."""
+    """A part of a document: the unit of embedding and search."""
 
     number: int
     """Its place in the document, from 0."""
@@ -56,7 +56,7 @@ class Chunk(NamedTuple):
 def chunk_pages(
     pages: Sequence[PageLike], *, max_tokens: int = MAX_TOKENS, overlap: int = OVERLAP
 ) -> list[Chunk]:
-    """Split pages into chunks; no chunk extends over two pages."""
+    """Split pages into chunks; no chunk spans two pages."""
     splitter = TextSplitter.from_callback(tokens, max_tokens - RESERVED, overlap)
     parts = (
         (None if page.kind == "section" else page.number, text)
@@ -70,12 +70,12 @@ def chunk_pages(
 
 
 def content_hash(text: str) -> str:
-    """Return the hash by which a text is embedded once."""
+    """Return the hash that identifies a text, so that it is embedded only once."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def storable(text: str) -> str:
-    """Return a text without what a database stores in no text."""
+    """Return a text without characters that databases cannot store."""
     return text.replace("\0", "").encode(errors="ignore").decode()
 
 

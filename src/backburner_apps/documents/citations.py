@@ -19,10 +19,10 @@ _UNFINISHED: Final = re.compile(r"[ \t]*(?:\[[\d,;\s]{0,200})?\Z")
 
 
 class CitedText:
-    """Takes an answer in pieces and returns the text of it that may be shown."""
+    """Receives an answer in pieces and returns the text that may be shown."""
 
     def __init__(self, sources: int) -> None:
-        """Take how many sources there are: valid numbers are 1 to that."""
+        """Take the number of sources; citations from 1 to that number are valid."""
         self._sources = sources
         self._raw = ""
         self._pending = ""
@@ -49,7 +49,7 @@ class CitedText:
 
     @property
     def text(self) -> str:
-        """All that was shown."""
+        """The text that was shown so far."""
         return "".join(self._shown).strip()
 
     def _release(self, ready: str) -> str:
@@ -63,7 +63,7 @@ class CitedText:
         return shown
 
     def _valid(self, found: re.Match[str]) -> str:
-        """Return a citation without numbers that are no source's."""
+        """Return a citation without numbers of sources that do not exist."""
         numbers = dict.fromkeys(map(int, _NUMBER.findall(found[2])))
         valid = [number for number in numbers if 1 <= number <= self._sources]
         self._cited.update(valid)

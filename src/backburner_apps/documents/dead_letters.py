@@ -58,7 +58,7 @@ async def retry(bb: Backburner, caller: Caller, file: Row) -> None:
 
 
 async def retry_one(bb: Backburner, caller: Caller, file: Row) -> dict[str, Any]:
-    """Retry one of several files; what goes wrong is its result."""
+    """Retry one of several files; an error becomes part of its result."""
     try:
         await retry(bb, caller, file)
     except (IllegalTransition, JobNotFound) as error:
@@ -67,7 +67,7 @@ async def retry_one(bb: Backburner, caller: Caller, file: Row) -> dict[str, Any]
 
 
 async def entry(bb: Backburner, caller: Caller, row: Row) -> dict[str, Any]:
-    """Write a dead letter as it is sent; its stack only to those who may see it."""
+    """Return a dead letter as JSON; with the stack trace if the caller may see it."""
     told = {
         "fileId": row.id,
         "batchId": row.batch_id,

@@ -23,13 +23,13 @@ TYPES: Final = (
     "queue.throttled",
 )
 ADMINISTRATORS: Final = Owner("default", "documents")
-"""Whose events only those see who may read the whole platform tenant."""
+"""Its events are visible to readers of the whole platform tenant only."""
 ADMIN_TOPIC: Final = "documents:queues"
 CANCELLED: Final = "The processing of the file was cancelled"
 
 
 def follow(tx: Transaction, told: EngineEvent) -> None:
-    """Move a file as an event of one of its jobs says."""
+    """Change the state of a file according to an event of one of its jobs."""
     if told.type == "queue.throttled":
         _publish_limit(tx, told)
         return
@@ -69,7 +69,7 @@ _FIRST: Final = states.EXTRACTING
 
 
 def _values(file: Any, step: Step, told: EngineEvent, to: str | None) -> dict[str, Any]:
-    """Return what else an event changes on the file's row."""
+    """Return the other columns of the file's row that an event changes."""
     if told.type == "job.started":
         return {"attempts": told.event.data["attempt"]}
     if to == states.FAILED:
@@ -97,7 +97,7 @@ def _failure(step: Step, told: EngineEvent) -> dict[str, Any]:
 
 
 def _count(file: Any, step: Step, told: EngineEvent, to: str) -> None:
-    """Count a change that was made, and log a failed extraction."""
+    """Update the metrics after a change, and log a failed extraction."""
     if to == states.READY and file.confirmed_at is not None:
         metrics.ready.observe((told.event.at - file.confirmed_at) / 1000)
         if file.retried_at is not None:

@@ -1,4 +1,4 @@
-"""The queues of `documents`: how much runs at once, how fast, and when again."""
+"""The queues of `documents`: concurrency, rates and delays of retries."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -20,7 +20,7 @@ EMBED: Final = "documents.embed"
 
 ATTEMPTS: Final = 3
 KEPT: Final = 100
-"""How many completed jobs a queue keeps."""
+"""Number of completed jobs that a queue keeps."""
 LONGEST_DELAY: Final = timedelta(seconds=60)
 
 
@@ -46,7 +46,7 @@ def queues(settings: DocumentsSettings) -> Sequence[Queue]:
 
 
 def retries(settings: DocumentsSettings) -> Mapping[str, RetryPolicy]:
-    """Return how long each stage waits before its next attempt."""
+    """Return the delays of retries for each stage."""
     return {
         EXTRACT: policy(settings.extract_retry_seconds),
         CHUNK: policy(settings.chunk_retry_seconds),

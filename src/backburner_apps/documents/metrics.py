@@ -1,4 +1,4 @@
-"""What `documents` counts."""
+"""The metrics of `documents`."""
 
 from typing import Final
 

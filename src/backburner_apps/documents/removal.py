@@ -22,14 +22,14 @@ from backburner_apps.documents.shapes import Leftovers
 from backburner_apps.documents.tables import Row, batches, files
 
 SOME: Final = 1_000
-"""The most chunks that one transaction deletes."""
+"""Maximum number of chunks that one transaction deletes."""
 CANCELLED: Final = "The batch was cancelled before the file was confirmed"
 
 b, f = batches.c, files.c
 
 
 def delete_file(tx: Transaction, owner: Owner, file: Row) -> bool:
-    """Delete a file; its batch has one file less, and may be complete by that."""
+    """Delete a file; its batch then has one file less, and may be complete."""
     batch = book.lock(tx, file.batch_id)
     gone = _take(tx, owner, [f.id == file.id])
     if batch is None or not gone:
@@ -50,7 +50,7 @@ def delete_batch(tx: Transaction, owner: Owner, batch_id: str) -> None:
 
 
 def cancel_batch(tx: Transaction, batch_id: str) -> None:
-    """Close a batch: files that are not confirmed fail, and no more are taken."""
+    """Close a batch: unconfirmed files fail, and no further files are accepted."""
     batch = book.lock(tx, batch_id)
     if batch is None or batch.completed_at is not None:
         return
@@ -75,7 +75,7 @@ def cancel_batch(tx: Transaction, batch_id: str) -> None:
 
 
 async def cancel_flows(bb: Backburner, owner: Owner, flows: Sequence[str]) -> None:
-    """End the jobs of files; those that have ended, or are gone, stay as they are."""
+    """Cancel the unfinished jobs of files."""
     for flow in flows:
         with suppress(BackburnerError):
             await bb.engine.flows.cancel(flow, owner)
@@ -91,7 +91,7 @@ def flows_of(view: Any, batch_id: str) -> list[str]:
 
 @capability("documents.remove", queue=UPKEEP_QUEUE)
 async def remove(ctx: Context, value: Leftovers) -> int:
-    """Delete the chunks and contents that deleted files have left."""
+    """Delete the chunks and contents of deleted files."""
     removed = 0
     while count := await ctx.transact(_remove_chunks, ctx.job.owner, value.files):
         removed += count
@@ -116,7 +116,7 @@ def _remove_chunks(tx: Transaction, owner: Owner, ids: Sequence[str]) -> int:
 def _take(
     tx: Transaction, owner: Owner, which: Sequence[sa.ColumnElement[bool]]
 ) -> int:
-    """Delete rows of files, and have a job delete what they leave."""
+    """Delete rows of files, and submit a job that deletes their chunks and contents."""
     contents = f.id, f.blob, f.text_blob
     gone = tx.connection.execute(
         files.delete().where(*which).returning(*contents)

@@ -23,19 +23,19 @@ UNCONFIRMED: Final = (PENDING, UPLOADED)
 STAGES: Final = (EXTRACTING, CHUNKING, EMBEDDING)
 ENDED: Final = (READY, FAILED)
 COUNTED: Final = (QUEUED, *STAGES, *ENDED)
-"""What a summary counts, in this order."""
+"""The states that a summary counts, in this order."""
 
 STAGE_OF: Final[Mapping[str, str]] = {
     "extract": EXTRACTING,
     "chunk": CHUNKING,
     "embed": EMBEDDING,
 }
-"""By the first word of a step's name, such as `extract:file_1`, its stage."""
+"""The stage, by the first word of a step's name, such as `extract:file_1`."""
 _AFTER: Final = {EXTRACTING: CHUNKING, CHUNKING: EMBEDDING, EMBEDDING: READY}
 
 
 class Step(NamedTuple):
-    """Which stage of which file a job is."""
+    """The file and the stage of a job."""
 
     stage: str
     file_id: str

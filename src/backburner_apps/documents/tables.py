@@ -1,4 +1,4 @@
-"""The tables of batches and files. `migrations` makes them."""
+"""The tables of batches and files. `migrations` creates them."""
 
 from typing import Any
 

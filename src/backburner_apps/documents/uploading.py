@@ -15,7 +15,7 @@ UPLOADS: Final = "/api/v2/uploads"
 CHUNK: Final = 256 * 1024
 SECONDS: Final = 60.0
 MOST_BARS: Final = 15
-"""With more files, only those under way have a bar."""
+"""With more files, only those in progress have a bar."""
 UPLOADED: Final = 30
 PERCENT: Final = {
     "pending_upload": 0,
@@ -27,13 +27,13 @@ PERCENT: Final = {
     "ready": 100,
     "failed": 100,
 }
-"""How far a file is, by its status."""
+"""Progress of a file, by its status."""
 ENDED: Final = frozenset({"ready", "failed"})
 
 
 @dataclass
 class Upload:
-    """A file to upload, and what became of it."""
+    """A file to upload, and its result."""
 
     path: Path
     file_id: str = ""

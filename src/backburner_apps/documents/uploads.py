@@ -1,4 +1,4 @@
-"""Opens batches, gives URLs to upload files to, and confirms what was uploaded."""
+"""Opens batches, issues upload URLs and confirms uploads."""
 
 import hashlib
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ b, f = batches.c, files.c
 
 
 class BatchFull(CallerError):
-    """The batch takes no further file."""
+    """The batch accepts no further file."""
 
     code = "BATCH_FULL"
 
@@ -49,19 +49,19 @@ class NotUploaded(CallerError):
 
 
 class ContentMismatch(CallerError):
-    """What arrived is not what was announced."""
+    """The uploaded bytes do not match the announced size or MD5."""
 
     code = "CONTENT_MISMATCH"
 
 
 class NotConfirmable(CallerError):
-    """The file is in a state in which it cannot be confirmed like this."""
+    """The state of the file does not allow this confirmation."""
 
     code = "NOT_CONFIRMABLE"
 
 
 class Requested(NamedTuple):
-    """A file for which a URL was made."""
+    """A file for which a URL was issued."""
 
     file_id: str
     url: SignedUrl
@@ -150,7 +150,7 @@ class Uploads:
         said: Confirmation,
         problem: BackburnerError | None,
     ) -> None:
-        """Accept what another call confirmed at the same time, or say what is wrong."""
+        """Accept a concurrent confirmation with the same values, or raise an error."""
         file = await self._bb.read(changes.find_own, owner, file_id)
         if file is None:
             raise NotConfirmable("the file was deleted")
@@ -166,7 +166,7 @@ class Uploads:
         raise ContentMismatch(f"{problem}: upload the file again, then confirm it")
 
     async def _check_repeat(self, owner: Owner, file: Row, said: Confirmation) -> None:
-        """Accept a repeat of what was confirmed; anything else is refused."""
+        """Accept a repeated confirmation with the same values; refuse any other."""
         if file.blob is None:
             raise NotConfirmable(
                 f"the file is {file.status}: request another URL and upload it again"
@@ -235,7 +235,7 @@ def queue_file(
     said: Confirmation,
     options: Mapping[str, Any],
 ) -> None:
-    """Move a file whose bytes are kept to `queued`, with the flow that processes it."""
+    """Set a confirmed file to `queued` and submit the flow that processes it."""
     file = changes.find(tx, file_id)
     if file is None or file.status not in UNCONFIRMED:
         raise NotConfirmable("the file is not waiting to be confirmed any more")
@@ -257,7 +257,7 @@ def queue_file(
 
 
 def _reset(tx: Transaction, file_id: str) -> None:
-    """Let a file be uploaded again whose bytes were not what was announced."""
+    """Allow another upload of a file whose bytes did not match."""
     file = changes.find(tx, file_id)
     if file is not None and file.status == UPLOADED:
         changes.move(tx, file, PENDING)

@@ -15,9 +15,9 @@ from typing import Final
 from backburner_apps.documents.chunking import CJK
 
 MAX_WORD: Final = 40
-"""Longer words are cut: their beginnings find them."""
+"""Longer words are truncated; they are found by their beginnings."""
 MOST_WORDS: Final = 32
-"""How many words of a question are looked for."""
+"""Maximum number of words of a question that are searched."""
 _STOP_WORDS: Final = """
     a about after all also am an and any are as at be because been before being but by
     can could did do does doing for from had has have having he her hers him his how i
@@ -40,7 +40,7 @@ _DOUBLED: Final = frozenset("bdfgmnprt")
 
 
 def is_cjk(text: str) -> bool:
-    """Say whether a text is, by a third or more, Chinese, Japanese or Korean."""
+    """Return whether a text is, by a third or more, Chinese, Japanese or Korean."""
     letters = sum(letter.isalpha() for letter in text)
     return letters > 0 and len(_LETTER.findall(text)) * 3 >= letters
 
@@ -60,14 +60,14 @@ def words(text: str) -> Iterator[str]:
 
 
 def query_words(text: str) -> list[str]:
-    """Return the different words of a question, the first `MOST_WORDS` of them."""
+    """Return the distinct words of a question, at most `MOST_WORDS`."""
     found = dict.fromkeys(words(text))
     pairs = [word for word in found if not is_letter(word)]
     return (pairs or [*found])[:MOST_WORDS]
 
 
 def is_letter(word: str) -> bool:
-    """Say whether a word is a single Chinese, Japanese or Korean character."""
+    """Return whether a word is a single Chinese, Japanese or Korean character."""
     return len(word) == 1 and _LETTER.match(word) is not None
 
 
@@ -78,7 +78,7 @@ def _pairs(run: str) -> Iterator[str]:
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """Return what English words of one origin have in common: "stor" of "stored"."""
+    """Return the stem of an English word: "stor" for "stored"."""
     if not word.isascii() or not word.isalpha():
         return word
     word = _singular(word)

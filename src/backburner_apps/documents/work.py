@@ -110,7 +110,7 @@ async def embed(ctx: Context, value: FileRef) -> int | Cancel:
 
 
 async def extract_text(path: Path, name: str, limits: Limits) -> Extracted:
-    """Extract a file's text; an error says whether another attempt can help."""
+    """Extract a file's text; an error says whether a retry can succeed."""
     try:
         return await extractors.extract(path, file_name=name, limits=limits)
     except ExtractionError as error:
@@ -121,7 +121,7 @@ async def extract_text(path: Path, name: str, limits: Limits) -> Extracted:
 async def split(
     pages: Sequence[Page], settings: DocumentsSettings
 ) -> list[chunking.Chunk]:
-    """Split pages into chunks, beside the event loop."""
+    """Split pages into chunks, outside the event loop."""
     return await asyncio.to_thread(
         chunking.chunk_pages,
         pages,
@@ -131,7 +131,7 @@ async def split(
 
 
 async def embed_chunks(ctx: Context, file_id: str) -> int:
-    """Embed what has no vector; return how many chunks that were."""
+    """Embed chunks that have no vector; return their number."""
     return await embed_work.embed_missing(ctx, ctx.job.owner, file_id)
 
 
@@ -157,7 +157,7 @@ def _limits(settings: DocumentsSettings) -> Limits:
 def _keep_text(
     tx: Transaction, ctx: Context, file_id: str, found: Extracted, blob: str
 ) -> None:
-    """Name the extracted text on the file's row; an earlier one is removed."""
+    """Store the id of the extracted text in the file's row; delete an earlier text."""
     file = changes.find(tx, file_id)
     if file is None:
         raise FileDeleted("the file was deleted while its text was extracted")
@@ -180,6 +180,6 @@ def _count_chunks(tx: Transaction, file_id: str, count: int) -> None:
 
 
 def _write(tx: Transaction, file_id: str, **values: Any) -> bool:
-    """Write what a stage found; its state is not changed here."""
+    """Store the results of a stage in the file's row, except its state."""
     statement = files.update().where(f.id == file_id).values(values)
     return bool(tx.connection.execute(statement).rowcount == 1)

@@ -23,7 +23,7 @@ class Verifier:
         self._key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
 
     def accepts(self, signature: str, timestamp: str, body: bytes) -> bool:
-        """Say whether the signature belongs to this timestamp and body."""
+        """Return whether the signature belongs to this timestamp and body."""
         if not _SIGNATURE.fullmatch(signature) or not timestamp.isascii():
             return False
         try:
@@ -34,7 +34,7 @@ class Verifier:
 
 
 def is_fresh(timestamp: str, now: int) -> bool:
-    """Say whether a timestamp in seconds is near `now`, which is in milliseconds."""
+    """Return whether a timestamp in seconds is near `now`, which is in milliseconds."""
     if not _TIMESTAMP.fullmatch(timestamp):
         return False
     return abs(now // 1000 - int(timestamp)) <= TOLERANCE_SECONDS

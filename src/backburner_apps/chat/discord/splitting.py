@@ -88,7 +88,7 @@ def _boundary(text: str, room: int) -> int:
 
 
 def _joins(before: str, after: str) -> bool:
-    """Say whether two characters are shown as one and must stay together."""
+    """Return whether two characters are shown as one and must stay together."""
     is_mark = unicodedata.category(after).startswith("M")
     is_skin_tone = "\U0001f3fb" <= after <= "\U0001f3ff"
     return is_mark or is_skin_tone or _JOINER in {before, after}

@@ -28,7 +28,7 @@ def folder_of(kind: Kind, cache: Path) -> Path:
 
 
 def is_prepared(kind: Kind, cache: Path) -> bool:
-    """Say whether a model is there."""
+    """Return whether a model is there."""
     return (folder_of(kind, cache) / MANIFEST).is_file()
 
 

@@ -99,7 +99,7 @@ def lease_until(item: Item) -> float:
 
 
 def is_given_up(item: Item, now: datetime) -> bool:
-    """Say whether nobody holds the job and no worker will begin it."""
+    """Return whether nobody holds the job and no worker will begin it."""
     is_over = lease_until(item) + GRACE_SECONDS <= now.timestamp()
     if is_unsent(item):
         return is_over
@@ -109,12 +109,12 @@ def is_given_up(item: Item, now: datetime) -> bool:
 
 
 def is_unsent(item: Item) -> bool:
-    """Say whether the function that submitted the job has not noted its message."""
+    """Return whether the function that submitted the job has not noted its message."""
     return item.get("status") == JobStatus.PENDING and "lease_until" in item
 
 
 def is_expired(item: Item, now: datetime) -> bool:
-    """Say whether the item's time is over; DynamoDB deletes it some days later."""
+    """Return whether the item's time is over; DynamoDB deletes it some days later."""
     return int(item.get("ttl", now.timestamp() + 1)) <= now.timestamp()
 
 

@@ -35,7 +35,7 @@ class JobStatus(StrEnum):
         return self in {JobStatus.COMPLETED, JobStatus.FAILED}
 
     def may_become(self, status: "JobStatus") -> bool:
-        """Say whether a record with this status may get the other one."""
+        """Return whether a record with this status may get the other one."""
         return status in _NEXT[self]
 
 
