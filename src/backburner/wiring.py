@@ -356,6 +356,7 @@ class Parts:
             payloads=payloads,
             poll=settings.poll_seconds,
         )
+        engine.scheduler = scheduler
         scheduler.start()
         self._stack.push_async_callback(scheduler.stop)
         sweeper = Sweeper(store, payloads, self.clock)

@@ -51,7 +51,9 @@ async def test_schedules_are_listed(serve, run, tmp_path):
     told = run("schedules", "--json", BACKBURNER_URL=url)
 
     noon = "2026-01-01T12:00:00.000Z"
-    assert f"nightly\tdemo.echo\t0 3 * * *\tUTC\tskip\t{noon}\t\n" == shown.stdout
+    assert (
+        f"nightly\tdemo.echo\t0 3 * * *\tUTC\tskip\t{noon}\t\tactive\n" == shown.stdout
+    )
     assert "nightly" == json.loads(told.stdout)["name"]
 
 

@@ -164,5 +164,10 @@ async def test_schedules_are_listed(server):
             "missed": "skip",
             "next_at": "2026-01-01T12:00:00.000Z",
             "last_at": None,
+            "paused": False,
+            "declared": True,
+            "tenant": None,
+            "user": None,
+            "input": None,
         }
     ] == response.json()["items"]

@@ -32,9 +32,11 @@ from backburner.cli import (
     schedules,
     serving,
     signals,
+    top,
     usage,
     users,
     webhooks,
+    workers,
 )
 from backburner.cli.asking import JsonOption
 
@@ -89,6 +91,7 @@ COMMANDS: Final[Mapping[str, Sequence[Callable[..., None]]]] = {
         jobs.result,
         jobs.cancel,
         jobs.retry,
+        jobs.change,
         jobs.steps,
         jobs.fork,
         signals.signal,
@@ -99,8 +102,8 @@ COMMANDS: Final[Mapping[str, Sequence[Callable[..., None]]]] = {
         usage.usage,
     ),
     "Maintenance": (
+        top.top,
         lanes.lanes,
-        schedules.schedules,
         migrate.migrate,
         move.move,
         doctor.doctor,
@@ -115,6 +118,8 @@ app.add_typer(flows.app, name="flows", rich_help_panel="Jobs")
 app.add_typer(batches.app, name="batches", rich_help_panel="Jobs")
 app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel="Jobs")
 app.add_typer(queues.app, name="queues", rich_help_panel="Jobs")
+app.add_typer(workers.app, name="workers", rich_help_panel="Jobs")
+app.add_typer(schedules.app, name="schedules", rich_help_panel="Jobs")
 app.add_typer(budgets.app, name="budgets", rich_help_panel="Jobs")
 app.add_typer(webhooks.app, name="webhooks", rich_help_panel="Jobs")
 app.add_typer(guard.app, name="guard", rich_help_panel="Maintenance")

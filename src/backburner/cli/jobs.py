@@ -14,7 +14,7 @@ from backburner.cli.asking import moment, now, read_json, span
 from backburner.cli.exits import Exit, leave, refuse
 from backburner.cli.groups import IdArgument, TimeoutOption
 from backburner.cli.remote import Server, remote
-from backburner.client import Client, Job, is_final
+from backburner.client import Client, Job, JobChange, is_final
 from backburner.client.options import SAME_INPUT
 from backburner.domain.jobs.job import JobState
 
@@ -217,6 +217,37 @@ def cancel(server: Server, job_id: IdArgument) -> None:
     server.write(job, groups.state_of(job))
     if not server.as_json:
         costs.say_receipt(job)
+
+
+@remote
+def change(
+    server: Server,
+    job_id: IdArgument,
+    *,
+    priority: PriorityOption = None,
+    run_at: Annotated[
+        str | None, typer.Option(help="Start time: 2030-01-31T09:00:00Z.")
+    ] = None,
+    delay: Annotated[
+        str | None, typer.Option(help="Delay before it starts: 30s, 5m, 2h, 1d.")
+    ] = None,
+    start_now: Annotated[
+        bool, typer.Option("--now", help="Start as soon as it can.")
+    ] = False,
+) -> None:
+    """Change the priority or the start time of a job that has not started."""
+    asked: JobChange = {}
+    if priority is not None:
+        asked["priority"] = priority
+    at = _run_at(run_at, delay)
+    if start_now and at is not None:
+        refuse("say either --now or another start time")
+    if start_now or at is not None:
+        asked["run_at"] = at
+    if not asked:
+        refuse("say --priority, --run-at, --delay or --now")
+    changed = server.client.change(groups.job(job_id), **asked)
+    server.write(changed, groups.state_of(changed))
 
 
 @remote

@@ -1,16 +1,111 @@
-"""The command for schedules."""
+"""Commands for schedules: list, save, delete, pause, resume and run now."""
 
-from operator import itemgetter
+from collections.abc import Sequence
+from typing import Annotated, Any
 
-from backburner.cli.remote import Server, remote
+import typer
 
-HEADINGS = ("SCHEDULE", "CAPABILITY", "CRON", "ZONE", "MISSED", "NEXT", "LAST")
-FIELDS = itemgetter(
-    *("name", "capability", "cron", "timezone", "missed", "next_at", "last_at")
+from backburner.cli.asking import (
+    JsonOption,
+    KeyOption,
+    UrlOption,
+    connect,
+    read_json,
 )
+from backburner.cli.remote import Server, remote
+from backburner.client import Schedule, ScheduleOptions
+
+app = typer.Typer(help="List, save, pause and run schedules.")
+
+HEADINGS = ("SCHEDULE", "CAPABILITY", "CRON", "ZONE", "MISSED", "NEXT", "LAST", "STATE")
+NameArgument = Annotated[str, typer.Argument(metavar="SCHEDULE")]
 
 
-@remote
-def schedules(server: Server) -> None:
+@app.callback(invoke_without_command=True)
+def listing(
+    ctx: typer.Context,
+    *,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
     """List the schedules and when each fires next."""
-    server.write_all(HEADINGS, server.client.schedules(), FIELDS)
+    if ctx.invoked_subcommand is None:
+        with connect(url, api_key) as client:
+            Server(client, as_json).write_all(HEADINGS, client.schedules(), _row)
+
+
+@app.command("set")
+@remote
+def save(
+    server: Server,
+    name: NameArgument,
+    capability: Annotated[str, typer.Argument(metavar="CAPABILITY")],
+    cron: Annotated[str, typer.Argument(help='Cron expression: "0 3 * * *".')],
+    text: Annotated[
+        str | None, typer.Argument(metavar="INPUT", help="Input, as JSON.")
+    ] = None,
+    *,
+    timezone: Annotated[str, typer.Option(help="IANA time zone.")] = "UTC",
+    missed: Annotated[
+        str, typer.Option(help="Missed ticks: skip, run_once or run_all.")
+    ] = "skip",
+) -> None:
+    """Create a schedule, or change one that was saved."""
+    said: ScheduleOptions = {"timezone": timezone, "missed": missed}
+    if text is not None:
+        said["input"] = read_json(text)
+    saved = server.client.set_schedule(name, capability, cron, **said)
+    server.write(saved, _told(saved))
+
+
+@app.command()
+@remote
+def delete(server: Server, name: NameArgument) -> None:
+    """Delete a schedule that was saved; jobs that it submitted stay."""
+    server.client.delete_schedule(name)
+
+
+@app.command()
+@remote
+def pause(server: Server, name: NameArgument) -> None:
+    """Pause a schedule: it submits nothing."""
+    paused = server.client.pause_schedule(name)
+    server.write(paused, _told(paused))
+
+
+@app.command()
+@remote
+def resume(server: Server, name: NameArgument) -> None:
+    """Resume a schedule at its next time."""
+    resumed = server.client.resume_schedule(name)
+    server.write(resumed, _told(resumed))
+
+
+@app.command()
+@remote
+def run(server: Server, name: NameArgument) -> None:
+    """Submit a schedule's job now and print its id."""
+    job = server.client.run_schedule(name)
+    server.write(job, job["id"])
+
+
+def _row(schedule: Schedule) -> Sequence[Any]:
+    return (
+        schedule["name"],
+        schedule["capability"],
+        schedule["cron"],
+        schedule["timezone"],
+        schedule["missed"],
+        schedule["next_at"],
+        schedule["last_at"],
+        _state(schedule),
+    )
+
+
+def _told(schedule: Schedule) -> str:
+    return f"{_state(schedule)}, next {schedule['next_at']}"
+
+
+def _state(schedule: Schedule) -> str:
+    return "paused" if schedule["paused"] else "active"

@@ -40,8 +40,10 @@ from backburner.client.group_options import (
 from backburner.client.options import (
     BudgetOptions,
     EventsQuery,
+    JobChange,
     JobsQuery,
     RetryQuery,
+    ScheduleOptions,
     SubmitOptions,
     UsageQuery,
     WebhookEvent,
@@ -61,6 +63,7 @@ from backburner.shapes.operations import (
     Rate,
     Schedule,
     SecretEndpoint,
+    Worker,
 )
 from backburner.shapes.usage import Quote, Receipt, Usage, UsageReport
 
@@ -95,6 +98,7 @@ __all__ = [
     "FlowTicket",
     "FlowsQuery",
     "Job",
+    "JobChange",
     "JobError",
     "JobFailed",
     "JobsQuery",
@@ -117,6 +121,7 @@ __all__ = [
     "Retried",
     "RetryQuery",
     "Schedule",
+    "ScheduleOptions",
     "SecretEndpoint",
     "Step",
     "SubmitOptions",
@@ -128,6 +133,7 @@ __all__ = [
     "UsageReport",
     "WebhookError",
     "WebhookEvent",
+    "Worker",
     "check_webhook_headers",
     "is_final",
     "verify_webhook",

@@ -36,8 +36,10 @@ from backburner.client.options import (
     SAME_INPUT,
     BudgetOptions,
     EventsQuery,
+    JobChange,
     JobsQuery,
     RetryQuery,
+    ScheduleOptions,
     SubmitOptions,
     UsageQuery,
 )
@@ -59,6 +61,7 @@ from backburner.shapes.operations import (
     Queue,
     Schedule,
     SecretEndpoint,
+    Worker,
 )
 from backburner.shapes.usage import Quote, UsageReport
 
@@ -197,6 +200,10 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
         """End a job now; asking twice is no error."""
         return await self._run(self._ask.cancel(job_id))
 
+    async def change(self, job_id: str, **change: Unpack[JobChange]) -> Job:
+        """Change the `priority` or `run_at` of a job that has not started."""
+        return await self._run(self._ask.change(job_id, change))
+
     async def retry(self, job_id: str, *, fresh: bool = False) -> Job:
         """Queue a dead letter again."""
         return await self._run(self._ask.retry(job_id, fresh=fresh))
@@ -299,6 +306,42 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
         """Return the lanes to providers, by name."""
         found: Sequence[Lane] = await self._run(self._ask.items("/v1/lanes"))
         return found
+
+    async def workers(self) -> Sequence[Worker]:
+        """Return the workers, the oldest first."""
+        found: Sequence[Worker] = await self._run(self._ask.items("/v1/workers"))
+        return found
+
+    async def drain_worker(self, worker_id: str) -> Worker:
+        """Have a worker finish its jobs and claim no others."""
+        return await self._run(self._ask.drain_worker(worker_id, draining=True))
+
+    async def resume_worker(self, worker_id: str) -> Worker:
+        """Have a worker claim jobs again."""
+        return await self._run(self._ask.drain_worker(worker_id, draining=False))
+
+    async def set_schedule(
+        self, name: str, capability: str, cron: str, **said: Unpack[ScheduleOptions]
+    ) -> Schedule:
+        """Save a schedule in place of the one that was saved under this name."""
+        asked = self._ask.set_schedule(name, capability, cron, said)
+        return await self._run(asked)
+
+    async def delete_schedule(self, name: str) -> None:
+        """Delete a schedule that was saved."""
+        await self._run(self._ask.delete_schedule(name))
+
+    async def pause_schedule(self, name: str) -> Schedule:
+        """Have a schedule submit nothing."""
+        return await self._run(self._ask.pause_schedule(name, paused=True))
+
+    async def resume_schedule(self, name: str) -> Schedule:
+        """Have a schedule go on at its next time."""
+        return await self._run(self._ask.pause_schedule(name, paused=False))
+
+    async def run_schedule(self, name: str) -> Job:
+        """Submit a schedule's job now."""
+        return await self._run(self._ask.run_schedule(name))
 
     async def schedules(self) -> Sequence[Schedule]:
         """Return the schedules, by name."""

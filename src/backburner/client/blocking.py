@@ -38,8 +38,10 @@ from backburner.client.options import (
     SAME_INPUT,
     BudgetOptions,
     EventsQuery,
+    JobChange,
     JobsQuery,
     RetryQuery,
+    ScheduleOptions,
     SubmitOptions,
     UsageQuery,
 )
@@ -61,6 +63,7 @@ from backburner.shapes.operations import (
     Queue,
     Schedule,
     SecretEndpoint,
+    Worker,
 )
 from backburner.shapes.usage import Quote, UsageReport
 
@@ -195,6 +198,10 @@ class Client(Groups, Features):
         """End a job now; asking twice is no error."""
         return self._run(self._ask.cancel(job_id))
 
+    def change(self, job_id: str, **change: Unpack[JobChange]) -> Job:
+        """Change the `priority` or `run_at` of a job that has not started."""
+        return self._run(self._ask.change(job_id, change))
+
     def retry(self, job_id: str, *, fresh: bool = False) -> Job:
         """Queue a dead letter again."""
         return self._run(self._ask.retry(job_id, fresh=fresh))
@@ -295,6 +302,42 @@ class Client(Groups, Features):
         """Return the lanes to providers, by name."""
         found: Sequence[Lane] = self._run(self._ask.items("/v1/lanes"))
         return found
+
+    def workers(self) -> Sequence[Worker]:
+        """Return the workers, the oldest first."""
+        found: Sequence[Worker] = self._run(self._ask.items("/v1/workers"))
+        return found
+
+    def drain_worker(self, worker_id: str) -> Worker:
+        """Have a worker finish its jobs and claim no others."""
+        return self._run(self._ask.drain_worker(worker_id, draining=True))
+
+    def resume_worker(self, worker_id: str) -> Worker:
+        """Have a worker claim jobs again."""
+        return self._run(self._ask.drain_worker(worker_id, draining=False))
+
+    def set_schedule(
+        self, name: str, capability: str, cron: str, **said: Unpack[ScheduleOptions]
+    ) -> Schedule:
+        """Save a schedule in place of the one that was saved under this name."""
+        asked = self._ask.set_schedule(name, capability, cron, said)
+        return self._run(asked)
+
+    def delete_schedule(self, name: str) -> None:
+        """Delete a schedule that was saved."""
+        self._run(self._ask.delete_schedule(name))
+
+    def pause_schedule(self, name: str) -> Schedule:
+        """Have a schedule submit nothing."""
+        return self._run(self._ask.pause_schedule(name, paused=True))
+
+    def resume_schedule(self, name: str) -> Schedule:
+        """Have a schedule go on at its next time."""
+        return self._run(self._ask.pause_schedule(name, paused=False))
+
+    def run_schedule(self, name: str) -> Job:
+        """Submit a schedule's job now."""
+        return self._run(self._ask.run_schedule(name))
 
     def schedules(self) -> Sequence[Schedule]:
         """Return the schedules, by name."""

@@ -31,8 +31,10 @@ from backburner.client.options import (
     SAME_INPUT,
     BudgetOptions,
     EventsQuery,
+    JobChange,
     JobsQuery,
     RetryQuery,
+    ScheduleOptions,
     SubmitOptions,
     UsageQuery,
     is_final,
@@ -40,7 +42,13 @@ from backburner.client.options import (
 from backburner.domain.events.text import Text
 from backburner.domain.jobs.job import FINAL, JobState
 from backburner.shapes.jobs import Event, Job, Signal
-from backburner.shapes.operations import Budgets, Queue, SecretEndpoint
+from backburner.shapes.operations import (
+    Budgets,
+    Queue,
+    Schedule,
+    SecretEndpoint,
+    Worker,
+)
 from backburner.shapes.usage import Quote, UsageReport
 
 LONGEST_WAIT: Final = 60
@@ -325,6 +333,20 @@ class RequestPolicy:
         request = SendRequest("POST", f"{job_path(job_id)}/cancel")
         return cast("Job", (yield from self.ask(request)))
 
+    def change(self, job_id: str, change: JobChange) -> Dialogue[Job]:
+        """Change a job that has not started; asking twice is no error."""
+        run_at = change.get("run_at")
+        said: dict[str, Any] = {**change}
+        if isinstance(run_at, datetime):
+            said["run_at"] = run_at.isoformat()
+        request = SendRequest(
+            "PATCH",
+            job_path(job_id),
+            headers={"Content-Type": "application/json"},
+            content=json.dumps(said),
+        )
+        return cast("Job", (yield from self.ask(request)))
+
     def retry(self, job_id: str, *, fresh: bool = False) -> Dialogue[Job]:
         """Queue a dead letter again; not repeated, for the job may fail between."""
         path = f"{job_path(job_id)}/retry" + ("?fresh=true" if fresh else "")
@@ -387,6 +409,40 @@ class RequestPolicy:
         verb = "pause" if paused else "resume"
         path = f"/v1/queues/{quote(name, safe='')}/{verb}"
         return cast("Queue", (yield from self.ask(SendRequest("POST", path))))
+
+    def drain_worker(self, worker_id: str, *, draining: bool) -> Dialogue[Worker]:
+        """Drain a worker or let it go on; asking twice is no error."""
+        verb = "drain" if draining else "resume"
+        path = f"/v1/workers/{quote(worker_id, safe='')}/{verb}"
+        return cast("Worker", (yield from self.ask(SendRequest("POST", path))))
+
+    def set_schedule(
+        self, name: str, capability: str, cron: str, said: ScheduleOptions
+    ) -> Dialogue[Schedule]:
+        """Save a schedule; asking twice is no error."""
+        request = SendRequest(
+            "PUT",
+            _schedule_path(name),
+            headers={"Content-Type": "application/json"},
+            content=json.dumps({"capability": capability, "cron": cron, **said}),
+        )
+        return cast("Schedule", (yield from self.ask(request)))
+
+    def delete_schedule(self, name: str) -> Dialogue[None]:
+        """Delete a schedule; not repeated, for the answer would be another."""
+        path = _schedule_path(name)
+        yield from self.ask(SendRequest("DELETE", path, is_repeatable=False))
+
+    def pause_schedule(self, name: str, *, paused: bool) -> Dialogue[Schedule]:
+        """Pause a schedule or let it go on; asking twice is no error."""
+        path = f"{_schedule_path(name)}/{'pause' if paused else 'resume'}"
+        return cast("Schedule", (yield from self.ask(SendRequest("POST", path))))
+
+    def run_schedule(self, name: str) -> Dialogue[Job]:
+        """Submit a schedule's job now; not repeated, for that would be another."""
+        path = f"{_schedule_path(name)}/run"
+        told = yield from self.ask(SendRequest("POST", path, is_repeatable=False))
+        return cast("Job", told)
 
     def budgets(self) -> Dialogue[Budgets]:
         """Return the budgets and how far they are used."""
@@ -506,6 +562,10 @@ def new_key() -> str:
 def job_path(job_id: str) -> str:
     """Return where a job is."""
     return f"/v1/jobs/{quote(job_id, safe='', errors='replace')}"
+
+
+def _schedule_path(name: str) -> str:
+    return f"/v1/schedules/{quote(name, safe='')}"
 
 
 def unreachable(url: str, error: Exception) -> Unavailable:

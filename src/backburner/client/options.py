@@ -29,6 +29,22 @@ class BudgetOptions(TypedDict, total=False):
     per_seconds: int
 
 
+class ScheduleOptions(TypedDict, total=False):
+    """How a schedule is to be saved."""
+
+    input: Any
+    timezone: str
+    missed: str
+
+
+class JobChange(TypedDict, total=False):
+    """What to change of a job that has not started; what is left out stays."""
+
+    priority: int
+    run_at: datetime | str | None
+    """Another start time; `None`: as soon as it can."""
+
+
 SAME_INPUT: Final = object()
 """Stands for the input of the job that is forked."""
 

@@ -11,6 +11,8 @@ BackburnerError               code, retryable
 │   ├── BatchNotFound         no such batch, or somebody else's
 │   ├── KeyNotFound           no such API key, or somebody else's
 │   ├── QueueNotFound         no queue has this name
+│   ├── ScheduleNotFound      no schedule has this name
+│   ├── WorkerNotFound        no worker with this id is alive
 │   ├── EndpointNotFound      no such webhook endpoint, or somebody else's
 │   ├── TooManyWaiting        as many jobs of the share wait as may
 │   ├── IdempotencyConflict   the key is taken by another body
@@ -146,6 +148,18 @@ class QueueNotFound(CallerError):
     """No queue has that name."""
 
     code = "QUEUE_NOT_FOUND"
+
+
+class ScheduleNotFound(CallerError):
+    """No schedule has that name."""
+
+    code = "SCHEDULE_NOT_FOUND"
+
+
+class WorkerNotFound(CallerError):
+    """No worker with that id is alive."""
+
+    code = "WORKER_NOT_FOUND"
 
 
 class EndpointNotFound(CallerError):

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from types import EllipsisType
 from typing import Any, TypeVar
 
 import orjson
@@ -13,6 +14,7 @@ from backburner.domain.errors import (
     IllegalTransition,
     JobNotFound,
     StoreUnavailable,
+    WorkerNotFound,
 )
 from backburner.domain.events.event import STARTED, AttemptRecord, Event, attempts
 from backburner.domain.events.text import Draft, Text
@@ -40,6 +42,7 @@ from backburner.engine.groups.batches import Batches
 from backburner.engine.groups.flows import Flows
 from backburner.engine.groups.retrying import retry_moves
 from backburner.engine.history import changes
+from backburner.engine.maintenance.scheduler import Scheduler
 from backburner.engine.observability import telemetry
 from backburner.engine.observability.trace_context import active_traceparent
 from backburner.engine.options import SubmitGroupOptions
@@ -49,7 +52,12 @@ from backburner.engine.run import signalling
 from backburner.engine.run.services import Running, inherited
 from backburner.engine.submit.budgets import Budgets, counted
 from backburner.engine.submit.quoting import Quoting
-from backburner.engine.submit.submission import LOCAL, Options, Submission
+from backburner.engine.submit.submission import (
+    LOCAL,
+    Options,
+    Submission,
+    refused_field,
+)
 from backburner.engine.transaction import Transaction, View
 from backburner.engine.watch import Watch
 from backburner.engine.webhooks.endpoints import Endpoints
@@ -59,7 +67,7 @@ from backburner.ports.notifier import Notification, Notifier
 from backburner.ports.prices import NoPrices, Prices
 from backburner.ports.store import Store
 from backburner.ports.store.events import EVERYTHING, Topic
-from backburner.ports.store.jobs import Move, Settlement
+from backburner.ports.store.jobs import Amendment, Move, Settlement
 from backburner.ports.store.keys import AuditEntry
 from backburner.ports.store.maintenance import FailureGroup, JobFilter
 from backburner.ports.store.transactions import Tx
@@ -108,6 +116,8 @@ class Engine:
         self._watch = watch
         self._relay = relay
         self._transaction_seconds = transaction_seconds
+        self.scheduler: Scheduler | None = None
+        """What fires schedules, if this process does."""
         self.batches = Batches(
             store=store,
             notifier=notifier,
@@ -387,6 +397,38 @@ class Engine:
             f"job {job_id} changed its state while it was being cancelled; try again"
         )
 
+    async def change(
+        self,
+        job_id: str,
+        owner: Owner = LOCAL,
+        *,
+        priority: int | None = None,
+        run_at: Instant | EllipsisType | None = ...,
+    ) -> Job:
+        """
+        Change the priority or the start time of a job that has not started.
+
+        `run_at=None` has it start as soon as it can; left out, its time stays.
+        """
+        for _ in range(TRIES):
+            job, change = await self.find(job_id, owner), None
+            if priority is not None:
+                transitions.check_reprioritised(job)
+            if not isinstance(run_at, EllipsisType):
+                _check_time(job, run_at)
+                change = transitions.reschedule(job, run_at, now=self._clock.now())
+            wanted = None if priority == job.priority else priority
+            if wanted is None and change is None:
+                return job
+            if await self.store.amend(job, Amendment(wanted, change)):
+                what = Notification.EVENTS | Notification.SCHEDULE
+                is_queued = change is not None and change.to is JobState.QUEUED
+                self._tell({job.queue: 1} if is_queued else {}, what | _work(is_queued))
+                return await self.find(job_id, owner)
+        raise StoreUnavailable(
+            f"job {job_id} changed its state while it was being changed; try again"
+        )
+
     async def cancel_jobs(
         self, jobs: Sequence[Job], *, reason: str = "cancelled on request"
     ) -> int:
@@ -471,6 +513,15 @@ class Engine:
         await self.store.pause(queue, paused=paused)
         self._notifier.notify(Notification.WORK)
 
+    async def drain(self, worker: str, entry: AuditEntry, *, draining: bool) -> None:
+        """Have a worker claim nothing, or go on; the log tells who did."""
+        if not any(found.id == worker for found in await self.store.workers()):
+            raise WorkerNotFound("no worker with this id is alive")
+        await self.store.record([entry])
+        await self.store.drain(worker, draining=draining)
+        # Workers look at what concerns them, not only at their jobs.
+        self._notifier.notify(Notification.CANCELLED)
+
     def events(self, job: Job, *, after: int = 0) -> AsyncGenerator[Event, None]:
         """Yield a job's events after number `after`, past and future, until it ends."""
         return self._watch.job(job, after=after)
@@ -514,6 +565,17 @@ class Engine:
             return (await self.store.settle([settlement]))[0] is not None
         move = Move(job.seq, job.state, job.generation, change, job.consequences)
         return (await self.store.move([move]))[0]
+
+
+def _check_time(job: Job, run_at: Instant | None) -> None:
+    """Refuse a start at which a job has expired."""
+    limits = [limit for limit in (job.start_by, job.deadline) if limit is not None]
+    if run_at is not None and limits and run_at >= min(limits):
+        raise refused_field("run_at", "is not before the job's start_by or deadline")
+
+
+def _work(is_queued: bool) -> Notification:
+    return Notification.WORK if is_queued else Notification(0)
 
 
 def _queued(jobs: Sequence[NewJob], answers: Sequence[Submitted]) -> Mapping[str, int]:

@@ -241,6 +241,10 @@ class Registry:
         """Return a capability, or `None`."""
         return self._by_name.get(name) or self._own.get(name)
 
+    def offers(self, name: str) -> bool:
+        """Say whether callers can name a capability."""
+        return name in self._by_name
+
     def find(self, name: str) -> Capability[Any, Any]:
         """Return a capability; the error for an unknown name suggests similar ones."""
         found = self._by_name.get(name)

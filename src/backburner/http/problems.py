@@ -36,6 +36,7 @@ from backburner.domain.errors import (
     KeyNotFound,
     PromptRefused,
     QueueNotFound,
+    ScheduleNotFound,
     SignalConflict,
     SignalTooLarge,
     StoreFull,
@@ -44,6 +45,7 @@ from backburner.domain.errors import (
     TransactionTooLong,
     UnknownCapability,
     UploadTooSlow,
+    WorkerNotFound,
 )
 from backburner.domain.jobs.job import Job
 from backburner.engine.maintenance.erasure import StillWorking
@@ -239,6 +241,8 @@ TABLE: Final[Mapping[type[BackburnerError], Row]] = {
     CsrfRefused: Row(HTTPStatus.FORBIDDEN, "The CSRF check failed"),
     KeyNotFound: Row(HTTPStatus.NOT_FOUND, "No such key"),
     QueueNotFound: Row(HTTPStatus.NOT_FOUND, "No such queue"),
+    ScheduleNotFound: Row(HTTPStatus.NOT_FOUND, "No such schedule"),
+    WorkerNotFound: Row(HTTPStatus.NOT_FOUND, "No such worker"),
     BudgetNotFound: Row(HTTPStatus.NOT_FOUND, "No such budget"),
     EndpointNotFound: Row(HTTPStatus.NOT_FOUND, "No such endpoint"),
     LinkRefused: Row(HTTPStatus.FORBIDDEN, "The link is not valid"),

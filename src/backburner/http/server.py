@@ -45,9 +45,11 @@ from backburner.http.routes import (
     me,
     questions,
     queues,
+    schedules,
     signals,
     steps,
     usage,
+    workers,
 )
 from backburner.http.routes import keys as key_routes
 from backburner.http.schemas import browser as browser_schemas
@@ -75,6 +77,8 @@ ROUTERS = (
     capabilities.router,
     configuration.router,
     queues.router,
+    schedules.router,
+    workers.router,
     usage.router,
     budgets.router,
     lanes.router,
@@ -231,6 +235,8 @@ _ACTING = [
 ]
 _READ_BY_ROUTES = (
     job_schemas.JobRequest,
+    job_schemas.JobChange,
+    job_schemas.ScheduleRequest,
     group_schemas.FlowRequest,
     group_schemas.BatchRequest,
     group_schemas.MembersRequest,

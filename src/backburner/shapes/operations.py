@@ -1,6 +1,6 @@
 """Queues, schedules, lanes, budgets and endpoints."""
 
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from backburner.shapes import Time
 
@@ -67,6 +67,28 @@ class Schedule(TypedDict):
     """What happens to ticks while no process ran."""
     next_at: Time
     last_at: Time | None
+    paused: bool
+    declared: bool
+    """Whether the code of an application declares it: it is changed and deleted
+    there."""
+    tenant: str | None
+    """Whose jobs it submits, unless declared."""
+    user: str | None
+    input: Any
+    """What its jobs are given; null if declared, and without `queues:admin`."""
+
+
+class Worker(TypedDict):
+    """A worker process."""
+
+    id: str
+    host: str
+    pid: int
+    slots: int
+    queues: list[str]
+    started_at: Time
+    draining: bool
+    """Whether it finishes its jobs and claims no others."""
 
 
 class Lane(TypedDict):

@@ -161,6 +161,7 @@ workers = sa.Table(
     sa.Column("queues", sa.Text, nullable=False),
     sa.Column("started_at", sa.BigInteger, nullable=False),
     sa.Column("beat_at", sa.BigInteger, nullable=False),
+    sa.Column("draining", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 
 api_keys = sa.Table(
@@ -247,6 +248,10 @@ schedules = sa.Table(
     sa.Column("missed", sa.Text, nullable=False),
     sa.Column("next_at", sa.BigInteger, nullable=False),
     sa.Column("last_at", sa.BigInteger),
+    sa.Column("paused", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("tenant", sa.Text),
+    sa.Column("user", sa.Text),
+    sa.Column("input", sa.Text),
 )
 
 budgets = sa.Table(

@@ -204,7 +204,7 @@ def _path(record: Record) -> Iterator[str]:
     for told in record.events:
         to = event.LEADS_TO.get(told.type)
         if to is None:
-            if state is not JobState.RUNNING:
+            if state is not JobState.RUNNING and told.type != event.CHANGED:
                 yield f"{told.type} (event {told.n}) while {state}"
             continue
         if state is None:

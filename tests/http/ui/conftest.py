@@ -113,7 +113,9 @@ class Dashboard:
         assert [] == self.tab.messages
         assert [] == self.tab.errors
         here = self.server.url
-        assert [] == [url for url in self.tab.requests if not url.startswith(here)]
+        # Chromium draws the icon of a date field from a data URL of its own.
+        known = (here, "data:image/svg+xml")
+        assert [] == [url for url in self.tab.requests if not url.startswith(known)]
 
 
 @pytest.fixture(scope="module")

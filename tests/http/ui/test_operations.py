@@ -1,5 +1,7 @@
 """Overview, incidents and fleet, in a real browser."""
 
+from datetime import timedelta
+
 import pytest
 
 from backburner.domain.jobs.job import Owner
@@ -64,3 +66,66 @@ async def test_a_queue_is_paused_and_resumed(dashboard):
     assert ["queue.resumed", "queue.paused"] == [entry.action for entry in entries]
     await dashboard.log_in("user", user="ann")
     assert "Fleet" not in await dashboard.tab.evaluate("document.body.innerText")
+
+
+async def test_a_worker_is_drained_and_a_schedule_saved_and_run(dashboard):
+    await dashboard.log_in("platform-administrator", tenant="default")
+    await dashboard.visit("fleet")
+    await dashboard.click("Drain", "td button")
+    await dashboard.click("Drain the worker", "dialog button")
+    await dashboard.shows("draining", "[aria-label=Workers]")
+    await dashboard.click("Resume", "[aria-label=Workers] button")
+    await dashboard.tab.until(
+        "!document.querySelector('[aria-label=Workers] .waiting')"
+    )
+    await dashboard.click("New schedule")
+    for name, text in (
+        ("name", "nightly"),
+        ("capability", "demo.echo"),
+        ("cron", "0 3 * * *"),
+    ):
+        await dashboard.tab.click(f"dialog [name={name}]")
+        await dashboard.tab.type(text)
+    await dashboard.check("schedule form")
+    await dashboard.click("Save", "dialog button")
+    await dashboard.shows("nightly", "[aria-label=Schedules]")
+    await dashboard.click("Pause", "[aria-label=Schedules] button")
+    await dashboard.shows("paused", "[aria-label=Schedules]")
+    await dashboard.check("fleet with a schedule")
+    await dashboard.click("Run now", "[aria-label=Schedules] button")
+    await dashboard.click("Show the job", ".toast a")
+    await dashboard.shows("schedule:nightly", ".facts")
+    entries = await dashboard.server.backburner.engine.store.audited(
+        "default", before=None, limit=5
+    )
+    assert [
+        "schedule.run",
+        "schedule.paused",
+        "schedule.set",
+        "worker.resumed",
+        "worker.drained",
+    ] == [entry.action for entry in entries]
+    await dashboard.log_in("platform-operator", tenant="default")
+    await dashboard.visit("fleet")
+    await dashboard.shows("Run now", "[aria-label=Schedules]")
+    shown = await dashboard.tab.evaluate("document.body.innerText")
+    assert "New schedule" not in shown, "it needs jobs:write"
+
+
+async def test_a_job_is_given_another_priority_and_started(dashboard):
+    engine = dashboard.server.backburner.engine
+    await dashboard.log_in("user", user="ann", tenant="default")
+    later = Options(owner=ANN, delay=timedelta(days=1))
+    made = await engine.submit("demo.echo", {}, later)
+    await dashboard.visit(f"jobs/{made.id}")
+    await dashboard.shows("scheduled", "h1")
+    await dashboard.click("Change")
+    await dashboard.check("job change form")
+    await dashboard.tab.click("dialog [name=priority]")
+    await dashboard.tab.press("ArrowUp")
+    await dashboard.click("Save", "dialog button")
+    await dashboard.shows("Priority\n1", ".facts")
+    await dashboard.click("Change")
+    await dashboard.click("Start now", "dialog button")
+    await dashboard.shows("succeeded", "h1")
+    dashboard.check_quiet()

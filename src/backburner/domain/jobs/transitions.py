@@ -40,13 +40,18 @@ ALLOWED: Final[Mapping[JobState, frozenset[JobState]]] = {
         {JobState.QUEUED, JobState.SCHEDULED, JobState.FAILED, JobState.CANCELLED},
     ),
     JobState.SCHEDULED: frozenset(
-        {JobState.QUEUED, JobState.FAILED, JobState.CANCELLED},
+        {JobState.SCHEDULED, JobState.QUEUED, JobState.FAILED, JobState.CANCELLED},
     ),
     JobState.WAITING: frozenset(
         {JobState.QUEUED, JobState.FAILED, JobState.CANCELLED},
     ),
     JobState.QUEUED: frozenset(
-        {JobState.RUNNING, JobState.FAILED, JobState.CANCELLED},
+        {
+            JobState.SCHEDULED,
+            JobState.RUNNING,
+            JobState.FAILED,
+            JobState.CANCELLED,
+        },
     ),
     JobState.RUNNING: frozenset(
         {
@@ -245,6 +250,37 @@ def retry(job: Job, *, now: Instant, run_at: Instant | None = None) -> Change:
         throttled=0,
         generation=generation,
     )
+
+
+def reschedule(job: Job, run_at: Instant | None, *, now: Instant) -> Change | None:
+    """
+    Have a job start at another time, or as soon as it can; `None`: nothing changes.
+
+    What its last attempt came to stays with it.
+    """
+    if job.state not in {JobState.SCHEDULED, JobState.QUEUED}:
+        raise IllegalTransition(
+            f"job {job.id} is {job.state}: only a scheduled or queued job can be "
+            "rescheduled"
+        )
+    if job.wait is not None:
+        raise IllegalTransition(f"the handler of job {job.id} decides when it goes on")
+    if run_at is not None and run_at > now:
+        to, name = JobState.SCHEDULED, event.SCHEDULED
+    elif job.state is JobState.QUEUED:
+        return None
+    else:
+        to, name, run_at = JobState.QUEUED, event.QUEUED, now
+    data = {"rescheduled": True}
+    return Change(to, name, now, data=data, error=job.error, run_at=run_at)
+
+
+def check_reprioritised(job: Job) -> None:
+    """Raise unless a job still has a start before it that a priority can bring on."""
+    if job.state is JobState.RUNNING or job.state in FINAL:
+        raise IllegalTransition(
+            f"job {job.id} is {job.state}: its priority has no effect any more"
+        )
 
 
 def retry_all(

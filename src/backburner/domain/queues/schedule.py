@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from backburner.domain.jobs.job import Instant
+from backburner.domain.jobs.job import Instant, Owner
 
 Missed: TypeAlias = Literal["skip", "run_once", "run_all"]
 """What becomes of ticks at which nobody was there to fire them."""
@@ -26,6 +26,11 @@ class ScheduleState:
     missed: Missed
     next_at: Instant
     last_at: Instant | None = None
+    paused: bool = False
+    owner: Owner | None = None
+    """Whose jobs it submits; `None`: the code of an application declares it."""
+    input: str | None = None
+    """What its jobs are given, as JSON, unless the code says so."""
 
 
 class Due(NamedTuple):

@@ -1,12 +1,16 @@
 """Fires the ticks of schedules, each once across all processes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
 
 from backburner.domain.blobs.blob import reference
 from backburner.domain.errors import (
     BackburnerError,
     BudgetExhausted,
+    CallerError,
     ConfigurationError,
+    ScheduleNotFound,
 )
 from backburner.domain.jobs.job import Instant, NewJob
 from backburner.domain.queues.schedule import ScheduleState, due
@@ -22,13 +26,17 @@ from backburner.ports.notifier import Notification, Notifier
 from backburner.ports.store import Store
 from backburner.ports.store.schedules import Firing
 
+LOOK_SECONDS: Final = 5.0
+"""How often a process without schedules of its own looks for those that were saved."""
+
 
 class Scheduler:
     """
     Submits the jobs of due schedules, by the store's clock.
 
     A process fires the schedules that its own code declares, at the times that any
-    process declared last, so an old release beside a new one fires nothing twice.
+    process declared last, so an old release beside a new one fires nothing twice. It
+    also fires those that were saved over HTTP, if it knows their capability.
     """
 
     def __init__(  # noqa: PLR0913 - what it needs of the world
@@ -51,12 +59,13 @@ class Scheduler:
         for schedule in schedules:
             self._add(schedule)
         self._is_planned = False
-        self._loop = Loop("schedule", self.fire, every=poll)
+        # Without schedules of its own it looks seldom for those that were saved.
+        every = poll if self._schedules else max(poll, LOOK_SECONDS)
+        self._loop = Loop("schedule", self.fire, every=every)
 
     def start(self) -> None:
-        """Start, if there are schedules."""
-        if self._schedules:
-            self._loop.start()
+        """Start."""
+        self._loop.start()
 
     async def stop(self) -> None:
         """End."""
@@ -65,24 +74,63 @@ class Scheduler:
     async def fire(self) -> float | None:
         """Fire due schedules; return the seconds until the next tick."""
         now, states = await self._store.schedules()
-        if not self._is_planned:
+        if self._schedules and not self._is_planned:
             await self._store.plan([s.state(now) for s in self._schedules.values()])
             self._is_planned = True
             now, states = await self._store.schedules()
         nexts = [
-            await self._advance(state, now)
-            for state in states
-            if state.name in self._schedules
+            await self._advance(state, now) for state in states if self._fires(state)
         ]
         return max(0, min(nexts) - now) / 1000 if nexts else None
+
+    def _fires(self, state: ScheduleState) -> bool:
+        """Say whether this process may fire a schedule: it knows what to submit."""
+        if state.paused:
+            return False
+        if state.owner is None:
+            return state.name in self._schedules
+        return self._submission.knows(state.capability)
+
+    async def prepare(self, name: str) -> NewJob:
+        """Return a job as a tick of the schedule would submit it now."""
+        now, states = await self._store.schedules()
+        found = next((state for state in states if state.name == name), None)
+        if found is None or (found.owner is None and name not in self._schedules):
+            raise ScheduleNotFound("this server knows no schedule of this name")
+        return self._job(self._schedule(found), now)
+
+    async def save(self, schedule: Schedule) -> bool:
+        """
+        Store a schedule, with its input as JSON, that no code declares.
+
+        `False`: code declares one of its name.
+        """
+        self._job(schedule, 0)
+        now, _ = await self._store.schedules()
+        state = replace(
+            schedule.state(now), owner=schedule.owner, input=schedule.input.decode()
+        )
+        return await self._store.save_schedule(state)
+
+    def _schedule(self, state: ScheduleState) -> Schedule:
+        """Return a schedule that the code declares, or that was saved."""
+        if state.owner is None:
+            return self._schedules[state.name]
+        return Schedule(
+            state.name,
+            state.cron,
+            state.capability,
+            (state.input or "null").encode(),
+            state.timezone,
+            state.missed,
+            state.owner,
+        )
 
     async def _advance(self, state: ScheduleState, now: Instant) -> Instant:
         if state.next_at > now:
             return state.next_at
         ticks, next_at = due(state, following(state.cron, state.timezone), now)
-        jobs = await self._payloads.stow_inputs(
-            [self._job(self._schedules[state.name], tick) for tick in ticks]
-        )
+        jobs = await self._payloads.stow_inputs(self._jobs(state, ticks))
         last_at = ticks[-1] if ticks else None
         self._faults.hit("schedule.firing")
         firing = Firing(state.name, state.next_at, next_at, last_at, jobs)
@@ -118,6 +166,15 @@ class Scheduler:
             self._notifier.notify(Notification.WORK | Notification.EVENTS)
         if ticks[:1] != (state.next_at,):
             log.warning("ticks missed", schedule=state.name, delay=now - state.next_at)
+
+    def _jobs(self, state: ScheduleState, ticks: Sequence[Instant]) -> list[NewJob]:
+        """Return the jobs of ticks; none if a saved input is not valid any more."""
+        schedule = self._schedule(state)
+        try:
+            return [self._job(schedule, tick) for tick in ticks]
+        except CallerError as error:
+            log.error("schedule cannot fire", schedule=state.name, code=error.code)
+            return []
 
     def _job(self, schedule: Schedule, tick: Instant) -> NewJob:
         options = Options(

@@ -94,6 +94,8 @@ class Worker:
         self._unknown: set[tuple[int, str]] = set()
         """Jobs that the last check found held here and nobody working on."""
         self._is_stopping = False
+        self._is_draining = False
+        """Whether an operator has it finish its jobs and claim no others."""
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._claiming: asyncio.Task[None] | None = None
@@ -378,6 +380,8 @@ class Worker:
     @property
     def _free(self) -> int:
         """How many jobs may begin; one that has ended is held until it is settled."""
+        if self._is_draining:
+            return 0
         held = len(self._attempts) + self._settler.unsettled()
         return self._options.slots - held
 
@@ -415,6 +419,8 @@ class Worker:
         for attempt in self._attempts:
             attempt.interrupt(Interruption.LOST)
         await self._enlist()
+        if self._is_draining:
+            await self._runtime.store.drain(self.id, draining=True)
         self._is_in_doubt = True
 
     async def _give_back(self) -> None:
@@ -516,7 +522,19 @@ class Worker:
             self._is_in_doubt = True
             self._wake.set()
         self._unknown = unknown
+        await self._learn_draining()
         return None
+
+    async def _learn_draining(self) -> None:
+        """Learn whether an operator wants it to claim nothing, or to go on."""
+        worker = self.id
+        is_draining = await self._runtime.store.is_draining(worker)
+        if is_draining is None or is_draining is self._is_draining:
+            return
+        self._is_draining = is_draining
+        log.info("worker drains" if is_draining else "worker goes on", worker=worker)
+        if not is_draining:
+            self._look_again()
 
     async def _finished(self, grace: float) -> bool:
         """Let handlers end and be settled for so long; return whether all ended."""

@@ -220,6 +220,10 @@ class Submission:
         known = self._registry.get(name)
         return known if known is capability else self._registry.find(name)
 
+    def knows(self, capability: str) -> bool:
+        """Say whether callers can have a capability here."""
+        return self._registry.offers(capability)
+
     def callback(self, asked: Mapping[str, Any] | str | None) -> str | None:
         """Validate a callback and return its stored form."""
         if asked is None:

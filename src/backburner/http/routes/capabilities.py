@@ -1,4 +1,4 @@
-"""Routes that list capabilities and workers."""
+"""The route that lists capabilities."""
 
 from typing import Annotated, Any
 
@@ -13,13 +13,12 @@ from backburner.engine.registry import Capability
 from backburner.http import wire
 from backburner.http.auth import Caller, require
 from backburner.http.problems import documented
-from backburner.http.schemas.jobs import CapabilityList, WorkerList
+from backburner.http.schemas.jobs import CapabilityList
 from backburner.http.state import server_state_of
 
 router = APIRouter(tags=["operations"])
 
 Reader = Annotated[Caller, require("jobs:read")]
-Operator = Annotated[Caller, require("queues:read")]
 
 
 @router.get(
@@ -33,29 +32,6 @@ async def capabilities(request: Request, _caller: Reader) -> Response:
     """List the capabilities with the JSON schemas of their inputs and outputs."""
     registry = server_state_of(request).engine.registry
     return wire.answer({"items": [_capability(found) for found in registry]})
-
-
-@router.get(
-    "/v1/workers",
-    operation_id="list_workers",
-    summary="List the workers",
-    response_model=WorkerList,
-    responses=documented(),
-)
-async def workers(request: Request, _caller: Operator) -> Response:
-    """List who works, the oldest first."""
-    items = [
-        {
-            "id": worker.id,
-            "host": worker.host,
-            "pid": worker.pid,
-            "slots": worker.slots,
-            "queues": worker.queues,
-            "started_at": wire.time(worker.started_at),
-        }
-        for worker in await server_state_of(request).engine.store.workers()
-    ]
-    return wire.answer({"items": items})
 
 
 def _capability(found: Capability[Any, Any]) -> dict[str, Any]:

@@ -155,8 +155,11 @@ async def _queued(engine: Engine, job: Job) -> dict[str, Any]:
                 detail = f"{count} jobs of the queue {job.queue!r} run: its limit."
                 return _view("concurrency", detail)
     workers = await engine.store.workers()
-    if not any(job.queue in worker.queues for worker in workers):
+    serving = [worker for worker in workers if job.queue in worker.queues]
+    if all(worker.draining for worker in serving):
         detail = f"No worker serves the queue {job.queue!r}."
+        if serving:
+            detail = f"All workers of the queue {job.queue!r} are drained."
         return _view("no_worker", detail)
     return _view("busy", "It waits for a free slot of a worker.")
 

@@ -58,6 +58,7 @@ from backburner.http.problems import (
 )
 from backburner.http.schemas.jobs import (
     BulkRequest,
+    JobChange,
     JobCount,
     JobPage,
     JobQuery,
@@ -406,6 +407,39 @@ async def result(
         raise NoResult(job)
     told["Retry-After"] = _retry_after(request, job)
     return wire.answer(wire.summary(job), 202, told)
+
+
+@router.patch(
+    "/v1/jobs/{job_id}",
+    operation_id="change_job",
+    summary="Change a job's priority or start time",
+    response_model=JobView,
+    responses={
+        200: {"description": "The job."},
+        **documented(JobNotFound, IllegalTransition, body=True, writes=True),
+    },
+    openapi_extra={"requestBody": json_body("JobChange")},
+)
+async def change(request: Request, caller: Writer, job_id: str) -> Response:
+    """
+    Reprioritise a job that has not started, or have it start at another time.
+
+    `run_at` is for jobs that are `scheduled` or `queued`; null has one start as soon as
+    it can. The audit log has an entry of it.
+    """
+    server_state = server_state_of(request)
+    asked = await body.read(request, JobChange, limit=server_state.settings.body_limit)
+    engine = server_state.engine
+    await engine.find(job_id, caller.owner)
+    await audit.record(request, caller, "job.changed", job_id)
+    is_timed = "run_at" in asked.model_fields_set
+    job = await engine.change(
+        job_id,
+        caller.owner,
+        priority=asked.priority,
+        run_at=instant(asked.run_at) if is_timed else ...,
+    )
+    return wire.answer(wire.summary(job))
 
 
 @router.post(

@@ -1,4 +1,4 @@
-"""Queues and schedules over HTTP: depths, limits, pause and resume."""
+"""Queues over HTTP: depths, limits, pause and resume."""
 
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ from backburner.http import wire
 from backburner.http.audit import entry_of
 from backburner.http.auth import Caller, require
 from backburner.http.problems import documented
-from backburner.http.schemas.jobs import QueueList, QueueView, ScheduleList
+from backburner.http.schemas.jobs import QueueList, QueueView
 from backburner.http.state import server_state_of
 
 router = APIRouter(tags=["operations"])
@@ -66,31 +66,6 @@ _switch(
     paused=True,
 )
 _switch("resume", "Resume a queue.", paused=False)
-
-
-@router.get(
-    "/v1/schedules",
-    operation_id="list_schedules",
-    summary="List the schedules",
-    response_model=ScheduleList,
-    responses=documented(),
-)
-async def schedules(request: Request, _caller: Operator) -> Response:
-    """List what is submitted again and again, and when next, by name."""
-    _, found = await server_state_of(request).engine.store.schedules()
-    items = [
-        {
-            "name": schedule.name,
-            "capability": schedule.capability,
-            "cron": schedule.cron,
-            "timezone": schedule.timezone,
-            "missed": schedule.missed,
-            "next_at": wire.time(schedule.next_at),
-            "last_at": wire.time(schedule.last_at),
-        }
-        for schedule in found
-    ]
-    return wire.answer({"items": items})
 
 
 async def _set(

@@ -33,6 +33,7 @@ from backburner.shapes import jobs, operations, problems
 
 MAX_LIMIT: Final = 200
 MAX_RETRIES: Final = 1_000
+MAX_CRON: Final = 100
 MAX_CURSOR: Final = 2**63 - 1
 
 _RFC_3339 = re.compile(
@@ -445,25 +446,58 @@ QueueList = list_of(
     operations.Queue, "QueueList", "The queues that are in use or known."
 )
 ScheduleList = list_of(
-    operations.Schedule, "ScheduleList", "The schedules that were ever declared."
+    operations.Schedule, "ScheduleList", "The schedules that were declared or saved."
 )
 
 
-class WorkerView(BaseModel):
-    """A worker."""
-
-    id: str
-    host: str
-    pid: int
-    slots: int
-    queues: list[str]
-    started_at: datetime
+ScheduleView = model_of(operations.Schedule)
+WorkerView = model_of(operations.Worker)
+WorkerList = list_of(operations.Worker, "WorkerList", "Who works.")
 
 
-class WorkerList(BaseModel):
-    """Who works."""
+class ScheduleRequest(Asked):
+    """A schedule to be saved: whose jobs it submits is the caller's user."""
 
-    items: list[WorkerView]
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"capability": "demo.echo", "input": {}, "cron": "0 3 * * *"},
+            ]
+        }
+    )
+
+    capability: Name = Field(description="Name of the capability.")
+    input: Any = Field(None, description="Input; see the capability's schema.")
+    cron: str = Field(
+        min_length=1, max_length=MAX_CRON, description="Cron expression, five fields."
+    )
+    timezone: str = Field(
+        "UTC", min_length=1, max_length=MAX_CRON, description="IANA name."
+    )
+    missed: Literal["skip", "run_once", "run_all"] = Field(
+        "skip", description="What happens to ticks while no process ran."
+    )
+
+
+class JobChange(Asked):
+    """What to change of a job that has not started. What is left out stays."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"minProperties": 1, "examples": [{"priority": 9}]}
+    )
+
+    priority: int | None = Field(
+        None, ge=0, le=9, description="0 to 9; higher runs first."
+    )
+    run_at: Time | None = Field(
+        None, description="Earliest start; null: as soon as it can."
+    )
+
+    @model_validator(mode="after")
+    def _is_some(self) -> Self:
+        if self.priority is None and "run_at" not in self.model_fields_set:
+            raise ValueError("give `priority` or `run_at`")
+        return self
 
 
 class KeyRequest(Asked):

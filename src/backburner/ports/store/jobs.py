@@ -48,6 +48,14 @@ class Move(NamedTuple):
     """What the job's end means to others; done in the same transaction."""
 
 
+class Amendment(NamedTuple):
+    """What a caller changes of a job that has not started."""
+
+    priority: int | None = None
+    change: Change | None = None
+    """When it starts: a move between `scheduled` and `queued`."""
+
+
 class ClaimRequest(NamedTuple):
     """How many jobs of a queue a worker requests."""
 
@@ -111,6 +119,15 @@ class JobStore(Protocol):
 
     async def move(self, moves: Sequence[Move]) -> Sequence[bool]:
         """Apply changes to jobs that are not running, durably; return which applied."""
+        ...
+
+    async def amend(self, job: Job, amendment: Amendment) -> bool:
+        """
+        Change a job, durable; `False`, and nothing is written, if it has moved on.
+
+        One event tells of it, in the same transaction: that of the move, or
+        `job.changed`.
+        """
         ...
 
     async def find(self, ids: Sequence[str]) -> Sequence[Job]:

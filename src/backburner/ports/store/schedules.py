@@ -22,7 +22,34 @@ class ScheduleStore(Protocol):
     """Stores schedules."""
 
     async def plan(self, schedules: Sequence[ScheduleState]) -> None:
-        """Store schedules; one whose times are the same keeps its next tick."""
+        """
+        Store schedules that code declares; one with the same times keeps its next tick.
+
+        A pause stays. One that was saved under the same name is replaced.
+        """
+        ...
+
+    async def save_schedule(self, schedule: ScheduleState) -> bool:
+        """
+        Store a schedule that no code declares, in place of the one it had; durable.
+
+        With the same times it keeps its next tick, and its pause in any case. `False`:
+        the name is one that code declares.
+        """
+        ...
+
+    async def delete_schedule(self, name: str) -> bool:
+        """Delete a schedule that no code declares; `False`: there is none."""
+        ...
+
+    async def pause_schedule(
+        self, name: str, *, paused: bool, next_at: Instant
+    ) -> bool:
+        """
+        Have a schedule fire nothing, or go on at `next_at`; `False`: there is none.
+
+        To ask for what is the case already changes nothing.
+        """
         ...
 
     async def schedules(self) -> tuple[Instant, Sequence[ScheduleState]]:
@@ -33,6 +60,6 @@ class ScheduleStore(Protocol):
         """
         Store the jobs and advance the schedule, durably.
 
-        `False` if another process did.
+        `False` if another process did, or if it is paused.
         """
         ...

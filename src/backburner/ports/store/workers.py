@@ -22,6 +22,8 @@ class WorkerInfo:
     slots: int
     queues: tuple[str, ...]
     started_at: Instant
+    draining: bool = False
+    """Whether it finishes its jobs and claims no others."""
 
 
 class Heart(Protocol):
@@ -61,6 +63,18 @@ class WorkerStore(Protocol):
 
     async def held(self, worker: str) -> Sequence[tuple[int, str]]:
         """Return the `(seq, token)` of each job the worker still holds."""
+        ...
+
+    async def drain(self, worker: str, *, draining: bool) -> bool:
+        """
+        Have a worker claim nothing, or go on; `False`: it is not enlisted.
+
+        It learns of it by `is_draining`, and forgets it if it loses its lease.
+        """
+        ...
+
+    async def is_draining(self, worker: str) -> bool | None:
+        """Say whether a worker is to claim nothing; `None`: it is not enlisted."""
         ...
 
     async def workers(self) -> Sequence[WorkerInfo]:

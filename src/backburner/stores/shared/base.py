@@ -8,12 +8,20 @@ from backburner.domain.events.event import Event
 from backburner.domain.jobs.job import Claim, Instant, Job, JobState, Visibility
 from backburner.domain.queues.queue import Queue, Throttling, Totals
 from backburner.domain.queues.schedule import ScheduleState
+from backburner.ports.store.jobs import Amendment
 from backburner.ports.store.keys import AuditEntry
 from backburner.ports.store.maintenance import FailureGroup, JobFilter
 from backburner.ports.store.schedules import Firing
 from backburner.ports.store.transactions import Tx
 from backburner.ports.store.workers import WorkerInfo
-from backburner.stores.shared import keys, listing, queue_policies, timetable, totals
+from backburner.stores.shared import (
+    amendments,
+    keys,
+    listing,
+    queue_policies,
+    timetable,
+    totals,
+)
 from backburner.stores.shared.app_blobs import AppBlobRows
 from backburner.stores.shared.budgets import Budgeted
 from backburner.stores.shared.consequences import InternalTx
@@ -81,6 +89,9 @@ class BaseStore(
     async def find(self, ids: Sequence[str]) -> Sequence[Job]:
         return await self.read(lambda c: listing.find(c, ids))
 
+    async def amend(self, job: Job, amendment: Amendment) -> bool:
+        return await self.internal_transaction(amendments.amend(job, amendment))
+
     async def declare(self, queues: Sequence[Queue]) -> None:
         await self.transact(queue_policies.declare(queues))
 
@@ -103,8 +114,25 @@ class BaseStore(
         now = await self.read_clock()
         return now, await self.read(timetable.listing)
 
+    async def save_schedule(self, schedule: ScheduleState) -> bool:
+        return await self.transact(timetable.save(schedule))
+
+    async def delete_schedule(self, name: str) -> bool:
+        return await self.transact(timetable.delete(name))
+
+    async def pause_schedule(
+        self, name: str, *, paused: bool, next_at: Instant
+    ) -> bool:
+        return await self.transact(timetable.pause(name, paused, next_at))
+
     async def fire(self, firing: Firing) -> bool:
         return await self.internal_transaction(timetable.fire(firing))
+
+    async def drain(self, worker: str, *, draining: bool) -> bool:
+        return await self.transact(listing.drain(worker, draining=draining))
+
+    async def is_draining(self, worker: str) -> bool | None:
+        return await self.read(lambda c: listing.is_draining(c, worker))
 
     async def workers(self) -> Sequence[WorkerInfo]:
         return await self.read(listing.workers)

@@ -1,6 +1,6 @@
 """Reads whose shape varies, in SQLAlchemy Core; and a few cold ones."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,6 +16,7 @@ from backburner.domain.jobs.job import (
 )
 from backburner.ports.store.events import Topic
 from backburner.ports.store.maintenance import FailureGroup, JobFilter
+from backburner.ports.store.transactions import Tx
 from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.shared.owned import owned_jobs
 from backburner.stores.shared.paging import (
@@ -327,13 +328,35 @@ def _ready_at(connection: sa.Connection, seq: int) -> Instant | None:
 def workers(connection: sa.Connection) -> list[WorkerInfo]:
     """Return who is enlisted, the oldest first."""
     w = worker_table.c
-    query = sa.select(w.id, w.host, w.pid, w.slots, w.queues, w.started_at).order_by(
-        w.started_at, w.id
-    )
+    query = sa.select(
+        w.id, w.host, w.pid, w.slots, w.queues, w.started_at, w.draining
+    ).order_by(w.started_at, w.id)
     return [
-        WorkerInfo(id_, host, pid, slots, tuple(queues.split("\n")), started_at)
-        for id_, host, pid, slots, queues, started_at in connection.execute(query)
+        WorkerInfo(id_, host, pid, slots, tuple(queues.split("\n")), *rest)
+        for id_, host, pid, slots, queues, *rest in connection.execute(query)
     ]
+
+
+def is_draining(connection: sa.Connection, worker: str) -> bool | None:
+    """Say whether a worker is to claim nothing; `None`: it is not enlisted."""
+    return connection.execute(_DRAINING, {"worker": worker}).scalar()
+
+
+# Built once: every worker asks every two seconds.
+_DRAINING = sa.select(worker_table.c.draining).where(
+    worker_table.c.id == sa.bindparam("worker")
+)
+
+
+def drain(worker: str, *, draining: bool) -> Callable[[Tx], bool]:
+    """Return a body that marks a worker, and says whether it is enlisted."""
+    marked = worker_table.update().where(worker_table.c.id == worker)
+
+    def body(tx: Tx) -> bool:
+        marking = marked.values(draining=draining)
+        return bool(tx.connection.execute(marking).rowcount)
+
+    return body
 
 
 def _conditions(where: JobFilter) -> list[sa.ColumnElement[bool]]:

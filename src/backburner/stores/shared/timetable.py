@@ -1,10 +1,11 @@
 """Schedules on both databases."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from typing import Any
 
 import sqlalchemy as sa
 
+from backburner.domain.jobs.job import Instant, Owner
 from backburner.domain.queues.schedule import ScheduleState
 from backburner.ports.store.schedules import Firing
 from backburner.ports.store.transactions import Tx
@@ -15,11 +16,14 @@ c = schedule_table.c
 
 # A tick that is due is kept while its times stay the same: it may have been missed.
 _DECLARE = sa.text("""
-INSERT INTO schedules (name, capability, cron, timezone, missed, next_at)
-VALUES (:name, :capability, :cron, :timezone, :missed, :next_at)
+INSERT INTO schedules (name, capability, cron, timezone, missed, next_at, paused,
+                       tenant, "user", input)
+VALUES (:name, :capability, :cron, :timezone, :missed, :next_at, :paused,
+        :tenant, :user, :input)
 ON CONFLICT (name) DO UPDATE SET
   capability = excluded.capability, missed = excluded.missed,
   cron = excluded.cron, timezone = excluded.timezone,
+  tenant = excluded.tenant, "user" = excluded."user", input = excluded.input,
   next_at = CASE WHEN schedules.cron = excluded.cron
                   AND schedules.timezone = excluded.timezone
                  THEN schedules.next_at ELSE excluded.next_at END
@@ -28,11 +32,65 @@ ON CONFLICT (name) DO UPDATE SET
 
 def declare(schedules: Sequence[ScheduleState]) -> Callable[[Tx], None]:
     """Return a body that stores schedules, in an order that all callers share."""
-    rows = [asdict(s) for s in sorted(schedules, key=lambda s: s.name)]
+    rows = [_row(s) for s in sorted(schedules, key=lambda s: s.name)]
 
     def body(tx: Tx) -> None:
         for row in rows:
             tx.connection.execute(_DECLARE, row)
+
+    return body
+
+
+def _row(schedule: ScheduleState) -> dict[str, Any]:
+    owner = schedule.owner
+    return {
+        "name": schedule.name,
+        "capability": schedule.capability,
+        "cron": schedule.cron,
+        "timezone": schedule.timezone,
+        "missed": schedule.missed,
+        "next_at": schedule.next_at,
+        "paused": schedule.paused,
+        "tenant": None if owner is None else owner.tenant,
+        "user": None if owner is None else owner.user,
+        "input": schedule.input,
+    }
+
+
+def save(schedule: ScheduleState) -> Callable[[Tx], bool]:
+    """Return a body that stores a schedule, unless code declares one of its name."""
+    declared = sa.select(c.name).where(c.name == schedule.name, c.tenant.is_(None))
+
+    def body(tx: Tx) -> bool:
+        if tx.connection.execute(declared.with_for_update()).first() is not None:
+            return False
+        tx.connection.execute(_DECLARE, _row(schedule))
+        return True
+
+    return body
+
+
+def delete(name: str) -> Callable[[Tx], bool]:
+    """Return a body that deletes a schedule that no code declares."""
+    mine = schedule_table.delete().where(c.name == name, c.tenant.is_not(None))
+
+    def body(tx: Tx) -> bool:
+        return bool(tx.connection.execute(mine).rowcount)
+
+    return body
+
+
+def pause(name: str, paused: bool, next_at: Instant) -> Callable[[Tx], bool]:
+    """Return a body that pauses a schedule, or has it go on at `next_at`."""
+    found = sa.select(c.paused).where(c.name == name).with_for_update()
+    change = {"paused": paused} if paused else {"paused": paused, "next_at": next_at}
+
+    def body(tx: Tx) -> bool:
+        was = tx.connection.execute(found).scalar()
+        if was is not None and bool(was) is not paused:
+            setting = schedule_table.update().where(c.name == name)
+            tx.connection.execute(setting.values(change))
+        return was is not None
 
     return body
 
@@ -42,7 +100,9 @@ def fire(firing: Firing) -> Callable[[InternalTx], bool]:
 
     def body(tx: InternalTx) -> bool:
         advance = schedule_table.update().where(
-            c.name == firing.name, c.next_at == firing.expected
+            c.name == firing.name,
+            c.next_at == firing.expected,
+            c.paused.is_(sa.false()),
         )
         values = {"next_at": firing.next_at}
         if firing.last_at is not None:
@@ -59,6 +119,14 @@ def fire(firing: Firing) -> Callable[[InternalTx], bool]:
 def listing(connection: sa.Connection) -> list[ScheduleState]:
     """Return every schedule, by name."""
     query = sa.select(
-        c.name, c.capability, c.cron, c.timezone, c.missed, c.next_at, c.last_at
+        *(c.name, c.capability, c.cron, c.timezone, c.missed, c.next_at, c.last_at),
+        *(c.paused, c.tenant, c.user, c.input),
     )
-    return [ScheduleState(*row) for row in connection.execute(query.order_by(c.name))]
+    return [
+        ScheduleState(*row[:8], _owner(row.tenant, row.user), row.input)
+        for row in connection.execute(query.order_by(c.name))
+    ]
+
+
+def _owner(tenant: str | None, user: str | None) -> Owner | None:
+    return None if tenant is None or user is None else Owner(tenant, user)

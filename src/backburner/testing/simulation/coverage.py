@@ -14,9 +14,12 @@ MOVES: Final = tuple(
     (before, after)
     for before in JobState
     for after in JobState
-    if after in ALLOWED[before] and JobState.WAITING not in (before, after)
+    if after in ALLOWED[before]
+    and JobState.WAITING not in (before, after)
+    and (after is not JobState.SCHEDULED or before not in {after, JobState.QUEUED})
 )
-"""Without those of jobs that wait, which have a script of their own."""
+"""Without those of jobs that wait, which have a script of their own, and without those
+that only a caller makes by another start time."""
 
 
 class Coverage:

@@ -10,6 +10,7 @@ from backburner.domain.jobs.outcome import Failed
 from backburner.ports.store import (
     Store,
 )
+from backburner.ports.store.jobs import Amendment
 from backburner.testing.samples import NOON
 from backburner.testing.store.acts import (
     DAY,
@@ -49,6 +50,48 @@ class MoveConformance(WithWorkers):
         assert [False] == list(held)
         assert JobState.RUNNING is (await find(store, job.id)).state
         assert [event.QUEUED, event.STARTED] == await types(store, job.id)
+
+    async def test_a_job_is_reprioritised_and_rescheduled_at_once(
+        self, store: Store
+    ) -> None:
+        job = await find(store, await submit(store))
+        later = transitions.reschedule(job, NOON + DAY, now=NOON)
+
+        held = await store.amend(job, Amendment(7, later))
+        changed = await find(store, job.id)
+        again = await store.amend(job, Amendment(3))
+        now = transitions.reschedule(changed, None, now=NOON + SECOND)
+        await store.amend(changed, Amendment(change=now))
+
+        queued = await find(store, job.id)
+        told = (await store.history(job.id, after=1, limit=1))[0]
+        await store.amend(queued, Amendment(3))
+        assert (True, False) == (held, again)
+        assert (JobState.SCHEDULED, 7, NOON + DAY) == (
+            changed.state,
+            changed.priority,
+            changed.run_at,
+        )
+        assert (JobState.QUEUED, 7) == (queued.state, queued.priority)
+        assert (True, 7) == (told.data["rescheduled"], told.data["priority"])
+        assert [
+            event.QUEUED,
+            event.SCHEDULED,
+            event.QUEUED,
+            event.CHANGED,
+        ] == await types(store, job.id)
+        assert [job.id] == [claim.id for claim in await self.claim(store)]
+
+    async def test_a_job_of_higher_priority_is_claimed_first(
+        self, store: Store
+    ) -> None:
+        first, second = await submit(store), await submit(store)
+
+        await store.amend(await find(store, second), Amendment(9))
+
+        claims = await self.claim(store, limit=1)
+        assert [second] == [claim.id for claim in claims]
+        assert first != second
 
     async def test_a_dead_letter_is_retried_afresh_in_its_next_generation(
         self, store: Store

@@ -43,6 +43,21 @@ class RosterConformance(WithWorkers):
             )
         ] == list(await store.workers())
 
+    async def test_a_worker_that_drains_is_marked_until_it_goes_on(
+        self, store: Store
+    ) -> None:
+        known = await store.drain("w_1", draining=True)
+        marked = [worker.draining for worker in await store.workers()]
+        is_draining = await store.is_draining("w_1")
+        await store.drain("w_1", draining=False)
+
+        assert known
+        assert [True, False] == marked
+        assert is_draining
+        assert False is await store.is_draining("w_1")
+        assert not await store.drain("w_9", draining=True)
+        assert await store.is_draining("w_9") is None
+
     async def test_a_worker_keeps_its_jobs_for_a_lease(
         self, store: Store, let_pass: LetPass
     ) -> None:

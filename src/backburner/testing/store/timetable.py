@@ -1,11 +1,13 @@
 """What happens again and again, each time once."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from backburner.domain.errors import IdempotencyConflict
+from backburner.domain.jobs.job import Owner
 from backburner.domain.queues.schedule import ScheduleState
 from backburner.ports.store import Store
 from backburner.ports.store.maintenance import JobFilter
@@ -15,6 +17,12 @@ from backburner.testing.store.acts import LetPass, submit
 
 NIGHTLY = ScheduleState("nightly", "greet", "0 3 * * *", "UTC", "skip", NOON)
 
+SAVED = ScheduleState(
+    *("saved", "greet", "0 3 * * *", "UTC", "skip", NOON),
+    owner=Owner("acme", "ann"),
+    input='{"a":1}',
+)
+
 
 def firing(expected: int = NOON, next_at: int = NOON + 5, jobs: int = 1) -> Firing:
     """Return a firing of the nightly schedule."""
@@ -23,7 +31,7 @@ def firing(expected: int = NOON, next_at: int = NOON + 5, jobs: int = 1) -> Firi
 
 
 class TimetableConformance:
-    """`plan`, `schedules` and `fire`."""
+    """`plan`, `schedules`, `fire`, and what operators do with schedules."""
 
     async def test_what_is_planned_is_listed_by_name(self, store: Store) -> None:
         yearly = ScheduleState("a", "sing", "0 0 1 1 *", "Europe/Berlin", "run_all", 7)
@@ -78,6 +86,45 @@ class TimetableConformance:
         assert has_fired
         assert (NOON + 5, NOON) == (state.next_at, state.last_at)
         assert 1 == len(await store.find([asked.jobs[0].id]))
+
+    async def test_a_paused_schedule_fires_nothing_until_its_next_time(
+        self, store: Store
+    ) -> None:
+        await store.plan([NIGHTLY])
+        known = await store.pause_schedule("nightly", paused=True, next_at=NOON + 1)
+        await store.pause_schedule("nightly", paused=True, next_at=NOON + 2)
+        fired = await store.fire(firing())
+        await store.plan([NIGHTLY])
+        _, [paused] = await store.schedules()
+
+        await store.pause_schedule("nightly", paused=False, next_at=NOON + 3)
+
+        _, [resumed] = await store.schedules()
+        assert known
+        assert not fired
+        assert (True, NOON) == (paused.paused, paused.next_at)
+        assert (False, NOON + 3) == (resumed.paused, resumed.next_at)
+        assert await store.fire(firing(NOON + 3))
+        assert not await store.pause_schedule("other", paused=True, next_at=NOON)
+
+    async def test_a_saved_schedule_is_changed_deleted_and_taken_over_by_code(
+        self, store: Store
+    ) -> None:
+        saved = replace(SAVED, cron="0 4 * * *", next_at=NOON + 9, input="2")
+        first = await store.save_schedule(SAVED)
+        again = await store.save_schedule(saved)
+        _, [changed] = await store.schedules()
+        gone = await store.delete_schedule("saved")
+        await store.save_schedule(SAVED)
+        await store.plan([replace(SAVED, owner=None, input=None)])
+
+        refused = await store.save_schedule(saved)
+
+        _, [declared] = await store.schedules()
+        assert (True, True, saved, True) == (first, again, changed, gone)
+        assert not refused
+        assert declared.owner is None
+        assert not await store.delete_schedule("saved")
 
     async def test_of_many_who_fire_a_tick_one_does(self, store: Store) -> None:
         await store.plan([NIGHTLY])

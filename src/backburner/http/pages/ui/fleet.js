@@ -1,6 +1,6 @@
-// Fleet: queues with pause and resume, workers and schedules.
-import { html, Ago, api, bounded, may, number, say, sayProblem, useApi } from './core.js'
-import { confirmed, Empty, Failure, Frame, Head, inline, Name } from './parts.js'
+// Fleet: queues with pause and resume, workers to drain, schedules to save and run.
+import { html, Ago, api, bounded, may, number, say, sayProblem, useApi, useEffect, useRef, useState } from './core.js'
+import { confirmed, Empty, Failure, Frame, Head, inline, Name, pretty } from './parts.js'
 
 function Queues() {
   const { data, error, reload } = useApi('/v1/queues', { live: 2000 })
@@ -26,22 +26,93 @@ function Queues() {
         <td>${may('queues:admin') && html`<button onClick=${() => set(queue, queue.paused ? 'resume' : 'pause')}>${queue.paused ? 'Resume' : 'Pause'}</button>`}</td></tr>`)}</tbody></table></${Frame}>`}`
 }
 
+/** Send a request that changes something; say what came of it and read again. */
+async function act(path, done, reload, { method = 'POST', body = method === 'DELETE' ? undefined : {} } = {}) {
+  try {
+    const answer = await api(path, { method, body })
+    say(done, 'info', answer?.id && answer.capability ? ['Show the job', `/ui/jobs/${answer.id}`] : null)
+    reload()
+    return true
+  } catch (problem) {
+    sayProblem(problem)
+    return false
+  }
+}
+
 function Workers() {
-  const { data, error } = useApi('/v1/workers', { live: 5000 })
+  const { data, error, reload } = useApi('/v1/workers', { live: 5000 })
+  const drain = async worker => {
+    const question = 'It finishes its jobs and claims no others, until it is resumed or started anew.'
+    if (!worker.draining && !(await confirmed(`Drain the worker ${bounded(worker.id, 40)}?`, question, 'Drain the worker', { danger: true }))) return
+    await act(`/v1/workers/${encodeURIComponent(worker.id)}/${worker.draining ? 'resume' : 'drain'}`, worker.draining ? 'The worker claims jobs again.' : 'The worker claims no more jobs.', reload)
+  }
   return html`<h2 class="section">Workers</h2><${Failure} error=${error} />
     ${data && !data.items.length && html`<${Empty} title="No worker runs" command="backburner worker --app backburner.demo:app">Jobs wait until one is started.</${Empty}>`}
-    ${data?.items.length > 0 && html`<${Frame} label="Workers"><table><thead><tr><th scope="col">Worker</th><th scope="col">Host</th><th scope="col" class="number">Process</th><th scope="col" class="number">Slots</th><th scope="col">Queues</th><th scope="col">Started</th></tr></thead>
-      <tbody>${data.items.map(worker => html`<tr key=${worker.id}><td class="mono">${bounded(worker.id, 40)}</td><td><${Name} text=${worker.host} /></td><td class="number">${worker.pid}</td><td class="number">${worker.slots}</td>
-        <td>${inline(worker.queues.join(', '), 200)}</td><td class="time"><${Ago} at=${worker.started_at} /></td></tr>`)}</tbody></table></${Frame}>`}`
+    ${data?.items.length > 0 && html`<${Frame} label="Workers"><table><thead><tr><th scope="col">Worker</th><th scope="col">Host</th><th scope="col" class="number">Process</th><th scope="col" class="number">Slots</th><th scope="col">Queues</th><th scope="col">Started</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+      <tbody>${data.items.map(worker => html`<tr key=${worker.id}><td class="mono">${bounded(worker.id, 40)}${worker.draining && html` <span class="state waiting">draining</span>`}</td><td><${Name} text=${worker.host} /></td><td class="number">${worker.pid}</td><td class="number">${worker.slots}</td>
+        <td>${inline(worker.queues.join(', '), 200)}</td><td class="time"><${Ago} at=${worker.started_at} /></td>
+        <td>${may('queues:admin') && html`<button onClick=${() => drain(worker)}>${worker.draining ? 'Resume' : 'Drain'}</button>`}</td></tr>`)}</tbody></table></${Frame}>`}`
+}
+
+const scheduleAt = name => `/v1/schedules/${name.split('/').map(encodeURIComponent).join('/')}`
+
+/** A form in a dialog that saves a schedule; `one` is the schedule to change. */
+function ScheduleForm({ one, close, reload }) {
+  const dialog = useRef(null)
+  const [error, setError] = useState('')
+  const capabilities = useApi('/v1/capabilities')
+  useEffect(() => dialog.current.showModal(), [])
+  const submit = async event => {
+    event.preventDefault()
+    const said = Object.fromEntries(new FormData(event.target))
+    let input
+    try {
+      input = JSON.parse(said.input || 'null')
+    } catch {
+      return setError('The input is not JSON.')
+    }
+    try {
+      const { capability, cron, timezone, missed } = said
+      await api(scheduleAt(one?.name ?? said.name), { method: 'PUT', body: { capability, cron, timezone, missed, input } })
+      say('The schedule is saved.')
+      reload()
+      close()
+    } catch (problem) {
+      setError([problem.message, ...problem.errors.map(each => `${each.path}: ${each.message}`)].join(' '))
+    }
+  }
+  return html`<dialog ref=${dialog} aria-labelledby="schedule-title" onClose=${close}><form onSubmit=${submit} class="form">
+    <h2 id="schedule-title">${one ? `Change ${bounded(one.name, 60)}` : 'New schedule'}</h2>
+    ${!one && html`<label>Name <input name="name" required maxlength="100" autocomplete="off" /></label>`}
+    <label>Capability <input name="capability" list="schedulable" required maxlength="200" autocomplete="off" value=${one?.capability ?? ''} /></label>
+    <datalist id="schedulable">${capabilities.data?.items.map(each => html`<option value=${each.name} />`)}</datalist>
+    <label>Cron <input name="cron" class="mono" required maxlength="100" placeholder="0 3 * * *" autocomplete="off" value=${one?.cron ?? ''} /></label>
+    <label>Time zone <input name="timezone" required maxlength="100" autocomplete="off" value=${one?.timezone ?? 'UTC'} /></label>
+    <label>Missed times <select name="missed" value=${one?.missed ?? 'skip'}><option value="skip">skip them</option><option value="run_once">run once for all</option><option value="run_all">run all</option></select></label>
+    <label>Input (JSON) <textarea name="input" class="mono" rows="4">${one ? pretty(one.input) : '{}'}</textarea></label>
+    ${error && html`<p class="bad-text" role="alert">${error}</p>`}
+    <div class="actions end"><button type="button" onClick=${() => dialog.current.close()}>Close</button><button class="primary">Save</button></div>
+  </form></dialog>`
 }
 
 function Schedules() {
-  const { data, error } = useApi('/v1/schedules', { live: 10_000 })
-  return html`<h2 class="section">Schedules</h2><${Failure} error=${error} />
-    ${data && !data.items.length && html`<p class="faint">No application has declared a schedule.</p>`}
-    ${data?.items.length > 0 && html`<${Frame} label="Schedules"><table><thead><tr><th scope="col">Schedule</th><th scope="col">Capability</th><th scope="col">Cron</th><th scope="col">Next</th><th scope="col">Last</th></tr></thead>
-      <tbody>${data.items.map(one => html`<tr key=${one.name}><td><${Name} text=${one.name} /></td><td><${Name} text=${one.capability} /></td><td class="mono">${bounded(one.cron, 60)} <span class="faint">${one.timezone}</span></td>
-        <td class="time"><${Ago} at=${one.next_at} /></td><td class="time"><${Ago} at=${one.last_at} /></td></tr>`)}</tbody></table></${Frame}>`}`
+  const { data, error, reload } = useApi('/v1/schedules', { live: 10_000 })
+  const [edited, edit] = useState(null)
+  const maySave = may('queues:admin') && may('jobs:write')
+  const remove = async one =>
+    (await confirmed(`Delete the schedule ${bounded(one.name, 80)}?`, 'Jobs that it has submitted stay.', 'Delete the schedule', { danger: true })) &&
+    act(scheduleAt(one.name), 'The schedule is deleted.', reload, { method: 'DELETE' })
+  return html`<div class="head"><h2 class="section">Schedules</h2><div class="actions">${maySave && html`<button onClick=${() => edit({})}>New schedule</button>`}</div></div><${Failure} error=${error} />
+    ${edited && html`<${ScheduleForm} one=${edited.name ? edited : null} close=${() => edit(null)} reload=${reload} />`}
+    ${data && !data.items.length && html`<p class="faint">No schedule is declared by an application or saved here.</p>`}
+    ${data?.items.length > 0 && html`<${Frame} label="Schedules"><table><thead><tr><th scope="col">Schedule</th><th scope="col">Capability</th><th scope="col">Cron</th><th scope="col">Next</th><th scope="col">Last</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+      <tbody>${data.items.map(one => html`<tr key=${one.name}><td><${Name} text=${one.name} />${one.paused && html` <span class="state waiting">paused</span>`}</td><td><${Name} text=${one.capability} /></td><td class="mono">${bounded(one.cron, 60)} <span class="faint">${one.timezone}</span></td>
+        <td class="time">${one.paused ? html`<span class="faint">–</span>` : html`<${Ago} at=${one.next_at} />`}</td><td class="time"><${Ago} at=${one.last_at} /></td>
+        <td>${may('queues:admin') && html`<div class="actions">
+          <button onClick=${() => act(`${scheduleAt(one.name)}/run`, 'Its job is submitted.', reload)}>Run now</button>
+          <button onClick=${() => act(`${scheduleAt(one.name)}/${one.paused ? 'resume' : 'pause'}`, one.paused ? 'The schedule goes on.' : 'The schedule is paused.', reload)}>${one.paused ? 'Resume' : 'Pause'}</button>
+          ${maySave && !one.declared && html`<button onClick=${() => edit(one)}>Change</button>`}
+          ${!one.declared && html`<button class="danger" onClick=${() => remove(one)}>Delete</button>`}</div>`}</td></tr>`)}</tbody></table></${Frame}>`}`
 }
 
 export const Fleet = () => html`<${Head} title="Fleet" /><${Queues} /><${Workers} /><${Schedules} />`

@@ -206,6 +206,45 @@ function CopyAs({ job }) {
 
 const TABS = ['Timeline', 'Input', 'Output', 'Steps', 'Events']
 
+const CHANGEABLE = new Set(['blocked', 'scheduled', 'queued', 'waiting'])
+const TIMED = new Set(['scheduled', 'queued'])
+
+/** What `datetime-local` takes: the time of this browser, to the minute. */
+const localTime = at => new Date(Date.parse(at) - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
+
+/** A form in a dialog that changes the priority and the start time of a job. */
+function ChangeForm({ job, path, close, reload }) {
+  const dialog = useRef(null)
+  const [error, setError] = useState('')
+  useEffect(() => dialog.current.showModal(), [])
+  const send = async body => {
+    try {
+      await api(path, { method: 'PATCH', body })
+      say('The job is changed.')
+      reload()
+      dialog.current.close()
+    } catch (problem) {
+      setError([problem.message, ...problem.errors.map(each => `${each.path}: ${each.message}`)].join(' '))
+    }
+  }
+  const before = job.state === 'scheduled' && job.run_at ? localTime(job.run_at) : ''
+  const submit = event => {
+    event.preventDefault()
+    const { priority, at } = Object.fromEntries(new FormData(event.target))
+    send({ priority: Number(priority), ...(at && at !== before ? { run_at: new Date(at).toISOString() } : {}) })
+  }
+  const isTimed = TIMED.has(job.state) && !job.wait
+  return html`<dialog ref=${dialog} aria-labelledby="change-title" onClose=${close}><form onSubmit=${submit} class="form">
+    <h2 id="change-title">Change this job</h2>
+    <label>Priority (9 runs first) <input name="priority" type="number" min="0" max="9" required value=${job.priority} /></label>
+    ${isTimed && html`<label>Not before <input name="at" type="datetime-local" value=${before} /></label>`}
+    ${error && html`<p class="bad-text" role="alert">${error}</p>`}
+    <div class="actions end"><button type="button" onClick=${() => dialog.current.close()}>Close</button>
+      ${isTimed && job.state === 'scheduled' && html`<button type="button" onClick=${() => send({ run_at: null })}>Start now</button>`}
+      <button class="primary">Save</button></div>
+  </form></dialog>`
+}
+
 export function Job({ id }) {
   const path = `/v1/jobs/${encodeURIComponent(id)}`
   const isMine = event => event.job_id === id && event.type !== 'job.output.delta' && event.type !== 'job.progress'
@@ -215,6 +254,7 @@ export function Job({ id }) {
   const why = useApi(waits ? `${path}/waiting` : null, { live: 3000 })
   const [tab, setTab] = useState('Timeline')
   const [progress, setProgress] = useState(null)
+  const [changing, setChanging] = useState(false)
   const [text, setText] = useState(NOTHING_WRITTEN)
   const pending = useRef([])
   const flush = useRef(null)
@@ -266,6 +306,7 @@ export function Job({ id }) {
     act('cancel', 'The job is cancelled.')
   const retry = () => act('retry', 'The job is queued again.')
   const canRetry = job?.state === 'failed' && may('dead-letters:retry')
+  const canChange = job && CHANGEABLE.has(job.state) && may('jobs:write') && isOwn
   const canCancel = isLive && may('jobs:write') && isOwn
   useKeys({
     r: [() => canRetry && retry(), 'Retry the job'],
@@ -282,9 +323,11 @@ export function Job({ id }) {
   return html`<p class="faint"><a href="/ui/jobs">Jobs</a> / <span class="mono">${bounded(job.id, 60)}</span> <${Copy} text=${job.id} label="" name="the id" /></p>
     <${Head} title=${html`<${State} of=${job.state} /> <${Name} text=${job.capability} most=${80} />`}>
       ${canRetry && html`<button class="primary" onClick=${retry}><${Icon} name="retry" /> Retry</button>`}
+      ${canChange && html`<button onClick=${() => setChanging(true)}>Change</button>`}
       <${CopyAs} job=${job} />
       ${canCancel && html`<button class="danger" onClick=${cancel}>Cancel</button>`}
     </${Head}>
+    ${changing && html`<${ChangeForm} job=${job} path=${path} close=${() => setChanging(false)} reload=${reload} />`}
     ${told?.total > 0 && (isLive || result) && html`<div class="notice"><div class="grow"><${Meter} value=${told.done} most=${told.total} label="Progress" />
       <p>${Math.round((100 * told.done) / told.total)} %${told.message ? ` · ${inline(told.message, 200)}` : ''}</p></div></div>`}
     ${waits && why.data?.reason && html`<div class="notice warn" role="status"><p><strong>Why it waits:</strong> ${inline(why.data.detail, 400)} ${why.data.until && html`Until <${Ago} at=${why.data.until} />.`}</p></div>`}

@@ -1,0 +1,274 @@
+"""`backburner top`: queues, workers, lanes and failures, live in a terminal."""
+
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from backburner.cli import printing
+from backburner.cli.asking import KeyOption, UrlOption, connect, now
+from backburner.client import Client, Denied, FailureGroup, Lane, Queue, Worker
+from backburner.client.errors import Unavailable
+
+try:
+    import termios
+    import tty
+except ImportError:  # pragma: no cover - not on Windows
+    HAS_TERMIOS = False
+else:
+    HAS_TERMIOS = True
+
+T = TypeVar("T")
+
+MOST = 50
+"""Rows of a part that are read; a terminal shows fewer."""
+PLAIN_WIDTH = 120
+"""Columns of a frame that is written to a file or pipe."""
+KEYS = {"q", "Q", "\x03", "\x04", "\x1b"}
+"""What ends it: q, Ctrl-C, Ctrl-D and Escape."""
+
+
+@dataclass
+class Frame:
+    """What the server said at one time."""
+
+    at: float
+    queues: Sequence[Queue] | None = None
+    """`None`: the key may not see them."""
+    workers: Sequence[Worker] | None = None
+    lanes: Sequence[Lane] | None = None
+    failures: Sequence[FailureGroup] | None = None
+    problem: str = ""
+    """Why the server could not be asked since then."""
+    totals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+def top(
+    *,
+    every: Annotated[
+        float,
+        typer.Option(min=0.5, metavar="SECONDS", help="How often it is read again."),
+    ] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print one frame and end.")
+    ] = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Show queues, workers, lanes and failures, live; q ends it."""
+    with connect(url, api_key) as client:
+        first = _read(client)
+        if once or not (sys.stdin.isatty() and sys.stdout.isatty() and HAS_TERMIOS):
+            console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+            console.print(_drawn(first, None, _Size(console.width, 4 * MOST)))
+            return
+        _watch(client, first, every)
+
+
+def _watch(client: Client, first: Frame, every: float) -> None:
+    console = Console()
+    shown, before = first, first
+    with (
+        _keys() as pressed,
+        Live(console=console, screen=True, auto_refresh=False) as live,
+    ):
+        while True:
+            size = _Size(console.width, console.height)
+            live.update(_drawn(shown, before, size), refresh=True)
+            due = time.monotonic() + every
+            while (left := due - time.monotonic()) > 0:
+                key = pressed(left)
+                if key in KEYS:
+                    return
+                if console.size != (size.width, size.height):
+                    break
+            else:
+                try:
+                    before, shown = shown, _read(client)
+                except Unavailable as error:
+                    shown.problem = str(error)
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[float], str | None]]:
+    """Give the terminal's keys as they are pressed, unseen."""
+    descriptor = sys.stdin.fileno()
+    earlier = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+
+    def pressed(seconds: float) -> str | None:
+        ready, _, _ = select.select([descriptor], [], [], seconds)
+        if not ready:
+            return None
+        read = os.read(descriptor, 64)
+        # A terminal that is gone reads as nothing, again and again.
+        return read.decode(errors="replace")[:1] if read else "q"
+
+    try:
+        yield pressed
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, earlier)
+
+
+def _read(client: Client) -> Frame:
+    frame = Frame(time.monotonic())
+    frame.queues = _seen(client.queues)
+    frame.workers = _seen(client.workers)
+    frame.lanes = _seen(client.lanes)
+    frame.failures = _seen(lambda: list(islice(client.failures(), MOST)))
+    frame.totals = {queue["name"]: _counts(queue) for queue in frame.queues or ()}
+    return frame
+
+
+def _seen(read: Callable[[], T]) -> T | None:
+    with suppress(Denied):
+        return read()
+    return None
+
+
+def _counts(queue: Queue) -> Mapping[str, int]:
+    totals = queue["totals"]
+    return {"done": totals["completed"], "failed": totals["failed"]}
+
+
+class _Size:
+    def __init__(self, width: int, height: int) -> None:
+        self.width = width
+        self.height = height
+
+
+def _drawn(frame: Frame, before: Frame | None, size: _Size) -> RenderableType:
+    """Draw a frame: each part gets its share of the height."""
+    parts = [
+        ("Queues", frame.queues, QUEUES, _queue_row(frame, before)),
+        ("Workers", frame.workers, WORKERS, _worker_row),
+        ("Lanes", frame.lanes, LANES, _lane_row),
+        ("Failures", frame.failures, FAILURES, _failure_row),
+    ]
+    # A part has a title, headings and a line below it; the frame a first line.
+    room = max(len(parts), size.height - 1 - 3 * len(parts))
+    drawn: list[RenderableType] = [_title(frame)]
+    for place, (name, rows, headings, row) in enumerate(parts):
+        share = room // (len(parts) - place)
+        if rows is None:
+            drawn += [Text(name, style="bold"), Text("  not allowed to this key"), ""]
+            continue
+        shown = min(len(rows), max(1, share))
+        room -= max(1, shown)
+        drawn += [_heading(name, len(rows), shown), _table(headings, rows[:shown], row)]
+        drawn.append("")
+    return Group(*drawn)
+
+
+def _title(frame: Frame) -> Text:
+    title = Text("backburner top", style="bold")
+    title.append(f"  {now():%H:%M:%S} UTC  q ends", style="dim")
+    if frame.problem:
+        title.append(f"  {printing.clean(frame.problem)}", style="bold red")
+    return title
+
+
+def _heading(name: str, count: int, shown: int) -> Text:
+    heading = Text(name, style="bold")
+    more = f", {count - shown} more" if count > shown else ""
+    heading.append(f"  {count or 'none'}{more}", style="dim")
+    return heading
+
+
+def _table(
+    headings: Sequence[str],
+    rows: Sequence[Any],
+    row: Callable[[Any], Sequence[Any]],
+) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
+    for heading in headings:
+        is_number = heading.startswith("#")
+        name = heading.lstrip("#")
+        table.add_column(
+            name,
+            # Where there is little room, texts are cut before numbers are.
+            min_width=len(name) if is_number or name == "state" else None,
+            justify="right" if is_number else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+    for each in rows:
+        table.add_row(*map(_cell, row(each)))
+    return table
+
+
+def _cell(value: Any) -> Text:
+    if isinstance(value, Text):
+        return value
+    if isinstance(value, int):
+        return Text(f"{value:,}", style="" if value else "dim")
+    return Text("-" if value is None else printing.clean(value))
+
+
+QUEUES = ("queue", "#queued", "#running", "#scheduled", "#done/s", "#failed", "state")
+WORKERS = ("worker", "host", "#pid", "#slots", "state", "queues")
+LANES = ("lane", "state", "#a minute", "#in use", "parked until")
+FAILURES = ("cause", "capability", "#jobs", "last")
+
+
+def _queue_row(frame: Frame, before: Frame | None) -> Callable[[Queue], Sequence[Any]]:
+    def row(queue: Queue) -> Sequence[Any]:
+        state = "limited" if queue["limited_until"] else "open"
+        return (
+            queue["name"],
+            queue["queued"],
+            queue["running"],
+            queue["scheduled"],
+            _rate(frame, before, queue["name"]),
+            queue["totals"]["failed"],
+            Text("paused", style="yellow") if queue["paused"] else state,
+        )
+
+    return row
+
+
+def _rate(frame: Frame, before: Frame | None, queue: str) -> str | None:
+    """Return how many jobs ended a second since the frame before."""
+    if before is None or frame.at <= before.at or queue not in before.totals:
+        return None
+    ended = sum(frame.totals[queue].values()) - sum(before.totals[queue].values())
+    return f"{max(0, ended) / (frame.at - before.at):.1f}"
+
+
+def _worker_row(worker: Worker) -> Sequence[Any]:
+    drains = worker["draining"]
+    return (
+        worker["id"],
+        worker["host"],
+        str(worker["pid"]),
+        worker["slots"],
+        Text("draining", style="yellow") if drains else "working",
+        ", ".join(worker["queues"]),
+    )
+
+
+def _lane_row(lane: Lane) -> Sequence[Any]:
+    is_open = lane["state"] == "open"
+    return (
+        lane["name"],
+        lane["state"] if is_open else Text(lane["state"], style="yellow"),
+        f"{lane['pace']:.0f}",
+        lane["in_use"],
+        lane["parked_until"],
+    )
+
+
+def _failure_row(group: FailureGroup) -> Sequence[Any]:
+    cause = Text(printing.clean(group["code"]), style="red")
+    return cause, group["capability"], group["count"], group["last_at"]

@@ -1,0 +1,221 @@
+"""Schedules over HTTP: list, save, delete, pause, resume and run now."""
+
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.domain.auth.access import PLATFORM_TENANT
+from backburner.domain.errors import (
+    BudgetExhausted,
+    ConfigurationError,
+    IllegalTransition,
+    InvalidInput,
+    PromptRefused,
+    ScheduleNotFound,
+    StoreUnavailable,
+    UnknownCapability,
+)
+from backburner.domain.jobs.job import first_state
+from backburner.domain.queues.schedule import ScheduleState
+from backburner.engine.engine import Engine
+from backburner.engine.maintenance.schedule import Schedule, following
+from backburner.engine.maintenance.scheduler import Scheduler
+from backburner.http import body, headers, wire
+from backburner.http.audit import entry_of
+from backburner.http.auth import Caller, require
+from backburner.http.problems import (
+    Forbidden,
+    documented,
+)
+from backburner.http.routes.jobs import json_body
+from backburner.http.schemas.jobs import (
+    JobView,
+    ScheduleList,
+    ScheduleRequest,
+    ScheduleView,
+)
+from backburner.http.state import server_state_of
+
+router = APIRouter(tags=["operations"])
+
+Operator = Annotated[Caller, require("queues:read")]
+Administrator = Annotated[Caller, require("queues:admin")]
+
+DECLARED = "the code of an application declares this schedule: change it there"
+
+
+@router.get(
+    "/v1/schedules",
+    operation_id="list_schedules",
+    summary="List the schedules",
+    response_model=ScheduleList,
+    responses=documented(),
+)
+async def listing(request: Request, caller: Operator) -> Response:
+    """List what is submitted again and again, and when next, by name."""
+    _, found = await server_state_of(request).engine.store.schedules()
+    return wire.answer({"items": [_view(schedule, caller) for schedule in found]})
+
+
+# A schedule's name may have slashes in it.
+@router.put(
+    "/v1/schedules/{schedule:path}",
+    operation_id="set_schedule",
+    summary="Create or change a schedule",
+    response_model=ScheduleView,
+    responses={
+        200: {"description": "The schedule."},
+        **documented(
+            PromptRefused, UnknownCapability, IllegalTransition, body=True, writes=True
+        ),
+    },
+    openapi_extra={"requestBody": json_body("ScheduleRequest")},
+)
+async def put(request: Request, caller: Administrator, schedule: str) -> Response:
+    """
+    Save a schedule, in place of the one that was saved under the same name.
+
+    Its jobs belong to the caller's user: it needs `jobs:write` as well. It fires
+    within seconds of its time, in any process that knows the capability.
+    """
+    server_state = server_state_of(request)
+    if "jobs:write" not in caller.scopes:
+        raise Forbidden("this needs the scope jobs:write")
+    asked = await body.read(
+        request, ScheduleRequest, limit=server_state.settings.body_limit
+    )
+    try:
+        wanted = Schedule(
+            schedule,
+            asked.cron,
+            asked.capability,
+            orjson.dumps(asked.input),
+            asked.timezone,
+            asked.missed,
+            caller.owner,
+        )
+    except ConfigurationError as error:
+        raise InvalidInput(str(error)) from None
+    await _record(request, caller, "schedule.set", schedule)
+    if not await _scheduler(server_state.engine).save(wanted):
+        raise IllegalTransition(DECLARED)
+    return wire.answer(_view(await _find(server_state.engine, schedule), caller))
+
+
+@router.delete(
+    "/v1/schedules/{schedule:path}",
+    operation_id="delete_schedule",
+    summary="Delete a schedule",
+    status_code=204,
+    responses=documented(ScheduleNotFound, IllegalTransition, writes=True),
+)
+async def delete(request: Request, caller: Administrator, schedule: str) -> Response:
+    """Delete a schedule that was saved. Jobs that it has submitted stay."""
+    engine = server_state_of(request).engine
+    if (await _find(engine, schedule)).owner is None:
+        raise IllegalTransition(DECLARED)
+    await _record(request, caller, "schedule.deleted", schedule)
+    await engine.store.delete_schedule(schedule)
+    return Response(status_code=204)
+
+
+def _switch(verb: str, told: str, *, paused: bool) -> None:
+    """Declare the route that pauses a schedule, or lets it go on."""
+
+    @router.post(
+        f"/v1/schedules/{{schedule:path}}/{verb}",
+        operation_id=f"{verb}_schedule",
+        summary=f"{verb.capitalize()} a schedule",
+        description=told,
+        response_model=ScheduleView,
+        responses={
+            200: {"description": "The schedule."},
+            **documented(ScheduleNotFound, writes=True),
+        },
+    )
+    async def switch(
+        request: Request, caller: Administrator, schedule: str
+    ) -> Response:
+        engine = server_state_of(request).engine
+        found = await _find(engine, schedule)
+        action = "schedule.paused" if paused else "schedule.resumed"
+        await _record(request, caller, action, schedule)
+        now = await engine.store.read_clock()
+        next_at = following(found.cron, found.timezone)(now)
+        await engine.store.pause_schedule(schedule, paused=paused, next_at=next_at)
+        return wire.answer(_view(await _find(engine, schedule), caller))
+
+
+_switch(
+    "pause",
+    "Pause a schedule: it submits nothing. A pause outlasts a restart.",
+    paused=True,
+)
+_switch(
+    "resume",
+    "Resume a schedule at its next time. Times during the pause are not made up for.",
+    paused=False,
+)
+
+
+@router.post(
+    "/v1/schedules/{schedule:path}/run",
+    operation_id="run_schedule",
+    summary="Run a schedule now",
+    status_code=202,
+    response_model=JobView,
+    responses={
+        202: {"description": "The job.", "headers": headers.LOCATION},
+        **documented(ScheduleNotFound, UnknownCapability, BudgetExhausted, writes=True),
+    },
+)
+async def run(request: Request, caller: Administrator, schedule: str) -> Response:
+    """Submit its job now, also if it is paused; its next time stays."""
+    engine = server_state_of(request).engine
+    new = await _scheduler(engine).prepare(schedule)
+    await _record(request, caller, "schedule.run", schedule)
+    await engine.store_jobs([new])
+    told = {"Location": wire.location(new.id), "Retry-After": "1"}
+    return wire.answer(wire.receipt(new, first_state(new)), 202, told)
+
+
+async def _find(engine: Engine, name: str) -> ScheduleState:
+    _, found = await engine.store.schedules()
+    for schedule in found:
+        if schedule.name == name:
+            return schedule
+    raise ScheduleNotFound("no schedule has this name")
+
+
+def _scheduler(engine: Engine) -> Scheduler:
+    if engine.scheduler is None:
+        raise StoreUnavailable("this server has no scheduler")
+    return engine.scheduler
+
+
+async def _record(request: Request, caller: Caller, action: str, name: str) -> None:
+    # A schedule belongs to no tenant.
+    entry = entry_of(request, caller, action, name, tenant=PLATFORM_TENANT)
+    await server_state_of(request).engine.store.record([entry])
+
+
+def _view(schedule: ScheduleState, caller: Caller) -> dict[str, Any]:
+    owner, text = schedule.owner, schedule.input
+    is_shown = text is not None and "queues:admin" in caller.scopes
+    return {
+        "name": schedule.name,
+        "capability": schedule.capability,
+        "cron": schedule.cron,
+        "timezone": schedule.timezone,
+        "missed": schedule.missed,
+        "next_at": wire.time(schedule.next_at),
+        "last_at": wire.time(schedule.last_at),
+        "paused": schedule.paused,
+        "declared": owner is None,
+        "tenant": None if owner is None else owner.tenant,
+        "user": None if owner is None else owner.user,
+        "input": orjson.loads(text) if is_shown and text is not None else None,
+    }

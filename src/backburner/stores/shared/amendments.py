@@ -1,0 +1,62 @@
+"""Changes that a caller makes to a job that has not started, on both databases."""
+
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+
+from backburner.domain.events.event import CHANGED
+from backburner.domain.jobs.job import Job
+from backburner.ports.store.jobs import Amendment, Move
+from backburner.stores.shared.consequences import InternalTx
+from backburner.stores.shared.settling import as_json
+from backburner.stores.tables import events, jobs
+
+c = jobs.c
+
+
+def amend(job: Job, amendment: Amendment) -> Callable[[InternalTx], bool]:
+    """Return a body that changes a job if it is as it was; an event tells of it."""
+    same = c.seq == job.seq, c.state == job.state, c.generation == job.generation
+    as_it_was = sa.select(c.seq).where(*same, c.events == job.events)
+
+    def body(tx: InternalTx) -> bool:
+        if tx.connection.execute(as_it_was.with_for_update()).first() is None:
+            return False
+        if amendment.change is not None:
+            # Before the move, whose event tells of both: rows of jobs come first.
+            _set_priority(tx, job, amendment.priority, job.events)
+            told = amendment.change._replace(data=_told(amendment))
+            tx.move([Move(job.seq, job.state, job.generation, told)])
+        elif amendment.priority is not None:
+            _set_priority(tx, job, amendment.priority, job.events + 1)
+            _tell(tx, job, {"priority": amendment.priority})
+        return True
+
+    return body
+
+
+def _told(amendment: Amendment) -> dict[str, Any]:
+    moved = {} if amendment.change is None else dict(amendment.change.data or {})
+    if amendment.priority is None:
+        return moved
+    return {**moved, "priority": amendment.priority}
+
+
+def _set_priority(tx: InternalTx, job: Job, priority: int | None, n: int) -> None:
+    if priority is not None:
+        change = jobs.update().where(c.seq == job.seq)
+        tx.connection.execute(change.values(priority=priority, events=n))
+
+
+def _tell(tx: InternalTx, job: Job, data: dict[str, Any]) -> None:
+    told = {
+        "job": job.seq,
+        "n": job.events + 1,
+        "type": CHANGED,
+        "at": tx.now(),
+        "data": as_json(data),
+        "tenant": job.owner.tenant,
+        "user": job.owner.user,
+    }
+    tx.connection.execute(events.insert().values(**told))

@@ -1,0 +1,144 @@
+"""Jobs, workers and schedules that a caller changes over HTTP."""
+
+import pytest
+
+LATER = "2100-01-01T00:00:00Z"
+
+
+async def changed(server, job, **body):
+    return await server.client.patch(f"/v1/jobs/{job['id']}", json=body)
+
+
+async def audited(server, limit=1):
+    store = server.backburner.engine.store
+    entries = await store.audited("default", before=None, limit=limit)
+    return [(entry.action, entry.target) for entry in entries]
+
+
+async def test_a_job_is_reprioritised_rescheduled_and_started(server):
+    job = await server.submit(run_at=LATER)
+
+    later = await changed(server, job, priority=7, run_at="2101-01-01T00:00:00Z")
+    entries = await audited(server)
+    await changed(server, job, priority=5)
+    told = await server.client.get(f"/v1/jobs/{job['id']}/history")
+    started = await changed(server, job, run_at=None)
+    ended = await server.ended(job)
+
+    assert (200, 7, "scheduled") == (
+        later.status_code,
+        later.json()["priority"],
+        later.json()["state"],
+    )
+    assert "2101-01-01T00:00:00.000Z" == later.json()["run_at"]
+    assert [("job.changed", job["id"])] == entries
+    assert {"priority": 5} == told.json()["items"][2]["data"]
+    assert started.json()["state"] in {"queued", "running", "succeeded"}
+    assert "succeeded" == ended["state"]
+    assert 409 == (await changed(server, job, priority=1)).status_code
+    assert 409 == (await changed(server, job, run_at=LATER)).status_code
+
+
+@pytest.mark.one_store
+async def test_a_change_that_is_not_clear_or_not_the_callers_is_refused(serve):
+    server = await serve(keyed=True, works=False)
+    ann = server.shown(await server.key("acme", user="ann"))
+    bob = server.shown(await server.key("acme", user="bob"))
+    reader = server.shown(await server.key("acme", "jobs:read", user="ann"))
+    server.client.headers.update(ann)
+    job = await server.submit(start_by="2099-01-01T00:00:00Z")
+    path = f"/v1/jobs/{job['id']}"
+
+    for body in ({}, {"priority": 10}, {"run_at": "soon"}, {"queue": "x"}):
+        assert 422 == (await changed(server, job, **body)).status_code, body
+    assert 422 == (await changed(server, job, run_at=LATER)).status_code
+    for caller, status in ((bob, 404), (reader, 403)):
+        answer = await server.client.patch(path, json={"priority": 1}, headers=caller)
+        assert status == answer.status_code
+    assert 0 == (await server.client.get(path)).json()["priority"]
+
+
+async def test_a_drained_worker_claims_nothing_until_it_is_resumed(server):
+    worker = server.backburner._worker
+    path = f"/v1/workers/{worker.id}"
+
+    drained = await server.client.post(f"{path}/drain")
+    await server.until(lambda: worker._is_draining)
+    job = await server.submit()
+    why = await server.client.get(f"/v1/jobs/{job['id']}/waiting")
+    [listed] = (await server.client.get("/v1/workers")).json()["items"]
+    entries = await audited(server)
+    resumed = await server.client.post(f"{path}/resume")
+    ended = await server.ended(job)
+
+    assert drained.json()["draining"]
+    assert listed["draining"]
+    assert "no_worker" == why.json()["reason"]
+    assert [("worker.drained", worker.id)] == entries
+    assert not resumed.json()["draining"]
+    assert "succeeded" == ended["state"]
+    assert 404 == (await server.client.post("/v1/workers/w_9/drain")).status_code
+
+
+async def test_a_schedule_is_saved_run_paused_and_deleted(server):
+    path, asked = "/v1/schedules/team/nightly", {"capability": "demo.echo"}
+    asked |= {"cron": "0 3 * * *", "input": {"a": 1}, "timezone": "Europe/Berlin"}
+
+    saved = await server.client.put(path, json=asked)
+    run = await server.client.post(f"{path}/run")
+    ended = await server.ended(run.json())
+    paused = await server.client.post(f"{path}/pause")
+    [listed] = (await server.client.get("/v1/schedules")).json()["items"]
+    resumed = await server.client.post(f"{path}/resume")
+    deleted = await server.client.delete(path)
+
+    assert (200, False, False, {"a": 1}) == (
+        saved.status_code,
+        saved.json()["declared"],
+        saved.json()["paused"],
+        saved.json()["input"],
+    )
+    assert ("succeeded", {"a": 1}) == (ended["state"], ended["output"])
+    assert "schedule:team/nightly" in ended["tags"]
+    assert paused.json()["paused"]
+    assert listed["paused"]
+    assert not resumed.json()["paused"]
+    assert 204 == deleted.status_code
+    assert 404 == (await server.client.post(f"{path}/run")).status_code
+    actions = ["deleted", "resumed", "paused", "run", "set"]
+    assert [(f"schedule.{one}", "team/nightly") for one in actions] == await audited(
+        server, 5
+    )
+
+
+@pytest.mark.one_store
+async def test_a_schedule_that_cannot_be_is_refused(server):
+    asked = {"capability": "demo.echo", "cron": "0 3 * * *", "input": {}}
+    for odd in (
+        {"cron": "often"},
+        {"timezone": "Mars/Olympus"},
+        {"missed": "never"},
+        {"every": 5},
+    ):
+        answer = await server.client.put("/v1/schedules/x", json={**asked, **odd})
+        assert 422 == answer.status_code, odd
+    unknown = {**asked, "capability": "nobody.knows"}
+    answer = await server.client.put("/v1/schedules/x", json=unknown)
+    assert 404 == answer.status_code
+
+
+@pytest.mark.one_store
+async def test_a_saved_schedule_fires_at_its_time(server):
+    engine = server.backburner.engine
+    asked = {"capability": "demo.echo", "cron": "0 3 * * *", "input": {"b": 2}}
+    await server.client.put("/v1/schedules/soon", json=asked)
+    now, [state] = await engine.store.schedules()
+    await engine.store.pause_schedule("soon", paused=True, next_at=now)
+    await engine.store.pause_schedule("soon", paused=False, next_at=now)
+
+    await engine.scheduler.fire()
+
+    [job] = (await server.client.get("/v1/jobs?tag=schedule:soon")).json()["items"]
+    _, [fired] = await engine.store.schedules()
+    assert {"b": 2} == (await server.ended(job))["output"]
+    assert (now, state.next_at) == (fired.last_at, fired.next_at)
