@@ -202,11 +202,17 @@ def page(
     limit: int,
     here: str,
     write: Callable[[N], Mapping[str, Any]],
+    onward: int | None = None,
 ) -> Response:
-    """Send the first `limit` of what was found, and the way to the rest."""
+    """
+    Send the first `limit` of what was found, and the way to the rest.
+
+    `onward` is the number to go on from if there may be more than was found.
+    """
     shown, headers, cursor = found[:limit], {}, None
-    if len(found) > limit:
-        cursor = base64.urlsafe_b64encode(str(shown[-1].seq).encode()).decode()
+    last = shown[-1].seq if len(found) > limit else onward
+    if last is not None:
+        cursor = base64.urlsafe_b64encode(str(last).encode()).decode()
         cursor = cursor.rstrip("=")
         glue = "&" if "?" in here else "?"
         headers["Link"] = f'<{here}{glue}cursor={cursor}>; rel="next"'

@@ -91,6 +91,8 @@ MOST_AUDITED = 1_000
 """Characters of a selection that the audit log shows."""
 MOST_COUNTED = 10_000
 """Counts stop here: reading on takes long and tells nobody more."""
+REACH = 30_000
+"""How many jobs one request looks at for filters that no index serves."""
 RECEIPT = {**headers.LOCATION, **headers.REPLAYED, **APPLIED}
 RETRIED: dict[int | str, dict[str, Any]] = {
     202: {"description": "It is queued again.", "headers": headers.LOCATION},
@@ -194,7 +196,8 @@ async def listing(
     """
     List the caller's jobs, or with the scope `tenant:read` those of its whole tenant.
 
-    `cursor` takes `next_cursor` of the page before.
+    `cursor` takes `next_cursor` of the page before. A page may have fewer jobs than
+    `limit`, or none, though there are more: go on until there is no `next_cursor`.
     """
     engine = server_state_of(request).engine
     where = replace(selected(query, caller), oldest_first=query.sort == "oldest")
@@ -204,8 +207,11 @@ async def listing(
     if query.batch is not None:
         batch = await engine.batches.find(query.batch, caller.visible)
         where = replace(where, batch=batch.seq)
-    jobs = await engine.jobs(
-        where, before=wire.read_cursor(query.cursor), limit=query.limit + 1
+    jobs, onward = await engine.store.walk(
+        where,
+        before=wire.read_cursor(query.cursor),
+        limit=query.limit + 1,
+        reach=REACH,
     )
     here = headers.here(request)
     spent = await engine.store.spent([job.seq for job in jobs])
@@ -214,6 +220,7 @@ async def listing(
         limit=query.limit,
         here=here,
         write=lambda job: {**wire.summary(job), **_used(spent.get(job.seq))},
+        onward=onward,
     )
 
 
@@ -227,13 +234,18 @@ async def listing(
 async def counting(
     request: Request, caller: Reader, query: Annotated[JobSelection, Query()]
 ) -> Response:
-    """Count the jobs that a list with the same filters shows, up to 10,000."""
+    """
+    Count the jobs that a list with the same filters shows, up to 10,000.
+
+    By filters that no index serves only the newest 30,000 jobs are looked at. `capped`
+    says that there may be more.
+    """
     where = selected(query, caller)
-    found = await server_state_of(request).engine.store.count(
-        where, most=MOST_COUNTED + 1
+    found, is_all = await server_state_of(request).engine.store.count_within(
+        where, most=MOST_COUNTED + 1, reach=REACH
     )
-    capped = found > MOST_COUNTED
-    return wire.answer({"count": min(found, MOST_COUNTED), "capped": capped})
+    counted = min(found, MOST_COUNTED)
+    return wire.answer({"count": counted, "capped": not is_all})
 
 
 @router.post(

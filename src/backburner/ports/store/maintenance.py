@@ -69,6 +69,27 @@ class MaintenanceStore(Protocol):
         """
         ...
 
+    async def walk(
+        self, where: JobFilter, *, before: int | None, limit: int, reach: int
+    ) -> tuple[Sequence[Job], int | None]:
+        """
+        Return a page as `jobs` does, but look at about `reach` jobs at most.
+
+        Also return the number to go on from if it stopped before the page was full;
+        then there may be more, and the page may be empty.
+        """
+        ...
+
+    async def count_within(
+        self, where: JobFilter, *, most: int, reach: int
+    ) -> tuple[int, bool]:
+        """
+        Count jobs as `count` does, but look at about `reach` jobs at most.
+
+        Also return whether all that match were counted.
+        """
+        ...
+
     async def count(self, where: JobFilter, *, most: int | None = None) -> int:
         """Return how many jobs match; with `most`, no more are counted than that."""
         ...

@@ -152,6 +152,16 @@ class BaseStore(
     ) -> Sequence[Job]:
         return await self.read(lambda c: listing.jobs(c, where, before, limit))
 
+    async def walk(
+        self, where: JobFilter, *, before: int | None, limit: int, reach: int
+    ) -> tuple[Sequence[Job], int | None]:
+        return await self.read(lambda c: listing.walk(c, where, before, limit, reach))
+
+    async def count_within(
+        self, where: JobFilter, *, most: int, reach: int
+    ) -> tuple[int, bool]:
+        return await self.read(lambda c: listing.count_within(c, where, most, reach))
+
     async def count(self, where: JobFilter, *, most: int | None = None) -> int:
         return await self.read(lambda c: listing.count(c, where, most))
 

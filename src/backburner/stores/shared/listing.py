@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -18,7 +18,7 @@ from backburner.ports.store.events import Topic
 from backburner.ports.store.maintenance import FailureGroup, JobFilter
 from backburner.ports.store.transactions import Tx
 from backburner.ports.store.workers import WorkerInfo
-from backburner.stores.shared.owned import owned_jobs
+from backburner.stores.shared.owned import FIRST, owned_jobs
 from backburner.stores.shared.paging import (
     WINDOW,
     newest,
@@ -117,6 +117,138 @@ def _is_near(
     some = sa.select(seq).where(*near, state, *owned, *rest).limit(limit)
     counted = sa.select(sa.func.count()).select_from(some.subquery())
     return int(connection.execute(counted).scalar_one()) >= limit
+
+
+def walk(
+    connection: sa.Connection,
+    where: JobFilter,
+    before: int | None,
+    limit: int,
+    reach: int,
+) -> tuple[list[Job], int | None]:
+    """
+    Return a page of jobs as `jobs` does, but look at `reach` jobs at most.
+
+    Also return the number to go on from, if it stopped before the page was full.
+    """
+    edge = _edge(connection, where, before, reach) if _is_walked(where) else None
+    if edge is None:
+        return jobs(connection, where, before, limit), None
+    rare = where.states & (_FEW | _LIVE)
+    found = [
+        job
+        for state in rare
+        for job in _page(
+            connection, replace(where, state=state, states=frozenset()), before, limit
+        )
+        if (job.seq <= edge if where.oldest_first else job.seq >= edge)
+    ]
+    common = replace(where, states=where.states - rare)
+    query = SELECT_LISTED.where(*_conditions(common))
+    if where.since is not None or where.until is not None:
+        query = query.where(*_numbers(connection, where))
+    found += [
+        as_listed(row)
+        for row in connection.execute(
+            _between(connection, query, where, before, edge).limit(limit)
+        )
+    ]
+    found.sort(key=lambda job: job.seq, reverse=not where.oldest_first)
+    return found[:limit], edge if len(found) < limit else None
+
+
+def _is_walked(where: JobFilter) -> bool:
+    """Say whether no index finds the jobs: they are looked for one by one."""
+    if _is_in_group(where) or where.fingerprint is not None:
+        return False
+    states = where.states or ({where.state} if where.state else set())
+    if states and states <= _FEW | _LIVE:
+        return False
+    named = (where.capability, where.queue, where.tag)
+    return bool(states) or any(one is not None for one in named)
+
+
+def _edge(
+    connection: sa.Connection, where: JobFilter, before: int | None, reach: int
+) -> int | None:
+    """Return the number that is `reach` jobs away; `None`: there are fewer left."""
+    owner, ascending = where.owner, where.oldest_first
+    if isinstance(owner, Owner):
+        some, number = owned_jobs(connection, sa.select(c.seq), owner)
+        some = some.with_only_columns(number.label("seq"))
+        if before is not None:
+            some = some.where(number > before if ascending else number < before)
+        order = number if ascending else number.desc()
+        last = some.order_by(order).offset(reach - 1).limit(1)
+        return connection.execute(last).scalar()
+    low, high = connection.execute(
+        sa.select(sa.func.min(c.seq), sa.func.max(c.seq))
+    ).one()
+    if low is None or (owner is not None and _is_small(connection, owner, reach)):
+        return None
+    if ascending:
+        edge = (before if before is not None else low - 1) + reach
+        return edge if edge < high else None
+    edge = (before if before is not None else high + 1) - reach
+    return edge if edge > low else None
+
+
+def _is_small(connection: sa.Connection, owner: Visibility, reach: int) -> bool:
+    """Say whether a tenant has fewer jobs than are looked at anyway."""
+    some, _ = owned_jobs(connection, sa.select(c.seq), owner)
+    if some.get_final_froms() == [job_table]:
+        return False  # its owners' index is not complete yet
+    mine = sa.select(sa.literal(1)).where(FIRST, *seen_by(owner, event_table.c))
+    counted = sa.select(sa.func.count()).select_from(mine.limit(reach).subquery())
+    return int(connection.execute(counted).scalar_one()) < reach
+
+
+def _between(
+    connection: sa.Connection,
+    query: sa.Select[Any],
+    where: JobFilter,
+    before: int | None,
+    edge: int,
+) -> sa.Select[Any]:
+    """Restrict a query to what is seen from `before` to an edge, in order."""
+    owner, ascending = where.owner, where.oldest_first
+    number: sa.ColumnElement[int] = c.seq
+    if isinstance(owner, Owner):
+        query, number = owned_jobs(connection, query, owner)
+    elif owner is not None:
+        query = query.where(*seen_without_index(owner, c))
+    query = query.where(number <= edge if ascending else number >= edge)
+    if before is not None:
+        query = query.where(number > before if ascending else number < before)
+    return query.order_by(number if ascending else number.desc())
+
+
+def count_within(
+    connection: sa.Connection, where: JobFilter, most: int, reach: int
+) -> tuple[int, bool]:
+    """
+    Count the jobs that match, `most` at most, among the newest `reach` jobs.
+
+    Say also whether all of them were counted.
+    """
+    where = replace(where, oldest_first=False)
+    edge = _edge(connection, where, None, reach) if _is_walked(where) else None
+    if edge is None:
+        found = count(connection, where, most)
+        return found, found < most
+    rare = where.states & (_FEW | _LIVE)
+    total = sum(
+        count(connection, replace(where, state=state, states=frozenset()), most)
+        for state in rare
+    )
+    common = replace(where, states=where.states - rare)
+    query = sa.select(c.seq).select_from(job_table).where(*_conditions(common))
+    if where.since is not None or where.until is not None:
+        query = query.where(*_numbers(connection, where))
+    some = _between(connection, query, where, None, edge).limit(most).subquery()
+    counted = sa.select(sa.func.count()).select_from(some)
+    total += int(connection.execute(counted).scalar_one())
+    return min(total, most), False
 
 
 CLOCKS_AGREE_MS: Final = 3_600_000

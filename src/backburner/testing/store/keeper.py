@@ -9,6 +9,7 @@ from backburner.domain.errors import StoreUnavailable
 from backburner.domain.events import event
 from backburner.domain.jobs.job import JobState, Owner, Tenant, Visibility
 from backburner.domain.jobs.outcome import Done, HandedBack
+from backburner.domain.jobs.transitions import cancel
 from backburner.domain.queues.queue import Queue
 from backburner.ports.store import Store
 from backburner.ports.store.maintenance import JobFilter, Retention
@@ -20,6 +21,7 @@ from backburner.testing.store.acts import (
     WEEK,
     WithWorkers,
     find,
+    move,
     settlement,
     submit,
     types,
@@ -38,6 +40,50 @@ class KeeperConformance(WithWorkers):
 
         listed = [job.id for job in (*first, *second, *third)]
         assert list(reversed(ids)) == listed
+
+    @pytest.mark.parametrize("owner", [None, ANN, Tenant(ANN.tenant)])
+    @pytest.mark.parametrize("oldest_first", [False, True])
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            JobFilter(tag="rare"),
+            JobFilter(state=JobState.CANCELLED),
+            JobFilter(states=frozenset({JobState.CANCELLED, JobState.QUEUED})),
+            JobFilter(tag="rare", since=NOON),
+        ],
+    )
+    async def test_a_walk_in_short_steps_finds_what_a_list_finds(
+        self,
+        store: Store,
+        owner: Visibility | None,
+        oldest_first: bool,
+        asked: JobFilter,
+    ) -> None:
+        where = replace(asked, owner=owner, oldest_first=oldest_first)
+        for place in range(14):
+            tags = ("rare",) if place % 5 == 0 else ("t",)
+            owned = BOB if place == 7 else ANN
+            job_id = await submit(store, tags=tags, owner=owned)
+            if place % 3 == 0:
+                job = await find(store, job_id)
+                await store.move([move(job, cancel(job, "no", now=NOON))])
+        listed = await store.jobs(where, before=None, limit=99)
+
+        before, walked, steps = None, list[str](), 0
+        while True:
+            page, onward = await store.walk(where, before=before, limit=9, reach=3)
+            walked += [job.id for job in page]
+            steps += 1
+            if onward is None and len(page) < 9:
+                break
+            before = page[-1].seq if onward is None else onward
+
+        counted, is_all = await store.count_within(where, most=99, reach=99)
+        few, _ = await store.count_within(where, most=99, reach=3)
+        assert [job.id for job in listed] == walked
+        assert steps > 2
+        assert (len(listed), True) == (counted, is_all)
+        assert few < len(listed)
 
     async def test_a_list_carries_neither_inputs_nor_outputs(
         self, store: Store
