@@ -26,6 +26,7 @@ from backburner.http.cors import Cors
 from backburner.http.examination import Examination, Examine
 from backburner.http.limits import Limits
 from backburner.http.routes import (
+    activity,
     batches,
     blobs,
     browser,
@@ -74,6 +75,7 @@ ROUTERS = (
     events.router,
     files.router,
     socket.router,
+    activity.router,
     capabilities.router,
     configuration.router,
     queues.router,

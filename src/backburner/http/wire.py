@@ -8,11 +8,13 @@ from typing import Any, Protocol, TypeVar, overload
 import orjson
 from starlette.responses import Response
 
+from backburner.domain.costs.usage import dollars
 from backburner.domain.errors import FieldError, InvalidInput
 from backburner.domain.events.event import AttemptRecord, Event
 from backburner.domain.groups.flow import FROM_NEEDS
 from backburner.domain.jobs.job import Instant, Job, JobState, NewJob, rfc3339
 from backburner.domain.jobs.step import FORK_TAG
+from backburner.ports.store.activity import Impact
 from backburner.ports.store.maintenance import FailureGroup
 from backburner.shapes import jobs as shapes
 
@@ -182,8 +184,10 @@ def _subject(told: Event) -> str:
     return kind if kind in ("queue", "lane") else f"{kind}_id"
 
 
-def failure_group(group: FailureGroup) -> shapes.FailureGroup:
-    """Write a group of dead letters."""
+def failure_group(
+    group: FailureGroup, impact: Impact | None = None
+) -> shapes.FailureGroup:
+    """Write a group of dead letters, and whom it hit if that is known."""
     return {
         "fingerprint": group.fingerprint,
         "capability": group.capability,
@@ -192,8 +196,14 @@ def failure_group(group: FailureGroup) -> shapes.FailureGroup:
         "first_at": time(group.first_at),
         "last_at": time(group.last_at),
         "sample_id": group.sample_id,
+        "impact": None if impact is None else _impact(impact),
         "links": {"jobs": f"/v1/dead-letters?fingerprint={group.fingerprint}"},
     }
+
+
+def _impact(impact: Impact) -> shapes.Impact:
+    cost: Any = dollars(impact.cost)
+    return {"jobs": impact.jobs, "users": impact.users, "cost_usd": cost}
 
 
 def page(

@@ -218,6 +218,15 @@ class ForkQuote(TypedDict):
     quote: Quote
 
 
+class Impact(TypedDict):
+    """Whom a group hit, as far as its jobs are among the newest 10,000."""
+
+    jobs: int
+    users: int
+    cost_usd: str
+    """Of calls of models whose cost is known."""
+
+
 class FailureGroup(TypedDict):
     """Dead letters with the same cause."""
 
@@ -228,6 +237,8 @@ class FailureGroup(TypedDict):
     first_at: Time
     last_at: Time
     sample_id: str
+    impact: Impact | None
+    """Only with `impact=true`."""
     links: dict[str, str]
 
 

@@ -56,7 +56,11 @@ async def listing(
             told = FieldError("query.cursor", "is allowed only with `fingerprint`")
             raise InvalidInput("groups are not paged", [told])
         groups = await engine.failures(caller.visible, limit=query.limit + 1)
-        items = [wire.failure_group(group) for group in groups[: query.limit]]
+        hit = await engine.store.impacts(caller.visible) if query.impact else {}
+        items = [
+            wire.failure_group(group, hit.get(group.fingerprint))
+            for group in groups[: query.limit]
+        ]
         more = len(groups) > query.limit
         return wire.answer({"items": items, "next_cursor": None, "more": more})
     where = JobFilter(

@@ -102,6 +102,8 @@ async def replay(request: Request, caller: Writer, job_id: str) -> Response:
         if RETRY not in caller.scopes:
             raise Forbidden(f"retrying a dead letter requires the scope {RETRY}")
         await audit.record(request, caller, "dead_letter.retried", job_id)
+    elif found.state.is_final:
+        await audit.record(request, caller, "delivery.replayed", job_id)
     job = await deliveries.replay(engine, job_id, caller.owner)
     told = {"Location": wire.location(job.id), "Retry-After": "1"}
     return wire.answer(wire.summary(job), 202, told)

@@ -280,6 +280,7 @@ class DeadLetterQuery(BaseModel):
     fingerprint: Name | None = Field(None, description="List the jobs of this group.")
     cursor: str | None = Field(None, description="`next_cursor` of the page before.")
     limit: int = Field(50, ge=1, le=MAX_LIMIT)
+    impact: bool = Field(False, description="Say of groups whom they hit.")
 
 
 class LinkQuery(BaseModel):

@@ -14,6 +14,7 @@ from typing import Protocol
 from backburner.ports.clock import Clock
 from backburner.ports.finding import Finding
 from backburner.ports.history import History
+from backburner.ports.store.activity import ActivityStore
 from backburner.ports.store.app_blobs import AppBlobStore
 from backburner.ports.store.batches import BatchStore
 from backburner.ports.store.budgets import BudgetStore
@@ -48,6 +49,7 @@ class Store(
     KeyStore,
     EndpointStore,
     UsageStore,
+    ActivityStore,
     ForecastStore,
     BudgetStore,
     LaneStore,

@@ -22,6 +22,7 @@ from backburner.stores.shared import (
     timetable,
     totals,
 )
+from backburner.stores.shared.activity import Activities
 from backburner.stores.shared.app_blobs import AppBlobRows
 from backburner.stores.shared.budgets import Budgeted
 from backburner.stores.shared.consequences import InternalTx
@@ -47,6 +48,7 @@ class BaseStore(
     Grouped,
     Streams,
     Endpoints,
+    Activities,
     Costs,
     Usages,
     Budgeted,

@@ -162,6 +162,24 @@ class KeeperConformance(WithWorkers):
         assert other.id == groups["sing"].sample_id
         assert 1 == len(await store.failures(ANN, limit=1))
 
+    async def test_what_happened_is_counted_by_minute_and_owner(
+        self, store: Store
+    ) -> None:
+        await self.failed(store)
+        await self.failed(store, owner=BOB)
+        await submit(store)
+
+        mine = await store.activity(ANN, since=NOON)
+        ours = await store.activity(Tenant(ANN.tenant), since=NOON)
+        later = await store.activity(ANN, since=NOON + DAY)
+        hit = await store.impacts(Tenant(ANN.tenant))
+
+        assert [(NOON, 2, 0, 1, 0)] == [tuple(one) for one in mine.minutes]
+        assert [(NOON, 3, 0, 2, 0)] == [tuple(one) for one in ours.minutes]
+        assert ([], NOON, False) == (list(later.minutes), mine.since, mine.is_capped)
+        assert [(2, 2, 0)] == [tuple(one) for one in hit.values()]
+        assert {} == await store.impacts(Tenant("elsewhere"))
+
     async def test_a_tenants_view_shows_all_its_users_and_nobody_elses(
         self, store: Store
     ) -> None:

@@ -1,0 +1,72 @@
+"""What happened lately, minute by minute."""
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backburner.engine.submit.submission import instant
+from backburner.http import wire
+from backburner.http.auth import Caller, require
+from backburner.http.problems import documented
+from backburner.http.schemas.jobs import Time
+from backburner.http.state import server_state_of
+
+router = APIRouter(tags=["jobs"])
+
+Reader = Annotated[Caller, require("jobs:read")]
+USUAL = timedelta(minutes=30)
+
+
+class ActivityQuery(BaseModel):
+    """Since when."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    since: Time | None = Field(None, description="Else for 30 minutes.")
+
+
+class MinuteView(BaseModel):
+    """How many jobs came and ended in a minute."""
+
+    at: datetime
+    submitted: int
+    succeeded: int
+    failed: int
+    retried: int = Field(description="Attempts that failed and are followed by others.")
+
+
+class ActivityView(BaseModel):
+    """Jobs by minute; minutes in which nothing happened are left out."""
+
+    since: datetime
+    capped: bool = Field(description="Whether `since` is later than was asked for.")
+    items: list[MinuteView]
+
+
+@router.get(
+    "/v1/activity",
+    operation_id="get_activity",
+    summary="Count jobs by minute",
+    response_model=ActivityView,
+    responses=documented(),
+)
+async def activity(
+    request: Request, caller: Reader, query: Annotated[ActivityQuery, Query()]
+) -> Response:
+    """
+    Count how many of the jobs that the caller sees came and ended, by minute.
+
+    It looks at the newest 50,000 events of the store: `since` says how far they reach.
+    """
+    engine = server_state_of(request).engine
+    since = instant(query.since)
+    if since is None:
+        since = engine.now() - USUAL // timedelta(milliseconds=1)
+    found = await engine.store.activity(caller.visible, since=since)
+    items = [{**one._asdict(), "at": wire.time(one.at)} for one in found.minutes]
+    view = {"since": wire.time(found.since), "capped": found.is_capped, "items": items}
+    return wire.answer(view)
