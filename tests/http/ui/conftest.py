@@ -174,6 +174,7 @@ async def dashboard(tmp_path_factory, axe):  # noqa: ARG001 - it may skip
             store,
             keyed=True,
             limits={"cookie_secure": False},
+            webhooks={"webhook_secret": "a secret that only these tests have"},
             examine=lambda: examine(examined, lambda: [demo]),
             capabilities=[hostile, large, flaky, dear],
         ) as server,

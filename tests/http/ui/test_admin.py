@@ -13,7 +13,7 @@ async def test_a_key_is_made_used_and_revoked_and_the_log_says_so(dashboard):
     await dashboard.log_in(tenant="terns")
     await dashboard.tab.press("g")
     await dashboard.tab.press("a")
-    await dashboard.shows("1 keys of terns")
+    await dashboard.shows("1 key of terns")
     await dashboard.click("New key")
     await dashboard.tab.until("document.activeElement.name === 'name'")
     await dashboard.tab.type("<b>web shop</b>")

@@ -23,10 +23,15 @@ async def test_a_staged_retry_stops_by_itself_and_clears_what_is_fixed(dashboard
     await dashboard.visit("overview")
     await dashboard.shows("PROVIDER_DOWN", ".attention")
     await dashboard.shows("45", ".tile.alarm b")
+    await dashboard.tab.until("document.querySelector('.chart rect.bad')")
+    await dashboard.shows("Cost a minute", ".charts")
     await dashboard.check("overview")
     broken["cause"] = False
     await dashboard.visit("incidents")
     await dashboard.shows("POISON", "table")
+    rows = "[...document.querySelectorAll('tbody tr')].map(row => row.innerText)"
+    users = f"{rows}.every(row => /\\b(30|15)\\s+1\\s+\\$0\\b/.test(row))"
+    await dashboard.tab.until(users)
     await dashboard.check("incidents")
     for code, told in (("POISON", "failed again"), ("PROVIDER_DOWN", "30 retried")):
         await dashboard.visit("incidents")
@@ -128,4 +133,36 @@ async def test_a_job_is_given_another_priority_and_started(dashboard):
     await dashboard.click("Change")
     await dashboard.click("Start now", "dialog button")
     await dashboard.shows("succeeded", "h1")
+    dashboard.check_quiet()
+
+
+async def test_a_webhook_that_failed_is_replayed(dashboard):
+    client = dashboard.server.client
+    _, key = await dashboard.key("user", tenant="default", user="ann")
+    shown = dashboard.server.shown(key)
+    callback = {"url": "https://hooks.example/heron"}
+    endpoint = await client.post("/v1/endpoints", json=callback, headers=shown)
+    disabled = f"/v1/endpoints/{endpoint.json()['id']}/disable"
+    assert 200 == (await client.post(disabled, headers=shown)).status_code
+    body = {"capability": "demo.echo", "input": {}, "callback": callback}
+    made = await client.post("/v1/jobs", json=body, headers=shown)
+    assert 202 == made.status_code, made.text
+    await dashboard.log_in("platform-administrator", tenant="default")
+    await dashboard.visit("fleet")
+    await dashboard.shows(made.json()["id"], "[aria-label='Webhook deliveries']")
+    await dashboard.check("fleet deliveries")
+    await dashboard.click("Replay")
+    await dashboard.shows("It is sent again", ".toast")
+    entries = await dashboard.server.backburner.engine.store.audited(
+        "default", before=None, limit=9
+    )
+    assert "dead_letter.retried" in [entry.action for entry in entries]
+    await dashboard.log_in("user", tenant="default", user="ann")
+    await dashboard.click("Webhooks", "nav a")
+    await dashboard.shows("hooks.example/heron", "[aria-label=Endpoints]")
+    await dashboard.shows(made.json()["id"], "[aria-label='Webhook deliveries']")
+    await dashboard.check("webhooks")
+    await dashboard.shows("disabled", "[aria-label=Endpoints]")
+    await dashboard.click("Enable", "td button")
+    await dashboard.shows("enabled", "[aria-label=Endpoints]")
     dashboard.check_quiet()

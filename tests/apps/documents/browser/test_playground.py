@@ -24,7 +24,7 @@ async def test_a_file_is_uploaded_found_and_asked_about(start, tab):
     await tab.click("[name=words]")
     await tab.type("litres")
     await tab.press("Enter")
-    await tab.until(f"{PAGE}.includes('1 passages')")
+    await tab.until(f"{PAGE}.includes('1 passage,')")
     await tab.until(f"{PAGE}.includes('40 litres')")
     await tab.click("#question")
     await tab.type("How many litres does the pump move?")

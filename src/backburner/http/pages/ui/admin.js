@@ -73,7 +73,7 @@ function Keys() {
   }
   useKeys({ n: [() => make(true), 'New key'], r: [() => reload(), 'Read again'] })
   const items = data?.items ?? []
-  return html`<div class="bulk"><span class="faint">${data ? `${number(items.length)} keys of ${bounded(me.value.tenant, 40)}` : ''}</span>${!isMaking && html`<button onClick=${() => make(true)}>New key</button>`}</div>
+  return html`<div class="bulk"><span class="faint">${data ? `${number(items.length)} ${items.length === 1 ? 'key' : 'keys'} of ${bounded(me.value.tenant, 40)}` : ''}</span>${!isMaking && html`<button onClick=${() => make(true)}>New key</button>`}</div>
     <${Failure} error=${error} retry=${reload} />
     ${made && html`<${Made} made=${made} close=${() => setMade(null)} />`}
     ${isMaking && html`<${NewKey} close=${() => make(false)} done=${found => (setMade(found), make(false), reload())} />`}

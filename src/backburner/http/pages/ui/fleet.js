@@ -1,6 +1,7 @@
-// Fleet: queues with pause and resume, workers to drain, schedules to save and run.
+// Fleet: queues with pause and resume, workers to drain, schedules, webhook deliveries.
 import { html, Ago, api, bounded, may, number, say, sayProblem, useApi, useEffect, useRef, useState } from './core.js'
 import { confirmed, Empty, Failure, Frame, Head, inline, Name, pretty } from './parts.js'
+import { Deliveries, Endpoints } from './webhooks.js'
 
 function Queues() {
   const { data, error, reload } = useApi('/v1/queues', { live: 2000 })
@@ -115,4 +116,4 @@ function Schedules() {
           ${!one.declared && html`<button class="danger" onClick=${() => remove(one)}>Delete</button>`}</div>`}</td></tr>`)}</tbody></table></${Frame}>`}`
 }
 
-export const Fleet = () => html`<${Head} title="Fleet" /><${Queues} /><${Workers} /><${Schedules} />`
+export const Fleet = () => html`<${Head} title="Fleet" /><${Queues} /><${Workers} /><${Schedules} /><${Deliveries} />${may('webhooks:read') && html`<${Endpoints} />`}`

@@ -1,11 +1,14 @@
 // Incidents: dead letters grouped by cause, and a staged retry for each.
-import { html, Ago, api, go, may, number, sayProblem, useApi } from './core.js'
+import { html, Ago, api, go, may, money, number, sayProblem, useApi } from './core.js'
 import { confirmed, Empty, Failure, Frame, Head, inline, Name } from './parts.js'
 
 const isFailure = event => event.type === 'job.failed' || event.type === 'job.queued'
 
+/** Say whether all jobs of a group were looked at for its users and cost. */
+const isWhole = group => group.impact.jobs >= group.count
+
 export function Incidents() {
-  const { data, error, reload } = useApi('/v1/dead-letters?limit=100', { live: 3000, when: isFailure })
+  const { data, error, reload } = useApi('/v1/dead-letters?limit=100&impact=true', { live: 3000, when: isFailure })
   const retry = async group => {
     const title = `Retry ${number(group.count)} ${group.count === 1 ? 'job' : 'jobs'} in stages?`
     const text = 'One job is tried first, then ten, then all. It stops by itself if more than half of a stage fail again.'
@@ -21,10 +24,10 @@ export function Incidents() {
     <${Failure} error=${error} retry=${reload} />
     ${data && !data.items.length && html`<${Empty} title="No job has failed for good" command="backburner dead-letters list">Jobs that fail after their last attempt are grouped here by their cause.</${Empty}>`}
     ${data?.items.length > 0 && html`<${Frame} label="Causes"><table>
-      <thead><tr><th scope="col">Cause</th><th scope="col">Capability</th><th scope="col" class="number">Jobs</th><th scope="col">First</th><th scope="col">Last</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+      <thead><tr><th scope="col">Cause</th><th scope="col">Capability</th><th scope="col" class="number">Jobs</th><th scope="col" class="number">Users</th><th scope="col" class="number">Cost</th><th scope="col">First</th><th scope="col">Last</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${data.items.map(group => html`<tr key=${group.fingerprint}>
         <td class="bad-text" dir="ltr"><strong>${inline(group.code, 80)}</strong></td><td><${Name} text=${group.capability} most=${60} /></td>
-        <td class="number">${number(group.count)}</td><td class="time"><${Ago} at=${group.first_at} /></td><td class="time"><${Ago} at=${group.last_at} /></td>
+        <td class="number">${number(group.count)}</td><td class="number">${group.impact ? `${number(group.impact.users)}${isWhole(group) ? '' : '+'}` : '–'}</td><td class="number">${group.impact ? `${money(group.impact.cost_usd)}${isWhole(group) ? '' : '+'}` : '–'}</td><td class="time"><${Ago} at=${group.first_at} /></td><td class="time"><${Ago} at=${group.last_at} /></td>
         <td><div class="actions"><a href=${`/ui/jobs/${group.sample_id}`}>Example</a>
           <a href=${`/ui/jobs?state=failed&fingerprint=${encodeURIComponent(group.fingerprint)}`}>Jobs</a>
           ${may('dead-letters:retry') && html`<button onClick=${() => retry(group)}>Retry in stages</button>`}</div></td></tr>`)}</tbody></table></${Frame}>`}`

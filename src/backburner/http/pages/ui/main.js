@@ -11,6 +11,7 @@ import { Fleet } from './fleet.js'
 import { Cost } from './cost.js'
 import { Admin } from './admin.js'
 import { Playground } from './playground.js'
+import { Webhooks } from './webhooks.js'
 import { Overview } from './overview.js'
 
 const VIEWS = [
@@ -19,10 +20,11 @@ const VIEWS = [
   { path: 'incidents', title: 'Incidents', icon: 'incidents', view: Incidents, key: 'i', scope: 'dead-letters:read' },
   { path: 'cost', title: 'Cost', icon: 'cost', view: Cost, key: 'c' },
   { path: 'fleet', title: 'Fleet', icon: 'fleet', view: Fleet, key: 'f', scope: 'queues:read' },
+  { path: 'webhooks', title: 'Webhooks', icon: 'flows', view: Webhooks, key: 'h', scope: 'webhooks:read', unless: 'queues:read' },
   { path: 'playground', title: 'Playground', icon: 'playground', view: Playground, key: 'p', scope: 'jobs:write' },
   { path: 'admin', title: 'Admin', icon: 'keys', view: Admin, key: 'a', scope: ['keys:admin', 'audit:read', 'queues:read'] },
 ]
-const allowed = view => !view.scope || [view.scope].flat().some(may)
+const allowed = view => (!view.scope || [view.scope].flat().some(may)) && !(view.unless && may(view.unless))
 const HOME = 'jobs'
 
 // --- Theme ---------------------------------------------------------------------------

@@ -217,7 +217,7 @@ function Search() {
   }
   return html`<form class="card form" aria-label="Search" onSubmit=${search}><h2>Search</h2><div class="search"><input name="words" data-search required maxlength="1000" aria-label="Search your files" placeholder="Search your files" /><button>Search</button></div>
     ${found && html`<ol class="rows found" aria-label="Results">${found.results.map(one => html`<li><div><strong><${Name} text=${one.fileName} most=${60} /></strong>${one.page ? `, page ${one.page}` : ''}<p class="faint" dir="auto">${inline(one.snippet, 400)}</p></div></li>`)}</ol>
-      <p class="faint" role="status">${found.results.length ? `${found.results.length} passages, ${found.mode} search` : 'Nothing was found.'}</p>`}</form>`
+      <p class="faint" role="status">${found.results.length ? `${found.results.length} ${found.results.length === 1 ? 'passage' : 'passages'}, ${found.mode} search` : 'Nothing was found.'}</p>`}</form>`
 }
 
 function Documents() {
