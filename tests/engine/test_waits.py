@@ -9,6 +9,8 @@ from pydantic import BaseModel
 
 from backburner import (
     Backburner,
+    Budget,
+    BudgetExhausted,
     ChildFailed,
     Context,
     InvalidInput,
@@ -23,6 +25,7 @@ from backburner import (
 )
 from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
+from backburner.domain.costs.budget import Balance
 from backburner.domain.jobs.job import WaitReason
 from backburner.ports.ai import Reply, Tokens
 from backburner.settings import Settings
@@ -479,3 +482,41 @@ async def test_a_question_is_answered_once_or_the_default_is_taken(running):
     assert not await backburner.questions()
     with pytest.raises(SignalConflict):
         await backburner.answer(ticket.id, "amount#2", {"amount": 5})
+
+
+@capability("approved", tokens=600, max_attempts=1)
+async def approved(ctx: Context, value: str) -> list[str]:
+    """Ask a model, have somebody approve within a day, and ask once more."""
+    first = await ctx.ask(value)
+    await ctx.wait("approved", timeout=timedelta(days=1))
+    return [first, await ctx.ask(value + " again")]
+
+
+async def test_what_a_waiting_job_has_not_used_is_for_others(paced):
+    provider = Paced()
+    backburner = await paced(approved, provider, 0)
+    await backburner.budgets.put(Budget("tenant", tokens=1_000))
+
+    async def balance():
+        [state] = await backburner.budgets.accounts()
+        return state.balance
+
+    ann = await backburner.submit(approved, "hello")
+    held = await balance()
+    await until(backburner, ann, JobState.WAITING)
+    assert (Balance(held=600), Balance(settled=100)) == (held, await balance())
+    with pytest.raises(BudgetExhausted):
+        await backburner.budgets.reserve(901)
+    bob = await backburner.budgets.reserve(900)
+
+    await backburner.signal(ann.id, "approved", True)
+    with pytest.raises(JobFailed):
+        await ann.result()
+    assert "OVER_BUDGET" == (await ann.job()).error.code
+    assert Balance(held=900, settled=100) == await balance()
+
+    await backburner.budgets.settle(bob.id, 300)
+    await backburner.retry(ann.id)
+    assert ["answer 1", "answer 2"] == await ann.result()
+    assert ["hello", "hello again"] == provider.calls
+    assert Balance(settled=500) == await balance()

@@ -212,7 +212,7 @@ async def test_checks_hold_under_their_new_text_and_it_is_undone(path):
     await database.run(lambda c: migrations.downgrade(c, "0010"))
 
     assert said == ("ok",)
-    assert {"jobs", "flows"} == {t for t in before if before[t] != after[t]}
+    assert {"jobs", "flows", "holds"} == {t for t in before if before[t] != after[t]}
     assert before == await database.run(checks)
     await database.store.close()
 

@@ -296,6 +296,8 @@ holds = sa.Table(
     sa.Column("is_open", sa.Boolean, nullable=False),
     sa.Column("is_estimated", sa.Boolean, nullable=False),
     sa.Column("expires_at", sa.BigInteger),
+    sa.Column("earlier", sa.BigInteger),
+    sa.Column("resumes_with", sa.BigInteger),
 )
 
 entries = sa.Table(

@@ -18,11 +18,12 @@ PAID: Final = frozenset({Kind.SETTLED, Kind.OVERDRAWN})
 
 def breaches(books: Books) -> Iterator[Breach]:
     """Yield every way in which the ledger of a store at rest is wrong."""
+    paid = _paid(books)
     for book in books.accounts:
         for told in (*_course(book), *_rest(book), *_holds(book)):
             yield Breach(NAME, book.name, told)
         if book.unit == Unit.TOKENS:
-            for told in _use(book, books.used):
+            for told in _use(book, books.used, paid):
                 yield Breach(NAME, book.name, told)
     yield from _jobs(books)
 
@@ -54,6 +55,16 @@ def _rest(book: AccountBook) -> Iterator[str]:
         yield "has open holds at rest"
 
 
+def _paid(books: Books) -> Counter[int]:
+    """Add up what was paid for each hold, in all accounts that it was of."""
+    paid: Counter[int] = Counter()
+    for book in books.accounts:
+        for entry in book.entries:
+            if entry.posting.kind in PAID:
+                paid[entry.hold] += entry.posting.amount
+    return paid
+
+
 def _holds(book: AccountBook) -> Iterator[str]:
     """Check that each hold was made once and is accounted for to the last token."""
     sums: Counter[tuple[int, Kind]] = Counter()
@@ -61,25 +72,29 @@ def _holds(book: AccountBook) -> Iterator[str]:
     for entry in book.entries:
         sums[entry.hold, entry.posting.kind] += entry.posting.amount
         made[entry.hold] += entry.posting.kind is Kind.RESERVED
-    for hold in book.holds:
-        given = sums[hold.seq, Kind.SETTLED] + sums[hold.seq, Kind.RELEASED]
-        if made[hold.seq] != 1 or sums[hold.seq, Kind.RESERVED] != hold.amount:
-            yield f"hold {hold.seq} of {hold.amount} was not made once"
-        if not hold.is_open and given != hold.amount:
-            yield f"hold {hold.seq} of {hold.amount} was closed with {given}"
+    here = {hold.seq: hold for hold in book.holds}
+    for seq in {*made, *here}:
+        hold = here.get(seq)
+        given = sums[seq, Kind.SETTLED] + sums[seq, Kind.RELEASED]
+        held = sums[seq, Kind.RESERVED]
+        is_plain = hold is not None and not hold.has_waited
+        if is_plain and (made[seq], held) != (1, here[seq].amount):
+            yield f"hold {seq} of {here[seq].amount} was not made once"
+        left = hold.amount if hold is not None and hold.is_open else 0
+        if held - given != left:
+            yield f"hold {seq} has {held - given} left, not {left}"
 
 
-def _use(book: AccountBook, used: Mapping[tuple[int, int], int]) -> Iterator[str]:
+def _use(
+    book: AccountBook, used: Mapping[tuple[int, int], int], paid: Mapping[int, int]
+) -> Iterator[str]:
     """Check that jobs paid for what they told of; for nothing told, an estimate."""
-    paid: Counter[int] = Counter()
-    for entry in book.entries:
-        if entry.posting.kind in PAID:
-            paid[entry.hold] += entry.posting.amount
     for hold in book.holds:
         if hold.job is None or hold.is_open:
             continue
         told = used.get((hold.job, hold.generation))
-        fair = {0, hold.amount} if told is None else {told, max(told, hold.amount)}
+        estimate = hold.expected
+        fair = {0, estimate} if told is None else {told, max(told, estimate)}
         if paid[hold.seq] not in fair:
             yield f"hold {hold.seq} paid {paid[hold.seq]}, its job used {told}"
 

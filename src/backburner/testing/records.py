@@ -65,6 +65,10 @@ class Hold(NamedTuple):
     generation: int
     amount: int
     is_open: bool
+    expected: int = 0
+    """What was held in all, before and after its job waited."""
+    has_waited: bool = False
+    """Whether it was released while its job waited, and may have been made again."""
 
 
 class Entry(NamedTuple):
@@ -197,7 +201,12 @@ def _accounts(connection: sa.Connection) -> list[AccountBook]:
         balance = Balance(row.held, row.settled, row.overdraft)
         found[row.seq] = AccountBook(name, row.unit, balance, [], [])
     for row in _all(connection, tables.holds):
-        hold = Hold(row.seq, row.job, row.generation, row.amount, bool(row.is_open))
+        rest = row.amount if row.resumes_with is None else row.resumes_with
+        hold = Hold(
+            *(row.seq, row.job, row.generation, row.amount, bool(row.is_open)),
+            expected=(row.earlier or 0) + rest,
+            has_waited=row.earlier is not None,
+        )
         found[row.account].holds.append(hold)
     for row in _all(connection, tables.entries):
         entry = Entry(row.hold, Posting(Kind(row.kind), row.amount), row.ceiling)

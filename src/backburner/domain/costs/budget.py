@@ -211,6 +211,14 @@ class Charge(NamedTuple):
     """`None`: nobody knows; then nothing is held, but something must be left."""
 
 
+class Resumption(NamedTuple):
+    """What one budget is to hold for a job that goes on after a wait."""
+
+    charge: Charge
+    stops: bool
+    """Whether the job may use no more than is held for it."""
+
+
 class Rules:
     """The budgets that are in force, by what they are for."""
 
@@ -240,6 +248,16 @@ class Rules:
         if of not in same.get((account.unit, account.per), {}):
             of = None
         return (account.scope, account.unit, account.per, of) in self._stops
+
+    def resumption(
+        self, account: Account, rest: int, now: Instant
+    ) -> "Resumption | None":
+        """Return what a job that waited reserves now; `None`: that budget is gone."""
+        here = account._replace(window=window_start(now, account.per))
+        limit = self.limit(here, otherwise=-1)
+        if limit < 0:
+            return None
+        return Resumption(Charge(here, limit, rest), self.stops(here))
 
     def charges(self, payer: Payer, now: Instant) -> list[Charge]:
         """Return what a payer is charged: nothing, if it costs nothing for sure."""
@@ -314,6 +332,28 @@ def admit(
     return after
 
 
+def readmit(
+    balances: Mapping[Account, Balance], wanted: Sequence[Resumption], now: Instant
+) -> dict[Account, int]:
+    """
+    Return what is held again for a job that goes on after a wait.
+
+    A budget that lets jobs use more than their hold gives what it has left. Raises
+    `BudgetExhausted` if it has nothing, or if one that does not has less than asked.
+    """
+    granted: dict[Account, int] = {}
+    for charge, stops in wanted:
+        account, limit, amount = charge
+        balance, rest = balances.get(account, Balance()), amount or 0
+        left = balance.left(limit)
+        if stops and not 0 < rest <= left:
+            raise hold_exhausted(charge, balance, now)
+        if not left:
+            raise exhausted(charge, left, now)
+        granted[account] = min(rest, left)
+    return granted
+
+
 def exhausted(charge: Charge, left: int, now: Instant) -> BudgetExhausted:
     """Say which budget has no room, and when its window is over."""
     account = charge.account
@@ -335,13 +375,15 @@ def hold_exhausted(charge: Charge, balance: Balance, now: Instant) -> HoldExhaus
     account = charge.account
     ends = account.window + account.per
     held = amount(account.unit, charge.amount or 0)
+    left = balance.left(charge.limit)
     return HoldExhausted(
         f"the {account.scope}'s budget lets a job use what is held for it, here "
-        f"{held} {unit_name(account.unit)}, and no more",
+        f"{held} {unit_name(account.unit)}, and no more; it has "
+        f"{amount(account.unit, left)} left",
         scope=account.scope,
         unit=account.unit,
         limit=charge.limit,
-        left=balance.left(charge.limit),
+        left=left,
         per=account.per // 1000,
         retry_after=max(1, -(-(ends - now) // 1000)),
     )

@@ -217,8 +217,8 @@ class UsageRecorder:
         if isinstance(refused, HoldExhausted):
             raise OverBudget(
                 f"{refused}: it may make no further call. Raise the capability's "
-                "estimate of tokens, or set the budget's overrun to extend, then retry "
-                "the job",
+                "estimate of tokens or the budget, or set the budget's overrun to "
+                "extend, then retry the job",
                 code=refused.code,
             )
         if refused is not None:
@@ -236,7 +236,7 @@ class UsageRecorder:
                 if usage_log is not None and usage_log.is_open:
                     await self.ready()
                     await self._tell([usage_log])
-                return await self._store.overspent(claim.seq)
+                return await self._store.overspent(claim.seq, claim.token)
             except StoreUnavailable as error:
                 log.warning("budget not read", job_id=claim.id, code=error.code)
             await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - nothing tells when

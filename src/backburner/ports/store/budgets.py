@@ -85,11 +85,12 @@ class BudgetStore(Protocol):
         """Release a hold, durably; return whether anything was held."""
         ...
 
-    async def overspent(self, job: int) -> BudgetExhausted | None:
+    async def overspent(self, job: int, token: str) -> BudgetExhausted | None:
         """
-        Return the budget that has nothing left for an unfinished job.
+        Return the budget that lets a running job make no further call.
 
         This is the case if the job has used its whole hold and the budget has no room.
+        For a job that has waited, what it released is reserved again first.
         """
         ...
 

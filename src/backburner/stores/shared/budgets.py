@@ -34,13 +34,13 @@ from backburner.stores.shared.ledger import (
     kept,
     rules_of,
 )
-from backburner.stores.tables import accounts, budgets, entries, flows, holds
+from backburner.stores.tables import accounts, budgets, entries, flows, holds, jobs
 
 T = TypeVar("T")
 
 SLICE = 20_000
 """How many entries or holds of old accounts are deleted in one transaction."""
-a, b, h = accounts.c, budgets.c, holds.c
+a, b, h, j = accounts.c, budgets.c, holds.c, jobs.c
 
 # An operator's word stands until an operator takes it back.
 _PUT = sa.text("""
@@ -120,9 +120,15 @@ class Budgeted(Access, Protocol):
     async def release_hold(self, hold_id: str) -> bool:
         return await self.internal_transaction(lambda tx: release_hold(tx, hold_id))
 
-    async def overspent(self, job: int) -> BudgetExhausted | None:
+    async def overspent(self, job: int, token: str) -> BudgetExhausted | None:
         now = await self.read_clock()
-        return await self.read(lambda connection: _overspent(connection, job, now))
+        refused, has_waited = await self.read(lambda c: _overspent(c, job, now))
+        if has_waited and refused is None:
+            try:
+                await self.internal_transaction(lambda tx: _resume(tx, job, token))
+            except BudgetExhausted as no_room:
+                return no_room
+        return refused
 
     async def free_holds(self, *, limit: int) -> int:
         if not await self.read(_has_terms):
@@ -234,27 +240,45 @@ def _named_flows(
 
 def _overspent(
     connection: sa.Connection, job: int, now: Instant
-) -> BudgetExhausted | None:
+) -> tuple[BudgetExhausted | None, bool]:
+    """Say which budget has nothing left, and whether something is to be held again."""
     query = (
         sa.select(
             *(a.scope, a.unit, a.per, a.tenant, a.value, a.window_at),
-            *(a.held, a.settled, a.overdraft, h.amount),
+            *(a.held, a.settled, a.overdraft, h.amount, h.resumes_with),
         )
         .join(holds, h.account == a.seq)
-        .where(h.job == job, h.job.is_not(None), h.is_open, h.used.is_not(None))
+        .where(h.job == job, h.job.is_not(None), h.is_open)
+        .where(sa.or_(h.used.is_not(None), h.resumes_with.is_not(None)))
         .order_by(h.seq)
     )
     with kept():
         rows = connection.execute(query).all()
         rules = Rules(_listed(connection)) if rows else Rules()
-    for row in rows:
+    running = [row for row in rows if row.resumes_with is None]
+    has_waited = len(running) < len(rows)
+    for row in running:
         account, balance = Account(*row[:6]), Balance(*row[6:9])
         limit = rules.limit(account, otherwise=MOST)  # that budget is no more
         if row.amount and rules.stops(account):
-            return hold_exhausted(Charge(account, limit, row.amount), balance, now)
+            charge = Charge(account, limit, row.amount)
+            return hold_exhausted(charge, balance, now), has_waited
         if not balance.left(limit):
-            return exhausted(Charge(account, limit, None), 0, now)
-    return None
+            return exhausted(Charge(account, limit, None), 0, now), has_waited
+    return None, has_waited
+
+
+_CLAIMED = (
+    sa.select(j.seq)
+    .where(j.seq == sa.bindparam("job"), j.token == sa.bindparam("token"))
+    .with_for_update()
+)
+
+
+def _resume(tx: LedgerTx, job: int, token: str) -> None:
+    """Reserve again for a job that waited, if the claim still holds."""
+    if tx.connection.execute(_CLAIMED, {"job": job, "token": token}).first():
+        ledger.resume(tx, job)
 
 
 def _totals(tx: LedgerTx) -> list[tuple[str, str, Balance]]:

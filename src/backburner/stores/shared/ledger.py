@@ -31,6 +31,7 @@ from backburner.domain.costs.budget import (
     admit,
     budget_of,
     post,
+    readmit,
     settle,
 )
 from backburner.domain.errors import BudgetExhausted, StoreUnavailable
@@ -148,12 +149,35 @@ class _Hold(NamedTuple):
     """Of an open one: what its job used, if that is at least what is held."""
     calls: int
     known: int
+    """What its job used since it last waited."""
     unknown: int
+    earlier: int | None
+    """What its job used until it last waited; `None`: it never has."""
+    resumes_with: int | None
+    """What is reserved again before the next call; `None`: the job does not wait."""
 
     @property
     def booked(self) -> int:
         """How much is held, or known to be used beyond that."""
         return max(self.amount, self.used or 0)
+
+    @property
+    def expected(self) -> int:
+        """How much is held, or will be when the job goes on."""
+        return self.amount if self.resumes_with is None else self.resumes_with
+
+    def actual(self, *, succeeded: bool) -> tuple[int, bool]:
+        """Return what it is settled with, and whether that is an estimate."""
+        told = self.calls, self.known, self.unknown
+        return actual(self.expected, *told, succeeded=succeeded)
+
+    def settled(self, used: int) -> "list[_Entry]":
+        """Return the entries of its settlement with what was used."""
+        overdrawn = self.booked - self.amount
+        return [
+            _Entry(self.account, self.seq, posting)
+            for posting in settle(self.amount, used, overdrawn=overdrawn)
+        ]
 
 
 @contextmanager
@@ -245,7 +269,8 @@ def is_pending(tx: LedgerTx, hold_id: str) -> bool:
 
 def _foresee(tx: LedgerTx, acts: Sequence["Act"]) -> None:
     """Judge as `_carry_out` does, by what can be seen without a lock."""
-    names = _names_of(tx, [act for act in acts if isinstance(act, _Entry)])
+    entries = [act for act in acts if isinstance(act, _Entry)]
+    names = _names_of(tx, {entry.account for entry in entries})
     asked = {*_limits_of(acts), *(account for account, _ in names.values())}
     with kept():
         balances = {account: Balance() for account in asked} | _peek(tx, asked)
@@ -323,7 +348,7 @@ def _carry_out(tx: LedgerTx, acts: Sequence[Act]) -> None:
     now = tx.now() if acts else 0
     with kept():
         if holders:
-            names = _names_of(tx, entries)
+            names = _names_of(tx, {entry.account for entry in entries})
             limits = dict(names.values()) | _limits_of(acts)
             seqs, balances = _lock(tx, limits)
             _judge_in_turn(acts, balances, names, now)
@@ -342,9 +367,8 @@ def _limits_of(acts: Iterable[Act]) -> dict[Account, int]:
     }
 
 
-def _names_of(tx: LedgerTx, entries: Iterable[_Entry]) -> Names:
-    """Read which accounts entries are for: a row's name never changes."""
-    seqs = sorted({entry.account for entry in entries})
+def _names_of(tx: LedgerTx, seqs: Collection[int]) -> Names:
+    """Read which accounts these are: a row's name never changes."""
     if not seqs:
         return {}
     a = accounts.c
@@ -352,7 +376,7 @@ def _names_of(tx: LedgerTx, entries: Iterable[_Entry]) -> Names:
         *(a.seq, a.ceiling, a.scope, a.unit, a.per, a.tenant, a.value, a.window_at)
     )
     with kept():
-        rows = tx.connection.execute(named.where(a.seq.in_(seqs))).all()
+        rows = tx.connection.execute(named.where(a.seq.in_(sorted(seqs)))).all()
     return {seq: (Account(*name), ceiling) for seq, ceiling, *name in rows}
 
 
@@ -455,15 +479,11 @@ def _closed(tx: LedgerTx, ended: Mapping[int, bool]) -> list[_Entry]:
     with kept():
         rows = tx.rows(tx.queries.list_holds, tx.array(ended), True)
         closing = [
-            (hold, *actual(*hold[4:5], *hold[6:], succeeded=ended[hold.job]))
+            (hold, *hold.actual(succeeded=ended[hold.job]))
             for hold in map(_Hold._make, rows)
         ]
         _mark(tx, [(hold.seq, used, is_guess) for hold, used, is_guess in closing])
-    return [
-        _Entry(hold.account, hold.seq, posting)
-        for hold, used, _ in closing
-        for posting in settle(hold.amount, used, overdrawn=hold.booked - hold.amount)
-    ]
+    return [entry for hold, used, _ in closing for entry in hold.settled(used)]
 
 
 _OPEN = (
@@ -507,6 +527,102 @@ def book_used(tx: LedgerTx, seqs: Collection[int]) -> None:
             if (beyond := hold.known - hold.booked)
         ]
         _post(tx, postings)
+
+
+_SHRINK = (
+    holds.update()
+    .where(holds.c.seq == sa.bindparam("of"))
+    .values(
+        amount=0,
+        used=None,
+        earlier=sa.bindparam("used_before"),
+        resumes_with=sa.bindparam("rest"),
+    )
+)
+
+
+def shrink(tx: LedgerTx, seqs: Collection[int]) -> None:
+    """
+    Settle what jobs have used that begin to wait, and release the rest.
+
+    What they may still use is noted: `resume` reserves it again. A hold of nothing,
+    because nobody knows what its job costs, stays as it is.
+    """
+    if not seqs:
+        return
+    with kept():
+        rows = tx.rows(tx.queries.list_holds, tx.array(seqs), True)
+        found = [
+            (hold, hold.actual(succeeded=False)[0])
+            for hold in map(_Hold._make, rows)
+            if hold.amount or hold.earlier is not None
+        ]
+        if found:
+            changes = [
+                {
+                    "of": hold.seq,
+                    "used_before": (hold.earlier or 0) + hold.known,
+                    "rest": max(0, hold.expected - used),
+                }
+                for hold, used in found
+            ]
+            tx.connection.execute(_SHRINK, changes)
+        _post(tx, [entry for hold, used in found for entry in hold.settled(used)])
+
+
+_RESUME = (
+    holds.update()
+    .where(holds.c.seq == sa.bindparam("of"))
+    .values(
+        account=sa.bindparam("here"),
+        amount=sa.bindparam("granted"),
+        used=None,
+        earlier=sa.bindparam("used_before"),
+        resumes_with=None,
+    )
+)
+
+
+def resume(tx: LedgerTx, job: int) -> None:
+    """
+    Reserve again what a job that waited may still use, in the windows of now.
+
+    The caller has locked the job. Raises `BudgetExhausted` if one of its budgets does
+    not let it make a further call; then nothing is reserved.
+    """
+    rules, now = rules_of(tx), tx.now()
+    with kept():
+        rows = tx.rows(tx.queries.list_holds, tx.array([job]), True)
+        holds = map(_Hold._make, rows)
+        found = [hold for hold in holds if hold.resumes_with is not None]
+        # What was used meanwhile, as a rule nothing, counts where it was held.
+        entries = [entry for hold in found for entry in hold.settled(hold.known)]
+        names = _names_of(tx, {hold.account for hold in found})
+        asked = {
+            hold.seq: rules.resumption(names[hold.account][0], hold.expected, now)
+            for hold in found
+        }
+        wanted = [one for one in asked.values() if one is not None]
+        limits = dict(names[entry.account] for entry in entries)
+        limits |= {charge.account: charge.limit for charge, _ in wanted}
+        seqs, balances = _lock(tx, limits) if limits else ({}, {})
+        _judge_in_turn(entries, balances, names, now)
+        granted = readmit(balances, wanted, now)
+        changes: list[dict[str, int]] = []
+        for hold in found:
+            one, here, amount = asked[hold.seq], hold.account, 0
+            if one is not None:
+                account, limit, _ = one.charge
+                here, amount = seqs[account], granted[account]
+                posting = Posting(Kind.RESERVED, amount)
+                entries.append(_Entry(here, hold.seq, posting, limit))
+            used = (hold.earlier or 0) + hold.known
+            change = {"of": hold.seq, "here": here, "granted": amount}
+            changes.append(change | {"used_before": used})
+        if changes:
+            tx.connection.execute(_RESUME, changes)
+        _write(tx, entries, now)
+    tx.hit("ledger.resumed")
 
 
 def book_late(tx: LedgerTx, seqs: Collection[int]) -> None:
@@ -609,9 +725,11 @@ def _known(
     tx: LedgerTx, seqs: Collection[int]
 ) -> tuple[dict[int, str], dict[int, int]]:
     """Return what is known of jobs by their earlier holds: keys, and money."""
+    rest = sa.func.coalesce(holds.c.resumes_with, holds.c.amount)
+    estimate = sa.func.coalesce(holds.c.earlier, 0) + rest
     joined = sa.select(holds.c.job, accounts.c.scope, accounts.c.unit, accounts.c.value)
     rows = tx.connection.execute(
-        joined.add_columns(holds.c.amount)
+        joined.add_columns(estimate.label("amount"))
         .join(accounts, accounts.c.seq == holds.c.account)
         .where(holds.c.job.in_(seqs))
         .where(sa.or_(accounts.c.scope == "key", accounts.c.unit == "money"))

@@ -205,18 +205,22 @@ def _released(connection: sa.Connection, job: Job) -> dict[str, int]:
     h, a, e = holds.c, accounts.c, entries.c
     freed = sa.func.coalesce(sa.func.sum(e.amount), 0)
     # A literal, so that the partial index entries_released serves.
-    released = sa.text(f"entries.kind = '{Kind.RELEASED}'")
-    is_release = sa.and_(e.hold == h.seq, released)
+    is_kind = sa.text(f"entries.kind = '{Kind.RELEASED}'")
+    is_release = sa.and_(e.hold == h.seq, is_kind)
+    held = sa.func.coalesce(h.resumes_with, h.amount)
     query = (
-        sa.select(a.unit, h.seq, freed)
+        sa.select(a.unit, h.earlier, h.is_open, held - h.used, freed)
         .join(accounts, a.seq == h.account)
         .outerjoin(entries, is_release)
         .where(h.job == job.seq, h.job.is_not(None), h.generation == job.generation)
         .group_by(a.unit, h.seq)
     )
     found: dict[str, int] = {}
-    for unit, _, amount in connection.execute(query):
-        found[unit] = max(found.get(unit, 0), int(amount))
+    for unit, earlier, is_open, unused, amount in connection.execute(query):
+        # Of one that waited: what it released then was held again.
+        rest = 0 if is_open else max(0, unused or 0)
+        released = amount if earlier is None else rest
+        found[unit] = max(found.get(unit, 0), int(released))
     return found
 
 

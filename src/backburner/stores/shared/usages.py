@@ -13,7 +13,13 @@ from backburner.domain.jobs.job import Instant
 from backburner.ports.store.jobs import Settlement
 from backburner.ports.store.usage import UsageFilter
 from backburner.stores.shared.access import Access
-from backburner.stores.shared.ledger import LedgerTx, book_late, book_used, rules_of
+from backburner.stores.shared.ledger import (
+    LedgerTx,
+    book_late,
+    book_used,
+    rules_of,
+    shrink,
+)
 from backburner.stores.tables import usages as table
 
 T = TypeVar("T")
@@ -55,7 +61,7 @@ class BookTx(LedgerTx, Protocol):
 def book_settled(
     tx: BookTx, settlements: Sequence[Settlement], applied: Collection[int]
 ) -> None:
-    """Book what the runs used that are settled in this transaction."""
+    """Book what runs used that are settled; those that wait keep no more than that."""
     calls = [
         _booked(s.seq, None, None, s.epoch, n, call)
         for s in settlements
@@ -64,19 +70,17 @@ def book_settled(
     ]
     if calls:
         tx.book(calls)
-        # What is held for those that ended is closed, with all that they used.
-        book_used(
-            tx,
-            [
-                s.seq
-                for s in settlements
-                if s.usage
-                and s.seq in applied
-                and s.consequences is not None
-                and s.consequences.holds
-                and not s.change.to.is_final
-            ],
-        )
+    # What is held for those that ended is closed, with all that they used.
+    held = [
+        s
+        for s in settlements
+        if s.consequences is not None
+        and s.consequences.holds
+        and not s.change.to.is_final
+        and s.seq in applied
+    ]
+    book_used(tx, [s.seq for s in held if s.usage])
+    shrink(tx, [s.seq for s in held if s.change.wait is not None])
 
 
 def book_calls(tx: BookTx, bookings: Sequence[Booking]) -> None:

@@ -11,11 +11,11 @@ import sqlalchemy as sa
 
 from backburner.domain.costs.budget import Balance, Budget, Posting, replay
 from backburner.domain.costs.usage import Booking, Usage
-from backburner.domain.errors import BudgetExhausted
+from backburner.domain.errors import BudgetExhausted, HoldExhausted
 from backburner.domain.groups.batch import Members
 from backburner.domain.jobs import transitions
-from backburner.domain.jobs.job import Job, JobState, Owner
-from backburner.domain.jobs.outcome import Cancel, Done, Failed, Outcome
+from backburner.domain.jobs.job import Claim, Job, JobState, Owner, Wait, WaitReason
+from backburner.domain.jobs.outcome import Cancel, Done, Failed, Outcome, Suspension
 from backburner.ports.store import Store
 from backburner.ports.store.budgets import HoldRequest, Viewer
 from backburner.ports.store.jobs import Move
@@ -199,7 +199,9 @@ class BudgetConformance(WithWorkers):
             run = Booking(claim.seq, claim.token, 0, claim.events, calls(*used))
             await store.book([run])
             await store.book([run])
-            seen.append((await ann(store), await store.overspent(claim.seq)))
+            seen.append(
+                (await ann(store), await store.overspent(claim.seq, claim.token))
+            )
         with pytest.raises(BudgetExhausted):
             await submit(store, tokens=1)
         done = settlement(
@@ -265,11 +267,126 @@ class BudgetConformance(WithWorkers):
         await submit(store, tokens=40)
         [claim] = await self.claim(store)
         await store.book([Booking(claim.seq, claim.token, 0, claim.events, calls(200))])
-        refused = await store.overspent(claim.seq)
+        refused = await store.overspent(claim.seq, claim.token)
         await store.drop_budget(HUNDRED)
 
         assert refused is not None
-        assert await store.overspent(claim.seq) is None
+        assert await store.overspent(claim.seq, claim.token) is None
+
+    async def finish(
+        self, store: Store, claim: Claim, outcome: Outcome, *used: int
+    ) -> None:
+        """Settle a claim that used so much."""
+        said = settlement(
+            claim,
+            outcome,
+            consequences=claim.consequences,
+            usage=calls(*used),
+            epoch=claim.events,
+        )
+        await store.settle([said])
+
+    async def wait(self, store: Store, *used: int) -> None:
+        """Have the next job of the queue use so much and wait."""
+        [claim] = await self.claim(store)
+        asleep = Suspension(Wait(WaitReason.SLEEP, None, NOON + 2 * SECOND))
+        await self.finish(store, claim, asleep, *used)
+
+    async def resumed(self, store: Store) -> Claim:
+        """Return the claim of the job whose wait is over."""
+        await store.promote(now=NOON + 3 * SECOND, limit=9)
+        [claim] = await self.claim(store, token="t2")
+        return claim
+
+    async def test_a_job_that_waits_keeps_what_it_used_and_reserves_again(
+        self, store: Store
+    ) -> None:
+        await store.put_budgets([HUNDRED, Budget("tenant", tokens=1000)])
+        await submit(store, tokens=60)
+        await self.wait(store, 10)
+        waiting = await balances(store)
+        claim = await self.resumed(store)
+        asked = [store.overspent(claim.seq, claim.token) for _ in range(3)]
+        answers = await asyncio.gather(*asked)
+        running = await balances(store)
+        await self.finish(store, claim, Done("1"), 15)
+
+        assert {"acme/ann": Balance(settled=10), "acme": Balance(settled=10)} == waiting
+        assert [None, None, None] == answers
+        assert Balance(held=50, settled=10) == running["acme/ann"] == running["acme"]
+        assert Balance(settled=25) == await ann(store)
+
+    async def test_a_job_that_waited_is_judged_by_what_others_left(
+        self, store: Store
+    ) -> None:
+        await store.put_budgets([HUNDRED])
+        await submit(store, tokens=60)
+        await self.wait(store, 10)
+        with pytest.raises(BudgetExhausted):
+            await submit(store, tokens=91)
+        await submit(store, tokens=90)
+        [other] = await self.claim(store, token="t3")
+        claim = await self.resumed(store)
+        full = await store.overspent(claim.seq, claim.token)
+        lost = await store.overspent(claim.seq, "another")
+        await self.finish(store, other, Done("1"), 70)
+        room = await store.overspent(claim.seq, claim.token)
+
+        assert full is not None
+        assert (0, "acme/ann") == (full.left, *await balances(store))
+        assert lost is None, "another run has the job: nothing is reserved for this one"
+        assert room is None
+        assert Balance(held=20, settled=80) == await ann(store), "no more was left"
+
+    async def test_a_job_that_waited_needs_its_whole_rest_where_overrun_stops(
+        self, store: Store
+    ) -> None:
+        await store.put_budgets([Budget("user", tokens=100, overrun="stop")])
+        await submit(store, tokens=60)
+        await self.wait(store, 10)
+        await submit(store, tokens=41, run_at=NOON + DAY_MS)
+        claim = await self.resumed(store)
+        refused = await store.overspent(claim.seq, claim.token)
+
+        assert isinstance(refused, HoldExhausted)
+        assert Balance(held=41, settled=10) == await ann(store)
+
+    async def test_a_job_that_waited_pays_in_the_window_in_which_it_goes_on(
+        self, store: Store, let_pass: LetPass
+    ) -> None:
+        await store.put_budgets([HUNDRED])
+        await submit(store, tokens=60)
+        await self.wait(store, 10)
+        await submit(store, tokens=90, run_at=NOON + DAY_MS)
+        let_pass(2 * DAY)
+        claim = await self.resumed(store)
+        refused = await store.overspent(claim.seq, claim.token)
+        states = {state.balance for state in await store.accounts(Viewer(ANN), limit=9)}
+        await self.finish(store, claim, Done("1"), 60)
+
+        assert refused is None
+        assert {Balance(held=90, settled=10), Balance(held=50)} == states
+        assert Balance(settled=60, overdraft=10) == await ann(store)
+
+    @pytest.mark.parametrize(
+        ("used", "outcome", "paid"),
+        [
+            ((), Cancel("no"), Balance()),
+            ((10,), Cancel("no"), Balance(settled=10)),
+            ((70,), FAILED, Balance(settled=70, overdraft=10)),
+            ((10,), Done("1"), Balance(settled=10)),
+            ((), Done("1"), Balance(settled=60, overdraft=60)),
+        ],
+    )
+    async def test_a_job_that_waited_and_made_no_further_call(
+        self, store: Store, used: Sequence[int], outcome: Outcome, paid: Balance
+    ) -> None:
+        await store.put_budgets([HUNDRED])
+        await submit(store, tokens=60)
+        await self.wait(store, *used)
+        await self.finish(store, await self.resumed(store), outcome)
+
+        assert paid == await ann(store)
 
     async def test_use_that_is_told_after_the_end_is_overdraft(
         self, store: Store

@@ -1,8 +1,10 @@
--- With what their jobs used in the same generation.
+-- With what their jobs used in the same generation since they last waited.
 SELECT h.seq, h.job, h.account, a.unit, h.amount, h.used, count(u.seq),
-       coalesce(sum(CASE a.unit WHEN 'money' THEN u.cost
-                    ELSE u.input_tokens + u.output_tokens END), 0)::bigint,
-       CASE a.unit WHEN 'money' THEN count(u.seq) - count(u.cost) ELSE 0 END
+       greatest(coalesce(sum(CASE a.unit WHEN 'money' THEN u.cost
+                             ELSE u.input_tokens + u.output_tokens END), 0)::bigint
+                - coalesce(h.earlier, 0), 0),
+       CASE a.unit WHEN 'money' THEN count(u.seq) - count(u.cost) ELSE 0 END,
+       h.earlier, h.resumes_with
   FROM holds AS h
   JOIN accounts AS a ON a.seq = h.account
   LEFT JOIN usages AS u ON u.job = h.job AND u.generation = h.generation

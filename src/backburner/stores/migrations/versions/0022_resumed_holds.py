@@ -1,0 +1,23 @@
+"""Holds of jobs that wait: what was used before, what is reserved again."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0022"
+down_revision = "0021"
+branch_labels = None
+depends_on = None
+
+TABLE = "holds"
+
+
+def upgrade() -> None:
+    """Add columns without a default: no row is rewritten."""
+    op.add_column(TABLE, sa.Column("earlier", sa.BigInteger))
+    op.add_column(TABLE, sa.Column("resumes_with", sa.BigInteger))
+
+
+def downgrade() -> None:
+    """Forget what waiting jobs reserve again: the rest of their use is overdraft."""
+    op.drop_column(TABLE, "resumes_with")
+    op.drop_column(TABLE, "earlier")
