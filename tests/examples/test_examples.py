@@ -77,6 +77,7 @@ def test_every_example_is_short_and_run_by_a_test():
         "fan_out.py",
         "first_capability.py",
         "gateway_bot.py",
+        "openai_agents_sdk.py",  # test_agents.py
         "pydantic_ai_agent.py",  # test_agents.py
         "submit_and_wait.py",
     ] == sorted(lengths)
