@@ -50,6 +50,11 @@ INSERT INTO usages (job, generation, epoch, n, at, tenant, "user", capability, m
 SELECT seq, 1, 1, 0, created_at, tenant, "user", capability, 'm', 7, 0, 0, false
   FROM jobs
 """)
+WAITS = sa.text("""
+INSERT INTO waits (job, generation, name, kind, outcome, value)
+SELECT seq, generation, 'go', 'signal', 'signalled', '"' || "user" || '"' FROM jobs
+""")
+SIGNALS = sa.text("SELECT DISTINCT value FROM waits")
 ACCOUNT = sa.text("""
 INSERT INTO accounts (scope, unit, per, tenant, value, window_at, ceiling, held,
                       settled, overdraft)
@@ -61,11 +66,12 @@ OWNED = ("jobs", "flows", "shop_orders", "usages", "events")
 
 
 def fill(connection):
-    """Leave orders of two users, and what their jobs used."""
+    """Leave orders of two users, signals to their jobs, and what these used."""
     for number in range(300):
         user = "ann" if number % 3 else "bob"
         connection.execute(ORDER, {"id": number, "part": 1, "user": user})
     connection.execute(USAGE)
+    connection.execute(WAITS)
     connection.execute(ACCOUNT)
 
 
@@ -114,6 +120,10 @@ def users_of(connection):
     }
 
 
+def signals(connection):
+    return connection.execute(SIGNALS).scalars().all()
+
+
 def totals(connection):
     used = sa.text("SELECT sum(input_tokens) FROM usages")
     settled = sa.text("SELECT sum(settled) FROM accounts")
@@ -147,6 +157,7 @@ async def test_a_user_is_erased_through_kills_at_every_step(
     assert 0 == sum(json.loads(again.stdout).values())
     assert [{"bob"}] * 3 == [users[name] for name in ("jobs", "flows", "shop_orders")]
     assert "ann" not in users["events"] | users["usages"]
+    assert ['"bob"'] == await in_the_store(store_url, signals)
     assert account.startswith("default/erased_")
     assert before == await in_the_store(store_url, totals)
     assert {("users.erase", digest(ANN))} == said

@@ -82,6 +82,17 @@ def course():
     return Course()
 
 
+def waiter(course):
+    @capability("wait", tokens=50, max_attempts=1)
+    async def wait(ctx: Context, _value: str) -> list[str]:
+        first = await ctx.step("first", lambda: course.place)
+        told = await ctx.wait("go", timeout=timedelta(days=1), into=str)
+        course.ran.append((ctx.job.id, course.place))
+        return [first, told, await ctx.wait("early", into=str)]
+
+    return wait
+
+
 @pytest.fixture
 def app(course):
     @capability("ask", tokens=100, max_attempts=1)
@@ -115,7 +126,7 @@ def app(course):
 
     return App(
         "moving",
-        capabilities=[ask, hold, broken, flaky, lost],
+        capabilities=[ask, hold, broken, flaky, lost, waiter(course)],
         queues=[Queue("default", concurrency=50, weights={"ann": 3})],
         schedules=[Schedule("nightly", "0 3 * * *", ask, "by night")],
         budgets=[Budget("user", tokens=100_000)],
@@ -244,6 +255,7 @@ class Left:
     lost: list[str]
     later: str
     key: str
+    waiting: str
 
 
 async def here(bb, receiver, ledger):
@@ -251,12 +263,18 @@ async def here(bb, receiver, ledger):
     _, key = await bb.keys.create(NewKey("moved"), ADMIN)
     flowing, batch, flaky = await begin(bb, receiver, ledger)
     await all_over(bb, capability="ask")
+    waiting = await bb.submit("wait", "")
+    ledger.acknowledged.append(waiting.id)
+    async for event in waiting.events():
+        if event.type == "job.waiting":
+            break
+    await bb.signal(waiting.id, "early", "before the move")
     await bb.stop_worker()
     lost = await lose(bb, ledger)
     await bb.engine.store.pause("asleep", paused=True)
     await bb.budgets.reserve(tokens=77, id="kept", lasts=timedelta(hours=9))
     later = await bb.submit("ask", LARGE, delay=timedelta(hours=1))
-    return Left(flowing.id, batch.id, flaky.id, lost, later.id, key)
+    return Left(flowing.id, batch.id, flaky.id, lost, later.id, key, waiting=waiting.id)
 
 
 async def there(bb, left, ledger):
@@ -264,6 +282,9 @@ async def there(bb, left, ledger):
     again = await bb.submit("ask", "keyed", idempotency_key="once")
     dead = await bb.engine.jobs(JobFilter(state=JobState.FAILED))
     await bb.start_worker()
+    await bb.signal(left.waiting, "go", "after the move")
+    waited = await ended(bb, left.waiting)
+    assert '["here","after the move","before the move"]' == waited.output
     rescued = [await ended(bb, job) for job in left.lost]
     for job in dead:
         await bb.retry(job.id)

@@ -13,6 +13,7 @@ from backburner import (
     BudgetExhausted,
     ChildFailed,
     Context,
+    Flow,
     InvalidInput,
     JobFailed,
     JobState,
@@ -26,9 +27,13 @@ from backburner import (
 from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
 from backburner.domain.costs.budget import Balance
-from backburner.domain.jobs.job import WaitReason
+from backburner.domain.jobs.job import Submitted, WaitReason
+from backburner.engine.ticket import Ticket
 from backburner.ports.ai import Reply, Tokens
+from backburner.ports.store.maintenance import JobFilter
 from backburner.settings import Settings
+from backburner.stores import migrations
+from tests.store.moving import a_store, write
 
 pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 SETTINGS = {"grace_seconds": 0, "poll_seconds": 0.2, "slots": 2}
@@ -482,6 +487,53 @@ async def test_a_question_is_answered_once_or_the_default_is_taken(running):
     assert not await backburner.questions()
     with pytest.raises(SignalConflict):
         await backburner.answer(ticket.id, "amount#2", {"amount": 5})
+
+
+async def test_steps_of_a_flow_and_members_of_a_batch_wait_like_other_jobs(running):
+    @capability("waiter")
+    async def waiter(ctx: Context, value: str) -> str:
+        return f"{value} {await ctx.wait('go', into=str)}"
+
+    backburner = await running(waiter)
+    flow = Flow()
+    first = flow.add(waiter, "one", name="first")
+    flow.add(waiter, after=[first], name="second")
+    flowing = await backburner.submit_flow(flow)
+    batch = await backburner.open_batch([(waiter, "x"), (waiter, "y")], expected=2)
+    for job in await backburner.engine.jobs(JobFilter(capability="waiter")):
+        if job.state is not JobState.BLOCKED:
+            await until(backburner, ticket_of(backburner, job), JobState.WAITING)
+            await backburner.signal(job.id, "go", "on")
+    second = (await flowing.steps())["second"]
+    await until(backburner, ticket_of(backburner, second), JobState.WAITING)
+    await backburner.signal(second.id, "go", "again")
+    await batch.wait(30)
+
+    assert {"first": "one on", "second": "one on again"} == await flowing.results()
+    assert {"succeeded": 2} == (await batch.counts())["members"]
+
+
+def ticket_of(backburner, job):
+    return Ticket(Submitted(job.id, ""), backburner.engine)
+
+
+async def test_a_job_waits_across_an_upgrade(store_url, running):
+    @capability("waiter")
+    async def waiter(ctx: Context, value: str) -> str:
+        return f"{value} {await ctx.wait('go', into=str)}"
+
+    before = await running(waiter)
+    waiting = await before.submit(waiter, "old")
+    await until(before, waiting, JobState.WAITING)
+    await before.__aexit__(None, None, None)
+    store = a_store(store_url)
+    await write(store, lambda c: migrations.downgrade(c, "0021"))
+    await store.migrate()
+    await store.close()
+    backburner = await running(waiter)
+    await backburner.signal(waiting.id, "go", "new")
+
+    assert "old new" == await ticket_of(backburner, waiting).result()
 
 
 @capability("approved", tokens=600, max_attempts=1)

@@ -29,6 +29,28 @@ async def waiting(server, job, owner=None):
 
 
 @ON_BOTH
+async def test_waits_and_signals_are_listed_with_the_steps(serve):
+    server = await serve(capabilities=[waits])
+    job = await server.submit("test.waits")
+    await waiting(server, job)
+    path = f"/v1/jobs/{job['id']}"
+    await server.client.post(f"{path}/signals/other", json="x" * 2_000)
+    before = (await server.client.get(f"{path}/steps")).json()["waits"]
+    await server.client.post(f"{path}/signals/paid", json={"amount": 5})
+    await server.ended(job)
+    [paid, other] = (await server.client.get(f"{path}/steps")).json()["waits"]
+
+    assert [("paid", "open"), ("other", "signalled")] == [
+        (wait["name"], wait["state"]) for wait in before
+    ]
+    assert ("signal", "signalled", {"amount": 5}) == (
+        *(paid["reason"], paid["state"], paid["value"]),
+    )
+    assert paid["asked_at"] < paid["decided_at"] < paid["until"]
+    assert (2_002, None, None) == (other["size"], other["value"], other["asked_at"])
+
+
+@ON_BOTH
 async def test_a_signal_is_stored_once_and_starts_the_job(serve):
     server = await serve(capabilities=[waits])
     job = await server.submit("test.waits")

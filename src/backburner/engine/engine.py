@@ -33,7 +33,7 @@ from backburner.domain.jobs.job import (
 )
 from backburner.domain.jobs.step import StepResult, StoredStep
 from backburner.domain.jobs.transitions import Change
-from backburner.domain.jobs.wait import NewWait, Question, StoredWait
+from backburner.domain.jobs.wait import NewWait, Question, StoredWait, WaitRecord
 from backburner.engine.blobs.app_blobs import BlobService
 from backburner.engine.blobs.payloads import Payloads
 from backburner.engine.broker.relay import Relay
@@ -326,6 +326,16 @@ class Engine:
     ) -> StoredWait | None:
         """Store a wait of a running job; see `WaitStore`."""
         return await self.store.open_wait(job, token, generation, wait)
+
+    async def waits_of(self, job: int, *, most: int) -> Sequence[WaitRecord]:
+        """Return the waits and signals of a job; see `WaitStore`."""
+        return await self.store.waits_of(job, most=most)
+
+    async def find_wait(
+        self, job: int, generation: int, name: str
+    ) -> StoredWait | None:
+        """Return a wait of a job; see `WaitStore`."""
+        return await self.store.find_wait(job, generation, name)
 
     async def signal(
         self, job_id: str, name: str, value: Any, owner: Visibility = LOCAL

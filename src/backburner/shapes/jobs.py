@@ -203,10 +203,30 @@ class SuspectedSpend(TypedDict):
     """Estimated from the length of the requests."""
 
 
+class StoredWait(TypedDict):
+    """A wait of a job's handler, or a signal that came before its wait."""
+
+    name: str
+    reason: str
+    """`signal`, `question` or `job`."""
+    state: Literal["open", "signalled", "timed_out"]
+    generation: int
+    asked_at: str | None
+    """When the handler came to it; null: no wait has asked for it."""
+    until: str | None
+    """When it times out."""
+    decided_at: str | None
+    size: int
+    """Characters of the value as JSON."""
+    value: NotRequired[Any]
+    """The value, if it is not too large."""
+
+
 class StepList(TypedDict):
-    """Stored steps, the oldest first."""
+    """Stored steps and waits, the oldest first."""
 
     items: list[StoredStep]
+    waits: list[StoredWait]
     suspected: SuspectedSpend
 
 

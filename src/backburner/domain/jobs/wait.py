@@ -72,6 +72,23 @@ class StoredWait(NamedTuple):
     """What the signal brought, as JSON."""
 
 
+class WaitRecord(NamedTuple):
+    """A wait or an early signal of a job, as operators see it."""
+
+    name: str
+    kind: WaitReason
+    generation: int
+    asked_at: Instant | None
+    """When the handler came to it; `None`: a signal that no wait has asked for."""
+    until: Instant | None
+    outcome: WaitOutcome | None
+    decided_at: Instant | None
+    size: int
+    """Characters of the value."""
+    value: str | None
+    """JSON, unless it is too large to be shown."""
+
+
 class Signal(NamedTuple):
     """What somebody tells a job."""
 

@@ -19,6 +19,7 @@ from backburner.domain.errors import (
 )
 from backburner.domain.jobs.job import JobState
 from backburner.domain.jobs.step import NAMED, StoredStep
+from backburner.domain.jobs.wait import WaitRecord
 from backburner.engine.run import forking
 from backburner.http import body, headers, usage_wire, wire
 from backburner.http.auth import Caller, require
@@ -53,7 +54,8 @@ async def steps(request: Request, caller: Reader, job_id: str) -> Response:
     of more than 1,000 characters is left out. The answers of a run that succeeded right
     after its last model call are not stored. `suspected` adds up model calls that were
     under way when their worker was lost: they may have been charged, but are not part
-    of the usage; their tokens are estimates.
+    of the usage; their tokens are estimates. `waits` are the waits of the handler and
+    the signals that the job got, also those that no wait has asked for.
     """
     engine = server_state_of(request).engine
     job = await engine.find(job_id, caller.visible)
@@ -65,7 +67,9 @@ async def steps(request: Request, caller: Reader, job_id: str) -> Response:
         for step in stored
         if step.size or step.is_open
     ]
-    return wire.answer({"items": items, "suspected": _suspected(stored, known)})
+    waits = [_wait(one) for one in await engine.waits_of(job.seq, most=SHOWN)]
+    suspected = _suspected(stored, known)
+    return wire.answer({"items": items, "waits": waits, "suspected": suspected})
 
 
 @router.post(
@@ -138,6 +142,20 @@ def _suspected(steps: Sequence[StoredStep], known: int | None) -> dict[str, int]
             calls += lost
             tokens += lost * step.expected
     return {"calls": calls, "input_tokens": tokens}
+
+
+def _wait(wait: WaitRecord) -> dict[str, Any]:
+    return {
+        "name": wait.name,
+        "reason": wait.kind,
+        "state": wait.outcome or "open",
+        "generation": wait.generation,
+        "asked_at": wire.time(wait.asked_at),
+        "until": wire.time(wait.until),
+        "decided_at": wire.time(wait.decided_at),
+        "size": wait.size,
+        "value": None if wait.value is None else orjson.loads(wait.value),
+    }
 
 
 def _view(step: StoredStep, known: int | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from backburner.domain.jobs.wait import (
     Signal,
     Signalled,
     StoredWait,
+    WaitRecord,
 )
 
 
@@ -24,6 +25,20 @@ class WaitStore(Protocol):
 
         `None`: the job does not run under the token. A wait whose timeout has passed by
         the store's clock without a signal is decided as timed out.
+        """
+        ...
+
+    async def find_wait(
+        self, job: int, generation: int, name: str
+    ) -> StoredWait | None:
+        """Return the wait that a name stands for in a generation, as it is stored."""
+        ...
+
+    async def waits_of(self, job: int, *, most: int) -> Sequence[WaitRecord]:
+        """
+        Return the waits and signals of a job in their order.
+
+        Values of more than `most` characters are left out.
         """
         ...
 

@@ -22,6 +22,7 @@ from backburner.domain.jobs.wait import (
     Signalled,
     StoredWait,
     WaitOutcome,
+    WaitRecord,
     answer_to,
     visible_wait,
 )
@@ -49,6 +50,14 @@ class Waits(Access, Protocol):
         return await self.internal_transaction(
             lambda tx: _open(tx, job, token, generation, wait)
         )
+
+    async def find_wait(
+        self, job: int, generation: int, name: str
+    ) -> StoredWait | None:
+        return await self.read(lambda c: _find(c, job, generation, name)[1])
+
+    async def waits_of(self, job: int, *, most: int) -> Sequence[WaitRecord]:
+        return await self.read(lambda c: _records(c, job, most))
 
     async def signal(self, job: int, signal: Signal) -> Signalled:
         return await self.internal_transaction(lambda tx: _signal(tx, job, signal))
@@ -81,19 +90,33 @@ def _locked(tx: InternalTx, *where: Any) -> Any:
 
 
 def _find(
-    tx: InternalTx, job: int, generation: int, name: str
+    connection: sa.Connection, job: int, generation: int, name: str
 ) -> tuple[int | None, StoredWait | None]:
     """Return the wait that a name stands for, and the key of this generation's."""
     query = sa.select(
         *(w.generation, w.seq, w.name, w.kind, w.until, w.outcome, w.value)
     ).where(w.job == job, w.name == name)
-    rows = tx.connection.execute(query).all()
+    rows = connection.execute(query).all()
     found = [
         (of, StoredWait(name, WaitReason(kind), until, _outcome(outcome), value))
         for of, _, name, kind, until, outcome, value in rows
     ]
     mine = next((row.seq for row in rows if row.generation == generation), None)
     return mine, visible_wait(found, generation)
+
+
+def _records(connection: sa.Connection, job: int, most: int) -> list[WaitRecord]:
+    size = sa.func.coalesce(sa.func.length(w.value), 0)
+    query = sa.select(
+        *(w.name, w.kind, w.generation, w.asked_at, w.until, w.outcome),
+        *(w.decided_at, size, sa.case((size <= most, w.value))),
+    ).where(w.job == job)
+    rows = connection.execute(query.order_by(w.seq)).all()
+    records = [WaitRecord(*row) for row in rows]
+    return [
+        record._replace(kind=WaitReason(record.kind), outcome=_outcome(record.outcome))
+        for record in records
+    ]
 
 
 def _outcome(text: str | None) -> WaitOutcome | None:
@@ -106,7 +129,7 @@ def _open(
     if _locked(tx, j.seq == job, j.token == token) is None:
         return None
     tx.hit("wait.opening")
-    seq, found = _find(tx, job, generation, wait.name)
+    seq, found = _find(tx.connection, job, generation, wait.name)
     now = tx.now()
     if found is None:
         until = None if wait.timeout is None else now + wait.timeout
@@ -139,7 +162,7 @@ def _signal(tx: InternalTx, job: int, signal: Signal) -> Signalled:
     row = _locked(tx, j.seq == job)
     if row is None or JobState(row.state).is_final:
         return Signalled(SignalAnswer.FINISHED)
-    seq, found = _find(tx, job, row.generation, signal.name)
+    seq, found = _find(tx.connection, job, row.generation, signal.name)
     if found is not None and found.outcome is not None:
         return Signalled(answer_to(found, signal.value))
     if signal.is_answer and (found is None or found.kind is not WaitReason.QUESTION):
