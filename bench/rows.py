@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import sqlalchemy as sa
@@ -50,6 +50,9 @@ STEP_ROWS = sa.text("SELECT count(*) FROM step_results")
 ALONE = 300
 """Steps of a job that runs alone."""
 STEP_SLOTS = 200
+WAITING = min(10_000, JOBS)
+"""Jobs that wait while single ones are signalled."""
+IDLE_SECONDS = min(10.0, JOBS / 2_000)
 KEPT_ROWS = sa.text("SELECT count(*) FROM bench_kept")
 CALLERS = 100
 BULK = 500
@@ -170,6 +173,71 @@ async def steps(folder: Path) -> Figures:
         return meter.figures(jobs * work.STEPS) | {"alone_ms": singly["p50_ms"]}
 
 
+async def signals(folder: Path) -> Figures:
+    """Signal one of many waiting jobs at a time; see what they cost an idle worker."""
+    async with backburner(folder) as bb:
+        before = await asyncio.to_thread(_idle_worker, folder)
+        await bb.start_worker()
+        ids: list[str] = []
+        for first in range(0, WAITING, BULK):
+            size = min(BULK, WAITING - first)
+            tickets = await bb.submit_many(work.waiter, work.payloads(size, first))
+            ids += [ticket.id for ticket in tickets]
+        await _until_state(bb, JobState.WAITING, WAITING)
+        await bb.stop_worker()
+        await asyncio.to_thread(come_to_rest, url_of(folder))
+        idle = await asyncio.to_thread(_idle_worker, folder)
+        await bb.start_worker()
+        dice, begun = random.Random(1), dict[int, int]()
+        for i in dice.sample(range(WAITING), min(WARM + PROBES, WAITING)):
+            begun[i] = time.monotonic_ns()
+            await bb.signal(ids[i], "go", i)
+            await asyncio.sleep(dice.uniform(*GAP_MS) / 1000)
+        await _until_state(bb, JobState.SUCCEEDED, len(begun))
+        events = 3 * (WAITING + len(begun))
+        await check(bb, Expected(WAITING, len(begun), events))
+        probed = [*begun.items()][WARM:]
+        starts = quantiles([(work.started[i] - at) / 1e9 for i, at in probed])
+        resumes = quantiles([(work.resumed[i] - at) / 1e9 for i, at in probed])
+        return {
+            **starts,
+            "resumed_ms": resumes["p50_ms"],
+            "idle_cpu_percent": idle.cpu,
+            "cpu_without_percent": before.cpu,
+            "more_mb": round(idle.rss_mb - before.rss_mb, 1),
+        }
+
+
+class Idle(NamedTuple):
+    """What an idle worker uses."""
+
+    cpu: float
+    """Of a core, in percent."""
+    rss_mb: float
+
+
+def _idle_worker(folder: Path) -> Idle:
+    """Start a worker that has nothing to do; return what it uses."""
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "bench.rows", "worker", str(folder)],
+        stdout=subprocess.PIPE,
+    )
+    try:
+        worker.stdout.readline()  # type: ignore[union-attr]
+        process = psutil.Process(worker.pid)
+        process.cpu_percent()
+        cpu = process.cpu_percent(interval=IDLE_SECONDS)
+        return Idle(cpu, process.memory_info().rss / 1e6)
+    finally:
+        worker.terminate()
+        worker.wait()
+
+
+async def _until_state(bb: Backburner, state: JobState, count: int) -> None:
+    while await bb.engine.store.count(JobFilter(state=state)) < count:
+        await asyncio.sleep(0.05)
+
+
 async def blobs(folder: Path) -> Figures:
     """Stream a blob of 1 GiB into a folder and out of it again."""
     return await _streamed(folder, (folder / "blobs").as_uri())
@@ -261,7 +329,9 @@ async def worker(folder: Path) -> Figures:
     """Be the other process: write the start of each handler down, until terminated."""
     times = sqlite3.connect(folder / "times.db", isolation_level=None)
     times.execute("PRAGMA synchronous = OFF")
-    times.execute("CREATE TABLE started (i INTEGER PRIMARY KEY, at INTEGER)")
+    times.execute(
+        "CREATE TABLE IF NOT EXISTS started (i INTEGER PRIMARY KEY, at INTEGER)"
+    )
     async with backburner(folder) as bb:
         await bb.start_worker()
         work.on_start.append(
@@ -485,6 +555,7 @@ ROWS: dict[str, Callable[[Path], Awaitable[Figures]]] = {
         flows,
         settled_with_bodies,
         steps,
+        signals,
         blobs,
         blobs_s3,
         submit_bulk,

@@ -121,6 +121,19 @@ async def timed_steps(ctx: Context, value: Payload) -> Index:
     return Index(i=value.i)
 
 
+resumed: dict[int, int] = {}
+"""When the handler of job `i` went on after its wait."""
+
+
+@capability("bench.waiter", queue=QUEUE)
+async def waiter(ctx: Context, value: Payload) -> Index:
+    """Wait for a signal for a day, and give the index back."""
+    started[value.i] = time.monotonic_ns()
+    await ctx.wait("go", timeout=86_400)
+    resumed[value.i] = time.monotonic_ns()
+    return Index(i=value.i)
+
+
 def _computed(n: int) -> Index:
     return Index(i=n)
 
@@ -129,7 +142,7 @@ app = App(
     "bench",
     capabilities=[
         *(noop, spend, nap, extract, chunk, embed, keep),
-        *(steps, timed_steps),
+        *(steps, timed_steps, waiter),
     ],
 )
 

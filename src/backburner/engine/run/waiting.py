@@ -20,6 +20,7 @@ from backburner.domain.jobs.wait import (
     Suspended,
     WaitOutcome,
 )
+from backburner.engine.models.usage import FIRST_RUN
 from backburner.engine.run.steps import Step, StepJournal, adapter_of
 
 WAIT_TIMEOUT: Final = "WAIT_TIMEOUT"
@@ -42,6 +43,12 @@ class WaitStorage(Protocol):
         self, job: int, token: str, generation: int, wait: NewWait
     ) -> StoredWait | None:
         """Store a wait, or return the one that is there; see `WaitStore`."""
+        ...
+
+    async def find_wait(
+        self, job: int, generation: int, name: str
+    ) -> StoredWait | None:
+        """Return a wait as it is stored; see `WaitStore`."""
         ...
 
 
@@ -95,22 +102,34 @@ class Waiting:
     async def decided(self, wait: NewWait) -> Decided:
         """Return how a wait was decided; end the run if it was not."""
         storage = self.require()
-        claim, name = self._claim, wait.name
+        name = wait.name
         if name not in self.names:
             self.names.append(name)
         await self._journal.flush()
-        found: StoredWait | None = await self._journal.persist(
-            storage.open_wait, claim.seq, claim.token, claim.generation, wait
-        )
-        if found is None:
-            if self._lose is not None:
-                self._lose(claim)
-            raise ClaimLost(claim.id)
+        found = await self._stored(storage, wait)
         if found.outcome is None:
             shown = name.removeprefix(CHILD) if wait.kind is WaitReason.JOB else name
             raise Suspended(Wait(wait.kind, shown, found.until))
         self.names.remove(name)
         return Decided(found.value, found.outcome is WaitOutcome.TIMED_OUT)
+
+    async def _stored(self, storage: WaitStorage, wait: NewWait) -> StoredWait:
+        """Return the wait as it is stored; in a first run it is not there yet."""
+        claim, persist = self._claim, self._journal.persist
+        found: StoredWait | None
+        if claim.events > FIRST_RUN or claim.generation:
+            # What was decided stays so: no transaction is needed to read it.
+            named = (claim.seq, claim.generation, wait.name)
+            found = await persist(storage.find_wait, *named)
+            if found is not None and found.outcome is not None:
+                return found
+        asked = (claim.seq, claim.token, claim.generation, wait)
+        found = await persist(storage.open_wait, *asked)
+        if found is None:
+            if self._lose is not None:
+                self._lose(claim)
+            raise ClaimLost(claim.id)
+        return found
 
     def loaded(self, name: str, decided: Decided, into: Any) -> Any:
         """Return a signal's value as the type that the handler wants."""

@@ -27,6 +27,7 @@ class Queries(CommonQueries):
     lock_jobs: str
     lock_name: str
     read_clock: str
+    signal_waiting: str
     take_shares: str
 
     @classmethod

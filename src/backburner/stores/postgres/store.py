@@ -20,6 +20,7 @@ from sqlalchemy.util.concurrency import in_greenlet
 from backburner.domain.costs.budget import Rules
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
 from backburner.domain.events.event import Event
+from backburner.domain.jobs import transitions
 from backburner.domain.jobs.job import (
     Claim,
     Instant,
@@ -29,6 +30,7 @@ from backburner.domain.jobs.job import (
 )
 from backburner.domain.jobs.step import StepResult
 from backburner.domain.jobs.transitions import Change
+from backburner.domain.jobs.wait import Signal, SignalAnswer, Signalled
 from backburner.domain.queues.queue import QueueState
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults
@@ -75,7 +77,7 @@ from backburner.stores.shared.consequences import InternalTx, ends, settle_conse
 from backburner.stores.shared.lanes import Act
 from backburner.stores.shared.ledger import Rulebook, is_charged
 from backburner.stores.shared.rows import as_events
-from backburner.stores.shared.settling import KEY_LIFETIME_MS, turns
+from backburner.stores.shared.settling import KEY_LIFETIME_MS, event_json, turns
 from backburner.stores.shared.usages import book_settled
 
 T = TypeVar("T")
@@ -236,6 +238,17 @@ class PostgresStore(BaseStore):
 
     async def internal_transaction(self, body: Callable[[InternalTx], T]) -> T:
         return await self._transact(body)
+
+    async def signal(self, job: int, signal: Signal) -> Signalled:
+        # As a rule the job waits for it: that takes one statement.
+        woken = transitions.signal(signal.name, now=0)
+        asked = (job, signal.name, signal.value, signal.is_answer)
+        told = (woken.event, event_json(woken))
+        if await self._rows(self.queries.signal_waiting, *asked, *told):
+            self._faults.hit("signal.stored")
+            self._faults.hit("signal.woken")
+            return Signalled(SignalAnswer.STORED, is_woken=True)
+        return await super().signal(job, signal)
 
     async def transact(
         self,
