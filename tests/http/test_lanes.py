@@ -40,12 +40,18 @@ async def test_a_lane_tells_what_it_allows_and_has_learnt(serve):
         "spacing_seconds": 0.5,
         "in_use": 0,
         "last_minute": 0,
+        "refused_last_minute": 0,
+        "waiting": 0,
+        "done_at": None,
         "parked_until": None,
         "parkings": 0,
     } == fresh
     assert ("parked", 1, 1) == (lane["state"], lane["last_minute"], lane["parkings"])
     assert lane["parked_until"] is not None
     assert lane["ceiling"] < 60
+    # Who was refused waits, and goes when the lane opens.
+    assert (1, 1) == (lane["refused_last_minute"], lane["waiting"])
+    assert lane["done_at"] >= lane["parked_until"]
 
 
 async def test_a_parked_lane_is_told_to_whoever_reads_queues(serve):

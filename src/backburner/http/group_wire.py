@@ -28,6 +28,7 @@ def new_flow(flow: NewFlow) -> dict[str, Any]:
     """Write a flow as it was accepted."""
     return {
         "id": flow.id,
+        "user": flow.owner.user,
         "state": FlowState.RUNNING,
         "generation": 0,
         "tags": list(flow.tags),
@@ -45,6 +46,7 @@ def flow(found: FlowRecord) -> shapes.Flow:
     """Write a flow as lists show it."""
     return {
         "id": found.id,
+        "user": found.owner.user,
         "state": found.state,
         "generation": found.generation,
         "tags": list(found.tags),
@@ -110,6 +112,7 @@ def new_batch(batch: NewBatch, members: Members) -> shapes.Batch:
     """Write a batch as it was accepted."""
     return {
         "id": batch.id,
+        "user": batch.owner.user,
         "state": BatchState.OPEN,
         "generation": 0,
         "expected": batch.expected,
@@ -157,6 +160,7 @@ def batch(found: Batch, counts: shapes.Counts | None = None) -> shapes.Batch:
         counts = orjson.loads(found.counts)
     return {
         "id": found.id,
+        "user": found.owner.user,
         "state": found.state,
         "generation": found.generation,
         "expected": found.expected,

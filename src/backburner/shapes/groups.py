@@ -48,6 +48,8 @@ class Flow(TypedDict):
     """A flow."""
 
     id: str
+    user: str
+    """Whose flow it is."""
     state: Annotated[str, FlowState]
     generation: int
     """How often a retry opened it again."""
@@ -86,6 +88,8 @@ class Batch(TypedDict):
     """A batch."""
 
     id: str
+    user: str
+    """Whose batch it is."""
     state: Annotated[str, BatchState]
     generation: int
     """How often a retry opened it again."""

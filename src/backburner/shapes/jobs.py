@@ -130,6 +130,10 @@ class Question(TypedDict):
     """The JSON Schema of an answer, if it has one."""
     error: str | None
     """What was wrong with the answer before, if there was one."""
+    default: Any
+    """What the job goes on with if nobody answers in time …"""
+    has_default: bool
+    """… if it has such a default."""
     asked_at: Time
     until: Time | None
     """When it is given up, if ever."""

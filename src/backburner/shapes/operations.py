@@ -116,6 +116,12 @@ class Lane(TypedDict):
     """Calls under way."""
     last_minute: int
     """Calls started within the last minute."""
+    refused_last_minute: int
+    """How many of these the provider refused (429 or 529)."""
+    waiting: int
+    """An estimate of how many calls wait for a permit."""
+    done_at: Time | None
+    """When all that wait will have started, at the present pace."""
     parked_until: Time | None
     parkings: int
     """How often it was parked, ever."""

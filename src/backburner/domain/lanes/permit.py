@@ -155,6 +155,28 @@ def come_again(
     return _put_off(state, ask, wait, gap, now, is_new=True)
 
 
+class Forecast(NamedTuple):
+    """The calls that wait for a lane, and how long they take in all."""
+
+    waiting: int
+    """About how many: those who wait are in no list."""
+    span: int
+    """In milliseconds, at the present pace."""
+
+
+def forecast(state: LaneState, *, held: Held, now: Instant) -> Forecast:
+    """Return when the calls that wait now will have started."""
+    state = present(state, now)
+    waiting = round(_line(state, now))
+    if not waiting:
+        return Forecast(0, 0)
+    gap = MINUTE / pace(state, now)
+    if state.at_once is not None:
+        gap = max(gap, state.took / state.at_once)
+    first = _parked(state, held, now) or _wait(state, PermitRequest(""), held, gap, now)
+    return Forecast(waiting, round(max(0.0, first) + (waiting - 1) * gap))
+
+
 def is_parked(state: LaneState, now: Instant) -> bool:
     """Say whether the lane is shut, or opened for one call that tries."""
     return state.refusals > 0 or present(state, now).parked_until > now

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import orjson
 from pydantic import BaseModel
+from pydantic_core import to_json
 
 from backburner.domain.errors import PermanentError, readable
 from backburner.domain.jobs.job import WaitReason
@@ -56,6 +57,8 @@ class Questions:
         """Return a person's answer, or the default if none came in time."""
         wanted = adapter_of(str if into is None and choices else into or Any)
         asked = _asked(question, choices, None if into is None else wanted)
+        if default is not NO_DEFAULT:
+            asked["default"] = _shown(default)
         first = self._name(question) if name is None else check_name(name)
         for count in range(1, MOST_WRONG + 1):
             here = first if count == 1 else f"{first}#{count}"
@@ -81,6 +84,17 @@ class Questions:
         self._counts[digest] += 1
         count = self._counts[digest]
         return f"question-{digest}" + (f"-{count}" if count > 1 else "")
+
+
+def _shown(default: Any) -> Any:
+    """Return a default as people are shown it; what is no JSON, or long, as text."""
+    try:
+        written = to_json(default, by_alias=True, fallback=repr)
+    except ValueError:  # it contains itself, or bytes that are no text
+        return repr(default)[:MAX_QUESTION]
+    if len(written) > MAX_QUESTION:
+        return f"{written[:MAX_QUESTION].decode(errors='ignore')}…"
+    return orjson.loads(written)
 
 
 def _asked(question: str, choices: Sequence[str] | None, wanted: Any) -> dict[str, Any]:

@@ -218,7 +218,10 @@ async def show(
 )
 async def cancel(request: Request, caller: Writer, batch_id: str) -> Response:
     """End whatever of a batch is not over yet, and let nothing more come."""
-    batch = await server_state_of(request).engine.batches.cancel(batch_id, caller.owner)
+    batches = server_state_of(request).engine.batches
+    await batches.find(batch_id, caller.owner)
+    await audit.record(request, caller, "batch.cancelled", batch_id)
+    batch = await batches.cancel(batch_id, caller.owner)
     return wire.answer(await _shown(request, batch))
 
 

@@ -175,7 +175,10 @@ async def show(
 )
 async def cancel(request: Request, caller: Writer, flow_id: str) -> Response:
     """End whatever of a flow is not over yet; 409 if all of it is."""
-    flow = await server_state_of(request).engine.flows.cancel(flow_id, caller.owner)
+    flows = server_state_of(request).engine.flows
+    await flows.find(flow_id, caller.owner)
+    await audit.record(request, caller, "flow.cancelled", flow_id)
+    flow = await flows.cancel(flow_id, caller.owner)
     return await _answer(request, flow, 200, {})
 
 

@@ -36,6 +36,7 @@ from backburner.domain.jobs.job import (
     Visibility,
     first_state,
 )
+from backburner.engine.engine import Engine
 from backburner.engine.groups import bulk
 from backburner.engine.submit.submission import Options, instant
 from backburner.http import audit, body, contents, headers, problems, usage_wire, wire
@@ -200,13 +201,8 @@ async def listing(
     `limit`, or none, though there are more: go on until there is no `next_cursor`.
     """
     engine = server_state_of(request).engine
-    where = replace(selected(query, caller), oldest_first=query.sort == "oldest")
-    if query.flow is not None:
-        flow = await engine.flows.find(query.flow, caller.visible)
-        where = replace(where, flow=flow.seq)
-    if query.batch is not None:
-        batch = await engine.batches.find(query.batch, caller.visible)
-        where = replace(where, batch=batch.seq)
+    where = await selected(engine, query, caller)
+    where = replace(where, oldest_first=query.sort == "oldest")
     jobs, onward = await engine.store.walk(
         where,
         before=wire.read_cursor(query.cursor),
@@ -229,7 +225,7 @@ async def listing(
     operation_id="count_jobs",
     summary="Count jobs",
     response_model=JobCount,
-    responses=documented(),
+    responses=documented(FlowNotFound, BatchNotFound),
 )
 async def counting(
     request: Request, caller: Reader, query: Annotated[JobSelection, Query()]
@@ -240,8 +236,9 @@ async def counting(
     By filters that no index serves only the newest 30,000 jobs are looked at. `capped`
     says that there may be more.
     """
-    where = selected(query, caller)
-    found, is_all = await server_state_of(request).engine.store.count_within(
+    engine = server_state_of(request).engine
+    where = await selected(engine, query, caller)
+    found, is_all = await engine.store.count_within(
         where, most=MOST_COUNTED + 1, reach=REACH
     )
     counted = min(found, MOST_COUNTED)
@@ -259,7 +256,7 @@ async def counting(
             "description": "The job that does it; its progress counts the jobs.",
             "headers": headers.LOCATION,
         },
-        **documented(body=True, writes=True),
+        **documented(FlowNotFound, BatchNotFound, body=True, writes=True),
     },
     openapi_extra={"requestBody": json_body("BulkRequest")},
 )
@@ -279,7 +276,7 @@ async def change_many(request: Request, caller: Reader) -> Response:
     scope = "jobs:write" if asked.action == "cancel" else "dead-letters:retry"
     if scope not in caller.scopes:
         raise Forbidden(f"this needs the scope {scope}")
-    where = selected(asked.where or ANY_JOB, caller)
+    where = await selected(server_state.engine, asked.where or ANY_JOB, caller)
     reach = caller.owner if asked.action == "cancel" else where.owner
     if asked.where is not None:
         where = replace(where, owner=reach)
@@ -319,10 +316,15 @@ def _fields(where: JobFilter) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, [])}
 
 
-def selected(asked: JobSelection, caller: Caller) -> JobFilter:
+async def selected(engine: Engine, asked: JobSelection, caller: Caller) -> JobFilter:
     """Return which of the jobs that a caller sees are meant."""
     states: frozenset[JobState] = asked.state or frozenset()
     only = next(iter(states)) if len(states) == 1 else None
+    flow = batch = None
+    if asked.flow is not None:
+        flow = (await engine.flows.find(asked.flow, caller.visible)).seq
+    if asked.batch is not None:
+        batch = (await engine.batches.find(asked.batch, caller.visible)).seq
     return JobFilter(
         owner=_owner(asked.user, caller),
         state=only,
@@ -333,6 +335,8 @@ def selected(asked: JobSelection, caller: Caller) -> JobFilter:
         since=instant(asked.since),
         until=instant(asked.until),
         fingerprint=asked.fingerprint,
+        flow=flow,
+        batch=batch,
     )
 
 

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from backburner.domain.lanes.lane import present
 from backburner.domain.lanes.pace import pace
+from backburner.domain.lanes.permit import Held, forecast
 from backburner.http import wire
 from backburner.http.auth import Caller, require
 from backburner.http.problems import documented
@@ -40,6 +41,7 @@ async def listing(request: Request, _caller: Operator) -> Response:
 
 def _view(view: LaneView) -> dict[str, Any]:
     state = present(view.state, view.now)
+    ahead = forecast(state, held=Held(view.in_use), now=view.now)
     is_parked = state.parked_until > view.now
     shown = "probing" if state.refusals else "open"
     return {
@@ -53,6 +55,9 @@ def _view(view: LaneView) -> dict[str, Any]:
         "spacing_seconds": state.spacing / 1000,
         "in_use": view.in_use,
         "last_minute": sum(start.calls for start in state.starts),
+        "refused_last_minute": sum(start.refused for start in state.starts),
+        "waiting": ahead.waiting,
+        "done_at": wire.time(view.now + ahead.span) if ahead.waiting else None,
         "parked_until": wire.time(state.parked_until) if is_parked else None,
         "parkings": state.parkings,
     }

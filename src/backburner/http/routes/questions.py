@@ -83,6 +83,7 @@ def _reach(caller: Caller) -> Visibility:
 
 def _view(found: Question) -> dict[str, Any]:
     here = wire.location(found.job)
+    asked = orjson.loads(found.question)
     return {
         "job_id": found.job,
         "name": found.name,
@@ -91,7 +92,9 @@ def _view(found: Question) -> dict[str, Any]:
         "choices": None,
         "schema": None,
         "error": None,
-        **orjson.loads(found.question),
+        "default": None,
+        **asked,
+        "has_default": "default" in asked,
         "asked_at": wire.time(found.asked_at),
         "until": wire.time(found.until),
         "links": {"job": here, "answer": f"{here}/questions/{found.name}/answer"},

@@ -229,6 +229,8 @@ class JobSelection(BaseModel):
     fingerprint: Name | None = Field(
         None, description="Dead letters of this group; see `GET /v1/dead-letters`."
     )
+    flow: Name | None = Field(None, description="Steps of this flow.")
+    batch: Name | None = Field(None, description="Jobs of this batch.")
 
 
 class BulkRequest(Asked):
@@ -263,8 +265,6 @@ class BulkRequest(Asked):
 class JobQuery(JobSelection):
     """Which jobs to list, and in which order."""
 
-    flow: Name | None = Field(None, description="Steps of this flow.")
-    batch: Name | None = Field(None, description="Jobs of this batch.")
     sort: Literal["newest", "oldest"] = Field(
         "newest", description="Which come first, by when they were submitted."
     )
