@@ -403,6 +403,8 @@ addEventListener('keydown', event => {
     return
   }
   if (document.querySelector('dialog[open]') || !me.value) return
+  // Enter on something that has the focus is meant for it, not for the current row.
+  if (event.key === 'Enter' && event.target.closest?.('a, button, summary, [role=button]')) return
   const name = prefix + event.key
   prefix = ''
   if (event.key === 'g' && name === 'g') {
