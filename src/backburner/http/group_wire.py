@@ -37,6 +37,7 @@ def new_flow(flow: NewFlow) -> dict[str, Any]:
         "finished_at": None,
         "request_id": flow.request_id,
         "batch_id": None,
+        "size": len(flow.steps),
         "links": _links(flow_location(flow.id), f"flow={flow.id}"),
         **_with_counts([_new_step(step) for step in flow.steps]),
     }
@@ -55,6 +56,7 @@ def flow(found: FlowRecord) -> shapes.Flow:
         "finished_at": wire.time(found.finished_at),
         "request_id": found.request_id,
         "batch_id": found.batch_id,
+        "size": found.size,
         "links": _links(flow_location(found.id), f"flow={found.id}"),
     }
 

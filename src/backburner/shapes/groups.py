@@ -59,6 +59,8 @@ class Flow(TypedDict):
     finished_at: Time | None
     request_id: str | None
     batch_id: str | None
+    size: int
+    """How many steps it has."""
     links: GroupLinks
     counts: NotRequired[CountsByState]
     """Steps by state. Only when one flow is asked for."""

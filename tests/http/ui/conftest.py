@@ -4,10 +4,11 @@ import asyncio
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import pytest_asyncio
+from pydantic import BaseModel, Field
 
 from backburner import PermanentError, RetryPolicy, capability
 from backburner.cli.doctor import examine
@@ -58,6 +59,14 @@ class Dashboard:
         await self.tab.press("Enter")
         await self.shows("Live", ".connection")
         return key_id
+
+    async def submit(self, path, body, role="tenant-administrator", **more):
+        """Send something to the API with a key of its own; return the answer."""
+        _, text = await self.key(role, **more)
+        shown = self.server.shown(text)
+        answer = await self.server.client.post(path, json=body, headers=shown)
+        assert answer.status_code < 300, answer.text
+        return answer.json()
 
     async def visit(self, path):
         """Open an address of the dashboard."""
@@ -163,6 +172,28 @@ async def flaky(_ctx, value: dict[str, Any]) -> str:
     return "done"
 
 
+class Refund(BaseModel):
+    """What a person decides."""
+
+    approve: bool = False
+    amount: int = Field(title="Amount in cents", ge=0)
+    reason: Literal["damaged", "late", "other"]
+    note: str | None = Field(None, description="For the customer.")
+
+
+@capability("ui.ask", queue="demo")
+async def ask(ctx, value: dict[str, Any]) -> Any:
+    """Ask a person, with choices or with a form."""
+    if value.get("form"):
+        return await ctx.ask_person(value["question"], into=Refund)
+    return await ctx.ask_person(
+        value["question"],
+        choices=["Send it", "Hold it back"],
+        timeout=3600,
+        default="Hold it back",
+    )
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def dashboard(tmp_path_factory, axe):  # noqa: ARG001 - it may skip
     broken["cause"] = True
@@ -176,7 +207,7 @@ async def dashboard(tmp_path_factory, axe):  # noqa: ARG001 - it may skip
             limits={"cookie_secure": False},
             webhooks={"webhook_secret": "a secret that only these tests have"},
             examine=lambda: examine(examined, lambda: [demo]),
-            capabilities=[hostile, large, flaky, dear],
+            capabilities=[hostile, large, flaky, dear, ask],
         ) as server,
         a_usage_log(folder / "browser") as tab,
     ):

@@ -95,6 +95,8 @@ class FlowRecord:
     traceparent: str | None = None
     body_hash: str | None = None
     batch_id: str | None = None
+    size: int = 0
+    """How many steps it has."""
 
 
 class StepStatus(NamedTuple):

@@ -359,4 +359,5 @@ def _as_flow(row: Any) -> FlowRecord:
         traceparent=row.traceparent,
         body_hash=row.body_hash,
         batch_id=row.batch_id,
+        size=row.steps,
     )

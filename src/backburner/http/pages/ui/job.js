@@ -358,8 +358,8 @@ export function Job({ id }) {
       <dt>Started</dt><dd><${Ago} at=${job.started_at} /></dd>
       <dt>Ended</dt><dd><${Ago} at=${job.finished_at} /></dd>
       ${job.tags.length > 0 && html`<dt>Tags</dt><dd>${job.tags.slice(0, 20).map(tag => html`<a class="tag" href=${`/ui/jobs?tag=${encodeURIComponent(tag)}`}><${Name} text=${tag} most=${40} /></a> `)}</dd>`}
-      ${job.flow_id && html`<dt>Flow</dt><dd class="mono">${bounded(job.flow_id, 60)}${job.step ? `, step ${bounded(job.step, 60)}` : ''}</dd>`}
-      ${job.batch_id && html`<dt>Batch</dt><dd class="mono">${bounded(job.batch_id, 60)}</dd>`}
+      ${job.flow_id && html`<dt>Flow</dt><dd class="mono"><a href=${`/ui/flows/${job.flow_id}`}>${bounded(job.flow_id, 60)}</a>${job.step ? `, step ${bounded(job.step, 60)}` : ''}</dd>`}
+      ${job.batch_id && html`<dt>Batch</dt><dd class="mono"><a href=${`/ui/batches/${job.batch_id}`}>${bounded(job.batch_id, 60)}</a></dd>`}
       ${job.request_id && html`<dt>Request</dt><dd class="mono">${bounded(job.request_id, 64)}</dd>`}
     </dl></div>
     <div class="card"><h2>Models</h2>${job.usage ? html`<dl class="facts">

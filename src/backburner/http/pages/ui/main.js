@@ -3,7 +3,7 @@ import {
   html, render, signal, effect, useEffect, useRef, useState, api, connection, go, keys, logIn, loginNotice, logOut,
   may, me, Problem, route, start, toast, toast as message, useKeys,
 } from './core.js'
-import { Icon, Name, Questions } from './parts.js'
+import { Icon, Name, Confirmation } from './parts.js'
 import { Jobs } from './jobs.js'
 import { Job } from './job.js'
 import { Incidents } from './incidents.js'
@@ -13,11 +13,18 @@ import { Admin } from './admin.js'
 import { Playground } from './playground.js'
 import { Webhooks } from './webhooks.js'
 import { Overview } from './overview.js'
+import { Batches, Flows } from './flows.js'
+import { Lanes } from './lanes.js'
+import { Questions } from './questions.js'
 
 const VIEWS = [
   { path: 'overview', title: 'Overview', icon: 'overview', view: Overview, key: 'o' },
   { path: 'jobs', title: 'Jobs', icon: 'jobs', view: Jobs, key: 'j' },
+  { path: 'flows', title: 'Flows', icon: 'flows', view: Flows, key: 'w' },
+  { path: 'batches', title: 'Batches', view: Batches, key: 'b', within: 'flows' },
+  { path: 'questions', title: 'Questions', icon: 'waiting', view: Questions, key: 'q' },
   { path: 'incidents', title: 'Incidents', icon: 'incidents', view: Incidents, key: 'i', scope: 'dead-letters:read' },
+  { path: 'lanes', title: 'Lanes', icon: 'lanes', view: Lanes, key: 'l', scope: 'queues:read' },
   { path: 'cost', title: 'Cost', icon: 'cost', view: Cost, key: 'c' },
   { path: 'fleet', title: 'Fleet', icon: 'fleet', view: Fleet, key: 'f', scope: 'queues:read' },
   { path: 'webhooks', title: 'Webhooks', icon: 'flows', view: Webhooks, key: 'h', scope: 'webhooks:read', unless: 'queues:read' },
@@ -102,11 +109,12 @@ function Who() {
 }
 
 function Nav() {
-  const [here] = route.value.path
+  const [path] = route.value.path
+  const here = VIEWS.find(view => view.path === path)?.within ?? path
   const list = useRef(null)
   // On a narrow screen the list scrolls: the view that is open stays in sight.
   useEffect(() => void list.current.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' }), [here])
-  return html`<nav aria-label="Views" ref=${list}><ul>${VIEWS.filter(allowed).map(view => html`<li>
+  return html`<nav aria-label="Views" ref=${list}><ul>${VIEWS.filter(view => !view.within && allowed(view)).map(view => html`<li>
     <a href=${`/ui/${view.path}`} aria-current=${(here || HOME) === view.path ? 'page' : undefined}><${Icon} name=${view.icon} />${view.title}</a></li>`)}
   </ul></nav>`
 }
@@ -159,7 +167,7 @@ function Shell() {
   return html`<a class="skip" href="#main">Skip to content</a>
     <header class="top"><a class="brand" href="/ui/">Backburner</a><${Nav} />
       <div class="tools"><${Connection} /><${Theme} /><button class="quiet" aria-label="Keyboard help" onClick=${() => (help.value = true)}>?</button><${Who} /></div>
-    </header><${View} /><${Help} /><${Questions} /><${Toast} />`
+    </header><${View} /><${Help} /><${Confirmation} /><${Toast} />`
 }
 
 function App() {

@@ -29,7 +29,7 @@ const PATHS = {
 }
 
 export const Icon = ({ name }) =>
-  html`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d=${PATHS[name] || PATHS.jobs} /></svg>`
+  html`<svg class="icon" width="16" height="16" viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d=${PATHS[name] || PATHS.jobs} /></svg>`
 
 export const STATES = ['blocked', 'scheduled', 'waiting', 'queued', 'running', 'succeeded', 'failed', 'cancelled']
 export const LIVE = new Set(['blocked', 'scheduled', 'queued', 'running', 'waiting'])
@@ -84,7 +84,7 @@ const question = signal(null)
 export const confirmed = (title, text, action, { danger = false } = {}) =>
   new Promise(done => (question.value = { title, text, action, danger, done }))
 
-export function Questions() {
+export function Confirmation() {
   const dialog = useRef(null)
   const asked = question.value
   useEffect(() => {
@@ -123,6 +123,21 @@ export const Failure = ({ error, retry }) =>
   </div>`
 
 export const Meter = ({ value, most, label }) => html`<progress value=${value} max=${most} aria-label=${label}></progress>`
+
+/** How much of a whole is in each state: one bar, and its numbers as text. */
+export function Shares({ counts, label }) {
+  const present = STATES.filter(state => counts[state])
+  const total = present.reduce((sum, state) => sum + counts[state], 0)
+  let from = 0
+  return html`<div class="shares"><svg viewBox="0 0 1000 8" preserveAspectRatio="none" role="img" aria-label=${label}>
+    <rect class="back" width="1000" height="8" />
+    ${BAR.filter(state => counts[state]).map(state => {
+      const x = from
+      from += (1000 * counts[state]) / total
+      return html`<rect key=${state} class=${`fill ${state}`} x=${x} width=${from - x} height="8" />`
+    })}</svg></div>`
+}
+const BAR = ['succeeded', 'failed', 'cancelled', 'running', 'waiting', 'queued', 'scheduled', 'blocked']
 
 /** A title with what can be done beside it. */
 export const Head = ({ title, children }) => html`<div class="head"><h1 tabindex="-1">${title}</h1><div class="actions">${children}</div></div>`

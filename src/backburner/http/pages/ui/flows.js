@@ -1,0 +1,365 @@
+// Flows and batches: their lists, a flow's graph that follows its steps, a batch's counts.
+import {
+  html, useEffect, useRef, useState, address, Ago, api, bounded, go, may, me, now, number, reconnected, route, say, sayProblem,
+  span, throttled, useApi, useEvents, useKeys,
+} from './core.js'
+import { confirmed, Copy, Empty, Failure, Frame, Head, Icon, inline, LIVE, Name, Shares, State, STATES } from './parts.js'
+import { draw, NODE } from './graph.js'
+import { after } from './jobs.js'
+import { Fresh, useList, useRows } from './list.js'
+
+const ROWS = 50
+const FLOW = '{"steps": [{"name": "first", "capability": "demo.echo", "input": {}}, {"name": "then", "capability": "demo.echo", "needs": ["first"]}]}'
+const BATCH = '{"jobs": [{"capability": "demo.echo", "input": {"page": 1}}, {"capability": "demo.echo", "input": {"page": 2}}]}'
+const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? '' : 's'}`
+const took = one => (one.started_at ?? one.created_at ? (one.finished_at ? Date.parse(one.finished_at) : now.value) - Date.parse(one.started_at ?? one.created_at) : null)
+const percent = (part, whole) => (whole ? Math.floor((100 * part) / whole) : 0)
+const isOwn = one => one.user === me.value.user || !me.value.needs_login
+
+// --- The lists -----------------------------------------------------------------------------
+
+const KINDS = {
+  flows: { noun: 'flow', states: ['running', 'succeeded', 'failed', 'cancelled'], field: 'flow_id',
+    command: () => `echo '${FLOW}' | backburner flows submit -`, about: 'A flow is jobs that wait for each other.' },
+  batches: { noun: 'batch', states: ['open', 'finished'], field: 'batch_id',
+    command: () => `curl ${location.origin}/v1/batches${me.value.needs_login ? ' -H "Authorization: Bearer $BACKBURNER_API_KEY"' : ''} -H 'Content-Type: application/json' -d '${BATCH}'`,
+    about: 'A batch is jobs and flows that are counted and end together.' },
+}
+const LOOK = { open: 'running', finished: 'succeeded' }
+
+/** The state of a group; a finished batch with failures is not shown as a success. */
+function GroupState({ one }) {
+  const bad = one.counts?.members?.failed ? 'failed' : one.counts?.members?.cancelled ? 'cancelled' : LOOK[one.state]
+  const look = one.state === 'finished' ? bad : LOOK[one.state] ?? one.state
+  return html`<span class=${`state ${look}`}><${Icon} name=${look} />${one.state}</span>`
+}
+
+function Progress({ batch }) {
+  const { counts, expected, done } = batch
+  const total = Math.max(expected ?? 0, counts?.total ?? 0)
+  const failed = counts?.members.failed
+  return html`<span class="line">${total ? html`<progress value=${done} max=${total} aria-label="Progress"></progress>` : ''}
+    <span>${number(done)}${total ? ` of ${number(total)}` : ' done'}${failed ? html`, <span class="bad-text">${number(failed)} failed</span>` : ''}</span></span>`
+}
+
+function Groups({ kind }) {
+  const { noun, states, field, command, about } = KINDS[kind]
+  const query = route.value.query
+  const path = `/v1/${kind}${address('', { limit: ROWS, state: query.state, tag: query.tag, batch: query.batch, cursor: query.cursor }).slice(4)}`
+  const list = useList(path, { when: event => event[field] })
+  const current = useRows(list.rows, one => go(`/ui/${kind}/${one.id}`), noun)
+  const isBatch = kind === 'batches'
+  const isFiltered = query.state || query.tag || query.batch
+  const seesTenant = me.value.sees_tenant
+  const show = more => go(address(kind, { ...query, cursor: '', ...more }))
+  const search = event => {
+    event.preventDefault()
+    const text = event.target.elements.tag.value.trim()
+    if (/^(flow|batch|job)_[\w-]+$/.test(text)) return go(`/ui/${text.startsWith('flow') ? 'flows' : text.startsWith('job') ? 'jobs' : 'batches'}/${text}`)
+    show({ tag: text.replace(/^tag:/, '') })
+  }
+  return html`<${Head} title=${isBatch ? 'Batches' : 'Flows'} />
+    <div class="tabs"><a href="/ui/flows" aria-current=${isBatch ? undefined : 'page'}>Flows</a><a href="/ui/batches" aria-current=${isBatch ? 'page' : undefined}>Batches</a></div>
+    <form class="search" role="search" onSubmit=${search}><label class="unseen" for="tag">Filter by tag</label>
+      <input id="tag" name="tag" key=${kind + query.tag} data-search defaultValue=${query.tag ?? ''} maxlength="200" spellcheck="false" autocomplete="off" placeholder=${`a tag, or the id of a ${noun}`} /><button>Filter</button></form>
+    <div class="chips" role="group" aria-label="States">${states.map(name => html`<button aria-pressed=${query.state === name}
+      onClick=${() => show({ state: query.state === name ? '' : name })}><${GroupState} one=${{ state: name }} /></button>`)}
+      ${query.batch && html`<span class="faint">of the batch <a class="mono" href=${`/ui/batches/${encodeURIComponent(query.batch)}`}>…${bounded(query.batch, 60).slice(-12)}</a></span>`}
+      ${isFiltered && html`<button class="quiet" onClick=${() => go(`/ui/${kind}`)}>Clear filters</button>`}<${Fresh} list=${list} /></div>
+    <${Failure} error=${list.error} retry=${list.reload} />
+    ${list.isRead && !list.rows.length && !list.error ? isFiltered || query.cursor
+      ? html`<${Empty} title=${`No ${noun} matches`}>Change the filters, or <a href=${`/ui/${kind}`}>show all</a>.</${Empty}>`
+      : html`<${Empty} title=${`There are no ${kind} yet`} command=${command()}>${about} Submit one, and it appears here.</${Empty}>`
+      : html`<div class="jobs groups"><${Frame} label=${isBatch ? 'Batches' : 'Flows'}><table>
+        <colgroup><col class="w-state" /><col /><col class=${isBatch ? 'w-progress' : 'w-steps'} />${seesTenant && html`<col class="w-queue optional" />`}<col class="w-when" /><col class="w-short small" /></colgroup>
+        <thead><tr><th scope="col" class="sign">State</th><th scope="col">${isBatch ? 'Batch' : 'Flow'}</th>${isBatch ? html`<th scope="col">Members</th>` : html`<th scope="col" class="number">Steps</th>`}
+          ${seesTenant && html`<th scope="col" class="optional">User</th>`}<th scope="col">Submitted</th><th scope="col" class="number small">Took</th></tr></thead>
+        <tbody>${list.rows.map((one, at) => html`<tr key=${one.id} data-row class=${at === current ? 'current' : ''} aria-current=${at === current ? 'true' : undefined}>
+          <td>${one.isGone ? html`<span class="faint">changed</span>` : html`<${GroupState} one=${one} />`}</td>
+          <td class="what"><div class="line"><a class="mono" href=${`/ui/${kind}/${one.id}`} title=${one.id}>…${one.id.slice(-12)}</a>
+            ${one.tags.slice(0, 4).map(tag => html`<span class="tag"><${Name} text=${tag} most=${24} /></span>`)}
+            ${one.generation > 0 && html`<span class="faint">retried${one.generation > 1 ? ` ${one.generation} times` : ''}</span>`}</div></td>
+          ${isBatch ? html`<td><${Progress} batch=${one} /></td>` : html`<td class="number">${number(one.size)}</td>`}
+          ${seesTenant && html`<td class="optional"><${Name} text=${one.user} most=${24} /></td>`}
+          <td class="time"><${Ago} at=${one.created_at} /></td><td class="number small">${span(took(one))}</td></tr>`)}</tbody></table></${Frame}></div>`}
+    <div class="pager">${query.cursor && html`<a href=${address(kind, { ...query, cursor: '' })}>First page</a>`}
+      ${list.next && html`<a href=${address(kind, { ...query, cursor: list.next })}>Next page</a>`}</div>`
+}
+
+// --- One flow, as its events tell ---------------------------------------------------------------
+
+const NONE = []
+
+/** Return a flow as it is after some events. */
+function applied(flow, events) {
+  const byJob = new Map()
+  let { state, finished_at } = flow
+  for (const event of events) {
+    if (event.flow_id) {
+      state = STATES.includes(event.type.slice(5)) ? event.type.slice(5) : 'running'
+      finished_at = LIVE.has(state) ? null : event.at
+    } else byJob.has(event.job_id) ? byJob.get(event.job_id).push(event) : byJob.set(event.job_id, [event])
+  }
+  return { ...flow, state, finished_at, steps: flow.steps.map(step => (byJob.get(step.id) ?? NONE).reduce(after, step)) }
+}
+
+/** Read a flow once and let events change it; it is read again seldom, as it may be large. */
+function useFlow(id) {
+  const [state, set] = useState({ flow: null, error: null })
+  const ids = useRef(new Set())
+  const pending = useRef([])
+  const missed = useRef(null)
+  const due = useRef(0)
+  const load = useRef(null)
+  load.current ??= async () => {
+    if (missed.current) return
+    const began = performance.now()
+    // What comes while the answer is under way may not be in it.
+    missed.current = []
+    try {
+      const flow = await api(`/v1/flows/${encodeURIComponent(id)}`)
+      ids.current = new Set(flow.steps.map(step => step.id))
+      set({ flow: applied(flow, missed.current), error: null })
+    } catch (error) {
+      set(was => ({ ...was, error }))
+    } finally {
+      missed.current = null
+      due.current = performance.now() + 30 * (performance.now() - began)
+    }
+  }
+  const apply = useRef(null)
+  apply.current ??= throttled(() => {
+    const events = pending.current
+    pending.current = []
+    set(was => (was.flow ? { ...was, flow: applied(was.flow, events) } : was))
+  }, 250)
+  const soon = useRef(null)
+  soon.current ??= throttled(() => load.current(), 3000)
+  useEffect(() => void load.current(), [reconnected.value])
+  useEffect(() => () => (apply.current.stop(), soon.current.stop()), [])
+  useEvents(event => {
+    const isFlow = event.flow_id === id
+    if (missed.current && (isFlow || event.job_id)) missed.current.push(event)
+    if (!isFlow && !ids.current.has(event.job_id)) return
+    if (event.type === 'job.output.delta') return
+    pending.current.push(event)
+    apply.current()
+    // A handler may have added steps.
+    if (isFlow || performance.now() > due.current) soon.current()
+  })
+  return { ...state, reload: load.current }
+}
+
+// --- The graph -------------------------------------------------------------------------------------
+
+const count = steps => {
+  const counts = {}
+  for (const { state } of steps) counts[state] = (counts[state] ?? 0) + 1
+  return counts
+}
+const URGENT = ['failed', 'running', 'waiting', 'queued', 'scheduled', 'blocked', 'cancelled', 'succeeded']
+const toneOf = counts => URGENT.find(state => counts[state])
+const told = counts => URGENT.filter(state => counts[state]).map(state => `${number(counts[state])} ${state}`).join(' · ')
+
+function Node({ node, steps, isPicked, pick }) {
+  const counts = count(steps)
+  const tone = toneOf(counts)
+  const [first] = steps
+  const isOne = steps.length === 1
+  const isAlike = steps.every(step => step.capability === first.capability)
+  const name = isOne ? first.name : `${isAlike ? first.capability : first.name} ${isAlike ? '×' : 'and'} ${number(steps.length)}${isAlike ? '' : ' steps'}`
+  const { done, total } = first.progress ?? {}
+  const detail = !isOne ? told(counts)
+    : first.state === 'running' && total ? `${percent(done, total)} % · ${span(took(first))}`
+      : LIVE.has(first.state) && first.state !== 'running' || !first.started_at ? first.state : `${first.state} · ${span(took(first))}`
+  const face = html`<title>${bounded(name, 200)}: ${detail}</title>
+    <rect width=${NODE.width} height=${NODE.height} rx="6" /><g transform="translate(9 7)"><${Icon} name=${tone} /></g>
+    <svg x="31" width=${NODE.width - 38} height=${NODE.height}><text y="19">${bounded(name, 40)}</text><text class="detail" y=${isOne ? 37 : 34}>${detail}</text>
+      ${!isOne && html`<${Line} counts=${counts} total=${steps.length} />`}</svg>`
+  const at = { class: `node ${tone}${isPicked ? ' picked' : ''}`, transform: `translate(${node.x} ${node.y})` }
+  return isOne ? html`<a ...${at} href=${`/ui/jobs/${first.id}`}>${face}</a>`
+    : html`<g ...${at} role="button" tabindex="0" aria-pressed=${isPicked} onClick=${pick}
+      onKeyDown=${event => (event.key === 'Enter' || event.key === ' ') && (event.preventDefault(), pick())}>${face}</g>`
+}
+
+/** The shares of states within a node. */
+function Line({ counts, total }) {
+  let from = 0
+  return ['succeeded', 'failed', 'cancelled', 'running', 'waiting', 'queued', 'scheduled', 'blocked'].filter(state => counts[state]).map(state => {
+    const x = from
+    from += ((NODE.width - 46) * counts[state]) / total
+    return html`<rect key=${state} class=${`fill ${state}`} x=${x} y="39" width=${from - x} height="3" />`
+  })
+}
+
+function Graph({ flow, picked, pick }) {
+  const frame = useRef(null)
+  const [follows, follow] = useState(true)
+  const drawn = useRef({ key: '' })
+  // Only what the steps are decides where they are, and steps are only ever added.
+  const key = `${flow.id} ${flow.steps.length}`
+  if (drawn.current.key !== key) {
+    const at = new Map(flow.steps.map((step, place) => [step, place]))
+    const graph = draw(flow.steps)
+    drawn.current = { key, ...graph, places: graph.nodes.map(node => node.steps.map(step => at.get(step))) }
+  }
+  const { nodes, edges, places, width, height } = drawn.current
+  const stepsOf = node => places[node.id].map(place => flow.steps[place])
+  const active = follows && nodes.find(node => places[node.id].some(place => flow.steps[place].state === 'running'))
+  useEffect(() => {
+    const box = frame.current?.querySelector('.frame')
+    if (!active || !box) return
+    const isCalm = matchMedia('(prefers-reduced-motion: reduce)').matches
+    box.scrollTo({ left: active.x - (box.clientWidth - NODE.width) / 2, top: active.y - (box.clientHeight - NODE.height) / 2, behavior: isCalm ? 'auto' : 'smooth' })
+  }, [active?.id])
+  const stop = () => follows && follow(false)
+  const isHidden = nodes.some(node => node.steps.length > 1)
+  return html`<div class="graph" ref=${frame} onWheel=${stop} onPointerDown=${event => event.target.closest('.frame') && stop()}>
+    <div class="head"><h2>Graph</h2><span class="faint">${isHidden ? 'Steps that are alike share a box: choose it to list them.' : ''}</span>
+      ${flow.state === 'running' && html`<label class="actions"><input type="checkbox" checked=${follows} onChange=${() => follow(!follows)} /> Follow running steps</label>`}</div>
+    <${Frame} label="Graph of the steps"><svg role="group" aria-label="Steps; the table below has the same" width=${width + 24} height=${height + 24} viewBox=${`-12 -12 ${width + 24} ${height + 24}`}>
+      ${edges.map(edge => html`<path key=${`${edge.from}-${edge.to}`} class=${edge.lax ? 'lax' : ''} d=${edge.path} />`)}
+      ${nodes.map(node => html`<${Node} key=${node.id} node=${node} steps=${stepsOf(node)} isPicked=${picked === node.id} pick=${() => pick(picked === node.id ? null : node.id, node.steps)} />`)}
+    </svg></${Frame}></div>`
+}
+
+// --- A flow's page ---------------------------------------------------------------------------------------
+
+function Steps({ steps, note, clear }) {
+  const [state, setState] = useState('')
+  const [from, setFrom] = useState(0)
+  const counts = count(steps)
+  const chosen = state && counts[state] ? steps.filter(step => step.state === state) : steps
+  const start = from < chosen.length ? from : 0
+  const rows = chosen.slice(start, start + ROWS)
+  const current = useRows(rows, step => go(`/ui/jobs/${step.id}`), 'step')
+  return html`<div class="chips" role="group" aria-label="States of steps">${STATES.filter(name => counts[name] || name === state).map(name => html`<button aria-pressed=${state === name}
+      onClick=${() => (setFrom(0), setState(state === name ? '' : name))}><${State} of=${name} /> <span class="count">${number(counts[name] ?? 0)}</span></button>`)}
+      ${note && html`<button class="quiet" onClick=${clear}>${note}: show all steps</button>`}</div>
+    <div class="jobs groups"><${Frame} label="Steps"><table><colgroup><col class="w-state" /><col /><col class="w-short optional" /><col class="w-when" /><col class="w-short small" /></colgroup>
+      <thead><tr><th scope="col" class="sign">State</th><th scope="col">Step</th><th scope="col" class="number optional">Attempt</th><th scope="col">Started</th><th scope="col" class="number small">Took</th></tr></thead>
+      <tbody>${rows.map((step, at) => html`<tr key=${step.id} data-row class=${at === current ? 'current' : ''} aria-current=${at === current ? 'true' : undefined}>
+        <td><${State} of=${step.state} /></td>
+        <td class="what"><div class="line"><a href=${`/ui/jobs/${step.id}`}><${Name} text=${step.name} most=${60} /></a></div>
+          <div class="line"><span class="id"><${Name} text=${step.capability} most=${60} /></span>
+            ${step.error && step.state !== 'succeeded' && html`<span class=${`why ${step.state === 'failed' ? '' : 'wait'}`} dir="ltr">${inline(`${step.error.code}: ${step.error.message}`, 160)}</span>`}</div></td>
+        <td class="number optional">${step.attempt}/${step.max_attempts}</td><td class="time"><${Ago} at=${step.started_at} /></td>
+        <td class="number small">${step.started_at ? span(took(step)) : '–'}</td></tr>`)}</tbody></table></${Frame}></div>
+    ${chosen.length > ROWS && html`<div class="pager"><button disabled=${!start} onClick=${() => setFrom(Math.max(0, start - ROWS))}>Earlier</button>
+      <button disabled=${start + ROWS >= chosen.length} onClick=${() => setFrom(start + ROWS)}>Later</button>
+      <span class="faint">${number(start + 1)}–${number(start + rows.length)} of ${plural(chosen.length, 'step')}</span></div>`}`
+}
+
+/** Retry or cancel a group; returns what to show beside its title. */
+function Actions({ kind, one, failed, isLive, reload }) {
+  const { noun } = KINDS[kind]
+  const act = async (verb, done) => {
+    try {
+      const answer = await api(`/v1/${kind}/${encodeURIComponent(one.id)}/${verb}`, { method: 'POST', body: {} })
+      say(done(answer))
+      reload()
+    } catch (problem) {
+      sayProblem(problem)
+    }
+  }
+  const canRetry = failed > 0 && may('dead-letters:retry') && (kind === 'batches' || !isLive)
+  const retry = async () =>
+    (await confirmed(`Retry ${plural(failed, 'failed job')}?`, 'Each is queued again with fresh attempts. What was cancelled because of it waits again.', `Retry ${plural(failed, 'failed job')}`)) &&
+    act('retry', answer => (answer.retried === undefined ? 'The failed steps are queued again.' : `${plural(answer.retried ?? 0, 'job')} queued again.`))
+  const cancel = async () =>
+    (await confirmed(`Cancel this ${noun}?`, 'Everything of it that has not ended ends now. It cannot be started again.', `Cancel the ${noun}`, { danger: true })) &&
+    act('cancel', () => `The ${noun} is cancelled.`)
+  useKeys({ r: [() => canRetry && retry(), 'Retry what failed'] })
+  return html`${canRetry && html`<button class="primary" onClick=${retry}><${Icon} name="retry" /> Retry ${number(failed)} failed</button>`}
+    <a class="button" href=${address('jobs', { [noun]: one.id })}>Jobs</a>
+    ${isLive && may('jobs:write') && isOwn(one) && html`<button class="danger" onClick=${cancel}>Cancel</button>`}`
+}
+
+const Crumb = ({ kind, title, id }) => html`<p class="faint"><a href=${`/ui/${kind}`}>${title}</a> / <span class="mono">${bounded(id, 60)}</span> <${Copy} text=${id} label="" name="the id" /></p>`
+
+function Missing({ kind, error, reload }) {
+  const { noun } = KINDS[kind]
+  return error.status === 404
+    ? html`<h1 tabindex="-1">There is no such ${noun}</h1><p class="faint">It does not exist, was deleted for its age, or belongs to somebody else.</p><p><a href=${`/ui/${kind}`}>Show all ${kind}</a></p>`
+    : html`<h1 tabindex="-1">${bounded(noun, 20)}</h1><${Failure} error=${error} retry=${reload} />`
+}
+
+const Facts = ({ one, children }) => html`<div class="card"><h2>Facts</h2><dl class="facts">
+  <dt>User</dt><dd><${Name} text=${one.user} /></dd>
+  <dt>Submitted</dt><dd><${Ago} at=${one.created_at} /></dd>
+  <dt>Ended</dt><dd><${Ago} at=${one.finished_at} /></dd>
+  <dt>Took</dt><dd>${span(took(one))}</dd>
+  ${one.generation > 0 && html`<dt>Retried</dt><dd>${plural(one.generation, 'time')}</dd>`}
+  ${one.deadline && html`<dt>Deadline</dt><dd><${Ago} at=${one.deadline} /></dd>`}
+  ${children}
+  ${one.tags.length > 0 && html`<dt>Tags</dt><dd>${one.tags.slice(0, 20).map(tag => html`<span class="tag"><${Name} text=${tag} most=${40} /></span> `)}</dd>`}
+  ${one.request_id && html`<dt>Request</dt><dd class="mono">${bounded(one.request_id, 64)}</dd>`}</dl></div>`
+
+const DONE = ['succeeded', 'failed', 'cancelled']
+const ended = counts => DONE.reduce((sum, state) => sum + (counts[state] ?? 0), 0)
+
+function Flow({ id }) {
+  const { flow, error, reload } = useFlow(id)
+  const [picked, pick] = useState(null)
+  if (error && !flow) return html`<${Missing} kind="flows" error=${error} reload=${reload} />`
+  if (!flow) return html`<h1 tabindex="-1" class="mono">${bounded(id, 60)}</h1>`
+  const counts = count(flow.steps)
+  const total = flow.steps.length
+  const names = picked && new Set(picked.names)
+  return html`<${Crumb} kind="flows" title="Flows" id=${flow.id} />
+    <${Head} title=${html`<${GroupState} one=${flow} /> Flow of ${plural(total, 'step')}`}><${Actions} kind="flows" one=${flow} failed=${counts.failed ?? 0} isLive=${flow.state === 'running'} reload=${reload} /></${Head}>
+    <${Failure} error=${error} retry=${reload} />
+    <div class="notice"><div class="grow"><${Shares} counts=${counts} label=${told(counts)} />
+      <p>${percent(ended(counts), total)} % ended · ${told(counts)}</p></div></div>
+    <div class="card"><${Graph} flow=${flow} picked=${picked?.id ?? null} pick=${(node, steps) => pick(node === null ? null : { id: node, names: steps.map(step => step.name) })} /></div>
+    <div class="grid beside"><div><div class="card"><h2>Steps</h2>
+      <${Steps} key=${picked?.id ?? 'all'} steps=${names ? flow.steps.filter(step => names.has(step.name)) : flow.steps} note=${picked && `${plural(names.size, 'step')} of the chosen box`} clear=${() => pick(null)} /></div></div>
+    <div><${Facts} one=${flow}>${flow.batch_id && html`<dt>Batch</dt><dd class="mono"><a href=${`/ui/batches/${flow.batch_id}`}>${bounded(flow.batch_id, 60)}</a></dd>`}</${Facts}></div></div>`
+}
+
+// --- A batch's page ----------------------------------------------------------------------------------------
+
+const isEnd = event => event.type === 'job.failed' || event.type === 'flow.failed' || event.type.startsWith('batch.')
+
+function FailedMembers({ id }) {
+  const jobs = useList(`/v1/jobs?batch=${encodeURIComponent(id)}&state=failed&limit=${ROWS}`, { live: 3000, when: isEnd })
+  const flows = useList(`/v1/flows?batch=${encodeURIComponent(id)}&state=failed&limit=${ROWS}`, { live: 3000, when: isEnd })
+  const rows = [...flows.rows, ...jobs.rows].filter(row => !row.isGone)
+  const open = row => go(`/ui/${row.capability ? 'jobs' : 'flows'}/${row.id}`)
+  const current = useRows(rows, open, 'member')
+  const isRead = jobs.isRead && flows.isRead
+  return html`<div class="card"><div class="head"><h2>Failed</h2><${Fresh} list=${jobs.fresh ? jobs : flows} /></div><${Failure} error=${jobs.error ?? flows.error} />
+    ${isRead && !rows.length && html`<p class="faint">Nothing of this batch has failed.</p>`}
+    ${rows.length > 0 && html`<div class="jobs groups"><${Frame} label="Failed jobs and flows"><table><colgroup><col /><col class="w-when" /></colgroup>
+      <thead><tr><th scope="col">Job or flow</th><th scope="col">Failed</th></tr></thead>
+      <tbody>${rows.map((row, at) => html`<tr key=${row.id} data-row class=${at === current ? 'current' : ''} aria-current=${at === current ? 'true' : undefined}>
+        <td class="what"><div class="line">${row.capability ? html`<a href=${`/ui/jobs/${row.id}`}><${Name} text=${row.capability} most=${60} /></a>` : html`<a href=${`/ui/flows/${row.id}`}>Flow</a>`}
+            ${row.step && html`<span class="faint">step <${Name} text=${row.step} most=${40} /></span>`}</div>
+          <div class="line"><span class="id mono" title=${row.id}>…${row.id.slice(-8)}</span>${row.error && html`<span class="why" dir="ltr">${inline(`${row.error.code}: ${row.error.message}`, 200)}</span>`}</div></td>
+        <td class="time"><${Ago} at=${row.finished_at} /></td></tr>`)}</tbody></table></${Frame}></div>
+      ${jobs.next && html`<p class="pager"><a href=${address('jobs', { batch: id, state: 'failed' })}>All failed jobs</a></p>`}`}</div>`
+}
+
+function Batch({ id }) {
+  const { data: batch, error, reload } = useApi(`/v1/batches/${encodeURIComponent(id)}`, { live: 1500, when: event => event.batch_id === id })
+  if (error && !batch) return html`<${Missing} kind="batches" error=${error} reload=${reload} />`
+  if (!batch) return html`<h1 tabindex="-1" class="mono">${bounded(id, 60)}</h1>`
+  const { total, done, members, jobs } = batch.counts
+  const whole = Math.max(total, batch.expected ?? 0)
+  const failed = jobs.failed ?? 0
+  // Steps of flows are counted as jobs, and not as members.
+  const hasFlows = Object.values(jobs).reduce((sum, one) => sum + one, 0) !== total
+  return html`<${Crumb} kind="batches" title="Batches" id=${batch.id} />
+    <${Head} title=${html`<${GroupState} one=${batch} /> Batch of ${plural(whole, 'member')}`}><${Actions} kind="batches" one=${batch} failed=${failed} isLive=${batch.state === 'open'} reload=${reload} /></${Head}>
+    <${Failure} error=${error} retry=${reload} />
+    <div class="notice"><div class="grow"><${Shares} counts=${members} label=${told(members)} />
+      <p>${percent(done, whole)} % · ${number(done)} of ${plural(whole, 'member')} ended${batch.state === 'open' && whole > total ? `, ${number(whole - total)} still to come` : ''}${batch.state === 'open' && !batch.sealed ? ' · more may be added' : ''}</p></div></div>
+    <div class="tiles">${STATES.filter(state => jobs[state]).map(state => html`<a class=${`tile ${state === 'failed' ? 'alarm' : ''}`} key=${state} href=${address('jobs', { batch: id, state })}><b>${number(jobs[state])}</b><span>${hasFlows ? 'jobs and steps ' : 'jobs '}${state}</span></a>`)}</div>
+    <div class="grid"><div><${FailedMembers} id=${id} /></div><div><${Facts} one=${batch}>
+      <dt>Expected</dt><dd>${batch.expected === null ? html`<span class="faint">not said</span>` : number(batch.expected)}</dd>
+      <dt>Closed</dt><dd>${batch.sealed ? 'yes: no more come' : 'no: more may be added'}</dd>
+      ${hasFlows && html`<dt>Flows</dt><dd><a href=${address('flows', { batch: id })}>Flows of this batch</a></dd>`}</${Facts}></div></div>`
+}
+
+export const Flows = ({ rest }) => (rest[0] ? html`<${Flow} key=${rest[0]} id=${rest[0]} />` : html`<${Groups} key="flows" kind="flows" />`)
+export const Batches = ({ rest }) => (rest[0] ? html`<${Batch} key=${rest[0]} id=${rest[0]} />` : html`<${Groups} key="batches" kind="batches" />`)

@@ -1,0 +1,113 @@
+// A form from a JSON Schema: simple fields where the schema is simple, JSON elsewhere.
+import { html, useState, bounded } from './core.js'
+
+const MOST_FIELDS = 30
+const MOST_CHOICES = 20
+const SIMPLE = ['boolean', 'integer', 'number', 'string']
+
+/** Follow references within the schema, and leave out that it may be null. */
+function resolved(schema, root, depth = 0) {
+  if (!schema || typeof schema !== 'object' || depth > 8) return {}
+  if (typeof schema.$ref === 'string') {
+    const found = schema.$ref.startsWith('#/$defs/') ? root.$defs?.[schema.$ref.slice(8)] : null
+    return { ...resolved(found, root, depth + 1), ...(schema.title ? { title: schema.title } : {}) }
+  }
+  const some = schema.anyOf ?? schema.oneOf
+  if (Array.isArray(some)) {
+    const others = some.filter(one => one?.type !== 'null')
+    if (others.length === 1) return { ...schema, ...resolved(others[0], root, depth + 1), mayBeNull: others.length < some.length }
+  }
+  return schema
+}
+
+/**
+ * Say how a value is asked for: `{kind, title, …}` with kind `boolean`, `integer`,
+ * `number`, `string`, `choice`, `object` (with `fields`) or `json`.
+ */
+export function asked(schema, root = schema, isTop = true) {
+  const found = resolved(schema, root)
+  const more = { title: found.title, about: found.description, least: found.minimum, most: found.maximum, longest: found.maxLength, start: found.default, mayBeNull: found.mayBeNull }
+  const choices = found.const !== undefined ? [found.const] : found.enum
+  if (Array.isArray(choices) && choices.length <= 200) return { ...more, kind: 'choice', choices }
+  if (SIMPLE.includes(found.type)) return { ...more, kind: found.type }
+  const names = Object.keys(found.properties ?? {})
+  if (isTop && found.type === 'object' && names.length && names.length <= MOST_FIELDS) {
+    const required = new Set(found.required)
+    return { ...more, kind: 'object', fields: names.map(name => ({ name, isRequired: required.has(name), ...asked(found.properties[name], root, false) })) }
+  }
+  return { ...more, kind: 'json' }
+}
+
+/** Return the value that somebody entered, or throw what is wrong with it. */
+export function entered(field, text) {
+  switch (field.kind) {
+    case 'boolean': return Boolean(text)
+    case 'choice': return field.choices[Number(text)]
+    case 'integer': case 'number': {
+      const value = Number(text)
+      if (text.trim() === '' || Number.isNaN(value) || (field.kind === 'integer' && !Number.isInteger(value))) throw new Error(field.kind === 'integer' ? 'Enter a whole number.' : 'Enter a number.')
+      return value
+    }
+    case 'json':
+      try {
+        return JSON.parse(text)
+      } catch {
+        throw new Error('This is not JSON. Text needs quotes: "like this".')
+      }
+  }
+  return text
+}
+
+const isEmpty = (field, text) => field.kind !== 'boolean' && (text === undefined || text === '')
+
+function first(field) {
+  if (field.kind === 'boolean') return Boolean(field.start)
+  if (field.start === undefined || field.start === null) return ''
+  if (field.kind === 'choice') return String(field.choices.indexOf(field.start))
+  return field.kind === 'json' ? JSON.stringify(field.start) : String(field.start)
+}
+
+function Field({ field, id, text, set, problem }) {
+  const more = { id, 'aria-describedby': `${id}-note`, 'aria-invalid': problem ? 'true' : undefined, onInput: event => set(event.target.value) }
+  const label = bounded(field.title || field.name || 'Answer', 120)
+  const control = field.kind === 'boolean' ? html`<input ...${more} type="checkbox" checked=${text} onInput=${event => set(event.target.checked)} />`
+    : field.kind === 'choice' ? html`<select ...${more} value=${text}><option value="">Choose…</option>${field.choices.map((one, at) => html`<option value=${at}>${bounded(String(one), 120)}</option>`)}</select>`
+      : field.kind === 'integer' || field.kind === 'number' ? html`<input ...${more} type="number" step=${field.kind === 'integer' ? 1 : 'any'} min=${field.least} max=${field.most} value=${text} />`
+        : field.kind === 'json' || !field.name ? html`<textarea ...${more} class=${field.kind} value=${text} maxlength=${field.longest} spellcheck=${field.kind !== 'json'}></textarea>`
+          : html`<input ...${more} value=${text} maxlength=${field.longest} autocomplete="off" />`
+  return html`<div class=${`field ${field.kind}`}><label for=${id}>${label}${field.kind !== 'boolean' && (field.isRequired === false || field.mayBeNull) ? html` <span class="faint">(optional)</span>` : ''}</label>${control}
+    <p id=${`${id}-note`} class=${problem ? 'bad-text' : 'faint'}>${problem || (field.about ? bounded(field.about, 300) : field.kind === 'json' ? 'JSON' : '')}</p></div>`
+}
+
+/** A form for one value; `send(value)` is called with what was entered. Few choices are buttons. */
+export function Form({ schema, id, send, busy, action = 'Send' }) {
+  const top = schema ? asked(schema) : { kind: 'string' }
+  const fields = top.kind === 'object' ? top.fields : [{ ...top, isRequired: !top.mayBeNull }]
+  const [texts, setTexts] = useState(() => fields.map(first))
+  const [problems, setProblems] = useState([])
+  const buttons = top.kind === 'boolean' ? [[true, 'Yes'], [false, 'No']] : top.kind === 'choice' && top.choices.length <= MOST_CHOICES ? top.choices.map(one => [one, String(one)]) : null
+  if (buttons) return html`<${Choices} buttons=${buttons} send=${send} busy=${busy} />`
+  const submit = event => {
+    event.preventDefault()
+    const found = []
+    const values = fields.map((field, at) => {
+      if (isEmpty(field, texts[at])) {
+        if (field.isRequired && field.kind !== 'string') found[at] = 'This is needed.'
+        return field.mayBeNull && field.isRequired ? null : field.kind === 'string' && field.isRequired ? '' : undefined
+      }
+      try {
+        return entered(field, texts[at])
+      } catch (error) {
+        found[at] = error.message
+      }
+    })
+    setProblems(found)
+    if (found.some(Boolean)) return
+    send(top.kind === 'object' ? Object.fromEntries(fields.map((field, at) => [field.name, values[at]]).filter(([, value]) => value !== undefined)) : values[0] ?? null)
+  }
+  return html`<form class="form" onSubmit=${submit} novalidate>${fields.map((field, at) => html`<${Field} key=${at} field=${field} id=${`${id}-${at}`} text=${texts[at]} problem=${problems[at]}
+    set=${text => setTexts(was => was.map((one, place) => (place === at ? text : one)))} />`)}
+    <div class="actions"><button class="primary" disabled=${busy}>${action}</button></div></form>`
+}
+
+export const Choices = ({ buttons, send, busy }) => html`<div class="actions">${buttons.map(([value, label]) => html`<button disabled=${busy} onClick=${() => send(value)}>${bounded(label, 120)}</button>`)}</div>`
