@@ -148,9 +148,13 @@ class _Size:
         self.height = height
 
 
+Part = tuple[str, Sequence[Any] | None, Sequence[str], Callable[[Any], Sequence[Any]]]
+"""A part of a frame: name, items, headings and what makes a row of an item."""
+
+
 def _drawn(frame: Frame, before: Frame | None, size: _Size) -> RenderableType:
     """Draw a frame: each part gets its share of the height."""
-    parts = [
+    parts: list[Part] = [
         ("Queues", frame.queues, QUEUES, _queue_row(frame, before)),
         ("Workers", frame.workers, WORKERS, _worker_row),
         ("Lanes", frame.lanes, LANES, _lane_row),

@@ -109,8 +109,8 @@ function placed({ nodes, edges }) {
   for (let sweep = 0; sweep < SWEEPS; sweep++)
     visit(rows, sweep, (row, isForward) => {
       const near = isForward ? before : behind
-      for (const node of row) node.wish = mean(near.get(node)) ?? node.y
-      row.sort((a, b) => a.wish - b.wish)
+      for (const node of row) node.desired = mean(near.get(node)) ?? node.y
+      row.sort((a, b) => a.desired - b.desired)
       row.forEach((node, at) => (node.y = at))
     })
   for (const row of rows) spread(row, node => node.y * (NODE.height + GAP.y))
@@ -157,14 +157,14 @@ function visit(rows, sweep, work) {
 
 const mean = nodes => nodes && nodes.reduce((sum, node) => sum + node.y, 0) / nodes.length
 
-/** Place a row as near as possible to where its nodes are wished, without overlap. */
-function spread(row, wish) {
+/** Place a row as near as possible to the desired positions of its nodes, without overlap. */
+function spread(row, desired) {
   let offset = 0
   const blocks = []
   const offsets = row.map((node, at) => {
     if (at) offset += (row[at - 1].size + node.size) / 2 + GAP.y
-    blocks.push({ sum: wish(node) - offset, count: 1 })
-    // Blocks that would overlap become one, at the mean of their wishes.
+    blocks.push({ sum: desired(node) - offset, count: 1 })
+    // Blocks that would overlap become one, at the mean of their desired positions.
     while (blocks.length > 1 && blocks.at(-2).sum / blocks.at(-2).count > blocks.at(-1).sum / blocks.at(-1).count) {
       const last = blocks.pop()
       blocks.at(-1).sum += last.sum
