@@ -184,7 +184,7 @@ class Attempt:
             outcome = Failed(
                 "CANCELLED_INSIDE", "its handler was cancelled from inside"
             )
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, GeneratorExit):  # closed: its loop is gone
             raise
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything
             outcome = _ended_by(error)

@@ -264,6 +264,7 @@ class Client:
             effect=lots.random() < 0.7,
             children=lots.choice((0, 0, 0, 0, 1)),
             writes=self._world.pen.draw(),
+            waits=self._world.patience.draw(),
             text=lots.choice(("", "", "", *TEXTS)),
         )
         options = Options(

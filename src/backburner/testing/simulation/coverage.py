@@ -15,11 +15,11 @@ MOVES: Final = tuple(
     for before in JobState
     for after in JobState
     if after in ALLOWED[before]
-    and JobState.WAITING not in (before, after)
+    and (before, after) != (JobState.WAITING, JobState.FAILED)
     and (after is not JobState.SCHEDULED or before not in {after, JobState.QUEUED})
 )
-"""Without those of jobs that wait, which have a script of their own, and without those
-that only a caller makes by another start time."""
+"""A waiting job expires after it was queued for that; without those that only a caller
+makes by another start time."""
 
 
 class Coverage:

@@ -53,7 +53,7 @@ MISJUDGED: Final = """
 SELECT id FROM (
   SELECT id, state, active, steps, (
     SELECT count(*) FROM jobs WHERE flow = flows.seq
-       AND jobs.state IN ('scheduled', 'queued', 'running')) AS n, (
+       AND jobs.state IN ('scheduled', 'waiting', 'queued', 'running')) AS n, (
     SELECT count(*) FROM jobs WHERE flow = flows.seq) AS whole
     FROM flows)
  WHERE active <> n OR (state = 'running') <> (n > 0) OR steps <> whole
@@ -122,6 +122,7 @@ def own_breaches(world: World) -> Iterator[Breach]:
         for (job,) in world.disk.rows(query):
             yield breach._replace(job=job)
     yield from world.application.breaches(world.disk)
+    yield from world.patience.breaches()
     stopped = [worker.id for worker in world.stopped]
     for worker, silent in world.disk.rows(GONE):
         if silent < LEASE * 1000 and worker not in stopped:

@@ -16,6 +16,7 @@ TRANSACTIONS: Final = (
     "promote",
     "prune",
     "report",
+    "save",
     "settle",
     "submit",
     "transact",
@@ -32,11 +33,16 @@ FAILPOINTS: Final = (
     "ledger.closed",
     "ledger.reserved",
     "relay.publish",
+    "signal.stored",
+    "signal.woken",
+    "step.stored",
     "transact.claimed",
     "translate.published",
     "translate.read",
     "upkeep.workers_removed",
     "upkeep.promoted",
+    "wait.opening",
+    "wait.settling",
     "worker.claimed",
     "worker.settled",
     "worker.settling",
@@ -53,9 +59,11 @@ RARELY: Final = (
     "ledger",
     "move",
     "promote",
+    "signal",
     "transact.",
     "transact_",
     "translate",
+    "wait",
 )
 RARE: Final = (
     *SELDOM,
@@ -69,6 +77,7 @@ def places_in(world: World, names: Sequence[str]) -> Sequence[str]:
     """Return the places that processes of a world can pass."""
     absent: tuple[str, ...] = () if world.post.is_used else ("relay.",)
     absent += () if world.application.is_used else ("translate.",)
+    absent += () if world.patience.is_used else ("save.", "signal.", "step.", "wait.")
     return [name for name in names if not name.startswith(absent)]
 
 

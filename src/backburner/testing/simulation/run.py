@@ -24,6 +24,7 @@ from backburner.testing.simulation.line import Line, Observer
 from backburner.testing.simulation.loop import Deadlock, Livelock
 from backburner.testing.simulation.process import Unit
 from backburner.testing.simulation.purse import hold
+from backburner.testing.simulation.signals import signal_all
 from backburner.testing.simulation.work import CAPABILITIES
 from backburner.testing.simulation.world import LIMITS, Variant, World
 
@@ -114,6 +115,8 @@ async def _life(world: World) -> None:
     observer = Observer(world, line)
     world.spawn(observer.observe())
     world.spawn(_look_on(world))
+    if world.patience.is_used:
+        world.spawn(signal_all(world, line))
     busy = [world.spawn(fate.strike(TROUBLED_SECONDS))]
     busy += [world.spawn(client.ask(ASKING_SECONDS)) for client in clients]
     if world.post.is_used:

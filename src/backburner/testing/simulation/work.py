@@ -27,8 +27,10 @@ from backburner.engine.flow import Flow
 from backburner.engine.registry import Capability, Registry, capability
 from backburner.engine.run.context import Context
 from backburner.engine.run.services import JobInfo
+from backburner.engine.run.waiting import WaitTimedOut
 from backburner.engine.submit.submission import LOCAL
 from backburner.engine.transaction import Transaction
+from backburner.testing.simulation.patience import NONE, SIGNAL
 from backburner.testing.simulation.process import PROCESS
 from backburner.testing.simulation.world import LEASE
 
@@ -74,6 +76,8 @@ class Script(BaseModel):
     text: str = ""
     """How the result differs from the text it streams, by name; if any, that is it."""
     adds: list[Added] = []
+    waits: str = ""
+    """What it waits for before it does anything: `sleep`, `signal`, or `limit`."""
 
 
 class Report(BaseModel):
@@ -271,7 +275,26 @@ def _leave_effect(job: JobInfo, tx: Transaction) -> None:
     tx.publish("effects", "effect:left", said, to=job.owner)
 
 
+async def _wait(ctx: Context, script: Script) -> None:
+    """Wait for a time, for a signal, or for a signal that may not come in time."""
+    world, job = PROCESS.get().world, ctx.job
+    run = partial(world.patience.run_step, world.disk, job.id)
+    await ctx.step("before", run, "before")
+    if script.waits == "sleep":
+        await ctx.sleep(0.4)
+    else:
+        limit = 1.5 if script.waits == "limit" else None
+        try:
+            value = await ctx.wait(SIGNAL, timeout=limit, into=int)
+        except WaitTimedOut:
+            value = NONE
+        world.patience.get(job.id, job.generation, value)
+    await ctx.step("after", run, "after")
+
+
 async def _perform(ctx: Context, script: Script) -> Answer:
+    if script.waits:
+        await _wait(ctx, script)
     world, job = PROCESS.get().world, ctx.job
     run = world.runs[job.id]
     world.runs[job.id] += 1

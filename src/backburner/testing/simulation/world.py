@@ -22,6 +22,7 @@ from backburner.testing.records import Breach
 from backburner.testing.simulation.application import Application
 from backburner.testing.simulation.disk import Disk
 from backburner.testing.simulation.loop import Lane, SeededLoop
+from backburner.testing.simulation.patience import Patience
 
 BEAT: Final = 0.5
 LEASE: Final = 2.0
@@ -203,6 +204,7 @@ class World:
         self.purse, self.sequels = Purse(seed), Sequels(seed)
         self.post = Post(seed)
         self.pen = Pen(seed)
+        self.patience = Patience(seed)
         self.application = Application(seed)
         self.loop = SeededLoop(self.random)
         changes = (*variant.schema, *self.purse.budgets, *self.application.tables)
