@@ -38,6 +38,7 @@ SPACING_MS: Final = 400
 """How far jobs are apart: a million of them were submitted within five days."""
 FAR: Final = 4_000_000_000_000
 LIMIT_MS: Final = 200.0
+PEPPER: Final = "pepper of the measured server: " + "x" * 32
 PAGES: Final = 100
 READS: Final = 40
 FEW: Final = 4
@@ -166,7 +167,7 @@ def _run(url: str, statement: str) -> None:
 
 
 async def _key(url: str, role: Role, user: str | None = None) -> str:
-    async with Backburner(Settings(store=url)) as bb:
+    async with Backburner(Settings(store=url, key_pepper=PEPPER)) as bb:
         wanted = NewKey(f"bench {role}", ROLES[role], user=user)
         _, text = await bb.keys.create(wanted, Actor("bench", "default"))
         return text
@@ -184,6 +185,9 @@ async def _served(url: str) -> AsyncIterator[tuple[str, psutil.Process]]:
         "BACKBURNER_STORE": url,
         "BACKBURNER_LOG_LEVEL": "error",
         "BACKBURNER_KEY_RATE": "0",
+        "BACKBURNER_KEY_PEPPER": PEPPER,
+        "BACKBURNER_WEBHOOK_SECRET": PEPPER,
+        "BACKBURNER_LINK_SECRET": PEPPER,
     }
     command = ("-m", "backburner", "serve", "--no-worker", "--port", str(port))
     process = _started(command, env)

@@ -301,7 +301,10 @@ def count(connection: sa.Connection, where: JobFilter, most: int | None = None) 
     query = query.where(*_conditions(where))
     if where.since is not None or where.until is not None:
         query = query.where(*_numbers(connection, where))
-    if where.owner is None or where.state in _FEW or _is_in_group(where):
+    # A tenant's live jobs are few beside all that it has.
+    is_live = where.state in _LIVE and not isinstance(where.owner, Owner)
+    by_state = where.state in _FEW or is_live
+    if where.owner is None or by_state or _is_in_group(where):
         query = query.where(*_owned(where))
     else:
         query, _ = owned_jobs(connection, query, where.owner)
