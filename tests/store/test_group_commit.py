@@ -134,7 +134,8 @@ async def test_a_reader_cannot_write(store):
 async def test_a_worker_from_before_a_restart_of_the_machine_is_gone(store):
     await store.transact(
         lambda tx: tx.driver.execute(
-            "INSERT INTO workers VALUES ('w_1', 'here', 1, 1, 'q', 0, 999999999999)"
+            "INSERT INTO workers (id, host, pid, slots, queues, started_at, beat_at)"
+            " VALUES ('w_1', 'here', 1, 1, 'q', 0, 999999999999)"
         )
     )
 
@@ -146,7 +147,8 @@ async def test_a_worker_from_before_a_restart_of_the_machine_is_gone(store):
 async def test_wants_of_nothing_take_nothing(store):
     await store.transact(
         lambda tx: tx.driver.execute(
-            "INSERT INTO workers VALUES ('w_1', 'here', 1, 1, 'q', 0, 0)"
+            "INSERT INTO workers (id, host, pid, slots, queues, started_at, beat_at)"
+            " VALUES ('w_1', 'here', 1, 1, 'q', 0, 0)"
         )
     )
     await store.submit([a_new_job()])

@@ -76,6 +76,8 @@ async def test_a_queue_is_paused_and_resumed(dashboard):
 async def test_a_worker_is_drained_and_a_schedule_saved_and_run(dashboard):
     await dashboard.log_in("platform-administrator", tenant="default")
     await dashboard.visit("fleet")
+    # Its rows push the workers down when they arrive.
+    await dashboard.shows("Pause", "[aria-label=Queues]")
     await dashboard.click("Drain", "td button")
     await dashboard.click("Drain the worker", "dialog button")
     await dashboard.shows("draining", "[aria-label=Workers]")

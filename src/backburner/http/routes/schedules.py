@@ -82,11 +82,11 @@ async def put(request: Request, caller: Administrator, schedule: str) -> Respons
     within seconds of its time, in any process that knows the capability.
     """
     server_state = server_state_of(request)
-    if "jobs:write" not in caller.scopes:
-        raise Forbidden("this needs the scope jobs:write")
     asked = await body.read(
         request, ScheduleRequest, limit=server_state.settings.body_limit
     )
+    if "jobs:write" not in caller.scopes:
+        raise Forbidden("this needs the scope jobs:write")
     try:
         wanted = Schedule(
             schedule,
