@@ -37,8 +37,12 @@ OPTIONS = (
     "--remote-debugging-port=0",  # it stays until it is ended
 )
 HTML = """<!doctype html><title>A page of another origin</title><script>
-const say = (name, type, more = {}) =>
-  fetch("/said", {method: "POST", body: JSON.stringify({name, type, ...more})})
+// One after the other, so that reports arrive in the order of what they report.
+let last = Promise.resolve()
+const say = (name, type, more = {}) => {
+  const body = JSON.stringify({name, type, ...more})
+  last = last.then(() => fetch("/said", {method: "POST", body}))
+}
 function stream({name, url, types}) {
   const source = new EventSource(url)
   for (const type of types)
