@@ -22,8 +22,8 @@ BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=Tru
 WEBHOOKS = {
     "webhook_secret": "what only the tests' receivers know of",
     "webhook_allow": ("127.0.0.1",),
-    "webhook_connect_seconds": 0.2,
-    "webhook_seconds": 1.0,
+    "webhook_connect_seconds": 2.0,
+    "webhook_seconds": 3.0,
 }
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 DRIP = b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"

@@ -1,5 +1,6 @@
 """Overview, incidents and fleet, in a real browser."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -91,8 +92,11 @@ async def test_a_worker_is_drained_and_a_schedule_saved_and_run(dashboard):
         ("capability", "demo.echo"),
         ("cron", "0 3 * * *"),
     ):
-        await dashboard.tab.click(f"dialog [name={name}]")
+        # Not by the mouse: the list of capabilities may be over the next field.
+        field = f"document.querySelector('dialog [name={name}]')"
+        await dashboard.tab.evaluate(f"{field}.focus()")
         await dashboard.tab.type(text)
+        await dashboard.tab.until(f"{field}.value === {json.dumps(text)}")
     await dashboard.check("schedule form")
     await dashboard.click("Save", "dialog button")
     await dashboard.shows("nightly", "[aria-label=Schedules]")
