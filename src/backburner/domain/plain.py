@@ -1,4 +1,4 @@
-"""Checks that plain data from outside can be stored."""
+"""Checks that JSON from outside can be stored."""
 
 from typing import Any, Final
 
@@ -6,7 +6,7 @@ MAX_DEPTH: Final = 64
 
 
 def odd(value: Any) -> str | None:
-    """Say why a value that was read from JSON cannot be taken; `None` if it can."""
+    """Return why a value parsed from JSON cannot be stored; `None` if it can."""
     level, depth = [value], 0
     while level:
         if any(isinstance(item, str) and "\x00" in item for item in level):

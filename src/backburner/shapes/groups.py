@@ -12,14 +12,14 @@ CountsByState = Annotated[dict[str, int], dict[JobState, int]]
 
 
 class Need(TypedDict):
-    """What a step waits for."""
+    """A prerequisite of a step."""
 
     step: str
     otherwise: Literal["cancel", "continue"]
 
 
 class Step(TypedDict):
-    """A step of a flow. It is a job: `GET /v1/jobs/{id}` has all of it."""
+    """A step of a flow. It is a job: `GET /v1/jobs/{id}` returns all of its fields."""
 
     id: str
     name: str
@@ -35,7 +35,7 @@ class Step(TypedDict):
 
 
 class GroupLinks(TypedDict):
-    """Where to go from a flow or batch."""
+    """Related paths of a flow or batch."""
 
     self: str
     jobs: str
@@ -49,10 +49,10 @@ class Flow(TypedDict):
 
     id: str
     user: str
-    """Whose flow it is."""
+    """User that the flow belongs to."""
     state: Annotated[str, FlowState]
     generation: int
-    """How often a retry opened it again."""
+    """How often it was reopened by a retry."""
     tags: list[str]
     created_at: Time
     deadline: Time | None
@@ -60,27 +60,27 @@ class Flow(TypedDict):
     request_id: str | None
     batch_id: str | None
     size: int
-    """How many steps it has."""
+    """Number of its steps."""
     links: GroupLinks
     counts: NotRequired[CountsByState]
-    """Steps by state. Only when one flow is asked for."""
+    """Steps by state; only if a single flow is requested."""
     steps: NotRequired[list[Step]]
-    """As `counts`: each after what it needs."""
+    """Only if a single flow is requested: each step after its prerequisites."""
 
 
 class Counts(TypedDict):
-    """What has become of a batch's members."""
+    """The members of a batch by state."""
 
     total: int
     done: int
     members: dict[str, int]
     """Jobs and flows by state."""
     jobs: CountsByState
-    """All jobs, steps included, by state."""
+    """All jobs by state, including steps."""
 
 
 class Added(TypedDict):
-    """The ids of what was put into a batch, in the order of the request."""
+    """The ids of members that were added to a batch, in the order of the request."""
 
     jobs: list[str]
     flows: list[str]
@@ -91,23 +91,23 @@ class Batch(TypedDict):
 
     id: str
     user: str
-    """Whose batch it is."""
+    """User that the batch belongs to."""
     state: Annotated[str, BatchState]
     generation: int
-    """How often a retry opened it again."""
+    """How often it was reopened by a retry."""
     expected: int | None
     sealed: bool
-    """No more will come."""
+    """Whether no more members can be added."""
     done: int
-    """How many members have ended; in lists a second old."""
+    """Number of members that have ended; in lists up to a second old."""
     tags: list[str]
     created_at: Time
     finished_at: Time | None
     request_id: str | None
     links: GroupLinks
     counts: Counts | None
-    """In lists only of those that are finished."""
+    """In lists only for finished batches."""
     added: NotRequired[Added]
-    """When members were put into it, and not said before."""
+    """Only in the response that added members."""
     retried: NotRequired[int]
-    """How many jobs a retry queued again."""
+    """Number of jobs that were queued again by a retry."""

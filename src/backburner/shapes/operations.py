@@ -6,14 +6,14 @@ from backburner.shapes import Time
 
 
 class Rate(TypedDict):
-    """So many starts in each window of time."""
+    """A maximum number of starts in each window of time."""
 
     limit: int
     per_seconds: float
 
 
 class Totals(TypedDict):
-    """How often jobs of a queue ended, also of those that are deleted."""
+    """How many jobs of a queue have ended, including deleted ones."""
 
     completed: int
     failed: int
@@ -21,7 +21,7 @@ class Totals(TypedDict):
 
 
 class Keep(TypedDict):
-    """How long a queue keeps ended jobs; what is null is as everywhere."""
+    """How long a queue keeps ended jobs; null means the general retention."""
 
     succeeded_seconds: float | None
     failed_seconds: float | None
@@ -38,7 +38,7 @@ class Queue(TypedDict):
     queued: int
     running: int
     suspended: int
-    """Jobs in the state `waiting`: for a signal, an answer or a child."""
+    """Jobs in the state `waiting`: for a signal, an answer or a child job."""
     oldest_queued_at: Time | None
     paused: bool
     concurrency: int | None
@@ -47,7 +47,7 @@ class Queue(TypedDict):
     """Maximum number of running jobs per worker."""
     rate: Rate | None
     limited_until: Time | None
-    """When its rate lets jobs start again, if it does not now."""
+    """When its rate allows the next start, if not now."""
     weights: dict[str, int]
     """Weights of shares by name; 1 if not listed."""
     waiting: int | None
@@ -57,7 +57,7 @@ class Queue(TypedDict):
 
 
 class Schedule(TypedDict):
-    """Something that is submitted again and again."""
+    """A job that is submitted repeatedly."""
 
     name: str
     capability: str
@@ -69,13 +69,13 @@ class Schedule(TypedDict):
     last_at: Time | None
     paused: bool
     declared: bool
-    """Whether the code of an application declares it: it is changed and deleted
-    there."""
+    """Whether it is declared by the code of an application, which then must be changed
+    to change or delete it."""
     tenant: str | None
-    """Whose jobs it submits, unless declared."""
+    """Owner of its jobs, unless it is declared by code."""
     user: str | None
     input: Any
-    """What its jobs are given; null if declared, and without `queues:admin`."""
+    """Input of its jobs; null if declared by code, and without `queues:admin`."""
 
 
 class Worker(TypedDict):
@@ -88,102 +88,102 @@ class Worker(TypedDict):
     queues: list[str]
     started_at: Time
     draining: bool
-    """Whether it finishes its jobs and claims no others."""
+    """Whether it finishes its jobs and claims no more."""
 
 
 class Lane(TypedDict):
-    """A lane to a provider, shared by the whole fleet."""
+    """A lane to a provider, shared by all workers."""
 
     name: str
     state: str
     """`open`, `parked` until a time, or `probing`: one call at a time."""
     pace: float
-    """How many calls a minute may start now."""
+    """How many calls may start per minute now."""
     ceiling: float | None
     """
-    The most calls a minute that are believed to be served, once any were refused or the
-    provider told.
+    The estimated maximum of calls per minute; null until a call is refused or the
+    provider reports a limit.
     """
     requests: int | None
-    """Calls a minute, as declared."""
+    """Declared limit of calls per minute."""
     tokens: int | None
-    """Tokens a minute, as declared."""
+    """Declared limit of tokens per minute."""
     at_once: int | None
-    """Calls under way at once, as declared."""
+    """Declared limit of concurrent calls."""
     spacing_seconds: float
-    """The least time between two starts."""
+    """Declared minimum time between two starts."""
     in_use: int
-    """Calls under way."""
+    """Number of calls that are being made."""
     last_minute: int
-    """Calls started within the last minute."""
+    """Number of calls started within the last minute."""
     refused_last_minute: int
-    """How many of these the provider refused (429 or 529)."""
+    """Number of those calls that the provider refused (429 or 529)."""
     waiting: int
-    """An estimate of how many calls wait for a permit."""
+    """Estimated number of calls that wait for a permit."""
     done_at: Time | None
-    """When all that wait will have started, at the present pace."""
+    """When all waiting calls will have started, at the current pace."""
     parked_until: Time | None
     parkings: int
-    """How often it was parked, ever."""
+    """How often it was parked, in total."""
 
 
 class BudgetRule(TypedDict):
-    """A budget that is in force."""
+    """A budget in force."""
 
     scope: str
     of: str | None
-    """`null`: each value has as much."""
+    """`null` means each value of the scope."""
     unit: Literal["tokens", "money"]
     limit: int | str
-    """Tokens; of money, dollars as a decimal text."""
+    """Tokens as a number, or dollars as a decimal text."""
     per_seconds: int
     overrun: NotRequired[Literal["extend", "stop"]]
 
 
 class Budget(TypedDict):
-    """How far a budget is used in one window, for one value of its scope."""
+    """The state of a budget in one window, for one value of its scope."""
 
     scope: str
     of: str
     unit: Literal["tokens", "money"]
     limit: int | str
-    """Tokens; of money, dollars as a decimal text."""
+    """Tokens as a number, or dollars as a decimal text."""
     per_seconds: int
     window_start: Time
     window_end: Time
     held: int | str
-    """Promised to jobs that did not end yet."""
+    """Reserved for jobs that have not ended."""
     settled: int | str
-    """Used, the overdraft included."""
+    """Used, including the overdraft."""
     overdraft: int | str
     """Used beyond what was held."""
     left: int | str
-    """Tokens; of money, dollars as a decimal text."""
+    """Tokens as a number, or dollars as a decimal text."""
 
 
 class Budgets(TypedDict):
-    """The caller's budgets; with the scope `budgets:admin`, all there are."""
+    """The caller's budgets; with the scope `budgets:admin`, all budgets."""
 
     items: list[Budget]
     budgets: list[BudgetRule]
 
 
 class Endpoint(TypedDict):
-    """Where webhooks go, without its secrets."""
+    """A webhook endpoint, without its secrets."""
 
     id: str
     url: str
     version: int
-    """Which secret signs, from 1."""
+    """Version of the secret that signs, from 1."""
     created_at: Time
     rotated_at: Time | None
     disabled_at: Time | None
-    """Since when nothing is sent."""
+    """Since when it is disabled; null if it is enabled."""
     disabled_reason: str | None
 
 
 class SecretEndpoint(Endpoint):
-    """Where webhooks go, and what they are verified by."""
+    """A webhook endpoint, with its secrets."""
 
     secrets: list[str]
-    """`whsec_…`, the newest first; two for a day after a rotation."""
+    """`whsec_…`, newest first; two during the day after a rotation."""

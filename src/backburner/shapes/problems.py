@@ -6,14 +6,14 @@ from backburner.shapes.jobs import JobError
 
 
 class FieldProblem(TypedDict):
-    """One field and what is wrong with it."""
+    """An invalid field and the reason."""
 
     path: str
     message: str
 
 
 class BudgetProblem(TypedDict):
-    """The budget that has no room; money is dollars as a decimal text."""
+    """The exhausted budget; money is dollars as a decimal text."""
 
     scope: str
     unit: str
@@ -34,7 +34,7 @@ class Problem(TypedDict):
     retryable: bool
     request_id: str
     retry_after: NotRequired[int]
-    """Seconds."""
+    """When to retry, in seconds."""
     errors: NotRequired[list[FieldProblem]]
     """Invalid fields."""
     error: NotRequired[JobError]

@@ -1,4 +1,4 @@
-"""What jobs use, would use and have used."""
+"""Usage, costs and estimates."""
 
 from typing import Annotated, Literal, TypedDict
 
@@ -6,45 +6,45 @@ from backburner.shapes import Time
 
 
 class UsageSums(TypedDict):
-    """Calls of models, added up."""
+    """The sum of model calls."""
 
     calls: int
     input_tokens: int
     output_tokens: int
     cached_tokens: int
-    """Some of the input's."""
+    """The part of the input that was cached."""
     cost_usd: str | None
-    """A decimal text; `null`: a part of it is not known."""
+    """Cost in dollars as a decimal text; `null` if a part of it is unknown."""
     priced: bool
     """Whether every call has a price."""
     unpriced_calls: int
     priced_cost_usd: str
-    """Of the calls that have a price."""
+    """Cost of the calls that have a price."""
     late_calls: int
-    """Told after their run had lost the job."""
+    """Number of calls that were reported after their run had lost the job."""
 
 
 class Usage(UsageSums):
-    """What a job used of models, in all its runs."""
+    """The model usage of a job, over all its runs."""
 
     models: list[str]
     price_version: str | None
 
 
 class UsageTotal(UsageSums):
-    """What jobs used together."""
+    """The total usage of several jobs."""
 
     jobs: int
 
 
 class UsageGroup(UsageTotal):
-    """What jobs used that have something in common."""
+    """The total usage of the jobs of one group."""
 
     key: str
 
 
 class UsageReport(TypedDict):
-    """What jobs used, by what was asked; the largest first, times in order."""
+    """Usage by group: the largest first, or times in order."""
 
     by: str
     since: Time
@@ -52,11 +52,11 @@ class UsageReport(TypedDict):
     total: UsageTotal
     items: list[UsageGroup]
     more: bool
-    """Whether there are groups that are not listed."""
+    """Whether there are more groups."""
 
 
 class JobCost(UsageSums):
-    """A job and what its calls used."""
+    """A job and the usage of its calls."""
 
     id: str
     capability: str
@@ -65,31 +65,31 @@ class JobCost(UsageSums):
 
 
 class Costs(TypedDict):
-    """What the newest calls of models cost, by what; the dearest first."""
+    """The cost of the newest model calls by purpose, most expensive first."""
 
     since: Time | None
-    """When the first of the calls was made."""
+    """When the first of these calls was made."""
     capped: bool
-    """Whether older calls may be left out."""
+    """Whether older calls were left out."""
     total: UsageTotal
     failed: UsageTotal
-    """Of attempts that failed."""
+    """Usage of failed attempts."""
     by_capability: list[UsageGroup]
     by_model: list[UsageGroup]
     by_user: list[UsageGroup]
     jobs: list[JobCost]
-    """Jobs that the caller may see."""
+    """Jobs that are visible to the caller."""
 
 
 class Hold(TypedDict):
-    """What budgets held for a job and did not need: the most of one."""
+    """What budgets held for a job and released; of several budgets, the maximum."""
 
     tokens: int | None
     cost_usd: str | None
 
 
 class Left(TypedDict):
-    """Something that a cancel does not undo."""
+    """A kind of effect that a cancellation does not undo."""
 
     kind: Annotated[str, Literal["calls", "text", "webhooks", "runs"]]
     count: int
@@ -97,28 +97,28 @@ class Left(TypedDict):
 
 
 class Receipt(TypedDict):
-    """What a job had used when it was cancelled, and what cannot be taken back."""
+    """What a job had used when it was cancelled, and what cannot be undone."""
 
     tokens_used: int
     cost_usd: str | None
-    """A decimal text; `null`: a part of it is not known."""
+    """Cost in dollars as a decimal text; `null` if a part of it is unknown."""
     priced: bool
     hold_released: Hold | None
-    """`null`: nothing was held."""
+    """`null` if nothing was held."""
     text_delivered: int
-    """Characters."""
+    """Length of the streamed text in characters."""
     not_undone: list[Left]
 
 
 class Times(TypedDict):
-    """By when something happens: in half of all cases, and in nine of ten."""
+    """Times by which something happens in half of all cases, and in nine of ten."""
 
     p50: Time
     p90: Time
 
 
 class QuoteBudget(TypedDict):
-    """The budget that would leave the least of its limit."""
+    """The budget of which the smallest share would be left."""
 
     scope: str
     unit: Literal["tokens", "money"]
@@ -126,32 +126,32 @@ class QuoteBudget(TypedDict):
     left: int | str
     left_after: int | str
     admits: bool
-    """Whether it would let the job in now."""
+    """Whether it would admit the job now."""
     window_end: Time
 
 
 class Quote(TypedDict):
-    """What a job would take if it were submitted now. Nothing is held by it."""
+    """An estimate for a job that is submitted now; nothing is held."""
 
     capability: str
     queue: str
     priority: int
     model: str | None
     tokens: int | None
-    """At most what the model can take."""
+    """Limited to what the model can read."""
     tokens_basis: Annotated[str, Literal["estimate", "history"]] | None
     cost_usd: str | None
-    """If all tokens were of the dearest kind."""
+    """Computed as if all tokens were of the most expensive kind."""
     priced: bool
     price_version: str | None
     jobs_ahead: int
     slots: int
-    """How many jobs of the queue can run at once."""
+    """How many jobs of the queue can run concurrently."""
     paused: bool
     samples: int
-    """How many runs of the capability are known."""
+    """How many runs of the capability the estimate is based on."""
     start: Times | None
-    """`null`: nobody can tell."""
+    """`null` if unknown."""
     finish: Times | None
     budget: QuoteBudget | None
-    """`null`: none counts it."""
+    """`null` if no budget applies."""

@@ -1,9 +1,9 @@
 """
-Who may do what: scopes, roles as sets of scopes, and what one key may give to another.
+Access rules: scopes, roles as sets of scopes, and which keys a key may create.
 
-There are three reaches. A user sees its own jobs. A tenant scope reaches all users of
-one tenant. A platform scope reaches all tenants; only keys of the platform's own tenant
-can hold one. What a key may do is decided here, and enforced in `http/auth.py`.
+There are three levels. A user sees its own jobs. A tenant scope covers all users of
+one tenant. A platform scope covers all tenants; only keys of the platform's tenant can
+hold one. This module decides what a key may do; `http/auth.py` enforces it.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ from typing import Final
 from backburner.domain.jobs.job import Instant, Owner, Tenant, Visibility
 
 PLATFORM_TENANT: Final = "default"
-"""The tenant of the platform's own keys: only they can hold platform scopes."""
+"""The tenant of the platform's own keys. Only they can hold platform scopes."""
 
 ACT: Final = "users:act"
-"""Act as any user of the tenant, named by `X-User-Id`."""
+"""Act as any user of the tenant, given in `X-User-Id`."""
 ACT_ACROSS: Final = "tenants:act"
-"""Act in any tenant, named by `X-Tenant-Id`."""
+"""Act in any tenant, given in `X-Tenant-Id`."""
 READ_TENANT: Final = "tenant:read"
-"""Reads, and retries of dead letters, reach all users of the tenant."""
+"""Read the jobs of all users of the tenant, and retry their dead letters."""
 KEYS: Final = "keys:admin"
 
 DEFAULT_SCOPES: Final = frozenset(
@@ -34,15 +34,15 @@ DEFAULT_SCOPES: Final = frozenset(
         "webhooks:write",
     }
 )
-"""The scopes of a key that names none: everything about its own jobs."""
+"""The scopes of a key that is created without any: access to its own jobs."""
 ANSWER: Final = "questions:answer"
-"""Answer the questions that jobs of all users of the tenant ask people."""
+"""Answer questions that the jobs of any user of the tenant ask people."""
 TENANT_SCOPES: Final = frozenset({READ_TENANT, "usage:read", "audit:read", ACT, ANSWER})
-"""Scopes that reach all users of a tenant: a key bound to one user cannot hold them."""
+"""Scopes that cover all users of a tenant. A key bound to a user cannot hold them."""
 PLATFORM_SCOPES: Final = frozenset(
     {"queues:read", "queues:admin", "budgets:admin", "metrics:read", ACT_ACROSS}
 )
-"""Scopes that reach all tenants: only a key of the platform's tenant can hold them."""
+"""Scopes that cover all tenants. Only a key of the platform's tenant can hold them."""
 SCOPES: Final = DEFAULT_SCOPES | TENANT_SCOPES | PLATFORM_SCOPES | {KEYS}
 
 
@@ -77,19 +77,19 @@ ROLES: Final[Mapping[Role, frozenset[str]]] = {
 
 
 def role_of(scopes: frozenset[str]) -> Role | None:
-    """Return the largest role whose scopes are all among these."""
+    """Return the largest role whose scopes are all included in these."""
     held = [role for role, needed in ROLES.items() if needed <= scopes]
     return max(held, key=lambda role: len(ROLES[role]), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a key gives to whoever shows it."""
+    """The permissions of a key."""
 
     tenant: str
     scopes: frozenset[str]
     user: str | None = None
-    """The one user it is bound to; `None`: it belongs to the tenant."""
+    """The user that the key is bound to; `None` if it belongs to the whole tenant."""
     expires_at: Instant | None = None
 
 
@@ -104,7 +104,7 @@ def possible(tenant: str, user: str | None) -> frozenset[str]:
 
 
 def impossible(grant: Grant) -> str | None:
-    """Say why no key can hold such scopes; `None`: one can."""
+    """Return why no key can hold these scopes; `None` if one can."""
     beyond = sorted(grant.scopes & SCOPES - possible(grant.tenant, grant.user))
     if not beyond:
         return None
@@ -116,9 +116,9 @@ def impossible(grant: Grant) -> str | None:
 
 def refusal(giver: Grant, wanted: Grant) -> str | None:
     """
-    Say why a key may not make another; `None`: it may.
+    Return why a key may not create another; `None` if it may.
 
-    Nobody gives more than they have: no scope, no user and no time beyond their own.
+    A key cannot grant a scope, a user or a lifetime beyond its own.
     """
     reason = _beyond(giver, wanted)
     if reason is not None:
@@ -132,12 +132,12 @@ def refusal(giver: Grant, wanted: Grant) -> str | None:
 
 
 def may_revoke(actor: Grant, key: Grant) -> bool:
-    """Say whether a key may revoke another: it could have given those scopes."""
+    """Return whether a key may revoke another: it must hold all of its scopes."""
     return _beyond(actor, key) is None
 
 
 def may_see(actor: Grant, key: Grant) -> bool:
-    """Say whether a key may list another: a bound key sees those of its own user."""
+    """Return whether a key may list another. A bound key sees only its user's keys."""
     return actor.user is None or actor.user == key.user
 
 
@@ -150,5 +150,5 @@ def _beyond(giver: Grant, wanted: Grant) -> str | None:
 
 
 def visible(owner: Owner, scopes: frozenset[str]) -> Visibility:
-    """Return whose things a caller sees: its own, or those of its whole tenant."""
+    """Return which rows a caller sees: its own, or those of its whole tenant."""
     return Tenant(owner.tenant) if READ_TENANT in scopes else owner

@@ -1,8 +1,9 @@
 """
-API keys: what one looks like, and what its holder may do.
+API keys: their format, digests and validity.
 
-`bb_live_<id>_<secret>_<sum>`: the id finds it, the secret is 32 bytes, and by the sum a
-slip of the pen is known without asking anybody, and a leaked key found by a scanner.
+Format: `bb_live_<id>_<secret>_<sum>`. The id identifies the key and the secret has 32
+bytes. The checksum reveals typing errors without a look-up, and lets scanners recognise
+leaked keys.
 """
 
 import hashlib
@@ -22,14 +23,14 @@ SUM_LENGTH: Final = 6
 LENGTH: Final = len(PREFIX) + ID_LENGTH + SECRET_LENGTH + SUM_LENGTH + 2
 
 DEFAULT_USER: Final = "1"
-"""Who a key without a user acts as, unless it names one by `users:act`."""
+"""The user of a key without one, unless a request names another (`users:act`)."""
 
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ALPHABET: Final = frozenset(_DIGITS)
 
 
 class Presented(NamedTuple):
-    """A key as somebody shows it: well-formed, not yet known to be good."""
+    """A key as presented by a caller: well-formed but not verified yet."""
 
     id: str
     secret: str
@@ -37,7 +38,7 @@ class Presented(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as it is kept: without its secret."""
+    """A key as it is stored: without its secret."""
 
     id: str
     name: str
@@ -53,40 +54,40 @@ class ApiKey:
     @property
     def grant(self) -> Grant:
         """
-        What it gives to whoever shows it.
+        The permissions of the key.
 
-        A scope that such a key cannot hold counts for nothing: a key that was made
-        before that rule may have one.
+        Scopes that such a key cannot hold are ignored: keys created before that rule
+        may have them.
         """
         scopes = self.scopes & possible(self.tenant, self.user)
         return Grant(self.tenant, scopes, self.user, self.expires_at)
 
     @property
     def owner(self) -> Owner:
-        """Who the key acts as when it names nobody."""
+        """The owner that the key acts as by default."""
         return Owner(self.tenant, self.user or DEFAULT_USER)
 
     def is_good(self, now: Instant) -> bool:
-        """Say whether it may be used now."""
+        """Return whether the key is neither revoked nor expired."""
         if self.revoked_at is not None:
             return False
         return self.expires_at is None or now < self.expires_at
 
 
 def new_id(chance: int) -> str:
-    """Write a number as a key's id."""
+    """Encode a number as the id of a key."""
     return _base62(chance % 62**ID_LENGTH, ID_LENGTH)
 
 
 def write(key_id: str, secret: bytes) -> str:
-    """Write a whole key, as it is shown once."""
+    """Return the full text of a key, which is shown only once."""
     text = _base62(int.from_bytes(secret), SECRET_LENGTH)
     body = f"{PREFIX}{key_id}_{text}"
     return f"{body}_{_sum(body)}"
 
 
 def read(text: str) -> Presented | None:
-    """Take a key apart; `None` if its form or its sum is wrong."""
+    """Parse a key; return `None` if its format or checksum is wrong."""
     if len(text) != LENGTH or not text.isascii() or not text.startswith(PREFIX):
         return None
     body, _, given = text.rpartition("_")
@@ -99,13 +100,13 @@ def read(text: str) -> Presented | None:
 
 
 def digest(pepper: bytes, shown: Presented) -> str:
-    """Return what is kept of a secret: useless without the server's pepper."""
+    """Return the stored digest of a key, which is useless without the pepper."""
     text = f"{shown.id}_{shown.secret}".encode()
     return hmac.new(pepper, text, hashlib.sha256).hexdigest()
 
 
 def is_same(kept: str, made: str) -> bool:
-    """Compare two digests in a time that tells nothing."""
+    """Compare two digests in constant time."""
     return hmac.compare_digest(kept, made)
 
 

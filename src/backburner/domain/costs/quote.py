@@ -1,17 +1,17 @@
 """
-Estimates when a job would start and end, from the history of others.
+Estimates when a job will start and end, from the history of other jobs.
 
-The queue is played through, many times: what runs goes on for as long as jobs that ran
-as long did, each job ahead takes what one of the past took, and this one begins when a
-slot is free. Half of the plays end before the p50; before the p90 a few more than nine
-in ten do, for what no play knows.
+The queue is simulated many times: a running job goes on for as long as past jobs that
+had run as long, each job ahead takes the time of a random past job, and the new job
+starts when a slot is free. The p50 is the median of the simulations. The p90 is a
+slightly higher quantile than 0.9, to allow for what the simulation leaves out.
 
-It is cautious where little is known. To the runs of the past one is added that took
-twice as long as the longest, which matters while there are few: under fifteen of them
-it is the p90. And the pace of the past is taken for uncertain by what so many runs can
-tell, but never for surer than `SUREST` of them could.
+The estimate is cautious if the history is short. One more run is added to the past
+ones, twice as long as the longest: with fewer than fifteen runs it determines the p90.
+The mean duration is varied by its standard error, which is computed from at most
+`SUREST` runs.
 
-It cannot know what will be submitted with a higher priority, or that workers will go.
+It does not foresee later jobs of a higher priority, or workers that stop.
 """
 
 import heapq
@@ -23,10 +23,10 @@ from typing import Final, NamedTuple
 
 PLAYS: Final = 100
 PLAYED: Final = 60
-"""How many jobs ahead are played one by one; those before them as a sum."""
+"""How many jobs ahead are simulated one by one; the others are a sum."""
 SUREST: Final = 10
 SURE: Final = 0.94
-"""The share of plays that is promised to nine in ten jobs: plays do not know it all."""
+"""The quantile reported as p90: above 0.9, as the simulation leaves things out."""
 MOST_SLOTS: Final = 200
 FEWEST_WAITS: Final = 10
 _PRIME: Final = 2_147_483_647
@@ -35,20 +35,20 @@ _GOLDEN: Final = 0.618_033_988_749_895
 
 
 class Past(NamedTuple):
-    """A job that ran, in milliseconds."""
+    """A job that ran; times are in milliseconds."""
 
     capability: str
     queue: str
     waited: int
-    """From being ready to the start of its last run."""
+    """From the time it was ready to the start of its last run."""
     ran: int
-    """How long its last run had a slot."""
+    """How long its last run occupied a slot."""
     took: int
-    """From its first start, or before it, to its end."""
+    """From the start of its first run, or earlier, to its end."""
 
 
 class Prospect(NamedTuple):
-    """How a queue stands for a job that comes last in its priority."""
+    """The state of a queue for a job that comes last within its priority."""
 
     ahead: int
     """How many queued jobs are served before it."""
@@ -58,13 +58,13 @@ class Prospect(NamedTuple):
     """How many jobs of the queue may run at once."""
     past: Sequence[Past]
     pace: float = 0.0
-    """The least time between two starts that a rate allows, in milliseconds."""
+    """The minimum time between two starts by the queue's rate, in milliseconds."""
     not_before: int = 0
-    """When it may start at the earliest, in milliseconds from now."""
+    """The earliest possible start, in milliseconds from now."""
 
 
 class Span(NamedTuple):
-    """Something between now and then, in milliseconds."""
+    """A time from now, in milliseconds."""
 
     p50: int
     p90: int
@@ -74,14 +74,14 @@ class Forecast(NamedTuple):
     """When a job will start and end, from now."""
 
     start: Span | None
-    """`None`: nobody can tell, for nothing ran yet or nobody works."""
+    """`None` if unknown: nothing has run yet, or no worker is available."""
     end: Span | None
     samples: int
-    """How many runs of the capability it rests on."""
+    """How many runs of the capability the estimate is based on."""
 
 
 def forecast(prospect: Prospect, capability: str, queue: str) -> Forecast:
-    """Play the queue through and say when a job of the capability starts and ends."""
+    """Simulate the queue; estimate when a job of the capability starts and ends."""
     mine = [p.took for p in prospect.past if p.capability == capability]
     others = [p.ran for p in prospect.past if p.queue == queue]
     busy = prospect.ahead + len(prospect.ages) >= prospect.slots
@@ -89,7 +89,7 @@ def forecast(prospect: Prospect, capability: str, queue: str) -> Forecast:
         return Forecast(None, None, len(mine))
     waits = sorted(p.waited for p in prospect.past if p.queue == queue)
     latency = waits[len(waits) // 10] if len(waits) >= FEWEST_WAITS else 0
-    # A slot that is free has to be given to the next: that takes a moment, too.
+    # Assigning a free slot to the next job takes a moment, too.
     moment = min(latency, ceil(fmean(others) / 10)) if others else 0
     slotted = _Runs([ran + moment for ran in others])
     plays = list(_plays(_smaller(prospect), slotted, _Runs(mine)))
@@ -99,7 +99,7 @@ def forecast(prospect: Prospect, capability: str, queue: str) -> Forecast:
 
 
 def _smaller(prospect: Prospect) -> Prospect:
-    """Let few slots stand for very many: a share of them has a share of the work."""
+    """Scale a queue with very many slots down to `MOST_SLOTS` slots."""
     if prospect.slots <= MOST_SLOTS:
         return prospect
     share = MOST_SLOTS / prospect.slots
@@ -112,7 +112,7 @@ def _smaller(prospect: Prospect) -> Prospect:
 
 
 def quantile(values: Sequence[int], share: float) -> int:
-    """Return the value that this share of them does not exceed."""
+    """Return the value that this share of the values does not exceed."""
     return sorted(values)[max(0, ceil(share * len(values)) - 1)]
 
 
@@ -122,7 +122,7 @@ def _span(times: Sequence[float]) -> Span:
 
 
 class _Runs:
-    """What runs of the past took, and one that took twice as long as the longest."""
+    """Durations of past runs, and one that is twice as long as the longest."""
 
     def __init__(self, past: Sequence[int]) -> None:
         self._sorted = sorted(past) or [0]
@@ -130,7 +130,7 @@ class _Runs:
         self.mean = fmean(self._sorted)
         self.spread = pstdev(self._sorted)
         self.doubt = self.spread / sqrt(min(len(self._sorted), SUREST))
-        """How far the mean may be from the truth."""
+        """The standard error of the mean."""
 
     def at(self, share: float) -> int:
         return self._sorted[int(share * len(self._sorted))]
@@ -139,7 +139,7 @@ class _Runs:
         return self.at(next(dice))
 
     def rest(self, age: int, dice: Iterator[float]) -> int:
-        """Draw how much longer a run takes that has gone on for so long."""
+        """Draw the remaining time of a run that has gone on for `age`."""
         first = bisect_right(self._sorted, age)
         left = len(self._sorted) - first
         if not left:
@@ -150,20 +150,20 @@ class _Runs:
 def _plays(
     prospect: Prospect, others: _Runs, mine: _Runs
 ) -> Iterator[tuple[float, float]]:
-    """Yield when the job starts and ends, play by play."""
+    """Yield the start and the end of the job in each simulation."""
     ahead = min(prospect.ahead, PLAYED)
     before = prospect.ahead - ahead
     normal = NormalDist()
     for play in range(PLAYS):
         dice = _dice(play)
-        # Every play believes in another pace of the past.
+        # Each simulation assumes another mean duration.
         doubt = normal.inv_cdf((play + 0.5) / PLAYS) * others.doubt
         pace = max(0.0, 1 + doubt / others.mean) if others.mean else 1.0
         chance = normal.inv_cdf(min(max(next(dice), 0.001), 0.999))
         work = before * others.mean + chance * others.spread * sqrt(before)
         each = max(0.0, work * pace / prospect.slots)
         free = [each + others.rest(age, dice) for age in prospect.ages]
-        # More may run than there are slots, when slots have become fewer.
+        # More jobs than slots may be running if the number of slots was reduced.
         free += [each] * (prospect.slots - len(free))
         heapq.heapify(free)
         for _ in range(len(free) - prospect.slots):
@@ -172,12 +172,12 @@ def _plays(
             heapq.heapreplace(free, free[0] + pace * others.draw(dice))
         paced = prospect.ahead * prospect.pace
         start = max(free[0], paced, prospect.not_before)
-        # In even steps over all plays, not by chance: they are few.
+        # Evenly spaced over all simulations rather than random: there are few.
         yield start, start + mine.at((play * _GOLDEN + 0.5) % 1)
 
 
 def _dice(seed: int) -> Iterator[float]:
-    """Fall the same way for the same seed: a quote can be had twice."""
+    """Yield random numbers; the same seed repeats them, so quotes are reproducible."""
     state = (seed + 1) * 16_807 * _STEP % _PRIME
     for _ in range(3):
         state = state * _STEP % _PRIME

@@ -1,8 +1,8 @@
 """
 Estimates the number of tokens in a text without a tokenizer.
 
-The text is cut as tokenizers cut it before they look anything up: at words, at every
-third digit, at signs and at lines. What a piece counts then depends on its script and
+The text is split as tokenizers split it before they look up tokens: into words, groups
+of three digits, punctuation and lines. The count of a piece depends on its script and
 its length. The constants were fitted to o200k on real texts; see docs/tokens.md.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 LONGEST_READ: Final = 200_000
-"""Of a longer text, so much is read, in even slices, and the rest is inferred."""
+"""Of a longer text only this many characters are read, as a sample of slices."""
 SLICES: Final = 40
 
 _PIECE: Final = re.compile(
@@ -75,7 +75,7 @@ _COUNTS: Final[Mapping[str | None, Callable[[str], float]]] = {
 
 
 def estimate(text: str) -> int:
-    """Return about how many tokens a text has; none has none."""
+    """Estimate the number of tokens in a text; an empty text has none."""
     if len(text) <= LONGEST_READ:
         return round(_weigh(text))
     step, size = len(text) // SLICES, LONGEST_READ // SLICES

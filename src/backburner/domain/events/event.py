@@ -2,8 +2,8 @@
 Events of jobs, flows, batches, queues and lanes; attempts are computed from them.
 
 Events are append-only and numbered from 1 within their subject, without gaps, in the
-transaction that makes the change. The history of attempts is a fold over a job's: it
-is not stored a second time.
+transaction that makes the change. A job's history of attempts is computed from its
+events and not stored a second time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ RESET: Final = "reset"
 """Tells a reader of a topic that events after its cursor may have been deleted."""
 
 EVERYBODY: Final = ""
-"""In place of a user: an event of an application that its whole tenant sees."""
+"""The user of an application's event that is visible to its whole tenant."""
 
 LEADS_TO: Final[Mapping[str, JobState]] = {
     BLOCKED: JobState.BLOCKED,
@@ -60,30 +60,29 @@ LEADS_TO: Final[Mapping[str, JobState]] = {
     FAILED: JobState.FAILED,
     CANCELLED: JobState.CANCELLED,
 }
-"""The state a job is in after an event; progress and text change none."""
+"""The state that an event puts a job into; progress and text do not change it."""
 
 
 class Event(NamedTuple):
-    """One line of a history."""
+    """One entry of the event log."""
 
     seq: int
-    """Its place among all events: the cursor of the overall stream."""
+    """Its position among all events: the cursor of the overall stream."""
     subject: str
-    """The id of the job, flow or batch that it is about, or the name of the queue
-    or lane."""
+    """The id of the job, flow or batch, or the name of the queue or lane."""
     n: int
-    """Its place among the events of its subject, from 1 and without gaps."""
+    """Its number among the events of its subject, from 1 and without gaps."""
     type: str
     at: Instant
     data: Mapping[str, Any]
     trace: str | None = None
-    """The stack of what went wrong: only for those who may see it."""
+    """The stack trace of an error, for authorised readers only."""
     topic: str | None = None
-    """Of an application's own event: what it was published under. Its `n` is 0."""
+    """The topic of an application's event; its `n` is 0."""
 
     @property
     def is_final(self) -> bool:
-        """Whether its subject ended with it."""
+        """Whether the event ends its subject."""
         if self.type in LEADS_TO:
             return LEADS_TO[self.type].is_final
         return self.type in FLOW_ENDS or self.type == BATCH_FINISHED
@@ -101,11 +100,11 @@ class AttemptRecord:
     outcome: str | None = None
     error: Mapping[str, Any] | None = None
     trace: str | None = None
-    """The stack of what went wrong: only for those who may see it."""
+    """The stack trace of an error, for authorised readers only."""
 
 
 def attempts(events: Iterable[Event]) -> list[AttemptRecord]:
-    """Fold a job's events, in order, into the history of its attempts."""
+    """Compute the history of a job's attempts from its events, in order."""
     history: list[AttemptRecord] = []
     for event in events:
         if event.type == STARTED:

@@ -1,8 +1,8 @@
 """
-How good the guard is, on texts whose nature is known.
+Measures the accuracy of the prompt-injection guard on labelled texts.
 
-A corpus is split by its texts' hashes: rules may be tuned on one half only, and figures
-count on the other.
+A corpus is split by the hashes of its texts: rules may be tuned on one half only, and
+published figures are those of the other half.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ THRESHOLDS: Final = (1, 2, 3, 4, 5, 6, 8, 10)
 
 
 class Half(StrEnum):
-    """Which texts of a corpus are looked at."""
+    """Which part of a corpus is used."""
 
     ALL = "all"
     TUNING = "tuning"
@@ -36,20 +36,20 @@ class Curve(NamedTuple):
     is_attack: bool
     texts: int
     reached: Sequence[tuple[int, int]]
-    """Thresholds, and how many texts score so much or more."""
+    """Each threshold, and how many texts score at least as much."""
 
     def share(self, threshold: int) -> float:
-        """Return which part reaches a threshold: recall, or false positives."""
+        """Return the share that reaches a threshold: recall, or false positives."""
         return dict(self.reached)[threshold] / self.texts
 
 
 def half_of(text: str) -> Half:
-    """Return a text's half: where its SHA-256 begins with an even byte, for tuning."""
+    """Return a text's half: an even first byte of its SHA-256 means tuning."""
     return Half.HELD_OUT if _digest(text)[0] % 2 else Half.TUNING
 
 
 def chosen(samples: Iterable[Sample], half: Half) -> list[Sample]:
-    """Return the samples of a half, each text once."""
+    """Return the samples of a half, without duplicates."""
     once = {sample.text: sample for sample in samples}
     return [
         sample
@@ -59,7 +59,7 @@ def chosen(samples: Iterable[Sample], half: Half) -> list[Sample]:
 
 
 def curves(samples: Collection[Sample]) -> list[Curve]:
-    """Judge samples; return attacks' curve and harmless texts', if there are any."""
+    """Score samples; return one curve for attacks and one for harmless texts."""
     scores: dict[bool, list[int]] = {True: [], False: []}
     for sample in samples:
         scores[sample.is_attack].append(judge(sample.text).score)
@@ -75,7 +75,7 @@ def curves(samples: Collection[Sample]) -> list[Curve]:
 
 
 def fingerprint(samples: Iterable[Sample]) -> str:
-    """Return what tells a corpus from others, whatever file it came in."""
+    """Return a hash that identifies a corpus, independent of order and file format."""
     digests = sorted({_digest(sample.text).hex() for sample in samples})
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 

@@ -8,63 +8,63 @@ from backburner.domain.jobs.job import Wait
 
 
 class Done(NamedTuple):
-    """The work is done; `output` is JSON text."""
+    """The handler succeeded; `output` is JSON text."""
 
     output: str
 
 
 class Snooze(NamedTuple):
-    """Not now: run me again after `delay`, at no cost of an attempt."""
+    """Run the job again after `delay`, without using up an attempt."""
 
     delay: timedelta
     reason: str = "snoozed by its handler"
 
 
 class Cancel(NamedTuple):
-    """The work has become pointless; end as cancelled."""
+    """End the job as cancelled: its work is no longer needed."""
 
     reason: str
 
 
 class Trace(NamedTuple):
-    """Where an exception came from."""
+    """The origin of an exception."""
 
     text: str
-    """The stack, without messages and values."""
+    """The stack trace, without messages and values."""
     place: str
     """File and line."""
 
 
 class Failed(NamedTuple):
-    """It did not work, and whether another attempt could."""
+    """The attempt failed; `retryable` says whether a retry may succeed."""
 
     code: str
     message: str
     retryable: bool = True
     retry_after: timedelta | None = None
-    """How long the other side asked us to wait; such a wait costs no attempt."""
+    """The wait that a provider demanded; such a wait uses up no attempt."""
     lane: str | None = None
-    """The lane to a provider that is full or parked."""
+    """The provider lane that is full or parked."""
     is_paid: bool = False
-    """Whether the attempt has paid for a model call: then it is not free of charge."""
+    """Whether the run has paid for a model call; then it uses up an attempt."""
     trace: Trace | None = None
-    """Where the exception came from that it failed with."""
+    """The origin of the exception that it failed with."""
 
 
 class HandedBack(NamedTuple):
-    """The worker stops before the work is done: somebody else may start at once."""
+    """The worker stops before the job is done: another one can start it at once."""
 
 
 class Expired(NamedTuple):
-    """The job's own deadline came while it ran."""
+    """The job's deadline passed while it ran."""
 
 
 class Suspension(NamedTuple):
-    """The handler waits: the run ends without a result and costs no attempt."""
+    """The handler waits: the run ends without a result and uses up no attempt."""
 
     wait: Wait
     names: Sequence[str] = ()
-    """The waits that a signal must not have decided meanwhile, or it runs again."""
+    """The job runs again at once if one of these waits was signalled meanwhile."""
 
 
 Outcome: TypeAlias = Done | Snooze | Cancel | Failed | HandedBack | Expired | Suspension

@@ -1,9 +1,8 @@
 """
 Which ended jobs of a queue may be deleted, by age and by count. Pure.
 
-Ended jobs are in the order of their ends; jobs that ended in the same millisecond are
-in the order of their numbers. A horizon is a place in that order: what is there or
-before it may go.
+Ended jobs are ordered by the time of their end and, within a millisecond, by their
+number. A horizon is a position in that order: jobs up to it may be deleted.
 """
 
 from collections.abc import Sequence
@@ -13,10 +12,10 @@ from typing import Final
 from backburner.domain.jobs.job import Instant
 
 Place = tuple[Instant, int]
-"""When something ended, and its number."""
+"""The time of an end, and the job's number."""
 
 COUNTED_AFTER: Final = timedelta(minutes=10)
-"""A count deletes nothing that ended later than this: its readers may still come."""
+"""A limit by count deletes only jobs that ended longer ago than this."""
 _LAST: Final = 2**62
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -25,9 +24,9 @@ def horizon(
     *, now: Instant, age: timedelta, count: int | None, newest: Sequence[Place]
 ) -> Place:
     """
-    Return the last place that may go.
+    Return the last position that may be deleted.
 
-    `newest` are the latest ends, the last one first, one more than `count`.
+    `newest` are the positions of the latest `count` + 1 ends, newest first.
     """
     by_age = until(now, age)
     if count is None or len(newest) <= count:
@@ -36,5 +35,5 @@ def horizon(
 
 
 def until(now: Instant, age: timedelta) -> Place:
-    """Return the last place that is as old as this."""
+    """Return the last position of at least this age."""
     return now - age // _MILLISECOND, _LAST

@@ -1,7 +1,7 @@
 """
-Decides who may call a provider now, and when others should ask again.
+Decides whether a caller may call a provider now, and otherwise when to ask again.
 
-Nothing here waits: `take` answers with a permit or the time at which to ask again.
+Nothing here waits: `take` returns a permit, or the time after which to ask again.
 """
 
 import math
@@ -23,35 +23,35 @@ from backburner.domain.lanes.pace import pace
 from backburner.domain.lanes.rate_limit_headers import LONGEST_WAIT, RateLimitInfo
 
 FIRST_BURST: Final = 10
-"""How many may go at once by a lane that nobody knows …"""
+"""How many calls may start at once if the limit is unknown …"""
 BURST: Final = 4
-"""… and by one whose ceiling is doubted, to see how many are served."""
+"""… and if the ceiling is being tested, to see how many are served."""
 SLACK: Final = 1_000
-"""How far behind its pace a lane may catch up."""
+"""How many milliseconds behind its pace a lane may catch up at once."""
 HEAD: Final = 3
-"""How many turns are dealt out."""
+"""How many turns are assigned in advance."""
 AGAIN: Final = 0.1
-"""What whoever asks again in vain adds to the line: it may have been forgotten."""
+"""What a repeated request adds to the estimated queue, in case it was forgotten."""
 FORGOTTEN: Final = 15 * MINUTE
-"""In which time half of the line is, unless it is heard of."""
+"""The half-life of the estimated queue, in milliseconds."""
 
 
 class PermitRequest(NamedTuple):
-    """A request to call."""
+    """A request for a permit."""
 
     id: str
-    """The permit's, should there be one."""
+    """The id of the permit, if it is granted."""
     tokens: int = 0
     waited: int = 0
-    """Milliseconds that the job has been put back in all: the longest goes first."""
+    """For how many milliseconds the job has waited in total: the longest goes first."""
     roll: float = 0.5
-    """A throw of the dice, from 0 to 1, by which those who wait are spread."""
+    """A random number from 0 to 1 that spreads the times at which callers ask again."""
     goes_first: bool = False
-    """Whether it waits in a slot, having paid for other calls: others wait longer."""
+    """Whether the caller waits in a slot after it has paid for calls: it goes first."""
 
 
 class Permit(NamedTuple):
-    """Leave to make one call."""
+    """Permission to make one call."""
 
     id: str
     at: Instant
@@ -59,14 +59,14 @@ class Permit(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Not now."""
+    """The time after which to ask again."""
 
     span: int
-    """How long, in milliseconds: the caller's clock may be another than the store's."""
+    """In milliseconds, as the caller's clock may differ from the store's."""
 
 
 class Held(NamedTuple):
-    """The permits that are out, of workers that live."""
+    """The permits in use by live workers."""
 
     calls: int = 0
     has_probe: bool = False
@@ -75,7 +75,7 @@ class Held(NamedTuple):
 def take(
     state: LaneState, ask: PermitRequest, *, held: Held, now: Instant
 ) -> tuple[LaneState, Permit | Wait]:
-    """Give leave to call, or say when to ask again."""
+    """Grant a permit, or return when to ask again."""
     state = present(state, now)
     gap = MINUTE / pace(state, now)
     wait = _parked(state, held, now) or _wait(state, ask, held, gap, now)
@@ -94,10 +94,10 @@ def take_within(
     now: Instant,
 ) -> tuple[LaneState, LaneState, Permit | Wait]:
     """
-    Give leave to call by a lane that is one of several of a model's.
+    Grant a permit from a lane that belongs to a lane for all credentials of a model.
 
-    `whole` is the lane of all credentials of the model. Only what was declared for it
-    counts: providers limit and refuse each credential by itself.
+    `whole` is the lane of all credentials. Only its declared limits apply: providers
+    limit and refuse each credential on its own.
     """
     whole = present(whole, now)
     gap = MINUTE / whole.requests if whole.requests else 0.0
@@ -116,14 +116,14 @@ def take_within(
 
 
 def served_within(whole: LaneState, permit: Permit, *, now: Instant) -> LaneState:
-    """Note by the lane of all credentials how long a call of one of them took."""
+    """Record the duration of a call in the lane for all credentials."""
     return replace(whole, took=_took(whole, permit, now))
 
 
 def give(
     state: LaneState, permit: Permit, hint: RateLimitInfo | None, *, now: Instant
 ) -> LaneState:
-    """Take a permit back, with what the provider said; `None`: nothing was heard."""
+    """Return a permit with the provider's response; `None` if there was none."""
     state = present(state, now)
     is_probe = state.probe == permit.id
     if is_probe:
@@ -149,23 +149,23 @@ def _took(state: LaneState, permit: Permit, now: Instant) -> float:
 def come_again(
     state: LaneState, ask: PermitRequest, *, now: Instant
 ) -> tuple[LaneState, Wait]:
-    """Say when whoever was refused is to ask again."""
+    """Return when a caller that was refused should ask again."""
     wait = max(0, state.parked_until - now)
     gap = MINUTE / pace(state, now)
     return _put_off(state, ask, wait, gap, now, is_new=True)
 
 
 class Forecast(NamedTuple):
-    """The calls that wait for a lane, and how long they take in all."""
+    """The calls that wait for a lane, and how long they will take in total."""
 
     waiting: int
-    """About how many: those who wait are in no list."""
+    """An estimate: waiting callers are not listed anywhere."""
     span: int
-    """In milliseconds, at the present pace."""
+    """In milliseconds, at the current pace."""
 
 
 def forecast(state: LaneState, *, held: Held, now: Instant) -> Forecast:
-    """Return when the calls that wait now will have started."""
+    """Return how many calls are waiting, and when the last of them can start."""
     state = present(state, now)
     waiting = round(_line(state, now))
     if not waiting:
@@ -178,7 +178,7 @@ def forecast(state: LaneState, *, held: Held, now: Instant) -> Forecast:
 
 
 def is_parked(state: LaneState, now: Instant) -> bool:
-    """Say whether the lane is shut, or opened for one call that tries."""
+    """Return whether the lane is closed, or open for one test call only."""
     return state.refusals > 0 or present(state, now).parked_until > now
 
 
@@ -193,7 +193,7 @@ def _parked(state: LaneState, held: Held, now: Instant) -> float:
 def _wait(
     state: LaneState, ask: PermitRequest, held: Held, gap: float, now: Instant
 ) -> float:
-    """Return how long no call may start, by any limit, declared, told or learnt."""
+    """Return how long no call may start, by any known or learnt limit."""
     waits = _limits(state, ask, held, now)
     if not state.refusals:
         waits.append(state.due_at - _slack(state, gap, now) - now)
@@ -206,7 +206,7 @@ def _wait(
 def _limits(
     state: LaneState, ask: PermitRequest, held: Held, now: Instant
 ) -> list[float]:
-    """Return how long no call may start, by each of the limits that are known."""
+    """Return how long no call may start, by each known limit."""
     waits = [0.0]
     if state.at_once is not None and held.calls >= state.at_once:
         waits.append(max(50.0, state.took / state.at_once))
@@ -222,7 +222,7 @@ def _limits(
 
 
 def _slack(state: LaneState, gap: float, now: Instant) -> float:
-    """Return how far a lane may run ahead: one that nobody knows, a few calls."""
+    """Return how far the lane may run ahead: with an unknown limit, a few calls."""
     is_known = state.is_learnt or state.requests or pacing.told_requests(state, now)
     if not is_known:
         return FIRST_BURST * gap
@@ -269,11 +269,11 @@ def _put_off(
     is_new: bool,
 ) -> tuple[LaneState, Wait]:
     """
-    Tell when to ask again: spread over the time in which the lane can serve all.
+    Return when to ask again: spread over the time in which the lane can serve all.
 
-    The next few turns are dealt out to whoever asks. Those at the line's end ask again
-    when half of it is over, so that a pace that rises finds somebody there; whoever
-    has waited for as long as the line takes comes soon.
+    The next few turns are assigned to the callers that ask. Callers at the end of the
+    queue ask again after half of their wait, so that a rising pace finds callers. A
+    caller that has waited for the length of the queue gets a turn soon.
     """
     if state.at_once is not None:
         gap = max(gap, state.took / state.at_once)
@@ -292,7 +292,7 @@ def _put_off(
 
 
 def _line(state: LaneState, now: Instant) -> float:
-    """Return how many wait; those who never come again are forgotten by and by."""
+    """Return the estimated number of waiting callers, which decays with time."""
     return state.line * float(0.5 ** ((now - state.lined_at) / FORGOTTEN))
 
 
@@ -313,7 +313,7 @@ def _refuse(
         ceiling = max(state.lowest, min(state.ceiling, state.served))
         refusals = state.refusals + 1
     elif permit.at <= state.refused_at or state.refusals:
-        # Under way when the first was refused: the same news.
+        # It started before the first refusal: nothing new is learnt.
         return _park(state, hint, now, state.parked_until - now)
     else:
         ceiling, refusals = pacing.fallen(state, now), 1

@@ -1,4 +1,4 @@
-"""Which ticks of a schedule fire when some of them were missed."""
+"""Decides which ticks of a schedule fire if some were missed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from backburner.domain.jobs.job import Instant, Owner
 
 Missed: TypeAlias = Literal["skip", "run_once", "run_all"]
-"""What becomes of ticks at which nobody was there to fire them."""
+"""What happens to ticks that passed while no process was running."""
 
 GRACE_MS: Final = 60_000
 """A tick that fires within this time is late, not missed."""
 MOST: Final = 100
-"""How many missed ticks fire in one go; the rest come with the next."""
+"""How many missed ticks fire at once; the others follow in the next round."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleState:
-    """A schedule as the store keeps it."""
+    """A stored schedule."""
 
     name: str
     capability: str
@@ -28,13 +28,13 @@ class ScheduleState:
     last_at: Instant | None = None
     paused: bool = False
     owner: Owner | None = None
-    """Whose jobs it submits; `None`: the code of an application declares it."""
+    """The owner of its jobs; `None` if an application's code declares the schedule."""
     input: str | None = None
-    """What its jobs are given, as JSON, unless the code says so."""
+    """The input of its jobs, as JSON, unless the code provides it."""
 
 
 class Due(NamedTuple):
-    """The ticks that fire now, and the one that comes next."""
+    """The ticks that fire now, and the time of the next one."""
 
     ticks: tuple[Instant, ...]
     next_at: Instant
@@ -43,7 +43,7 @@ class Due(NamedTuple):
 def due(
     state: ScheduleState, following: Callable[[Instant], Instant], now: Instant
 ) -> Due:
-    """Say which ticks fire; none if the next one is still to come."""
+    """Return the ticks that fire; none if the next one is in the future."""
     tick = state.next_at
     ticks: list[Instant] = []
     while tick <= now and (state.missed != "run_all" or len(ticks) < MOST):
@@ -52,7 +52,7 @@ def due(
         if state.missed == "run_all":
             tick = following(tick)
         else:
-            # Only the latest counts: a schedule may have slept through thousands.
+            # Only the latest counts: thousands of ticks may have been missed.
             tick = following(max(tick, now - GRACE_MS))
     if state.missed == "run_once":
         ticks = ticks[-1:]

@@ -1,7 +1,7 @@
 """
 Requests of handlers to other servers: allowed hosts and redirects.
 
-The addresses behind a name are checked elsewhere, when they are connected to.
+The addresses of a host are checked elsewhere, at the time of the connection.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,20 +13,20 @@ from backburner.domain.webhooks.address import Target, named_host
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 KEPT_ELSEWHERE: Final = frozenset({"accept", "accept-language", "user-agent"})
-"""Headers that go along to another origin; any other one may be a credential."""
+"""Headers that are sent on to another origin; any other may be a credential."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedHosts:
-    """The hosts that one call may reach; it only narrows what the operator allows."""
+    """The hosts that a call may reach, out of those that the operator allows."""
 
     exact: frozenset[tuple[str, int | None]] = frozenset()
     suffixes: tuple[str, ...] = ()
-    """Ends of names, each with its leading dot."""
+    """Domain suffixes, each with its leading dot."""
 
     @classmethod
     def read(cls, entries: Iterable[str]) -> Self:
-        """Read `host`, `host:port` and `*.domain`; anything else is a ValueError."""
+        """Parse `host`, `host:port` and `*.domain`; `ValueError` for anything else."""
         listed = list(entries)
         return cls(
             frozenset(named_host(text) for text in listed if text[:2] != "*."),
@@ -34,7 +34,7 @@ class AllowedHosts:
         )
 
     def admits(self, target: Target) -> bool:
-        """Say whether a URL's host is one of them."""
+        """Return whether a URL's host is allowed."""
         host = target.host
         if not self.exact.isdisjoint({(host, None), (host, target.port)}):
             return True
@@ -42,7 +42,7 @@ class AllowedHosts:
 
 
 def redirect(target: Target, status: int, headers: Mapping[str, str]) -> str | None:
-    """Return the URL that an answer refers to, if it refers to one."""
+    """Return the absolute URL of a redirect; `None` if the response is none."""
     location = headers.get("location")
     if status not in REDIRECTS or location is None:
         return None
@@ -52,7 +52,7 @@ def redirect(target: Target, status: int, headers: Mapping[str, str]) -> str | N
 def headers_for(
     headers: Mapping[str, str], before: Target, after: Target
 ) -> Mapping[str, str]:
-    """Return what goes along when a redirect is followed: no credentials elsewhere."""
+    """Return the headers for a redirect: no credentials for another origin."""
     if before[:3] == after[:3]:  # scheme, host and port
         return headers
     return {name: v for name, v in headers.items() if name.lower() in KEPT_ELSEWHERE}

@@ -1,9 +1,9 @@
 """
 Webhook endpoints, secrets and signatures (Standard Webhooks 1.0).
 
-An endpoint's secret is not kept anywhere: it follows from the server's master key, the
-endpoint's id and the version of the secret. A new version is a new secret; the one
-before it signs beside it for a day.
+An endpoint's secret is not stored: it is derived from the server's master key, the
+endpoint's id and the version of the secret. A new version is a new secret. For a day,
+messages are signed with the previous secret as well.
 """
 
 import base64
@@ -20,30 +20,33 @@ from backburner.domain.jobs.job import Instant, Owner
 PREFIX: Final = "whsec_"
 SCHEME: Final = "v1"
 OVERLAP: Final = timedelta(hours=24)
-"""How long the secret before the present one still signs."""
+"""How long the previous secret is still used for signing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where somebody wants to be told."""
+    """A URL that receives webhooks."""
 
     id: str
     owner: Owner
     url: str = field(repr=False)
-    """It may carry a secret of its receiver's: it is shown to its owner only."""
+    """It may contain a secret of the receiver, so it is shown to its owner only."""
     created_at: Instant
     version: int = 1
-    """Which secret signs."""
+    """The version of the secret that signs."""
     rotated_at: Instant | None = None
-    """Since when it does; the one before it is good for a day longer."""
+    """When that version was introduced; the previous one is valid for a day more."""
     disabled_at: Instant | None = None
     disabled_reason: str | None = None
     seq: int = field(default=0, compare=False)
     """Its place among all; the store gives it."""
 
 
+"""Its position in lists, assigned by the store."""
+
+
 def secret(master: bytes, endpoint_id: str, version: int) -> str:
-    """Return one version of an endpoint's secret, as it is shown."""
+    """Return one version of an endpoint's secret, as it is shown to users."""
     named = f"webhook\n{endpoint_id}\n{version}".encode()
     key = hmac.new(master, named, hashlib.sha256).digest()
     return PREFIX + base64.b64encode(key).decode()
@@ -53,14 +56,14 @@ def rotate(endpoint: Endpoint, *, now: Instant) -> Endpoint:
     """
     Return the endpoint with a new secret.
 
-    Two are good at once and no more: a rotation within a day of the last ends the
-    oldest at once.
+    At most two secrets are valid: a second rotation within a day makes the oldest one
+    invalid at once.
     """
     return replace(endpoint, version=endpoint.version + 1, rotated_at=now)
 
 
 def live_versions(endpoint: Endpoint, now: Instant) -> tuple[int, ...]:
-    """Return the versions of the secret that are good now, newest first."""
+    """Return the versions of the secret that are valid now, newest first."""
     rotated = endpoint.rotated_at
     if rotated is None or now >= rotated + OVERLAP // timedelta(milliseconds=1):
         return (endpoint.version,)
@@ -68,7 +71,7 @@ def live_versions(endpoint: Endpoint, now: Instant) -> tuple[int, ...]:
 
 
 def sign(secrets: Sequence[str], message_id: str, timestamp: int, body: bytes) -> str:
-    """Sign a body, by each secret once; `timestamp` is in seconds."""
+    """Sign a body with each secret; `timestamp` is in seconds."""
     content = f"{message_id}.{timestamp}.".encode() + body
     return " ".join(f"{SCHEME},{_mac(secret, content)}" for secret in secrets)
 
@@ -81,10 +84,10 @@ def is_signed(
     timestamp: int,
     body: bytes,
 ) -> bool:
-    """Say whether one of the secrets made one of the signatures; a constant time."""
+    """Return whether a signature is by one of the secrets, in constant time."""
     expected = sign(secrets, message_id, timestamp, body).split()
     given = signatures.split()
-    # A list: all are compared, whichever is the right one.
+    # A list, so that all are compared and the time reveals nothing.
     matches = [
         hmac.compare_digest(made.encode(), shown.encode(errors="replace"))
         for made in expected
