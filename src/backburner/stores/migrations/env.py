@@ -1,4 +1,4 @@
-"""Run by Alembic: migrate over the connection that `migrations` was given."""
+"""Run by Alembic: migrates over the connection that `migrations` passes."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""The tables of an application as a move sees them."""
+"""The tables of an application, as a move copies them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -10,17 +10,17 @@ from backburner.ports.history import History
 
 
 class AppSchema(NamedTuple):
-    """What the database holds of one application."""
+    """The schema of one application."""
 
     history: History
     tables: Sequence[sa.Table]
-    """In an order in which rows may be inserted."""
+    """In an order in which rows can be inserted."""
     rebuild: Callable[[sa.Connection], object] | None = None
-    """Fills what is derived from the tables, such as a full-text index; repeatable."""
+    """Rebuilds derived data such as a full-text index; repeatable."""
 
 
 def movable(application: str, declared: Sequence[sa.Table]) -> Sequence[sa.Table]:
-    """Return tables as they are copied: plain columns, those others refer to first."""
+    """Return tables as they are copied: plain columns, referenced tables first."""
     metadata = sa.MetaData()
     return [_copied(application, t, metadata) for t in sa.schema.sort_tables(declared)]
 
@@ -39,7 +39,7 @@ def _copied(application: str, table: sa.Table, metadata: sa.MetaData) -> sa.Tabl
 def _plain(column: sa.Column[Any]) -> sa.Column[Any]:
     kind = column.type
     if isinstance(kind, sa.JSON):
-        # An absent value stays NULL instead of becoming the JSON text `null`.
+        # A missing value stays NULL instead of becoming the JSON text `null`.
         kind = sa.JSON(none_as_null=True)
     return sa.Column(
         column.name,

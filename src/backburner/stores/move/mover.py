@@ -1,12 +1,12 @@
 """
-Moves a store: all rows are copied, compared, and then the old store is closed.
+Moves a store: all rows are copied and compared, then the old store is closed.
 
     source   ·       leaving ──────────────────────────▶ left
     target       ·           arriving (copy, compare)          ▶ arrived
 
-Each arrow is one transaction, and the copy a chain of them, each with the key that it
-came to: a move that is killed anywhere goes on where it was. Between the first arrow
-and the last neither store can be opened, so that nobody works on two.
+Each arrow is one transaction. The copy is a series of transactions, each with the key
+it has reached, so an interrupted move resumes where it was. Between the first arrow and
+the last, neither store can be opened, so that no process works on both.
 """
 
 import asyncio
@@ -31,35 +31,35 @@ from backburner.stores.move.notice import Notice, Phase
 T = TypeVar("T")
 
 CHUNK: Final = 1_000
-"""How many rows are moved by one transaction; a large one has 128 KiB."""
+"""How many rows are moved by one transaction; a row may have up to 128 KiB."""
 
 
 class MoveRefused(BackburnerError):
-    """The move cannot begin or go on as things are; nothing was changed."""
+    """The move cannot start or continue; nothing was changed."""
 
     code = "MOVE_REFUSED"
 
 
 class CopyDiffers(BackburnerError):
-    """What arrived is not what was sent; the source was not left."""
+    """The copy differs from the original; the old store is still in use."""
 
     code = "COPY_DIFFERS"
 
 
 class Side(Protocol):
-    """One of the two stores as a move reads and writes it, whatever its notice says."""
+    """One of the two stores, as a move reads and writes it even while it is closed."""
 
     @property
     def place(self) -> str:
-        """Where it is: host and path, no user and no password."""
+        """Its location: host and path, without user and password."""
         ...
 
     async def read(self, body: Callable[[sa.Connection], T]) -> T:
-        """Run a body that only reads."""
+        """Run a read-only body."""
         ...
 
     async def transact(self, body: Callable[[sa.Connection], T]) -> T:
-        """Run a body in one transaction, durable."""
+        """Run a body in one durable transaction."""
         ...
 
     async def fill(
@@ -68,27 +68,27 @@ class Side(Protocol):
         rows: Sequence[Row],
         note: Callable[[sa.Connection], None],
     ) -> None:
-        """Insert rows, and note it, in one transaction, durable."""
+        """Insert rows and update the notice in one durable transaction."""
         ...
 
     async def rework(self, body: Callable[[sa.Connection], T]) -> T:
-        """Run a body in one transaction, durable, however long it takes."""
+        """Run a body in one durable transaction without a time limit."""
         ...
 
     async def alive(self, lease: timedelta) -> Sequence[WorkerInfo]:
-        """Drop workers whose lease is over by the store's clock; return the others."""
+        """Remove workers whose lease has expired; return the others."""
         ...
 
     async def close(self) -> None:
-        """Let go of the store."""
+        """Close the connections."""
         ...
 
 
 class Movable(Protocol):
-    """A store that can be moved, open or not."""
+    """A store that can be moved, whether it is open or not."""
 
     async def version(self, history: History = ...) -> str | None:
-        """Return the revision that the schema is at, `None` for none."""
+        """Return the revision of the schema; `None` if there is none."""
         ...
 
     async def migrate(self, history: History = ...) -> object:
@@ -96,17 +96,17 @@ class Movable(Protocol):
         ...
 
     def side(self) -> Side:
-        """Return what a move reads and writes by."""
+        """Return the access to the store for a move."""
         ...
 
 
 class Moved(NamedTuple):
-    """A table that arrived."""
+    """A table that was copied."""
 
     table: str
     rows: int
     digest: str
-    """SHA-256 over its rows in the order of their keys, equal on both sides."""
+    """SHA-256 of its rows in the order of their keys; equal on both sides."""
 
 
 class Options(NamedTuple):
@@ -114,15 +114,15 @@ class Options(NamedTuple):
 
     lease: timedelta
     replace: bool = False
-    """Whether the target may hold what was moved away from there, or half a move."""
+    """Whether to overwrite an earlier or an incomplete move in the target."""
     chunk: int = CHUNK
     tables: Sequence[sa.Table] = MOVED
     apps: Sequence[AppSchema] = ()
-    """The applications whose tables move, too."""
+    """The applications whose tables are moved as well."""
 
 
 class Mover:
-    """Moves one store into another; made anew for each run."""
+    """Moves one store into another; create a new one for each run."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Mover:
         faults: Faults,
         tell: Callable[[str, str, int], None],
     ) -> None:
-        """Take whom to tell: what is done to which table, and how many rows it has."""
+        """`tell` is called with the step, the table and the number of its rows."""
         self._stores = source, target
         self._source, self._target = source.side(), target.side()
         self._options = options
@@ -145,9 +145,9 @@ class Mover:
         self, move: str, carry: Callable[[], object] = lambda: None
     ) -> Sequence[Moved]:
         """
-        Move, or go on with the move that is under way; `move` is the name of a new one.
+        Move, or resume a move that was interrupted; `move` is the id of a new one.
 
-        `carry` takes along what is not in the store; it may be called again.
+        `carry` copies what is outside the store, such as blobs; it may be called again.
         """
         try:
             return await self._run(move, carry)
@@ -209,7 +209,7 @@ class Mover:
                 )
 
     async def _prepare(self, there: Notice) -> None:
-        """Make the applications' tables; what their revisions put there is replaced."""
+        """Create the applications' tables, without rows that their revisions insert."""
         _, target = self._stores
         for app in self._options.apps:
             if await target.version(app.history) is None:
@@ -221,7 +221,7 @@ class Mover:
     async def _set_out(
         self, here: Notice | None, there: Notice | None, move: str
     ) -> tuple[Notice, Notice]:
-        """Have nobody write to either store any more; return their notices."""
+        """Block writes to both stores; return their notices."""
         leaving = Notice(move, Phase.LEAVING, self._target.place)
         if here is not None and here.phase is Phase.LEAVING:
             leaving = here
@@ -239,7 +239,7 @@ class Mover:
         return leaving, arriving
 
     async def _check_target(self, leaving: Notice, there: Notice | None) -> None:
-        """Refuse a target that is somebody's."""
+        """Refuse a target that is in use."""
         if there is not None and _is_begun(leaving, there):
             return
         if leaving.place != self._target.place:
@@ -270,7 +270,7 @@ class Mover:
         self._faults.hit("move.leaving")
 
     async def _copy(self, there: Notice) -> None:
-        """Copy what is not there yet; the last notice says how far it came."""
+        """Copy what is missing; the notice says how far the copy has come."""
         progress = orjson.loads(there.progress or "{}")
         names = [table.name for table in self._tables]
         if progress and progress["table"] not in names:
@@ -317,7 +317,7 @@ class Mover:
         return noting
 
     async def _compare(self) -> Sequence[Moved]:
-        """Hold both sides against each other, row by row."""
+        """Compare both sides row by row."""
         moved = [await self._compare_table(table) for table in self._tables]
         ours, theirs = await asyncio.gather(
             *(
@@ -353,14 +353,14 @@ class Mover:
         return await side.read(lambda c: contents.page(c, table, after, chunk))
 
     async def _step(self, side: Side, before: Notice, after: Notice, name: str) -> None:
-        """Take one of the last two steps, unless it was taken."""
+        """Take one of the last two steps, unless it was already taken."""
         if before.phase is not after.phase:
             await side.transact(_noting(before, after))
             self._faults.hit(f"move.{name}")
 
 
 async def abandon(source: Side) -> str:
-    """Give up a move that is under way; return where it was going."""
+    """Abandon a move in progress; return the place of its target."""
     try:
         return await source.transact(lambda c: _stay(c, source.place))
     finally:
@@ -414,7 +414,7 @@ def _stay(connection: sa.Connection, place: str) -> str:
 
 
 def _empty(connection: sa.Connection, of_apps: Sequence[sa.Table]) -> None:
-    """Make a store as it was when it was new."""
+    """Empty a store, as if it were new."""
     notice.unfence(connection)
     delete_all(connection, of_apps)
     notice.clear(connection)

@@ -1,9 +1,9 @@
 """
 Marks a store as being moved, and blocks writes to it.
 
-From the moment a store is being left nothing in it can be written, not even by a
-process that had it open: what is moved stands still, also between a kill and the run
-that goes on. The notice is no part of the schema; a store that never moved has none.
+From the moment a store is marked nothing in it can be written, not even by a process
+that has it open: its data do not change, also between an interrupted move and its
+resumption. The notice is not part of the schema; only moved stores have one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 import sqlalchemy as sa
 
 FENCED: Final = "the store was moved"
-"""What the fence answers to whoever writes."""
+"""The error message of blocked writes."""
 PATIENCE_SECONDS: Final = 10
-"""How long writers under way may take before a fence gives up."""
+"""How long to wait for running transactions before the block fails."""
 
 
 class Phase(StrEnum):
-    """How far a move has come, seen from one of its two stores."""
+    """The progress of a move, seen from one of its two stores."""
 
     LEAVING = "leaving"
     LEFT = "left"
@@ -28,14 +28,14 @@ class Phase(StrEnum):
 
 
 class Notice(NamedTuple):
-    """What a store remembers of its last move."""
+    """What a store records of its last move."""
 
     move: str
     phase: Phase
     place: str
-    """The other store: host and path, no user and no password."""
+    """The other store: host and path, without user and password."""
     progress: str = ""
-    """JSON: how far the copy is, in the store that it is made in."""
+    """JSON: how far the copy has come, recorded in the target."""
 
 
 _table = sa.Table(
@@ -57,7 +57,7 @@ _WHY: Final = {
 
 
 def read(connection: sa.Connection) -> Notice | None:
-    """Return the store's notice, if it was ever moved."""
+    """Return the notice of a store, if it was ever moved."""
     if not sa.inspect(connection).has_table(NAME):
         return None
     row = connection.execute(sa.select(_table)).first()
@@ -65,19 +65,19 @@ def read(connection: sa.Connection) -> Notice | None:
 
 
 def write(connection: sa.Connection, found: Notice) -> None:
-    """Put up a notice instead of the one that is there."""
+    """Store a notice, replacing any other."""
     _table.create(connection, checkfirst=True)
     connection.execute(_table.delete())
     connection.execute(_table.insert(), found._asdict())
 
 
 def clear(connection: sa.Connection) -> None:
-    """Forget that there was a move."""
+    """Remove the notice."""
     _table.drop(connection, checkfirst=True)
 
 
 def replace(connection: sa.Connection, before: Notice, after: Notice) -> bool:
-    """Go from one notice to the next; say whether the first was still there."""
+    """Replace a notice by the next one; return whether the first was still there."""
     changed = connection.execute(
         _table.update()
         .where(
@@ -91,7 +91,7 @@ def replace(connection: sa.Connection, before: Notice, after: Notice) -> bool:
 
 
 def why_closed(connection: sa.Connection) -> str | None:
-    """Say why a store is not to be opened; `None`: it may be."""
+    """Return why a store must not be opened; `None` if it may be."""
     found = read(connection)
     if found is None or found.phase is Phase.ARRIVED:
         return None
@@ -99,13 +99,13 @@ def why_closed(connection: sa.Connection) -> str | None:
 
 
 def fence(connection: sa.Connection, tables: Sequence[sa.Table]) -> None:
-    """Have every write refused from the next commit on, whoever makes it."""
+    """Block all writes from the next commit on."""
     for statement in _FENCES[connection.dialect.name](_names(connection, tables)):
         connection.execute(sa.text(statement))
 
 
 def unfence(connection: sa.Connection) -> None:
-    """Let the store be written again; that there is no fence is no error."""
+    """Allow writes again; it is no error if they are not blocked."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("DROP FUNCTION IF EXISTS backburner_moved CASCADE"))
         return
@@ -140,7 +140,7 @@ def _sqlite(names: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 def _postgres(names: Sequence[tuple[str, str]]) -> Iterator[str]:
     yield f"SET LOCAL lock_timeout = '{PATIENCE_SECONDS}s'"
-    # The code by which our own processes know that asking again may help.
+    # The error code that tells our own processes that a retry may succeed.
     yield (
         "CREATE FUNCTION backburner_moved() RETURNS trigger LANGUAGE plpgsql AS "
         f"'BEGIN RAISE EXCEPTION ''{FENCED}'' "

@@ -1,1 +1,1 @@
-"""The store for any number of machines: PostgreSQL."""
+"""The PostgreSQL store, for any number of machines."""

@@ -1,8 +1,8 @@
 """
-Steps that succeed, and all that follows for their flows, in one round trip.
+Ends succeeded steps and updates their flows in one round trip.
 
-A function of the session is made of the statements that a transaction would send one
-after the other. Each of them sees what others committed before it, as it would there.
+A function in the session consists of the statements that a transaction would send one
+after the other. Each of them sees what others committed before, as in a transaction.
 """
 
 import re
@@ -16,17 +16,17 @@ ADVANCE = """
 SELECT done, calling, heirs, sources FROM pg_temp.advance_flows($1, $2, $3, $4, $5)
 """
 """
-Ends steps, as `finish_jobs` does, of the flows that come last.
+Ends steps like `finish_jobs`, and updates their flows.
 
-Returns those that it ended, the flows that ended and have somebody to tell, and who was
-released by which step alone.
+Returns the ended steps, the ended flows that have a callback, and the steps released by
+one prerequisite alone, with that prerequisite.
 """
 MOST: Final = 4096
 LONGEST: Final = 4096
 
 
 def advance_flows(queries: Queries) -> str:
-    """Return the statement that makes the function, in the session that calls it."""
+    """Return the statement that creates the function in its session."""
     lock = _given(queries.lock_flows, "$5")
     release = _given(queries.release_jobs, "done", "'{}'", "$4")
     count_down = _given(queries.count_down_flows, "counting", "fewer", "calm", "$4")
@@ -84,20 +84,20 @@ BEGIN
   END IF;
 END
 $body$
-"""  # noqa: S608 - all of it is ours
+"""  # noqa: S608 - built from constants
 
 
 def _given(statement: str, *values: str) -> str:
-    """Put what a statement is given where it asks for it."""
+    """Replace a statement's parameters by expressions."""
     return re.sub(r"\$(\d+)", lambda found: values[int(found[1]) - 1], statement)
 
 
 class OutputCache:
     """
-    What steps get from their only prerequisite, which ended here a moment ago.
+    Results of prerequisites that ended here, for steps with a single prerequisite.
 
-    It succeeded, so that it stays what it is: nobody has to read it again. Steps are
-    named by their ids, which no other ever gets.
+    A succeeded step does not change any more, so its result need not be read again.
+    Steps are identified by their ids, which are never reused.
     """
 
     def __init__(self) -> None:
@@ -105,13 +105,13 @@ class OutputCache:
         self._session: object = None
 
     def serve(self, session: object) -> None:
-        """Forget all if the session is new: the server may have lost what it said."""
+        """Discard everything if the session is new, as a commit may have been lost."""
         if session is not self._session:
             self._given.clear()
             self._session = session
 
     def keep(self, given: Iterable[tuple[str, Need]]) -> None:
-        """Remember what a few steps will be given; forget what nobody came for."""
+        """Store the results for some steps; discard old ones that were not taken."""
         for heir, need in given:
             if len(need.output or "") <= LONGEST:
                 self._given[heir] = need
@@ -119,5 +119,5 @@ class OutputCache:
             del self._given[next(iter(self._given))]
 
     def take(self, heir: str) -> Need | None:
-        """Return what a step is given, once; `None` if that is not known here."""
+        """Return the result for a step and remove it; `None` if it is unknown."""
         return self._given.pop(heir, None)

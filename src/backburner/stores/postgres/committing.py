@@ -1,9 +1,9 @@
 """
-A transaction body on its way to its commit: run, limited in time, run again if need be.
+Runs a transaction body up to its commit, limited in time, and retries it if necessary.
 
-The server may choose it as the victim of a deadlock. And it may ask for the lock of a
-batch after it has taken locks that come later in their order: then it does not wait for
-that lock, but begins anew and takes it first.
+The server may abort it as the victim of a deadlock. A body may also need the lock of a
+batch after it has taken locks that come later in the order of locks: then it does not
+wait for that lock, but starts again and takes it first.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Lend = Callable[[], AbstractAsyncContextManager[AsyncConnection]]
 
 
 class _Unlocked(Exception):
-    """A body went on though it did not get the lock of a batch."""
+    """A body continued although it did not get the lock of a batch."""
 
 
 class Committing(Generic[T]):
@@ -39,7 +39,7 @@ class Committing(Generic[T]):
         self._body = body
         self._limit = limit
         self._batches: set[int] = set()
-        """Those that must be locked before anything else."""
+        """The batches to lock before anything else."""
         self.tx: Transaction | None = None
         """The transaction of the last run."""
 
@@ -50,7 +50,7 @@ class Committing(Generic[T]):
         except StoreUnavailable as error:
             if self._limit is None or self._limit.error is None:
                 raise
-            # The server was faster: it ended the session of a body that stood still.
+            # The server was faster: it ended the session of a blocked body.
             raise self._limit.error from error
 
     async def _run_locked(self, lend: Lend, committing: Callable[[], None]) -> T:

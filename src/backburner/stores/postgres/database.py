@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL, and its errors in our words."""
+"""Connections to PostgreSQL, and the conversion of its errors."""
 
 import asyncio
 import ssl
@@ -25,15 +25,15 @@ T = TypeVar("T")
 CONNECT_SECONDS = 5.0
 STATEMENT_SECONDS = 30.0
 REPLAN_SECONDS = 5.0
-"""How long a plan is good for."""
+"""How long a query plan is reused, in seconds."""
 POOL = 5
-"""Connections for reads and bodies, of each process."""
+"""Pooled connections for reads and bodies, per process."""
 PIPES = 5
-"""Connections that each process keeps for itself besides."""
+"""Further connections that each process keeps for its pipes."""
 
 TRIES = 3
 RETRIED = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
-"""The server chose a victim: the same statement may well go through again."""
+"""The server aborted the transaction: the same statement may succeed if repeated."""
 
 SSL_MODES: Final = {
     "true": "require",
@@ -43,7 +43,7 @@ SSL_MODES: Final = {
     "off": "disable",
     "0": "disable",
 }
-"""What `ssl=` may say beside the words of `sslmode=`."""
+"""Accepted values of `ssl=`, and the corresponding values of `sslmode=`."""
 SSL_FILES: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 UNSUPPORTED: Final = frozenset(
     {
@@ -59,15 +59,15 @@ UNSUPPORTED: Final = frozenset(
         "tcp_user_timeout",
     }
 )
-"""Parameters of libpq that the driver would send to the server as settings."""
+"""libpq parameters that the driver would mistake for server settings."""
 
 
 def dsn_of(url: str) -> str:
     """
-    Return a store's URL as the driver reads it, for every connection alike.
+    Return a store's URL in the form that the driver parses, for all connections.
 
-    The driver knows libpq's parameters (`sslmode`, `sslrootcert`, `sslcert`,
-    `sslkey`, …). `ssl=`, as SQLAlchemy spells it, is another name of `sslmode=`.
+    The driver supports libpq's parameters (`sslmode`, `sslrootcert`, `sslcert`,
+    `sslkey`, …). SQLAlchemy's `ssl=` is accepted as another name of `sslmode=`.
     """
     parsed = sa.make_url(url).set(drivername="postgresql")
     for name in sorted(UNSUPPORTED & set(parsed.query)):
@@ -99,7 +99,7 @@ async def dial(
     **settings: str,
 ) -> Any:
     """
-    Open a connection of the driver: the only way to the server.
+    Open a connection of the driver; all connections are opened here.
 
     `name` is the `application_name` that the server shows; `settings` are set for the
     session.
@@ -114,7 +114,7 @@ async def dial(
 
 
 class Database:
-    """One server's database: a pool that is lent from, and connections to keep."""
+    """One database: a pool of connections, and connections outside it."""
 
     def __init__(self, url: str) -> None:
         self.is_closed = False
@@ -129,16 +129,16 @@ class Database:
             pool_timeout=CONNECT_SECONDS,
         )
         sa.event.listen(self._pool.sync_engine, "checkout", _refuse_a_closed_one)
-        # Readers that hold every connection of the pool must not stop a pipe.
+        # Readers that use every connection of the pool must not block a pipe.
         self._kept = _engine(self.dsn, limit=STATEMENT_SECONDS, poolclass=sa.NullPool)
-        # What may take long must neither be cut off nor hold up anybody.
+        # Long operations must neither be cut off nor block others.
         self._alone = _engine(self.dsn, limit=None, poolclass=sa.NullPool)
         for engine in (self._pool, self._kept, self._alone):
             follow_savepoints(engine.sync_engine)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:
-        """Lend a connection for a while; a broken one is thrown away."""
+        """Lend a pooled connection; a broken one is discarded."""
         self._check_open()
         async with translated(), self._pool.connect() as connection:
             await renew_plans(connection)
@@ -146,7 +146,7 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """Lend a connection in a transaction, which commits if nothing is raised."""
+        """Lend a connection in a transaction that commits unless an error is raised."""
         async with self.connection() as connection:
             await connection.execution_options(isolation_level="READ COMMITTED")
             async with connection.begin():
@@ -167,7 +167,7 @@ class Database:
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[AsyncConnection]:
-        """Run a transaction without a time limit on a connection of its own."""
+        """Run a transaction without a time limit on its own connection."""
         async with self.alone() as connection, connection.begin():
             yield connection
 
@@ -176,7 +176,7 @@ class Database:
             raise StoreUnavailable("the store is closed")
 
     async def dispose(self) -> None:
-        """Close what is left open."""
+        """Close all connections."""
         await self._pool.dispose()
         await self._kept.dispose()
         await self._alone.dispose()
@@ -196,23 +196,23 @@ def _engine(dsn: str, *, limit: float | None, **options: Any) -> AsyncEngine:
 
 
 def _refuse_a_closed_one(connection: Any, _record: Any, _proxy: Any) -> None:
-    """Have the pool open another; what the raw driver loses SQLAlchemy never sees."""
+    """Replace a closed connection: SQLAlchemy does not notice the driver's errors."""
     if connection.driver_connection.is_closed():
         raise sa.exc.DisconnectionError("the connection was closed meanwhile")
 
 
 async def driver(connection: AsyncConnection) -> Any:
-    """Return the asyncpg connection that SQLAlchemy lends, for the hot statements."""
+    """Return the asyncpg connection behind SQLAlchemy's, for frequent statements."""
     raw = await connection.get_raw_connection()
     return raw.driver_connection
 
 
 async def renew_plans(connection: AsyncConnection) -> None:
     """
-    Have statements planned anew that were planned a while ago.
+    Make the session plan old prepared statements again.
 
-    A plan is kept until the tables are analysed again. One that was made when they
-    were known to be empty reads them from end to end, however large they are by then.
+    A plan is kept until the tables are analysed again. One that was made when they were
+    known to be empty reads them completely, however large they are by then.
     """
     assert connection.sync_connection is not None  # noqa: S101 - tells the type checker
     notes = connection.sync_connection.info
@@ -224,7 +224,7 @@ async def renew_plans(connection: AsyncConnection) -> None:
 
 @asynccontextmanager
 async def translated() -> AsyncIterator[None]:
-    """Turn the driver's errors into ours; what is a bug stays what it is."""
+    """Convert the driver's errors; programming errors are not converted."""
     try:
         yield
     except Exception as error:
@@ -235,7 +235,7 @@ async def translated() -> AsyncIterator[None]:
 
 
 def as_ours(error: BaseException) -> StoreUnavailable | None:
-    """Say which of our errors this is; `None` for a programming fault."""
+    """Convert an error to one of ours; `None` for a programming error."""
     if isinstance(error, StoreUnavailable):
         return error
     error = said_by_driver(error)
@@ -250,7 +250,7 @@ def as_ours(error: BaseException) -> StoreUnavailable | None:
 
 
 async def persist(act: Callable[[], Awaitable[T]]) -> T:
-    """Do something that commits as a whole; if the server chose it, again."""
+    """Run something that commits as a whole; retry it if the server aborted it."""
     for _ in range(TRIES - 1):
         try:
             return await act()
@@ -261,13 +261,13 @@ async def persist(act: Callable[[], Awaitable[T]]) -> T:
 
 
 def was_chosen(error: BaseException) -> bool:
-    """Say whether the server ended a transaction so that another could go on."""
+    """Return whether the server aborted a transaction in favour of another."""
     told = error.__cause__ if isinstance(error, StoreUnavailable) else error
     return told is not None and isinstance(said_by_driver(told), RETRIED)
 
 
 def said_by_driver(error: BaseException) -> BaseException:
-    """Return the driver's own error behind one that SQLAlchemy made of it."""
+    """Return the driver's error behind one of SQLAlchemy's."""
     if isinstance(error, sa.exc.DBAPIError) and error.orig is not None:
         return error.orig.__cause__ or error.orig
     return error
@@ -278,7 +278,7 @@ _REFUSED = (
     asyncpg.ClientConfigurationError,
     asyncpg.InvalidAuthorizationSpecificationError,
 )
-"""Their text says what to correct, and holds no secret."""
+"""Errors whose messages say what to correct, and contain no secrets."""
 _UNAVAILABLE = (
     OSError,
     TimeoutError,

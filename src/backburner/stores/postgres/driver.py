@@ -7,18 +7,17 @@ from typing import Any, Final
 import asyncpg
 
 FIRST_OWN: Final = 10_000
-"""Types below this number are fixed in PostgreSQL's source: alike on every server."""
+"""Types below this number are built into PostgreSQL and the same on every server."""
 
 _known: dict[frozenset[int], Any] = {}
 
 
 class Connection(asyncpg.Connection):  # type: ignore[misc]  # the driver is untyped
     """
-    Asks once per process what an array of integers is, not once per connection.
+    Looks up the type of integer arrays once per process, not once per connection.
 
-    The driver's query takes the server longer than most statements of ours. It knows
-    the rows only by a method that is not public; a release of the driver without that
-    method asks as it always did.
+    The driver's query takes the server longer than most of our statements. The method
+    is not public; a release of the driver without it queries as before.
     """
 
     async def _introspect_types(
@@ -26,7 +25,7 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]  # the driver is unt
         typeoids: Iterable[int],
         timeout: float | None,  # noqa: ASYNC109 - the driver's own
     ) -> tuple[Any, Any]:
-        """Return what is known of types, and the statement that told it."""
+        """Return the descriptions of types, and the statement that read them."""
         asked = frozenset(typeoids)
         if asked in _known:
             return _known[asked], SimpleNamespace(name="none was needed")

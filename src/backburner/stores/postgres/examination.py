@@ -1,4 +1,4 @@
-"""What `doctor` asks of a PostgreSQL server: its guarantees and its health."""
+"""Checks of a PostgreSQL server for `doctor`: its guarantees and its health."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, NamedTuple
@@ -14,19 +14,19 @@ from backburner.stores.postgres import health
 from backburner.stores.postgres.database import PIPES, POOL, Database
 
 OLDEST = 130_000
-"""The first version with the transaction functions that the event log reads by."""
+"""The first version with the transaction functions that the event log needs."""
 OLD_TRANSACTION_SECONDS = 300.0
 SKEW_SECONDS = 1.0
 PER_PROCESS = POOL + PIPES + 2
-"""What one process may open: its pool, its pipes, its notifier and its heart."""
+"""The connections of one process: its pool, pipes, notifier and heartbeat."""
 
-# Read from the session itself: a role or a database may have its own values.
+# Read from the session, as a role or a database may have its own values.
 SETTINGS = sa.text("""
 SELECT current_setting('server_version'), current_setting('server_version_num')::int,
        current_setting('synchronous_commit'), current_setting('fsync'),
        current_setting('full_page_writes'), current_setting('autovacuum')
 """)
-# The server, the database and the role may each have a limit; -1 is none.
+# The server, the database and the role may each have a limit; -1 means none.
 CONNECTIONS = sa.text("""
 WITH clients AS (
   SELECT datname, usename FROM pg_stat_activity
@@ -40,7 +40,7 @@ SELECT least(
   (SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user)
     - (SELECT count(*) FROM clients WHERE usename = current_user))
 """)
-# A held snapshot keeps dead rows from being cleared away, whoever holds it.
+# An open snapshot keeps dead rows from being removed, whoever holds it.
 OLDEST_TRANSACTION = sa.text("""
 SELECT pid, coalesce(nullif(application_name, ''), backend_type) AS holder,
        coalesce(state, 'unknown') AS state,
@@ -55,7 +55,7 @@ NOW = sa.text("SELECT extract(epoch FROM clock_timestamp())::float * 1000")
 
 
 class Settings(NamedTuple):
-    """The server's settings that its promises hang on."""
+    """The server's settings that its guarantees depend on."""
 
     version: str
     number: int
@@ -66,7 +66,7 @@ class Settings(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """A transaction of somebody else."""
+    """A transaction of another session."""
 
     pid: int
     holder: str
@@ -77,7 +77,7 @@ class Transaction(NamedTuple):
 async def examine(
     store: Store, database: Database, clock: Clock
 ) -> AsyncIterator[Finding]:
-    """Look at the server, the schema and whoever else is there."""
+    """Check the server, the schema and other sessions."""
     try:
         async with database.connection() as connection:
             found = await connection.run_sync(lambda c: [*_look(c, clock)])
@@ -114,7 +114,7 @@ def _row(connection: sa.Connection, statement: sa.TextClause) -> tuple[Any, ...]
 
 
 def judged(settings: Settings) -> Iterator[Finding]:
-    """Say what the server's settings promise."""
+    """Report on the server's settings."""
     yield _of(
         settings.number >= OLDEST,
         Finding(Status.FAIL, "server", settings.version, "use PostgreSQL 13 or newer"),
@@ -158,7 +158,7 @@ def judged(settings: Settings) -> Iterator[Finding]:
 
 
 def skew(milliseconds: float, doubt: float) -> Finding:
-    """Say how far this machine's clock is from the server's."""
+    """Report the difference between this machine's clock and the server's."""
     seconds = max(0.0, abs(milliseconds) - doubt) / 1000
     direction = "ahead of" if milliseconds > 0 else "behind"
     return _of(
@@ -173,7 +173,7 @@ def skew(milliseconds: float, doubt: float) -> Finding:
 
 
 def connections(left: int) -> Finding:
-    """Say whether another process of ours finds room."""
+    """Report whether another of our processes can connect."""
     return _of(
         left >= PER_PROCESS,
         Finding(
@@ -187,7 +187,7 @@ def connections(left: int) -> Finding:
 
 
 def transaction(oldest: Transaction | None) -> Finding:
-    """Say who holds a transaction open, and for how long."""
+    """Report the oldest open transaction."""
     if oldest is None:
         return Finding(Status.PASS, "transactions", "none is open")
     return _of(

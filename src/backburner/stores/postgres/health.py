@@ -1,4 +1,4 @@
-"""What slows a PostgreSQL database down: dead rows, empty indexes, locks, old logs."""
+"""Checks for what slows PostgreSQL down: dead rows, empty indexes, locks, old WAL."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -12,7 +12,7 @@ MANY_DEAD: Final = 10_000
 DEAD_SHARE: Final = 0.2
 LARGE_INDEX_BYTES: Final = 8 * 1024 * 1024
 ENTRY_BYTES: Final = 100
-"""About what an entry of one of our indexes takes."""
+"""The approximate size of an entry of our indexes."""
 FULL_SHARE: Final = 0.1
 WAIT_SECONDS: Final = 1.0
 MANY_LOG_BYTES: Final = 1024**3
@@ -25,7 +25,7 @@ SELECT s.relname, n_live_tup, n_dead_tup,
  WHERE s.relname = ANY (:names) AND pg_table_is_visible(s.relid)
  ORDER BY s.relname
 """)
-# As the last vacuum counted them: looking into them would take as long as they are.
+# As counted by the last vacuum: counting now would take as long as reading them.
 INDEXES: Final = sa.text("""
 SELECT indexrelname, relpages::bigint * current_setting('block_size')::int, reltuples
   FROM pg_stat_user_indexes AS s JOIN pg_class AS c ON c.oid = s.indexrelid
@@ -55,18 +55,18 @@ SIZE: Final = sa.text("SELECT pg_database_size(current_database())")
 
 
 class Table(NamedTuple):
-    """How many of a table's rows are dead."""
+    """The number of dead rows of a table."""
 
     name: str
     live: int
     dead: int
     vacuumed_at: str
     is_left_alone: bool | None
-    """Whether autovacuum is switched off for it."""
+    """Whether autovacuum is disabled for it."""
 
 
 class Index(NamedTuple):
-    """How large an index is, and how much is in it."""
+    """The size of an index, and the number of its entries."""
 
     name: str
     size: int
@@ -84,7 +84,7 @@ class Wait(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A replication slot and how much of the log is kept for it."""
+    """A replication slot, and how much WAL is kept for it."""
 
     name: str
     is_active: bool
@@ -92,7 +92,7 @@ class Slot(NamedTuple):
 
 
 def look(connection: sa.Connection) -> Iterator[Finding]:
-    """Look at what only costs a glance at the catalogues."""
+    """Run the checks that only read the catalogues."""
     names = {"names": list(metadata.tables)}
     tables = [Table(*row) for row in connection.execute(TABLES, names)]
     yield from vacuums(tables)
@@ -110,7 +110,7 @@ def look(connection: sa.Connection) -> Iterator[Finding]:
 
 
 def vacuums(tables: Sequence[Table]) -> Iterator[Finding]:
-    """Name the tables that are never cleaned."""
+    """Report tables that are never vacuumed."""
     for table in tables:
         if table.is_left_alone:
             yield Finding(
@@ -122,7 +122,7 @@ def vacuums(tables: Sequence[Table]) -> Iterator[Finding]:
 
 
 def bloat(tables: Sequence[Table]) -> Finding:
-    """Say which table has the most dead rows, if they are many."""
+    """Report the table with the most dead rows, if there are many."""
     worst = max(tables, key=lambda table: table.dead, default=None)
     if worst is None:
         return Finding(Status.PASS, "bloat", "there are no tables yet")
@@ -140,7 +140,7 @@ def bloat(tables: Sequence[Table]) -> Finding:
 
 
 def indexes(found: Sequence[Index]) -> Finding:
-    """Say which large index is almost empty."""
+    """Report a large index that is almost empty."""
     for index in found:
         needed = index.entries * ENTRY_BYTES
         if index.size >= LARGE_INDEX_BYTES and needed < index.size * FULL_SHARE:
@@ -155,7 +155,7 @@ def indexes(found: Sequence[Index]) -> Finding:
 
 
 def locks(wait: Wait | None) -> Finding:
-    """Say who keeps whom waiting."""
+    """Report which session blocks another."""
     if wait is None or wait.seconds < WAIT_SECONDS:
         return Finding(Status.PASS, "locks", "nobody waits for long")
     return Finding(
@@ -168,7 +168,7 @@ def locks(wait: Wait | None) -> Finding:
 
 
 def slots(found: Sequence[Slot]) -> Iterator[Finding]:
-    """Name the replication slots for which the log grows."""
+    """Report replication slots for which WAL accumulates."""
     troubled = [
         slot for slot in found if not slot.is_active or slot.kept > MANY_LOG_BYTES
     ]

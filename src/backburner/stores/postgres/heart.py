@@ -1,4 +1,4 @@
-"""A worker's heartbeat over PostgreSQL: a loop and a connection of its own thread."""
+"""A worker's heartbeat over PostgreSQL, with a loop and a connection of its own."""
 
 import asyncio
 from contextlib import suppress
@@ -10,7 +10,7 @@ BEAT_SECONDS = 2.0
 
 
 class PostgresHeart:
-    """Beats from a thread that has no event loop running."""
+    """Sends heartbeats from a thread that has no running event loop."""
 
     def __init__(self, dsn: str, statement: str) -> None:
         self._dsn = dsn
@@ -32,7 +32,7 @@ class PostgresHeart:
     async def _beat(self, worker: str) -> bool:
         async with translated():
             try:
-                # All of it: a beat that hangs would hide that the lease is over.
+                # Covers everything: a blocked heartbeat would hide an expired lease.
                 async with asyncio.timeout(BEAT_SECONDS):
                     if self._connection is None:
                         self._connection = await self._connect()

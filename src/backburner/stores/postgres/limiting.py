@@ -1,9 +1,9 @@
 """
-Cuts off transaction bodies that take too long.
+Ends transaction bodies that take too long.
 
-A body runs on the event loop, so only its statements can be interrupted. One that only
-computes is refused when it returns; the server ends its session by then, so that its
-locks hold nobody up (`limit_transaction.sql`).
+A body runs on the event loop, so only its statements can be interrupted. A body that
+only computes is refused when it returns; by then the server has ended its session, so
+that its locks block nobody (`limit_transaction.sql`).
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from backburner.domain.errors import TransactionTooLong
 
 class Limit:
     """
-    Has blocks end within so many seconds, all together.
+    Limits the total time of one or more blocks.
 
-    The time begins with the first block: a transaction that the server chose as the
-    victim of a deadlock is run again, within what is left.
+    The time starts with the first block: a transaction that the server aborted because
+    of a deadlock runs again within what is left.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -25,7 +25,7 @@ class Limit:
         self._end: float | None = None
         self._timeout: asyncio.Timeout
         self.error: TransactionTooLong | None = None
-        """What a block was cut off with."""
+        """The error that ended a block."""
 
     async def __aenter__(self) -> None:
         if self._end is None:

@@ -1,9 +1,9 @@
 """
-Changes of the schema beside sessions that hold locks.
+Changes the schema while other sessions hold locks.
 
-A migration waits for a lock only for a few seconds at a time, since whatever comes
-after it waits behind it, and then tries again. Who held it up is named in the log and
-in the error.
+A migration waits for a lock only for a few seconds at a time, because everything after
+it queues behind it, and then tries again. The log and the error name the session that
+blocks it.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from backburner.stores import migrations
 from backburner.stores.postgres.database import Database, driver, said_by_driver
 
 LOCK_SECONDS: Final = 5.0
-"""How long one try waits for a lock, and others behind it."""
+"""How long one attempt waits for a lock, and others wait behind it."""
 PAUSE_SECONDS: Final = 1.0
-"""How long others go on between two tries."""
+"""The pause between two attempts, in which others can go on."""
 PATIENCE_SECONDS: Final = 300.0
-"""How long a migration tries before it gives up."""
+"""How long a migration keeps trying."""
 LOOK_SECONDS: Final = 0.5
 KEY: Final = 7203510
-"""Of the advisory lock that a migration holds, so that there is one at a time."""
+"""The key of the advisory lock that allows one migration at a time."""
 
 SETTINGS: Final = f"""
 SET application_name = 'backburner-migrate';
@@ -47,7 +47,7 @@ SELECT pid, coalesce(nullif(application_name, ''), backend_type) AS program, sta
 
 
 class Blocker(NamedTuple):
-    """A session that another one waits for."""
+    """A session that blocks another one."""
 
     pid: int
     program: str
@@ -70,7 +70,7 @@ class Busy(Exception):
 async def migrate(
     database: Database, history: History = migrations.ENGINE
 ) -> tuple[str | None, str | None]:
-    """Bring the schema up to date; return what it was and what it is."""
+    """Upgrade the schema; return the revisions before and after."""
     loop = asyncio.get_running_loop()
     ends = loop.time() + PATIENCE_SECONDS
     watch = _Watch(database)
@@ -112,8 +112,8 @@ async def _try(database: Database, watch: "_Watch", history: History) -> str | N
         raw = await driver(connection)
         await raw.execute(SETTINGS)
         async with watch.over(raw.get_server_pid()):
-            # Asked for, not waited for: a session that waits for it has a snapshot,
-            # and an index that is built concurrently waits for all of those.
+            # Tried, not waited for: a waiting session has a snapshot, and building an
+            # index concurrently waits for all snapshots.
             if not await raw.fetchval("SELECT pg_try_advisory_lock($1)", KEY):
                 await watch.look()
                 raise Busy
@@ -126,7 +126,7 @@ def _migrate(connection: sa.Connection, history: History) -> str | None:
 
 
 class _Watch:
-    """Finds out whom a session waits for, by another connection."""
+    """Finds the session that blocks another one, over a second connection."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -135,7 +135,7 @@ class _Watch:
 
     @asynccontextmanager
     async def over(self, pid: int) -> AsyncIterator[None]:
-        """Look again and again at a session, for as long as the context lasts."""
+        """Check a session repeatedly while the context lasts."""
         self._pid = pid
         task = asyncio.create_task(self._look_for_ever())
         try:
@@ -145,7 +145,7 @@ class _Watch:
             await asyncio.wait({task})
 
     async def look(self) -> None:
-        """Remember whom the session waits for now, and say so if that is news."""
+        """Record the blocking session, and log it if it is a new one."""
         with suppress(StoreUnavailable):
             async with self._database.connection() as connection:
                 raw = await driver(connection)

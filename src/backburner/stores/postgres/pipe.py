@@ -1,9 +1,9 @@
 """
-A pipe: one connection, and whatever arrived while its last statement ran goes next.
+A pipe: one connection that runs calls in batches; calls that arrive meanwhile go next.
 
-A call names a coroutine function over `(pipe's connection, arguments of every such
-call)`. Calls of one function that wait together are run as one statement; if that
-raises, each is run again by itself, so that a caller only ever sees its own failure.
+A call names a coroutine function over `(pipe's connection, arguments of all such
+calls)`. Waiting calls of the same function run as one statement. If it raises, each
+runs again separately, so that a caller only gets its own error.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ Many = Callable[["Pipe", Sequence[Any]], Awaitable[Sequence[Any]]]
 
 
 class Call(NamedTuple):
-    """One caller's request and where its answer goes."""
+    """A caller's request, and where its answer goes."""
 
     many: Many
     argument: Any
@@ -38,7 +38,7 @@ class Call(NamedTuple):
 
 
 class Pipe:
-    """One connection that is never shared by two tasks."""
+    """A connection that is never used by two tasks at once."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Pipe:
         is_durable: bool = True,
         function: str | None = None,
     ) -> None:
-        """Take a statement that makes a function of the session."""
+        """Take, as `function`, a statement that creates a function in the session."""
         self._database = database
         self.faults = faults
         self._is_durable = is_durable
@@ -68,13 +68,13 @@ class Pipe:
         return await future
 
     async def close(self) -> None:
-        """Finish what waits, then let go of the connection."""
+        """Finish waiting calls, then close the connection."""
         while self._task is not None:
             await asyncio.wait({self._task})
         await self._drop()
 
     async def rows(self, statement: str, *parameters: Any) -> list[Any]:
-        """Run a statement and return its rows; one that commits by itself, again."""
+        """Run a statement and return its rows; retry one that commits by itself."""
         fetch = partial(self.driver.fetch, statement, *parameters)
         found: list[Any] = (
             await fetch() if self.driver.is_in_transaction() else await persist(fetch)
@@ -82,7 +82,7 @@ class Pipe:
         return found
 
     async def transact(self, body: Callable[[Connection], T]) -> T:
-        """Run a plain function in a transaction; if the server chose it, again."""
+        """Run a function in a transaction; retry it if the server aborted it."""
 
         async def once() -> T:
             async with self.connection.begin():
@@ -105,7 +105,7 @@ class Pipe:
     async def _perform(self, many: Many, calls: Sequence[Call]) -> None:
         try:
             answers = await self._once(many, [call.argument for call in calls])
-        except Exception as error:  # noqa: BLE001 - it is the callers', and goes there
+        except Exception as error:  # noqa: BLE001 - passed on to the callers
             ours = as_ours(error)
             if ours is not None or len(calls) == 1:
                 for call in calls:
@@ -118,7 +118,7 @@ class Pipe:
             _answer(call, answer)
 
     async def _once(self, many: Many, arguments: Sequence[Any]) -> Sequence[Any]:
-        # One verb, one failpoint, however it is done.
+        # One failpoint for each verb, in whatever way it runs.
         name = many.__name__.partition("_")[0]
         try:
             if self.driver is None or self.driver.is_closed():
@@ -138,15 +138,15 @@ class Pipe:
         self.connection = await self._database.connect()
         try:
             raw = await driver(self.connection)
-            # A batch names its rows by key. A plan that was made while the tables
-            # were small must not be kept once they are large.
+            # A batch selects rows by key. A plan that was made while the tables were
+            # small must not be kept once they are large.
             await raw.execute(
                 "SET enable_seqscan = off; SET enable_hashjoin = off;"
                 " SET enable_mergejoin = off"
             )
             if not self._is_durable:
                 await raw.execute("SET synchronous_commit = off")
-                # A process that froze inside a claim would keep its worker from being
+                # A process that freezes inside a claim would keep its worker from being
                 # declared dead.
                 await raw.execute("SET idle_in_transaction_session_timeout = '30s'")
             self.has_function = await self._make_function(raw)
@@ -156,7 +156,7 @@ class Pipe:
         self.driver = raw
 
     async def _make_function(self, raw: Any) -> bool:
-        """Make the function; where that is refused, do without."""
+        """Create the function; if that is refused, do without it."""
         if self._function is None:
             return False
         try:

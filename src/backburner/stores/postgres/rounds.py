@@ -1,4 +1,4 @@
-"""One answer for all who ask at the same time."""
+"""Shares one result among concurrent callers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,10 +9,10 @@ T = TypeVar("T")
 
 class Rounds(Generic[T]):
     """
-    Runs an action for all callers that wait together, never twice at once.
+    Runs an action once for all callers that wait together, never concurrently.
 
-    A caller gets the answer of a round that began after its call: what it knows to
-    have happened is in it.
+    A caller gets the result of a run that began after its call, so the result includes
+    everything that happened before.
     """
 
     def __init__(self, action: Callable[[], Awaitable[T]]) -> None:
@@ -21,14 +21,14 @@ class Rounds(Generic[T]):
         self._next: asyncio.Task[T] | None = None
 
     async def join(self) -> T:
-        """Wait for the next round and return its answer, or raise its failure."""
+        """Wait for the next run and return its result, or raise its error."""
         if self._next is None:
             self._next = asyncio.create_task(self._run(self._running))
-        # A caller that gives up must not end the round of the others.
+        # A cancelled caller must not end the run for the others.
         return await asyncio.shield(self._next)
 
     async def close(self) -> None:
-        """End the rounds that are under way."""
+        """Cancel pending runs."""
         tasks = {task for task in (self._running, self._next) if task is not None}
         for task in tasks:
             task.cancel()

@@ -1,8 +1,8 @@
 """
-Shares on PostgreSQL: taken by a statement that commits at once, before or after.
+Fair shares on PostgreSQL, updated by statements that commit on their own.
 
-No row of theirs is locked while something durable is written. Whoever dies in between
-leaves a gap in a share's virtual time, or has a little more of it than its due.
+No row of theirs is locked while something durable is written. A process that dies in
+between leaves a gap in a share's virtual time, or the share has a little too much.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from backburner.stores.shared.sharing import ended_waiting, unused
 
 @asynccontextmanager
 async def _afterwards() -> AsyncIterator[None]:
-    """Let it get lost if the store fails: what it is for stands."""
+    """Ignore an error of the store: the main operation has committed."""
     try:
         yield
     except Exception as error:
@@ -30,13 +30,13 @@ async def _afterwards() -> AsyncIterator[None]:
 
 
 class Shares:
-    """What shares are given and what they owe, over a pipe."""
+    """Assigns and corrects the virtual time of shares, over a pipe."""
 
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
 
     async def rank(self, pipe: Pipe, jobs: Sequence[NewJob]) -> list[int] | None:
-        """Give new jobs their places; `None` if a cap is to be kept."""
+        """Rank new jobs; `None` if a cap applies to them."""
         shares = by_share(jobs)
         rows = await self._take(pipe, costs(jobs, shares), capped=False)
         if len(rows) < len(shares):
@@ -45,7 +45,7 @@ class Shares:
         return ranks(jobs, shares, places)
 
     async def pay(self, pipe: Pipe, owed: Mapping[Share, int]) -> None:
-        """Take what is owed, or give it back, after what it is for was stored."""
+        """Charge or refund shares after the main operation was committed."""
         if owed:
             async with _afterwards():
                 await self._take(pipe, owed, capped=True)
@@ -53,7 +53,7 @@ class Shares:
     async def pay_all(
         self, pipe: Pipe, asks: Sequence[Mapping[Share, int]]
     ) -> Sequence[None]:
-        """Do so for many callers at once."""
+        """Do the same for several callers at once."""
         total: Counter[Share] = Counter()
         for owed in asks:
             total.update(owed)
@@ -63,7 +63,7 @@ class Shares:
     async def forgo(
         self, pipe: Pipe, moves: Sequence[Move], moved: Collection[int]
     ) -> None:
-        """Give shares back what jobs took that ended while they waited."""
+        """Refund shares for jobs that ended while they waited."""
         if ended := ended_waiting(moves, moved):
             async with _afterwards():
                 rows = await pipe.rows(self._queries.list_estimates, ended)

@@ -19,16 +19,16 @@ from backburner.stores.tables import metadata
 T = TypeVar("T")
 
 LARGEST = 2**31
-"""What an `integer` here stays below; SQLite's have twice the bits."""
+"""The exclusive maximum of `integer` in PostgreSQL; SQLite's integers are larger."""
 
 
 class PostgresSide:
-    """A `Side` over one database."""
+    """A `Side` over one PostgreSQL database."""
 
     def __init__(
         self, database: Database, url: sa.URL, remove_dead_workers: str
     ) -> None:
-        """Take the statement that removes silent workers."""
+        """`remove_dead_workers` is the statement that removes expired workers."""
         self._database = database
         self._url = url
         self._remove_dead_workers = remove_dead_workers
@@ -53,7 +53,7 @@ class PostgresSide:
         note: Callable[[sa.Connection], None],
     ) -> None:
         async with self._database.transaction() as connection:
-            # First: the transaction begins with SQLAlchemy's first statement.
+            # First, because the transaction begins with SQLAlchemy's first statement.
             await connection.run_sync(note)
             try:
                 await _insert(connection, table, rows)
@@ -76,7 +76,7 @@ class PostgresSide:
         return await self.transact(remove_dead_workers)
 
     async def close(self) -> None:
-        """Leave the connections to the store, which lends them."""
+        """Keep the connections, which belong to the store."""
 
 
 async def _insert(
@@ -87,14 +87,14 @@ async def _insert(
         raw = await driver(connection)
         await raw.copy_records_to_table(table.name, records=rows, columns=names)
         return
-    # SQLAlchemy turns values of any type, such as JSON, into what the driver takes.
+    # SQLAlchemy converts values of all types, such as JSON, for the driver.
     await connection.execute(
         table.insert(), [dict(zip(names, row, strict=True)) for row in rows]
     )
 
 
 def _misfit(table: sa.Table, rows: Sequence[Row]) -> str:
-    """Name the first row that SQLite takes and PostgreSQL does not."""
+    """Describe the first row that SQLite accepts and PostgreSQL does not."""
     for row in rows:
         for column, value in zip(table.columns, row, strict=True):
             if not _fits(column, value):

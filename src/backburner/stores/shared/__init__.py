@@ -1,1 +1,1 @@
-"""What SQLite and PostgreSQL have in common."""
+"""The parts that the SQLite and PostgreSQL stores share."""

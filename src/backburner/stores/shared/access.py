@@ -1,4 +1,4 @@
-"""The ways to the database that a store offers to the modules of this package."""
+"""The access to the database that a store offers to the modules of this package."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 
 class Access(Protocol):
-    """Reads and transactions; what they run is the same on every database."""
+    """Reads and transactions; the code that they run is the same on every database."""
 
     async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read; each statement sees what was committed before it."""
+        """Run a read; each statement sees what was committed before it."""
         ...
 
     async def transact(self, body: Callable[[Tx], T]) -> T:
-        """Run a body in a transaction of its own, durable."""
+        """Run a body in its own durable transaction."""
         ...

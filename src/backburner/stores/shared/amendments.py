@@ -1,4 +1,4 @@
-"""Changes that a caller makes to a job that has not started, on both databases."""
+"""Changes that callers make to jobs that have not started, on both databases."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ c = jobs.c
 
 
 def amend(job: Job, amendment: Amendment) -> Callable[[InternalTx], bool]:
-    """Return a body that changes a job if it is as it was; an event tells of it."""
+    """Return a body that changes a job if it is unchanged, and adds an event."""
     same = c.seq == job.seq, c.state == job.state, c.generation == job.generation
     as_it_was = sa.select(c.seq).where(*same, c.events == job.events)
 
@@ -24,7 +24,7 @@ def amend(job: Job, amendment: Amendment) -> Callable[[InternalTx], bool]:
         if tx.connection.execute(as_it_was.with_for_update()).first() is None:
             return False
         if amendment.change is not None:
-            # Before the move, whose event tells of both: rows of jobs come first.
+            # Before the move, whose event includes both: rows of jobs come first.
             _set_priority(tx, job, amendment.priority, job.events)
             told = amendment.change._replace(data=_told(amendment))
             tx.move([Move(job.seq, job.state, job.generation, told)])

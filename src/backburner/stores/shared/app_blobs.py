@@ -23,7 +23,7 @@ ON CONFLICT (upload) DO NOTHING RETURNING seq
 
 
 class AppBlobRows(Access, Protocol):
-    """The verbs of `AppBlobStore`, for any store that can read and transact."""
+    """The operations of `AppBlobStore`, on both databases."""
 
     def insert_blob(self, connection: Connection, blob: AppBlob) -> int | None:
         row = {
@@ -70,10 +70,10 @@ class AppBlobRows(Access, Protocol):
     async def remove_expired_blobs(self, now: Instant, *, limit: int) -> Sequence[str]:
         query = sa.select(c.id).where(c.expires_at <= now)
         query = query.order_by(c.expires_at).limit(limit)
-        # Nearly always there is none, and a look costs no transaction.
+        # Usually there are none, and checking needs no transaction.
         if not await self.read(lambda x: x.execute(query.limit(1)).first()):
             return []
-        # Whoever is deleting a row already is not waited for.
+        # Rows that another process is deleting are skipped.
         query = query.with_for_update(skip_locked=True)
 
         def remove(tx: Tx) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""The verbs of a store that both databases do alike."""
+"""The operations of a store that are the same on both databases."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
@@ -62,7 +62,7 @@ class BaseStore(
     Waits,
     Protocol,
 ):
-    """What a store gets for the ways to read and write that it has itself."""
+    """The operations that a store inherits; it provides reads and transactions."""
 
     queries: CommonQueries
 
@@ -71,7 +71,7 @@ class BaseStore(
         ...
 
     async def internal_transaction(self, body: Callable[[InternalTx], T]) -> T:
-        """Run a body in a transaction of its own, durable."""
+        """Run a body in its own durable transaction."""
         ...
 
     async def transact(
@@ -81,7 +81,7 @@ class BaseStore(
         claim: Claim | None = None,
         seconds: float | None = None,
     ) -> T:
-        """Run a body in one transaction, in time and under a claim if there is one."""
+        """Run a body in one transaction, with a time limit and a claim, if any."""
         ...
 
     async def read_clock(self) -> Instant:

@@ -42,7 +42,7 @@ SLICE = 20_000
 """How many entries or holds of old accounts are deleted in one transaction."""
 a, b, h, j = accounts.c, budgets.c, holds.c, jobs.c
 
-# An operator's word stands until an operator takes it back.
+# A limit set by an operator stands until an operator removes it.
 _PUT = sa.text("""
 INSERT INTO budgets (scope, value, unit, per, ceiling, overrun, is_declared)
 VALUES (:scope, :value, :unit, :per, :ceiling, :overrun, :is_declared)
@@ -58,7 +58,7 @@ _HELD = (
     .join(accounts, a.seq == h.account)
     .where(h.id == sa.bindparam("hold"))
 )
-"""Built once, as is what each reservation and settlement needs."""
+"""Built once, like everything that each reservation and settlement needs."""
 _TERMS = sa.select(h.seq).where(sa.text("is_open"), h.expires_at.is_not(None)).limit(1)
 _UNSETTLED = (
     sa.select(h.seq, h.account, h.amount, h.is_open, a.unit)
@@ -70,12 +70,12 @@ _UNSETTLED = (
 
 
 class Budgeted(Access, Protocol):
-    """The verbs of `BudgetStore`, which both databases do alike."""
+    """The operations of `BudgetStore`, on both databases."""
 
     rulebook: Rulebook
 
     async def internal_transaction(self, body: Callable[[InternalTx], T]) -> T:
-        """Run a body in a transaction of its own, durable."""
+        """Run a body in its own durable transaction."""
         ...
 
     async def read_clock(self) -> Instant:
@@ -198,7 +198,7 @@ def _accounts(
 
 
 def _is_current(wanted: Sequence[Budget], now: Instant) -> sa.ColumnElement[bool]:
-    """Say that an account's window is under way, so that an index helps."""
+    """Select accounts with a current window, using an index."""
     longest = max((budget.window for budget in wanted), default=0)
     return sa.and_(a.window_at > now - longest, a.window_at + a.per > now)
 
@@ -218,7 +218,7 @@ def _is_flow(owner: Owner) -> sa.ColumnElement[bool]:
 def _named_flows(
     connection: sa.Connection, states: Sequence[BudgetState], owner: Owner | None
 ) -> list[BudgetState]:
-    """Name flows by their ids; leave out those of others."""
+    """Replace keys of flows by their ids; leave out those of other owners."""
     seqs = [int(s.account.value) for s in states if s.account.scope == Scope.FLOW]
     if not seqs:
         return [*states]
@@ -241,7 +241,7 @@ def _named_flows(
 def _overspent(
     connection: sa.Connection, job: int, now: Instant
 ) -> tuple[BudgetExhausted | None, bool]:
-    """Say which budget has nothing left, and whether something is to be held again."""
+    """Return the exhausted budget of a job, and whether holds must be renewed."""
     query = (
         sa.select(
             *(a.scope, a.unit, a.per, a.tenant, a.value, a.window_at),
@@ -259,7 +259,7 @@ def _overspent(
     has_waited = len(running) < len(rows)
     for row in running:
         account, balance = Account(*row[:6]), Balance(*row[6:9])
-        limit = rules.limit(account, otherwise=MOST)  # that budget is no more
+        limit = rules.limit(account, otherwise=MOST)  # the budget was removed
         if row.amount and rules.stops(account):
             charge = Charge(account, limit, row.amount)
             return hold_exhausted(charge, balance, now), has_waited
@@ -276,7 +276,7 @@ _CLAIMED = (
 
 
 def _resume(tx: LedgerTx, job: int, token: str) -> None:
-    """Reserve again for a job that waited, if the claim still holds."""
+    """Renew the holds of a job that waited, if the claim is still valid."""
     if tx.connection.execute(_CLAIMED, {"job": job, "token": token}).first():
         ledger.resume(tx, job)
 
@@ -293,7 +293,7 @@ def _totals(tx: LedgerTx) -> list[tuple[str, str, Balance]]:
 
 
 def reserve_hold(tx: LedgerTx, ask: HoldRequest) -> Reservation:
-    """Hold without a job, once for an id, or raise `BudgetExhausted`."""
+    """Hold an amount without a job, once per id; may raise `BudgetExhausted`."""
     tx.lock_hold(ask.id)
     _write_pending(tx, ask.id)
     known = _found(tx, ask.id)
@@ -307,7 +307,7 @@ def reserve_hold(tx: LedgerTx, ask: HoldRequest) -> Reservation:
 
 
 def _write_pending(tx: LedgerTx, hold_id: str) -> None:
-    """Carry out what was deferred if it holds for this id: it is needed now."""
+    """Write deferred holds now if one of them has this id."""
     if ledger.is_pending(tx, hold_id):
         ledger.finish(tx)
 
@@ -319,7 +319,7 @@ def _found(tx: LedgerTx, hold_id: str) -> Reservation | None:
 
 
 def _reserved(hold_id: str, held: Sequence[Sequence[Any]]) -> Reservation | None:
-    """Sum up what is held: the amount, its unit, and its window's length and start."""
+    """Sum up the rows of a hold: amount, unit, and the window's length and start."""
     if not held:
         return None
     tokens = [amount for amount, unit, _, _ in held if unit == Unit.TOKENS]
@@ -330,7 +330,7 @@ def _reserved(hold_id: str, held: Sequence[Sequence[Any]]) -> Reservation | None
 def settle_hold(
     tx: LedgerTx, hold_id: str, tokens: int | None, money: int | None = None
 ) -> bool:
-    """Book what was used against a hold, and what is not said as what was held."""
+    """Settle a hold with what was used; an unknown amount counts as what was held."""
     _write_pending(tx, hold_id)
     with kept():
         rows = tx.connection.execute(_UNSETTLED, {"hold": hold_id}).all()
@@ -345,7 +345,7 @@ def settle_hold(
 
 
 def release_hold(tx: LedgerTx, hold_id: str) -> bool:
-    """Free a hold; say if anything was held."""
+    """Release a hold; return whether anything was held."""
     _write_pending(tx, hold_id)
     return _release(tx, h.id == hold_id) > 0
 
@@ -363,7 +363,7 @@ def _release(
 
 
 def _has_terms(connection: sa.Connection) -> bool:
-    """Say whether anything is held that frees itself."""
+    """Return whether there are holds with an expiry."""
     with kept():
         return connection.execute(_TERMS).first() is not None
 
@@ -371,12 +371,12 @@ def _has_terms(connection: sa.Connection) -> bool:
 def _free(tx: LedgerTx, limit: int) -> int:
     due = sa.select(h.seq).where(h.is_open, h.expires_at <= tx.now())
     chosen = h.seq.in_(due.order_by(h.expires_at).limit(limit))
-    # Whoever settles one of them at this moment goes first.
+    # Holds that are being settled at this moment are skipped.
     return _release(tx, chosen, skip_locked=True)
 
 
 def forget_accounts(tx: LedgerTx, *, before: Instant, limit: int) -> int:
-    """Delete accounts at rest of old windows; return `limit` if more may be left."""
+    """Delete idle accounts of old windows; return `limit` if more may be left."""
     old = (
         sa.select(a.seq)
         .where(a.window_at < before, a.window_at + a.per < tx.now(), a.held == 0)
@@ -389,8 +389,8 @@ def forget_accounts(tx: LedgerTx, *, before: Instant, limit: int) -> int:
     if not gone:
         return 0
     for table in (entries, holds):
-        # In slices: an account may have more than a transaction should delete. A hold
-        # that is settled late at this moment is left: nobody is waited for.
+        # In slices, as an account may have more than one transaction should delete. A
+        # hold that is being settled at this moment is skipped.
         some = sa.select(table.c.seq).where(table.c.account.in_(gone)).limit(SLICE)
         free = run(some.with_for_update(skip_locked=True)).scalars().all()
         run(table.delete().where(table.c.seq.in_(free)))

@@ -1,9 +1,9 @@
 """
 What the end of a job triggers, in the transaction that ends it.
 
-Steps that wait for it are released or given up, its flow ends with its last step, and
-whoever is to be told gets a delivery. Both databases run this; what differs between
-them is in their statements.
+Its dependents are released or given up, its flow ends with its last step, and
+deliveries are submitted. Both databases run this code; the differences are in their
+statements.
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ Telling = tuple[int, str, Instant, str | None]
 
 CALLBACK = Ended._fields.index("callback")
 End = tuple[int, Consequences, Change, bool]
-"""A linked job that ended in this transaction, and whether it waited for no other."""
+"""A job with consequences that ended here, and whether it had no prerequisites."""
 
 
 class InternalTx(LedgerTx, SharingTx, Protocol):
@@ -42,23 +42,23 @@ class InternalTx(LedgerTx, SharingTx, Protocol):
 
     @property
     def settling(self) -> Collection[int]:
-        """The jobs whose bodies run: they have ended, their links are not settled."""
+        """The jobs whose bodies are running: they ended, but not their consequences."""
         ...
 
     def release(
         self, done: Collection[int], failed: Collection[int], at: Instant
     ) -> Sequence[int]:
-        """Count down what waits for steps, and tell; return each one's flow."""
+        """Count down the dependents of steps, and add events; return their flows."""
         ...
 
     def conclude(
         self, ended: Mapping[int, int], troubled: Collection[int], at: Instant
     ) -> Sequence[Any]:
         """
-        Count flows down, by how many fewer of their steps are active.
+        Count down the active steps of flows.
 
-        Those in trouble have a step that did not succeed. Tell of those that are over,
-        and return what makes an `Ended` of each.
+        Flows in trouble have a step that did not succeed. Add events for flows that
+        ended, and return the columns of an `Ended` for each of them.
         """
         ...
 
@@ -73,7 +73,7 @@ class InternalTx(LedgerTx, SharingTx, Protocol):
         ...
 
     def insert(self, jobs: Sequence[NewJob]) -> list[int]:
-        """Store jobs that have no idempotency key; return their keys."""
+        """Store jobs without idempotency keys; return their keys."""
         ...
 
     def connect(self, edges: Sequence[tuple[int, int, bool]]) -> None:
@@ -81,24 +81,24 @@ class InternalTx(LedgerTx, SharingTx, Protocol):
         ...
 
     def move(self, moves: Sequence[Move]) -> Collection[int]:
-        """Move jobs that are not running; return the keys of those that were."""
+        """Move jobs that are not running; return the keys of those that moved."""
         ...
 
     def tell(self, events: Sequence[Telling]) -> None:
-        """Note events of jobs whose counters were raised."""
+        """Insert events of jobs whose counters were incremented."""
         ...
 
     def submit(
         self, jobs: Sequence[NewJob], *, capped: bool = True
     ) -> Sequence[Submitted]:
-        """Store jobs; if `capped`, as many as may wait."""
+        """Store jobs; if `capped`, refuse more than may wait."""
         ...
 
 
 def ends(
     asks: Sequence[Settlement] | Sequence[Move], applied: Collection[int]
 ) -> list[End]:
-    """Return the linked jobs among those asked for that ended."""
+    """Return those of the jobs with consequences that ended."""
     return [
         (
             ask.seq,
@@ -114,7 +114,7 @@ def ends(
 
 
 def need_of(ended: Settlement) -> Need:
-    """Return what a step that succeeded gives to those that wait for it."""
+    """Return the result that a succeeded step passes to its dependents."""
     assert ended.consequences is not None  # noqa: S101 - tells the type checker
     _, _, _, job_id, step = ended.consequences
     return Need(step, job_id, JobState.SUCCEEDED, ended.change.output, None)
@@ -122,9 +122,9 @@ def need_of(ended: Settlement) -> Need:
 
 def settle_consequences(tx: InternalTx, ends: Sequence[End]) -> None:
     """
-    Do what the ends of jobs mean to others.
+    Apply the consequences of ended jobs.
 
-    A flow of which as many steps begin to be active as cease to is not written.
+    A flow whose number of active steps does not change is not written.
     """
     if not ends:
         return
@@ -164,9 +164,9 @@ def _advance(
     at: Instant,
 ) -> list[int]:
     """
-    Release whoever waited for these steps; return those that were given up.
+    Release the dependents of these steps; return those that were given up.
 
-    `left` takes how many fewer steps of each flow are active.
+    `left` collects how many fewer steps of each flow are active.
     """
     given_up: list[int] = []
     while done or failed:
@@ -199,7 +199,7 @@ def deliver(tx: InternalTx, told: Sequence[Ended], at: Instant) -> None:
 
 
 def callers_of(tx: InternalTx, seqs: Collection[int]) -> list[Ended]:
-    """Return those of the jobs that ended and are followed by another job."""
+    """Return the ends among these jobs that are followed by another job."""
     if not seqs:
         return []
     keys = tx.array(seqs)
@@ -214,7 +214,7 @@ def callers_of(tx: InternalTx, seqs: Collection[int]) -> list[Ended]:
 def conclude(
     tx: InternalTx, ended: Mapping[int, int], troubled: Collection[int], at: Instant
 ) -> list[Ended]:
-    """Count flows down; end those that are over, return those with a callback."""
+    """Count down flows and end those that are done; return those with a callback."""
     flows = sorted({*troubled, *(flow for flow, n in ended.items() if n)})
     written = {flow: ended.get(flow, 0) for flow in flows}
     return over(tx, written, at, troubled)
@@ -226,6 +226,6 @@ def over(
     at: Instant,
     troubled: Collection[int] = (),
 ) -> list[Ended]:
-    """Do the same, also for flows that never had a step."""
+    """Do the same for flows that may never have had a step."""
     rows = tx.conclude(ended, troubled, at) if ended else ()
     return [Ended(*row) for row in rows if row[CALLBACK] is not None]

@@ -16,7 +16,7 @@ m, e = marks.c, events.c
 
 NAME = "burials"
 _IS_OURS = m.name == NAME
-# A literal, so that the partial index events_failed serves.
+# A literal, so that the partial index events_failed is used.
 _FAILED = sa.text("events.type = 'job.failed'")
 
 _BEGIN = sa.text(f"""
@@ -24,7 +24,7 @@ INSERT INTO marks (name, at, until)
 SELECT '{NAME}', coalesce(max(seq), 0), 0 FROM events WHERE true
 ON CONFLICT (name) DO NOTHING
 """)  # noqa: S608 - a constant
-# Asked every second by every process with a broker: built once.
+# Run every second by every process with a broker, so built once.
 NEWS = sa.select(m.at).where(
     _IS_OURS, sa.exists(sa.select(e.seq).where(_FAILED, e.seq > m.at))
 )
@@ -37,7 +37,7 @@ FAILURES = (
 
 
 class DeadLetterExports(Access, Protocol):
-    """`DeadLetterExportStore` for any store that can read and transact."""
+    """`DeadLetterExportStore`, on both databases."""
 
     async def latest(self) -> int:
         """Return the event up to which the log is complete."""
@@ -62,7 +62,7 @@ class DeadLetterExports(Access, Protocol):
             sa.update(marks)
             .where(_IS_OURS, m.at == after)
             .where(
-                # A clock that was set back must not have everybody wait for it.
+                # If a clock was set back, the others must not wait for it.
                 (m.holder == exporter) | (m.until <= now) | (m.until > until)
             )
             .values(holder=exporter, until=until)
@@ -87,14 +87,14 @@ class DeadLetterExports(Access, Protocol):
 def failures(
     connection: sa.Connection, after: int, upto: int, limit: int
 ) -> UnexportedDeadLetters | None:
-    """Return what failed above a mark and up to another."""
+    """Return the jobs that failed between two marks."""
     asked = {"after": after, "upto": upto, "limit": limit}
     told = connection.execute(FAILURES, asked).all()
     if not told:
         return None
     query = SELECT_JOBS.where(jobs.c.seq.in_([job for _, job, _ in told]))
     found = {job.seq: job for job in map(as_job, connection.execute(query))}
-    # A retry goes on with more events: the failure is the last of one that is dead.
+    # A retried job has more events: only the last event of a dead letter is a failure.
     dead = [
         found[seq]
         for _, seq, n in told

@@ -33,10 +33,10 @@ ON CONFLICT (tenant, "user", url) DO NOTHING
 
 
 class Endpoints(Access, Protocol):
-    """The verbs of `EndpointStore`, for any store that can read and transact."""
+    """The operations of `EndpointStore`, on both databases."""
 
     async def add_endpoint(self, endpoint: Endpoint) -> Endpoint:
-        # Nearly always it is there: each delivery asks, and a look costs no commit.
+        # It usually exists: each delivery asks for it, and reading needs no commit.
         found = await self.read(lambda connection: _like(connection, endpoint))
         if found is not None:
             return found

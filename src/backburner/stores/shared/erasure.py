@@ -32,15 +32,15 @@ from backburner.stores.tables import (
 T = TypeVar("T")
 
 MOST_EVENTS: Final = 5_000
-"""After as many events no more jobs are deleted in the same transaction."""
+"""After this many events, no more jobs are deleted in the same transaction."""
 _RECORDS: Final = (api_keys, endpoints)
 
 
 class Erasing(Access, Protocol):
-    """The verbs of `ErasureStore`, for any store that can read and transact."""
+    """The operations of `ErasureStore`, on both databases."""
 
     async def internal_transaction(self, body: Callable[[InternalTx], T]) -> T:
-        """Run a body of the engine's own in a transaction, durable."""
+        """Run a body in its own durable transaction."""
         ...
 
     async def unfinished(self, owner: Owner, *, limit: int) -> Sequence[str]:
@@ -106,7 +106,7 @@ def _erasable(connection: Connection, owner: Owner, limit: int) -> Erasable:
 
 
 def _enough(rows: Iterable[Any]) -> list[int]:
-    """Return as many keys as have the events that may go at once, at least one."""
+    """Return keys up to the limit of events per transaction, at least one."""
     found = [(row[0], int(row[1])) for row in rows]
     before = accumulate((size for _, size in found), initial=0)
     return [
@@ -161,7 +161,7 @@ def _erase_records(tx: Tx, owner: Owner, limit: int) -> int:
 
 
 def _account(owner: Owner) -> str:
-    """Return what budgets and accounts call a user."""
+    """Return the name of a user in budgets and accounts."""
     return f"{owner.tenant}/{owner.user}"
 
 

@@ -1,13 +1,13 @@
 """
-Readers of events on either database: by owner, flow, batch, tag or topic.
+Reads of the event log on both databases: by owner, flow, batch, tag or topic.
 
-The events of one owner are one range of an index, so a page of them costs the same
-whatever others do. Whoever sees a whole tenant reads the ranges of its users if they
-are few, else all events of a span of numbers. Every read is bounded: a page says how
-far it looked, also if it found nothing.
+The events of one owner are a range of an index, so a page of them costs the same
+whatever others do. For a whole tenant, the ranges of its users are read if they are
+few, otherwise all events of a span of numbers. Every read is bounded: a page says up to
+where it looked, even if it found nothing.
 
-Events that were written before schema 0015 have no owner until upkeep fills it in. A
-reader that comes to such events reads everybody's, span by span, and asks their jobs.
+Events that were written before schema 0015 have no owner until upkeep adds it. For such
+events, all owners' events are read, span by span, and their jobs are looked up.
 """
 
 from collections.abc import Sequence
@@ -28,19 +28,19 @@ from backburner.stores.tables import batches, events, flows, jobs
 e, c, f, b = events.c, jobs.c, flows.c, batches.c
 
 FEW: Final = 20
-"""How many users' ranges are read one by one."""
+"""Up to this number of users, their ranges are read separately."""
 SPAN: Final = 5_000
-"""How many numbers a read of everybody's events covers."""
+"""How many numbers a read of all events covers."""
 SCANNED: Final = 2_000
-"""How many of an owner's events a read by tag looks at."""
+"""How many of an owner's events are read to find those with a tag."""
 
-# Literals, so that the partial indexes serve.
+# Literals, so that the partial indexes are used.
 WITHOUT_OWNER: Final = sa.text("events.tenant IS NULL AND events.queue IS NULL")
 OF_QUEUES: Final = sa.text("events.queue IS NOT NULL")
 PUBLISHED: Final = sa.text("events.topic IS NOT NULL")
 
 HOLDERS: Final = {"job": jobs, "flow": flows, "batch": batches}
-"""What an event may be about, by the column that names it."""
+"""The tables of subjects, by the column of an event that refers to them."""
 SUBJECT: Final = sa.func.coalesce(c.id, f.id, b.id, e.queue, e.topic)
 AFTER = sa.bindparam("after", type_=sa.BigInteger)
 UPTO = sa.bindparam("upto", type_=sa.BigInteger)
@@ -49,7 +49,7 @@ IN_SPAN: Final = (e.seq > AFTER, e.seq <= UPTO)
 
 
 class Span(NamedTuple):
-    """Which numbers to look through, and how many events to return."""
+    """The numbers to read, and how many events to return."""
 
     after: int
     upto: int
@@ -57,7 +57,7 @@ class Span(NamedTuple):
 
 
 class Streams(Access, Protocol):
-    """The reads of `EventLog` that both databases do alike."""
+    """The reads of `EventLog` that are the same on both databases."""
 
     async def latest(self) -> int:
         """Return the event up to which the log is complete."""
@@ -84,7 +84,7 @@ def page(
     connection: sa.Connection, owner: Visibility, wanted: Topic, span: Span
 ) -> EventPage:
     """
-    Return events of a span that an owner sees, and how far this looked.
+    Return the visible events of a span, and up to where it was read.
 
     A page of a topic begins with a `reset` if events after the cursor were deleted.
     """
@@ -94,9 +94,9 @@ def page(
         found = EventPage((), span.after, is_last=True)
     if wanted.name is None:
         return found
-    # Asked afterwards: what is deleted before the page was read is marked by now.
+    # Checked afterwards, when everything deleted before the read is marked.
     reset = missed(connection, wanted.name, span.after)
-    # Nothing is left up to there, of any topic: the reader is told once.
+    # Events up to there are deleted for all topics: the reader is told once.
     upto = max([found.upto, *(event.seq for event in reset)])
     return found._replace(events=[*reset, *found.events], upto=upto)
 
@@ -129,7 +129,7 @@ _FIRST_WITHOUT_OWNER = sa.select(sa.func.min(e.seq)).where(WITHOUT_OWNER, *IN_SP
 def _users(
     connection: sa.Connection, owner: Visibility, wanted: Topic
 ) -> Sequence[str]:
-    """Return whose events are seen; of a whole tenant, one more than a few at most."""
+    """Return the users whose events are visible; of a tenant, `FEW` + 1 at most."""
     if isinstance(owner, Owner):
         return (owner.user, EVERYBODY)
     asked = {"tenant": owner.tenant, "topic": wanted.name, "limit": FEW + 1}
@@ -137,7 +137,7 @@ def _users(
     return connection.execute(query, asked).scalars().all() or (EVERYBODY,)
 
 
-# From one name to the next by the index, however many events each has.
+# Skips from one name to the next in the index, however many events each has.
 _NAMES = """
 WITH RECURSIVE names (name) AS (
   SELECT min(events."user") FROM events WHERE {mine}
@@ -191,7 +191,7 @@ def _ranges(
         of_queues = sa.select(events).where(OF_QUEUES, *IN_SPAN)
         parts.append(of_queues.order_by(e.seq).limit(LIMIT))
     t = sa.union_all(*(sa.select(part.subquery()) for part in parts)).subquery().c
-    # One look for each row, by its key: no planner can make a join of tables of it.
+    # One look-up per row by its key, which planners do not turn into a join of tables.
     ids = (_scalar(table.c.id, t[key]) for key, table in HOLDERS.items())
     subject = sa.func.coalesce(*ids, t.queue, t.topic)
     tags = _scalar(c.tags, t.job)
@@ -204,7 +204,7 @@ def _ranges(
 
 
 def _scalar(column: sa.Column[Any], key: sa.ColumnElement[Any]) -> sa.ScalarSelect[Any]:
-    """Select a column of the row that an event names."""
+    """Select a column of the row that an event refers to."""
     return sa.select(column).where(column.table.c.seq == key).scalar_subquery()
 
 
@@ -215,7 +215,7 @@ def _range(user: str, is_topic: bool) -> sa.Select[Any]:
         e[name] == sa.bindparam(user if name == "user" else name, type_=sa.Text)
         for name in names
     )
-    # Not as rows: PostgreSQL ends such a scan by its first column only.
+    # Not as a row comparison: PostgreSQL would bound the scan by its first column only.
     query = sa.select(events).where(*mine, *IN_SPAN)
     if is_topic:
         query = query.where(PUBLISHED)
@@ -225,7 +225,7 @@ def _range(user: str, is_topic: bool) -> sa.Select[Any]:
 def _walk(
     connection: sa.Connection, owner: Visibility, wanted: Topic, span: Span
 ) -> EventPage:
-    """Read everybody's events of a bounded span, and choose."""
+    """Read all events of a bounded span, and filter them."""
     upto = min(span.upto, span.after + SPAN)
     mine = sa.func.coalesce(e.tenant, c.tenant, f.tenant, b.tenant) == owner.tenant
     if isinstance(owner, Owner):
@@ -264,15 +264,15 @@ def _numbers(wanted: Topic) -> Any:
 
 def _news(key: str, chosen: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """
-    Select a page's worth of events after the cursor, of each chosen job, flow or batch.
+    Select the next events after the cursor of each chosen job, flow or batch.
 
-    Their events are in the same order by `n`, which has no gaps, as in the log. So the
+    Their events have the same order by `n`, which has no gaps, as in the log. So the
     last one up to the cursor is found by bisection, where `low` and `high` meet; from
-    there on they are read one by one, while some are `left` to read. However many
-    events there are, a few are visited besides those that are returned.
+    there on they are read one by one while some are `left` to read. However many events
+    there are, few are read besides those that are returned.
 
-    All by one statement, step by step: SQLite takes the result of such a statement for
-    so large that it would read all events in advance for a join with it.
+    This is one recursive statement: SQLite assumes that its result is so large that,
+    for a join, it would read all events in advance.
     """
     holder = HOLDERS[key].c
     begin = sa.select(
@@ -323,7 +323,7 @@ def _page(rows: Sequence[Any], span: Span, upto: int) -> EventPage:
 
 
 def fill_owners(connection: Any, limit: int) -> int:
-    """Fill in the owner of the oldest events without one; return how many."""
+    """Add the owner to the oldest events without one; return their number."""
     found = connection.execute(_OLDEST_WITHOUT_OWNER, {"limit": limit})
     seqs = found.scalars().all()
     if seqs:
@@ -336,13 +336,13 @@ _OLDEST_WITHOUT_OWNER = (
     .where(WITHOUT_OWNER)
     .order_by(e.seq)
     .limit(LIMIT)
-    # Whoever deletes them meanwhile is not waited for.
+    # Events that another process is deleting are skipped.
     .with_for_update(skip_locked=True)
 )
 
 
 def _owner(name: str) -> sa.ColumnElement[str]:
-    """Select a part of the owner; of what has none any more, that of nobody."""
+    """Select a part of the owner; empty if the subject was deleted."""
     found = (_scalar(table.c[name], e[key]) for key, table in HOLDERS.items())
     return sa.func.coalesce(*found, "")
 

@@ -32,7 +32,7 @@ SELECT_ENTRIES = sa.select(
 
 
 def add(connection: Connection, key: ApiKey, entry: AuditEntry) -> None:
-    """Store a key and its entry in the log."""
+    """Store a key and its entry in the audit log."""
     row = {
         "id": key.id,
         "name": key.name,
@@ -56,7 +56,7 @@ def find(connection: Connection, key_id: str) -> ApiKey | None:
 
 
 def listed(connection: Connection, tenant: str | None) -> list[ApiKey]:
-    """Return keys, the oldest first."""
+    """Return keys, oldest first."""
     query = SELECT_KEYS.order_by(k.created_at, k.id)
     if tenant is not None:
         query = query.where(k.tenant == tenant)
@@ -64,7 +64,7 @@ def listed(connection: Connection, tenant: str | None) -> list[ApiKey]:
 
 
 def revoke(connection: Connection, key_id: str, entry: AuditEntry) -> bool:
-    """Revoke a tenant's key and tell of it, if it was good until now."""
+    """Revoke a tenant's key and add an audit entry, if it was valid until now."""
     query = sa.update(key_table).where(
         k.id == key_id, k.tenant == entry.tenant, k.revoked_at.is_(None)
     )
@@ -77,7 +77,7 @@ def revoke(connection: Connection, key_id: str, entry: AuditEntry) -> bool:
 def touch(
     connection: Connection, key_id: str, now: Instant, unless_since: Instant
 ) -> None:
-    """Note that a key was used."""
+    """Record that a key was used."""
     query = sa.update(key_table).where(
         k.id == key_id,
         sa.or_(k.last_used_at.is_(None), k.last_used_at <= unless_since),
@@ -86,7 +86,7 @@ def touch(
 
 
 def record(connection: Connection, entries: Sequence[AuditEntry]) -> None:
-    """Add to the log."""
+    """Add entries to the audit log."""
     for entry in entries:
         row = {
             "at": entry.at,
@@ -102,7 +102,7 @@ def record(connection: Connection, entries: Sequence[AuditEntry]) -> None:
 def audited(
     connection: Connection, tenant: str, before: int | None, limit: int
 ) -> list[AuditEntry]:
-    """Return a page of the log, newest first."""
+    """Return a page of the audit log, newest first."""
     query = SELECT_ENTRIES.where(a.tenant == tenant)
     if before is not None:
         query = query.where(a.seq < before)

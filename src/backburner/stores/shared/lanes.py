@@ -43,7 +43,7 @@ _LIVING = sa.select(workers.c.id)
 _COUNT = (
     sa.select(p.lane, sa.func.count()).where(p.worker.in_(_LIVING)).group_by(p.lane)
 )
-"""Built once, as is every statement that each call needs."""
+"""Built once, like every statement that each call needs."""
 _LOCK = (
     _SELECT.where(c.name.in_(sa.bindparam("names", expanding=True)))
     .order_by(c.name)
@@ -69,7 +69,7 @@ _STORE = (
 
 
 class Take(NamedTuple):
-    """A worker's request to call by a lane."""
+    """A worker's request for a permit."""
 
     lane: str
     worker: str
@@ -77,7 +77,7 @@ class Take(NamedTuple):
 
 
 class Give(NamedTuple):
-    """A permit that comes back."""
+    """A permit that is returned."""
 
     lane: str
     permit: Permit
@@ -91,10 +91,10 @@ Answer = Permit | Wait | WorkerLost | PermitReturn
 
 
 class Lanes(Access, Protocol):
-    """The verbs of `LaneStore`, for any store that can read, transact and pace."""
+    """The operations of `LaneStore`, on both databases."""
 
     async def pace(self, act: Act) -> Any:
-        """Run `perform` for this act and those that wait beside it, not durable."""
+        """Run `perform` for this act and those that wait with it; not durable."""
         ...
 
     async def read_clock(self) -> Instant:
@@ -130,11 +130,11 @@ class Lanes(Access, Protocol):
 def perform(
     connection: Connection, clock: Callable[[], Instant], acts: Sequence[Act]
 ) -> list[Answer]:
-    """Take and give permits, in this order, under the lanes' locks."""
+    """Take and return permits in this order, under the lanes' locks."""
     states = _locked(connection, sorted({act.lane for act in acts}), with_models=True)
     names = [*states]
     connection.execute(_SWEEP, {"names": names})
-    # Read after the lock: nobody's instant is later than one that was written.
+    # Read after the lock, so that it is not before an instant that was written.
     now = clock()
     enlisted = _enlisted(connection, acts)
     held = {name: _held(connection, states[name]) for name in names}
@@ -155,7 +155,7 @@ def perform(
 
 
 class _Batch:
-    """Lanes that are locked, and what is done to them one act after the other."""
+    """Locked lanes, and the changes made to them one after the other."""
 
     def __init__(
         self,
@@ -169,10 +169,10 @@ class _Batch:
         self._states = states
         self._held = held
         self.given: list[dict[str, Any]] = []
-        """The permits that are to be stored."""
+        """The permits to store."""
 
     def take(self, act: Take) -> Permit | Wait:
-        """Give leave to call, or say when to ask again."""
+        """Grant a permit, or return when to ask again."""
         states, lane, model = self._states, act.lane, model_lane(act.lane)
         held = self._held[lane]
         answer: Permit | Wait
@@ -199,7 +199,7 @@ class _Batch:
             self._held[lane] = _with(permit, self._held[lane])
 
     def give(self, act: Give) -> PermitReturn:
-        """Take a permit back, with what the provider said."""
+        """Return a permit, with the provider's response."""
         states, lane, model = self._states, act.lane, model_lane(act.lane)
         states[lane], told = _given(self._connection, states[lane], act, self._now)
         if act.is_over:
@@ -217,7 +217,7 @@ class _Batch:
 
 
 def _of_model(permit: Permit) -> Permit:
-    """Return a permit as the lane of all credentials of its model counts it."""
+    """Return a permit in the form in which the lane of all credentials counts it."""
     return permit._replace(id=f"{permit.id}#", is_probe=False)
 
 
@@ -225,11 +225,11 @@ def _locked(
     connection: Connection, names: Sequence[str], *, with_models: bool = False
 ) -> dict[str, LaneState]:
     """
-    Lock lanes in the order of their names, and make those that are not there.
+    Lock lanes in the order of their names, and create missing ones.
 
-    Those of their models are locked, too, `with_models`, if they have limits. Lanes are
-    made before any is locked: whoever waits for one that another transaction makes
-    holds none that this one needs.
+    With `with_models`, the lanes of their models are locked as well if they have
+    limits. Lanes are created before any is locked, so that a transaction that waits for
+    a lane created by another one holds no lock that the other needs.
     """
     models = (
         {model_lane(name) for name in names} - {None, *names} if with_models else ()
@@ -275,7 +275,7 @@ def _with(permit: Permit, held: Held) -> Held:
 def _without(
     connection: Connection, permit: Permit, held: Held, given: list[dict[str, Any]]
 ) -> Held:
-    """Free a permit; it may be one of this very batch, or gone already."""
+    """Free a permit, which may be of this batch, or freed already."""
     fresh = [row for row in given if row["id"] == permit.id]
     for row in fresh:
         given.remove(row)

@@ -14,7 +14,7 @@ from backburner.stores.tables import schedules as schedule_table
 
 c = schedule_table.c
 
-# A tick that is due is kept while its times stay the same: it may have been missed.
+# A due tick is kept while the times stay the same, as it may have been missed.
 _DECLARE = sa.text("""
 INSERT INTO schedules (name, capability, cron, timezone, missed, next_at, paused,
                        tenant, "user", input)
@@ -58,7 +58,7 @@ def _row(schedule: ScheduleState) -> dict[str, Any]:
 
 
 def save(schedule: ScheduleState) -> Callable[[Tx], bool]:
-    """Return a body that stores a schedule, unless code declares one of its name."""
+    """Return a body that stores a schedule, unless code declares one of this name."""
     declared = sa.select(c.name).where(c.name == schedule.name, c.tenant.is_(None))
 
     def body(tx: Tx) -> bool:
@@ -71,7 +71,7 @@ def save(schedule: ScheduleState) -> Callable[[Tx], bool]:
 
 
 def delete(name: str) -> Callable[[Tx], bool]:
-    """Return a body that deletes a schedule that no code declares."""
+    """Return a body that deletes a schedule that is not declared by code."""
     mine = schedule_table.delete().where(c.name == name, c.tenant.is_not(None))
 
     def body(tx: Tx) -> bool:
@@ -81,7 +81,7 @@ def delete(name: str) -> Callable[[Tx], bool]:
 
 
 def pause(name: str, paused: bool, next_at: Instant) -> Callable[[Tx], bool]:
-    """Return a body that pauses a schedule, or has it go on at `next_at`."""
+    """Return a body that pauses a schedule, or resumes it at `next_at`."""
     found = sa.select(c.paused).where(c.name == name).with_for_update()
     change = {"paused": paused} if paused else {"paused": paused, "next_at": next_at}
 
@@ -96,7 +96,7 @@ def pause(name: str, paused: bool, next_at: Instant) -> Callable[[Tx], bool]:
 
 
 def fire(firing: Firing) -> Callable[[InternalTx], bool]:
-    """Return a body that fires ticks if nobody else has."""
+    """Return a body that fires ticks, unless another process has."""
 
     def body(tx: InternalTx) -> bool:
         advance = schedule_table.update().where(
@@ -117,7 +117,7 @@ def fire(firing: Firing) -> Callable[[InternalTx], bool]:
 
 
 def listing(connection: sa.Connection) -> list[ScheduleState]:
-    """Return every schedule, by name."""
+    """Return all schedules by name."""
     query = sa.select(
         *(c.name, c.capability, c.cron, c.timezone, c.missed, c.next_at, c.last_at),
         *(c.paused, c.tenant, c.user, c.input),

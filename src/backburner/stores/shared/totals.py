@@ -1,9 +1,9 @@
 """
 Totals of ended jobs per queue; they outlive the jobs.
 
-Whatever ends jobs adds a row for each queue and kind of end, in its own transaction.
-Upkeep replaces many rows by their sum. No row is ever changed, so no two settlements
-wait for each other.
+Every transaction that ends jobs adds a row for each queue and state. Upkeep replaces
+many rows by their sum. Existing rows are never changed, so settlements do not wait for
+each other.
 """
 
 from collections import Counter, defaultdict
@@ -26,7 +26,7 @@ NAMES = {
 
 
 class CountingTx(Protocol):
-    """A transaction that can count ends."""
+    """A transaction that can count ended jobs."""
 
     @property
     def queries(self) -> Any:
@@ -38,17 +38,17 @@ class CountingTx(Protocol):
         ...
 
     def columns(self, rows: Any) -> Any:
-        """Write rows as statements take them."""
+        """Convert rows for the statements."""
         ...
 
 
 def count_ends(tx: CountingTx, ended: Iterable[tuple[str, str]]) -> None:
-    """Count jobs that came to a state, each by its queue; states that go on do not."""
+    """Count ended jobs by queue and state; states that are not final do not count."""
     _add(tx, Counter(end for end in ended if end[1] in NAMES))
 
 
 def count_successes(tx: CountingTx, queues: Iterable[str]) -> None:
-    """Count jobs that succeeded, each by its queue."""
+    """Count succeeded jobs by queue."""
     counted = Counter(queues)
     _add(tx, {(queue, JobState.SUCCEEDED): n for queue, n in counted.items()})
 
@@ -60,7 +60,7 @@ def _add(tx: CountingTx, counted: Mapping[tuple[str, str], int]) -> None:
 
 
 def read(connection: sa.Connection) -> Mapping[str, Totals]:
-    """Return how often jobs of each queue ended, by the queue's name."""
+    """Return the totals of each queue, by the queue's name."""
     query = sa.select(t.queue, t.state, sa.func.sum(t.n)).group_by(t.queue, t.state)
     found: defaultdict[str, Totals] = defaultdict(Totals)
     for queue, state, n in connection.execute(query.order_by(t.queue)):
@@ -69,12 +69,12 @@ def read(connection: sa.Connection) -> Mapping[str, Totals]:
 
 
 def compact(limit: int) -> Callable[[Tx], int]:
-    """Return a body that replaces the oldest rows by their sums; it says how many."""
+    """Return a body that replaces the oldest rows by sums, and returns how many."""
 
     def body(tx: Tx) -> int:
         groups, rows = tx.connection.execute(_COUNT, {"n": limit}).one()
         if rows == groups:
-            return 0  # each is a sum already
+            return 0  # each row is a sum already
         some = sa.select(t.seq).order_by(t.seq).limit(limit)
         some = some.with_for_update(skip_locked=True)
         gone = table.delete().where(t.seq.in_(some)).returning(t.queue, t.state, t.n)
@@ -95,4 +95,4 @@ SELECT count(*), coalesce(sum(n), 0) FROM (
   SELECT count(*) AS n FROM (SELECT queue, state FROM totals LIMIT :n) AS first
    GROUP BY queue, state) AS groups
 """)
-"""How many sums there would be of how many rows."""
+"""The number of sums that the first rows would make, and the number of these rows."""

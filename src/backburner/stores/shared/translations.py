@@ -15,7 +15,7 @@ from backburner.stores.tables import batches, events, flows, jobs, marks
 m, e, c = marks.c, events.c, jobs.c
 
 SPAN: Final = 5_000
-"""How many numbers one look covers."""
+"""How many numbers one read covers."""
 
 _BEGIN = sa.text("""
 INSERT INTO marks (name, at, until)
@@ -27,7 +27,7 @@ _MARK = sa.select(m.at).where(m.name == sa.bindparam("name"))
 
 
 class Translations(Access, Protocol):
-    """The verbs of `TranslationStore`, for any store that can read and transact."""
+    """The operations of `TranslationStore`, on both databases."""
 
     async def latest(self) -> int:
         """Return the event up to which the log is complete."""
@@ -55,7 +55,7 @@ class Translations(Access, Protocol):
 
 
 def advance(connection: Connection, application: str, mark: int, upto: int) -> bool:
-    """Move a mark on, unless another process did; whoever comes second waits here."""
+    """Advance a mark, unless another process did; a second transaction waits here."""
     asked = {"name": _name(application), "mark": mark, "upto": upto}
     return bool(connection.execute(_ADVANCE, asked).rowcount)
 

@@ -1,9 +1,9 @@
 """
 Waits and signals, in SQLAlchemy Core: the same on every database.
 
-Whoever opens or decides a wait locks the row of its job first, so a signal and a
-time-out, or a signal and the end of the run that will wait for it, come one after the
-other.
+A transaction that opens or decides a wait first locks the row of its job. So a signal
+and a time-out, or a signal and the end of the run that will wait for it, are
+serialised.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,10 +38,10 @@ j, w = jobs.c, waits.c
 
 
 class Waits(Access, Protocol):
-    """The verbs of `WaitStore`, for any store that can read and transact."""
+    """The operations of `WaitStore`, on both databases."""
 
     async def internal_transaction(self, body: Callable[[Any], T]) -> T:
-        """Run a body in a transaction of its own, durable."""
+        """Run a body in its own durable transaction."""
         ...
 
     async def open_wait(
@@ -77,7 +77,7 @@ class Waits(Access, Protocol):
 
 
 def has_signal(connection: Connection, job: int, names: Sequence[str]) -> bool:
-    """Say whether one of these waits of a job was signalled."""
+    """Return whether one of these waits of a job was signalled."""
     decided = sa.select(w.seq).where(
         w.job == job, w.name.in_(names), w.outcome == WaitOutcome.SIGNALLED
     )
@@ -92,7 +92,7 @@ def _locked(tx: InternalTx, *where: Any) -> Any:
 def _find(
     connection: sa.Connection, job: int, generation: int, name: str
 ) -> tuple[int | None, StoredWait | None]:
-    """Return the wait that a name stands for, and the key of this generation's."""
+    """Return the key of this generation's wait, and the wait that applies."""
     query = sa.select(
         *(w.generation, w.seq, w.name, w.kind, w.until, w.outcome, w.value)
     ).where(w.job == job, w.name == name)
@@ -153,7 +153,7 @@ def _open(
 def _decide(
     tx: InternalTx, seq: int | None, now: int, outcome: WaitOutcome, value: str | None
 ) -> None:
-    """Decide an open wait; one that was decided stays as it is."""
+    """Decide an open wait; a decided one stays as it is."""
     deciding = waits.update().where(w.seq == seq, w.outcome.is_(None))
     tx.connection.execute(deciding.values(outcome=outcome, value=value, decided_at=now))
 
@@ -209,7 +209,7 @@ def _questions(
             *(w.asked_at, w.until, w.question),
         )
         .join(jobs, (j.seq == w.job) & (j.generation == w.generation))
-        # Literals, so that the partial index waits_open_questions serves.
+        # Literals, so that the partial index waits_open_questions is used.
         .where(sa.text("waits.kind = 'question' AND waits.outcome IS NULL"))
         .where(j.finished_at.is_(None), *mine)
         .order_by(w.seq.desc())

@@ -1,10 +1,10 @@
 """
-The file and its connections: durability, locking and foreign errors, in one place.
+The file and its connections: durability, locking and the conversion of errors.
 
-Every write transaction of every process runs under an advisory lock on a file beside
-the database. Checkpoints happen inside a commit, so none runs beside another write:
-the WAL-reset fault of SQLite before 3.51.3 cannot occur, and a waiting writer is woken
-by the kernel instead of polling, so nobody sees "database is locked".
+Every write transaction of every process holds an advisory lock on a file beside the
+database. Checkpoints happen inside a commit, so none runs at the same time as a write:
+the WAL-reset bug of SQLite before 3.51.3 cannot occur. A waiting writer is woken by the
+kernel instead of polling, so "database is locked" does not occur either.
 """
 
 import fcntl
@@ -24,13 +24,13 @@ OLDEST = (3, 38, 0)
 """The first version with `->>`."""
 BUSY_TIMEOUT_MS = 10_000
 JOURNALS = frozenset({"wal", "memory"})
-"""How commits may be kept; in memory is what a simulation has."""
+"""The accepted journal modes; `memory` is that of simulations."""
 CHECKPOINT_PAGES = 4_000
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 
 
 class WriteLock:
-    """One writer at a time, over all processes that share the file."""
+    """Allows one writer at a time, over all processes that share the file."""
 
     def __init__(self, path: Path | None) -> None:
         self._fd = None
@@ -46,14 +46,14 @@ class WriteLock:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the lock file."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
 
 class Database:
-    """One SQLite file, or one in memory for a simulation."""
+    """A SQLite file, or a database in memory for simulations."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -77,20 +77,20 @@ class Database:
             return self._engine.connect()
 
     def connect_reader(self) -> sa.Connection:
-        """Open one that cannot write; each statement sees the latest commit."""
+        """Open a read-only connection; each statement sees the latest commit."""
         connection = self.connect().execution_options(reads=True)
         driver(connection).execute("PRAGMA query_only = ON")
         return connection
 
     def lock(self) -> WriteLock:
-        """Return a lock of its own, to be held around each write transaction."""
+        """Return a new lock object, to be held during each write transaction."""
         if self.path is None:
             return WriteLock(None)
         with translated():
             return WriteLock(self.path.with_name(self.path.name + "-lock"))
 
     def dispose(self) -> None:
-        """Close what is left open."""
+        """Close all connections."""
         self._engine.dispose()
 
     def _prepare(self, raw: sqlite3.Connection, _record: object) -> None:
@@ -109,11 +109,11 @@ class Database:
 
     def _set_journal_mode(self, raw: sqlite3.Connection) -> str:
         """
-        Have a write-ahead log and return the mode that the file is in now.
+        Switch to a write-ahead log; return the resulting journal mode.
 
-        The change from another mode is a write for which SQLite does not wait: beside
-        another it fails at once, whatever the busy timeout. So it takes the lock, and
-        whoever holds the lock must be connected already.
+        Changing the mode is a write for which SQLite does not wait: if another
+        connection writes, it fails at once, whatever the busy timeout. So it takes the
+        lock, and every holder of the lock must already be connected.
         """
         (mode,) = raw.execute("PRAGMA journal_mode").fetchone()
         if mode not in JOURNALS:
@@ -123,14 +123,14 @@ class Database:
 
 
 def driver(connection: sa.Connection) -> sqlite3.Connection:
-    """Return the connection that SQLAlchemy lends, for the hot statements."""
+    """Return the connection behind SQLAlchemy's, for frequent statements."""
     raw = connection.connection.driver_connection
     assert isinstance(raw, sqlite3.Connection)  # noqa: S101 - tells the type checker
     return raw
 
 
 def require_version() -> None:
-    """Refuse a library too old for the statements."""
+    """Refuse a version of SQLite that is too old for the statements."""
     if sqlite3.sqlite_version_info < OLDEST:
         wanted = ".".join(map(str, OLDEST))
         raise ConfigurationError(
@@ -145,7 +145,7 @@ def _begin(connection: sa.Connection) -> None:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn the driver's errors into ours; what is a bug stays what it is."""
+    """Convert the driver's errors; programming errors are not converted."""
     try:
         yield
     except (sqlite3.Error, sa.exc.DBAPIError, OSError) as error:
@@ -156,7 +156,7 @@ def translated() -> Iterator[None]:
 
 
 def as_ours(error: Exception) -> StoreUnavailable | None:
-    """Say which of our errors a foreign one is; `None` for a programming fault."""
+    """Convert an error to one of ours; `None` for a programming error."""
     if isinstance(error, sa.exc.DBAPIError):
         if not isinstance(error.orig, Exception):
             return None
@@ -176,7 +176,7 @@ def as_ours(error: Exception) -> StoreUnavailable | None:
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Say whether the database itself failed: a body may raise an `OSError` too."""
+    """Return whether the database itself failed; bodies may raise `OSError`, too."""
     cause = error.__cause__ if isinstance(error, StoreUnavailable) else error
     if not isinstance(cause, (sqlite3.Error, sa.exc.DBAPIError)):
         return False

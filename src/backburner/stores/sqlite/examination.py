@@ -1,4 +1,4 @@
-"""What `doctor` asks of a SQLite file: its folder, its disk and its guarantees."""
+"""Checks of a SQLite file for `doctor`: its folder, its disk and its guarantees."""
 
 import asyncio
 import shutil
@@ -18,11 +18,11 @@ MANY_WAL_BYTES = 2 * WAL_LIMIT_BYTES
 MANY_FREE_BYTES = 64 * 1024 * 1024
 MANY_FREE_SHARE = 0.5
 FULL = 2
-"""What `PRAGMA synchronous` answers for FULL."""
+"""The value of `PRAGMA synchronous` for FULL."""
 
 
 async def examine(store: Store, database: Database) -> AsyncIterator[Finding]:
-    """Look at the library, the folder and the file."""
+    """Check the library, the folder and the file."""
     path = database.path
     assert path is not None  # noqa: S101 - a store from a URL has a file
     yield _library()
@@ -76,7 +76,7 @@ def _folder(folder: Path) -> Finding:
 
 
 def _pragmas(database: Database) -> Iterator[Finding]:
-    """Read back what every connection of ours sets, from one of them."""
+    """Read the settings that each of our connections should have."""
     with database.connect() as connection:
         raw = driver(connection)
         (mode,) = raw.execute("PRAGMA journal_mode").fetchone()
@@ -95,7 +95,7 @@ def _pragmas(database: Database) -> Iterator[Finding]:
 
 
 def bloat(size: int, free: int) -> Finding:
-    """Say how much of the file is room that nobody uses."""
+    """Report how much of the file is unused."""
     message = f"{free / 1024**2:.1f} of {size / 1024**2:.1f} MiB are unused"
     if free < MANY_FREE_BYTES or free < size * MANY_FREE_SHARE:
         return Finding(Status.PASS, "bloat", message)

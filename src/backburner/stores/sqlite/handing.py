@@ -1,10 +1,10 @@
 """
-Steps that go straight from whoever releases them to whoever claims next.
+Passes released steps directly to the next claim.
 
-A worker settles what it did and claims anew in one transaction. Those of the steps that
-are released in it which that claim would take before all others are handed to it right
-away: it comes to the same as to queue and to claim them, for one write instead of two,
-and what they need is at hand.
+A worker settles its jobs and claims new ones in one transaction. If that claim would
+take some of the steps that the settlement releases before all other jobs, they are
+passed to it directly. The result is the same as if they were queued and claimed, with
+one write instead of two, and with their prerequisites' results at hand.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,15 +17,15 @@ from backburner.stores.shared.consequences import InternalTx, need_of
 from backburner.stores.shared.flows import as_needs
 
 Claiming = tuple[str, str, Sequence[ClaimRequest], Instant]
-"""A claim: the worker, its token, what it wants, and when."""
+"""A claim: the worker, its token, its requests, and the time."""
 NEEDS = Claim._fields.index("needs")
 
 
 class HandingTx(InternalTx, Protocol):
-    """A transaction that knows who may claim."""
+    """A transaction that knows the limits of queues."""
 
     def gates(self, worker: str) -> Collection[str] | None:
-        """Return the queues that have a gate; `None` if the worker is not enlisted."""
+        """Return the queues with limits; `None` if the worker is not enlisted."""
         ...
 
 
@@ -37,16 +37,16 @@ class NextClaim:
     settled: Sequence[Settlement]
     """What is settled before it."""
     claims: list[Claim] = field(default_factory=list)
-    """What it was handed."""
+    """The jobs that were passed to it."""
 
 
 def hand_on(
     tx: HandingTx, next_claim: NextClaim, waiting: Mapping[int, int], at: Instant
 ) -> list[int]:
     """
-    Claim those who wait, each for the step beside it, if they are next anyway.
+    Claim released steps that the next claim would take first.
 
-    Return each one's flow.
+    `waiting` are steps with the step that released them. Return the flow of each one.
     """
     worker, token, claim_requests, now = next_claim.ask
     gated = tx.gates(worker) if waiting and at <= now else None
@@ -55,7 +55,7 @@ def hand_on(
     ended = {settlement.seq: settlement for settlement in next_claim.settled}
     for queue, limit, _ in claim_requests:
         if queue in gated or limit < len(waiting):
-            continue  # which of them may start is for the claim to say
+            continue  # the limits of the queue are checked by the claim
         first = tx.rows(tx.queries.first_queued, queue, now)
         rows = tx.rows(
             tx.queries.hand_on_jobs,
@@ -78,7 +78,7 @@ def _claims(
     waiting: Mapping[int, int],
     rows: Sequence[Any],
 ) -> list[Claim]:
-    """Make claims of rows; only who needs several has to have them read."""
+    """Convert rows to claims; only steps with several prerequisites are looked up."""
     several = [row[0] for row in rows if row[NEEDS] > 1]
     read = tx.rows(tx.queries.list_needs, tx.array(several)) if several else ()
     given = as_needs(read)

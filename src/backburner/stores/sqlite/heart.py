@@ -5,7 +5,7 @@ from backburner.stores.sqlite.database import Database, driver, translated
 
 
 class SqliteHeart:
-    """Renews a lease in a transaction of its own; losing one to a crash is harmless."""
+    """Renews a lease in its own transaction; losing one in a crash is harmless."""
 
     def __init__(self, database: Database, clock: Clock, statement: str) -> None:
         self._clock = clock

@@ -1,10 +1,9 @@
 """
-Cuts off transaction bodies that take too long.
+Ends transaction bodies that take too long.
 
-SQLite asks a progress handler every so many steps of a statement. One that is
-interrupted while it writes takes the whole transaction with it, also what other callers
-wrote in it: `writer.py` runs those again. A body that only computes is refused when it
-returns.
+SQLite calls a progress handler after a number of steps of a statement. Interrupting a
+write rolls back the whole transaction, including the writes of other callers:
+`writer.py` runs those again. A body that only computes is refused when it returns.
 """
 
 import sqlite3
@@ -16,12 +15,12 @@ from typing import Final
 from backburner.domain.errors import TransactionTooLong
 
 STEPS: Final = 1000
-"""After how many steps of a statement the time is looked at."""
+"""The number of steps of a statement after which the time is checked."""
 
 
 @contextmanager
 def limited(raw: sqlite3.Connection, seconds: float | None) -> Iterator[None]:
-    """Have the block end within so many seconds."""
+    """Limit the duration of the block."""
     if seconds is None:
         yield
         return
@@ -46,5 +45,6 @@ def limited(raw: sqlite3.Connection, seconds: float | None) -> Iterator[None]:
     finally:
         raw.set_progress_handler(None, STEPS)
         if is_interrupted and raw.in_transaction:
-            # A body that went on after the interruption may have begun another one.
+            # A body that continued after the interruption may have begun a new
+            # transaction.
             raw.rollback()

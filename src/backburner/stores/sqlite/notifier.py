@@ -1,8 +1,8 @@
 """
-Wake-ups between the processes that share a file: one datagram socket each.
+Notifications between the processes that share a file, over one datagram socket each.
 
-The sockets lie in a folder beside the database, readable by its owner only. Ringing
-sends one byte to every socket there; one whose process is gone is removed.
+The sockets are in a folder beside the database, readable by its owner only. A
+notification is one byte sent to every socket; sockets of ended processes are removed.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from pathlib import Path
 from backburner.ports.notifier import ALL, Notification
 
 _LONGEST = 100
-"""A socket's address has room for some 107 bytes."""
+"""The maximum length of a socket's path; the system allows about 107 bytes."""
 
 
 class SocketNotifier:
@@ -32,7 +32,7 @@ class SocketNotifier:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def open(self) -> None:
-        """Begin to hear the others."""
+        """Start to receive notifications."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._folder_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -42,7 +42,7 @@ class SocketNotifier:
         self._loop.add_reader(self._socket.fileno(), self._hear)
 
     def close(self) -> None:
-        """Hear and tell nothing any more."""
+        """Stop to receive and to send notifications."""
         if self._socket is None or self._loop is None:
             return
         self._loop.remove_reader(self._socket.fileno())
@@ -79,7 +79,7 @@ class SocketNotifier:
         message = bytes([what])
         try:
             names = os.listdir(self._folder)  # noqa: PTH208 - on the hot path
-        except FileNotFoundError:  # removed under us: the others will poll
+        except FileNotFoundError:  # the folder was removed: the others will poll
             return
         for name in names:
             if name == self._name:
@@ -89,7 +89,7 @@ class SocketNotifier:
             except (ConnectionRefusedError, FileNotFoundError):
                 with contextlib.suppress(OSError):
                     self._folder.joinpath(name).unlink()
-            except OSError:  # its buffer is full: it has been notified enough
+            except OSError:  # its buffer is full, so it has notifications already
                 continue
 
     def _hear(self) -> None:

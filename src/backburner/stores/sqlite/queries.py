@@ -8,7 +8,7 @@ from backburner.stores.shared.statements import CommonQueries
 
 @dataclass(frozen=True, slots=True)
 class Queries(CommonQueries):
-    """Every statement of the store, by the name of its file."""
+    """All statements of the store, by the names of their files."""
 
     advance_fronts: str
     delete_events: str
@@ -31,5 +31,5 @@ class Queries(CommonQueries):
 
     @classmethod
     def load(cls) -> Self:
-        """Read them from the package."""
+        """Load them from the package."""
         return cls.load_from("backburner.stores.sqlite")

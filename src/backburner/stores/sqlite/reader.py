@@ -1,4 +1,4 @@
-"""Reads beside the writer: their own connections, snapshots of what is committed."""
+"""Reads concurrent with the writer: own connections, snapshots of committed data."""
 
 import asyncio
 import threading
@@ -16,19 +16,19 @@ THREADS = 2
 
 
 class Reader(Protocol):
-    """Runs a function over a reading connection."""
+    """Runs functions over a reading connection."""
 
     async def run(self, read: Callable[[sa.Connection], T]) -> T:
         """Return what `read` returns."""
         ...
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         ...
 
 
 class ThreadReader:
-    """A few threads, each with a connection of its own."""
+    """A few threads, each with its own connection."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -60,14 +60,14 @@ class ThreadReader:
 
 
 class InlineReader:
-    """The same on the event loop, for a simulation."""
+    """Reads on the event loop, for simulations."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
 
     async def run(self, read: Callable[[sa.Connection], T]) -> T:
-        await asyncio.sleep(0)  # noqa: TID251 - a place for others to come between
+        await asyncio.sleep(0)  # noqa: TID251 - a point at which other tasks may run
         return read(self._connection)
 
     def close(self) -> None:
-        """Nothing of its own to let go."""
+        """Do nothing: the connection belongs to the caller."""

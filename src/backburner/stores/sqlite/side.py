@@ -17,7 +17,7 @@ from backburner.stores.sqlite.database import Database, driver, translated
 T = TypeVar("T")
 
 CACHE_KIB = 8_192
-"""What a move needs to keep of a file that it passes once."""
+"""The cache for a move, which reads the file only once."""
 
 
 class SqliteSide:
@@ -26,11 +26,11 @@ class SqliteSide:
     def __init__(
         self, database: Database, clock: Clock, remove_dead_workers: str
     ) -> None:
-        """Take the statement that removes silent workers."""
+        """`remove_dead_workers` is the statement that removes expired workers."""
         self._database = database
         self._clock = clock
         self._remove_dead_workers = remove_dead_workers
-        # Kept: the last connection that is closed writes everything to the file.
+        # Kept open: closing the last connection writes the whole log to the file.
         self._reading: sa.Connection | None = None
         self._writing: sa.Connection | None = None
 

@@ -1,8 +1,8 @@
 """
-What the store does inside a transaction, each for many callers at once.
+The store's operations inside a transaction, each for many callers at once.
 
-Each function here takes the arguments of every caller that waited and returns an
-answer for each, in order. `writer` calls them.
+Each function takes the arguments of all waiting callers and returns one result for
+each, in order. `writer` calls them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,12 +53,12 @@ from backburner.stores.sqlite.transaction import Transaction, savepoint
 def submit(
     tx: Transaction, batches: Sequence[Sequence[NewJob]]
 ) -> Sequence[Sequence[Submitted] | BudgetExhausted]:
-    """Store every caller's jobs; one who has no room gets its exception."""
+    """Store the jobs of all callers; a caller over its budget gets its exception."""
     return submit_each(tx, batches)
 
 
 def claim(tx: Transaction, asks: Sequence[Claiming]) -> Sequence[Sequence[Claim]]:
-    """Hand queued jobs to every worker that asks."""
+    """Claim queued jobs for all workers."""
     next_claim, tx.next_claim = tx.next_claim, None
     handed = next_claim.claims if next_claim is not None else ()
     return [_claim(tx, *ask, handed) for ask in asks]
@@ -72,7 +72,7 @@ def _claim(
     now: Instant,
     handed: Sequence[Claim],
 ) -> Sequence[Claim]:
-    """Take what a worker wants, besides what it was handed of that before."""
+    """Claim a worker's requests, in addition to the steps passed to it directly."""
     gated = tx.gates(worker)
     if gated is None:
         raise WorkerLost
@@ -92,7 +92,7 @@ def _claim(
         claims += taken
         unused.took_more(len(taken))
     if claims:
-        # Ranks of a line rise: what is left is the highest.
+        # Ranks in a line increase, so the last one remains as the highest.
         lines = {(claim.queue, claim.priority): claim.rank for claim in claims}
         fronts = [(*line, front) for line, front in lines.items()]
         tx.driver.executemany(tx.queries.advance_fronts, fronts)
@@ -102,7 +102,7 @@ def _claim(
 def _take(
     tx: Transaction, worker: str, token: str, wanted: tuple[str, int], now: Instant
 ) -> Sequence[Claim]:
-    """Take jobs of a queue, at most so many."""
+    """Claim up to a number of jobs of a queue."""
     rows = tx.rows(tx.queries.claim_jobs, token, worker, now, *wanted)
     steps = [row[0] for row in rows if row[NEEDS]]
     if steps:
@@ -111,14 +111,14 @@ def _take(
     if rows:
         seqs = as_json([row[0] for row in rows])
         tx.driver.execute(tx.queries.insert_start_events, (seqs,))
-    # RETURNING is in no order.
+    # RETURNING does not guarantee an order.
     return in_turn(starmap(Claim, rows))
 
 
 def _claim_gated(
     tx: Transaction, worker: str, token: str, wanted: tuple[str, int], now: Instant
 ) -> Sequence[Claim]:
-    """Take what the queue's limits leave, and count it against them."""
+    """Claim what the queue's limits allow, and count it."""
     queue, most = wanted
     gate = Gate(*tx.rows(tx.queries.read_gate, queue)[0])
     running = 0
@@ -139,7 +139,7 @@ def _claim_gated(
 def settle(
     tx: Transaction, batches: Sequence[Sequence[Settlement]]
 ) -> Sequence[Sequence[Change | None]]:
-    """Settle every worker's jobs; of two settlements by one token the first wins."""
+    """Settle the jobs of all workers; of two settlements of a job the first wins."""
     total = sum(map(len, batches))
     return _in_turns(tx, batches, partial(_settle, total=total), otherwise=None)
 
@@ -151,7 +151,7 @@ def _settle(
     plain = [s for s in settlements if s.body is None]
     _apply_plain(tx, plain, applied)
     book_settled(tx, plain, applied)
-    if len(plain) == total:  # else more is released later, which may come first
+    if len(plain) == total:  # otherwise more steps are released later
         tx.next_claim = _next_claim(tx, plain)
     settle_consequences(tx, ends(plain, applied))
     for settlement in settlements:
@@ -165,7 +165,7 @@ def _settle(
 
 
 def _next_claim(tx: Transaction, settlements: Sequence[Settlement]) -> NextClaim | None:
-    """Return whoever claims right after this, if it is one alone."""
+    """Return the claim that runs next, if it is the only one."""
     then, asks = tx.then or (None, ())
     return NextClaim(asks[0], settlements) if then is claim and len(asks) == 1 else None
 
@@ -177,7 +177,7 @@ def _in_turns(
     *,
     otherwise: Any,
 ) -> Sequence[Sequence[Any]]:
-    """Apply what callers ask, two asks for one job one after the other."""
+    """Apply requests; two requests for one job are applied one after the other."""
     asks = list(chain.from_iterable(batches))
     answers = [otherwise] * len(asks)
     for turn in turns(asks):
@@ -257,7 +257,7 @@ def _apply_with_body(
 def move(
     tx: Transaction, batches: Sequence[Sequence[Move]]
 ) -> Sequence[Sequence[bool]]:
-    """Move jobs that are not running; of two moves from one state the first wins."""
+    """Move jobs that are not running; of two moves of one job the first wins."""
     return _in_turns(tx, batches, _move, otherwise=False)
 
 
@@ -269,7 +269,7 @@ def _move(tx: Transaction, moves: Sequence[Move]) -> dict[int, bool]:
 
 
 def promote(tx: Transaction, asks: Sequence[tuple[Instant, int]]) -> Sequence[int]:
-    """Queue what is due."""
+    """Queue the jobs that are due."""
     return [_promote(tx, now, limit) for now, limit in asks]
 
 
@@ -280,7 +280,7 @@ def _promote(tx: Transaction, now: Instant, limit: int) -> int:
 
 
 def report(tx: Transaction, batches: Sequence[Sequence[Note]]) -> Sequence[Any]:
-    """Tell what handlers say, on jobs that are still held."""
+    """Store progress and text of jobs that are still held."""
     return _in_turns(tx, batches, _report, otherwise=None)
 
 
@@ -306,7 +306,7 @@ def save(
 def prune(
     tx: Transaction, asks: Sequence[tuple[Retention, Instant, int]]
 ) -> Sequence[Sequence[str]]:
-    """Delete finished jobs past their time, with their events."""
+    """Delete ended jobs after their retention, with their events."""
     return [_prune(tx, keep, now, limit) for keep, now, limit in asks]
 
 
@@ -331,6 +331,6 @@ def _prune(tx: Transaction, keep: Retention, now: Instant, limit: int) -> Sequen
 def pace(
     tx: Transaction, asks: Sequence[tuple[Clock, lanes.Act]]
 ) -> Sequence[lanes.Answer]:
-    """Take and give permits for every caller, in their order."""
+    """Take and return permits for all callers, in their order."""
     clock = asks[0][0]
     return lanes.perform(tx.connection, clock.now, [act for _, act in asks])

@@ -1,4 +1,4 @@
-"""The embedded store: a `Store` for `sqlite:///` URLs."""
+"""The SQLite store: a `Store` for `sqlite:///` URLs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -90,7 +90,7 @@ class SqliteStore(BaseStore):
 
     @classmethod
     def from_url(cls, url: str, clock: Clock, faults: Faults) -> Self:
-        """Take `sqlite:///relative` or `sqlite:////absolute`."""
+        """Create a store from `sqlite:///relative` or `sqlite:////absolute`."""
         require_version()
         name = sa.make_url(url).database
         if not name or name == ":memory:":
@@ -98,7 +98,7 @@ class SqliteStore(BaseStore):
                 f"BACKBURNER_STORE={url!r} names no file: "
                 "write sqlite:///backburner.db, or four slashes for an absolute path"
             )
-        # Whichever link leads to the file, there is one lock beside it.
+        # Links are resolved, so that there is one lock file for each database file.
         return cls(Database(Path(name).resolve()), clock, faults=faults)
 
     def notifier(self) -> SocketNotifier:
@@ -108,7 +108,7 @@ class SqliteStore(BaseStore):
         return SocketNotifier(path.with_name(path.name + "-wake"))
 
     def side(self) -> SqliteSide:
-        """Return what a move reads and writes by, whether the store is open or not."""
+        """Return the access for a move, whether the store is open or not."""
         return SqliteSide(self.database, self._clock, self.queries.remove_dead_workers)
 
     def begin(self, connection: sa.Connection) -> Transaction:
@@ -124,7 +124,7 @@ class SqliteStore(BaseStore):
         )
 
     def attach(self, writer: Writer, reader: Reader) -> None:
-        """Use these for writing and reading from now on."""
+        """Use this writer and reader from now on."""
         self._writer, self._reader = writer, reader
 
     async def close(self) -> None:
@@ -148,7 +148,7 @@ class SqliteStore(BaseStore):
         return await asyncio.to_thread(self._migrate, history)
 
     def examine(self, clock: Clock) -> AsyncIterator[Finding]:
-        del clock  # the file has none of its own to compare
+        del clock  # the store uses the same clock
         return examination.examine(self, self.database)
 
     async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
@@ -304,7 +304,7 @@ class SqliteStore(BaseStore):
     def _version(self, history: History = migrations.ENGINE) -> str | None:
         if self.database.path is not None and not self.database.path.exists():
             return None
-        # As a reader: a writer would fail beside a migration that takes long.
+        # As a reader: a writer would fail beside a long migration.
         with (
             translated(),
             self.database.connect().execution_options(reads=True) as connection,
@@ -350,7 +350,7 @@ class SqliteStore(BaseStore):
 
 
 def _require_folder(path: Path) -> None:
-    """Refuse a file in a folder that is not there: its name may be a mistake."""
+    """Refuse a file in a missing folder, which may be a mistake in the path."""
     if not path.parent.is_dir():
         raise ConfigurationError(
             f"BACKBURNER_STORE: there is no folder {path.parent} for {path.name}: "
@@ -359,7 +359,7 @@ def _require_folder(path: Path) -> None:
 
 
 def _at_once(connection: sa.Connection, body: Callable[[sa.Connection], T]) -> T:
-    """Read within one transaction: the connection's usual way is none at all."""
+    """Read within one transaction, unlike the connection's default."""
     raw = driver(connection)
     raw.execute("BEGIN")
     try:
@@ -396,7 +396,7 @@ def _remove_dead_workers(
     tx: Transaction, asks: Sequence[tuple[Clock, Instant, int]]
 ) -> Sequence[None]:
     for clock, asked_at, lease in asks:
-        # Read inside the transaction: no beat can be younger than this.
+        # Read inside the transaction: no heartbeat can be younger.
         now = clock.monotonic()
         tx.driver.execute(tx.queries.remove_dead_workers, (asked_at, lease, now))
     return [None] * len(asks)

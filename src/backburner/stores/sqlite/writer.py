@@ -1,9 +1,9 @@
 """
-Group commit: whatever arrived while the last commit ran goes into the next.
+Group commit: calls that arrive during a commit run together in the next transaction.
 
-A call names a function over `(tx, arguments of every such call)`. Calls of one function
-that wait together are run as one batch; if the batch raises, each is run again by
-itself under its own savepoint, so that a caller only ever sees its own failure.
+A call names a function over `(tx, arguments of all such calls)`. Waiting calls of the
+same function run as one batch. If the batch raises, each call runs again separately
+under its own savepoint, so that a caller only gets its own error.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from backburner.stores.sqlite.database import Database, as_ours, driver, transla
 from backburner.stores.sqlite.transaction import Transaction, savepoint
 
 LONGEST_WAIT = 10.0
-"""Seconds; a process that is frozen inside a commit holds all the others up."""
+"""Seconds; a process that freezes inside a commit blocks all the others."""
 HELD_UP = "another process holds the file and does not let go"
 
 Many = Callable[[Transaction, Sequence[Any]], Sequence[Any]]
 
 
 class Call(NamedTuple):
-    """One caller's request and where its answer goes."""
+    """A caller's request, and where its result goes."""
 
     many: Many
     argument: Any
@@ -40,7 +40,7 @@ class Call(NamedTuple):
 
 
 class _Interrupted(Exception):
-    """A body was interrupted, and with it the transaction of all callers."""
+    """A body was interrupted, which rolled back the transaction of all callers."""
 
     def __init__(self, many: Many, error: TransactionTooLong) -> None:
         self.many = many
@@ -55,12 +55,12 @@ class Writer(Protocol):
         ...
 
     def close(self) -> None:
-        """Finish what waits, then let go of the connection."""
+        """Finish waiting calls, then close the connection."""
         ...
 
 
 class ThreadWriter:
-    """A thread that owns the process's one writing connection."""
+    """A thread with the process's only writing connection."""
 
     def __init__(
         self, database: Database, begin: Callable[[sa.Connection], Transaction]
@@ -106,7 +106,7 @@ class ThreadWriter:
                 return
 
     def _watch_out(self) -> None:
-        """Let nobody wait without limit for a process that does not let go."""
+        """Fail calls that wait too long for a lock held by another process."""
         while not self._closing.wait(LONGEST_WAIT / 4):
             if self._session.is_held_up():
                 calls = [*self._session.withdraw(), *self._take_back()]
@@ -123,7 +123,7 @@ class ThreadWriter:
     def _commit(self, calls: list[Call]) -> Sequence[Any]:
         try:
             return self._session.commit(calls)
-        except BaseException as error:  # noqa: BLE001 - without its thread all would hang
+        except BaseException as error:  # noqa: BLE001 - without its thread all calls hang
             kind = type(error).__name__
             lost = StoreUnavailable(f"a transaction was ended by {kind}")
             return [lost] * len(calls)
@@ -141,7 +141,7 @@ class ThreadWriter:
 
 
 class InlineWriter:
-    """The same on the event loop itself, for a simulation that owns the time."""
+    """Writes on the event loop, for simulations that control the time."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class InlineWriter:
 
 
 class Session:
-    """One connection and the discipline of writing through it."""
+    """A writing connection and its transactions."""
 
     def __init__(
         self,
@@ -182,21 +182,21 @@ class Session:
         self._lock = database.lock()
         self._owned = connection is None
         self._connection = connection or database.connect()
-        # Should a body go on though its transaction is gone, it begins another one,
-        # which is rolled back, and writes nothing by itself.
+        # If a body continues after its transaction was rolled back, it begins another
+        # one, which is rolled back as well, so that it writes nothing.
         driver(self._connection).isolation_level = "DEFERRED"
         self._begin = begin
         self._durable = True
         self._waiting: list[Call] = []
         self._waiting_since = math.inf
-        """Since when the lock is waited for."""
+        """Since when it has waited for the lock."""
         self._deciding = threading.Lock()
 
     def commit(self, calls: list[Call]) -> Sequence[Any]:
         """
-        Run calls in one transaction; return each one's answer or exception.
+        Run calls in one transaction; return a result or an exception for each.
 
-        Calls that were withdrawn meanwhile are gone from the list.
+        Calls that were withdrawn meanwhile are removed from the list.
         """
         try:
             self._waiting, self._waiting_since = calls, time.monotonic()
@@ -204,17 +204,17 @@ class Session:
                 with self._deciding:
                     self._waiting_since = math.inf
                 return self._transact(calls) if calls else []
-        except Exception as error:  # noqa: BLE001 - every caller must get an answer
+        except Exception as error:  # noqa: BLE001 - every caller must get a result
             with self._deciding:
                 self._waiting_since = math.inf
             return [error] * len(calls)
 
     def is_held_up(self) -> bool:
-        """Say whether the lock is waited for too long."""
+        """Return whether it has waited too long for the lock."""
         return time.monotonic() - self._waiting_since > LONGEST_WAIT
 
     def withdraw(self) -> list[Call]:
-        """Take calls back that wait for the lock too long; they will not be run."""
+        """Withdraw calls that wait too long for the lock; they will not run."""
         with self._deciding:
             if not self.is_held_up():
                 return []
@@ -223,7 +223,7 @@ class Session:
             return calls
 
     def close(self) -> None:
-        """Close the connection under the lock: the last one to leave checkpoints."""
+        """Close the connection under the lock: closing the last one checkpoints."""
         if self._owned:
             with self._lock:
                 self._connection.close()
@@ -260,7 +260,7 @@ class Session:
 def _perform(tx: Transaction, calls: Sequence[Call]) -> Sequence[Any]:
     answers: list[Any] = [None] * len(calls)
     groups: dict[Many, list[int]] = {}
-    # What need not last comes last: a claim finds what the others leave.
+    # Calls that need not be durable run last: a claim finds what the others queued.
     for index in sorted(range(len(calls)), key=lambda n: not calls[n].durable):
         groups.setdefault(calls[index].many, []).append(index)
     tx.names = [many.__name__ for many in groups]
@@ -292,7 +292,7 @@ def _run(tx: Transaction, many: Many, arguments: Sequence[Any]) -> Sequence[Any]
 
 
 def _ends_transaction(tx: Transaction, error: Exception) -> bool:
-    # A body may raise anything, an OSError of its own too: only the database's count.
+    # A body may raise anything, also an OSError: only the database's errors count.
     is_store = isinstance(error, (sqlite3.Error, sa.exc.DBAPIError))
     return not tx.driver.in_transaction or (is_store and as_ours(error) is not None)
 
@@ -304,7 +304,7 @@ def _deliver(calls: Sequence[Call], answers: Sequence[Any]) -> None:
     for loop, pairs in by_loop.items():
         try:
             loop.call_soon_threadsafe(_resolve, pairs)
-        except RuntimeError:  # the loop is closed: nobody waits any more
+        except RuntimeError:  # the loop is closed: no caller waits any more
             continue
 
 

@@ -52,11 +52,11 @@ def downgrade() -> None:
 
 def _vacuum_often() -> None:
     """
-    Vacuum by the number of changes, not by a share of all that was ever done.
+    Vacuum after a number of changes rather than a share of the table.
 
-    A fifth of a million finished jobs is long after claims have slowed down. A worker's
-    row is written at every beat and nothing of it is indexed, so there is room to keep
-    it on its page.
+    With a million finished jobs, a fifth of them would be long after claims have slowed
+    down. A worker's row is written at every heartbeat and no changed column is indexed,
+    so space is left to keep it on its page.
     """
     op.execute(
         "ALTER TABLE jobs SET (autovacuum_vacuum_scale_factor = 0.01,"

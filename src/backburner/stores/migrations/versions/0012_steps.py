@@ -1,4 +1,4 @@
-"""How many steps a flow has: whoever counts a batch need not look at each of them."""
+"""The number of a flow's steps, so that counting a batch need not read them."""
 
 import sqlalchemy as sa
 from alembic import op

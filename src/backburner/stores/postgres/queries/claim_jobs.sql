@@ -1,10 +1,10 @@
 -- SKIP LOCKED: two workers never wait for each other and never get the same job. The
--- literal state lets the partial index jobs_ready serve. Committed without waiting
--- for the disk: losing a claim only means running again. The front of a line never goes
--- back: a job that comes back from a retry may be far behind it. The worker's row is
--- kept until the claim commits: one that was declared dead gets nothing, and one that
--- is declared dead after this has its claims found. From a queue with limits only who
--- says so ($6) takes: it holds the queue's lock.
+-- literal state lets the partial index jobs_ready be used. Committed without waiting for
+-- the disk: losing a claim only means running again. The front of a line never goes back,
+-- as a retried job may be far behind it. The worker's row is locked until the claim
+-- commits: a worker declared dead before gets nothing, and the claims of one declared
+-- dead later are found. In a queue with limits, only callers that hold its lock ($6) may
+-- claim.
 WITH enlisted AS MATERIALIZED (
   SELECT id FROM workers WHERE id = $2 FOR KEY SHARE
 ), chosen AS (

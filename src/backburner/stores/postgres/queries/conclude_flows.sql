@@ -1,5 +1,5 @@
--- A flow ends when nothing of it is left to do. A step that did not succeed is nobody's
--- failure if others wait for it and all of them go on regardless.
+-- A flow ends when no step is left to do. A step that did not succeed does not fail the
+-- flow if it has dependents and all of them continue regardless.
 UPDATE flows
    SET finished_at = $2, events = events + 1,
        state = coalesce(

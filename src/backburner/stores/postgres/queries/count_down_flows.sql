@@ -1,6 +1,6 @@
--- Whoever counts the last one down ends the flow: by then it sees what those did who
--- held the row before. Locked by key, as steps are. A flow that was never in trouble
--- has succeeded; any other needs a look at its steps, see conclude_flows.
+-- The transaction that counts down the last step ends the flow: it sees what earlier
+-- holders of the row lock did. Locked by key, like steps. A flow without trouble has
+-- succeeded; for any other, its steps are read, see conclude_flows.
 WITH locked AS MATERIALIZED (
   SELECT flows.seq, d.n, d.troubled
     FROM unnest($1::bigint[], $2::int[], $3::boolean[]) AS d (seq, n, troubled)

@@ -1,6 +1,6 @@
--- A job is kept for as long as its idempotency key must be known and its batch is
--- there; steps go with their flow. No more jobs go than have $5 events, at least one:
--- while this runs, readers of all events wait.
+-- A job is kept while its idempotency key is valid and its batch exists; steps are
+-- deleted with their flow. The deleted jobs have at most $5 events, but at least one job
+-- is deleted: readers of all events wait while this runs.
 WITH old AS (
   SELECT seq, events, finished_at FROM jobs
    WHERE finished_at IS NOT NULL AND kept IS NULL AND finished_at <= $2 AND state = $1

@@ -1,2 +1,2 @@
--- Assigned to nobody before, so above all that run now. It writes nothing to wait for.
+-- A new transaction id, above all that are in use now. It writes nothing.
 SELECT pg_current_xact_id()::text::bigint

@@ -1,6 +1,6 @@
--- Of the running transactions only those of this database can write here; a snapshot
--- counts those of all. Ids come without their epoch, so they are counted from a whole
--- one: no two that run are 2^31 apart.
+-- Only running transactions of this database can write here; a snapshot counts those of
+-- all databases. Ids come without their epoch, so they are computed relative to a full
+-- one: the ids of two running transactions differ by less than 2^31.
 SELECT coalesce((SELECT max(seq) FROM events), 0) AS newest,
        coalesce(
          (SELECT min(whole.id + mod(

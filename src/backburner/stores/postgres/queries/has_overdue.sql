@@ -1,4 +1,4 @@
--- Looked at every second by every process: so cheap, and what it finds is read apart.
+-- Run every second by every process, so it must be cheap; matches are read separately.
 SELECT EXISTS (
   SELECT FROM jobs
    WHERE expires_at IS NOT NULL AND expires_at <= $1

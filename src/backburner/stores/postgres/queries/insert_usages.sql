@@ -1,6 +1,6 @@
--- A call that is there already is not booked again. With a token, it is late unless
--- its run still holds the job: nobody may end it meanwhile without having seen this,
--- and of two late bookings the second sees the first.
+-- A call that is already stored is not stored again. With a token, it is late unless its
+-- run still holds the job. The lock keeps others from ending the job without seeing this,
+-- and the second of two late calls sees the first.
 INSERT INTO usages (job, generation, epoch, n, at, tenant, "user", capability, tags,
                     model, provider, input_tokens, output_tokens, cached_tokens, cost,
                     price_version, late)

@@ -1,4 +1,4 @@
--- The balances of accounts as they are now, locked by nobody.
+-- The current balances of accounts, without locks.
 SELECT a.scope, a.unit, a.per, a.tenant, a.value, a.window_at, a.held, a.settled,
        a.overdraft
   FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[],

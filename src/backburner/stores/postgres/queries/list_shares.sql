@@ -1,5 +1,5 @@
--- What a transaction must know to rank new jobs: where their line is served, and what
--- their share has asked for so far. Locks nothing: what is taken is paid afterwards.
+-- What a transaction needs to rank new jobs: the front of their line, and the finish of
+-- their share. Locks nothing: shares are charged afterwards.
 SELECT a.queue, a.priority, a.tenant, a.name, coalesce(f.front, 0), s.finish, q.weights,
        q.waiting
   FROM unnest($1::text[], $2::int[], $3::text[], $4::text[])

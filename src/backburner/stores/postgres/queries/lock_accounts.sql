@@ -1,5 +1,5 @@
--- A value that was never seen gets its row first: it is limited from then on. Locked in
--- the order of their names, so that two never wait for each other in a circle.
+-- An account that does not exist is created first and is limited from then on. Locked in
+-- the order of their names, so that two transactions cannot deadlock.
 INSERT INTO accounts (scope, unit, per, tenant, value, window_at, ceiling)
 SELECT scope, unit, per, tenant, value, window_at, ceiling
   FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[],

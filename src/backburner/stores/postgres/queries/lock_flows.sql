@@ -1,2 +1,2 @@
--- Before any step: whoever has a flow may lock its blocked steps in any order.
+-- Before any step: with a flow's lock, its blocked steps may be locked in any order.
 SELECT seq FROM flows WHERE seq = ANY ($1::bigint[]) ORDER BY seq FOR UPDATE

@@ -1,2 +1,2 @@
--- By a name: a share whose queue has a cap, or a reservation's id.
+-- Locks a name: a share of a queue with a cap, or the id of a reservation.
 SELECT pg_advisory_xact_lock(hashtextextended($1, 0))

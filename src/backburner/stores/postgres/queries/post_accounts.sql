@@ -1,4 +1,4 @@
--- Locked in the order of their names, as those who are admitted do.
+-- Locked in the order of their names, as in lock_accounts.
 WITH locked AS MATERIALIZED (
   SELECT accounts.seq, p.held, p.settled, p.overdraft
     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])

@@ -1,4 +1,4 @@
--- What is due by the clock: scheduled jobs, and waiting ones whose time-out has come.
+-- Queues what is due: scheduled jobs, and waiting jobs whose timeout has come.
 WITH due AS (
   SELECT seq FROM jobs WHERE state = 'scheduled' AND run_at <= $1
    ORDER BY run_at LIMIT $2 FOR UPDATE SKIP LOCKED

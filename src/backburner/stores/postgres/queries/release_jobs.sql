@@ -1,9 +1,9 @@
--- Counts down what each dependent still waits for; the last one queues it, or schedules
--- it if its time is yet to come. $1 are steps that succeeded; of $2, which did not,
--- only those edges open that continue. Locked by key: two that settle at once never
--- wait for each other in a circle. Only what is blocked has open prerequisites; naming
--- the state would have the planner walk through everything that is. `source` is what a
--- step waited for that needs nothing else.
+-- Decreases the number of open prerequisites of each dependent; at 0 it is queued, or
+-- scheduled if its time has not come. $1 are steps that succeeded; for those of $2, which
+-- did not, only edges with `continues` count. Locked by key, so that two settlements
+-- cannot deadlock. Only blocked jobs have open prerequisites; with a condition on the
+-- state the planner would read all blocked jobs. `source` is the only prerequisite of a
+-- step that has just one.
 WITH d AS MATERIALIZED (
   SELECT dependent AS seq, count(*) AS n, min(prerequisite) AS source
     FROM (SELECT dependent, prerequisite FROM edges

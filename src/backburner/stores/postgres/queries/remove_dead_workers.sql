@@ -1,5 +1,5 @@
--- By the server's clock alone: a node whose clock is wrong removes nobody early. One
--- that claims at this moment is left for the next look: nobody is waited for.
+-- By the server's clock only, so that a machine with a wrong clock removes nobody early.
+-- A worker that is claiming at this moment is skipped.
 DELETE FROM workers
  WHERE id = ANY (ARRAY (
    SELECT id FROM workers

@@ -1,4 +1,4 @@
--- While a job runs only its holder tells of it: a note whose number is taken was told.
+-- Only the holder of a running job reports: a note with a used number is a repeat.
 WITH s AS (
   SELECT * FROM unnest(
     $1::bigint[], $2::text[], $3::int[], $4::bigint[], $5::text[], $6::text[]

@@ -1,6 +1,6 @@
--- The jobs are locked, so that none is lost between the look at its token and the
--- commit. A key that is stored keeps its first result; it is returned as if it were new.
--- A row without a result was begun. If an earlier run began it, that one is in doubt.
+-- The jobs are locked, so that their tokens stay valid until the commit. A stored key
+-- keeps its first result; it is returned like a new one. A row without a result was begun
+-- only; if an earlier run began it, that run is in doubt.
 WITH s AS (
   SELECT * FROM unnest(
     $1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[],

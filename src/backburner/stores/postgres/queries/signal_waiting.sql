@@ -1,7 +1,7 @@
 -- Decides the open wait of a waiting job and queues the job, in one round trip. No row:
--- the job does not wait, or not for this; the caller then looks more closely. A job that
--- is waiting has stored its wait before, so both are in this statement's snapshot; a job
--- that was moved meanwhile is no longer found under its lock.
+-- the job does not wait, or not for this signal; the caller then checks further. A waiting
+-- job has stored its wait before, so both are in this statement's snapshot; a job that was
+-- moved meanwhile is not found again under its lock.
 WITH waiting AS (
   SELECT seq, generation FROM jobs WHERE seq = $1 AND state = 'waiting' FOR UPDATE
 ), clock AS (

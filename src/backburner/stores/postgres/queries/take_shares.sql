@@ -1,7 +1,7 @@
--- Gives shares their next spans of virtual time, as domain/queues/fairness.py says. Commits
--- by itself and without waiting for the disk, so that nobody waits long for a share's
--- row: whatever is stored after it flushes it too, and a gap does no harm. Those of a
--- capped queue are left out unless $6: they are ranked where they are counted.
+-- Assigns spans of virtual time to shares, as described in domain/queues/fairness.py.
+-- Commits by itself and without waiting for the disk, so that a share's row is locked only
+-- briefly: later durable commits flush it, and a gap does no harm. Shares of queues with a
+-- cap are left out unless $6: they are ranked where they are counted.
 WITH quick AS MATERIALIZED (
   SELECT set_config('synchronous_commit', 'off', true) AS mode
 ), weighed AS (

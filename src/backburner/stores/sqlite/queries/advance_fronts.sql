@@ -1,4 +1,4 @@
--- A job that comes back from a retry may be far behind: the front stays where it is.
+-- The front never goes back: a retried job may be far behind it.
 INSERT INTO fronts (queue, priority, front) VALUES (?, ?, ?)
 ON CONFLICT (queue, priority) DO UPDATE SET front = excluded.front
  WHERE excluded.front > fronts.front

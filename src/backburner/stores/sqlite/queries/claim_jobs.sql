@@ -1,5 +1,5 @@
--- The literal state lets the partial index jobs_ready serve the scan. A job past its
--- time is left for the sweeper, which fails it. Losing this commit is harmless.
+-- The literal state lets the partial index jobs_ready be used. A job past its deadline is
+-- left to upkeep, which fails it. Losing this commit is harmless.
 UPDATE jobs
    SET state = 'running', attempt = attempt + 1, token = ?1, worker = ?2,
        started_at = ?3, expires_at = deadline, progress = NULL, events = events + 1

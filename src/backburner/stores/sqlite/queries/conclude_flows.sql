@@ -1,7 +1,6 @@
--- Counts down the steps of flows that wait for no other; when there is none, nothing is
--- left to do. Only a flow that was in trouble needs a look at its steps: one that did
--- not succeed is nobody's failure if others wait for it and all of them go on
--- regardless.
+-- Counts down the active steps of flows; at 0, no step is left to do. Only for a flow with
+-- trouble are its steps read: a step that did not succeed does not fail the flow if it
+-- has dependents and all of them continue regardless.
 UPDATE flows
    SET active = active - d.n, troubled = flows.troubled OR d.troubled,
        finished_at = iif(active = d.n, ?2, NULL), events = events + (active = d.n),

@@ -1,4 +1,4 @@
--- The literal states let the partial index jobs_waiting serve; never more than ?4 are
+-- The literal states let the partial index jobs_waiting be used; at most ?4 jobs are
 -- counted.
 SELECT count(*) FROM (
   SELECT 1 FROM jobs

@@ -1,5 +1,5 @@
--- A job is kept for as long as its idempotency key must be known and its batch is
--- there; steps go with their flow.
+-- A job is kept while its idempotency key is valid and its batch exists; steps are
+-- deleted with their flow.
 DELETE FROM jobs WHERE seq IN (
   SELECT seq FROM jobs
    WHERE finished_at IS NOT NULL AND kept IS NULL AND finished_at <= ?2 AND state = ?1

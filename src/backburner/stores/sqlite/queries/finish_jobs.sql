@@ -1,4 +1,4 @@
--- The common end, success, with nothing but what it needs. Same fence as settle_jobs.
+-- The most frequent settlement, success, with only what it needs. Same as settle_jobs.
 UPDATE jobs
    SET state = 'succeeded', token = NULL, worker = NULL, output = s.output,
        error = NULL, error_code = NULL, finished_at = ?2, events = events + 1

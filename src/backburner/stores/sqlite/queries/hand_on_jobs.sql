@@ -1,6 +1,6 @@
--- release_jobs and claim_jobs in one, for steps that wait for one prerequisite and come
--- before whatever is queued: ?7 to ?9 are the priority, rank and key of that. The sign
--- keeps the index on what is blocked out of it.
+-- release_jobs and claim_jobs in one, for steps with a single prerequisite that come
+-- before all queued jobs: ?7 to ?9 are the priority, rank and key of the first of those.
+-- The sign prevents the use of the index of blocked jobs.
 UPDATE jobs
    SET state = 'running', open = 0, ready_at = ?5, attempt = attempt + 1, token = ?1,
        worker = ?2, started_at = ?3, expires_at = deadline, progress = NULL,

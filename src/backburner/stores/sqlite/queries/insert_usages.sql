@@ -1,5 +1,5 @@
--- A call that is there already is not booked again. With a token, it is late unless
--- its run still holds the job.
+-- A call that is already stored is not stored again. With a token, it is late unless its
+-- run still holds the job.
 INSERT INTO usages (job, generation, epoch, n, at, tenant, "user", capability, tags,
                     model, provider, input_tokens, output_tokens, cached_tokens, cost,
                     price_version, late)

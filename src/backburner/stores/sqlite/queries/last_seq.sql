@@ -1,3 +1,3 @@
--- One writer at a time holds the file, so the next numbers are free. Those of pruned
--- jobs are not given again: somebody may still decide on what they stood for.
+-- There is one writer at a time, so the next numbers are free. Numbers of deleted jobs are
+-- not reused, as a pending move may still refer to them.
 SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'jobs'), 0)

@@ -1,4 +1,4 @@
--- The balances of accounts as they are now.
+-- The current balances of accounts.
 SELECT a.scope, a.unit, a.per, a.tenant, a.value, a.window_at, a.held, a.settled,
        a.overdraft
   FROM json_each(?1) AS asked

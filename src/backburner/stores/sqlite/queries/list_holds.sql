@@ -1,4 +1,4 @@
--- With what their jobs used in the same generation since they last waited.
+-- Includes what their jobs used in the same generation since they last waited.
 SELECT h.seq, h.job, h.account, a.unit, h.amount, h.used, count(u.seq),
        max(coalesce(sum(iif(a.unit = 'money', u.cost,
                             u.input_tokens + u.output_tokens)), 0)

@@ -1,4 +1,4 @@
--- A value that was never seen gets its row first: it is limited from then on.
+-- An account that does not exist is created first and is limited from then on.
 INSERT INTO accounts (scope, unit, per, tenant, value, window_at, ceiling)
 SELECT a.value ->> 0, a.value ->> 1, a.value ->> 2, a.value ->> 3, a.value ->> 4,
        a.value ->> 5, a.value ->> 6

@@ -1,5 +1,5 @@
--- For jobs that are not running: the row must be as it was when the move was decided.
--- A retry by hand starts afresh, so the old times do not end it at once.
+-- For jobs that are not running: the row must be as it was when the move was decided. A
+-- retry by hand removes the deadline and similar times, which would end it at once.
 UPDATE jobs
    SET state = s.state, output = NULL, error = s.error, error_code = s.code,
        fingerprint = s.fingerprint, wait = NULL,

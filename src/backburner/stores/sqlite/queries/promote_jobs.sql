@@ -1,4 +1,4 @@
--- What is due by the clock: scheduled jobs, and waiting ones whose time-out has come.
+-- Queues what is due: scheduled jobs, and waiting jobs whose timeout has come.
 UPDATE jobs SET state = 'queued', ready_at = ?1, events = events + 1
  WHERE seq IN (
    SELECT seq FROM (SELECT seq FROM jobs WHERE state = 'scheduled' AND run_at <= ?1

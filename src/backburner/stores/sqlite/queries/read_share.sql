@@ -1,5 +1,5 @@
--- What a transaction must know to rank new jobs: where their line is served, and what
--- their share has asked for so far. Once a share beats one JSON parameter for all.
+-- What a transaction needs to rank new jobs: the front of their line, and the finish of
+-- their share. One query per share is faster than one JSON parameter for all.
 SELECT coalesce(f.front, 0), s.finish, q.weights, q.waiting
   FROM (SELECT 1)
   LEFT JOIN fronts AS f ON f.queue = ?1 AND f.priority = ?2

@@ -1,6 +1,6 @@
--- Counts down what each dependent still waits for; the last one queues it, or schedules
--- it if its time is yet to come. ?1 are steps that succeeded; of ?2, which did not,
--- only those edges open that continue.
+-- Decreases the number of open prerequisites of each dependent; at 0 it is queued, or
+-- scheduled if its time has not come. ?1 are steps that succeeded; for those of ?2, which
+-- did not, only edges with `continues` count.
 UPDATE jobs
    SET open = jobs.open - d.n,
        state = CASE WHEN jobs.open > d.n THEN 'blocked'

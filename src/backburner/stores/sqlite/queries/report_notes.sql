@@ -1,4 +1,4 @@
--- While a job runs only its holder tells of it: a note whose number is taken was told.
+-- Only the holder of a running job reports: a note with a used number is a repeat.
 UPDATE jobs SET progress = coalesce(s.progress, jobs.progress), events = events + 1
   FROM (SELECT value ->> 0 AS seq, value ->> 1 AS token, value ->> 2 AS n,
                value ->> 3 AS progress

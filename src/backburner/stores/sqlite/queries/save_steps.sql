@@ -1,5 +1,5 @@
--- A key that is stored keeps its first result; it is returned as if it were new.
--- A row without a result was begun. If an earlier run began it, that one is in doubt.
+-- A stored key keeps its first result; it is returned like a new one. A row without a
+-- result was begun only; if an earlier run began it, that run is in doubt.
 INSERT INTO step_results AS old
        (job, key, kind, name, epoch, at, result, expected, is_open,
         is_concurrent)

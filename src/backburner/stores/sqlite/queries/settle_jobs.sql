@@ -1,4 +1,4 @@
--- The token is the fence: it is NULL unless the job runs, and never drawn twice.
+-- The token is the fence: NULL unless the job runs, and never used twice.
 UPDATE jobs
    SET state = s.state, token = NULL, worker = NULL, output = s.output,
        error = s.error, error_code = s.code, fingerprint = s.fingerprint,
