@@ -130,7 +130,7 @@ class Flow:
 
         Without an input it takes its prerequisite's output, or, of several, an object
         of their outputs by name. Options: `queue`, `priority`, `delay`, `run_at`,
-        `start_by`, `tags`, `max_attempts`, `callback`, `completion`.
+        `start_by`, `tags`, `metadata`, `max_attempts`, `callback`, `completion`.
         """
         links = step.capabilities if isinstance(step, Chain) else (step,)
         edges = tuple(map(_edge, after))

@@ -53,9 +53,9 @@ class Capability(Generic[In, Out]):
     model: str | None
     """The model that it is expected to call."""
     guard: Policy
-    """What is done about an input that looks like a prompt injection."""
+    """What to do with an input that looks like a prompt injection."""
     patience: timedelta | None
-    """How long a job may be told to wait in all; `None`: as long as is set."""
+    """The maximum total wait of a job for rate limits; `None`: as configured."""
     input: TypeAdapter[In] = field(repr=False)
     output: TypeAdapter[Out] = field(repr=False)
 
@@ -108,10 +108,10 @@ _RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("model", lambda value: value is None or isinstance(value, str), "a name"),
     ("patience", lambda value: value is None or _is_span(value), _SPAN),
 )
-"""What a field must be, so that a mistake is told where it was made."""
+"""Conditions for fields, so that an error is raised where the mistake was made."""
 
 
-def capability(  # noqa: PLR0913 - each is a policy of its own
+def capability(  # noqa: PLR0913 - independent policies
     name: str,
     *,
     queue: str = DEFAULT_QUEUE,
@@ -189,7 +189,7 @@ class Registry:
         self.withheld: set[str] = set()
         """Queues that no worker of this process takes jobs from."""
         self.retries: dict[str, RetryPolicy] = {}
-        """By capability, delays that take the place of its own."""
+        """Retry policies by capability that override its own."""
         for found in capabilities:
             self.add(found)
 
@@ -206,7 +206,7 @@ class Registry:
         """
         Register an internal capability, which callers cannot submit.
 
-        Without a queue of its own, its jobs are in queues that workers serve anyway.
+        Without `has_queue`, its jobs are in queues that workers serve anyway.
         """
         other = self._by_name.get(found.name)
         if other is not None:
@@ -242,7 +242,7 @@ class Registry:
         return self._by_name.get(name) or self._own.get(name)
 
     def offers(self, name: str) -> bool:
-        """Say whether callers can name a capability."""
+        """Return whether callers can submit a capability."""
         return name in self._by_name
 
     def find(self, name: str) -> Capability[Any, Any]:

@@ -21,11 +21,11 @@ from backburner.ports.store.events import EVERYTHING, Topic
 
 PAGE = 500
 IDLE_SECONDS = 15.0
-"""A reader that hears nothing for so long asks whether its job is still there."""
+"""After this time without events, a reader checks that its job still exists."""
 SETTLE_SECONDS = 0.01
-"""Notifications in quick succession are answered by one look."""
+"""Notifications in quick succession are handled by one read."""
 SLOWEST_SECONDS = 0.1
-"""The same for the ends of flows and batches that take long, if nobody tells."""
+"""The same for the ends of flows and batches that take long."""
 
 
 class _Reader:
@@ -63,11 +63,11 @@ class Watch:
         self._ids: dict[str, int] = {}
         self._streams: dict[asyncio.Event, None] = {}
         self._awaited: dict[str, dict[asyncio.Event, None]] = {}
-        """Who waits for the end of which flow or batch."""
+        """The events that waiters of each flow or batch wait for."""
         self._pause = SETTLE_SECONDS
-        """How long after a look for ends the next may come …"""
+        """The pause after a check for ends, until the next one …"""
         self._over = asyncio.Event()
-        """… unless one is known to have come."""
+        """… unless an end was notified."""
         self._poll = poll
         self._idle = idle
         self._loop = Loop("watch", self._look, every=poll)
@@ -89,7 +89,8 @@ class Watch:
         """Yield a job's events after number `after`, past and future, until it ends."""
         if job.state.is_final and after >= job.events:
             return
-        # Whoever claims to be ahead is told nothing old, and still ends with the job.
+        # A reader with a cursor beyond the end gets no old events, and ends with the
+        # job.
         above, after = after, min(after, job.events)
         reader = _Reader(job.seq, after)
         self._readers.setdefault(job.seq, {})[reader] = None
@@ -196,7 +197,7 @@ class Watch:
 
     async def _is_over(self, job: Job, seen: int) -> bool:
         """
-        Say whether no event can follow those that were seen.
+        Return whether no event can follow those that were seen.
 
         A retry reopens a job. A deleted job has no events any more, not even those that
         the reader has missed.
@@ -204,7 +205,7 @@ class Watch:
         try:
             found = await self._store.find([job.id])
         except StoreUnavailable:
-            return False  # nobody knows; it is asked again
+            return False  # unknown; it is checked again
         return not found or (found[0].state.is_final and found[0].events <= seen)
 
     def _forget(self, job: Job, reader: _Reader) -> None:
@@ -236,7 +237,7 @@ class Watch:
     async def _look_for_ends(self) -> float | None:
         if not self._awaited:
             return None
-        # Whoever has waited for long can wait a little longer, and looks cost less.
+        # The longer a caller has waited, the less a further pause matters.
         self._pause = min(2 * self._pause, SLOWEST_SECONDS)
         self._over.clear()
         if await self._tell_ends():
@@ -270,7 +271,7 @@ class Watch:
 
     async def _tell_readers(self) -> bool:
         """Read new events for all readers of jobs; return whether there are more."""
-        # Whoever has a page to read yet gets no more until it took that.
+        # A reader with a full page gets no more until it has read that.
         hungry = {
             seq: [reader.after for reader in readers if len(reader.events) < PAGE]
             for seq, readers in self._readers.items()

@@ -21,9 +21,9 @@ from backburner.ports.clock import Clock, Dice
 from backburner.ports.store.keys import AuditEntry, KeyStore
 
 FRESH_MS: Final = 5_000
-"""How long a key that was read is believed; a revocation elsewhere is known by then."""
+"""For how long a key is cached; revocations elsewhere take effect after that."""
 USED_MS: Final = 60_000
-"""How often the use of a key is noted."""
+"""How often the use of a key is recorded."""
 MAX_NAME: Final = 200
 NOTHING: Final = "0" * 64
 

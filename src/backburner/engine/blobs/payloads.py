@@ -254,10 +254,10 @@ class JobBlobs:
 
 class Sweeper:
     """
-    Forgets contents that belong to nobody, and applications' blobs that have expired.
+    Deletes contents without a row, and applications' blobs that have expired.
 
-    A job's contents belong to its row, an application's blob to its own; an upload
-    that was not confirmed within a day belongs to nobody.
+    A job's contents belong to its row, an application's blob to its own. An upload that
+    was not confirmed within a day has no row.
     """
 
     def __init__(self, store: Store, payloads: Payloads, clock: Clock) -> None:

@@ -116,7 +116,7 @@ async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        running.exception()  # so that nobody is told that it was not looked at
+        running.exception()  # otherwise asyncio would log that it was never retrieved
         raise cancelled
     return running.result()
 

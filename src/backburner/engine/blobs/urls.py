@@ -26,12 +26,12 @@ class SignedUrl(NamedTuple):
 
     method: Literal["GET", "PUT"]
     url: str
-    """Of our own server without `BACKBURNER_PUBLIC_URL`: a path, to be joined."""
+    """The URL; a path on this server if `BACKBURNER_PUBLIC_URL` is not set."""
     headers: dict[str, str]
-    """What the client must send besides."""
+    """Headers that the client must send."""
     expires_at: Instant
     upload: str = ""
-    """For PUT: the id to confirm the upload by."""
+    """For PUT: the id with which the upload is confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class UrlSigner:
     signed_urls: SignedUrls
     clock: Clock
     base: str = ""
-    """What is put before the path of our own URLs."""
+    """The prefix of this server's own URLs."""
 
     async def to_get(self, blob: AppBlob, span: timedelta) -> SignedUrl:
         """Return a URL for reading a blob."""

@@ -24,10 +24,10 @@ from backburner.ports.store import Store
 
 LOOK_SECONDS: Final = 1.0
 SPAN: Final = timedelta(seconds=30)
-"""How long others wait for one that exports; it may have died."""
+"""For how long one process has the export to itself; it may have died."""
 PAGE: Final = 100
 OLDEST: Final = timedelta(days=DEAD_DAYS)
-"""Letters that the broker would have forgotten by now are not written any more."""
+"""Dead letters older than their retention at the broker are not exported."""
 
 
 class DeadLetterExporter:

@@ -96,7 +96,8 @@ class ForeignMessages:
                 except CallerError as error:
                     refused.append(_refused(found, error))
         await self._publish_dead_letters(queue, refused)
-        # Before the jobs: all of them have a key, and coming again does no harm.
+        # Before the jobs: all flows have a key, so receiving a message again is
+        # harmless.
         await self._submit_flows(queue, flows)
         await self._submit(queue, asked)
 
@@ -155,9 +156,10 @@ class ForeignMessages:
                 await self._engine.retry(job.id, job.owner)
                 telemetry.foreign_messages.labels(queue, "retried").inc()
         except (IllegalTransition, JobNotFound):
-            dead = []  # somebody was quicker
+            dead = []  # another process was faster
         except CallerError as error:
-            # It stays what it is, for want of a budget: its letter goes back.
+            # It stays a dead letter, as its budget is exhausted: the message is
+            # returned.
             await self._broker.publish_dead_letters(
                 queue, [DeadLetter(message.id, message.body)]
             )

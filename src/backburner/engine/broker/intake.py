@@ -285,7 +285,7 @@ class Intake:
             if hand and not self._room(queue) and kept >= KEEP_SECONDS:
                 self._let_go(queue)
             elif hand and self._is_limited(queue) and kept >= LIMITED_SECONDS:
-                # True or stale, nobody can tell; a true one will be missed.
+                # A surplus message does no harm, and a missing one is published again.
                 self._spend(queue, hand)
                 self._hands[queue] = []
                 self._changed.set()
@@ -303,7 +303,7 @@ class Intake:
                 if messages:
                     await self._broker.give_back(queue, messages)
         except BrokerUnavailable as error:
-            # They come again by themselves: the connection that brought them is gone.
+            # The broker delivers them again, because their connection is lost.
             self._broker_health.lose(error)
         finally:
             for queue, messages in done.items():

@@ -23,11 +23,11 @@ from backburner.ports.notifier import Notification, Notifier
 from backburner.ports.store import Store
 
 GAP_SECONDS: Final = 0.05
-"""The least between two looks, however often one is asked for."""
+"""The minimum time between two comparisons."""
 CAP: Final = 5_000
-"""How many jobs of a queue are counted, at most."""
+"""How many jobs of a queue are counted at most."""
 TOP_UP_SECONDS: Final = 0.25
-"""When to look again at a queue with more jobs than that and no more messages."""
+"""When to check again a queue that has more jobs than that and no messages left."""
 CHUNK: Final = 500
 FIRST_RETRY_SECONDS: Final = 0.2
 PARTING_SECONDS: Final = 2.0
@@ -56,9 +56,9 @@ class Relay:
         self._broker_health = broker_health
         self._look_ms = int(look * 1000)
         self._told: dict[str, int] = {}
-        """What submits stored and the broker was not told yet."""
+        """Submitted jobs that the broker was not notified of yet."""
         self._missed: dict[str, int] = {}
-        """What was missing at the last look."""
+        """What was missing at the last comparison."""
         self._looked_at = self._look_at = clock.monotonic()
         self._is_asked = False
         self._is_returning = False
@@ -72,7 +72,7 @@ class Relay:
         return self._broker_health.is_up
 
     def start(self) -> None:
-        """Start with a comparison, which finds jobs that nobody has announced."""
+        """Start with a comparison, which finds jobs that were never announced."""
         self._is_asked = True
         self._loop.start()
 
@@ -158,7 +158,9 @@ class Relay:
             try:
                 await self._publish(chunk, "submit")
             except asyncio.CancelledError:
-                self._remember(chunk)  # it was cut short: `stop` tells it, or again
+                self._remember(
+                    chunk
+                )  # cancelled: `stop` or the next round publishes it
                 raise
 
     def _next_chunk(self) -> dict[str, int]:
@@ -192,7 +194,7 @@ class Relay:
         try:
             delay = await self._look(is_asked=is_asked)
         except BaseException:
-            self._is_asked |= is_asked  # it was cut short: nobody has looked
+            self._is_asked |= is_asked  # cancelled: the comparison is still to be done
             raise
         self._look_at = self._clock.monotonic() + int(delay * 1000)
         return delay

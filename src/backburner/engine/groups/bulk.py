@@ -51,11 +51,11 @@ class BulkInput(BaseModel):
 
     action: Action
     ids: list[str] | None = None
-    """These jobs; else all that match `where`."""
+    """The ids of jobs; otherwise all that match `where`."""
     where: dict[str, Any] = {}
-    """Fields of `JobFilter`, but for its owner."""
+    """Fields of `JobFilter`, except its owner."""
     user: str | None = None
-    """Whose jobs are reached; `None`: those of the whole tenant."""
+    """The user whose jobs are affected; `None`: the whole tenant."""
     staged: bool = False
     matched: int = 0
     """How many jobs matched when it was asked for."""

@@ -90,7 +90,7 @@ class Eraser:
             for one in found:
                 with suppress(IllegalTransition):  # it has just ended
                     await self._cancel_one(one, owner)
-            # A batch ends a moment after its last member; nobody tells us.
+            # A batch ends shortly after its last member, without a notification.
             await asyncio.sleep(PAUSE_SECONDS)  # noqa: TID251 - see above
 
     async def _cancel_one(self, one: str, owner: Owner) -> None:

@@ -33,11 +33,11 @@ class Schedule:
     input: Any = None
     timezone: str = "UTC"
     missed: Missed = "skip"
-    """What becomes of ticks at which no process was there: `skip`, `run_once` for all
-    of them together, or `run_all`. A tick less than a minute late is not missed."""
+    """What happens to ticks that passed while no process ran: `skip`, `run_once` for
+    all of them together, or `run_all`. A tick less than a minute late is not missed."""
     owner: Owner = LOCAL
     completion: Mapping[str, Any] | None = None
-    """The job to submit when one that it asked for ends; see `submit`."""
+    """The job to submit when a job of the schedule ends; see `submit`."""
 
     def __post_init__(self) -> None:
         if not 0 < len(self.name) <= MAX_NAME or not self.name.isprintable():

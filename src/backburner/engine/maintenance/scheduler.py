@@ -27,7 +27,7 @@ from backburner.ports.store import Store
 from backburner.ports.store.schedules import Firing
 
 LOOK_SECONDS: Final = 5.0
-"""How often a process without schedules of its own looks for those that were saved."""
+"""How often a process without declared schedules looks for saved ones."""
 
 
 class Scheduler:
@@ -59,7 +59,7 @@ class Scheduler:
         for schedule in schedules:
             self._add(schedule)
         self._is_planned = False
-        # Without schedules of its own it looks seldom for those that were saved.
+        # Without declared schedules it rarely looks for saved ones.
         every = poll if self._schedules else max(poll, LOOK_SECONDS)
         self._loop = Loop("schedule", self.fire, every=every)
 
@@ -84,7 +84,7 @@ class Scheduler:
         return max(0, min(nexts) - now) / 1000 if nexts else None
 
     def _fires(self, state: ScheduleState) -> bool:
-        """Say whether this process may fire a schedule: it knows what to submit."""
+        """Return whether this process can fire a schedule: it has its capability."""
         if state.paused:
             return False
         if state.owner is None:

@@ -146,7 +146,7 @@ class Upkeep:
         promoted = await self._store.promote(now=now, limit=BATCH)
         self._faults.hit("upkeep.promoted")
         if not promoted:
-            return None  # others are at it: they hold what is due
+            return None  # other processes have locked what is due
         self._notifier.notify(Notification.WORK | Notification.EVENTS)
         return 0.0
 

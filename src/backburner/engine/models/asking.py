@@ -76,7 +76,7 @@ class Correction(NamedTuple):
     code: str
     """`AI_INVALID_JSON` or `AI_SCHEMA_VIOLATION`."""
     reason: str
-    """What is wrong with it, without repeating it."""
+    """The error, without values of the answer."""
     provider: str
     model: str
     length: int
@@ -115,18 +115,18 @@ class Vectors(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Providers:
-    """Who is asked, the first first."""
+    """The providers, in the order in which they are tried."""
 
     chain: Sequence[Provider]
     clock: Clock
     seconds: float = SECONDS
-    """How long an answer may take in all, unless the question says."""
+    """The default time limit of an answer, in seconds."""
     codes: Mapping[tuple[str, Purpose], str] = field(default_factory=dict)
-    """By capability and purpose, the error code of a call that nobody can serve."""
+    """By capability and purpose, the error code if no provider is available."""
     by_purpose: Mapping[Purpose, Sequence[Provider]] = field(default_factory=dict)
-    """The chains of purposes that have one of their own."""
+    """The providers of purposes that have a list of their own."""
     lanes: Mapping[str, str] = field(default_factory=dict)
-    """By capability, a lane that all its calls go by besides their models' lanes."""
+    """By capability, a lane for all its calls in addition to the models' lanes."""
     fallbacks: Mapping[tuple[str, Purpose], Sequence[Provider]] = field(
         default_factory=dict
     )
@@ -174,20 +174,20 @@ class Book(Protocol):
 
 
 class _Work(NamedTuple):
-    """What is wanted of whichever provider does it."""
+    """A call, to be made by one of the providers."""
 
     purpose: Purpose
     do: Callable[[Provider, str], Awaitable[Reply[Any]]]
     wanted: str | None = None
-    """A model by name: the first provider's."""
+    """The name of a model of the first provider."""
     speech: "_Speech | None" = None
-    """Its text on the way to readers."""
+    """Streams the text to readers."""
     read: Callable[[], str] = str
-    """Returns the text that the model is given, should its provider not count it."""
+    """Returns the text that the model reads, in case its provider does not count it."""
 
 
 class _Time:
-    """Until when an answer must be there; waits for lanes do not count."""
+    """The time limit of an answer; waits for lanes do not count."""
 
     def __init__(self, seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -197,24 +197,24 @@ class _Time:
         return self._loop.time()
 
     def extend(self, seconds: float) -> None:
-        """Not count so many."""
+        """Extend the limit by a wait that does not count."""
         self._until += seconds
 
     def share(self, parts: int) -> float:
-        """Return when the first of so many even parts of what is left is over."""
+        """Return the end of the first of `parts` equal parts of the remaining time."""
         now = self.now()
         return now + (self._until - now) / parts
 
 
 class _Speech:
-    """Passes text on, and knows whether there was any."""
+    """Passes text on, and records whether there was any."""
 
     def __init__(self, emit: Hear | None) -> None:
         self._emit = emit
         self.call: Call | None = None
-        """By which it comes."""
+        """The call that the text comes from."""
         self.has_begun = False
-        """Whether somebody has read of it already."""
+        """Whether readers have received some of it."""
 
     async def hear(self, text: str) -> None:
         if not text or self._emit is None:
@@ -244,10 +244,10 @@ class Asker:
         spending: Spending | None = None,
     ) -> None:
         """
-        Without a `lane` nothing paces the calls, without `book` nobody pays.
+        Without a `lane` calls are not paced, without `book` usage is not recorded.
 
-        `capability` is the name of the capability on whose behalf it asks. With
-        `spending`, a run that has paid for a call waits for its next one.
+        `capability` is the name of the calling capability. With `spending`, a run that
+        has paid for a call waits for its next one.
         """
         self._providers = providers
         self._lane = lane
@@ -260,7 +260,7 @@ class Asker:
 
     @property
     def calls(self) -> Sequence[Called]:
-        """The calls that were answered so far, in order; the provider told of each."""
+        """The calls that were answered so far, in order, with their providers."""
         return tuple(self._calls)
 
     @property
@@ -385,7 +385,7 @@ class Asker:
         model: str | None = None,
         seconds: float | None = None,
     ) -> str:
-        """Say what is in a picture."""
+        """Describe a picture."""
         media = Media(image, mime_type)
         work = _Work(
             "vision",
@@ -508,7 +508,7 @@ class Asker:
         errors: list[WorkError] = []
         for n, provider in enumerate(chain):
             try:
-                # Whoever hangs must leave the next ones some of the time.
+                # A provider that does not respond must leave time for the next ones.
                 return await self._by(
                     provider, work, time, place=n, providers=len(chain)
                 )
@@ -534,7 +534,7 @@ class Asker:
         place: int,
         providers: int,
     ) -> Reply[Any]:
-        """Ask the provider at this place of so many."""
+        """Call the provider at this place of the list."""
         wanted = work.wanted if place == 0 else None
         model = wanted or str(getattr(provider.models, work.purpose))
         asked_at = time.now()
@@ -621,7 +621,7 @@ class Asker:
     def _judged(
         self, provider: Provider, fault: Fault, refusal: Throttled | None = None
     ) -> WorkError:
-        """Say what a fault means to the engine."""
+        """Convert a fault to an error of the engine."""
         message, code = f"{provider.name}: {fault}", fault.trouble
         if not code.is_passing:
             return PermanentError(message, code=code)
@@ -631,10 +631,10 @@ class Asker:
         told = rate_limit_info(
             fault.status_code, fault.headers, fault.body, now=now
         ).wait
-        # Where it has a lane, that says when its turn is; else what was told holds.
+        # With a lane, its next turn counts as well as the provider's response.
         turn = refusal.retry_after if self._is_paced(provider) else None
         if told is None and (turn is None or not self._has_paid):
-            # Nobody knows when: it counts as an attempt, so that it does not go on.
+            # The wait is unknown: the error uses up an attempt, so that retries end.
             return TransientError(message, code=code)
         wait = max((told or 0) / 1000, turn or 0.0)
         return Throttled(message, retry_after=wait, code=code, lane=refusal.lane)
@@ -646,12 +646,12 @@ class Asker:
 def _observed(hook: Callable[[Correction], None], seen: Correction) -> None:
     try:
         hook(seen)
-    except Exception as error:  # noqa: BLE001 - an observer must not cost the answer
+    except Exception as error:  # noqa: BLE001 - an observer must not fail the call
         log.error("on_correction raised", error_type=type(error).__name__)
 
 
 def _may_be_passed_over(error: WorkError) -> bool:
-    """Say whether the next provider may do better."""
+    """Return whether the next provider may succeed."""
     own = {trouble for trouble in Trouble if trouble.is_providers_own}
     return isinstance(error, TransientError) or error.problem_code in own
 
@@ -695,7 +695,7 @@ def _conversation(
 
 
 def _estimated(reply: Reply[Any], read: str) -> Tokens:
-    """Return what a call is likely to have used whose provider did not say."""
+    """Estimate the tokens of a call whose provider did not count them."""
     written = reply.content if isinstance(reply.content, str) else ""
     return Tokens(estimate(read), estimate(written))
 

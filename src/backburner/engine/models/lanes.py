@@ -50,14 +50,14 @@ class LaneGate(Protocol):
         is_over: bool = True,
     ) -> "asyncio.Future[PermitReturn]":
         """
-        Take a permit back; it comes back whether or not anybody waits for that.
+        Return a permit; it is returned even if the caller does not wait for it.
 
-        Before the call is over only what the provider said is passed on.
+        With `is_over=False` only the provider's response is recorded.
         """
         ...
 
     def ask(self, tokens: int, waited: int) -> PermitRequest:
-        """Write a request to call."""
+        """Create a request for a permit."""
         ...
 
     def now(self) -> Instant:
@@ -118,7 +118,7 @@ class Lanes:
         try:
             answer = await asyncio.shield(taking)
         except asyncio.CancelledError:
-            # The permit may be on its way: whoever wanted it is gone.
+            # The permit may be granted still: return it, as its caller was cancelled.
             taking.add_done_callback(lambda task: self._return(lane, ask, task))
             raise
         telemetry.lane_asked(lane, is_served=isinstance(answer, Permit))
@@ -200,7 +200,7 @@ class Call:
     clients do, is understood without.
     """
 
-    def __init__(  # noqa: PLR0913 - each is a thing of its own
+    def __init__(  # noqa: PLR0913 - independent options
         self,
         lane_gate: LaneGate | None,
         lane: str,
@@ -332,7 +332,7 @@ class Call:
             ) from None
 
     async def _check(self) -> None:
-        """Raise if the run may make no further call; its others may have used a lot."""
+        """Raise if the run may make no further call: others may have used its hold."""
         if self._spending is not None:
             await self._spending.check()
 
@@ -362,7 +362,7 @@ class Call:
         trace: TracebackType | None,
     ) -> None:
         if isinstance(error, GeneratorExit):
-            return  # the loop is gone, and with it whoever would give it back
+            return  # the loop is closed, so nothing can be returned
         self._release_outer()
         if self._spending is not None:
             self._spending.end(is_served=error is None)
@@ -381,7 +381,7 @@ class Call:
             ) from error
 
     def _understood(self, error: BaseException | None) -> RateLimitInfo | None:
-        """Return what an exception tells of the answer; without one, it was served."""
+        """Return what an exception says about the response; without one: served."""
         if error is None:
             return SERVED
         answer = getattr(error, "response", None)

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from backburner.domain.ai import Trouble, found_json
 
 MOST_FAULTS: Final = 10
-"""So many mistakes of an answer are shown to the model."""
+"""How many errors of an answer are listed for the model."""
 INSTRUCTION: Final = (
     "Answer with one JSON value that matches this JSON schema, and with nothing else: "
     "no prose, no Markdown.\n"
@@ -41,7 +41,7 @@ def shape_of(into: Any) -> Shape:
 
 
 def trouble_of(error: ValueError) -> Trouble:
-    """Say whether an answer is no JSON, or JSON of another shape."""
+    """Return whether an answer is invalid JSON, or JSON that does not match."""
     is_shape = isinstance(error, ValidationError) and not any(
         found["type"] == "json_invalid" for found in error.errors(include_url=False)
     )
@@ -49,7 +49,7 @@ def trouble_of(error: ValueError) -> Trouble:
 
 
 def mistakes(error: ValueError, most: int = MOST_FAULTS) -> str:
-    """Say what is wrong with a value, without repeating it."""
+    """Describe the errors of a value, without repeating it."""
     if not isinstance(error, ValidationError):
         return str(error)
     told = error.errors(include_url=False, include_input=False, include_context=False)

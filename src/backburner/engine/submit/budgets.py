@@ -17,7 +17,7 @@ from backburner.ports.store.budgets import HoldRequest, Viewer
 from backburner.ports.store.keys import AuditEntry
 
 USUAL = timedelta(minutes=15)
-"""How long something is held without a job if nobody says."""
+"""The default lifetime of a hold without a job."""
 PAGE = 1_000
 
 

@@ -31,7 +31,7 @@ class Quote:
     at: Instant
     tokens: int | None
     basis: str | None
-    """`estimate`: somebody says so; `history`: nine in ten jobs took less."""
+    """`estimate`: given by the capability; `history`: nine in ten jobs used less."""
     price: Price
     ahead: int
     slots: int

@@ -25,7 +25,7 @@ _TAKES: Final[Mapping[str, frozenset[str]]] = {
     "number": _SCALARS,
     "boolean": _SCALARS,
 }
-"""What is converted to each type; any other takes its own only."""
+"""The types that are converted to each type; other types accept only themselves."""
 _REPLACING: Final = frozenset({"function-wrap", "function-plain"})
 _CONVERTING: Final = _REPLACING | {"function-before"}
 _LENIENT: Final = ("populate_by_name", "validate_by_name", "coerce_numbers_to_str")
@@ -167,7 +167,7 @@ def _schema(adapter: TypeAdapter[Any], mode: Any) -> Schema | None:
 
 
 def _is_lenient(part: Mapping[str, Any]) -> bool:
-    """Say whether a part of a type accepts more than its schema shows."""
+    """Return whether a part of a type accepts more than its schema shows."""
     if _kind(part) in _CONVERTING or isinstance(part.get("validation_alias"), list):
         return True
     config = part.get("config") or {}
@@ -175,7 +175,7 @@ def _is_lenient(part: Mapping[str, Any]) -> bool:
 
 
 def _kind(part: Mapping[str, Any]) -> str:
-    kind = part.get("type")  # in a table of fields one may have this name
+    kind = part.get("type")  # in a table of fields, a field may be named `type`
     return kind if isinstance(kind, str) else ""
 
 

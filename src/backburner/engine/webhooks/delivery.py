@@ -73,7 +73,7 @@ class Delivered(BaseModel):
 
 
 Delivery: TypeAlias = Delivered | Snooze | Failed
-"""What a delivery comes to, as a handler may return it."""
+"""The result of a delivery, as a handler may return it."""
 
 
 def signed(

@@ -23,11 +23,11 @@ from backburner.ports.egress import Answer, Silence
 SILENT: Final = "WEBHOOK_SILENT"
 
 AT_ONCE: Final = 4
-"""The calls of one endpoint at once, in one worker; fewer if it has few slots."""
+"""The concurrent calls of one endpoint in one worker; fewer if it has few slots."""
 SHARE: Final = 4
-"""One tenant's calls at one host, by any URL: so many times that."""
+"""The concurrent calls of one tenant at one host, as a multiple of those."""
 PATIENCE_SECONDS: Final = 1.0
-"""How long a slot is held for a place, at receivers whose calls are shorter."""
+"""How long a slot waits for a place at receivers that answer quickly."""
 
 _SLOW: Final = (Silence.REFUSED, Silence.TIMED_OUT)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -149,7 +149,7 @@ class _Receiver:
         if said not in _SLOW:
             self._strikes = 0
             self._silent_since = None
-        elif began >= self._struck_at:  # those beside it tell nothing new
+        elif began >= self._struck_at:  # concurrent failures count once
             self._strikes += 1
             self._struck_at = now
             self._silent_since = self._silent_since or began
