@@ -1,7 +1,7 @@
 """
 A job that waits for a signal and asks a person, without holding a slot.
 
-Run it with `python examples/approval.py`: it needs nothing but a folder to write to.
+Run it with `python examples/approval.py`: it needs only a folder to write to.
 """
 
 import asyncio

@@ -29,7 +29,7 @@ at_once = RetryPolicy(max_attempts=2, base=timedelta(), jitter=timedelta())
 
 @capability("pay", retry=at_once)
 async def pay(ctx: Context, payment: Payment) -> None:
-    """Note the payment in our own table, in the transaction that ends the job."""
+    """Store the payment in our own table, in the transaction that settles the job."""
     row = {"job_id": ctx.job.id, "amount": payment.amount}
     ctx.at_settlement(lambda tx: tx.connection.execute(sa.insert(payments), row))
     if ctx.job.attempt == 1:

@@ -1,4 +1,4 @@
-"""A flow whose middle is not known before it runs: split, then each part, then join."""
+"""A flow whose steps are decided while it runs: split, handle each part, join."""
 
 import asyncio
 
@@ -21,19 +21,19 @@ async def split(ctx: Context, value: Text) -> int:
 
 @capability("shout")
 async def shout(_ctx: Context, word: str) -> str:
-    """Do one part."""
+    """Handle one part."""
     return word.upper()
 
 
 @capability("join")
 async def join(ctx: Context, _value: None) -> str:
-    """Put together what the steps before it gave."""
+    """Join the outputs of the steps before it."""
     parts = [need.output for name, need in ctx.needs.items() if "shout" in name]
     return " ".join(parts)
 
 
 async def main() -> None:
-    """Submit the flow and print what each of its steps came to."""
+    """Submit the flow and print the output of each step."""
     capabilities = [split, shout, join]
     async with Backburner(store="sqlite:///words.db", capabilities=capabilities) as bb:
         await bb.start_worker()

@@ -17,7 +17,7 @@ class Greeting(BaseModel):
 
 @capability("greet", max_attempts=3)
 async def greet(ctx: Context, person: Person) -> Greeting:
-    """Greet somebody, and say so on the way."""
+    """Greet somebody and report progress."""
     await ctx.progress(1, 2, "thinking of something nice")
     return Greeting(text=f"Hello, {person.name}!")
 

@@ -1,5 +1,5 @@
 """
-Asks for a job by a message, with nothing of Backburner installed: `pip install pika`.
+Submits a job by a message, without Backburner installed: `pip install pika`.
 
     python producer.py amqp://guest:guest@localhost/ greetings greet '{"name":"Ada"}'
 """

@@ -1,4 +1,4 @@
-"""What the Tasks service and the AI service send each other. They share no more."""
+"""The fields of messages between the Tasks and the AI service, which share no more."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -7,13 +7,13 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from backburner import CamelModel
 
 TOPIC: Final = "ai-callback"
-"""What callbacks are signed for: sender and receiver derive the same secret by it."""
+"""Topic of callbacks, from which sender and receiver derive the same secret."""
 LONGEST: Final = 10_000
-"""The most characters that a sentence may have; one of them can be seen."""
+"""Maximum length of a sentence, in characters; at least one must be visible."""
 
 
 def _storable(text: Any) -> Any:
-    """Leave out of a model's words what not every database takes."""
+    """Remove U+0000, which PostgreSQL cannot store, from a model's text."""
     return text.replace("\0", "") if isinstance(text, str) else text
 
 
@@ -42,7 +42,7 @@ UserId = (
         ),
     ]
 )
-"""A positive integer, or printable text; it comes back with the type it was sent in."""
+"""A positive integer or printable text, returned with the same JSON type."""
 
 
 class Subtask(CamelModel):
@@ -61,7 +61,7 @@ class Step(CamelModel):
 
 
 class TokenReservation(CamelModel, strict=True):
-    """What the caller holds for the request; it comes back as it was."""
+    """The tokens that the caller holds for the request; returned unchanged."""
 
     tokens_reserved: Amount
     window_start_timestamp: Amount

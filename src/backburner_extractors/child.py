@@ -18,7 +18,7 @@ from backburner_extractors.sandbox import confine, die_with
 
 
 def main() -> None:
-    """Answer one request."""
+    """Handle one request."""
     request = wire.decode_request(sys.stdin.buffer.read())
     die_with(request.parent)
     try:
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def _answer(request: wire.Request) -> None:
-    """Import what is needed first: the limits are for what the file does."""
+    """Import the reader before setting limits, which are meant for the file."""
     collector = Collector(request.limits, request.languages)
     read = prepare(request.path, f"file{request.suffix}", collector)
     confine(request.limits)
@@ -39,7 +39,7 @@ def _answer(request: wire.Request) -> None:
 
 
 def _true_reason(error: ExtractionError, limits: Limits) -> ExtractionError:
-    """Correct what a library reports that got no memory: a damaged file."""
+    """Replace the error of a library that reports a lack of memory as damage."""
     if error.code == "CORRUPT_FILE" and is_nearly_used_up(limits):
         return out_of_memory(limits)
     return error

@@ -1,4 +1,4 @@
-"""Collects what a reader finds, within the limits."""
+"""Collects the pages and images of a file within the limits."""
 
 import re
 from typing import Final
@@ -63,12 +63,12 @@ class Collector:
         self.pages.append(Page(len(self.pages) + 1, text, kind, name))
 
     def add_image(self, page: int | None, width: int = 0, height: int = 0) -> None:
-        """Report an image; those beyond the limit are left out."""
+        """Add an image, unless the limit of images is reached."""
         if len(self.images) < self.limits.max_images:
             self.images.append(ImageRef(page, width, height))
 
     def result(self, content_type: str) -> Extracted:
-        """Return what was collected."""
+        """Return the collected pages and images."""
         return Extracted(
             content_type, tuple(self.pages), tuple(self.images), ocr=self.ocr
         )

@@ -1,7 +1,7 @@
 """
-Tells the type of a file from its content.
+Detects the type of a file from its content.
 
-The name is used only to tell Markdown, CSV and plain text apart, which look alike.
+The name is used only to distinguish Markdown, CSV and plain text.
 """
 
 import re
@@ -12,9 +12,9 @@ from typing import BinaryIO, Final
 from backburner_extractors.errors import ExtractionError, encrypted
 
 HEAD: Final = 8_192
-"""Bytes at the start of a file that `detect_type` wants."""
+"""Number of bytes at the start of a file that `detect_type` needs."""
 TAIL: Final = 1 << 18
-"""Bytes at the end of an archive, where the names of its entries are."""
+"""Number of bytes at the end of an archive, which has the names of its entries."""
 PDF: Final = "application/pdf"
 OFFICE: Final = "application/vnd.openxmlformats-officedocument."
 DOCX: Final = OFFICE + "wordprocessingml.document"
@@ -54,7 +54,7 @@ HTML_START: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 MOST_CONTROLS: Final = 0.02
-"""Share of control characters above which a file is no text."""
+"""Share of control characters above which a file is not text."""
 CONTROLS: Final = bytes(set(range(32)) - set(b"\t\n\r\f\x1b"))
 
 
@@ -77,7 +77,7 @@ def detect_type(head: bytes, path: Path, file_name: str = "") -> str:
 
 
 def read_head(path: Path) -> bytes:
-    """Return the bytes that `detect_type` wants."""
+    """Return the bytes that `detect_type` needs."""
     with path.open("rb") as file:
         return file.read(HEAD)
 
@@ -97,7 +97,7 @@ def _by_magic(head: bytes, path: Path) -> str | None:
 
 
 def _archive_type(head: bytes, path: Path) -> str | None:
-    """Tell the type of an Office file by the names of its parts, without unpacking."""
+    """Return the type of an Office file from the names of its parts."""
     with path.open("rb") as file:
         names = head + _last(file, TAIL)
     if b"EncryptedPackage" in names:

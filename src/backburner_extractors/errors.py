@@ -1,4 +1,4 @@
-"""Why a file could not be read: one error with a code for each reason."""
+"""The error for a file that could not be read, with a code for each reason."""
 
 from typing import Final
 
@@ -43,7 +43,7 @@ class ExtractionError(Exception):
 
 
 def encrypted() -> ExtractionError:
-    """Say that a file needs a password, and what to do."""
+    """Return the error for a file that needs a password."""
     return ExtractionError(
         "ENCRYPTED_FILE", "The file is encrypted. Remove the password and try again."
     )

@@ -1,4 +1,4 @@
-"""What reading one file may cost."""
+"""Limits on the reading of one file."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,8 +11,8 @@ class Limits:
     """
     Limits for one file; each is checked while the file is read.
 
-    The first three bind the child process of `extract`; `extract_here` has only the
-    others, which bound the content.
+    The first three apply to the child process of `extract`; `extract_here` applies only
+    the others, which limit the content.
     """
 
     memory_bytes: int = 256 * MEBIBYTE
@@ -26,17 +26,17 @@ class Limits:
     max_text_chars: int = 4_000_000
     """Characters of all pages together."""
     max_images: int = 10_000
-    """Images that are reported; those beyond are left out."""
+    """Maximum number of images that are listed."""
     max_image_pixels: int = 50_000_000
     """Pixels of an image file that is read by OCR."""
     max_ocr_pages: int = 20
-    """Pages of a scanned PDF that are read by OCR; those beyond have no text."""
+    """Maximum number of PDF pages that are read by OCR; further pages have no text."""
     max_archive_bytes: int = 256 * MEBIBYTE
     """Sum of the uncompressed sizes in a DOCX, XLSX or PPTX file."""
     max_archive_entries: int = 10_000
     """Entries of a DOCX, XLSX or PPTX file."""
     max_archive_ratio: int = 200
-    """Uncompressed size divided by the file's size; of no account below 16 MiB."""
+    """Maximum ratio of uncompressed to compressed size; not checked below 16 MiB."""
 
 
 DEFAULT_LIMITS: Final = Limits()

@@ -1,4 +1,4 @@
-"""What an extractor returns."""
+"""The result of an extraction."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Recognises text in images by tesseract, where it is installed."""
+"""Recognises text in images with tesseract, if it is installed."""
 
 import os
 import shutil
@@ -67,12 +67,12 @@ def _failure(
 
 
 def _before_start() -> Callable[[], None] | None:
-    """Return what the new process does first; that is unsafe beside other threads."""
+    """Return the function that the new process runs first, unsafe with threads."""
     return die_with_parent if threading.active_count() == 1 else None
 
 
 class Pages:
-    """OCR for the pages of one file that have no text, as far as limits allow."""
+    """OCR for the pages of one file that have no text, within the limits."""
 
     def __init__(self, collector: Collector) -> None:
         self.collector = collector
@@ -80,7 +80,7 @@ class Pages:
         self.count = 0
 
     def read(self, render: Callable[[], bytes]) -> str:
-        """Return the text in a page that `render` makes an image of."""
+        """Return the text of a page, of which `render` returns an image."""
         if self.program is None:
             self.collector.ocr = "unavailable"
             return ""
@@ -91,14 +91,14 @@ class Pages:
         return recognise(self.program, render(), self.collector)
 
     def finish(self) -> None:
-        """Raise if the file has images only, which nothing here can read."""
+        """Raise an error if the file has only images and OCR is not available."""
         has_text = any(page.text for page in self.collector.pages)
         if self.collector.ocr == "unavailable" and not has_text:
             raise unavailable()
 
 
 def unavailable() -> ExtractionError:
-    """Say that text in images cannot be read here, and what to do."""
+    """Return the error for text in images that cannot be read without OCR."""
     return ExtractionError(
         "OCR_UNAVAILABLE", f"The file has text only in images. {INSTALL}"
     )

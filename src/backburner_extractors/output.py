@@ -1,4 +1,4 @@
-"""What a child process writes, read within a limit of bytes and of time."""
+"""Reads the output of a child process, within a limit of bytes and time."""
 
 import selectors
 import signal
@@ -27,7 +27,7 @@ class Output:
         self.errors = b""
 
     def lines(self) -> Iterator[bytes]:
-        """Yield whole lines until the child ends its output."""
+        """Yield complete lines until the child closes its output."""
         pieces: list[bytes] = []
         for chunk in self._chunks():
             self._count(len(chunk))
@@ -73,7 +73,7 @@ class Output:
 def death(
     status: int, errors: bytes, limits: Limits, *, used_memory: bool
 ) -> ExtractionError:
-    """Say why a child that gave no answer has ended."""
+    """Return the error for a child that ended without an answer."""
     if status == -signal.SIGXCPU:
         return ExtractionError(
             "TIMED_OUT",

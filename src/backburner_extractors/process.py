@@ -32,7 +32,7 @@ HANDED_ON: Final = (
     "PYTHONPATH",
     "TESSDATA_PREFIX",
 )
-"""The child gets these variables and no others: it needs no secrets."""
+"""The only environment variables that the child gets: it needs no secrets."""
 LONGEST_SUFFIX: Final = 16
 
 
@@ -46,9 +46,9 @@ async def extract(
     """
     Read the file at `path` in a child process.
 
-    The suffix of `file_name` tells Markdown and CSV from plain text; all other types
-    are told by the content. `languages` are tesseract's, for example `eng+deu`.
-    A caller that is cancelled kills the child process.
+    The suffix of `file_name` distinguishes Markdown and CSV from plain text; all other
+    types are detected from the content. `languages` are tesseract's, for example
+    `eng+deu`. If the caller is cancelled, the child process is killed.
     """
     # The child process imports this module too, and has no use for these.
     import asyncio  # noqa: PLC0415
@@ -163,7 +163,7 @@ def _reap(process: "subprocess.Popen[bytes]") -> int:
 
 
 def _send(process: "subprocess.Popen[bytes]", request: bytes) -> None:
-    """Write a request, which the pipe holds without a reader, and end the input."""
+    """Write a request, which fits into the pipe's buffer, and close the input."""
     assert process.stdin  # noqa: S101 - it was asked for
     try:
         process.stdin.write(request)

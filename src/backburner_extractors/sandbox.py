@@ -1,4 +1,4 @@
-"""Limits that a process sets on itself before it reads a file of someone else."""
+"""Limits that a process sets on itself before it reads an untrusted file."""
 
 import ctypes
 import os
@@ -16,13 +16,13 @@ GRACE_SECONDS: Final = 5
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when the one that started it ends."""
+    """Let the kernel kill this process when its parent ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def die_with(parent: int) -> None:
-    """Do so for the parent with this process id; end at once if it is gone."""
+    """Do so for the parent with this process id; exit if it has already ended."""
     die_with_parent()
     if os.getppid() != parent:
         os._exit(1)
@@ -32,8 +32,7 @@ def confine(limits: Limits) -> None:
     """
     Limit memory and CPU time, and forbid core dumps, files and new privileges.
 
-    The alarm ends a process whose parent does not, on systems without
-    PR_SET_PDEATHSIG.
+    On systems without PR_SET_PDEATHSIG, an alarm ends a process whose parent has died.
     """
     _limit(resource.RLIMIT_AS, limits.memory_bytes)
     _limit(resource.RLIMIT_CPU, limits.cpu_seconds, hard=limits.cpu_seconds + 1)

@@ -1,7 +1,8 @@
 """
-What parent and child process say to each other: lines of JSON.
+The messages between parent and child process: lines of JSON.
 
-JSON and not pickle: a parser that was taken over must not run code in the parent.
+They are JSON and not pickle, so that a compromised parser cannot run code in the
+parent.
 """
 
 import json
@@ -16,18 +17,18 @@ from backburner_extractors.model import Extracted, ImageRef, Kind, Ocr, Page
 from backburner_extractors.readers import MODULES
 
 CHAR: Final = 4
-"""Bytes of a character at most: text has no characters that JSON writes longer."""
+"""Maximum number of bytes of a character in JSON."""
 LINE: Final = 1_200
-"""Bytes of a line without text at most."""
+"""Maximum number of bytes of a line without its text."""
 PIECE: Final = 1 << 15
-"""Characters of text in a line at most."""
+"""Maximum number of characters of text in a line."""
 IMAGE: Final = 64
 KINDS: Final = get_args(Kind)
 OCR: Final = get_args(Ocr)
 
 
 class Request(NamedTuple):
-    """What the child process is asked to do."""
+    """A request to the child process."""
 
     parent: int
     path: Path
@@ -44,19 +45,19 @@ def encode_request(request: Request) -> bytes:
 
 
 def decode_request(line: bytes) -> Request:
-    """Read what `encode_request` wrote."""
+    """Decode a request that `encode_request` wrote."""
     parent, path, suffix, limits, languages = json.loads(line)
     return Request(parent, Path(path), suffix, Limits(**limits), languages)
 
 
 def longest_answer(limits: Limits) -> int:
-    """Bytes that an answer within the limits has at most."""
+    """Return the maximum size of an answer within the limits, in bytes."""
     lines = limits.max_pages + 1 + limits.max_text_chars // PIECE + limits.max_pages
     return CHAR * limits.max_text_chars + LINE * lines + IMAGE * limits.max_images
 
 
 def encode_result(result: Extracted) -> Iterator[bytes]:
-    """Write a result line by line: pages with pieces of their text, then the rest."""
+    """Yield the lines of a result: pages with pieces of their text, then the rest."""
     for page in result.pages:
         yield _line(["page", page.number, page.kind, page.name])
         for start in range(0, len(page.text), PIECE):
@@ -66,7 +67,7 @@ def encode_result(result: Extracted) -> Iterator[bytes]:
 
 
 def encode_error(error: ExtractionError) -> bytes:
-    """Write an error as the only line."""
+    """Return an error as the only line of an answer."""
     return _line(["error", error.code, error.message])
 
 
@@ -75,7 +76,7 @@ def _line(fields: list[Any]) -> bytes:
 
 
 def decode_answer(lines: Iterable[bytes]) -> Extracted | None:
-    """Return a result, raise an error, or return None if the answer is not whole."""
+    """Return the result, raise its error, or return None for an incomplete answer."""
     answer = Answer()
     try:
         for line in lines:
@@ -91,7 +92,7 @@ def decode_answer(lines: Iterable[bytes]) -> Extracted | None:
 
 
 class Answer:
-    """The pages of an answer; of a long text no more than two copies are held."""
+    """Collects the pages of an answer, with at most two copies of a long text."""
 
     def __init__(self) -> None:
         self._pages: list[Page] = []
@@ -99,7 +100,7 @@ class Answer:
         self._pieces: list[str] = []
 
     def add(self, kind: str, *fields: Any) -> None:
-        """Add the next line; raises if it is an error."""
+        """Add the next line; raise the error if it contains one."""
         if kind == "text":
             (piece,) = fields
             self._pieces.append(str(piece))

@@ -1,4 +1,4 @@
-"""What a capability of the AI service answers: its result, and what it took."""
+"""The answer of a capability of the AI service: its result and its usage."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -8,17 +8,17 @@ from backburner import CamelModel, Context, RetryPolicy, Spent
 from backburner_apps.contract import Step
 
 QUEUE: Final = "ai-capability-jobs"
-"""The AI service offers every capability on this queue, except its callback."""
+"""The queue whose capabilities, except the callback, the AI service offers."""
 RETRY: Final = RetryPolicy(max_attempts=3)
 """`min(1 s * 2^n, 30 s) + U(0, 1 s)` between attempts, n from 0."""
 PATIENCE: Final = timedelta(minutes=10)
-"""How long a job may be told to wait in all, at no cost of an attempt."""
+"""Total time that a job may wait for rate limits without using up an attempt."""
 
 T = TypeVar("T")
 
 
 class Answer(CamelModel, Generic[T]):
-    """A result, and by step what the calls for it took."""
+    """A result and the usage of its model calls, by step."""
 
     result: T
     openai_metadata: Mapping[str, Step]
@@ -28,7 +28,7 @@ def answered(output: Any) -> dict[str, Any]:
     """
     Return a capability's output as `result` and `openaiMetadata`, and nothing else.
 
-    An output that is no `Answer` is the result by itself.
+    An output that is not an `Answer` is itself the result.
     """
     if isinstance(output, Mapping) and output.keys() >= {"result", "openaiMetadata"}:
         return {name: output[name] for name in ("result", "openaiMetadata")}
@@ -37,9 +37,9 @@ def answered(output: Any) -> dict[str, Any]:
 
 def steps(ctx: Context, first: str, before: Spent) -> dict[str, Step]:
     """
-    Name the calls of this attempt: the first as told, those after it by number.
+    Return the calls of this attempt by name: `first`, then `first` with a number.
 
-    What attempts `before` this one used is one step more: it was paid for as well.
+    The usage of the attempts `before` this one is a further step.
     """
     named = {
         first if n == 1 else f"{first}-{n}": Step.model_validate(
@@ -53,7 +53,7 @@ def steps(ctx: Context, first: str, before: Spent) -> dict[str, Step]:
 
 
 def summed(used: Spent) -> Step:
-    """Write calls that were added up as one step; how long they took is not known."""
+    """Return summed usage as one step, with duration 0 because it is unknown."""
     return Step(
         model=", ".join(used.models),
         input_tokens=used.input_tokens,

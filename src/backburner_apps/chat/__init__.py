@@ -1,8 +1,8 @@
 """
 Replies with preprocessing, for chat platforms and over HTTP.
 
-A request becomes a flow: a job for each recording and each picture, and one that
-writes the reply when those have ended, whatever they came to.
+A request becomes a flow: a job for each recording and each image, and a job that
+writes the reply when those have ended, successfully or not.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -37,7 +37,7 @@ UNLIMITED = 1_000_000
 
 @asynccontextmanager
 async def _serves(backburner: Backburner) -> AsyncIterator[Sequence[Any]]:
-    # A worker has no use for what it brings.
+    # Imported here, because a worker does not need the routes.
     from backburner_apps.chat.routes import routes  # noqa: PLC0415
 
     yield [*routes(backburner), *application.routes(backburner)]
@@ -48,11 +48,11 @@ def _erase(tx: Transaction, owner: Owner, limit: int) -> int:
 
 
 def _model_lane(settings: ChatSettings) -> Lane:
-    """Return the limits of all model calls of the fleet."""
+    """Return the lane that limits the model calls of all workers together."""
     spacing = settings.provider_spacing_ms
     return Lane(
         "chat/models",
-        # As fast as the spacing allows from the start: this limit need not be learnt.
+        # Start at the full rate: the spacing is known, so nothing has to be learnt.
         requests=MINUTE_MS // spacing if spacing else UNLIMITED,
         at_once=settings.provider_at_once,
         spacing=timedelta(milliseconds=spacing),

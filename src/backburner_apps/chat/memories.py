@@ -1,8 +1,8 @@
 """
-What is remembered of conversations, found again by how similar it is.
+Stores memories of conversations and finds those that are similar to a message.
 
-A memory belongs to one user. It is shown to others of the tenant only where its
-personality says `sharedMemory`.
+A memory belongs to one user. Other users of the tenant see it only if its personality
+has `sharedMemory`.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from backburner_apps.chat.tables import forgotten, memories
 from backburner_apps.chat.vectors import nearest, packed
 
 COMPARED: Final = 1_000
-"""How many of the newest memories are compared with a question."""
+"""The number of newest memories that are compared with a question."""
 
 Read = Callable[[Callable[[View], Any]], Awaitable[Any]]
 """Reads the database, such as `ctx.read` and `Backburner.read`."""
@@ -27,19 +27,19 @@ m = memories.c
 
 
 class Embedded(NamedTuple):
-    """A text's vector, and the model that made it: others' cannot be compared."""
+    """A text's vector and its model; vectors of different models do not compare."""
 
     model: str
     vector: str
 
     @classmethod
     def of(cls, model: str, vector: Sequence[float]) -> "Embedded":
-        """Take a vector as a provider gives it."""
+        """Pack a vector from a provider."""
         return cls(model, packed(vector))
 
 
 class Memory(NamedTuple):
-    """Something that is remembered."""
+    """A stored text about an earlier exchange."""
 
     id: str
     content: str
@@ -47,7 +47,7 @@ class Memory(NamedTuple):
 
 
 def visible(personality: Personality, owner: Owner) -> sa.ColumnElement[bool]:
-    """Return the condition for the memories that a user is answered with."""
+    """Return the SQL condition for the memories that a user's prompt may contain."""
     theirs = sa.and_(m.tenant == owner.tenant, m.personality == personality.id)
     return theirs if personality.shared_memory else theirs & (m.user == owner.user)
 
@@ -59,7 +59,7 @@ async def similar(
     question: Embedded,
     most: int,
 ) -> list[Memory]:
-    """Return the memories that are most similar to a question, that one first."""
+    """Return up to `most` memories that are similar to a question, best first."""
     if not most:
         return []
     query = (
@@ -85,8 +85,8 @@ def remember(
     content: str,
     embedded: Embedded,
 ) -> Memory:
-    """Store a memory, once for its id."""
-    # What a model wrote may hold what PostgreSQL stores in no text.
+    """Store a memory unless its id exists; return it."""
+    # A model's text may contain U+0000, which PostgreSQL cannot store.
     kept = content.replace("\0", "")[:MAX_MEMORY]
     memory = Memory(memory_id, kept, tx.now())
     row = {
@@ -102,9 +102,9 @@ def remember(
 
 def forget(tx: Transaction, owner: Owner, personality_id: str) -> int:
     """
-    Delete what a personality remembers of a user; return how much that was.
+    Delete a personality's memories of a user; return how many.
 
-    What is said from now on is remembered; replies that are being written are not.
+    Jobs that were submitted before this moment store no memory when they end.
     """
     insert = rows.insert(tx.connection, forgotten)
     row = {"tenant": owner.tenant, "user": owner.user, "personality": personality_id}
@@ -119,7 +119,7 @@ def forget(tx: Transaction, owner: Owner, personality_id: str) -> int:
 
 
 def is_forgotten(view: View, owner: Owner, personality_id: str, since: int) -> bool:
-    """Return whether a user has said `/forget` at this instant or later."""
+    """Return whether a user has sent `/forget` at or after the time `since`."""
     f = forgotten.c
     query = sa.select(f.at).where(
         f.tenant == owner.tenant,
@@ -131,7 +131,7 @@ def is_forgotten(view: View, owner: Owner, personality_id: str, since: int) -> b
 
 
 def delete(tx: Transaction, owner: Owner, personality_id: str, memory_id: str) -> bool:
-    """Delete one memory of a user; say whether it was there."""
+    """Delete one memory of a user; return whether it existed."""
     if not (is_id(personality_id) and is_id(memory_id)):
         return False
     mine = m.tenant == owner.tenant, m.user == owner.user
@@ -142,7 +142,7 @@ def delete(tx: Transaction, owner: Owner, personality_id: str, memory_id: str) -
 
 
 def trim(tx: Transaction, tenant: str, personality: Personality, most: int) -> int:
-    """Delete the oldest memories over a personality's limit, at most so many."""
+    """Delete up to `most` of the oldest memories above a personality's limit."""
     if personality.memory_limit is None:
         return 0
     part: list[Any] = [] if personality.shared_memory else [m.user]

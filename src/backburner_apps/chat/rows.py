@@ -1,4 +1,4 @@
-"""Inserts that two processes may do at the same time, on either database."""
+"""Inserts with ON CONFLICT, which two processes may run concurrently."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +13,11 @@ _INSERT: Mapping[str, Any] = {
 
 
 def insert(connection: Any, table: sa.Table) -> Any:
-    """Return an INSERT that can be given `on_conflict_…`."""
+    """Return the database's own INSERT, which has the methods `on_conflict_…`."""
     return _INSERT[connection.dialect.name](table)
 
 
 def add(connection: Any, table: sa.Table, row: Mapping[str, Any]) -> bool:
-    """Insert a row unless one has its key; say whether it was inserted."""
+    """Insert a row unless its key exists; return whether it was inserted."""
     statement = insert(connection, table).values(row).on_conflict_do_nothing()
     return bool(connection.execute(statement).rowcount == 1)

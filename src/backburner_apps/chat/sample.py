@@ -1,4 +1,4 @@
-"""The personality that `demo` ships."""
+"""The sample personality of `backburner demo`."""
 
 from typing import Final
 
@@ -17,5 +17,5 @@ ASSISTANT: Final = NewPersonality(
 
 
 async def make(backburner: Backburner) -> None:
-    """Store the sample personality unless it is there."""
+    """Store the sample personality unless it exists."""
     await backburner.transact(lambda tx: create(tx, TENANT, ASSISTANT))

@@ -7,7 +7,7 @@ from backburner_apps.chat.discord.settings import DiscordSettings
 
 
 class ChatSettings(DiscordSettings):
-    """How requests are limited, how long they are awaited, and what is remembered."""
+    """Limits, waits, retention and memories of `chat`."""
 
     model_config = SettingsConfigDict(
         env_prefix="BACKBURNER_CHAT_", frozen=True, populate_by_name=True

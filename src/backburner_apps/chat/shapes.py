@@ -1,4 +1,4 @@
-"""What `chat` takes and gives, over HTTP and between its jobs."""
+"""Bodies of requests and answers of `chat`, over HTTP and between its jobs."""
 
 import re
 from typing import Annotated, Final, Literal, Self
@@ -14,7 +14,7 @@ from pydantic import (
 from backburner import CamelModel
 
 MAX_BYTES: Final = 25 * 1024 * 1024
-"""The largest attachment."""
+"""Maximum size of an attachment."""
 MAX_ATTACHMENTS: Final = 10
 MAX_TURNS: Final = 100
 MAX_TEXT: Final = 32_000
@@ -25,7 +25,7 @@ _ID: Final = re.compile(rf"[A-Za-z0-9._:\-]{{1,{MAX_ID}}}")
 
 
 def is_id(text: str) -> bool:
-    """Return whether a text may be an id: what is not is never asked for."""
+    """Return whether a text is a possible id; others are not looked up."""
     return _ID.fullmatch(text) is not None
 
 
@@ -46,7 +46,7 @@ Text = Annotated[
     StringConstraints(strict=True, max_length=MAX_TEXT),
     AfterValidator(_storable),
 ]
-"""PostgreSQL stores no text with U+0000."""
+"""Text without U+0000, which PostgreSQL cannot store."""
 
 
 def _printable(name: str) -> str:
@@ -88,12 +88,12 @@ class Attachment(CamelModel):
 
     @property
     def kind(self) -> str:
-        """Its media type's first part, such as `audio` or `image`."""
+        """The first part of its media type, for example `audio` or `image`."""
         return self.content_type.partition("/")[0].strip().lower()
 
 
 class GenerateRequest(CamelModel):
-    """A message that wants a reply."""
+    """A message to reply to."""
 
     request_id: RequestId | None = None
     personality_id: Identifier
@@ -120,7 +120,7 @@ class Usage(CamelModel):
 
 
 class Reply(CamelModel):
-    """What a request is answered with."""
+    """The reply to a message."""
 
     content: str
     model: str
@@ -129,14 +129,14 @@ class Reply(CamelModel):
 
 
 class LlmConfig(CamelModel):
-    """Which model answers, and how freely; what is left out is the provider's own."""
+    """The model and its temperature; omitted values are the provider's defaults."""
 
     model: Name | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
 
 
 class NewPersonality(CamelModel):
-    """A personality as it is created."""
+    """A personality to create."""
 
     id: Identifier = Field(default_factory=lambda: uuid4().hex)
     name: Name
@@ -147,7 +147,7 @@ class NewPersonality(CamelModel):
 
 
 class PersonalityChange(CamelModel):
-    """What is to be changed of a personality; what is not named stays."""
+    """The fields of a personality to change; omitted ones stay."""
 
     name: Name = ""
     system_prompt: Annotated[Text, StringConstraints(min_length=1)] = ""
@@ -157,7 +157,7 @@ class PersonalityChange(CamelModel):
 
 
 class NewMemory(CamelModel):
-    """A memory as it is created."""
+    """A memory to create."""
 
     content: Annotated[
         str,

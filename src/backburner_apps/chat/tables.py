@@ -1,4 +1,4 @@
-"""The tables of `chat`. They are its own; `migrations` makes them."""
+"""The tables of `chat`; `migrations` creates them."""
 
 import sqlalchemy as sa
 
@@ -36,7 +36,7 @@ memories = sa.Table(
         "ix_chat_memories_owner", "tenant", "personality", "user", "created_at", "id"
     ),
 )
-"""`vector` is what `vectors.packed` writes; only those of one `model` compare."""
+"""`vector` has the format of `vectors.packed`; only vectors of one `model` compare."""
 
 requests = sa.Table(
     "chat_requests",
@@ -50,7 +50,7 @@ requests = sa.Table(
     sa.Column("created_at", sa.BigInteger, nullable=False, index=True),
     sa.Column("reply", sa.JSON(none_as_null=True)),
 )
-"""The window of duplicates, and each request's reply for as long as it is kept."""
+"""Recent requests, by which duplicates are recognised, and their stored replies."""
 
 windows = sa.Table(
     "chat_windows",
@@ -60,7 +60,7 @@ windows = sa.Table(
     sa.Column("minute", sa.BigInteger, nullable=False),
     sa.Column("count", sa.Integer, nullable=False),
 )
-"""How many requests a user made in the last minute of which one was made."""
+"""The number of requests of each user in the minute of the user's last request."""
 
 forgotten = sa.Table(
     "chat_forgotten",
@@ -70,13 +70,13 @@ forgotten = sa.Table(
     sa.Column("personality", sa.Text, primary_key=True),
     sa.Column("at", sa.BigInteger, nullable=False),
 )
-"""When a user said `/forget`: requests from before that store no memory."""
+"""When a user last sent `/forget`: requests from before that store no memory."""
 
 OF_USERS = (memories, requests, windows, forgotten)
 
 
 def erase(tx: Transaction, owner: Owner, limit: int) -> int:
-    """Delete up to `limit` rows of a user; return how many there were."""
+    """Delete up to `limit` rows of a user; return how many were deleted."""
     for table in OF_USERS:
         erased = erase_rows(tx, table, owner, limit)
         if erased:

@@ -1,4 +1,4 @@
-"""What `chat` does by the clock: it cleans up, and reports jobs that run too long."""
+"""Scheduled jobs of `chat`: clean-up, and reports of jobs that run too long."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,11 +16,11 @@ from backburner_apps.chat.tables import forgotten, requests, windows
 from backburner_apps.chat.work import QUEUE
 
 UPKEEP_QUEUE: Final = "chat-upkeep"
-"""Of its own, so that neither waits for the other."""
+"""A separate queue, so that scheduled jobs do not wait for replies or vice versa."""
 SOME: Final = 1_000
-"""The most rows that one transaction deletes."""
+"""Maximum number of rows that one transaction deletes."""
 ITSELF: Final = Owner("default", "chat")
-"""Whose these jobs are: nobody's list is full of them."""
+"""The owner of scheduled jobs, so that they do not fill the job lists of users."""
 HOUR: Final = 60 * 60 * 1000
 
 Deletes = Callable[[Transaction], int]
@@ -29,7 +29,7 @@ Deletes = Callable[[Transaction], int]
 
 @capability("chat.cleanup-cache", queue=UPKEEP_QUEUE)
 async def clean_up(ctx: Context, _value: None) -> int:
-    """Delete old requests, and memories over a personality's limit; count them."""
+    """Delete old requests and memories above a limit; return how many."""
     deleted = await _until_few(ctx, _old_requests(ctx))
     deleted += await _until_few(ctx, lambda tx: book.clean(tx, SOME))
     for tenant, personality in await ctx.read(limited):
@@ -39,7 +39,7 @@ async def clean_up(ctx: Context, _value: None) -> int:
 
 @capability("chat.find-stuck-jobs", queue=UPKEEP_QUEUE)
 async def find_stuck(ctx: Context, _value: None) -> int:
-    """Report the jobs that have run for longer than they may; return how many."""
+    """Log the jobs that have exceeded their maximum run time; return how many."""
     limit = timedelta(seconds=ctx.settings_of(ChatSettings).lock_seconds)
     stuck = await ctx.running(QUEUE, longer_than=limit)
     for job in stuck:
@@ -54,7 +54,7 @@ SCHEDULES: Final = (
 
 
 async def _until_few(ctx: Context, body: Deletes) -> int:
-    """Repeat a transaction until it has nothing more to delete."""
+    """Repeat a transaction until it deletes fewer than `SOME` rows; return the sum."""
     total = 0
     while deleted := await ctx.transact(body):
         total += deleted
@@ -77,7 +77,7 @@ def _old_requests(ctx: Context) -> Deletes:
         done = requests.delete().where(sa.tuple_(*key).in_(old))
         deleted = int(tx.connection.execute(done).rowcount)
         tx.connection.execute(windows.delete().where(w.minute < now // 60_000 - 1))
-        # No job is older than its request is kept, but for dead letters by hand.
+        # Only dead letters that are retried by hand can be older than their request.
         tx.connection.execute(forgotten.delete().where(f.at < now - 30 * 24 * HOUR))
         return deleted
 

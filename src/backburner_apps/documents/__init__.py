@@ -2,8 +2,8 @@
 Documents: upload files in batches, follow their processing, search them.
 
 A confirmed file becomes a flow of three jobs: extract its text, split it into chunks,
-embed the chunks. A file's state follows from the events of these jobs, so it changes
-whatever ends or reopens a job. See docs/documents.md.
+embed the chunks. A file's state follows from the events of these jobs, regardless of
+what ends or reopens a job. See docs/documents.md.
 """
 
 from importlib.resources import files

@@ -1,9 +1,9 @@
 """
-What the model is asked: rules, numbered sources and the question. Pure.
+Builds the prompt for an answer: rules, numbered sources and the question. Pure.
 
 The text of a document is untrusted. It cannot end its source, open another one or
-look like a citation, and the model has no tools: whatever a document says, it can only
-change the words of an answer that its own owner reads.
+look like a citation, and the model has no tools: a hostile document can change only
+the words of an answer that its own owner reads.
 """
 
 import re
@@ -50,7 +50,7 @@ def _source(number: int, passage: Passage) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a document's text without what has a meaning in the prompt."""
+    """Return a document's text without characters that have a meaning in the prompt."""
     text = _DIGITS.sub(r"(\1)", _without_tags(text))
     return text.replace("[[", "[ [")
 

@@ -1,4 +1,4 @@
-"""`POST /api/v2/answers`: asks a question about one's documents."""
+"""`POST /api/v2/answers`: asks a question about the caller's documents."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -42,17 +42,17 @@ def routes(bb: Backburner) -> Sequence[BaseRoute]:
 
 
 class Answers:
-    """Takes questions."""
+    """Handles the requests of the route."""
 
     def __init__(self, bb: Backburner) -> None:
         self._bb = bb
 
     async def ask(self, request: Request, caller: Writer) -> Response:
         """
-        Ask a question about one's own documents; the answer is the job's result.
+        Ask a question about the caller's own documents; the job's result is the answer.
 
-        The job's events stream the answer as it is written. The same
-        `Idempotency-Key` and body within 24 hours is the same job.
+        The job's events stream the answer while it is written. A repeat with the same
+        `Idempotency-Key` and body within 24 hours returns the same job.
         """
         asked = await read(request, AnswerRequest)
         if asked.batch_id is not None:

@@ -79,8 +79,8 @@ async def answer(ctx: Context, value: AnswerRequest) -> Answer:
     """Answer a question from the passages that match it best."""
     owner, question = ctx.job.owner, value.question
     filters = Filters(value.batch_id, None)
-    # A step, so that an interrupted run asks about the same passages and finds its
-    # answer. Their texts are read each time: what is deleted meanwhile is not cited.
+    # A stored step: after an interruption, the next run uses the same passages and
+    # finds their stored answer. Texts are read again: deleted ones are not cited.
     ranked = await ctx.step("rank", search.rank, ctx, owner, question, filters, SOURCES)
     found = await search.results(ctx, owner, question, ranked, SOURCES)
     await ctx.progress(RETRIEVED, ALL)
@@ -96,7 +96,7 @@ async def answer(ctx: Context, value: AnswerRequest) -> Answer:
 
 
 async def _ask(ctx: Context, question: str, passages: Sequence[Passage]) -> CitedText:
-    """Ask the model; emit the parts of its answer that may be shown as they arrive."""
+    """Call the model; emit the parts of its answer that may be shown."""
     cited = CitedText(len(passages))
 
     async def emit(text: str) -> None:

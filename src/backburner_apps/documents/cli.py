@@ -122,7 +122,7 @@ def ask(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Print the answer as it is written, then its sources."""
+    """Print the answer while it is written, then its sources."""
     asked = {"question": question} | ({} if batch is None else {"batchId": batch})
     with connect(url, api_key) as client:
         job_id = client.call("POST", ANSWERS, asked)["jobId"]

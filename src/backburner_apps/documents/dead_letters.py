@@ -105,9 +105,9 @@ def _visible(seen: Owner | Tenant) -> sa.ColumnElement[bool]:
 
 def _resume(tx: Transaction, seen: Row, to: str, by: str) -> None:
     """
-    Show at once what the engine has begun; say who asked for it.
+    Show the retry immediately, and record who requested it.
 
-    The engine's own event does the same. Whichever comes second finds it done.
+    The engine's own event makes the same change; the second of the two has no effect.
     """
     batch = batches.lock(tx, seen.batch_id)
     file = changes.find(tx, seen.id)

@@ -245,7 +245,7 @@ class DeadLetters:
     async def list(
         self, caller: LettersReader, query: Annotated[LettersQuery, Query()]
     ) -> Response:
-        """List one's own dead letters; who may read the tenant sees all of it."""
+        """List the caller's dead letters, or with `tenant:read` those of the tenant."""
         page = await self._bb.read(dead_letters.listed, caller.visible, query)
         entries = [await dead_letters.entry(self._bb, caller, row) for row in page.rows]
         return answer({"entries": entries, "total": page.total})
@@ -263,7 +263,7 @@ class DeadLetters:
         return answer({"success": True})
 
     async def retry_all(self, caller: LettersRetrier) -> Response:
-        """Retry all that one may see, the oldest first, with a result for each."""
+        """Retry all visible dead letters, oldest first, with a result for each."""
         rows = await self._bb.read(dead_letters.every, caller.visible, MOST_RETRIED)
         results = [await dead_letters.retry_one(self._bb, caller, row) for row in rows]
         return answer({"results": results})

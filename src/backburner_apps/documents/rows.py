@@ -1,4 +1,4 @@
-"""All tables of `documents`, and inserts that two processes may do at once."""
+"""All tables of `documents`, and inserts that two processes may run concurrently."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,5 +20,5 @@ def all_tables() -> Sequence[sa.Table]:
 
 
 def insert(connection: Any, table: sa.Table) -> Any:
-    """Return an INSERT that can be given `on_conflict_…`."""
+    """Return the database's own INSERT, which has the methods `on_conflict_…`."""
     return _INSERT[connection.dialect.name](table)

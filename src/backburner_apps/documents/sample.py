@@ -1,4 +1,4 @@
-"""The document that `demo` ships."""
+"""The sample document of `backburner demo`."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ HOUR: Final = 3_600_000
 
 
 async def make(bb: Backburner) -> None:
-    """Upload the sample document unless it is there."""
+    """Upload the sample document unless it exists."""
     if await bb.read(_is_there):
         return
     batch_id, file_id = bb.engine.draw("uploads"), bb.engine.draw("file")

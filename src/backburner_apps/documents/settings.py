@@ -9,7 +9,7 @@ MEGABYTE: Final = 1_000_000
 
 
 class DocumentsSettings(BaseSettings):
-    """How much may be uploaded, how fast it is processed, and how it is cut up."""
+    """Limits, retries, retention, and the options of extraction and search."""
 
     model_config = SettingsConfigDict(env_prefix="BACKBURNER_DOCUMENTS_", frozen=True)
 

@@ -1,4 +1,4 @@
-"""What clients send, and what jobs are given."""
+"""Bodies of requests and inputs of jobs."""
 
 import binascii
 import re
@@ -36,7 +36,7 @@ class NewFile(CamelModel):
 
 
 def md5_digits(value: object) -> object:
-    """Return an MD5 as hexadecimal digits, whichever way it was written."""
+    """Return an MD5, given in hexadecimal digits or base64, as hexadecimal digits."""
     if value is None or not isinstance(value, str):
         return value
     text = value.strip()
@@ -52,7 +52,7 @@ def md5_digits(value: object) -> object:
 
 
 class Confirmation(CamelModel):
-    """What a client says that it has uploaded."""
+    """The size and MD5 of an uploaded file according to its client."""
 
     size: StrictInt = Field(ge=0)
     md5: Annotated[str | None, BeforeValidator(md5_digits)] = None
@@ -73,7 +73,7 @@ class BatchRef(BaseModel):
 
 
 class Leftovers(BaseModel):
-    """What a deleted file or batch leaves: chunks by file, and contents."""
+    """The chunks and contents of a deleted file or batch, which are to be deleted."""
 
     files: list[str] = []
     blobs: list[str] = []

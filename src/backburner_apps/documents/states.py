@@ -59,9 +59,9 @@ def resumed(stage: str) -> str:
 
 def moved(status: str, stage: str, event: str, data: Mapping[str, Any]) -> str | None:
     """
-    Return the state that an event of a stage's job brings a file to.
+    Return a file's new state after an event of a stage's job.
 
-    `None`: the event changes nothing, for example because the file has ended already.
+    Returns `None` if the event changes nothing, for example because the file has ended.
     """
     if event in ("job.queued", "job.scheduled"):
         is_retry = status == FAILED and "generation" in data

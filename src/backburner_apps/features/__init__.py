@@ -1,8 +1,8 @@
 """
 Long LLM features: submit a request, poll its status, fetch the result.
 
-`core` and `catalogue` know neither the engine nor a cloud; the modules here run them on
-Backburner, those in `aws` on AWS. See docs/features.md.
+`core` and `catalogue` depend neither on the engine nor on a cloud provider. The modules
+here run them on Backburner, those in `aws` on AWS. See docs/features.md.
 """
 
 from collections.abc import Iterator

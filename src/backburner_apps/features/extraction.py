@@ -1,4 +1,4 @@
-"""What the extractors' answers mean to a feature; needs nothing of the platform."""
+"""Converts results and errors of the extractors; independent of the platform."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from backburner_apps.features.core.errors import FeatureError, ValidationFailed
 from backburner_extractors import Extracted, ExtractionError
 
 OURS: Final = frozenset({"OUT_OF_MEMORY", "TIMED_OUT", "EXTRACTOR_CRASHED"})
-"""Codes of failures that may not be the file's fault: worth another attempt."""
+"""Codes of failures that the file may not have caused, and that are retried."""
 
 
 def text_of(extracted: Extracted) -> str:
@@ -16,7 +16,7 @@ def text_of(extracted: Extracted) -> str:
 
 
 def refusal(error: ExtractionError) -> FeatureError:
-    """Say what an extractor's error means: the file cannot be used, or try again."""
+    """Return the error for a feature: retryable, or that the file is invalid."""
     if error.code in OURS:
         message = f"the file could not be read: {error.code}"
         return FeatureError(message, code=INTERNAL_ERROR, is_retryable=True)

@@ -1,4 +1,4 @@
-"""The model of a running job: `ctx.ask`, with errors that features know."""
+"""Calls models for a running job by `ctx.ask`, with the errors of features."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -11,13 +11,13 @@ from backburner_apps.features.core.errors import LlmFailed
 M = TypeVar("M", bound=BaseModel)
 
 MOCK: Final = "mock"
-"""The provider that invents answers: features answer better themselves."""
+"""The mock provider, in whose place a feature's own example is used."""
 OF_MODELS: Final = "AI_"
-"""How the codes of errors begin that are a model's."""
+"""Prefix of the codes of errors that come from a model."""
 
 
 class ContextModel:
-    """Asks models on behalf of a job: by lanes, booked, with one corrective call."""
+    """Calls models for a job, with lanes, usage and one corrective call."""
 
     def __init__(self, ctx: Context, seconds: float) -> None:
         self._ctx = ctx
@@ -26,21 +26,21 @@ class ContextModel:
     async def ask(
         self, prompt: str, *, into: type[M], system: str, example: Callable[[], M]
     ) -> M:
-        """Return the answer; raises `LlmFailed` if a model has none."""
+        """Return the answer; raise `LlmFailed` if there is no valid one."""
         try:
             answer = await self._ctx.ask(
                 prompt, into=into, system=system, seconds=self._seconds
             )
         except WorkError as error:
             if not error.problem_code.startswith(OF_MODELS):
-                raise  # a full lane or an exhausted budget is the engine's affair
+                raise  # the engine handles a full lane or an exhausted budget
             raise llm_failed(error) from error
         is_mock = self._ctx.ai.calls[-1].provider == MOCK
         return example() if is_mock else answer
 
 
 def llm_failed(error: WorkError) -> LlmFailed:
-    """Say what an error of the platform means to a feature."""
+    """Return the error of a feature for an error of the platform."""
     return LlmFailed(
         f"{error.problem_code}: the model gave no usable answer",
         is_retryable=isinstance(error, TransientError),

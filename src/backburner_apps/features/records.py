@@ -1,8 +1,8 @@
 """
-Job records on Backburner are derived from the engine's jobs.
+Derives job records from the engine's jobs.
 
-There is no second copy that could disagree: whatever ends a job (its handler, a cancel,
-a lost worker, an expiry) is what its record says from that moment on.
+There is no second copy that could become inconsistent: the record reflects the end of a
+job immediately, whether by its handler, a cancel, a lost worker or an expiry.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ PREFIX: Final = "job_"
 CAPABILITY: Final = "features."
 QUEUE: Final = "features"
 ONLY_SUBMITTED: Final = 1
-"""How many events a job has that no worker has begun: the one of its submission."""
+"""Number of events of a job that no worker has begun: only that of its submission."""
 _SHOWN: Final = frozenset({codes.LLM_API_ERROR, codes.VALIDATION_ERROR})
 
 
@@ -36,14 +36,14 @@ def bare_id(engine_id: str) -> str:
 
 
 def feature_of(capability: str) -> str | None:
-    """Return the feature, as records write it, that a capability runs."""
+    """Return the feature of a capability, by its name in records."""
     if not capability.startswith(CAPABILITY):
         return None
     return record_name(capability.removeprefix(CAPABILITY))
 
 
 def status_of(job: Job) -> JobStatus:
-    """Return the status of a job; one that was ever begun is not `PENDING` again."""
+    """Return the status of a job, which after its first start is never `PENDING`."""
     match job.state:
         case JobState.SUCCEEDED:
             return JobStatus.COMPLETED
@@ -58,7 +58,7 @@ def status_of(job: Job) -> JobStatus:
 
 
 def record_of(job: Job, retention: Retention, seconds: float) -> JobRecord | None:
-    """Return the record of a job; `None` if it is no job of a feature."""
+    """Return the record of a job, or `None` if it is not a job of a feature."""
     feature = feature_of(job.capability)
     if feature is None:
         return None
@@ -83,14 +83,14 @@ def record_of(job: Job, retention: Retention, seconds: float) -> JobRecord | Non
 
 
 def moment(instant: int | None) -> Any:
-    """Return an instant of the engine as a time in UTC."""
+    """Return a time of the engine, in milliseconds, as a time in UTC."""
     if instant is None:
         return None
     return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=instant)
 
 
 def _reason(job: Job, seconds: float) -> dict[str, str]:
-    """Say why a job failed, in words that are meant for its user."""
+    """Return the error message of a job for its user."""
     if job.state is JobState.CANCELLED:
         return {"code": codes.CANCELLED, "error": codes.CANCELLED_TEXT}
     code = "" if job.error is None else job.error.code

@@ -19,7 +19,7 @@ JSON: Final = "application/json"
 
 
 class Read(Protocol):
-    """Runs a plain function over what is committed, as `Backburner.read` does."""
+    """Runs a plain function on committed data, like `Backburner.read`."""
 
     def __call__(self, body: Callable[[View], T]) -> Awaitable[T]:
         """Return what the body returns."""
@@ -27,7 +27,7 @@ class Read(Protocol):
 
 
 class BlobResults:
-    """The results of one user: at most one for each job."""
+    """The results of one user, at most one per job."""
 
     def __init__(self, blobs: AppBlobs, read: Read, keep: timedelta) -> None:
         self._blobs = blobs
@@ -35,7 +35,7 @@ class BlobResults:
         self._keep = keep + URL_SPAN
 
     async def find(self, record: JobRecord) -> str | None:
-        """Return the id of the job's result if there is one."""
+        """Return the id of the job's result, or `None`."""
         blob_id = await self._read(lambda view: _blob_of(view, record.job_id))
         if blob_id is None:
             return None

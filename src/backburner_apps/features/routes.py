@@ -1,4 +1,4 @@
-"""`features` over HTTP: submit, poll, fetch; upload, list and cancel."""
+"""The routes of `features`: submit, poll, fetch, upload, list and cancel."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -52,12 +52,12 @@ _STATUS: Final = {
 
 
 class Body(RootModel[dict[str, Any]]):
-    """A JSON object; the feature checks it."""
+    """A JSON object, which the feature validates."""
 
 
 @asynccontextmanager
 async def serves(backburner: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
-    """Give the routes over an open `Backburner`."""
+    """Yield the routes over an open `Backburner`."""
     service, at = Service(backburner), "/api/{feature}"
     yield routes_of(
         APP,
@@ -79,7 +79,7 @@ async def serves(backburner: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
 
 
 class Service:
-    """Answers requests for whoever calls."""
+    """Handles the requests of the routes."""
 
     def __init__(self, backburner: Backburner) -> None:
         self._backburner = backburner
@@ -187,7 +187,7 @@ RECEIPT: Final = {"job_id", "status", "created_at"}
 
 
 def _shown(view: JobView, request: Request) -> dict[str, Any]:
-    """Write a job as its user sees it; URLs of this server are completed."""
+    """Return a job as its user sees it, with absolute URLs."""
     shown = view.model_dump(mode="json", exclude_none=True)
     if view.result_url is not None:
         shown["result_url"] = urljoin(str(request.base_url), view.result_url)
@@ -195,7 +195,7 @@ def _shown(view: JobView, request: Request) -> dict[str, Any]:
 
 
 def _data(result: Result[Any]) -> Any:
-    """Return the value of a result; refuse with what its code means."""
+    """Return the value of a result, or raise the HTTP error for its code."""
     if result.success:
         return result.data
     code = result.code or ResultCode.STORE_ERROR

@@ -10,7 +10,7 @@ from backburner_apps.features.core.records import Retention
 
 
 class FeaturesSettings(BaseSettings):
-    """How long jobs may run, and how long they and their results are kept."""
+    """Time limits and retention of jobs and results."""
 
     model_config = SettingsConfigDict(env_prefix="BACKBURNER_FEATURES_", frozen=True)
 

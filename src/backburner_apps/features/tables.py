@@ -1,4 +1,4 @@
-"""The table of `features`: which blob is the result of which job."""
+"""The table of `features`, which refers to the blob with each job's result."""
 
 from collections.abc import Sequence
 
@@ -28,5 +28,5 @@ def all_tables() -> Sequence[sa.Table]:
 
 
 def erase(tx: Transaction, owner: Owner, limit: int) -> int:
-    """Delete up to `limit` rows of a user; return how many there were."""
+    """Delete up to `limit` rows of a user; return how many were deleted."""
     return erase_rows(tx, results, owner, limit)

@@ -1,4 +1,4 @@
-"""What workers run: one capability for each feature, and the clean-up."""
+"""The jobs of `features`: one capability for each feature, and the clean-up."""
 
 from datetime import timedelta
 from typing import Any, Final
@@ -32,26 +32,26 @@ from backburner_apps.features.uploads import BlobFiles
 
 UPKEEP_QUEUE: Final = "features-upkeep"
 LONGEST: Final = timedelta(minutes=11)
-"""Ends a run that does not end itself after `timeout_seconds`, at most 10 minutes."""
+"""Timeout for a run that does not end after `timeout_seconds`, at most 10 minutes."""
 RETRY: Final = RetryPolicy(
     max_attempts=MAX_RECEIVES,
     base=timedelta(seconds=FIRST_DELAY),
     cap=timedelta(seconds=MAX_DELAY),
 )
 EXPECTED: Final = 1_500
-"""How many tokens an answer is expected to have, for budgets."""
+"""Expected number of tokens of an answer, for budgets."""
 SOME: Final = 1_000
 ITSELF: Final = Owner("default", "features")
 
 
 class Finished(BaseModel):
-    """What a job leaves behind: where its result is."""
+    """The output of a job: the id of its result."""
 
     result_key: str
 
 
 def deployment_of(ctx: Context, request: Any) -> Deployment:
-    """Return what a feature runs with in a worker."""
+    """Return the deployment with which a feature runs in a worker."""
     settings = ctx.settings_of(FeaturesSettings)
     created_at = moment(ctx.job.created_at)
     return Deployment(
@@ -86,7 +86,7 @@ def capability_of(feature: Feature) -> Capability[Any, Any]:
 async def process(
     feature: Feature, ctx: Context, value: dict[str, Any]
 ) -> Finished | Failed:
-    """Run a job once; say what came of it as the engine understands it."""
+    """Run a job once; return its output or raise an error for the engine."""
     try:
         ended = await feature(deployment_of(ctx, value)).execute(bare_id(ctx.job.id))
     except LlmFailed as error:
@@ -100,7 +100,7 @@ async def process(
 
 
 def _delivered_again(error: LlmFailed) -> Failed:
-    """Have a job delivered again; each delivery counts, and waits as it was told to."""
+    """Raise the error that retries a job after the requested delay, as an attempt."""
     wait = error.retry_after
     span = None if wait is None else timedelta(seconds=min(wait, MAX_DELAY))
     return Failed(error.code, str(error), retry_after=span, is_paid=True)
@@ -118,7 +118,7 @@ async def clean_up(ctx: Context, _value: None) -> int:
 RUNS: Final = {
     record_name(name): capability_of(feature) for name, feature in features().items()
 }
-"""By feature, as records write it, the capability that runs it."""
+"""The capability of each feature, by the feature's name in records."""
 SCHEDULES: Final = (
     Schedule("features-clean-up", "17 * * * *", clean_up, owner=ITSELF),
 )

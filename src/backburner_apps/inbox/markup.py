@@ -1,4 +1,4 @@
-"""Text for Telegram: escaped for its parse mode, and cut where that is possible."""
+"""Escapes text for Telegram's parse modes and splits it into messages."""
 
 import html
 import re
@@ -9,7 +9,7 @@ from typing import Final
 from backburner_apps.inbox.settings import ParseMode
 
 LONGEST: Final = 4096
-"""The most UTF-16 units of one message, as read: tags do not count."""
+"""Maximum length of a message in UTF-16 units, without tags."""
 _BEYOND_ONE_UNIT: Final = 0xFFFF
 _JOINER: Final = "\u200d"
 _SKIN: Final = range(0x1F3FB, 0x1F400)
@@ -21,7 +21,7 @@ _TOKENS: Final = {
 
 
 def escape(text: str, mode: ParseMode) -> str:
-    """Return a user's text so that Telegram shows it is."""
+    """Escape a user's text so that Telegram shows it unchanged."""
     if mode == "HTML":
         return html.escape(text, quote=False)
     return _SPECIAL.sub(r"\\\1", text)
@@ -35,10 +35,10 @@ def bold(text: str, mode: ParseMode) -> str:
 
 def split(text: str, mode: ParseMode, limit: int = LONGEST) -> tuple[str, str]:
     """
-    Return the first message of a text, and what is left for others.
+    Return the first message of a text and the remaining text.
 
-    It is cut at the end of a line or word if there is one in its second half, never
-    within a tag, an entity or an emoji; tags that are open are closed and opened again.
+    The message ends at the end of a line or word if there is one in its second half,
+    and never within a tag, an entity or an emoji. Open tags are closed and reopened.
     """
     tokens = _TOKENS[mode].findall(text)
     cut = _cut(tokens, limit)
@@ -75,7 +75,7 @@ def _units(token: str) -> int:
 
 
 def _continues(tokens: Sequence[str], place: int) -> bool:
-    """Tell whether a token belongs to the character before it."""
+    """Return whether a token belongs to the character before it."""
     token = tokens[place]
     is_part = len(token) == 1 and (
         token == _JOINER

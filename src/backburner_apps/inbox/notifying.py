@@ -2,8 +2,8 @@
 The queue `notifications`: one job sends one message to a chat.
 
 A text that is too long for one message is sent by a chain of jobs: each sends the first
-part of its text and, in the transaction of its success, submits a job for the rest. So
-a retry repeats no part that was sent before.
+part of its text and, in the transaction of its success, submits a job for the rest. A
+retry therefore does not repeat parts that were already sent.
 """
 
 from datetime import timedelta
@@ -21,9 +21,9 @@ from backburner_apps.inbox.telegram import Bot
 QUEUE: Final = "notifications"
 LONGEST_TEXT: Final = 200_000
 RETRY: Final = RetryPolicy(max_attempts=10, cap=timedelta(minutes=1))
-"""Some four minutes in all: a Bot API that is down for a minute costs no message."""
+"""About four minutes in total, so that a short outage of the Bot API loses nothing."""
 PATIENCE: Final = timedelta(hours=1)
-"""How long the Bot API may tell a message to wait in all, at no cost of an attempt."""
+"""Total time that a message may wait for rate limits without using up an attempt."""
 
 
 class Notification(Wire):
@@ -36,10 +36,10 @@ class Notification(Wire):
 
 
 class Sent(Wire):
-    """What became of it."""
+    """The result of a notification."""
 
     message_id: int | None = None
-    """Telegram's, if there is a bot."""
+    """Telegram's id of the message; `None` without a bot."""
     is_last: bool = True
     """Whether it was the last part of its text."""
 
@@ -52,7 +52,7 @@ class Sent(Wire):
     timeout=timedelta(minutes=1),
 )
 async def notify(ctx: Context, value: Notification) -> Sent:
-    """Send a message to a chat; without a bot, keep it for the outbox page."""
+    """Send a message to a chat; without a bot, store it for the outbox page."""
     settings = ctx.settings_of(InboxSettings)
     first, rest = split(value.text, value.parse_mode)
     number = None
@@ -73,5 +73,5 @@ async def notify(ctx: Context, value: Notification) -> Sent:
 
 
 def queue(tx: Transaction, owner: Owner, value: Notification) -> None:
-    """Have a message sent if this transaction commits."""
+    """Submit the job that sends a message, when this transaction commits."""
     tx.submit(notify, value, owner=owner, request_id=value.correlation_id)

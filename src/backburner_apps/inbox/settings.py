@@ -15,7 +15,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9:_-]{1,256}")
 
 
 class InboxSettings(BaseSettings):
-    """Whose messages are read, how they are understood, and where answers go."""
+    """The bot, its models, and how messages are parsed and stored."""
 
     model_config = SettingsConfigDict(
         env_prefix="BACKBURNER_INBOX_", frozen=True, populate_by_name=True

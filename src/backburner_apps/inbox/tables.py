@@ -1,4 +1,4 @@
-"""The inbox's tables. They are its own; `migrations` makes them."""
+"""The tables of the inbox; `migrations` creates them."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -23,7 +23,7 @@ users = sa.Table(
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Column("updated_at", sa.BigInteger, nullable=False),
 )
-"""`last_number` is the number of the user's newest task: `/done N` names one by it."""
+"""`last_number` is the number of the user's newest task; `/done N` uses numbers."""
 
 tasks = sa.Table(
     "inbox_tasks",
@@ -82,7 +82,7 @@ records = sa.Table(
         sqlite_where=ACTIVE,
     ),
 )
-"""One row for each message: whether its effect is there. The key is unique in use."""
+"""One row per message, with the state of its effect; unique while not deleted."""
 
 outbox = sa.Table(
     "inbox_outbox",
@@ -96,7 +96,7 @@ outbox = sa.Table(
     sa.Column("correlation_id", sa.Text, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False, index=True),
 )
-"""Replies of a process without a bot, for its page."""
+"""Replies of a server without a bot, for the outbox page."""
 
 
 def all_tables() -> Sequence[sa.Table]:

@@ -7,7 +7,7 @@ from backburner import ServiceUrl, TimeZone
 
 
 class TasksSettings(BaseSettings):
-    """Where the two services are, and what a user may use."""
+    """The addresses of the two services and the limits of the Tasks service."""
 
     model_config = SettingsConfigDict(
         env_prefix="BACKBURNER_TASKS_", frozen=True, populate_by_name=True

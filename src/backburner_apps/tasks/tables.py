@@ -1,4 +1,4 @@
-"""The Tasks service's tables. They are its own; `migrations` makes them."""
+"""The tables of the Tasks service; `migrations` creates them."""
 
 from collections.abc import Sequence
 
@@ -50,7 +50,7 @@ subtasks = sa.Table(
 )
 
 keys = key_table("tasks_keys", metadata)
-"""Which request an `Idempotency-Key` stands for, and the digest of its body."""
+"""The request of each `Idempotency-Key`, and the digest of its body."""
 
 
 def all_tables() -> Sequence[sa.Table]:

@@ -1,4 +1,4 @@
-"""Reads text files in the encodings that occur."""
+"""Decodes text files in common encodings."""
 
 import codecs
 from pathlib import Path
@@ -14,7 +14,7 @@ BOMS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 WIDEST: Final = 4
-"""Bytes of a character at most."""
+"""Maximum number of bytes of a character."""
 
 
 def read_text(path: Path, collector: Collector) -> str:
@@ -23,7 +23,7 @@ def read_text(path: Path, collector: Collector) -> str:
 
 
 def read_bytes(path: Path, collector: Collector) -> bytes:
-    """Return the content of a file that may have the limit of characters at most."""
+    """Return the bytes of a file, at most as many as the limit of characters needs."""
     longest = WIDEST * collector.limits.max_text_chars
     with path.open("rb") as file:
         content = file.read(longest + 1)

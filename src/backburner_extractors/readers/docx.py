@@ -51,7 +51,7 @@ def _element(part: Part) -> Any:
 
 
 class Walk:
-    """Goes through the elements of a document once, in their order."""
+    """Visits the elements of a document once, in order."""
 
     def __init__(self, collector: Collector) -> None:
         self.collector = collector
@@ -108,7 +108,7 @@ class Walk:
         self.parts.clear()
 
     def finish(self) -> None:
-        """Hand the pages to the collector."""
+        """Pass the pages to the collector."""
         self._end_page()
         kind: Kind = "page" if len(self.pages) > 1 else "section"
         for text in self.pages:

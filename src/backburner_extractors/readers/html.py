@@ -49,7 +49,7 @@ def _decoded(content: bytes) -> str:
 
 
 def _texts(root: LexborNode) -> Iterator[str]:
-    """Yield the texts in their order; without recursion, as nesting has no limit."""
+    """Yield the texts in order, without recursion because nesting has no limit."""
     rest: list[LexborNode | str] = [root]
     while rest:
         node = rest.pop()

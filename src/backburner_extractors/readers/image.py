@@ -30,10 +30,10 @@ def read(path: Path, collector: Collector) -> None:
 
 def size_of(head: bytes) -> tuple[int, int]:
     """
-    Return the width and height that the first bytes of an image say.
+    Return the width and height from the first bytes of an image.
 
-    Both are 0 where they are not found, as in TIFF and WebP: then only the limit of
-    memory holds.
+    Both are 0 if they are not found, as in TIFF and WebP: then only the memory limit
+    applies.
     """
     if len(head) < 26:  # noqa: PLR2004 - shorter than any header
         return 0, 0

@@ -15,9 +15,9 @@ from backburner_extractors.errors import ExtractionError, encrypted
 OCR_SCALE: Final = 200 / 72
 """Rendered at 200 dots per inch, where a page has 72 points per inch."""
 OCR_PIXELS: Final = 8_000_000
-"""A larger page is rendered more coarsely, so that its bitmap stays small."""
+"""Larger pages are rendered at a lower resolution, so that the bitmap stays small."""
 MOST_OBJECTS: Final = 20_000
-"""Objects of a page that are searched for images."""
+"""Maximum number of objects of a page that are searched for images."""
 
 
 def read(path: Path, collector: Collector) -> None:
@@ -73,7 +73,7 @@ def _add_images(page: pypdfium2.PdfPage, number: int, collector: Collector) -> b
 
 
 def _rendered(page: pypdfium2.PdfPage) -> bytes:
-    """Make a grey image of the page in the PGM format, which needs no library."""
+    """Return a grey image of the page as PGM, a format that needs no library."""
     width, height = page.get_size()
     scale = min(OCR_SCALE, (OCR_PIXELS / max(1.0, width * height)) ** 0.5)
     bitmap = page.render(scale=scale, grayscale=True)

@@ -27,7 +27,7 @@ def read(path: Path, collector: Collector) -> None:
 
 
 def _shapes(shapes: Any) -> Iterator[Any]:
-    """All shapes in their order, also those in groups."""
+    """Yield all shapes in order, including those in groups."""
     for shape in shapes:
         if hasattr(shape, "shapes"):
             yield from _shapes(shape.shapes)

@@ -36,7 +36,7 @@ def _lines(sheet: CalamineSheet, collector: Collector) -> Iterator[str]:
 
 
 def _text(cell: object) -> str:
-    """Write numbers without a fraction as such, and line breaks as spaces."""
+    """Return a cell as text: whole numbers without a fraction, on one line."""
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     return " ".join(str(cell).split())

@@ -1,4 +1,4 @@
-"""Notes that are counted in the background and found by their words."""
+"""Notes whose words are counted in the background, with full-text search."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -23,13 +23,13 @@ def group() -> None:
 
 @commands.command()
 def settings() -> None:
-    """Print how long a note may be."""
+    """Print the maximum length of a note."""
     typer.echo(read_settings(NotesSettings).longest)
 
 
 @asynccontextmanager
 async def serves(backburner: Backburner) -> AsyncIterator[Sequence[Any]]:
-    """Give the routes for as long as they are served."""
+    """Yield the routes while they are served."""
     from example_notes import import_routes, routes  # noqa: PLC0415 - not in a worker
 
     yield [*routes.routes(backburner), *import_routes.routes(backburner)]

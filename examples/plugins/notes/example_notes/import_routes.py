@@ -1,4 +1,4 @@
-"""The route that takes a file with one note per line."""
+"""The route that imports a file with one note per line."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -22,7 +22,7 @@ def routes(backburner: Backburner) -> Sequence[Any]:
 
     @router.post("/notes/import")
     async def take(request: Request, caller: Writer) -> Response:
-        """Take a form whose field `file` has one note per line; return its batch."""
+        """Import the form field `file` with one note per line; return the batch."""
         owner, batch = caller.owner, ""
 
         def begin(tx: Transaction, blob: AppBlob) -> None:

@@ -29,13 +29,13 @@ Reader = Annotated[Caller, require("jobs:read")]
 
 
 class NewNote(BaseModel):
-    """A note as it is sent."""
+    """A note to store."""
 
     text: str
 
 
 class NotesQuery(OffsetQuery):
-    """`?q=&limit=&offset=`."""
+    """The query parameters `?q=&limit=&offset=`."""
 
     q: str = Field("", max_length=100)
     """Words to look for."""
@@ -47,7 +47,7 @@ def routes(backburner: Backburner) -> Sequence[Any]:
 
     @router.post("/notes")
     async def create(request: Request, caller: Writer) -> Response:
-        """Store a note, and have its words counted."""
+        """Store a note and submit the job that counts its words."""
         wanted = await read(request, NewNote)
         if len(wanted.text) > settings.longest:
             raise Refusal(
@@ -64,7 +64,7 @@ def routes(backburner: Backburner) -> Sequence[Any]:
 
     @router.get("/notes")
     async def find(caller: Reader, asked: Annotated[NotesQuery, Query()]) -> Response:
-        """List one's notes, or those with the words of `?q=`."""
+        """List the caller's notes, or those with the words of `?q=`."""
         return answer(
             await backburner.read(lambda view: found(view, caller.owner, asked))
         )
@@ -73,7 +73,7 @@ def routes(backburner: Backburner) -> Sequence[Any]:
 
 
 def found(view: View, owner: Owner, asked: NotesQuery) -> dict[str, Any]:
-    """Return a page of an owner's notes, and how many there are in all."""
+    """Return a page of an owner's notes, and their total number."""
     mine = notes.c.tenant == owner.tenant, notes.c.user == owner.user
     query = sa.select(notes).where(*mine).order_by(notes.c.id)
     words = asked.q.replace('"', "")

@@ -5,9 +5,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class NotesSettings(BaseSettings):
-    """How long a note may be."""
+    """The limits of notes."""
 
     model_config = SettingsConfigDict(env_prefix="NOTES_", frozen=True)
 
     longest: int = Field(1_000, ge=1, le=100_000)
-    """The most characters of a note."""
+    """Maximum length of a note, in characters."""

@@ -1,4 +1,4 @@
-"""The tables of `notes`: one that moves, and one that is derived from it."""
+"""The tables of `notes`: the notes, and a search index derived from them."""
 
 from typing import Any
 from uuid import uuid4
@@ -28,7 +28,7 @@ FOUND = {
 
 
 def add(tx: Transaction, owner: Owner, text: str) -> str:
-    """Store a note and what it is found by; return its id."""
+    """Store a note and its entry in the index; return its id."""
     note, connection = f"note_{uuid4().hex}", tx.connection
     row = {
         "id": note,
@@ -43,20 +43,20 @@ def add(tx: Transaction, owner: Owner, text: str) -> str:
 
 
 def name_of(connection: Any) -> str:
-    """Return which database a connection is to."""
+    """Return the name of a connection's kind of database."""
     return str(connection.dialect.name)
 
 
 def found(connection: Any, words: str) -> list[str]:
     """Return the ids of the notes with these words."""
-    # As a phrase: SQLite reads operators in what is not quoted.
+    # Quoted as a phrase: otherwise SQLite interprets operators.
     asked = f'"{words}"' if name_of(connection) == "sqlite" else words
     query = sa.text(FOUND[name_of(connection)])
     return [*connection.execute(query, {"words": asked}).scalars()]
 
 
 def rebuild(connection: Any) -> None:
-    """Fill the search again from the notes that `backburner move` has copied."""
+    """Rebuild the index from the notes that `backburner move` has copied."""
     connection.execute(sa.text("DELETE FROM notes_search"))
     rows = connection.execute(sa.select(notes.c.id, notes.c.text)).mappings().all()
     if rows:
@@ -64,7 +64,7 @@ def rebuild(connection: Any) -> None:
 
 
 def erase(tx: Transaction, owner: Owner, limit: int) -> int:
-    """Delete notes of a user, and what they are found by."""
+    """Delete notes of a user and their entries in the index."""
     mine = notes.c.tenant == owner.tenant, notes.c.user == owner.user
     ids = sa.select(notes.c.id).where(*mine).order_by(notes.c.id).limit(limit)
     search = sa.table("notes_search", sa.column("id"))

@@ -1,4 +1,4 @@
-"""What `notes` does in the background."""
+"""The jobs of `notes`."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ counted = Counter("notes_counted_total", "Notes whose words were counted.")
 
 @capability("notes.count", queue="notes")
 async def count(ctx: Context, note_id: str) -> int:
-    """Count the words of a note, store the number and tell its owner."""
+    """Count the words of a note, store the number and notify its owner."""
 
     def read(view: View) -> Any:
         mine = sa.select(notes).where(notes.c.id == note_id)

@@ -20,7 +20,7 @@ KEPT = timedelta(days=30)
 
 
 class NewFile(BaseModel):
-    """A file that a client sends by itself: exactly this, or nothing."""
+    """The size and hash of a file that a client will upload."""
 
     name: str
     size: int = Field(ge=0, le=LARGEST)
@@ -43,7 +43,7 @@ def routes(backburner: Backburner) -> Sequence[Any]:
 
     @router.post("/reports/uploads")
     async def offer(request: Request, caller: Writer) -> Response:
-        """Return a URL by which a client without a key sends a file."""
+        """Return a URL with which a client without a key uploads a file."""
         wanted = await read(request, NewFile)
         put = await files_of(caller).upload_url(size=wanted.size)
         url = urljoin(str(request.base_url), put.url)
@@ -51,7 +51,7 @@ def routes(backburner: Backburner) -> Sequence[Any]:
 
     @router.post("/reports/uploads/{upload}")
     async def confirm(request: Request, upload: str, caller: Writer) -> Response:
-        """Make a file of what the client has sent, if it is what was announced."""
+        """Store the uploaded content as a file, if it is as announced."""
         wanted = await read(request, NewFile)
         blob = await files_of(caller).confirm(
             upload,
@@ -64,20 +64,20 @@ def routes(backburner: Backburner) -> Sequence[Any]:
 
     @router.get("/reports/files")
     async def show_all(caller: Reader, after: int = 0) -> Response:
-        """List files, the oldest first."""
+        """List files, oldest first."""
         found = await files_of(caller).list(after=after)
         return answer({"items": [shown(blob) for blob in found]})
 
     @router.get("/reports/files/{blob_id}")
     async def show(request: Request, blob_id: str, caller: Reader) -> Response:
-        """Show a file, with a URL by which a client without a key reads it."""
+        """Return a file, with a URL with which a client without a key reads it."""
         files = files_of(caller)
         blob, get = await files.find(blob_id), await files.download_url(blob_id)
         return answer({**shown(blob), "url": urljoin(str(request.base_url), get.url)})
 
     @router.delete("/reports/files/{blob_id}")
     async def drop(blob_id: str, caller: Writer) -> Response:
-        """Delete a file; one that is not there is no error."""
+        """Delete a file; a missing file is not an error."""
         await files_of(caller).delete(blob_id)
         return Response(status_code=204)
 
@@ -85,5 +85,5 @@ def routes(backburner: Backburner) -> Sequence[Any]:
 
 
 def shown(blob: AppBlob) -> dict[str, Any]:
-    """Return what a client is told of a file."""
+    """Return a file as JSON."""
     return {"id": blob.id, "seq": blob.seq, "name": blob.name, "size": blob.size}

@@ -1,6 +1,6 @@
 """
-The Discord form of `chat`: interactions in, edits of the reply out.
+Connects `chat` to Discord: receives interactions and edits replies.
 
 Discord calls `POST /discord/interactions` and expects an answer within three seconds.
-The route stores the work and answers at once; jobs edit the reply afterwards.
+The route stores a job and answers immediately; jobs edit the reply later.
 """

@@ -1,5 +1,5 @@
 """
-The calls of Discord's API that change a reply, and what its answers mean for a job.
+Calls Discord's API to edit replies, and raises its errors as those of a job.
 
 A reply has a webhook, `{application id}/{token}`, which is part of the URL. It is a
 secret for 15 minutes: it is not logged, and errors do not contain URLs.
@@ -12,7 +12,7 @@ from backburner import Http, HttpResponse, Throttled
 from backburner_apps.chat.discord.interaction import message
 
 SECONDS: Final = 10.0
-"""How long Discord may take to answer."""
+"""Timeout of a call."""
 TOO_MANY_REQUESTS: Final = 429
 LONGEST_WAIT: Final = 3_600.0
 CODE: Final = "DISCORD_RATE_LIMIT"
@@ -50,7 +50,7 @@ class DiscordApi:
 
 
 def checked(response: HttpResponse) -> None:
-    """Return if Discord accepted a call; raise what its answer means otherwise."""
+    """Raise the error of a job that corresponds to Discord's answer, if any."""
     if response.status == TOO_MANY_REQUESTS:
         raise Throttled(
             "Discord asks to wait", retry_after=_retry_after(response), code=CODE
@@ -59,9 +59,9 @@ def checked(response: HttpResponse) -> None:
 
 
 def _retry_after(response: HttpResponse) -> float:
-    """Return the seconds to wait: the body says them more precisely than the header."""
+    """Return the seconds to wait: the body is more precise than the header."""
     try:
         seconds = response.json()["retry_after"]
         return min(max(0.0, float(seconds)), LONGEST_WAIT)
-    except Exception:  # noqa: BLE001 - whatever the body is, the header is left
+    except Exception:  # noqa: BLE001 - for any invalid body, use the header
         return 1.0 if response.retry_after is None else response.retry_after

@@ -1,4 +1,4 @@
-"""Which files of Discord's users are read."""
+"""Decides which attachments of Discord users are accepted."""
 
 from typing import Final
 from urllib.parse import urlsplit

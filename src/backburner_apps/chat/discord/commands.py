@@ -1,4 +1,4 @@
-"""The slash commands, as Discord is told of them."""
+"""The slash commands in the format of Discord's API."""
 
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ MESSAGE: Final = "message"
 ATTACHMENT: Final = "attachment"
 
 MAX_MESSAGE: Final = 6_000
-"""The longest message that a user can give; Discord's own limit for an option."""
+"""Maximum length of a user's message: Discord's own limit for an option."""
 MAX_PERSONALITY: Final = 200
 
 CHAT_INPUT: Final = 1

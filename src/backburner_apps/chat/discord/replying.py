@@ -1,10 +1,10 @@
 """
 The jobs that edit a reply in Discord.
 
-`chat.discord-draft` shows what the model has written so far, every two seconds. It
-waits outside of any worker between two edits, so that replies that are being written
-take no slots. `chat.discord-reply` is the completion of the job that writes the reply:
-it runs however that job ended, and shows the reply or an apology.
+`chat.discord-draft` shows what the model has written so far, every two seconds. Between
+two edits it holds no worker slot. `chat.discord-reply` is the completion of the job
+that writes the reply: it runs whether that job succeeded or failed, and shows the
+reply or an apology.
 """
 
 from datetime import timedelta
@@ -31,18 +31,18 @@ from backburner_apps.chat.settings import ChatSettings
 from backburner_apps.chat.shapes import Reply
 
 QUEUE: Final = "discord"
-"""Of finished replies: they do not wait for model calls, nor for drafts."""
+"""The queue of finished replies, which wait neither for model calls nor for drafts."""
 DRAFT_QUEUE: Final = "discord-drafts"
 APOLOGY: Final = "❌ Sorry, something went wrong processing your request."
 EVERY: Final = timedelta(seconds=2)
-"""The least time between two edits of a draft."""
+"""Minimum time between two edits with a draft."""
 TIMEOUT: Final = timedelta(seconds=60)
 RETRY: Final = RetryPolicy(max_attempts=8, base=timedelta(seconds=1))
-"""About two minutes: what Discord's token has left after the deadline, and more."""
+"""About two minutes, more than Discord's token is valid after the deadline."""
 
 
 class Ended(JobEnd):
-    """How the job that writes the reply ended."""
+    """The end of the job that writes the reply."""
 
     output: Reply | None = None
 
@@ -55,24 +55,24 @@ class Finished(BaseModel):
 
 
 class Followed(BaseModel):
-    """A job whose text to show as it grows."""
+    """A job whose text is shown while it is written."""
 
     interaction: str
     job: str
 
 
 class Shown(BaseModel):
-    """How many messages a reply became; 0 if it can be shown no longer."""
+    """The number of messages of a reply; 0 if it can no longer be shown."""
 
     messages: int
 
 
 @capability("chat.discord-reply", queue=QUEUE, timeout=TIMEOUT, retry=RETRY)
 async def show_reply(ctx: Context, value: Finished) -> Shown:
-    """Show the reply, or the apology, and keep it as a turn of its channel."""
+    """Show the reply or the apology, and store a reply in the channel's history."""
     ended, interaction = value.job, value.interaction
     written = "" if ended.output is None else ended.output.content
-    content = written.replace("\0", "")  # which PostgreSQL stores in no text
+    content = written.replace("\0", "")  # PostgreSQL cannot store it
     parts = split(content) or [APOLOGY]
     api = _api(ctx)
 
@@ -102,7 +102,7 @@ def _api(ctx: Context) -> DiscordApi:
 
 @capability("chat.discord-draft", queue=DRAFT_QUEUE, timeout=TIMEOUT, retry=RETRY)
 async def show_draft(ctx: Context, value: Followed) -> Shown | Snooze:
-    """Show what is written so far, and look again in two seconds."""
+    """Show what is written so far, and run again in two seconds."""
     api = _api(ctx)
     await _repair(ctx, api, value.interaction)  # after a run that was killed
     try:
@@ -130,7 +130,7 @@ async def _edit(api: DiscordApi, webhook: str, text: str) -> timedelta:
     except Throttled as error:
         return max(EVERY, timedelta(seconds=error.retry_after or 0))
     except TransientError:
-        return 2 * EVERY  # the next draft says more than this one
+        return 2 * EVERY  # the next draft replaces this one
     return EVERY
 
 

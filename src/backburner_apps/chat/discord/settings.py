@@ -1,4 +1,4 @@
-"""The settings of the Discord form of `chat`."""
+"""The settings of `chat` in Discord."""
 
 import re
 from typing import Annotated, Final
@@ -27,7 +27,7 @@ def _check_id(value: str) -> str:
 
 
 class DiscordSettings(BaseSettings):
-    """Which Discord application calls, and on whose behalf its users act."""
+    """The Discord application and the tenant of its users."""
 
     model_config = SettingsConfigDict(frozen=True, populate_by_name=True)
 

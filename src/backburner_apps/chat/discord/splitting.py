@@ -11,7 +11,7 @@ from typing import Final
 
 LIMIT: Final = 2_000
 MAX_PARTS: Final = 10
-"""The most messages that one reply becomes."""
+"""Maximum number of messages of one reply."""
 CUT: Final = "\n… *(The rest of the reply is too long for Discord.)*"
 MORE: Final = " …"
 """Ends the preview of a reply that is still being written."""
@@ -29,11 +29,11 @@ def length(text: str) -> int:
 
 def split(text: str, limit: int = LIMIT, most: int = MAX_PARTS) -> list[str]:
     """
-    Return the messages that a reply becomes, none of them blank.
+    Return the messages of a reply, none of them blank.
 
-    A message ends at an empty line, a line or a space if there is one in its second
-    half. A code block that goes on in the next message is closed and opened again. What
-    does not fit into `most` messages is cut, and the last message says so.
+    A message ends at an empty line, a line break or a space if there is one in its
+    second half. A code block that continues in the next message is closed and reopened.
+    Text that does not fit into `most` messages is cut, and the last message says so.
     """
     parts: list[str] = []
     rest = text.strip()
@@ -66,7 +66,7 @@ def _first(text: str, limit: int) -> tuple[str, str]:
 
 
 def _prefix(text: str, units: int) -> int:
-    """Return how many characters of a text have at most so many code units."""
+    """Return how many characters of a text fit into a number of code units."""
     used = 0
     for index, character in enumerate(text):
         used += 2 if character > "\uffff" else 1

@@ -1,4 +1,4 @@
-"""The tables of the Discord form of `chat`."""
+"""The tables of `chat` for Discord."""
 
 import sqlalchemy as sa
 
@@ -23,13 +23,13 @@ interactions = sa.Table(
     sa.Index("ix_chat_discord_interactions_user", "tenant", "user"),
 )
 """
-A reply in Discord and how far it is.
+Replies in Discord and their progress.
 
-`webhook` is the path of Discord's API that the reply is changed by, and a secret: it is
-here and not in the input of a job, which others may see.
-`shown` is how many characters of the draft were shown last, `editing` whether such an
-edit may be under way. `final` is the first message of the finished reply, `sent` how
-many of its messages Discord has accepted, both of the job's `generation`.
+`webhook` is the path in Discord's API with which the reply is edited. It is a secret,
+so it is here and not in the input of a job, which others may see.
+`shown` is the length of the last draft that was shown, and `editing` whether such an
+edit may be in progress. `final` is the first message of the finished reply and `sent`
+the number of its messages that Discord has accepted, both for the job's `generation`.
 """
 
 turns = sa.Table(
@@ -46,10 +46,10 @@ turns = sa.Table(
     sa.Index("ix_chat_discord_turns_user", "tenant", "user"),
     sa.Index("ix_chat_discord_turns_at", "tenant", "channel", "at"),
 )
-"""The last messages of a channel; `position` is 0 for the user's, 1 for the reply."""
+"""The last messages of channels; `position` is 0 for the user, 1 for the reply."""
 
 
 def erase(tx: Transaction, owner: Owner, limit: int) -> int:
-    """Delete up to `limit` rows of a user; return how many there were."""
+    """Delete up to `limit` rows of a user; return how many were deleted."""
     erased = erase_rows(tx, interactions, owner, limit)
     return erased or erase_rows(tx, turns, owner, limit)

@@ -1,1 +1,1 @@
-"""The offline embedding models: how they are made, and how they are run."""
+"""The offline embedding models: their preparation and their use."""

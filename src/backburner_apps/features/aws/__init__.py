@@ -1,5 +1,5 @@
 """
-Features on AWS: Lambda functions, records in DynamoDB, contents in S3, jobs by SQS.
+Runs features on AWS: Lambda functions, DynamoDB, S3 and SQS.
 
 The handlers are `submit.handler`, `status.handler`, `upload.handler` and
 `worker.handler`; `deploy/aws` has the stacks that run them.

@@ -1,4 +1,4 @@
-"""The bucket: results, requests too large for an item, and uploaded files."""
+"""The bucket with results, uploaded files, and requests too large for an item."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,8 +22,8 @@ class Bucket:
 
     @raising
     def size(self, key: str) -> int | None:
-        """Return the bytes of an object, or nothing if there is none."""
-        # A HEAD of a missing object is refused unless the caller may list everything.
+        """Return the size of an object in bytes, or `None` if it does not exist."""
+        # A HEAD of a missing object is a 403 unless the caller may list the bucket.
         page = self.client.list_objects_v2(Bucket=self.name, Prefix=key, MaxKeys=1)
         sizes = [o["Size"] for o in page.get("Contents", ()) if o["Key"] == key]
         return sizes[0] if sizes else None
@@ -38,7 +38,7 @@ class Bucket:
 
     @raising
     def write_once(self, key: str, content: bytes) -> None:
-        """Store an object unless there is one by that name; the first one stays."""
+        """Store an object unless one with that name exists."""
         try:
             self.client.put_object(
                 Bucket=self.name,
@@ -52,11 +52,11 @@ class Bucket:
                 raise
 
     def url_to_read(self, key: str) -> str:
-        """Return a URL from which an object can be fetched for an hour."""
+        """Return a URL to fetch an object, valid for an hour."""
         return self._signed("get_object", Key=key, ResponseContentType=JSON)
 
     def url_to_write(self, key: str, size: int) -> str:
-        """Return a URL to which exactly so many bytes can be put for an hour."""
+        """Return a URL to upload a file of exactly `size` bytes, valid for an hour."""
         return self._signed("put_object", Key=key, ContentLength=size)
 
     def _signed(self, call: str, **wanted: Any) -> str:

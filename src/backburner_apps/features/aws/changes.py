@@ -1,9 +1,9 @@
 """
 Conditions on changes of an item: the status never goes back, one worker at a time.
 
-A worker holds a job by a lease: the token of its run, and until when it counts. The
-function that submits holds it before, until it has sent the message. If that lease
-ends first, the message may not exist: the job has failed, and no worker begins it.
+A worker holds a job by a lease, which has the token of its run and an expiry time. The
+submitting function holds the first lease until it has sent the message. If that lease
+expires first, the message may not exist: the job has failed, and no worker begins it.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ from backburner_apps.features.core.records import JobStatus
 from backburner_apps.features.core.retrying import MAX_RECEIVES
 
 LEASE_SECONDS: Final = 660
-"""Longer than a run may take (600 s), shorter than a message stays hidden (900 s)."""
+"""More than the maximum run time (600 s), less than the visibility timeout (900 s)."""
 SEND_SECONDS: Final = 60
-"""Longer than a submit may take (30 s)."""
+"""More than the timeout of the submitting function (30 s)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Run:
     """One delivery of a job to a worker."""
 
     receive: int = 1
-    """How often the message has been received, this time included."""
+    """How often the message has been received, including this time."""
     token: str = field(default_factory=lambda: uuid4().hex)
-    """Tells this run from all others."""
+    """Identifies this run."""
 
 
 def condition_of(status: JobStatus, run: Run | None, now: int) -> ConditionBase:
-    """Return what must hold before an item gets a status; `now` is in seconds."""
+    """Return the condition for a change to a status; `now` is in seconds."""
     if status is JobStatus.PROCESSING:
         return _claimable(run, now)
     is_open = Attr("status").is_in([JobStatus.PENDING, JobStatus.PROCESSING])
@@ -49,7 +49,7 @@ def condition_of(status: JobStatus, run: Run | None, now: int) -> ConditionBase:
 def changed(
     status: JobStatus, fields: Mapping[str, Any], run: Run | None, now: int
 ) -> dict[str, Any]:
-    """Return the attributes that an item gets with a status."""
+    """Return the attributes to set with a status."""
     given = {name: value for name, value in fields.items() if value is not None}
     sets = {attribute_of(name): stored(value) for name, value in given.items()}
     lease = _lease(run, now) if status is JobStatus.PROCESSING else {}
@@ -57,7 +57,7 @@ def changed(
 
 
 def update_of(sets: Mapping[str, Any]) -> dict[str, Any]:
-    """Write assignments as DynamoDB takes them; a first start stays the first."""
+    """Return assignments as arguments of DynamoDB; keep the first `started_at`."""
     assigned = [_assigned(name) for name in sets]
     return {
         "UpdateExpression": f"SET {', '.join(assigned)}",
@@ -67,7 +67,7 @@ def update_of(sets: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def send_lease(now: float) -> dict[str, Any]:
-    """Return the lease of a new item, which ends when its message is sent."""
+    """Return the lease of a new item, which is removed when its message is sent."""
     return {"lease_until": int(now) + SEND_SECONDS}
 
 

@@ -1,8 +1,8 @@
 """
-One delivery of a job to the worker, and what becomes of its message.
+Handles one delivery of a job's message to the worker.
 
-The message is deleted when the job has ended. Otherwise `NotDone` is raised and says
-after how many seconds the message is to be delivered again.
+The message is deleted when the job has ended. Otherwise `NotDone` is raised with the
+number of seconds after which the message is to be delivered again.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from backburner_apps.features.core.task import AsyncTaskHandler
 
 Handler = AsyncTaskHandler[Any]
 HandlerOf = Callable[[str, DynamoJobs], Handler]
-"""Makes the handler of a feature, by its name in routes."""
+"""Returns the handler of a feature by its name in routes."""
 
 
 class NotDone(Exception):
@@ -41,13 +41,13 @@ class NotDone(Exception):
         super().__init__(cause)
         self.cause = cause
         self.delay = delay
-        """Seconds until then."""
+        """Seconds until the next delivery."""
         self.is_error = is_error
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A job, and the run that it was delivered to."""
+    """A delivery of a job to one run."""
 
     job_id: str
     run: Run
@@ -55,7 +55,7 @@ class Delivery:
     handler_of: HandlerOf
 
     async def process(self) -> str:
-        """Run the job and return what came of it."""
+        """Run the job and return its outcome."""
         item = self._item()
         if item is None:
             return "NO_RECORD"
@@ -72,7 +72,7 @@ class Delivery:
         return await self._refused(handler, ended.code)
 
     async def _failed(self, handler: Handler, error: Exception) -> NotDone:
-        """Record a failure: the last one ends the job, the message goes to the DLQ."""
+        """Record a failure; the last one ends the job, its message goes to the DLQ."""
         code = error.code if isinstance(error, FeatureError) else INTERNAL_ERROR
         if self.run.receive < MAX_RECEIVES:
             self._release()
@@ -82,7 +82,7 @@ class Delivery:
         return NotDone(code, 0.0)
 
     async def _refused(self, handler: Handler, code: ResultCode | None) -> str:
-        """Say why the record was not changed: the job has ended, or is held."""
+        """Return an ended job's outcome, or raise for one that another run holds."""
         if code is not ResultCode.CONFLICT:
             raise self._later(str(code))
         item = self._item()
@@ -97,7 +97,7 @@ class Delivery:
         raise self._held(item)
 
     def _held(self, item: Item) -> NotDone:
-        """Come back when the run that holds the job, or its submit, must have ended."""
+        """Return the error for a job whose lease another run or its submit holds."""
         left = lease_until(item) - self.jobs.now().timestamp()
         left += GRACE_SECONDS if is_unsent(item) else 0
         is_less = Attr("attempts").lt(self.run.receive)
@@ -105,7 +105,7 @@ class Delivery:
         return NotDone("HELD", max(left, delay_after(self.run.receive)), is_error=False)
 
     def _release(self) -> None:
-        """Let the next delivery claim the job; else it would wait for the lease."""
+        """Release the lease, so that the next delivery need not wait for its expiry."""
         now = int(self.jobs.now().timestamp())
         self._note({"lease_until": now}, Attr("lease_token").eq(self.run.token))
 

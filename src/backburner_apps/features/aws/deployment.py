@@ -1,4 +1,4 @@
-"""Puts together what features run with in a function."""
+"""Creates the deployment of features in a function."""
 
 from datetime import timedelta
 from functools import cache
@@ -27,7 +27,7 @@ _CONFIG = Config(
 
 @cache
 def client(service: str) -> Any:
-    """Return a client of an AWS service, made once for each execution environment."""
+    """Return a client of an AWS service, one per execution environment."""
     is_s3 = service == "s3"
     config = _CONFIG.merge(Config(signature_version="s3v4")) if is_s3 else _CONFIG
     return boto3.client(service, config=config)
@@ -63,7 +63,7 @@ def jobs_of(run: Run | None = None, key: str | None = None) -> DynamoJobs:
 
 
 def deployment_of(jobs: DynamoJobs, model: Model | None = None) -> Deployment:
-    """Return what a feature runs with."""
+    """Return the deployment for a feature."""
     return Deployment(
         jobs=jobs,
         results=S3Results(bucket()),

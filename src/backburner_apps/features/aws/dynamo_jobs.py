@@ -1,4 +1,4 @@
-"""`JobsDalHandler` over a DynamoDB table; a message of SQS carries a job's id only."""
+"""`JobsDalHandler` over a DynamoDB table; an SQS message contains only a job's id."""
 
 import json
 from collections.abc import Callable
@@ -35,7 +35,7 @@ from backburner_apps.features.core.records import JobRecord, JobStatus, Retentio
 from backburner_apps.features.core.result import DataAccessError, Result, ResultCode
 
 MAX_IN_ITEM: Final = 256 * 1024
-"""Bytes; a larger request is kept in the bucket."""
+"""Maximum size of a request in an item, in bytes; larger ones are in the bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class DynamoJobs:
         return Result.of(sorted(records, key=lambda r: r.created_at, reverse=True))
 
     def find(self, job_id: str, *more: str) -> Result[Item]:
-        """Return the item of a job whose time is not over."""
+        """Return the item of a job that has not expired."""
         try:
             item = self.table.get(job_id, *more)
         except FAILURES as error:
@@ -121,7 +121,7 @@ class DynamoJobs:
         return Result.of(item)
 
     def _stored(self, record: JobRecord, request: bytes) -> str | None:
-        """Store an item; return the id of the job that has the key already."""
+        """Store an item; return the id of an earlier job with its key, or `None`."""
         now = int(self.now().timestamp())
         lease = {} if self.send is None else send_lease(now)
         item = {**item_of(record), **self._kept(record, request), **lease}
@@ -142,7 +142,7 @@ class DynamoJobs:
         return None
 
     async def _again(self, job_id: str) -> Result[JobRecord]:
-        """Return the job of the same key; send its message if that was not noted."""
+        """Return the job with the same key, after sending its message if necessary."""
         found = self.find(job_id)
         if found.data is None:
             return Result(success=False, error=found.error, code=found.code)
@@ -161,7 +161,7 @@ class DynamoJobs:
         return {REQUEST_KEY: key}
 
     async def _sent(self, record: JobRecord) -> Result[JobRecord]:
-        """Send the message; a submit that dies before that is seen by its lease."""
+        """Send the message; if the function dies before, the lease shows it."""
         if self.send is None:
             return Result.of(record)
         try:
@@ -180,7 +180,7 @@ class DynamoJobs:
         return Result.of(record)
 
     def _lost(self, job_id: str, status: JobStatus, item: Item) -> Result[JobRecord]:
-        """Say why a condition did not hold; a repeated call may find its own change."""
+        """Return the result of a failed condition; success if the change was ours."""
         if not item:
             return _not_found(job_id)
         is_ours = self.run is not None and item.get("lease_token") == self.run.token

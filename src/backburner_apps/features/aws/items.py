@@ -1,4 +1,4 @@
-"""Job records as items of the DynamoDB table, and what is read back of them."""
+"""Converts job records to and from items of the DynamoDB table."""
 
 import hashlib
 import json
@@ -18,11 +18,11 @@ from backburner_apps.features.core.retrying import MAX_RECEIVES
 SORT_KEY: Final = "METADATA"
 INDEX: Final = "gsi1"
 REQUEST: Final = "request"
-"""The attribute with a request that is small enough for the item …"""
+"""The attribute with a request that fits into the item."""
 REQUEST_KEY: Final = "request_s3_key"
-"""… and the one with the name of the object that has a larger one."""
+"""The attribute with the name of the object that contains a larger request."""
 GRACE_SECONDS: Final = 60
-"""By so much the clocks of two functions may differ."""
+"""Maximum assumed difference between the clocks of two functions."""
 ATTRIBUTES: Final = {"result_key": "result_s3_key"}
 """Fields of `JobRecord` whose attribute has another name."""
 LISTED: Final = (
@@ -30,7 +30,7 @@ LISTED: Final = (
     *("completed_at", "failed_at", "result_s3_key", "error", "code", "attempts"),
     *("lease_token", "lease_until", "ttl"),
 )
-"""The attributes that the index has besides its keys: no request is among them."""
+"""The attributes in the index besides its keys, without the request."""
 
 Item = Mapping[str, Any]
 
@@ -46,12 +46,12 @@ def user_key(user: str) -> str:
 
 
 def feature_prefix(feature: str) -> str:
-    """Return how the index's sort keys of a feature's items begin."""
+    """Return the prefix of the index's sort keys of a feature's items."""
     return f"JOB#{feature}#"
 
 
 def item_of(record: JobRecord) -> dict[str, Any]:
-    """Write a record as an item, without its request."""
+    """Return a record as an item, without its request."""
     fields = record.model_dump(exclude_none=True)
     return {
         **key_of(record.job_id),
@@ -62,7 +62,7 @@ def item_of(record: JobRecord) -> dict[str, Any]:
 
 
 def key_item_of(record: JobRecord, key: str, request: bytes, until: int) -> Item:
-    """Write the item of an idempotency key, which says whose job has it."""
+    """Return the item of an idempotency key, which refers to its job."""
     named = json.dumps([record.user_id, record.feature, key]).encode()
     return {
         "pk": f"KEY#{hashlib.sha256(named).hexdigest()}",
@@ -86,7 +86,7 @@ def stored(value: Any) -> Any:
 
 
 def record_of(item: Item, now: datetime) -> JobRecord:
-    """Read a record; one that no worker will process any more has failed."""
+    """Return an item's record, as failed if no worker will process it any more."""
     names = {attribute_of(field): field for field in JobRecord.model_fields}
     fields = {names[name]: _plain(v) for name, v in item.items() if name in names}
     record = JobRecord.model_validate(fields)
@@ -94,12 +94,12 @@ def record_of(item: Item, now: datetime) -> JobRecord:
 
 
 def lease_until(item: Item) -> float:
-    """Return until when a function holds the job, in seconds since the epoch."""
+    """Return when the lease of the job expires, in seconds since the epoch."""
     return float(item.get("lease_until", 0))
 
 
 def is_given_up(item: Item, now: datetime) -> bool:
-    """Return whether nobody holds the job and no worker will begin it."""
+    """Return whether no lease is valid and no worker will begin the job."""
     is_over = lease_until(item) + GRACE_SECONDS <= now.timestamp()
     if is_unsent(item):
         return is_over
@@ -109,12 +109,12 @@ def is_given_up(item: Item, now: datetime) -> bool:
 
 
 def is_unsent(item: Item) -> bool:
-    """Return whether the function that submitted the job has not noted its message."""
+    """Return whether the submitting function has not recorded its message as sent."""
     return item.get("status") == JobStatus.PENDING and "lease_until" in item
 
 
 def is_expired(item: Item, now: datetime) -> bool:
-    """Return whether the item's time is over; DynamoDB deletes it some days later."""
+    """Return whether the item has expired; DynamoDB deletes it up to days later."""
     return int(item.get("ttl", now.timestamp() + 1)) <= now.timestamp()
 
 

@@ -1,4 +1,4 @@
-"""Asks models from a function, by the platform's own code and settings."""
+"""Calls models from a function, with the platform's code and settings."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -13,11 +13,11 @@ from backburner_apps.features.model import MOCK, llm_failed
 M = TypeVar("M", bound=BaseModel)
 
 SECRET_SECONDS: Final = 300
-"""How long the key is kept in memory: after that a rotated one is found."""
+"""Seconds for which the key is cached; then a rotated key is read."""
 
 
 class FunctionModel:
-    """A model behind the platform's `Asker`: its parsing, its one corrective call."""
+    """Calls a model by the platform's `Asker`, with parsing and one corrective call."""
 
     def __init__(self, secret_name: str = "") -> None:
         self._secret_name = secret_name

@@ -1,7 +1,7 @@
 """
 Logs, traces and metrics of the functions, by Powertools.
 
-No event, response or exception text is logged or traced: they may hold a CV.
+No event, response or exception text is logged or traced: they may contain a CV.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from backburner_apps.features.core.records import JobRecord, JobStatus, route_na
 
 NAMESPACE: Final = "BackburnerFeatures"
 WORKER_ERRORS: Final = "WorkerErrors"
-"""Deliveries that failed: the function itself ends well and reports them."""
+"""Metric of failed deliveries; the function itself succeeds and reports them."""
 
 logger = Logger()
 tracer = Tracer()
@@ -28,12 +28,12 @@ Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
 
 
 def observed(handler: Handler) -> Handler:
-    """Have a handler's calls traced, its cold starts counted, its lines correlated."""
+    """Return a handler with traces, a cold-start metric and correlated log lines."""
     cold = [True]
 
     @wraps(handler)
     def counted(event: dict[str, Any], context: Any) -> dict[str, Any]:
-        # Not by `log_metrics`: it warns of each call that counts nothing else.
+        # Not by `log_metrics`: it warns about calls without any other metric.
         if cold:
             cold.clear()
             metrics.provider.add_cold_start_metric(context)
@@ -47,7 +47,7 @@ def observed(handler: Handler) -> Handler:
 
 
 class CloudWatchMeter:
-    """Counts jobs as CloudWatch metrics, in all and by feature."""
+    """Counts jobs as CloudWatch metrics, in total and by feature."""
 
     def submitted(self, record: JobRecord) -> None:
         count("JobsSubmitted", record.feature)
@@ -64,7 +64,7 @@ class CloudWatchMeter:
 
 
 def count(name: str, feature: str) -> None:
-    """Count one of a metric."""
+    """Increase a metric by one."""
     _measure(name, feature, 1, MetricUnit.Count)
 
 
@@ -72,6 +72,6 @@ def _measure(name: str, feature: str, value: float, unit: MetricUnit) -> None:
     service = str(metrics.service)
     line = AmazonCloudWatchEMFProvider(namespace=NAMESPACE, service=service)
     line.add_metric(name, unit, value)
-    # Alarms look at the whole service, people at single features.
+    # Alarms use the dimension of the whole service, people those of features.
     line.add_dimensions(service=service, feature=route_name(feature))
     line.flush_metrics()

@@ -1,4 +1,4 @@
-"""What the stacks tell the functions, by environment variables."""
+"""The settings of the functions, which the stacks set as environment variables."""
 
 from functools import cache
 from typing import Annotated
@@ -19,7 +19,7 @@ class AwsSettings(BaseSettings):
     results_bucket_name: str = ""
     """Name of the S3 bucket of results, large requests and uploads."""
     model_secret_name: str = ""
-    """Name of the secret with the key of the model's provider; empty: none is read."""
+    """Name of the secret with the key of the model's provider; empty for no key."""
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     """Origins of pages that may call the API, separated by commas."""
     completed_days: float = Field(default=7.0, gt=0)

@@ -11,7 +11,7 @@ from backburner_apps.features.aws.observing import observed
 from backburner_apps.features.core.records import JobView, record_name
 
 SHOWN: Final = 50
-"""How many jobs a list has at most."""
+"""Maximum number of jobs in a list."""
 
 app = api()
 
@@ -24,7 +24,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 @app.get("/api/<feature>/status/<job_id>")
 def status(feature: str, job_id: str) -> Response[str]:
-    """Show where a job is; a completed one has a URL that works for an hour."""
+    """Return the status of a job, and a URL of its result that is valid for an hour."""
     task, user = handler_of(feature), user_of(app.current_event)
     view: JobView = data_of(asyncio.run(task.poll(job_id, user)))
     return answer(view.model_dump(mode="json", exclude_none=True))

@@ -14,12 +14,12 @@ _KEY: Final = re.compile(re.escape(UPLOADS) + r"(?P<user>[^/]+)/[0-9a-f-]{36}")
 
 
 def new_key(user_id: str) -> str:
-    """Return a name for an upload; only its user can refer to it."""
+    """Return a key for an upload, which only its user can use."""
     return f"{UPLOADS}{user_id}/{uuid4()}"
 
 
 class S3Files:
-    """Reads uploads; one of another user does not exist."""
+    """Reads a user's uploads; those of other users are treated as missing."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
@@ -39,7 +39,7 @@ class S3Files:
 
 def _text_of(content: bytes) -> str:
     """Return the text of a document; the function is its own sandbox."""
-    # Only the worker reads documents; the libraries for that take a while to load.
+    # Only the worker reads documents, and the libraries take long to import.
     from backburner_apps.features.extraction import refusal, text_of  # noqa: PLC0415
     from backburner_extractors import ExtractionError, extract_here  # noqa: PLC0415
 

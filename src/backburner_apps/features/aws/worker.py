@@ -29,19 +29,19 @@ from backburner_apps.features.aws.settings import aws_settings
 from backburner_apps.features.catalogue import features
 from backburner_apps.features.core.retrying import delay_after
 
-# A failed message is reported, not raised: an exception's text could hold a CV.
+# A failed message is reported, not raised: an exception's text could contain a CV.
 _PROCESSOR: Final = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
 
 
 class JobMessage(BaseModel):
-    """What a message carries."""
+    """The body of a message."""
 
     job_id: str
 
 
 @observed
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Process the messages of an event; answer with those that were not done."""
+    """Process the messages of an event; return those to be delivered again."""
     return dict(
         process_partial_response(
             event=event,
@@ -53,7 +53,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def process(record: SQSRecord) -> None:
-    """Process one message; raise `NotDone` if it is to be delivered again."""
+    """Process one message; raise `NotDone` if it must be delivered again."""
     run = Run(int(record.attributes.approximate_receive_count or 1))
     try:
         job_id = _job_id(record, run)
@@ -81,7 +81,7 @@ def handler_of(feature: str, jobs: DynamoJobs) -> Handler:
 
 
 def _hide(record: SQSRecord, delay: float) -> None:
-    """Have the message delivered again after a delay instead of after 900 seconds."""
+    """Let the message be delivered again after a delay instead of 900 seconds."""
     try:
         client("sqs").change_message_visibility(
             QueueUrl=aws_settings().queue_url,

@@ -1,4 +1,4 @@
-"""`gap-analysis`: questions about what a posting asks for and a CV does not show."""
+"""`gap-analysis`: questions about requirements that a CV does not mention."""
 
 from typing import Annotated, Literal
 
@@ -22,13 +22,13 @@ Impact = Literal["HIGH", "MEDIUM", "LOW"]
 
 
 class GapRequest(FeatureRequest):
-    """A CV, a posting, and how many questions to ask at most."""
+    """A CV, a posting, and the maximum number of questions."""
 
     max_questions: int = Field(5, ge=1, le=15)
 
 
 class GapQuestion(BaseModel):
-    """A question, and why it is asked."""
+    """A question and the reason for it."""
 
     question: str = Field(min_length=1)
     requirement: str
@@ -39,7 +39,7 @@ class GapQuestion(BaseModel):
 
 
 class GapQuestions(BaseModel):
-    """What the model is asked for."""
+    """The answer of the model."""
 
     summary: str
     """How well the CV fits the posting, in two or three sentences."""
@@ -47,7 +47,7 @@ class GapQuestions(BaseModel):
 
 
 class GapAnalysisResult(GapQuestions):
-    """The result, as it is fetched."""
+    """The result of the feature."""
 
     code: Literal["GAP_QUESTIONS_GENERATED"] = GAP_QUESTIONS_GENERATED
 
@@ -59,7 +59,7 @@ class GapAnalysis(AsyncTaskHandler[GapAnalysisResult]):
     request_model = GapRequest
 
     async def process(self, job_id: str, request: GapRequest) -> GapAnalysisResult:
-        """Ask the model for questions; keep as many as were asked for."""
+        """Call the model for questions; return at most `max_questions` of them."""
         prompt = "\n\n".join(
             [
                 section("job_posting", request.job_posting),
@@ -75,7 +75,7 @@ class GapAnalysis(AsyncTaskHandler[GapAnalysisResult]):
 
 
 def _example(request: GapRequest) -> GapQuestions:
-    """Answer by comparing words, where no model is set up."""
+    """Return the answer of the mock provider, by comparing words."""
     met, missing = compare(request.user_cv or "", request.job_posting)
     questions = [
         GapQuestion(

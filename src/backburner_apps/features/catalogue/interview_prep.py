@@ -37,7 +37,7 @@ class InterviewQuestion(BaseModel):
 
 
 class InterviewPreparation(BaseModel):
-    """The result, as it is fetched."""
+    """The result of the feature."""
 
     questions: Annotated[list[InterviewQuestion], Field(min_length=1)]
     questions_to_ask: list[str]
@@ -53,7 +53,7 @@ class InterviewPrep(AsyncTaskHandler[InterviewPreparation]):
     async def process(
         self, job_id: str, request: InterviewRequest
     ) -> InterviewPreparation:
-        """Ask the model for questions; keep as many as were asked for."""
+        """Call the model for questions; return at most `max_questions` of them."""
         instruction = f"Prepare for this interview: {request.interview_type}."
         most = f"Write at most {request.max_questions} questions."
         posting = section("job_posting", request.job_posting)
@@ -71,7 +71,7 @@ class InterviewPrep(AsyncTaskHandler[InterviewPreparation]):
 
 
 def _example(request: InterviewRequest) -> InterviewPreparation:
-    """Prepare by comparing words, where no model is set up."""
+    """Return the answer of the mock provider, by comparing words."""
     cv = request.user_cv or ""
     met, missing = compare(cv, request.job_posting)
     proof = [

@@ -7,7 +7,7 @@ LLM_API_ERROR: Final = "LLM_API_ERROR"
 VALIDATION_ERROR: Final = "VALIDATION_ERROR"
 CANCELLED: Final = "CANCELLED"
 INTERNAL_ERROR: Final = "INTERNAL_ERROR"
-"""Anything else that ended a job, such as a worker that was lost too often."""
+"""Any other failure of a job, for example three lost workers."""
 GAP_QUESTIONS_GENERATED: Final = "GAP_QUESTIONS_GENERATED"
 
 CANCELLED_TEXT: Final = "Job cancelled"
@@ -18,7 +18,7 @@ TIMEOUT_SECONDS: Final = 600.0
 
 
 def timeout_text(seconds: float = TIMEOUT_SECONDS) -> str:
-    """Return the error of a job that ran over its time limit."""
+    """Return the error message of a job that exceeded its time limit."""
     minutes, rest = divmod(seconds, 60)
     if minutes and not rest:
         return f"Processing timeout after {minutes:g} minutes"

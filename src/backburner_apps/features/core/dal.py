@@ -1,4 +1,4 @@
-"""Access to job records: one interface, whatever stores them."""
+"""Access to job records: one interface for all stores."""
 
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ class JobsDalHandler(Protocol):
 
     async def create_job(self, record: JobRecord, request: bytes) -> Result[JobRecord]:
         """
-        Store a record with its request, and have a worker process it.
+        Store a record with its request, and queue the job.
 
         Returns the record as it is stored; the store may have chosen its `job_id`.
         """
@@ -33,11 +33,11 @@ class JobsDalHandler(Protocol):
         ...
 
     async def get_request(self, job_id: str) -> Result[bytes]:
-        """Return the request that a record was created with."""
+        """Return the request with which a record was created."""
         ...
 
     async def get_user_jobs(
         self, user: str, feature: str | None = None
     ) -> Result[list[JobRecord]]:
-        """Return a user's records, the newest first; `feature` as records write it."""
+        """Return a user's records, newest first; `feature` is a name in records."""
         ...

@@ -1,10 +1,10 @@
-"""Why a request is refused or a job fails."""
+"""The errors that refuse a request or fail a job."""
 
 from backburner_apps.features.core.codes import LLM_API_ERROR, VALIDATION_ERROR
 
 
 class FeatureError(Exception):
-    """A job cannot be done; `code` and the message are shown to its user."""
+    """A job failed; its user sees `code` and the message."""
 
     def __init__(self, message: str, *, code: str, is_retryable: bool = False) -> None:
         super().__init__(message)
@@ -13,22 +13,22 @@ class FeatureError(Exception):
 
 
 class ValidationFailed(FeatureError):
-    """The request, or the file that it names, cannot be used as it is."""
+    """The request, or the file to which it refers, is invalid."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code=VALIDATION_ERROR)
 
 
 class TooLarge(ValidationFailed):
-    """The request is over a limit: HTTP 413."""
+    """The request exceeds a limit: HTTP 413."""
 
 
 class LlmFailed(FeatureError):
     """
-    The model gave no answer that can be used.
+    The model gave no usable answer.
 
-    If it `is_retryable`, the job is delivered again, after `retry_after` seconds if
-    the provider named them.
+    If `is_retryable`, the job is delivered again, after `retry_after` seconds if the
+    provider requested a delay.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """
 Compares a CV with a job posting by their words, without a model.
 
-Features use it for the answers that they give where no model is set up.
+Features use it for the answers that replace those of the mock provider.
 """
 
 import re

@@ -5,9 +5,9 @@ from typing import Final
 from backburner_apps.features.core.errors import TooLarge
 
 MAX_FILE_SIZE: Final = 10 * 1024 * 1024
-"""Bytes of an uploaded file."""
+"""Maximum size of an uploaded file, in bytes."""
 MAX_TEXT_LENGTH: Final = 1_000_000
-"""Characters of one text of a request, or of the text in an uploaded file."""
+"""Maximum characters of a text in a request or of the text in an uploaded file."""
 
 
 def validate_file_size(size: int) -> None:

@@ -1,4 +1,4 @@
-"""The names of what a deployment on AWS consists of, from one place."""
+"""The names of all resources of a deployment on AWS."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What a deployment gives to features besides job records."""
+"""The interfaces that a deployment implements for features, besides job records."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class Model(Protocol):
-    """Asks a language model."""
+    """Calls a language model."""
 
     async def ask(
         self, prompt: str, *, into: type[M], system: str, example: Callable[[], M]
@@ -25,8 +25,8 @@ class Model(Protocol):
         """
         Return the model's answer as the given type.
 
-        An answer of another shape is shown to the model with what is wrong, once.
-        Raises `LlmFailed`. Offline, where there is no model, `example()` is returned.
+        If an answer is invalid, the model gets it back with the errors, once. Raises
+        `LlmFailed`. With the mock provider, returns `example()`.
         """
         ...
 
@@ -35,7 +35,7 @@ class Files(Protocol):
     """Reads files that users have uploaded."""
 
     async def check(self, user_id: str, key: str) -> None:
-        """Raise `ValidationFailed` if there is no such file, `TooLarge` if too big."""
+        """Raise `ValidationFailed` for a missing file, `TooLarge` for a large one."""
         ...
 
     async def read_text(self, user_id: str, key: str) -> str:
@@ -44,14 +44,14 @@ class Files(Protocol):
 
 
 class Results(Protocol):
-    """Stores results: at most one for each job."""
+    """Stores results, at most one per job."""
 
     async def find(self, record: JobRecord) -> str | None:
-        """Return the key of a job's result if one was stored, by an earlier run too."""
+        """Return the key of a job's result, also of an earlier run, or `None`."""
         ...
 
     async def write(self, record: JobRecord, content: bytes) -> str:
-        """Store the result, durable when this returns; return its key."""
+        """Store the result durably; return its key."""
         ...
 
     async def sign(self, record: JobRecord) -> str | None:
@@ -60,7 +60,7 @@ class Results(Protocol):
 
 
 class Meter(Protocol):
-    """Counts what happens to jobs."""
+    """Records the metrics of jobs."""
 
     def submitted(self, record: JobRecord) -> None:
         """Count an accepted job."""
@@ -75,23 +75,23 @@ class Meter(Protocol):
         ...
 
     def asked(self, feature: str, seconds: float) -> None:
-        """Record how long one answer of a model took."""
+        """Record how long one model call took."""
         ...
 
 
 class NoModel:
-    """Stands for the model where no job is run."""
+    """A model for processes that run no jobs; each call fails."""
 
     async def ask(
         self, prompt: str, *, into: type[M], system: str, example: Callable[[], M]
     ) -> M:
-        """Raise: there is no model here."""
+        """Raise `LlmFailed`."""
         del prompt, into, system, example
         raise LlmFailed("no model is set up here", is_retryable=False)
 
 
 class NoFiles:
-    """Stands for uploaded files where none can be sent."""
+    """Uploaded files for deployments without uploads; each call fails."""
 
     async def check(self, user_id: str, key: str) -> None:
         """Raise: there is no such file."""
@@ -106,7 +106,7 @@ class NoFiles:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Everything that a feature runs with."""
+    """The implementations with which a feature runs."""
 
     jobs: JobsDalHandler
     results: Results
@@ -118,5 +118,5 @@ class Deployment:
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def seconds(self) -> float:
-        """Return the time of a clock that only goes forward."""
+        """Return the time of a monotonic clock, in seconds."""
         return asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""How texts of users are put into prompts."""
+"""Quotes users' texts in prompts."""
 
 import re
 
@@ -11,5 +11,5 @@ UNTRUSTED = (
 
 
 def section(name: str, text: str) -> str:
-    """Return a text between tags that it cannot close itself."""
+    """Return a text between tags that the text itself cannot close."""
     return f"<{name}>\n{_TAG.sub('(', text.strip())}\n</{name}>"

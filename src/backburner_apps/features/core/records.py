@@ -1,4 +1,4 @@
-"""Job records: what is known of a job, and what its user is shown."""
+"""Job records, and their view for users."""
 
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainSerialize
 
 
 def rfc3339(moment: datetime) -> str:
-    """Write an instant in UTC with milliseconds: `2026-01-31T08:00:00.000Z`."""
+    """Format a time in UTC with milliseconds: `2026-01-31T08:00:00.000Z`."""
     text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
@@ -20,7 +20,7 @@ Timestamp = Annotated[
 
 
 class JobStatus(StrEnum):
-    """Where a job is; it never goes back to an earlier status."""
+    """The status of a job, which never goes back to an earlier one."""
 
     PENDING = "PENDING"
     """Accepted; no worker has begun."""
@@ -35,7 +35,7 @@ class JobStatus(StrEnum):
         return self in {JobStatus.COMPLETED, JobStatus.FAILED}
 
     def may_become(self, status: "JobStatus") -> bool:
-        """Return whether a record with this status may get the other one."""
+        """Return whether this status may change to the other one."""
         return status in _NEXT[self]
 
 
@@ -59,7 +59,7 @@ class Retention(NamedTuple):
 
 
 class JobRecord(BaseModel):
-    """What is known of a job."""
+    """The stored data of a job."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -67,14 +67,14 @@ class JobRecord(BaseModel):
     """A bare UUID."""
     user_id: str
     feature: str
-    """As records write it: `gap_analysis`."""
+    """The name in records, for example `gap_analysis`."""
     status: JobStatus = JobStatus.PENDING
     created_at: Timestamp
     started_at: Timestamp | None = None
     completed_at: Timestamp | None = None
     failed_at: Timestamp | None = None
     result_key: str | None = None
-    """Where the result is stored."""
+    """The key of the stored result."""
     error: str | None = None
     code: str | None = None
     attempts: int = 0
@@ -83,11 +83,11 @@ class JobRecord(BaseModel):
 
 
 class JobView(BaseModel):
-    """A job as its user sees it; absent fields are left out of the answer."""
+    """A job as its user sees it; fields that are `None` are omitted."""
 
     job_id: str
     feature: str
-    """As routes write it: `gap-analysis`."""
+    """The name in routes, for example `gap-analysis`."""
     status: JobStatus
     created_at: Timestamp
     started_at: Timestamp | None = None
@@ -99,7 +99,7 @@ class JobView(BaseModel):
 
     @classmethod
     def of(cls, record: JobRecord, result_url: str | None = None) -> "JobView":
-        """Show a record, with the URL of its result if it has one."""
+        """Return the view of a record, with the URL of its result if it has one."""
         shown = record.model_dump(include=set(cls.model_fields))
         return cls(
             **{**shown, "feature": route_name(record.feature)}, result_url=result_url
@@ -107,10 +107,10 @@ class JobView(BaseModel):
 
 
 def record_name(feature: str) -> str:
-    """Return a feature's name as records write it: `gap_analysis`."""
+    """Return a feature's name in records: `gap_analysis`."""
     return feature.replace("-", "_")
 
 
 def route_name(feature: str) -> str:
-    """Return a feature's name as routes write it: `gap-analysis`."""
+    """Return a feature's name in routes: `gap-analysis`."""
     return feature.replace("_", "-")

@@ -1,4 +1,4 @@
-"""What the data-access layer answers: a value, or why there is none."""
+"""The result of data access: a value, or an error with a code."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,11 +8,11 @@ T = TypeVar("T")
 
 
 class ResultCode(StrEnum):
-    """What came of an access to stored data."""
+    """The outcome of an access to stored data."""
 
     OK = "OK"
     REPLAYED = "REPLAYED"
-    """The same request was stored before; the data is of that one."""
+    """The same request was stored earlier; the data is its record."""
     NOT_FOUND = "NOT_FOUND"
     """There is no such job, or it belongs to another user."""
     CONFLICT = "CONFLICT"
@@ -21,7 +21,7 @@ class ResultCode(StrEnum):
     """The idempotency key was used with another request."""
     UNKNOWN_FEATURE = "UNKNOWN_FEATURE"
     THROTTLED = "THROTTLED"
-    """The store asks to come back later."""
+    """The store rejected the call because of too many requests; try again later."""
     STORE_ERROR = "STORE_ERROR"
     MISSING_INDEX = "MISSING_INDEX"
     """The store lacks an index that the query needs."""

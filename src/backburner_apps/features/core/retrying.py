@@ -1,9 +1,9 @@
-"""When a job that failed for a passing reason is delivered again."""
+"""The delays after which a job with a transient error is delivered again."""
 
 from typing import Final
 
 MAX_RECEIVES: Final = 3
-"""How often a job is delivered before it becomes a dead letter."""
+"""Maximum number of deliveries before a job becomes a dead letter."""
 FIRST_DELAY: Final = 2.0
 """Seconds before the second delivery; doubled for each further one."""
 MAX_DELAY: Final = 60.0

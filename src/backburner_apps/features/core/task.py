@@ -1,8 +1,8 @@
 """
-`AsyncTaskHandler`: all that features have in common.
+`AsyncTaskHandler`, the base class of features.
 
-A feature is a subclass in one file. It names its request model and writes `process`,
-and `validate_request` if it has rules of its own. It inherits the rest.
+A feature is a subclass in one file. It defines its request model and `process`, and
+`validate_request` if it has further rules. It inherits everything else.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ class AsyncTaskHandler(Generic[T]):
     """
     One feature: `T` is the model of its result.
 
-    The deployment decides where records, results and files are kept and which model
-    is asked. A subclass runs unchanged on each of them.
+    The deployment determines where records, results and files are stored and which
+    model is called. A subclass runs unchanged in every deployment.
     """
 
     feature: ClassVar[str]
@@ -58,13 +58,13 @@ class AsyncTaskHandler(Generic[T]):
             raise ValidationFailed(mistakes(error)) from None
 
     async def process(self, job_id: str, request: Any) -> T:
-        """Do the work; `request.user_cv` is the CV's text, also of a file."""
+        """Return the result; `request.user_cv` is the CV's text, also for a file."""
         raise NotImplementedError
 
     async def ask(
         self, prompt: str, *, into: type[M], system: str, example: Callable[[], M]
     ) -> M:
-        """Ask the model; `example` makes the answer where no model is set up."""
+        """Call the model; `example` returns the answer of the mock provider."""
         begun = self._deployment.seconds()
         try:
             return await self._deployment.model.ask(
@@ -100,11 +100,11 @@ class AsyncTaskHandler(Generic[T]):
 
     async def execute(self, job_id: str) -> Result[JobRecord]:
         """
-        Run a job once and record what came of it.
+        Run a job once and record its outcome.
 
-        A failure for good is recorded and returned with `success` set. What is worth
-        another delivery is raised: a `FeatureError` that is retryable, and anything
-        unexpected. `CONFLICT` says that the job had ended before: nothing was run.
+        A permanent failure is recorded and returned with `success` set. A retryable
+        `FeatureError` and unexpected errors are raised, so that the job is delivered
+        again. `CONFLICT` means that the job had already ended and was not run.
         """
         jobs, now = self._deployment.jobs, self._deployment.now
         started = await jobs.update_job_status(
@@ -127,7 +127,7 @@ class AsyncTaskHandler(Generic[T]):
         )
 
     async def fail(self, job_id: str, code: str, error: str) -> Result[JobRecord]:
-        """Record that a job has failed for good."""
+        """Record that a job has failed permanently."""
         failed_at = self._deployment.now()
         return await self._end(
             job_id, JobStatus.FAILED, failed_at=failed_at, code=code, error=error
@@ -191,7 +191,7 @@ class AsyncTaskHandler(Generic[T]):
     async def _with_text(
         self, record: JobRecord, request: FeatureRequest
     ) -> FeatureRequest:
-        """Put the text of an uploaded CV in its place."""
+        """Return the request with the text of an uploaded CV."""
         if request.user_cv_key is None:
             return request
         files = self._deployment.files

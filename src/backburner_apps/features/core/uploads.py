@@ -1,4 +1,4 @@
-"""What is said about a file before and after its upload URL is signed."""
+"""The request for an upload URL, and its answer."""
 
 from typing import Literal
 
@@ -13,11 +13,11 @@ class UploadRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     size: int = Field(ge=1)
-    """Its size in bytes; the URL takes exactly that many."""
+    """The size in bytes; the URL accepts exactly this size."""
 
 
 class UploadView(BaseModel):
-    """Where to send the file, and what to name in the submit."""
+    """The URL for the file, and the key to pass when submitting."""
 
     user_cv_key: str
     method: Literal["PUT"] = "PUT"

@@ -68,7 +68,7 @@ sa.Table(
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     _metadata.create_all(op.get_bind())
 
 

@@ -1,7 +1,7 @@
 """
-Users, tasks, their steps, the records of messages, and replies without a bot.
+Users, tasks, subtasks, records of messages, and replies of servers without a bot.
 
-Guarded: what is there already stays as it is, so the revision can be run again.
+Tables that exist already are left unchanged, so the revision can be run again.
 """
 
 import sqlalchemy as sa

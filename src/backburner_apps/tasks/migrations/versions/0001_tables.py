@@ -1,8 +1,8 @@
 """
-Requests, tasks, their steps, and idempotency keys.
+Requests, tasks, subtasks and idempotency keys.
 
-Earlier releases made these tables at the start of the service, without a version
-table: what is there already stays as it is.
+Earlier releases created these tables when the service started, without a version
+table: tables that exist already are left unchanged.
 """
 
 import sqlalchemy as sa

@@ -1,4 +1,4 @@
-"""Notes, and what they are found by: derived, and different on each database."""
+"""Notes, and their search index, which is derived and depends on the database."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -16,7 +16,7 @@ SEARCH = {
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "notes_notes",
         sa.Column("id", sa.Text, primary_key=True),

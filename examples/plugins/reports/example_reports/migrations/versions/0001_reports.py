@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "reports_reports",
         sa.Column("id", sa.Text, primary_key=True),
