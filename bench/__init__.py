@@ -1,1 +1,1 @@
-"""What Backburner does in a second, measured beside its peers in one run."""
+"""The benchmark: throughput, latency and cost, compared with other queues."""

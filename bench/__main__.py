@@ -113,7 +113,7 @@ def tables(report: dict[str, Any]) -> dict[str, str]:
 
 
 def _runs(rows: list[table.Row], options: argparse.Namespace) -> list[Run]:
-    """List what is to be run; what lacks a server or a program drops with a line."""
+    """List what to run; print a line for each entry without its server or program."""
     stores = [s for s in table.STORES if s in (_words(options.stores) or table.STORES)]
     if table.POSTGRES in stores and POSTGRES not in os.environ:
         say(f"no rows on PostgreSQL: {POSTGRES} is not set")
@@ -164,7 +164,7 @@ def _measured(runs: list[Run], options: argparse.Namespace) -> dict[str, Any]:
             except (NotDoneError, subprocess.SubprocessError, OSError) as error:
                 say(f"  no figure: {error}")
                 continue
-            # At once, so that an interrupted run has not measured for nothing.
+            # After each run, so that an interruption loses no figures.
             say(f"  {json.dumps(figures)}")
             measured[_key(run)].append(figures)
     table.add_shares(measured)

@@ -1,9 +1,9 @@
 """
-Streams a blob in and out of a place, and says how fast it was and how memory grew.
+Streams a blob to a place and back, and prints the rates and the growth of memory.
 
     python -m bench.blobs sqlite:///jobs.db s3://bucket/prefix 100
 
-It is a process of its own, so that no memory of others is counted.
+It is a separate process, so that only its own memory is measured.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ from backburner import AppBlobs, Backburner, Settings
 MIB = 1024 * 1024
 CHUNK = MIB // 16
 WARM_UP = 16
-"""MiB that are streamed first: what is loaded and kept for that is no growth."""
+"""MiB that are streamed first, so that one-time allocations are not growth."""
 
 
 async def pieces(size: int) -> AsyncIterator[bytes]:
-    """Yield so many MiB, in chunks as they come from a socket: new bytes each."""
+    """Yield `size` MiB of new bytes, in chunks of the size that a socket gives."""
     for _ in range(size * MIB // CHUNK):
         yield bytes(range(256)) * (CHUNK // 256)
 
 
 async def stream(blobs: AppBlobs, size: int) -> dict[str, Any]:
-    """Write, read and delete a blob of so many MiB; return the rates."""
+    """Write, read and delete a blob of `size` MiB; return the rates."""
     begun = time.perf_counter()
     blob = await blobs.write(pieces(size))
     written, digest = time.perf_counter(), hashlib.sha256()
@@ -46,12 +46,12 @@ async def stream(blobs: AppBlobs, size: int) -> dict[str, Any]:
 
 
 def peak() -> float:
-    """Return the most memory that this process had so far, in MiB."""
+    """Return this process's peak memory, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 async def measure(store: str, place: str, size: int) -> dict[str, Any]:
-    """Return what streaming so many MiB both ways came to."""
+    """Return the rates and the memory of streaming `size` MiB both ways."""
     settings = Settings(store=store, blobs=place, blob_limit=size * MIB + WARM_UP * MIB)
     async with Backburner(settings) as bb:
         blobs = bb.blobs("bench")

@@ -1,4 +1,4 @@
-"""A bucket on the server that plays S3, for the benchmark and the tests."""
+"""A bucket on the simulated S3 server, for the benchmark and the tests."""
 
 import secrets
 from urllib.parse import urlencode

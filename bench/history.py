@@ -1,8 +1,8 @@
 """
-Finished jobs and their events, written by SQL as a store holds them after a while.
+Writes finished jobs and their events by SQL, as a store has them after a while.
 
-A million submits would take minutes and leave the same rows behind. They are written in
-slices on a connection of their own: the store's connections have a time limit.
+A million submits would take minutes and write the same rows. They are written in
+slices on a separate connection, because the store's connections have a time limit.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from bench import work
 from bench.servers import ask
 
 SLICE: Final = 50_000
-"""How many jobs one statement writes."""
+"""The number of jobs that one statement writes."""
 FAR: Final = 4_000_000_000_000
 """A time that no pruning reaches."""
 FAILED: Final = 10
@@ -47,9 +47,9 @@ def fill(
     url: str, count: int, *, owners: int = 1, only: str | None = None, fail: bool
 ) -> None:
     """
-    Write jobs number 1 to `count`, dealt out to owners in turn, and their events.
+    Write jobs 1 to `count`, assigned to owners in turn, and their events.
 
-    `only` leaves out the jobs of all owners but one, `fail` has some jobs fail.
+    With `only`, write the jobs of one owner; with `fail`, some jobs have failed.
     """
     is_postgres = url.startswith("postgres")
     numbers = POSTGRES_NUMBERS if is_postgres else SQLITE_NUMBERS

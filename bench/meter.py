@@ -1,4 +1,4 @@
-"""Reads the meters: CPU, memory; and checks in the store that the work was done."""
+"""Measures CPU and memory, and checks in the store that the jobs were run."""
 
 import os
 import resource
@@ -13,12 +13,12 @@ from backburner import Backburner, Transaction
 
 
 def at_least(usual: int) -> int:
-    """Return how many a row takes at least; a test that runs it wants fewer."""
+    """Return the minimum number of jobs of a row, which tests reduce."""
     return int(os.environ.get("BENCH_FEWEST", usual))
 
 
 class Meter:
-    """Wall time and CPU of this process over a block."""
+    """The wall time and CPU time of this process during a block."""
 
     def __enter__(self) -> Self:
         self._wall = time.perf_counter()
@@ -30,7 +30,7 @@ class Meter:
         self.cpu = _cpu() - self._cpu
 
     def figures(self, count: int) -> dict[str, float]:
-        """Return the rate and the CPU for each."""
+        """Return the rate and the CPU time per job."""
         return {
             "per_second": round(count / self.wall),
             "cpu_us": round(self.cpu / count * 1e6, 1),
@@ -43,7 +43,7 @@ def _cpu() -> float:
 
 
 def rss_mb() -> float:
-    """Return the memory this process holds."""
+    """Return the memory of this process."""
     return round(psutil.Process().memory_info().rss / 1e6, 1)
 
 
@@ -58,7 +58,7 @@ def quantiles(waits: list[float]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the store must hold after a row."""
+    """The expected content of the store after a row."""
 
     jobs: int
     succeeded: int
@@ -66,7 +66,7 @@ class Expected:
 
 
 class NotTrueError(Exception):
-    """The store does not hold what the figure claims: the row is not printed."""
+    """The store does not have the expected content, so the row is not printed."""
 
 
 COUNTS = """

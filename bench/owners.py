@@ -1,7 +1,7 @@
 """
-The first pages of one owner among ten thousand, who have a million jobs together.
+Times the first pages of one owner among ten thousand with a million jobs in total.
 
-Each is compared with the same pages where nobody else has any.
+Each is compared with the same page in a store without other owners.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ Read = Callable[[], Awaitable[Any]]
 
 
 def fill(url: str, *, alone: bool) -> None:
-    """Store everybody's jobs, or only those of one owner."""
+    """Write the jobs of all owners, or only those of one."""
     only = OWNER.user if alone else None
     history.fill(url, JOBS, owners=OWNERS, only=only, fail=True)
 
 
 @contextmanager
 def beside(url: str) -> Iterator[str]:
-    """Lend the URL of another store of the same kind."""
+    """Yield the URL of another store of the same kind."""
     if url.startswith("postgres"):
         with fresh_database(url) as another:
             yield another
@@ -45,9 +45,9 @@ def beside(url: str) -> Iterator[str]:
 
 async def compared(alone: Backburner, among: Backburner) -> dict[str, float]:
     """
-    Return how many times longer each first page takes among others, and its time.
+    Return the ratio of the two times of each first page, and its time among others.
 
-    The two are asked in turn, so that whatever else the machine does slows both.
+    The two stores are read in turn, so that other load on the machine affects both.
     """
     lists = [await _first_pages(bb) for bb in (alone, among)]
     figures: dict[str, float] = {}
@@ -60,7 +60,7 @@ async def compared(alone: Backburner, among: Backburner) -> dict[str, float]:
 
 
 async def _first_pages(bb: Backburner) -> dict[str, Read]:
-    """Return what reads the first page of each list, after a look at what it has."""
+    """Return functions that read the first page of each list, after checking them."""
     store = bb.engine.store
 
     async def first_events() -> Any:

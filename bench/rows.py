@@ -2,7 +2,7 @@
 The rows of the table. Each runs in a fresh process and prints one JSON object.
 
     BENCH_STORE=postgresql://… python -m bench.rows drain /some/folder
-    BENCH_TRANSPORT=redis://… BENCH_QUEUE=bench-1 …     has a broker tell of work
+    BENCH_TRANSPORT=redis://… BENCH_QUEUE=bench-1 …     uses a broker
 """
 
 import asyncio
@@ -41,17 +41,17 @@ from bench.wire import post
 JOBS = int(os.environ.get("BENCH_JOBS", "20000"))
 TRANSPORT = os.environ.get("BENCH_TRANSPORT", "database")
 S3 = "BACKBURNER_TEST_S3_URL"
-"""Where moto plays S3."""
+"""The URL of the simulated S3 server (moto)."""
 FILES = JOBS // 2
 BODIES = JOBS // 2
 BLOB_MB = min(1024, JOBS // 16)
 FEW_SLOTS = 20
 STEP_ROWS = sa.text("SELECT count(*) FROM step_results")
 ALONE = 300
-"""Steps of a job that runs alone."""
+"""Number of steps of a job that runs alone."""
 STEP_SLOTS = 200
 WAITING = min(10_000, JOBS)
-"""Jobs that wait while single ones are signalled."""
+"""Number of jobs that wait while single ones are signalled."""
 IDLE_SECONDS = min(10.0, JOBS / 2_000)
 KEPT_ROWS = sa.text("SELECT count(*) FROM bench_kept")
 CALLERS = 100
@@ -59,32 +59,32 @@ BULK = 500
 NAPS = 1_000
 PROBES = min(300, JOBS)
 GAP_MS = (100, 200) if TRANSPORT.startswith("sqs") else (4, 10)
-"""How far probes are apart; what plays SQS here is not idle any sooner."""
+"""Time between probes; the simulated SQS is not idle any sooner."""
 WARM = 5
-"""Probes that open the connections and are not counted."""
+"""Number of probes that open the connections and are not measured."""
 FINISHED = 1_000_000
 
 Figures = dict[str, Any]
 
 
 def backburner(folder: Path, **options: Any) -> Backburner:
-    """Open an instance over the store that is measured."""
+    """Open an instance on the store that is measured."""
     return opened(url_of(folder), **options)
 
 
 def opened(url: str, **options: Any) -> Backburner:
-    """Open an instance over any store."""
+    """Open an instance on a given store."""
     settings = Settings(store=url, transport=TRANSPORT, **options)
     return Backburner(settings, apps=[work.app])
 
 
 def url_of(folder: Path) -> str:
-    """Return the store's URL: a file in the folder unless the environment says."""
+    """Return the store's URL from the environment, or of a file in the folder."""
     return os.environ.get("BENCH_STORE") or f"sqlite:///{folder}/bench.db"
 
 
 async def drain(folder: Path) -> Figures:
-    """Run no-op jobs that are all there when the worker starts."""
+    """Run no-op jobs that are all queued when the worker starts."""
     async with backburner(folder) as bb:
         await fill(bb, JOBS)
         await until_told(JOBS)
@@ -94,7 +94,7 @@ async def drain(folder: Path) -> Figures:
 
 
 async def drain_over_history(folder: Path) -> Figures:
-    """Do the same on top of a million finished jobs and their events."""
+    """Do the same in a store with a million finished jobs and their events."""
     async with backburner(folder):
         pass  # it makes the tables
     await asyncio.to_thread(history.fill, url_of(folder), FINISHED, fail=False)
@@ -108,7 +108,7 @@ async def drain_over_history(folder: Path) -> Figures:
 
 
 async def flows(folder: Path) -> Figures:
-    """Run files through three stages each, all of them in one batch with an end."""
+    """Run flows of three jobs each, all in one batch with a completion."""
     async with backburner(folder) as bb:
         batch = await filed(bb)
         with Meter() as meter:
@@ -125,7 +125,7 @@ async def flows(folder: Path) -> Figures:
 
 
 async def filed(bb: Backburner) -> BatchTicket:
-    """Open a batch and put every file's flow into it, a few hundred a call."""
+    """Open a batch and add every file's flow, a few hundred per call."""
     follows = {"capability": work.noop.name, "input": work.Payload(i=-1)}
     batch = await bb.open_batch(expected=FILES, completion=follows)
     for first in range(0, FILES, BULK):
@@ -138,7 +138,7 @@ async def filed(bb: Backburner) -> BatchTicket:
 
 
 async def settled_with_bodies(folder: Path) -> Figures:
-    """Run jobs that each write a row at settlement, on a worker with 20 slots."""
+    """Run jobs that each write a row at settlement, in a worker with 20 slots."""
     async with backburner(folder, slots=FEW_SLOTS) as bb:
         await bb.transact(lambda tx: work.KEPT.create(tx.connection))
         for first in range(0, BODIES, BULK):
@@ -155,7 +155,7 @@ async def settled_with_bodies(folder: Path) -> Figures:
 
 
 async def steps(folder: Path) -> Figures:
-    """Store the results of steps: of one job alone, then of many at once."""
+    """Store the results of steps: of a single job, then of many concurrent jobs."""
     async with backburner(folder, slots=STEP_SLOTS) as bb:
         await bb.start_worker()
         alone = await bb.submit(work.timed_steps, work.Payload(i=ALONE))
@@ -174,7 +174,7 @@ async def steps(folder: Path) -> Figures:
 
 
 async def signals(folder: Path) -> Figures:
-    """Signal one of many waiting jobs at a time; see what they cost an idle worker."""
+    """Signal one of many waiting jobs at a time; measure their cost while idle."""
     async with backburner(folder) as bb:
         before = await asyncio.to_thread(_idle_worker, folder)
         await bb.start_worker()
@@ -209,15 +209,15 @@ async def signals(folder: Path) -> Figures:
 
 
 class Idle(NamedTuple):
-    """What an idle worker uses."""
+    """The resources that an idle worker uses."""
 
     cpu: float
-    """Of a core, in percent."""
+    """CPU use of one core, in percent."""
     rss_mb: float
 
 
 def _idle_worker(folder: Path) -> Idle:
-    """Start a worker that has nothing to do; return what it uses."""
+    """Start a worker without jobs; return the resources that it uses."""
     worker = subprocess.Popen(
         [sys.executable, "-m", "bench.rows", "worker", str(folder)],
         stdout=subprocess.PIPE,
@@ -239,12 +239,12 @@ async def _until_state(bb: Backburner, state: JobState, count: int) -> None:
 
 
 async def blobs(folder: Path) -> Figures:
-    """Stream a blob of 1 GiB into a folder and out of it again."""
+    """Stream a blob of 1 GiB to a folder and back."""
     return await _streamed(folder, (folder / "blobs").as_uri())
 
 
 async def blobs_s3(folder: Path) -> Figures:
-    """Stream a blob of 1 GiB into what plays S3 and out of it again."""
+    """Stream a blob of 1 GiB to the simulated S3 and back."""
     if not os.environ.get(S3):
         raise NotTrueError(f"{S3} is not set: nothing plays S3")
     place, query = buckets.made(os.environ[S3])
@@ -259,7 +259,7 @@ async def _streamed(folder: Path, place: str) -> Figures:
 
 
 async def _most_running(bb: Backburner) -> int:
-    """Wait until no job is live; return the most that were seen running at once."""
+    """Wait until all jobs have ended; return the most that ran at the same time."""
     most, running = 0, JobFilter(state=JobState.RUNNING)
     while len(work.finished) < BODIES:
         jobs = await bb.engine.store.jobs(running, before=None, limit=BODIES)
@@ -271,7 +271,7 @@ async def _most_running(bb: Backburner) -> int:
 
 
 async def submit_bulk(folder: Path) -> Figures:
-    """Submit 500 a call, each call durable when it returns."""
+    """Submit 500 jobs per call, each call durable when it returns."""
     async with backburner(folder) as bb:
         with Meter() as meter:
             await fill(bb, JOBS)
@@ -280,7 +280,7 @@ async def submit_bulk(folder: Path) -> Figures:
 
 
 async def submit_singly(folder: Path) -> Figures:
-    """Submit one a call from 100 tasks at once, each durable when it returns."""
+    """Submit one job per call from 100 concurrent tasks, durable when it returns."""
     waits: list[float] = []
 
     async def caller(bb: Backburner, first: int) -> None:
@@ -309,7 +309,7 @@ async def latency_here(folder: Path) -> Figures:
 
 
 async def latency_there(folder: Path) -> Figures:
-    """Submit to an idle worker of another process; then leave it alone."""
+    """Submit to an idle worker in another process; then measure it while idle."""
     async with backburner(folder) as bb:
         worker = subprocess.Popen(  # noqa: ASYNC220 - before anything is measured
             [sys.executable, "-m", "bench.rows", "worker", str(folder)],
@@ -326,7 +326,7 @@ async def latency_there(folder: Path) -> Figures:
 
 
 async def worker(folder: Path) -> Figures:
-    """Be the other process: write the start of each handler down, until terminated."""
+    """Run the worker of the other process, which prints the start of each handler."""
     times = sqlite3.connect(folder / "times.db", isolation_level=None)
     times.execute("PRAGMA synchronous = OFF")
     times.execute(
@@ -343,12 +343,12 @@ async def worker(folder: Path) -> Figures:
 
 
 async def loaded(folder: Path) -> Figures:
-    """Run jobs with budget, webhook and events on, and as many plain ones before."""
+    """Run plain jobs, then as many with budget, webhook and events."""
     return await compare(url_of(folder), max(500, JOBS // 10))
 
 
 async def naps(folder: Path) -> Figures:
-    """Run 1,000 jobs that each wait for a second, at once."""
+    """Run 1,000 concurrent jobs that each wait for a second."""
     async with backburner(folder, slots=NAPS) as bb:
         await bb.submit_many(work.nap, work.payloads(NAPS))
         meter = await drained(bb, NAPS)
@@ -357,7 +357,7 @@ async def naps(folder: Path) -> Figures:
 
 
 async def http(folder: Path) -> Figures:
-    """Post jobs over 100 connections to one API process; count every 202."""
+    """Post jobs over 100 connections to one API process; count the 202 answers."""
     server = subprocess.Popen(  # noqa: ASYNC220 - before anything is measured
         [
             *(sys.executable, "-m", "backburner", "serve", "--dev", "--no-worker"),
@@ -388,7 +388,7 @@ async def http(folder: Path) -> Figures:
 
 
 async def owners(folder: Path) -> Figures:
-    """List a small owner's jobs, failures and events: alone, and among a million."""
+    """List jobs, failures and events of a small owner: alone, and among a million."""
     with among_owners.beside(url_of(folder)) as alone:
         for url in (alone, url_of(folder)):
             async with opened(url):
@@ -400,8 +400,8 @@ async def owners(folder: Path) -> Figures:
 
 
 async def sentences(folder: Path) -> Figures:
-    """Have sentences become tasks: two services, a worker and a model's server."""
-    # What it brings must not weigh on the rows that tell their memory.
+    """Create tasks from sentences: two services, a worker and a model's server."""
+    # Imported here, so that rows that measure memory do not include it.
     from bench.sentences import FEWEST, tasked  # noqa: PLC0415
 
     count = max(FEWEST, JOBS // 20)
@@ -409,7 +409,7 @@ async def sentences(folder: Path) -> Figures:
 
 
 async def conversations(folder: Path) -> Figures:
-    """Have messages answered by `chat`: a server, a worker and the mock."""
+    """Reply to messages with `chat`: a server, a worker and the mock."""
     from bench.conversations import FEWEST, answered  # noqa: PLC0415 - as above
 
     count = max(FEWEST, JOBS // 20)
@@ -417,14 +417,14 @@ async def conversations(folder: Path) -> Figures:
 
 
 async def searches(folder: Path) -> Figures:
-    """Search the chunks of one user, 100,000 with the usual number of jobs."""
+    """Search the chunks of one user, 100,000 with the default number of jobs."""
     from bench.searching import searched  # noqa: PLC0415 - as above
 
     return await searched(url_of(folder), JOBS * 5)
 
 
 async def embedding(folder: Path) -> Figures:
-    """Embed chunks by the offline model, which is prepared if it is not there."""
+    """Embed chunks with the offline model, after preparing it if necessary."""
     from bench.searching import embedded  # noqa: PLC0415 - as above
 
     del folder
@@ -432,7 +432,7 @@ async def embedding(folder: Path) -> Figures:
 
 
 async def deferrals(folder: Path) -> Figures:
-    """Have commands of Discord deferred while 200 other jobs run."""
+    """Defer commands from Discord while 200 other jobs run."""
     from bench.deferrals import FEWEST, deferred  # noqa: PLC0415 - as above
 
     count = max(FEWEST, JOBS // 20)
@@ -440,7 +440,7 @@ async def deferrals(folder: Path) -> Figures:
 
 
 async def uploads(folder: Path) -> Figures:
-    """Have files processed by `documents`, with the rates of its queues lifted."""
+    """Process files with `documents`, without the rate limits of its queues."""
     from bench.uploads import FEWEST, MOST, processed  # noqa: PLC0415 - as above
 
     count = min(MOST, max(FEWEST, JOBS // 20))
@@ -448,7 +448,7 @@ async def uploads(folder: Path) -> Figures:
 
 
 async def uploads_limited(folder: Path) -> Figures:
-    """Have files processed by `documents` with its limits as they are."""
+    """Process files with `documents` and its default limits."""
     from bench.uploads import FEWEST, processed  # noqa: PLC0415 - as above
 
     count = min(100, max(FEWEST, JOBS // 20))
@@ -487,7 +487,7 @@ async def fill(bb: Backburner, count: int) -> None:
 
 
 async def until_told(count: int) -> None:
-    """Wait until the broker, if there is one, has a message for each job."""
+    """Wait until the broker, if one is used, has a message for each job."""
     broker = find_broker(TRANSPORT)
     if broker is None:
         return
@@ -498,7 +498,7 @@ async def until_told(count: int) -> None:
 
 
 async def drained(bb: Backburner, count: int) -> Meter:
-    """Work until so many handlers have run and no job is live any more."""
+    """Run a worker until `count` handlers have run and all jobs have ended."""
     with Meter() as meter:
         await bb.start_worker()
         while len(work.finished) < count:
@@ -509,7 +509,7 @@ async def drained(bb: Backburner, count: int) -> Meter:
 
 
 async def probe(bb: Backburner, started_at: Callable[[int], int | None]) -> list[float]:
-    """Submit one job at a time, a little apart; return submit → start."""
+    """Submit one job at a time with a pause; return the times from submit to start."""
     await bb.submit_many(work.noop, work.payloads(WARM, PROBES))
     await _until_quiet(bb)
     begun: dict[int, int] = {}
@@ -529,7 +529,7 @@ async def _until_quiet(bb: Backburner) -> None:
 
 
 def come_to_rest(url: str) -> None:
-    """Have PostgreSQL do now what it did long ago for a history that grew slowly."""
+    """Let PostgreSQL do the maintenance that a slowly grown history has behind it."""
     if url.startswith("postgres"):
         ask(url, "VACUUM ANALYZE")
         ask(url, "CHECKPOINT")

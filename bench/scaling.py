@@ -1,11 +1,11 @@
 """
-How long jobs wait, by arithmetic that is too long for paper: a queue, simulated.
+Simulates a queue to compute how long jobs wait.
 
     python -m bench.scaling
 
-Jobs arrive at random and take one of so many slots for as long as a model's call does;
-before that the store has to take, hand out and settle them, one batch at a time. The
-store's figures are from `make bench`; docs/scaling.md shows the resulting table.
+Jobs arrive at random and occupy one of the slots for the duration of a model call. The
+store accepts, hands out and settles them, one batch at a time. The store's figures are
+from `make bench`; docs/scaling.md shows the resulting table.
 """
 
 import heapq
@@ -23,10 +23,10 @@ SEED = 1
 
 
 class Deployment(NamedTuple):
-    """What is simulated: a load and what there is for it."""
+    """A load, and the capacity for it."""
 
     jobs: float
-    """How many arrive in a second."""
+    """Arrivals per second."""
     slots: int
     store: float = STORE_JOBS
     call: float = CALL_SECONDS
@@ -34,17 +34,17 @@ class Deployment(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """How long jobs waited from submit to start, in seconds."""
+    """The waits of jobs from submit to start, in seconds."""
 
     p50: float
     p95: float
     p99: float
     busy: float
-    """Which part of the slots was in use."""
+    """The share of slots that were in use."""
 
 
 def simulate(deployment: Deployment, count: int = JOBS, seed: int = SEED) -> Waits:
-    """Let so many jobs through; the first third only warms up."""
+    """Simulate a number of jobs; the first third is warm-up."""
     dice = random.Random(seed)
     free = [0.0] * deployment.slots
     waits, worked, end = [], 0.0, 0.0
@@ -66,7 +66,7 @@ def simulate(deployment: Deployment, count: int = JOBS, seed: int = SEED) -> Wai
 def _admitted(
     deployment: Deployment, count: int, dice: random.Random
 ) -> Iterator[tuple[float, float]]:
-    """Yield when each job arrives, and when the store has seen to it."""
+    """Yield when each job arrives, and when the store has processed it."""
     arrives = ready = 0.0
     for _ in range(count):
         arrives += dice.expovariate(deployment.jobs)
@@ -82,7 +82,7 @@ def _call(deployment: Deployment, dice: random.Random) -> float:
 
 
 def main() -> None:
-    """Print how waits grow as slots and store are used up."""
+    """Print how waits grow with the utilisation of slots and store."""
     print("| jobs/s | slots | slots in use | store in use | p50 s | p95 s | p99 s |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for jobs in (30.0, 300.0, 3_000.0):

@@ -11,7 +11,7 @@ import asyncpg
 
 @contextmanager
 def fresh_database(server: str) -> Iterator[str]:
-    """Make a database on the server, lend its URL, drop it."""
+    """Create a database on the server, yield its URL, and drop it."""
     name = f"bench_{secrets.token_hex(4)}"
     ask(server, f"CREATE DATABASE {name}")
     try:

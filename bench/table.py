@@ -18,7 +18,7 @@ BROKERS = {RABBITMQ: "RabbitMQ", REDIS: "Redis", SQS: "SQS (moto)"}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of the table: what is run, which figure is shown, and its goals."""
+    """One row of the table: its name, the figure to show, and its goals."""
 
     name: str
     title: str

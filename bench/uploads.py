@@ -1,5 +1,5 @@
 """
-Files through `documents`: a client, `serve documents` and a worker.
+Processes files with `documents`: a client, `serve documents` and a worker.
 
 Small text files are uploaded and confirmed, many at once, as one batch. With limits
 lifted the rates of the queues are off; otherwise they are those of the contract.
@@ -49,7 +49,7 @@ Figures = dict[str, Any]
 async def processed(
     url: str, transport: str, folder: Path, count: int, *, is_lifted: bool
 ) -> Figures:
-    """Upload a batch of files; check that each of them is ready."""
+    """Upload a batch of files; check that all of them become ready."""
     await _forget(transport)
     port, _ = free_ports()
     env = {
@@ -129,7 +129,7 @@ async def _completed(port: int, batch_id: str) -> None:
 
 
 async def _watch(running: dict[str, psutil.Process], most: dict[str, int]) -> None:
-    """Note the most memory of each process."""
+    """Record the peak memory of each process."""
     while True:
         for name, process in running.items():
             most[name] = max(most[name], int(process.memory_info().rss))

@@ -1,4 +1,4 @@
-"""HTTP by hand: a library's client would cost more than what is measured."""
+"""A minimal HTTP client: a library's client would need more CPU than the server."""
 
 from asyncio import StreamReader, StreamWriter
 
@@ -11,7 +11,7 @@ async def post(
     *,
     status: int = 202,
 ) -> bytes:
-    """Post JSON over a connection that is kept; return the body of the answer."""
+    """Post JSON over a persistent connection; return the body of the answer."""
     reader, writer = streams
     head = (
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"

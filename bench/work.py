@@ -1,4 +1,4 @@
-"""The jobs that are measured, and where their handlers leave their times."""
+"""The jobs that are measured, and the times that their handlers record."""
 
 import asyncio
 import os
@@ -12,18 +12,18 @@ from pydantic import BaseModel
 from backburner import App, Context, Transaction, capability
 
 QUEUE = os.environ.get("BENCH_QUEUE", "bench")
-"""Where they wait; another one for every run where a broker remembers them."""
+"""Their queue; with a broker, each run has a queue of its own."""
 TOKENS = 120
 started: dict[int, int] = {}
-"""When the handler of job `i` began, in nanoseconds of the machine's clock."""
+"""Start of the handler of job `i`, in nanoseconds of the machine's clock."""
 finished: list[int] = []
-"""Whose handler has returned."""
+"""The jobs whose handler has returned."""
 on_start: list[Callable[[int, int], None]] = []
-"""Who else wants to know."""
+"""Functions to call when a handler starts."""
 
 
 class Payload(BaseModel):
-    """Some 200 bytes of JSON, as the peers get."""
+    """About 200 bytes of JSON, as many as the peers get."""
 
     i: int
     user: str = "u-000042"
@@ -32,14 +32,14 @@ class Payload(BaseModel):
 
 
 class Index(BaseModel):
-    """A result that can be read back."""
+    """The result of a job, which the benchmark reads back."""
 
     i: int
 
 
 @capability("bench.noop", queue=QUEUE)
 async def noop(_ctx: Context, value: Payload) -> Index:
-    """Do nothing, and give the index back."""
+    """Do nothing and return the index."""
     started[value.i] = time.monotonic_ns()
     for tell in on_start:
         tell(value.i, started[value.i])
@@ -49,7 +49,7 @@ async def noop(_ctx: Context, value: Payload) -> Index:
 
 @capability("bench.spend", queue=QUEUE, tokens=2 * TOKENS, model="bench")
 async def spend(ctx: Context, value: Payload) -> Index:
-    """Use a model, as it were, and give the index back."""
+    """Record the usage of a simulated model call and return the index."""
     ctx.used("bench", input_tokens=TOKENS - 20, output_tokens=20)
     return Index(i=value.i)
 
@@ -64,7 +64,7 @@ async def nap(_ctx: Context, value: Payload) -> Index:
 
 @capability("bench.extract", queue=QUEUE)
 async def extract(_ctx: Context, value: Payload) -> Index:
-    """Give the index back."""
+    """Return the index."""
     return Index(i=value.i)
 
 
@@ -81,12 +81,12 @@ async def embed(_ctx: Context, value: Index) -> Index:
 
 
 KEPT = sa.Table("bench_kept", sa.MetaData(), sa.Column("i", sa.BigInteger))
-"""Where jobs with a settlement transaction of their own write."""
+"""The table to which jobs write in their settlement transaction."""
 
 
 @capability("bench.keep", queue=QUEUE)
 async def keep(ctx: Context, value: Payload) -> Index:
-    """Write a row with the job's success, and give the index back."""
+    """Write a row in the settlement transaction and return the index."""
     ctx.at_settlement(lambda tx: _keep(tx, value.i))
     finished.append(value.i)
     return Index(i=value.i)
@@ -97,9 +97,9 @@ def _keep(tx: Transaction, i: int) -> None:
 
 
 STEPS = 20
-"""How many steps each of many jobs has."""
+"""The number of steps of each of many jobs."""
 step_seconds: list[float] = []
-"""How long each step took of a job that runs alone."""
+"""The duration of each step of a job that runs alone."""
 
 
 @capability("bench.steps", queue=QUEUE)
@@ -122,12 +122,12 @@ async def timed_steps(ctx: Context, value: Payload) -> Index:
 
 
 resumed: dict[int, int] = {}
-"""When the handler of job `i` went on after its wait."""
+"""Time at which the handler of job `i` continued after its wait."""
 
 
 @capability("bench.waiter", queue=QUEUE)
 async def waiter(ctx: Context, value: Payload) -> Index:
-    """Wait for a signal for a day, and give the index back."""
+    """Wait for a signal for up to a day and return the index."""
     started[value.i] = time.monotonic_ns()
     await ctx.wait("go", timeout=86_400)
     resumed[value.i] = time.monotonic_ns()
@@ -148,5 +148,5 @@ app = App(
 
 
 def payloads(count: int, first: int = 0) -> list[Any]:
-    """Return that many inputs."""
+    """Return `count` inputs."""
     return [Payload(i=i) for i in range(first, first + count)]

@@ -1,1 +1,1 @@
-"""The peers: small programs that submit and drain the same jobs with other queues."""
+"""Small programs that submit and run the same jobs with other queues."""

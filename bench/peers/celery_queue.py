@@ -41,7 +41,7 @@ def submit(count: int) -> dict[str, object]:
 
 
 def worker() -> None:
-    """Be Celery's own worker."""
+    """Run Celery's own worker."""
     app.worker_main(
         [
             *("worker", "-P", "prefork", "-c", "2", "-l", "ERROR"),
@@ -60,7 +60,7 @@ def stored() -> int:
 
 
 def forget() -> None:
-    """Delete what this run left on the servers."""
+    """Delete the data of this run from the servers."""
     with app.connection_for_write() as connection:
         connection.default_channel.queue_delete(NAME)
     for key in _keys():

@@ -24,7 +24,7 @@ CHUNK = 500
 
 
 class Countable(RedisBackend):
-    """Keeps results under names that tell whose they are, where it would hash them."""
+    """Stores results under readable names instead of hashes."""
 
     def build_message_key(self, message: Any) -> str:
         """Name the result of a message."""
@@ -44,7 +44,7 @@ def noop(value: dict[str, object]) -> object:
 
 
 def submit(count: int) -> dict[str, object]:
-    """Enqueue in groups of 500, with confirms: what is enqueued is there for good."""
+    """Enqueue in groups of 500, with publisher confirms, so that jobs are durable."""
     begun = time.perf_counter()
     for first in range(0, count, CHUNK):
         chunk = range(first, min(first + CHUNK, count))
@@ -54,7 +54,7 @@ def submit(count: int) -> dict[str, object]:
 
 
 def worker() -> None:
-    """Be Dramatiq's own worker."""
+    """Run Dramatiq's own worker."""
     sys.argv = ["dramatiq", "bench.peers.dramatiq_queue"]
     sys.argv += ["-p", "1", "-t", "8", "--skip-logging"]
     runpy.run_module("dramatiq", run_name="__main__")
@@ -70,7 +70,7 @@ def stored() -> int:
 
 
 def forget() -> None:
-    """Delete what this run left on the servers."""
+    """Delete the data of this run from the servers."""
     for queue in (NAME, f"{NAME}.DQ", f"{NAME}.XQ"):
         broker.channel.queue_delete(queue)
     for key in _keys():

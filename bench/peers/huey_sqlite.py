@@ -33,7 +33,7 @@ def submit(count: int) -> dict[str, object]:
 
 
 def worker() -> None:
-    """Be Huey's own consumer, in one process with threads."""
+    """Run Huey's own consumer, in one process with threads."""
     sys.argv = ["huey_consumer", "bench.peers.huey_sqlite.huey"]
     sys.argv += ["-k", "thread", "-w", "8", "-n", "-q"]
     runpy.run_module("huey.bin.huey_consumer", run_name="__main__")
@@ -45,7 +45,7 @@ def stored() -> int:
 
 
 def forget() -> None:
-    """Leave its file to whoever made the folder."""
+    """Do nothing: the folder's creator deletes the file."""
 
 
 if __name__ == "__main__":

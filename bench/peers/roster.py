@@ -1,4 +1,4 @@
-"""Which peers there are, what each needs, and how one is measured."""
+"""The peers, their requirements, and the measurement of one of them."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ import psutil
 
 PROJECT = Path(__file__).parents[2]
 HOMES = PROJECT / ".bench"
-"""Where `tools/bench-peers` installs them, each apart: their pins clash."""
+"""Where `tools/bench-peers` installs them separately, as their pins conflict."""
 POSTGRES = "BACKBURNER_TEST_POSTGRES_URL"
 REDIS = "BACKBURNER_TEST_REDIS_URL"
 RABBITMQ = "BACKBURNER_TEST_RABBITMQ_URL"
@@ -28,7 +28,7 @@ STORED_TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another queue: how it is run, on which server, and with how many jobs."""
+    """Another queue: its command, its servers and its number of jobs."""
 
     name: str
     title: str
@@ -39,7 +39,7 @@ class Peer:
     """Variables with the URLs of its servers; the first is where its jobs are."""
 
     def missing(self) -> str | None:
-        """Say why it cannot be measured here."""
+        """Return the reason why it cannot be measured on this machine, or `None`."""
         if shutil.which(self.program[0]) is None:
             return "it is not installed (tools/bench-peers)"
         lacking = [need for need in self.needs if need not in os.environ]
@@ -110,7 +110,7 @@ PEERS = (
 
 
 class NotDoneError(Exception):
-    """The peer did not do the work: its figures are not printed."""
+    """The peer did not run all jobs, so its figures are not printed."""
 
 
 def measure(peer: Peer, folder: Path, url: str, jobs: int) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _ask(peer: Peer, env: dict[str, str], *words: str) -> str:
 
 @contextlib.contextmanager
 def _worker(peer: Peer, env: dict[str, str]) -> Iterator[psutil.Process]:
-    """Run its worker in a process group of its own: some have children."""
+    """Run its worker in a separate process group, because some have children."""
     worker = subprocess.Popen(
         [*peer.program, "worker"],
         env=env,
@@ -170,7 +170,7 @@ def _worker(peer: Peer, env: dict[str, str]) -> Iterator[psutil.Process]:
 
 
 def _drained(worker: psutil.Process, marks: Path, jobs: int) -> dict[str, Any]:
-    """Look from the first handler that ran to the last one."""
+    """Measure from the start of the first handler to the start of the last one."""
     _until(worker, marks, 1)
     begun, first, before = time.perf_counter(), _count(marks), _cpu(worker)
     _until(worker, marks, jobs)

@@ -28,7 +28,7 @@ async def noop(_ctx: Any, *, value: dict[str, object]) -> object:
 
 
 def queue() -> Any:
-    """Name the queue; a pool of 20 is the size at which it does best."""
+    """Return the queue; its pool has 20 connections, the size with the best result."""
     options = {"max_size": 20} if IS_POSTGRES else {}
     return Queue.from_url(URL, name=NAME, **options)
 
@@ -72,7 +72,7 @@ async def stored() -> int:
 
 
 async def forget() -> None:
-    """Delete what this run left in Redis; a database is dropped by its owner."""
+    """Delete the data of this run from Redis; the benchmark drops a database itself."""
     if IS_POSTGRES:
         return
     ours = queue()

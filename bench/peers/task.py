@@ -1,4 +1,4 @@
-"""What every peer in Python runs, and where it leaves its marks. Standard library."""
+"""The task of every Python peer, and its record of runs. Only standard library."""
 
 import asyncio
 import inspect
@@ -11,18 +11,18 @@ _marks = os.open(os.environ["BENCH_MARKS"], os.O_WRONLY | os.O_APPEND | os.O_CRE
 
 
 def payload(i: int) -> dict[str, object]:
-    """Return some 200 bytes, as Backburner gets."""
+    """Return about 200 bytes, as many as Backburner's jobs get."""
     return {"i": i, "user": "u-000042", "kind": "noop", "pad": "x" * 150}
 
 
 def run(value: dict[str, object]) -> object:
-    """Do nothing, leave a mark, and give the index back."""
+    """Record the run and return the index."""
     os.write(_marks, b".")
     return value["i"]
 
 
 def main(name: str) -> None:
-    """Have a peer's module do what was asked, by its own name: so tasks are found."""
+    """Run a command of a peer's module under its own name, so that tasks are found."""
     peer = import_module(name)
     match sys.argv[1:]:
         case ["submit", count]:

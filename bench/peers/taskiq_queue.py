@@ -47,7 +47,7 @@ async def submit(count: int) -> dict[str, object]:
 
 
 def worker() -> None:
-    """Be Taskiq's own worker."""
+    """Run Taskiq's own worker."""
     sys.argv = ["taskiq", "worker", "bench.peers.taskiq_queue:broker"]
     sys.argv += ["--workers", "1", "--log-level", "ERROR"]
     sys.argv += ["--max-async-tasks", "100", "--max-prefetch", "100"]
@@ -65,7 +65,7 @@ async def stored() -> int:
 
 
 async def forget() -> None:
-    """Delete what this run left on the servers."""
+    """Delete the data of this run from the servers."""
     async with await aio_pika.connect(URL) as connection:
         channel = await connection.channel()
         await channel.queue_delete(NAME)

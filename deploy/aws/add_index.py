@@ -11,14 +11,14 @@ KEYS: Final = {"gsi1pk": "HASH", "gsi1sk": "RANGE"}
 
 
 def index() -> dict[str, Any]:
-    """Return the index as DynamoDB takes it; the stack makes the same one."""
+    """Return the definition of the index, the same as in the stack."""
     keys = [{"AttributeName": name, "KeyType": kind} for name, kind in KEYS.items()]
     kept = {"ProjectionType": "INCLUDE", "NonKeyAttributes": list(LISTED)}
     return {"IndexName": INDEX, "KeySchema": keys, "Projection": kept}
 
 
 def add_index(table: str) -> None:
-    """Have DynamoDB build the index; records are listed when it is ACTIVE."""
+    """Let DynamoDB build the index; records can be listed when it is ACTIVE."""
     types = [{"AttributeName": name, "AttributeType": "S"} for name in KEYS]
     boto3.client("dynamodb").update_table(
         TableName=table,

@@ -1,4 +1,4 @@
-"""An alarm for each alert rule; the runbook says what to do about it."""
+"""An alarm for each alert rule; the runbook describes how to handle it."""
 
 from typing import Final
 
@@ -26,7 +26,7 @@ ERROR_RATE: Final = (
 
 
 class Alarms(Construct):
-    """The alarms of an environment, and the topic that they are sent to."""
+    """The alarms of an environment, and the topic that receives them."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Alarms(Construct):
         alarm.add_alarm_action(actions.SnsAction(self.topic))
 
     def _error_rate(self, functions: Functions) -> cloudwatch.MathExpression:
-        """Deliveries that failed, as the worker reports them or by its own errors."""
+        """Return the metric of failed deliveries, both reported and crashed."""
         total = cloudwatch.Stats.SUM
         worker = functions.worker
         return cloudwatch.MathExpression(
@@ -95,7 +95,7 @@ class Alarms(Construct):
 
 
 def dead_letters(storage: Storage) -> cloudwatch.Metric:
-    """Return how many dead letters wait for somebody."""
+    """Return the metric of messages in the dead-letter queue."""
     return storage.dead_letters.metric_approximate_number_of_messages_visible(
         period=Duration.minutes(1), statistic=cloudwatch.Stats.MAXIMUM
     )

@@ -69,7 +69,7 @@ class Api(Construct):
         )
 
     def _let_pages_read_errors(self) -> None:
-        """Add the CORS header to what API Gateway answers itself, such as a 401."""
+        """Add the CORS header to API Gateway's own answers, for example a 401."""
         for kind in ("DEFAULT_4_XX", "DEFAULT_5_XX"):
             self.rest.add_gateway_response(
                 kind.title().replace("_", ""),

@@ -1,8 +1,8 @@
 """
-The archives that functions run from: pip builds them for Lambda, without Docker.
+Builds the archives of the functions with pip, without Docker.
 
-The layer has the packages of `requirements.lock`; the code is our own packages. Both
-are made once for a content and kept in `.lambda/`: `python -m deploy.aws.assets`.
+The layer contains the packages of `requirements.lock`; the code archive contains our
+own packages. Both are cached by content in `.lambda/`: `python -m deploy.aws.assets`.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ LOCK: Final = Path(__file__).with_name("requirements.lock")
 PACKAGES: Final = ("backburner", "backburner_apps", "backburner_extractors")
 LEFT_OUT: Final = ("__pycache__", "node_modules")
 LIMIT: Final = 250 * 1000 * 1000
-"""Bytes that layer and code may have together, unzipped."""
+"""Maximum size of layer and code together, unzipped, in bytes."""
 LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
 PIP: Final = (
     *("--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"),
@@ -32,7 +32,7 @@ PIP: Final = (
 
 
 def layer() -> Path:
-    """Return the archive of the packages that others wrote; pip fetches them once."""
+    """Return the archive of third-party packages, which pip downloads once."""
     packages = layer_folder()
     made = packages.with_suffix(".zip")
     if not made.exists():
@@ -41,7 +41,7 @@ def layer() -> Path:
 
 
 def layer_folder() -> Path:
-    """Return the folder that the layer is made of."""
+    """Return the folder with the content of the layer."""
     wanted = HOME / f"layer-{_digest(LOCK.read_bytes())}"
     if not wanted.exists():
         unfinished = wanted.with_suffix(".part")
@@ -65,7 +65,7 @@ def code() -> Path:
 
 
 def unzipped_size(*archives: Path) -> int:
-    """Return how many bytes archives have when Lambda has unpacked them."""
+    """Return the size of archives after Lambda has unpacked them, in bytes."""
     return sum(
         entry.file_size
         for archive in archives
@@ -80,7 +80,7 @@ def _own_files() -> Iterator[tuple[str, bytes]]:
 
 
 def _metadata() -> Iterator[tuple[str, bytes]]:
-    """Yield what makes the providers of models known: entry points of the package."""
+    """Yield the entry points of the package, which register the model providers."""
     found = distribution("backburner")
     folder = f"backburner-{found.version}.dist-info"
     for name in ("METADATA", "entry_points.txt"):
@@ -94,7 +94,7 @@ def _files_of(folder: Path, base: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _zip(target: Path, files: Iterator[tuple[str, bytes]]) -> None:
-    """Write an archive that is the same whenever its files are."""
+    """Write a reproducible archive: the same files give the same bytes."""
     unfinished = target.with_suffix(".part")
     with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, data in files:

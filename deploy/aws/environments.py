@@ -1,4 +1,4 @@
-"""The two environments, and what may differ between them."""
+"""The two environments and their settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ class Environment:
     cors_origins: tuple[str, ...] = ()
     """Origins of pages that call the API and the bucket."""
     table_name: str = ""
-    """An existing table to use; empty: one is made."""
+    """An existing table to use; if empty, the stack creates one."""
     user_pool_arn: str = ""
-    """An existing Cognito user pool; empty: one is made."""
+    """An existing Cognito user pool; if empty, the stack creates one."""
     ai: str = "openai"
-    """Providers of models, as `BACKBURNER_AI` names them; `mock` needs no key."""
+    """Model providers in the format of `BACKBURNER_AI`; `mock` needs no key."""
     ai_model: str = ""
-    """The model to ask; empty: the provider's own."""
+    """The model to call; if empty, the provider's default."""
     alarm_email: str = ""
-    """Who is sent the alarms; empty: only the topic gets them."""
+    """Address that receives the alarms; if empty, only the topic receives them."""
 
     @property
     def is_production(self) -> bool:
-        """Whether data outlives the stack."""
+        """Whether data is kept when the stack is deleted."""
         return self.name == "prod"
 
 

@@ -1,4 +1,4 @@
-"""The functions, each with a role that may do what the function does and no more."""
+"""The functions, each with a role with only the permissions that it needs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ OFF: Final = "false"
 
 
 class Archives(NamedTuple):
-    """What the functions run from: our packages, and those of others."""
+    """The archives of the functions: our packages and third-party packages."""
 
     code: Path
     layer: Path
@@ -118,7 +118,7 @@ class Functions(Construct):
             "POWERTOOLS_SERVICE_NAME": service_of(self._environment),
             "POWERTOOLS_METRICS_NAMESPACE": NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": "INFO",
-            # Events and responses hold CVs.
+            # Events and responses contain CVs.
             "POWERTOOLS_LOGGER_LOG_EVENT": OFF,
             "POWERTOOLS_TRACER_CAPTURE_RESPONSE": OFF,
             "POWERTOOLS_TRACER_CAPTURE_ERROR": OFF,
@@ -152,7 +152,7 @@ class Functions(Construct):
         )
 
     def _may_list(self, function: lambda_.Function, *prefixes: str) -> None:
-        """Let a function see whether objects exist, by their names' beginning."""
+        """Allow a function to see whether objects with a prefix exist."""
         condition: Any = {"s3:prefix": [f"{prefix}*" for prefix in prefixes]}
         function.add_to_role_policy(
             iam.PolicyStatement(
@@ -171,7 +171,7 @@ class Functions(Construct):
         return self._storage.bucket.arn_for_objects(f"{prefix}*")
 
     def _add_model(self) -> None:
-        """Tell the worker, and no other function, which model to ask."""
+        """Set the worker's model; the other functions do not need it."""
         environment = self._environment
         self.worker.add_environment("BACKBURNER_AI", environment.ai)
         if environment.ai_model:
@@ -185,5 +185,5 @@ class Functions(Construct):
 
 
 def service_of(environment: Environment) -> str:
-    """Return the name under which an environment's metrics and logs are found."""
+    """Return the service name of an environment in metrics and logs."""
     return f"{GROUP}-{environment.name}"

@@ -1,4 +1,4 @@
-"""What keeps data: the table, the bucket, the queue and its dead letters."""
+"""The resources with data: the table, the bucket, the queue and its dead letters."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ EXPIRY: Final = {
     bucket.REQUESTS: DEAD_LETTERS,
     bucket.UPLOADS: DEAD_LETTERS,
 }
-"""By prefix, how long objects are kept: a dead letter may be run again."""
+"""Retention of objects by prefix, long enough to retry a dead letter."""
 
 
 class Storage(Construct):

@@ -1,4 +1,4 @@
-"""Days and times of day in Russian words, for the mock; see `when.py` for English."""
+"""Parses Russian dates and times for the mock; see `when.py` for English."""
 
 import re
 from datetime import date, time, timedelta
@@ -36,7 +36,7 @@ _NOON: Final = 12
 
 
 def take_hour(reader: Reader) -> time | None:
-    """Return the time of day, if one is named."""
+    """Return the time of day that a text names, if any."""
     clock = (
         r"\b(?:в|к|до)\s+(\d{1,2})\s*(?:час(?:а|ов)?\b)?\s*"
         r"\b(утра|дня|вечера|ночи|час(?:а|ов)?)?\b"
@@ -96,4 +96,4 @@ WHEN: Final[When] = (
     ),
     (rf"\b(?:во?|к|до)\s+(следующ\w+\s+)?{_DAY}\b", _weekday),
 )
-"""How days are named, and which day that is."""
+"""Patterns of days, and how to compute the date of each."""

@@ -1,8 +1,8 @@
 """
-English and Russian sentences about things to do, read without a model.
+Parses English and Russian sentences about things to do, without a model.
 
-For the mock: it knows common ways to say when, how often, how urgent and in which
-steps, and takes whatever is left for the title.
+Used by the mock. It knows common wordings for dates, recurrence, urgency and steps; the
+remaining text is the title.
 """
 
 import re
@@ -28,7 +28,7 @@ MOST_STEPS: Final = 20
 
 @dataclass
 class Task:
-    """What a sentence says is to be done."""
+    """A thing to do, as parsed from a sentence."""
 
     title: str = ""
     description: str | None = None
@@ -37,12 +37,12 @@ class Task:
     priority: str = "medium"
     category: str | None = None
     recurrence: str | None = None
-    """As iCalendar writes it: `FREQ=WEEKLY;BYDAY=MO`."""
+    """An iCalendar rule: `FREQ=WEEKLY;BYDAY=MO`."""
     steps: list[str] = field(default_factory=list)
 
 
 def task_of(text: str, now: datetime) -> Task:
-    """Read a sentence; `now` is where and when it was said."""
+    """Parse a sentence; `now` is the time, with its zone, at which it was written."""
     task = Task()
     head, task.steps = _steps(text)
     reader = Reader(head)
@@ -66,10 +66,10 @@ def task_of(text: str, now: datetime) -> Task:
 
 def tasks_of(text: str, now: datetime) -> list[Task]:
     """
-    Read a message as one task or several.
+    Parse a message as one or more tasks.
 
-    Several are a list without a heading, lines, or sentences of their own; a list with
-    a heading is one task with steps.
+    A list without a heading, several lines or several sentences are several tasks; a
+    list with a heading is one task with steps.
     """
     lines = [line for line in text.strip().splitlines() if line.strip()]
     bullets = [found[1] for line in lines if (found := _BULLET.match(line))]
@@ -101,7 +101,7 @@ _ITEMS = re.compile(r"\s*[,;\n]\s*(?:(?:and|и)\s+)?|\s+(?:and|и)\s+")
 
 
 def _steps(text: str) -> tuple[str, list[str]]:
-    """Return what is left without the steps, and them."""
+    """Split a text into the part without steps, and the steps."""
     lines = text.strip().splitlines()
     bullets = [found.group(1) for line in lines if (found := _BULLET.match(line))]
     if bullets:
@@ -125,7 +125,7 @@ def _clean(steps: Sequence[str]) -> list[str]:
 
 
 def _among(steps: list[str], today: date) -> date | None:
-    """Take the day out of the steps: it is meant for all of them."""
+    """Remove the date from the steps; it applies to all of them."""
     for n, step in enumerate(steps):
         reader = Reader(step)
         day = _day(reader, today)

@@ -1,4 +1,4 @@
-"""When and how often, out of English words; what is understood is taken out."""
+"""Parses English dates and recurrences; what is understood is removed from the text."""
 
 import calendar
 import re
@@ -28,13 +28,13 @@ _NTH = r"(\d{1,2})(?:st|[nr]d|th)?"
 
 
 class Reader:
-    """A text of which phrases are taken out as they are understood."""
+    """A text from which phrases are removed as they are understood."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def take(self, pattern: str) -> re.Match[str] | None:
-        """Cut the first phrase that matches, with the little word before it."""
+        """Remove the first phrase that matches, with the preposition before it."""
         lead = r"(?:\b(?:on|by|at|due|before|until|from|starting|до|ко?|во?)\s+){0,2}"
         found = re.search(rf"{lead}(?:{pattern})", self.text, re.IGNORECASE)
         if found is not None:
@@ -55,7 +55,7 @@ _ADVERBS = {
 
 
 def take_recurrence(reader: Reader) -> str | None:
-    """Return how often, as iCalendar writes it."""
+    """Return a recurrence as an iCalendar rule."""
     if reader.take(r"\bevery\s+(?:weekday|workday|working day)\b"):
         return "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR"
     if found := reader.take(
@@ -84,7 +84,7 @@ def _plain_recurrence(reader: Reader) -> str | None:
 
 
 def first_time(rule: str, today: date) -> date:
-    """Return the first day after today that a rule names."""
+    """Return the first day after today that matches a rule."""
     if found := re.search(r"BYDAY=([A-Z,]+)", rule):
         short = [day[:2].upper() for day in DAYS]
         named = {short.index(day) for day in found[1].split(",")}
@@ -109,7 +109,7 @@ _PARTS = {
 
 
 def take_hour(reader: Reader) -> time | None:
-    """Return the time of day."""
+    """Return the time of day that the text names, if any."""
     clock = (
         r"\b(\d{1,2})(?:[:.](\d{2}))?\s*([ap])\.?m\b\.?|\b([01]?\d|2[0-3]):([0-5]\d)\b"
     )
@@ -117,7 +117,7 @@ def take_hour(reader: Reader) -> time | None:
         if found[4] is not None:
             return time(int(found[4]), int(found[5]))
         hour, minute = int(found[1]), int(found[2] or 0)
-        if 1 <= hour <= 12 and minute < 60:  # noqa: PLR2004 - a clock's face
+        if 1 <= hour <= 12 and minute < 60:  # noqa: PLR2004 - a twelve-hour clock
             return time(hour % 12 + (12 if found[3].lower() == "p" else 0), minute)
     return _part(reader)
 
@@ -136,11 +136,11 @@ def _part(reader: Reader) -> time | None:
 
 
 When = Sequence[tuple[str, Callable[[re.Match[str], date], date | None]]]
-"""How days are named, by pattern, and which day that is."""
+"""Patterns of days, and how to compute the date of each."""
 
 
 def take_day(reader: Reader, today: date, when: When | None = None) -> date | None:
-    """Return the day, if one is named, in English unless `when` says how."""
+    """Return the day that the text names, if any; English unless `when` is given."""
     for pattern, read in _WHEN if when is None else when:
         if found := re.search(pattern, reader.text, re.IGNORECASE):
             day = read(found, today)
@@ -151,7 +151,7 @@ def take_day(reader: Reader, today: date, when: When | None = None) -> date | No
 
 
 def take_span(reader: Reader, now: datetime) -> datetime | None:
-    """Return the instant that is some hours or minutes ahead."""
+    """Return a time that is given as hours or minutes from now, if any."""
     found = reader.take(rf"\bin\s+({_COUNT})\s+(hour|minute|min)s?\b")
     if found is None:
         return None
@@ -235,13 +235,13 @@ _WHEN: Final[When] = (
     (r"\b(?:the\s+)?end of (?:the\s+|this\s+)?(day|week|month|year)\b", _end_of),
     (r"\bnext\s+(week|month|year|weekend)\b", _next_unit),
     (rf"\b(next\s+|this\s+|coming\s+)?({_WHOLE})\b", _weekday_of),
-    # Short names are words, too, unless another says that a day is meant.
+    # Short names are words, too, unless a preposition shows that a day is meant.
     (rf"\b(next\s+|this\s+|on\s+|by\s+)({_DAY})\b", _weekday_of),
 )
 
 
 def valid_date(year: int, month: int, day: int) -> date | None:
-    """Return a date, or `None` if there is no such day."""
+    """Return a date; `None` if it does not exist."""
     try:
         return date(year, month, day)
     except ValueError:
@@ -249,18 +249,18 @@ def valid_date(year: int, month: int, day: int) -> date | None:
 
 
 def in_month(year: int, month: int, day: int) -> date:
-    """Return a day of a month, or its last one."""
+    """Return a day of a month, or its last one if that is earlier."""
     return date(year, month, min(day, calendar.monthrange(year, month)[1]))
 
 
 def month_after(day: date, months: int) -> tuple[int, int]:
-    """Return year and month some months later."""
+    """Return the year and the month that is some months later."""
     count = day.year * 12 + day.month - 1 + months
     return min(count // 12, 9999), count % 12 + 1
 
 
 def next_weekday(today: date, weekday: int) -> date:
-    """Return the next such day of the week after today."""
+    """Return the next date after today with this day of the week."""
     return today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 1)
 
 

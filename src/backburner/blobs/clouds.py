@@ -1,8 +1,8 @@
 """
 Google Cloud Storage and Azure Blob Storage: a `BlobStore` for `gs://` and `az://` URLs.
 
-Credentials are found by `obstore`, as each cloud's own tools find them. A URL for PUT
-cannot be bound to a size there: whoever confirms the upload checks it afterwards.
+`obstore` finds credentials as each cloud's own tools do. A URL for PUT cannot be
+limited to a size there, so the size is checked when the upload is confirmed.
 """
 
 from typing import Any, Final, Literal, Self
@@ -20,7 +20,7 @@ AZURE_PUT: Final = {"x-ms-blob-type": "BlockBlob"}
 
 
 class _SigningBlobs(ObjectBlobs):
-    """Contents of a cloud whose URLs `obstore` signs."""
+    """Blobs in a cloud whose URLs `obstore` signs."""
 
     _put_headers: dict[str, str] = {}  # noqa: RUF012 - never changed
     _store: Any
@@ -37,11 +37,11 @@ class _SigningBlobs(ObjectBlobs):
 
 
 class GoogleBlobs(_SigningBlobs):
-    """Contents in a bucket: `gs://bucket/prefix`."""
+    """Blobs in a bucket: `gs://bucket/prefix`."""
 
     @classmethod
     def from_url(cls, url: str, dice: Dice, faults: Faults) -> Self:
-        """Take `gs://bucket/prefix`."""
+        """Create a store from `gs://bucket/prefix`."""
         del dice, faults
         address = Address.read(url, frozenset())
         options: Any = client_options(None)
@@ -51,13 +51,17 @@ class GoogleBlobs(_SigningBlobs):
 
 
 class AzureBlobs(_SigningBlobs):
-    """Contents in a container: `az://container/prefix?account=…`."""
+    """Blobs in a container: `az://container/prefix?account=…`."""
 
     _put_headers = AZURE_PUT
 
     @classmethod
     def from_url(cls, url: str, dice: Dice, faults: Faults) -> Self:
-        """Take `az://container/prefix?account=…`; else AZURE_STORAGE_ACCOUNT_NAME."""
+        """
+        Create a store from `az://container/prefix?account=…`.
+
+        Without `account`, AZURE_STORAGE_ACCOUNT_NAME applies.
+        """
         del dice, faults
         address = Address.read(url, frozenset({"account"}))
         config: Any = {}

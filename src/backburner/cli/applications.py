@@ -28,9 +28,9 @@ AppOption = Annotated[
 
 def load(names: Sequence[str]) -> list[App]:
     """Return the applications of these names, each once, in this order."""
-    # As `python -m` does, so that a module in the current folder is found.
+    # Like `python -m`, so that a module in the current folder is found.
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds strings
-    # A package that is installed there was not seen before.
+    # Packages in that folder may declare more entry points.
     installed_entry_points.cache_clear()
     return [_find(name) for name in dict.fromkeys(names)]
 
@@ -136,7 +136,7 @@ def _attribute(module: str, path: str) -> Any:
 
 
 def _told(error: Exception) -> str:
-    """Return in one line what a module raised, and where."""
+    """Describe an error of a module in one line, with its place."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     is_theirs = not last.filename.startswith(("<frozen", __file__))
     where = f" ({last.filename}, line {last.lineno})" if is_theirs else ""

@@ -44,7 +44,7 @@ _CONFLICTS: Final = frozenset({"IDEMPOTENCY_CONFLICT", "ILLEGAL_TRANSITION"})
 
 
 def of(error: ClientError) -> Exit:
-    """Return the exit code for an answer of the server."""
+    """Return the exit code for an error of the client."""
     if error.code in _CONFLICTS:
         return Exit.CONFLICT
     if error.status is None or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -53,7 +53,7 @@ def of(error: ClientError) -> Exit:
 
 
 def run(command: Callable[[], object]) -> None:
-    """Run a command; if it is refused, print the reason in one line."""
+    """Run a command; if it fails, print the reason in one line."""
     try:
         command()
     except ConfigurationError as error:
@@ -82,5 +82,5 @@ def leave(code: Exit, message: str | None = None) -> NoReturn:
 
 
 def refuse(message: str) -> NoReturn:
-    """Exit because of wrong arguments."""
+    """Exit with the code for wrong arguments."""
     leave(Exit.USAGE, message)

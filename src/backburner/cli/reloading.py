@@ -2,8 +2,8 @@
 `serve --reload`: a server in a child process, restarted when a Python file changes.
 
 This process holds the socket, so that a request made meanwhile waits instead of being
-refused. It never imports the application: one that cannot be imported ends the child
-with one line, and the next change starts another.
+refused. It never imports the application. If the application cannot be imported, the
+child exits with one line, and the next change starts another child.
 """
 
 import multiprocessing
@@ -36,16 +36,16 @@ def run(serve: Callable[[socket], Exit], listener: socket) -> int:
     for number in exits.STOP_SIGNALS:
         signal.signal(number, reloader.signal_handler)
     reloader.run()
-    # A child that was still starting dies of the signal: nothing had begun.
+    # A child that is killed while it starts has an exit code below 0: no error.
     return max(Exit.OK, reloader.process.exitcode or Exit.OK)
 
 
 def _serve(serve: Callable[[socket], Exit], sockets: list[socket]) -> None:
     """Serve in the child process."""
-    # Ctrl-C is for the parent, which then ends the child: two signals mean at once.
+    # Only the parent handles Ctrl-C: a second signal would stop the child at once.
     os.setpgrp()
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    # A cached module is known by whole seconds: a quick change would not be seen.
+    # Cached bytecode is compared by whole seconds: it would hide quick changes.
     sys.dont_write_bytecode = True
     exits.run(lambda: sys.exit(serve(sockets[0])))
 
@@ -58,7 +58,7 @@ def _end_with_parent() -> None:
 
 
 class _Reloader(BaseReload):
-    """Uvicorn's supervisor, which looks at the Python files of the current folder."""
+    """Uvicorn's supervisor, which watches the Python files of the current folder."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class _Reloader(BaseReload):
         self._seen = _changed_at(Path.cwd())
 
     def signal_handler(self, sig: int, frame: FrameType | None) -> None:
-        """Stop; told so a second time, pass it on, and the child ends at once."""
+        """Stop; pass a second signal on, so that the child exits at once."""
         if self.should_exit.is_set():
             self.process.terminate()
         super().signal_handler(sig, frame)
 
     def should_restart(self) -> list[Path] | None:
-        """Return the files that were made, changed or deleted since the last look."""
+        """Return the files that were created, changed or deleted since last time."""
         self.pause()
         seen, self._seen = self._seen, _changed_at(Path.cwd())
         return sorted(path for path, _ in seen.items() ^ self._seen.items())

@@ -1,4 +1,4 @@
-"""Commands that call a server: the options they share, and how answers are printed."""
+"""Shared options and output of the commands that call a server."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The server that a command calls, and whether its answers are printed as JSON."""
+    """The server that a command calls, and whether output is JSON."""
 
     client: Client
     as_json: bool
 
     def write(self, answer: Any, line: str) -> None:
-        """Print an answer as JSON if that is wanted, otherwise a line."""
+        """Print a response as JSON with --json, otherwise a line."""
         if self.as_json:
             printing.write_json(answer)
         else:
@@ -33,7 +33,7 @@ class Server:
         items: Iterable[T],
         fields: Callable[[T], Sequence[Any]],
     ) -> None:
-        """Print a list: one JSON object per line if that is wanted, or a table."""
+        """Print a list: with --json one JSON object per line, otherwise a table."""
         if self.as_json:
             for item in items:
                 printing.write_json(item)

@@ -62,7 +62,7 @@ class Plan:
     is_keyed: bool = False
     """Whether callers need an API key."""
     shows_traces: bool = False
-    """Whether the stacks of failed attempts are written to stderr."""
+    """Whether stack traces of failed attempts are written to stderr."""
 
 
 def run(plan: Plan) -> Exit:
@@ -82,7 +82,7 @@ def run(plan: Plan) -> Exit:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         finished = runner.run(_run(plan))
         if not finished:
-            # A handler that ignores its interruption must not hold the process.
+            # A handler that ignores its cancellation must not keep the process alive.
             sys.stderr.flush()
             os._exit(Exit.JOB_FAILED)
     return Exit.OK
@@ -179,7 +179,7 @@ async def _serve(
     await stop.asked.wait()
     server.stop_listening()
     finished = await _stop_worker(plan, backburner)
-    # Readers who waited for jobs in flight get their answer before they are sent away.
+    # Readers that wait for running jobs get their result before they are disconnected.
     asyncio.get_running_loop().call_later(LINGER_SECONDS, server.end_streams)
     server.should_exit = True
     await serving
@@ -225,7 +225,7 @@ async def _upload_origins(backburner: Backburner) -> Sequence[str]:
     """Return the origins that pages may upload to besides this server."""
     try:
         return await backburner.upload_origins()
-    except Exception as error:  # noqa: BLE001 - pages can be read all the same
+    except Exception as error:  # noqa: BLE001 - pages work without them
         log.warning("upload origin unknown", error_type=type(error).__name__)
         return ()
 
@@ -282,11 +282,11 @@ def _needing_the_store() -> Iterator[None]:
 
 class _Stop:
     """
-    The request to stop. The first signal asks; the second does not.
+    Handles signals: the first one stops the process, the second ends it at once.
 
-    A handler of `signal` runs in the main thread, which a job may block for good, and
-    which need not even notice that another thread took the signal. So a thread of its
-    own hears them, by the socket that the interpreter writes each one's number to.
+    A handler of `signal` runs in the main thread, which a job may block for ever, and
+    which may not notice a signal that another thread received. So a separate thread
+    reads the signals from the socket to which the interpreter writes their numbers.
     """
 
     def __init__(self, grace: float) -> None:
@@ -318,7 +318,7 @@ class _Stop:
             for number in numbers:
                 if number in STOP_SIGNALS:
                     self._hear(number)
-            with suppress(OSError):  # the loop may have other handlers of its own
+            with suppress(OSError):  # the loop may have handlers for other signals
                 os.write(self._loops_own, numbers)
 
     def _hear(self, number: int) -> None:

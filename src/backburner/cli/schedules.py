@@ -51,7 +51,7 @@ def save(
         str, typer.Option(help="Missed ticks: skip, run_once or run_all.")
     ] = "skip",
 ) -> None:
-    """Create a schedule, or change one that was saved."""
+    """Create a schedule, or replace a saved one."""
     said: ScheduleOptions = {"timezone": timezone, "missed": missed}
     if text is not None:
         said["input"] = read_json(text)
@@ -62,7 +62,7 @@ def save(
 @app.command()
 @remote
 def delete(server: Server, name: NameArgument) -> None:
-    """Delete a schedule that was saved; jobs that it submitted stay."""
+    """Delete a saved schedule; the jobs that it submitted stay."""
     server.client.delete_schedule(name)
 
 
@@ -77,7 +77,7 @@ def pause(server: Server, name: NameArgument) -> None:
 @app.command()
 @remote
 def resume(server: Server, name: NameArgument) -> None:
-    """Resume a schedule at its next time."""
+    """Resume a schedule from its next time on."""
     resumed = server.client.resume_schedule(name)
     server.write(resumed, _told(resumed))
 

@@ -28,7 +28,7 @@ def usage(
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 100,
 ) -> None:
-    """Sum up the usage of models and its cost."""
+    """Show the usage of models and its cost."""
     told = server.client.usage(
         by=by,
         since=jobs.moment_of(since),

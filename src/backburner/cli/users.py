@@ -27,7 +27,7 @@ ACTOR = "command line"
 
 @app.callback()
 def users() -> None:
-    """Keep `erase` a command of a group."""
+    """Make `erase` a subcommand, although it is the only one."""
 
 
 @app.command()

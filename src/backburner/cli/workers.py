@@ -24,7 +24,7 @@ def listing(server: Server) -> None:
 @app.command()
 @remote
 def drain(server: Server, worker: IdArgument) -> None:
-    """Have a worker finish its jobs and claim no others."""
+    """Let a worker finish its jobs and claim no more."""
     drained = server.client.drain_worker(worker)
     server.write(drained, _state(drained))
 
@@ -32,7 +32,7 @@ def drain(server: Server, worker: IdArgument) -> None:
 @app.command()
 @remote
 def resume(server: Server, worker: IdArgument) -> None:
-    """Have a drained worker claim jobs again."""
+    """Let a drained worker claim jobs again."""
     resumed = server.client.resume_worker(worker)
     server.write(resumed, _state(resumed))
 

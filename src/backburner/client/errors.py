@@ -1,17 +1,17 @@
 """
-What a client raises.
+The exceptions of the clients.
 
 ClientError          code, status, request_id, retry_after
-├── Denied           no key, or not allowed               → 401, 403
-├── NotFound         no such thing, or somebody else's    → 404
+├── Denied           no key, or the key lacks permission  → 401, 403
+├── NotFound         missing, or of another owner         → 404
 ├── Conflict         the state or the key forbids it      → 409, 422 by its code
-├── RateLimited      too much, too soon                   → 429
-├── Unavailable      no answer, or not now                → none, 5xx
+├── RateLimited      a rate limit was exceeded            → 429
+├── Unavailable      no response, or a server error       → none, 5xx
 ├── JobFailed        the job ended without a result
-├── NotYet           the job goes on after the wait
-├── PollTimeout      a feature's job goes on after the last poll
+├── NotYet           the job had not ended at the timeout
+├── PollTimeout      a feature's job had not ended at the last poll
 ├── PollAborted      the caller stopped polling
-└── WebhookError     a webhook is not the server's, or not of now
+└── WebhookError     a webhook is not signed correctly or not current
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from backburner.shapes.jobs import Job
 
 
 class ClientError(Exception):
-    """The server could not be asked, or did not do what it was asked."""
+    """The request failed, or the server refused it."""
 
     def __init__(
         self,
@@ -35,34 +35,34 @@ class ClientError(Exception):
         super().__init__(message)
         self.code = code
         self.status = status
-        """The HTTP status; `None` if there was no answer."""
+        """The HTTP status; `None` if there was no response."""
         self.request_id = request_id
         self.retry_after = retry_after
-        """How many seconds the server asks to be left alone."""
+        """The wait that the server demands, in seconds."""
 
 
 class Denied(ClientError):
-    """The key is missing, wrong, or not good for this."""
+    """The API key is missing, invalid or lacks permission."""
 
 
 class NotFound(ClientError):
-    """There is no such thing, or it is somebody else's."""
+    """The object does not exist or belongs to another owner."""
 
 
 class Conflict(ClientError):
-    """The job's state does not allow it, or the key was used for another body."""
+    """The state does not allow it, or the idempotency key was used for another body."""
 
 
 class RateLimited(ClientError):
-    """The server asks to come back later."""
+    """A rate limit was exceeded; retry later."""
 
 
 class Unavailable(ClientError):
-    """The server cannot be reached, or cannot do it now."""
+    """The server cannot be reached, or cannot serve the request at the moment."""
 
 
 class JobFailed(ClientError):
-    """The job ended without a result; `job` says why."""
+    """The job ended without a result; `job` has the reason."""
 
     def __init__(self, job: Job) -> None:
         error = job["error"]
@@ -75,7 +75,7 @@ class JobFailed(ClientError):
 
 
 class NotYet(ClientError, TimeoutError):
-    """The time to wait is over; the job or flow goes on."""
+    """The job or flow had not ended at the timeout; it continues."""
 
     def __init__(self, seen: Mapping[str, Any]) -> None:
         kind = seen["id"].partition("_")[0]
@@ -83,11 +83,11 @@ class NotYet(ClientError, TimeoutError):
             f"{kind} {seen['id']} is {seen['state']} and goes on", code="NOT_YET"
         )
         self.job = cast("Job", seen)
-        """As it was last seen."""
+        """The last known data."""
 
 
 class PollTimeout(ClientError, TimeoutError):
-    """A feature's job had not ended at the last poll; it goes on."""
+    """A feature's job had not ended at the last poll; it continues."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -96,11 +96,11 @@ class PollTimeout(ClientError, TimeoutError):
 
 
 class PollAborted(ClientError):
-    """Polling was stopped by the caller; the job goes on."""
+    """The caller stopped polling; the job continues."""
 
     def __init__(self) -> None:
         super().__init__("polling was aborted; the job goes on", code="POLL_ABORTED")
 
 
 class WebhookError(ClientError):
-    """What came in is no webhook of the server's, or one from another time."""
+    """A webhook is not signed by the server, or its timestamp is not current."""

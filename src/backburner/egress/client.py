@@ -1,4 +1,4 @@
-"""The `Egress` of production: HTTP/1.1 over a guarded network, and nothing more."""
+"""The production `Egress`: HTTP/1.1 over connections to checked addresses."""
 
 import asyncio
 import ssl
@@ -15,17 +15,16 @@ from backburner.ports.egress import Answer, Silence
 T = TypeVar("T")
 
 IDLE_SECONDS: Final = 2.0
-"""How long a connection is kept: less than usual servers keep theirs."""
+"""How long idle connections are kept: less than most servers keep them."""
 IDLE_AT_MOST: Final = 20
 
 
 class GuardedEgress:
     """
-    Posts to whatever is within reach.
+    Posts to allowed addresses.
 
-    It knows no redirects, no cookies, no proxies and no compression: nothing of that
-    has to be switched off. Connections are not limited here, so that receivers do not
-    wait for each other.
+    It does not support redirects, cookies, proxies or compression. The number of
+    connections is not limited here, so that receivers do not wait for each other.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class GuardedEgress:
         )
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._pool.aclose()
 
     async def post(
@@ -58,7 +57,9 @@ class GuardedEgress:
         try:
             target = check_url(url, self._reach)
         except ValueError:
-            return Silence.REFUSED  # what is allowed may have changed since
+            return (
+                Silence.REFUSED
+            )  # the rules may have changed since the URL was accepted
         return await answered(self._post(target, headers, body), self._seconds)
 
     async def _post(
@@ -80,7 +81,7 @@ class GuardedEgress:
 
 
 async def answered(work: Awaitable[T], seconds: float) -> T | Silence:
-    """Return what a request came to within its time, or why there is no answer."""
+    """Return the result of a request within a time limit, or why there is none."""
     try:
         async with asyncio.timeout(seconds):
             return await work
@@ -89,13 +90,13 @@ async def answered(work: Awaitable[T], seconds: float) -> T | Silence:
     except NoConnection:
         return Silence.REFUSED
     except httpcore2.ConnectError:
-        return Silence.UNTRUSTED  # after the connection: TLS
+        return Silence.UNTRUSTED  # connected, but TLS failed
     except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError):
         return Silence.CUT
 
 
 def url_of(target: Target) -> httpcore2.URL:
-    """Return a URL as the HTTP stack wants it."""
+    """Convert a URL for the HTTP library."""
     return httpcore2.URL(
         scheme=target.scheme.encode(),
         host=target.host.encode(),
@@ -107,7 +108,7 @@ def url_of(target: Target) -> httpcore2.URL:
 def sent_headers(
     target: Target, headers: Mapping[str, str]
 ) -> list[tuple[bytes, bytes]]:
-    """Return all headers of a request, those given included."""
+    """Return all headers of a request: the given ones and the defaults."""
     usual = {"Host": target.netloc, "Accept": "*/*", "Accept-Encoding": "identity"}
     given = {name.lower() for name in headers}
     sent = {name: value for name, value in usual.items() if name.lower() not in given}
@@ -115,5 +116,5 @@ def sent_headers(
 
 
 def read_headers(raw: list[tuple[bytes, bytes]]) -> Mapping[str, str]:
-    """Return headers by names in small letters."""
+    """Return headers by lower-case name."""
     return {name.decode("latin-1").lower(): v.decode("latin-1") for name, v in raw}

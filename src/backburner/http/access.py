@@ -1,7 +1,7 @@
 """
 Middleware: request id, one log line per request, unexpected errors.
 
-The log names the route's template, never the path or the query, which are the user's.
+The log contains the route's template, never the path or the query, which are user data.
 """
 
 import itertools
@@ -30,20 +30,20 @@ QUOTED: Final = b"%EF%BF%BD"
 
 
 class Access:
-    """Pure ASGI: no task, no buffer, no copy of a body."""
+    """Pure ASGI middleware, without extra tasks, buffers or copies of the body."""
 
     def __init__(self, app: ASGIApp, cors: Cors | None = None) -> None:
         self._app = app
         self._cors = cors or Cors(())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and tell of it when it is over."""
+        """Handle a request, and log it when it has ended."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         visit = _Visit(scope, send, self._cors.headers_for(scope))
         if scope.get("method") == "HEAD":
-            # Answered as GET is; the server leaves the body out.
+            # Handled like GET; the server omits the body.
             scope = {**scope, "method": "GET"}
             visit.follow(scope)
         clear_contextvars()
@@ -56,7 +56,7 @@ class Access:
                 await self._app(scope, receive, visit.send)
         except ClientDisconnect:
             visit.status = CLIENT_LEFT
-        except Exception as error:  # noqa: BLE001 - its text may be the user's
+        except Exception as error:  # noqa: BLE001 - its message may contain user data
             log.error("request failed", error_type=type(error).__name__)
             await visit.excuse(receive)
         visit.tell()
@@ -64,16 +64,16 @@ class Access:
 
 def _keep_out_nul(scope: Scope) -> None:
     """
-    Put another character for each NUL that is asked by: not every database takes one.
+    Replace NUL characters in the path and query: not every database accepts them.
 
-    Nothing that is stored has one, so nothing is found by it, with or without.
+    No stored text contains NUL, so such a request finds nothing in either case.
     """
     scope["path"] = scope["path"].replace("\0", REPLACED)
     scope["query_string"] = scope["query_string"].replace(b"%00", QUOTED)
 
 
 class _Visit:
-    """One request on its way through."""
+    """The state of one request."""
 
     __slots__ = (
         "_begun",
@@ -99,12 +99,12 @@ class _Visit:
         scope.setdefault("state", {})["request_id"] = self.request_id
 
     def follow(self, scope: Scope) -> None:
-        """Answer a HEAD by what a GET in this scope answers, without its body."""
+        """Continue as a GET whose body is discarded."""
         self._scope = scope
         self._is_head = True
 
     async def send(self, message: Message) -> None:
-        """Send on, with the request's id among the headers."""
+        """Send a message, with the request id among the headers."""
         if message["type"] in _STARTS:
             self.status = message.get("status", SWITCHED)
             message["headers"] = [
@@ -115,7 +115,7 @@ class _Visit:
                 *self._more,
             ]
         elif self._is_head:
-            # Once, also of a stream: to it the reader has left then, and it ends.
+            # Repeated messages are dropped: the reader has left, and its stream ends.
             if self._is_over:
                 return
             self._is_over = True
@@ -123,14 +123,14 @@ class _Visit:
         await self._send(message)
 
     async def excuse(self, receive: Receive) -> None:
-        """Answer for a fault, if nothing was answered yet."""
+        """Respond to an unexpected error, unless a response has begun."""
         if self._scope["type"] == "websocket":
             await self._send({"type": "websocket.close", "code": INTERNAL_ERROR})
         elif self.status == 0:
             await unexpected(self.request_id)(self._scope, receive, self.send)
 
     def tell(self) -> None:
-        """Write the request's one log line."""
+        """Write the log line of the request."""
         route: Any = self._scope.get("route")
         log.info(
             "request",
@@ -156,5 +156,5 @@ def _request_id(scope: Scope) -> str:
 
 
 def new_request_id() -> str:
-    """Return an id for a request that has none of its own."""
+    """Return an id for a request that did not bring one."""
     return f"{_PROCESS}-{next(_REQUESTS):x}"

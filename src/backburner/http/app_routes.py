@@ -19,13 +19,13 @@ class Route(NamedTuple):
     handler: Callable[..., Awaitable[Response]]
     summary: str
     body: type[BaseModel] | None = None
-    """What the handler reads by `web.read`, to be described."""
+    """The model that the handler reads with `web.read`, for OpenAPI."""
     operation_id: str | None = None
-    """Unless given, the name of the application and of the handler."""
+    """By default, the names of the application and the handler."""
 
 
 def routes_of(application: str, routes: Sequence[Route]) -> Sequence[BaseRoute]:
-    """Return an application's routes as `App(serves=…)` gives them."""
+    """Convert an application's routes for `App(serves=…)`."""
     router = APIRouter(tags=[application])
     for route in routes:
         named = route.operation_id or f"{application}_{route.handler.__name__}"
@@ -43,13 +43,13 @@ def routes_of(application: str, routes: Sequence[Route]) -> Sequence[BaseRoute]:
 
 
 def applications_of(routes: Sequence[BaseRoute]) -> tuple[str, ...]:
-    """Return the names of the applications whose routes these are."""
+    """Return the names of the applications that these routes belong to."""
     found = {str(tag) for route in routes for tag in getattr(route, "tags", ())}
     return tuple(sorted(found))
 
 
 def json_body(adapter: TypeAdapter[Any]) -> dict[str, Any]:
-    """Describe for OpenAPI a body that a route reads by itself; one of plain fields."""
+    """Describe for OpenAPI a body of simple fields that a route reads itself."""
     schema = adapter.json_schema()
     content = {"application/json": {"schema": schema}}
     return {"requestBody": {"required": True, "content": content}}

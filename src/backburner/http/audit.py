@@ -15,17 +15,13 @@ def entry_of(
     *,
     tenant: str | None = None,
 ) -> AuditEntry:
-    """Return an entry for the log of `tenant`, or of the tenant that is acted in."""
+    """Return an audit entry for `tenant`; by default, the caller's current tenant."""
     actor = actor_of(request, caller, tenant)
     now = server_state_of(request).engine.now()
     return AuditEntry(now, actor.tenant, actor.name, action, target, actor.request_id)
 
 
 async def record(request: Request, caller: Caller, action: str, target: str) -> None:
-    """
-    Write in the log what a caller is about to do.
-
-    Before it is done, so that nothing is done without its entry.
-    """
+    """Write an entry before the action, so that no action is missing in the log."""
     entry = entry_of(request, caller, action, target)
     await server_state_of(request).engine.store.record([entry])

@@ -25,17 +25,18 @@ T = TypeVar("T")
 
 JSON = "application/json"
 AT_ONCE = 64 * 1024
-"""So much is checked while others wait; more, beside them."""
+"""Smaller bodies are validated at once, larger ones in a thread."""
 LARGE = 1024 * 1024
 MAX_LARGE = 32
-"""How many bodies over `LARGE` one process takes in at once."""
+"""The maximum number of bodies over `LARGE` that are received at once."""
 MAX_STREAMED = 128
-"""How many streamed bodies over `LARGE` one process takes in at once: of each, only a
-chunk is in memory."""
+"""The maximum number of streamed bodies over `LARGE` that are received at once.
+
+Only one chunk of each is in memory."""
 
 
 class Bodies:
-    """The large bodies that are on their way in: counted, so that memory is bounded."""
+    """Counts the large bodies that are being received, to bound memory."""
 
     def __init__(self, limit: int = MAX_LARGE) -> None:
         self.limit = limit
@@ -43,7 +44,7 @@ class Bodies:
 
     @contextmanager
     def place(self, request: Request) -> Iterator[None]:
-        """Count a body that is large, or does not say, while the block runs."""
+        """Count a body that is large or of unknown size, while the block runs."""
         announced = request.headers.get("content-length", "")
         if announced.isdecimal() and int(announced) <= LARGE:
             yield
@@ -60,12 +61,12 @@ class Bodies:
 
 
 async def read(request: Request, model: type[M], *, limit: int) -> M:
-    """Return the body as a model."""
+    """Return the body, validated by a model."""
     return matched(await read_value(request, limit=limit), model)
 
 
 async def read_value(request: Request, *, limit: int) -> Any:
-    """Return the body as plain data, whatever JSON it is."""
+    """Return the body as any JSON value."""
     media_type = request.headers.get("content-type", "").partition(";")[0]
     if media_type.strip().lower() != JSON:
         raise UnsupportedMediaType(f"send the body with Content-Type: {JSON}")
@@ -73,7 +74,7 @@ async def read_value(request: Request, *, limit: int) -> Any:
 
 
 def matched(value: Any, model: type[M]) -> M:
-    """Return plain data as a model, or raise `InvalidInput`."""
+    """Return a value validated by a model; raise `InvalidInput`."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -84,14 +85,14 @@ def matched(value: Any, model: type[M]) -> M:
 
 
 async def checked(request: Request, work: Callable[[], T], *, many: bool = False) -> T:
-    """Check what was read; if that may take long, beside what others ask for."""
+    """Run a validation; in a thread if it may take long."""
     length = request.headers.get("content-length", "")
     is_short = length.isdecimal() and int(length) <= AT_ONCE
     return work() if is_short and not many else await asyncio.to_thread(work)
 
 
 def parse(body: bytes | str) -> Any:
-    """Return plain data: no NaN, no broken text, no NUL, not too deep."""
+    """Parse JSON strictly: no NaN, no lone surrogates, no NUL, limited depth."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -103,16 +104,16 @@ def parse(body: bytes | str) -> Any:
 
 
 async def read_bytes(request: Request, limit: int) -> bytes:
-    """Return the body as it is, if it is not too large and not compressed."""
+    """Return the raw body; refuse one that is too large or compressed."""
     return b"".join([chunk async for chunk in stream(request, limit)])
 
 
 async def stream(request: Request, limit: int) -> AsyncIterator[bytes]:
     """
-    Yield the body in chunks as they arrive; nothing is kept.
+    Yield the chunks of the body as they arrive; nothing is kept.
 
-    A body that announces more than `limit` bytes, or is compressed, is refused before
-    the first chunk; one that turns out longer, as soon as it is. The reader must then
+    A compressed body, or one whose declared length exceeds `limit`, is refused before
+    the first chunk; any other as soon as it exceeds the limit. The reader must then
     discard what it wrote.
     """
     encoding = request.headers.get("content-encoding", "identity")
@@ -132,7 +133,7 @@ async def stream(request: Request, limit: int) -> AsyncIterator[bytes]:
 
 
 def _may_be_odd(body: bytes | str) -> bool:
-    """Say cheaply whether a look at every value is needed."""
+    """Return cheaply whether every value must be checked."""
     if isinstance(body, str):
         body = body.encode()
     if b"\\u0000" in body:

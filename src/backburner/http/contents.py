@@ -27,12 +27,12 @@ async def answer_whole(
     *,
     with_traces: bool,
 ) -> Response:
-    """Send a job with its input and output, wherever they are kept, and with more."""
+    """Send a job with its input and output, whether in its row or in blobs."""
     named = [reference(job.input), reference(job.output)]
     if named == [None, None]:
         told = wire.whole(job, attempts, with_traces=with_traces)
         return wire.answer({**told, **more}, 200, headers)
-    # Unguessable, so that nothing a user wrote is taken for the place of a content.
+    # Unguessable marks, so that no text of a user is mistaken for a placeholder.
     marks = [f'"{secrets.token_hex(16)}"' for _ in named]
     marked = replace(
         job,
@@ -53,7 +53,7 @@ async def answer_whole(
 async def answer_text(
     payloads: Payloads, stored: str | None, headers: Mapping[str, str]
 ) -> Response:
-    """Send an input or output by itself; `BlobMissing` if it is gone."""
+    """Send a single input or output; `BlobMissing` if it was deleted."""
     named = reference(stored)
     if named is None:
         return Response(stored, 200, headers, wire.MEDIA_TYPE)
@@ -81,7 +81,7 @@ async def _flow(
 
 
 async def _or_null(payloads: Payloads, named: Reference) -> Piece:
-    """Look first: a job whose content is gone must still be seen."""
+    """Check first: a job whose blob was deleted must still be shown."""
     try:
         await payloads.check(named)
     except BlobMissing:

@@ -1,8 +1,8 @@
 """
-Pages of other origins (CORS): which may read our answers.
+Cross-origin requests (CORS): which origins may read responses.
 
-Origins are listed exactly in `BACKBURNER_CORS_ORIGINS`. There is no wildcard: answers
-to a listed origin may carry credentials.
+Origins are listed exactly in `BACKBURNER_CORS_ORIGINS`. There is no wildcard, because
+responses to a listed origin may carry credentials.
 """
 
 import re
@@ -19,18 +19,18 @@ EXPOSED: Final = (
     b"Content-Disposition, ETag, Idempotency-Replayed, Link, Location, "
     b"Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, X-Request-ID"
 )
-"""What a page may read of an answer, beside what every page may."""
+"""The response headers that pages may read in addition to the default ones."""
 _NAMES: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z, -]{0,1000}")
 
 
 class Cors:
-    """Answers the questions of browsers for pages of the listed origins."""
+    """Handles CORS for the listed origins."""
 
     def __init__(self, origins: Sequence[str]) -> None:
         self._origins = frozenset(origin.encode() for origin in origins)
 
     def headers_for(self, scope: Scope) -> Headers:
-        """Return what an answer says to the page that asked."""
+        """Return the CORS headers of a response."""
         if not self._origins:
             return []
         varies = [(b"vary", b"Origin")]
@@ -45,7 +45,7 @@ class Cors:
         ]
 
     def is_preflight(self, scope: Scope) -> bool:
-        """Say whether a browser asks if a page of a listed origin may send this."""
+        """Return whether a request is a preflight from a page of a listed origin."""
         return (
             bool(self._origins)
             and scope.get("method") == "OPTIONS"
@@ -55,7 +55,7 @@ class Cors:
 
 
 async def allow(scope: Scope, send: Send) -> None:
-    """Answer a preflight: the page may send what it asks for."""
+    """Respond to a preflight: everything it asks for is allowed."""
     asked = _header(scope, b"access-control-request-headers")
     headers = [
         (b"access-control-allow-methods", METHODS),

@@ -2,7 +2,7 @@
 The dashboard: web pages under `/ui` that use only the public JSON API.
 
 The files are read once and served from memory, compressed if the browser accepts it.
-Every address below `/ui/` without a file is a view of the one page, which draws it.
+Every path below `/ui/` that is not a file is a view of the single page.
 """
 
 import gzip
@@ -43,7 +43,7 @@ async def enter() -> Response:
 
 @router.get(f"{PREFIX}/{{path:path}}")
 async def page(request: Request, path: str) -> Response:
-    """Send a file, or for a view the page that draws it."""
+    """Send a file, or the page if the path is a view."""
     found = pages().get(path) if path != static.INDEX else None
     if found is None:
         is_file = "." in path.rpartition("/")[2] and path != static.INDEX
@@ -54,18 +54,18 @@ async def page(request: Request, path: str) -> Response:
 
 
 _NAMED_BY_USERS: Final = ("jobs/", "flows/", "batches/", "incidents/")
-"""Views whose last part is somebody's name: a dot in it does not make it a file."""
+"""Views whose last part is a name or id, in which a dot does not mean a file."""
 
 
 @cache
 def pages() -> Mapping[str, static.Page]:
-    """Return the files, by their path below `/ui/`."""
+    """Return the files by their path below `/ui/`."""
     return static.read("the dashboard", files("backburner.http") / "pages" / "ui")
 
 
 @cache
 def index(*, is_keyed: bool) -> static.Page:
-    """Return the page; it says whether there is a login, so that it need not ask."""
+    """Return the page, which states whether there is a login."""
     page = pages()[static.INDEX]
     if not is_keyed:
         return page
@@ -75,6 +75,6 @@ def index(*, is_keyed: bool) -> static.Page:
 
 @cache
 def compressed() -> Mapping[str, bytes]:
-    """Return the files as gzip writes them, by ETag."""
+    """Return the gzipped files by ETag."""
     sent = (*pages().values(), index(is_keyed=True))
     return {page.etag: gzip.compress(page.content, 9, mtime=0) for page in sent}

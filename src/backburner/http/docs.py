@@ -28,7 +28,7 @@ _PAGES = files("backburner.http") / "pages"
 
 @router.get("/")
 async def root(request: Request) -> Response:
-    """Say what this is and where to go."""
+    """Describe the server, with links to its documentation."""
     told = {
         "name": "backburner",
         "version": server_state_of(request).version,
@@ -42,25 +42,25 @@ async def root(request: Request) -> Response:
 
 @router.get("/openapi.json")
 async def openapi(request: Request) -> Response:
-    """Describe the API."""
+    """Return the OpenAPI document."""
     return Response(orjson.dumps(request.app.openapi()), media_type=wire.MEDIA_TYPE)
 
 
 @router.get("/docs")
 async def page() -> Response:
-    """Show the API, with a form to try it."""
+    """Return the API reference page."""
     return _file("docs.html", "text/html")
 
 
 @router.get("/docs/docs.js")
 async def script() -> Response:
-    """Send the page's script."""
+    """Return the page's script."""
     return _file("docs.js", "text/javascript")
 
 
 @router.get("/docs/docs.css")
 async def style() -> Response:
-    """Send the page's style."""
+    """Return the page's style sheet."""
     return _file("docs.css", "text/css")
 
 

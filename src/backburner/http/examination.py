@@ -1,4 +1,4 @@
-"""What `doctor` finds, for a running server: examined at most every few seconds."""
+"""Findings of `doctor` for a running server, refreshed at most every few seconds."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -9,7 +9,7 @@ from backburner.environment import without_passwords
 from backburner.ports.finding import Finding, Status
 
 FRESH_SECONDS: Final = 10.0
-"""For how long an examination holds for others who ask."""
+"""For how long findings are reused."""
 LONGEST_SECONDS: Final = 30.0
 LONGEST_TEXT: Final = 1_000
 
@@ -17,7 +17,7 @@ Examine = Callable[[], AsyncIterator[Finding]]
 
 
 class Examination:
-    """Examines the installation, once for all who ask at a time."""
+    """Examines the installation once for all concurrent callers."""
 
     def __init__(
         self, examine: Examine | None = None, now: Callable[[], Instant] = lambda: 0
@@ -28,14 +28,14 @@ class Examination:
         self._task: asyncio.Task[tuple[Instant, Sequence[Finding]]] | None = None
 
     async def report(self) -> tuple[Instant, Sequence[Finding]]:
-        """Return what was found, and when; nothing if nobody can examine."""
+        """Return the findings and their time; none if there is no examiner."""
         now = asyncio.get_running_loop().time()
         if self._task is None or (
             self._task.done() and now - self._asked_at >= FRESH_SECONDS
         ):
             self._asked_at = now
             self._task = asyncio.create_task(self._collected())
-        # Whoever asked first may leave before it is done.
+        # The first caller may be cancelled before it is done.
         return await asyncio.shield(self._task)
 
     async def _collected(self) -> tuple[Instant, Sequence[Finding]]:

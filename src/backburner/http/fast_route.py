@@ -10,10 +10,10 @@ from starlette.types import Receive, Scope, Send
 
 class FastRoute(APIRoute):
     """
-    Calls `endpoint(request, caller)` with nothing in between.
+    Calls `endpoint(request, caller)` directly.
 
-    FastAPI's own way to a function costs more than all the rest of a submit. It still
-    describes the route and its scope, which are read from the same declaration.
+    FastAPI's own call of a function costs more than all the rest of a submission. It
+    still generates the OpenAPI description, from the same declaration.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:

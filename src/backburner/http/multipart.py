@@ -1,8 +1,8 @@
 """
-Multipart forms (RFC 7578), read part by part while they arrive.
+Reads multipart forms (RFC 7578) part by part as they arrive.
 
-Nothing is kept in memory or on disk: a part's content is read from the request, in
-chunks, before the next part. Names and file names are the user's text, never paths.
+Nothing is kept in memory or on disk: the content of a part is read in chunks before the
+next part. Names and file names are user input and never used as paths.
 """
 
 from collections import deque
@@ -26,18 +26,18 @@ MAX_HEADERS: Final = 16
 MAX_HEADER_BYTES: Final = 4096
 
 _Data = bytes | None
-"""A chunk of the part that is being read; `None` ends it."""
+"""A chunk of the current part; `None` ends it."""
 
 
 @dataclass(eq=False)
 class Part:
-    """One field or file of a form; iterate over it, or `read` it whole."""
+    """A field or file of a form; iterate over it, or `read` it as a whole."""
 
     name: str
     filename: str | None
-    """As the client named it: show it, but never use it as a path."""
+    """The name given by the client: show it, but never use it as a path."""
     media_type: str
-    """What the client says it is, without parameters; `text/plain` by default."""
+    """The media type given by the client, without parameters; default `text/plain`."""
     _form: "Form" = field(repr=False)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -45,7 +45,7 @@ class Part:
             yield chunk
 
     async def read(self, *, limit: int) -> bytes:
-        """Return the content, if it has at most `limit` bytes."""
+        """Return the content; raise `BodyTooLarge` above `limit` bytes."""
         content = bytearray()
         async for chunk in self:
             content += chunk
@@ -55,7 +55,7 @@ class Part:
 
 
 class Form:
-    """The parts of a form in the order in which they arrive; each is read once."""
+    """The parts of a form in the order of their arrival; each is read once."""
 
     def __init__(
         self, request: Request, chunks: AsyncIterator[bytes], *, parts: int = MAX_PARTS
@@ -74,7 +74,7 @@ class Form:
             yield part
 
     async def chunk_of(self, part: Part) -> _Data:
-        """Return the next chunk of the part that is being read, or its end."""
+        """Return the next chunk of the current part; `None` at its end."""
         if part is not self._current:
             return None
         item = await self._next()
@@ -84,14 +84,14 @@ class Form:
         return None
 
     async def _next_part(self) -> Part | None:
-        while self._current is not None:  # skip what was not read of it
+        while self._current is not None:  # skip the unread rest of the part
             await self.chunk_of(self._current)
         item = await self._next()
         self._current = item if isinstance(item, Part) else None
         return self._current
 
     async def _next(self) -> Part | _Data:
-        """Return what comes next; after the last part, `None`."""
+        """Return the next part, chunk or end of a part; `None` after the last part."""
         while not self._came:
             chunk = await anext(self._chunks, None)
             if chunk is None:
@@ -170,7 +170,7 @@ def _boundary(request: Request) -> bytes:
 
 
 def _text(value: bytes) -> str:
-    """Read a name as browsers send it: in UTF-8."""
+    """Decode a name as browsers send it: in UTF-8."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
 """
-Pages of an application's lists: by a cursor, or by offset with a total.
+Pages of an application's lists, by cursor or by offset with a total.
 
-A page by a cursor reads its own rows only. A page by offset reads all rows before it,
-and its total reads every row: it is for contracts that ask for it.
+A page by cursor reads only its own rows. A page by offset reads all rows before it, and
+its total reads every row: use it only where a contract demands it.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ MAX_OFFSET = 100_000
 
 
 class CursorQuery(BaseModel):
-    """`?limit=&cursor=`; a subclass may narrow both."""
+    """`?limit=&cursor=`; a subclass may restrict both."""
 
     limit: int = Field(50, ge=1, le=200)
     cursor: str | None = Field(None, max_length=100)
-    """The last key of the page before."""
+    """The last key of the previous page."""
 
 
 class CursorPage(NamedTuple):
-    """A part of a list, and the cursor of the next one; `None` after the last."""
+    """A page, and the cursor of the next one; `None` after the last."""
 
     rows: Sequence[sa.Row[Any]]
     next_cursor: str | None
@@ -35,10 +35,10 @@ def cursor_page(
     view: View, rows: sa.Select[Any], key: sa.Column[str], asked: CursorQuery
 ) -> CursorPage:
     """
-    Return a page of a statement, by a column in descending order.
+    Return a page of a statement, ordered by a column, descending.
 
-    The column is one of the statement's and has no value twice, such as an id that
-    begins with the time: then the newest rows come first.
+    The column must be selected by the statement and unique, such as an id that begins
+    with the time: then the newest rows come first.
     """
     if asked.cursor is not None:
         rows = rows.where(key < asked.cursor)
@@ -50,14 +50,14 @@ def cursor_page(
 
 
 class OffsetQuery(BaseModel):
-    """`?limit=&offset=`; a subclass may narrow both."""
+    """`?limit=&offset=`; a subclass may restrict both."""
 
     limit: int = Field(20, ge=1, le=100)
     offset: int = Field(0, ge=0, le=MAX_OFFSET)
 
 
 class OffsetPage(NamedTuple):
-    """A part of a list, and how long the list is."""
+    """A page, and the total length of the list."""
 
     rows: Sequence[sa.Row[Any]]
     total: int
@@ -66,16 +66,16 @@ class OffsetPage(NamedTuple):
 
     @property
     def next_offset(self) -> int | None:
-        """Where the next page begins; `None` after the last one."""
+        """The offset of the next page; `None` after the last one."""
         end = self.offset + len(self.rows)
         return end if self.rows and end < self.total else None
 
 
 def offset_page(view: View, rows: sa.Select[Any], asked: OffsetQuery) -> OffsetPage:
     """
-    Return a page of an ordered statement, and how many rows there are in all.
+    Return a page of an ordered statement, and the total number of rows.
 
-    Call it in `Backburner.read` or in a transaction: both numbers are of one instant.
+    Call it in `Backburner.read` or in a transaction, so that both are consistent.
     """
     counted = sa.select(sa.func.count()).select_from(rows.order_by(None).subquery())
     total = view.connection.execute(counted).scalar_one()

@@ -1,9 +1,9 @@
 """
 Health and metrics of a worker, for probes and Prometheus.
 
-They are answered by a thread with an event loop of its own, so that a handler that
-blocks the worker's loop is reported instead of making the probe hang. Nothing here
-needs a key: the address is loopback unless the operator chooses another.
+A thread with its own event loop responds, so that a handler that blocks the worker's
+loop is reported instead of making the probe hang. No API key is needed: the address is
+loopback unless the operator chooses another.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ from backburner.http.wire import MEDIA_TYPE as JSON
 from backburner.settings import Settings
 
 TURN_SECONDS: Final = 5.0
-"""How long the worker's event loop may take to run something new, to be ready."""
+"""A worker is ready only if its event loop runs a new task within this time."""
 STOP_SECONDS: Final = 5.0
-"""How long the thread may take to end."""
+"""The maximum time for the thread to end."""
 HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class _Reason(NamedTuple):
-    """Why the worker is not ready, or not alive."""
+    """Why the worker is not ready or not alive."""
 
     code: str
     detail: str
@@ -54,7 +54,7 @@ STOPPING: Final = _Reason("STOPPING", "the worker is shutting down")
 
 
 class Probes:
-    """What is known of a worker from outside its event loop."""
+    """The state of a worker, seen from outside its event loop."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class Probes:
         unavailable: Sequence[str] = (),
     ) -> None:
         """
-        Take how to ask the store; call it within the worker's event loop.
+        Take a function that pings the store; call it within the worker's event loop.
 
-        After `blocked_seconds` without a turn of that loop the worker's lease ends, and
-        `/livez` asks for a restart. `unavailable` are applications that do not run.
+        If that loop is blocked for `blocked_seconds`, the worker's leases expire, and
+        `/livez` requests a restart. `unavailable` are applications that do not run.
         """
         self._worker = asyncio.get_running_loop()
         self._readiness = Readiness()
@@ -79,14 +79,14 @@ class Probes:
         self.is_stopping = False
 
     async def alive(self) -> _Reason | None:
-        """Return why the process should be restarted, if it should."""
+        """Return why the process should be restarted; `None` if it is healthy."""
         turn = self._next_turn()
         waited = asyncio.get_running_loop().time() - self._turn_asked
         is_blocked = not turn.done() and waited > self._blocked_seconds
         return BLOCKED if is_blocked else None
 
     async def ready(self) -> _Reason | None:
-        """Return why the worker cannot work just now, if it cannot."""
+        """Return why the worker cannot work now; `None` if it can."""
         if self.is_stopping:
             return STOPPING
         if not await _is_done(self._next_turn(), TURN_SECONDS):
@@ -99,13 +99,13 @@ class Probes:
         return SILENT if error is not None else None
 
     def status(self) -> dict[str, Any]:
-        """Describe a worker that is ready; as the server's `/readyz` does."""
+        """Return the status of a ready worker, like the server's `/readyz`."""
         if self._unavailable:
             return {"status": "degraded", "unavailable": list(self._unavailable)}
         return {"status": "ok"}
 
     def _next_turn(self) -> Future[None]:
-        """Have the worker's loop run something, once for all who ask meanwhile."""
+        """Schedule a task in the worker's loop, one for all concurrent probes."""
         if self._turn is None or self._turn.done():
             self._turn_asked = asyncio.get_running_loop().time()
             self._turn = self._in_worker(_nothing())
@@ -161,7 +161,7 @@ async def _answer(
 
 
 class ProbeServer:
-    """A thread that serves the probes on a socket that listens already."""
+    """A thread that serves the probes on a listening socket."""
 
     def __init__(
         self, probes: Probes, settings: Settings, version: str, listener: socket
@@ -173,11 +173,11 @@ class ProbeServer:
         )
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start serving."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer no more; return when the thread has ended, or hangs."""
+        """Stop serving; return when the thread has ended, or after a time limit."""
         self._server.should_exit = True
         self._thread.join(STOP_SECONDS)
 
@@ -186,7 +186,7 @@ class ProbeServer:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn that leaves the signals to the process."""
+    """Uvicorn without its signal handlers."""
 
     @contextmanager
     def capture_signals(self) -> Any:

@@ -1,7 +1,7 @@
 """
 Errors as problem objects (RFC 9457); the only table of status codes.
 
-What a caller sent is never sent back: a problem names the rule, not the value.
+A request's values are never sent back: a problem names the rule, not the value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ MAX_FIELD_ERRORS: Final = 20
 
 
 class MalformedBody(CallerError):
-    """The body is not JSON, or JSON that cannot be taken."""
+    """The body is not JSON, or contains values that cannot be stored."""
 
     code = "MALFORMED_BODY"
 
@@ -67,27 +67,27 @@ class MalformedRequest(CallerError):
 
 
 class HeadersTooLarge(CallerError):
-    """The request has more headers, or longer ones, than the server reads."""
+    """The request's headers exceed the limits on number or size."""
 
     code = "HEADERS_TOO_LARGE"
 
 
 class RequestTooSlow(CallerError):
-    """The request did not arrive in the time that it has."""
+    """The request did not arrive within the time limit."""
 
     code = "REQUEST_TOO_SLOW"
     retryable = True
 
 
 class TooManyConnections(BackburnerError):
-    """The server has as many connections as it may."""
+    """The server's limit of connections is reached."""
 
     code: ClassVar[str] = "TOO_MANY_CONNECTIONS"
     retryable = True
 
 
 class Unauthorized(CallerError):
-    """There is no key, or none that is good; which of it is not said."""
+    """The API key is missing or not valid; the response does not say which."""
 
     code = "UNAUTHORIZED"
 
@@ -99,13 +99,13 @@ class Forbidden(CallerError):
 
 
 class ForeignOrigin(CallerError):
-    """A page of another origin, or a name that is not ours, sends this."""
+    """A page of another origin sent the request, or it used a foreign host name."""
 
     code = "FOREIGN_ORIGIN"
 
 
 class CsrfRefused(CallerError):
-    """A session's request does not show that one of its own pages sends it."""
+    """A request with a session cookie lacks the CSRF token."""
 
     code = "CSRF_REFUSED"
 
@@ -121,19 +121,19 @@ class NoResult(CallerError):
 
 
 class BudgetNotFound(CallerError):
-    """No budget is like that."""
+    """The budget does not exist."""
 
     code = "BUDGET_NOT_FOUND"
 
 
 class BodyTooLarge(CallerError):
-    """The body is over the limit."""
+    """The body exceeds the size limit."""
 
     code = "BODY_TOO_LARGE"
 
 
 class UnsupportedMediaType(CallerError):
-    """The body is not said to be JSON."""
+    """The body is not declared as JSON."""
 
     code = "UNSUPPORTED_MEDIA_TYPE"
 
@@ -145,13 +145,13 @@ class UnsupportedEncoding(CallerError):
 
 
 class LinkRefused(CallerError):
-    """The link is not ours, not for this, or over: which, is not said."""
+    """The signed URL is invalid or has expired; the response does not say which."""
 
     code = "LINK_REFUSED"
 
 
 class RangeNotSatisfiable(CallerError):
-    """No byte of the content is in the range."""
+    """The requested range is outside the content."""
 
     code = "RANGE_NOT_SATISFIABLE"
 
@@ -161,21 +161,21 @@ class RangeNotSatisfiable(CallerError):
 
 
 class TooManyBodies(BackburnerError):
-    """The process takes in as many large bodies as its memory is meant for."""
+    """The process's limit of concurrent large bodies is reached."""
 
     code: ClassVar[str] = "TOO_MANY_BODIES"
     retryable = True
 
 
 class TooManyStreams(BackburnerError):
-    """The process serves as many streams as it may."""
+    """The process's limit of open streams is reached."""
 
     code: ClassVar[str] = "TOO_MANY_STREAMS"
     retryable = True
 
 
 class TooManyRequests(BackburnerError):
-    """The key made more requests than it may."""
+    """The rate limit of the key is exceeded."""
 
     code: ClassVar[str] = "TOO_MANY_REQUESTS"
     retryable = True
@@ -188,16 +188,16 @@ class TooManyRequests(BackburnerError):
 
 
 class ApplicationUnavailable(BackburnerError):
-    """An application is not served, because its migration failed."""
+    """An application is not served because its migration failed."""
 
     code: ClassVar[str] = "APPLICATION_UNAVAILABLE"
     retryable = True
 
 
 class Refusal(BackburnerError):
-    """What an application answers by a contract of its own: status, code, words."""
+    """An error by an application's own contract: status, code and message."""
 
-    def __init__(  # noqa: PLR0913 - what a problem may say, each by its name
+    def __init__(  # noqa: PLR0913 - the parts of a problem, each by its name
         self,
         status: int,
         code: str,
@@ -208,7 +208,7 @@ class Refusal(BackburnerError):
         fields: Sequence[FieldError] = (),
         members: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take, as `members`, what the problem object says besides the usual."""
+        """`members` are additional members of the problem object."""
         super().__init__(message)
         self.code = code  # type: ignore[misc]
         self.retryable = status in _PASSING  # type: ignore[misc]
@@ -219,7 +219,7 @@ class Refusal(BackburnerError):
 
 
 class Row(NamedTuple):
-    """How one kind of error looks from outside."""
+    """Status, title and retry time of one kind of error."""
 
     status: HTTPStatus
     title: str
@@ -307,7 +307,7 @@ _PASSING: Final = frozenset(
 
 
 def budget_headers(limit: int, per: int, left: int, seconds: int) -> dict[str, str]:
-    """Say how much of a budget there is, per so many seconds, and what is left."""
+    """Return headers with the limit, its window and what is left of a budget."""
     return {
         "RateLimit-Policy": f'"budget";q={limit};w={per}',
         "RateLimit": f'"budget";r={left};t={seconds}',
@@ -315,7 +315,7 @@ def budget_headers(limit: int, per: int, left: int, seconds: int) -> dict[str, s
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    """Answer with what one of our errors means."""
+    """Respond to one of our errors with its problem object."""
     assert isinstance(error, BackburnerError)  # noqa: S101 - how it is registered
     told = problem(error, request_id=request_id_of(request))
     answered = answer(told, told.get("retry_after"))
@@ -334,9 +334,9 @@ async def answer_error(request: Request, error: Exception) -> Response:
 
 def unavailable(names: Sequence[str]) -> ASGIApp:
     """
-    Return what answers a path that no route has while applications are not served.
+    Return a handler of unknown paths for when applications are not served.
 
-    Their routes are not known, so the path may be one of theirs.
+    Their routes are not known, so the path may belong to one of them.
     """
     listed = ", ".join(names)
     error = ApplicationUnavailable(
@@ -354,14 +354,14 @@ def unavailable(names: Sequence[str]) -> ASGIApp:
 
 
 async def answer_invalid(request: Request, error: Exception) -> Response:
-    """Answer a request whose parameters do not match."""
+    """Respond to invalid parameters."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
     refused = InvalidInput("the request is not valid", field_errors(error.errors()))
     return await answer_error(request, refused)
 
 
 async def answer_plain(request: Request, error: Exception) -> Response:
-    """Answer what the framework itself refuses: no such route, no such method."""
+    """Respond to errors of the framework: unknown route or method."""
     assert isinstance(error, HTTPException)  # noqa: S101 - as above
     status = HTTPStatus(error.status_code)
     body = {
@@ -380,13 +380,13 @@ async def answer_plain(request: Request, error: Exception) -> Response:
 
 
 def unexpected(request_id: str) -> Response:
-    """Answer for a fault of ours, and tell nothing of it."""
+    """Respond to an unexpected error, without details."""
     told = BackburnerError("an unexpected error occurred; it has been logged")
     return answer({**problem(told, request_id=request_id), "code": "INTERNAL"})
 
 
 def problem(error: BackburnerError, *, request_id: str) -> dict[str, Any]:
-    """Write an error as a problem object."""
+    """Return an error as a problem object."""
     row = error.row if isinstance(error, Refusal) else row_of(type(error))
     told: dict[str, Any] = {
         "type": _type(error.code),
@@ -422,7 +422,7 @@ def problem(error: BackburnerError, *, request_id: str) -> dict[str, Any]:
 
 
 def answer(body: Mapping[str, Any], retry_after: int | None = None) -> Response:
-    """Send a problem object."""
+    """Return a response with a problem object."""
     headers = {"Cache-Control": "no-store"}
     if retry_after is not None:
         headers["Retry-After"] = str(retry_after)
@@ -430,7 +430,7 @@ def answer(body: Mapping[str, Any], retry_after: int | None = None) -> Response:
 
 
 def row_of(kind: type[BackburnerError]) -> Row:
-    """Return the row of the nearest class in the table."""
+    """Return the table's row of the nearest parent class."""
     return next(TABLE[parent] for parent in kind.__mro__ if parent in TABLE)
 
 
@@ -441,10 +441,10 @@ def documented(
     public: bool = False,
 ) -> dict[int | str, dict[str, Any]]:
     """
-    Describe for OpenAPI which errors a route answers, beside those of any route.
+    Describe for OpenAPI the errors of a route, including those of every route.
 
-    A route that reads a JSON body has `body`, one that changes the store `writes`, and
-    one that needs no caller is `public`.
+    `body` is for routes that read a JSON body, `writes` for those that change the
+    store, and `public` for those that need no caller.
     """
     titles: dict[int, list[str]] = {}
     kinds = (*(_BODY if body else ()), *kinds, *((StoreFull,) if writes else ()))
@@ -465,7 +465,7 @@ def documented(
 
 
 _BODY: Final = (MalformedBody, BodyTooLarge, UnsupportedMediaType)
-"""What a route that reads a JSON body may answer."""
+"""The errors of every route that reads a JSON body."""
 _GUARDS: Final = (
     Unauthorized,
     Forbidden,
@@ -475,11 +475,11 @@ _GUARDS: Final = (
     TooManyRequests,
     StoreUnavailable,
 )
-"""What any route may answer to a caller before it begins."""
+"""The errors that any route may return before its own code runs."""
 
 
 def field_errors(errors: Sequence[Any]) -> list[FieldError]:
-    """Name the fields that Pydantic refuses, and why."""
+    """Convert the errors of Pydantic."""
     return [
         FieldError(".".join(map(str, told["loc"])), told["msg"])
         for told in errors[:MAX_FIELD_ERRORS]
@@ -498,7 +498,7 @@ _DETAILS: Final[Mapping[type[BackburnerError], str]] = {
     StoreFull: "the store is full; nothing was stored",
     StoreUnavailable: "the store is temporarily unavailable; it is safe to try again",
 }
-"""What is told in place of an error's own words, which may repeat the caller's."""
+"""Messages that replace those of errors that may contain the caller's values."""
 
 
 def _detail(error: BackburnerError) -> str:

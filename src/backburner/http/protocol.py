@@ -1,10 +1,10 @@
 """
 The server's limits on connections, before any request reaches the application.
 
-uvicorn bounds neither the number nor the size of headers, and waits for ever for a
-request that does not go on. This protocol refuses such connections with a problem and
-closes them. It decides per chunk of bytes that arrives; a request that arrives whole,
-as nearly all do, costs a few comparisons and no timer.
+uvicorn limits neither the number nor the size of headers, and waits for ever for an
+incomplete request. This protocol refuses such connections with a problem object and
+closes them. It checks each chunk of bytes that arrives. A request that arrives in one
+chunk, as nearly all do, costs a few comparisons and no timer.
 """
 
 import asyncio
@@ -37,25 +37,25 @@ from backburner.http.streams.socket import MAX_MESSAGE
 from backburner.settings import Settings
 
 KEPT_SECONDS: Final = 75
-"""For how long an idle connection is kept: longer than clients' pools keep theirs."""
+"""How long idle connections are kept: longer than clients' pools keep them."""
 CLOSE_SECONDS: Final = 2
-"""How long a connection may take to end when the server stops."""
+"""How long connections may take to end when the server stops, in seconds."""
 SLOWEST: Final = 32 * 1024
-"""A body of so many bytes has another second to arrive."""
+"""The minimum speed: this many bytes of a body extend its time by a second."""
 WRITE_SECONDS: Final = 60.0
-"""How long a client may take nothing of an answer."""
+"""How long a client may read nothing of a response, in seconds."""
 LINGER_SECONDS: Final = 5.0
-"""How long a client that was refused has to take the answer."""
+"""How long a refused client has to read the response, in seconds."""
 UNREAD: Final = "ANSWER_NOT_READ"
-"""The reason why a client is dropped that could not be told any."""
+"""The logged reason for dropping a client that does not read its response."""
 OTHER_FILES: Final = 64
-"""How many open files are left for other things than connections."""
+"""How many open files are reserved for other uses than connections."""
 SOCKET_BYTES: Final = 4 * MAX_MESSAGE
-"""The largest message over a WebSocket: its characters may have four bytes each."""
+"""The maximum message size over a WebSocket: characters may have four bytes."""
 
 
 class Reading(Enum):
-    """What of a request is awaited."""
+    """The part of a request that is awaited."""
 
     NOTHING = auto()
     HEAD = auto()
@@ -63,7 +63,7 @@ class Reading(Enum):
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection, within limits."""
+    """One connection with limits."""
 
     limits: ClassVar[Settings]
 
@@ -71,19 +71,19 @@ class LimitedProtocol(HttpToolsProtocol):
         super().__init__(*args, **options)
         self._reading = Reading.NOTHING
         self._received = 0
-        """Bytes that came of what is awaited."""
+        """The number of received bytes of the awaited part."""
         self._chunk = 0
-        """Bytes of the chunk that is being read."""
+        """The size of the chunk that is being read."""
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
         self._reason: BackburnerError | None = None
         """Why the connection is refused."""
         self._is_socket = False
-        """Whether a WebSocket has the connection now."""
+        """Whether the connection was upgraded to a WebSocket."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection, or turn it away if there are too many."""
+        """Accept the connection, or refuse it if there are too many."""
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
             limit = self.limits.connections
@@ -95,13 +95,13 @@ class LimitedProtocol(HttpToolsProtocol):
         self._await(self.limits.header_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timers."""
+        """Cancel the timers."""
         self._rest()
         self.resume_writing()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, and see how far the request is."""
+        """Parse a chunk, and check the limits."""
         self._chunk = len(data)
         if self._reading is Reading.NOTHING:
             self._received = self._chunk
@@ -116,26 +116,26 @@ class LimitedProtocol(HttpToolsProtocol):
         self._watch()
 
     def handle_websocket_upgrade(self) -> None:
-        """Leave the connection to the WebSocket, which has limits of its own."""
+        """Hand the connection over to the WebSocket, which has its own limits."""
         self._is_socket = True
         self._rest()
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what the parser refuses, or what we refuse within it."""
+        """Respond to a request that is malformed or over a limit."""
         self._refuse(self._reason or MalformedRequest(msg))
 
     def on_message_begin(self) -> None:
-        """Begin to read a head."""
+        """Start reading the headers."""
         self._reading = Reading.HEAD
         if self._timer is not None:
             self._rest()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """See whether the head is one that may be answered."""
+        """Check the headers against the limits."""
         headers, limits = self.headers, self.limits
-        # No head is larger than what came; its exact size is seldom needed.
+        # The headers are not larger than what was received: seldom count exactly.
         if len(headers) > limits.header_count or (
             self._received + self._chunk > limits.header_limit
             and _size(self.url, headers) > limits.header_limit
@@ -151,30 +151,30 @@ class LimitedProtocol(HttpToolsProtocol):
             self._rest()
 
     def on_body(self, body: bytes) -> None:
-        """Count what gives a body more time."""
+        """Count the bytes that extend the time limit of a body."""
         self._received += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Await nothing until the next request begins."""
+        """Wait for nothing until the next request begins."""
         self._reading = Reading.NOTHING
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """Wait for a client that does not read, but not for ever."""
+        """Start the time limit of a client that does not read."""
         super().pause_writing()
         if self._writing is None:
             self._writing = self.loop.call_later(WRITE_SECONDS, self._drop)
 
     def resume_writing(self) -> None:
-        """Go on: the client reads."""
+        """Cancel that time limit: the client reads again."""
         if self._writing is not None:
             self._writing.cancel()
             self._writing = None
         super().resume_writing()
 
     def _watch(self) -> None:
-        """Set a timer for what is awaited now, if anything is."""
+        """Set a timer for the part that is awaited, if any."""
         if self._reading is Reading.NOTHING and (
             self._is_served or self.timeout_keep_alive_task is not None
         ):
@@ -188,7 +188,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     @property
     def _is_served(self) -> bool:
-        """Whether an answer is under way."""
+        """Whether a response is being sent."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
 
@@ -201,7 +201,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _judge(self) -> None:
-        """Refuse a request that did not arrive in time, unless we are why."""
+        """Refuse a request that did not arrive in time, unless the server was slow."""
         self._timer = None
         limits, is_body = self.limits, self._reading is Reading.BODY
         if self.flow.read_paused or (self._is_served and not is_body):
@@ -217,7 +217,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._refuse(RequestTooSlow(f"the request's {what} did not arrive in time"))
 
     def _drop(self) -> None:
-        """Drop a client that does not read its answer."""
+        """Drop a client that does not read its response."""
         telemetry.connections_refused.labels(UNREAD).inc()
         self.transport.abort()
 
@@ -228,12 +228,12 @@ class LimitedProtocol(HttpToolsProtocol):
         )
 
     def _stop(self, reason: BackburnerError) -> None:
-        """Leave the parser: uvicorn then asks for the answer to what is malformed."""
+        """Stop the parser: uvicorn then responds as to a malformed request."""
         self._reason = reason
         raise httptools.HttpParserError(str(reason))
 
     def _refuse(self, reason: BackburnerError) -> None:
-        """Answer with a problem, unless something was answered, and close."""
+        """Respond with a problem object, unless a response has begun, and close."""
         self._rest()
         if self.transport.is_closing():
             return
@@ -249,7 +249,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 def config(app: Any, settings: Settings) -> uvicorn.Config:
-    """Return how uvicorn serves an application within a server's limits."""
+    """Return the uvicorn configuration of an application."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     affordable = min(settings.connections, max(1, files - OTHER_FILES))
     limits = settings.model_copy(update={"connections": affordable})
@@ -262,7 +262,7 @@ def config(app: Any, settings: Settings) -> uvicorn.Config:
         loop="none",
         lifespan="off",
         log_config=None,
-        # At INFO it writes the URL of each WebSocket, which may hold a stream token.
+        # At INFO it logs the URLs of WebSockets, which may contain a stream token.
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -273,7 +273,7 @@ def config(app: Any, settings: Settings) -> uvicorn.Config:
 
 
 def _size(url: bytes, headers: Sequence[tuple[bytes, bytes]]) -> int:
-    """Return how many bytes a head has, but for the rest of its first line."""
+    """Return the approximate size of the headers in bytes."""
     return len(url) + sum(len(name) + len(value) + 4 for name, value in headers)
 
 

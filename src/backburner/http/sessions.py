@@ -1,10 +1,10 @@
 """
-Browser sessions: an API key, shown once, becomes a cookie that scripts cannot read.
+Browser sessions: an API key, sent once, becomes a cookie that scripts cannot read.
 
-The cookie names the key and is signed; nothing is stored. It is worth what the key is:
-a revoked key ends its sessions. A browser sends a cookie by itself, also for a page
-that only wants to misuse it; so a request that changes something must say
-`application/json` and show the session's CSRF token, which no other site can read.
+The cookie identifies the key and is signed; nothing is stored. A session has the key's
+permissions and ends when the key is revoked. Browsers also send the cookie with
+requests from other sites, so a request that changes something must have the type
+`application/json` and the session's CSRF token, which no other site can read.
 """
 
 import hmac
@@ -27,38 +27,38 @@ _KEY: Final = "key"
 
 
 class Session(NamedTuple):
-    """A browser that has logged in."""
+    """A browser that is logged in."""
 
     key: str
     """The id of the API key that it logged in with."""
     csrf: str
-    """What a request that changes something must show."""
+    """The token that requests must contain to change something."""
     expires_at: Instant
 
 
 class Sessions:
-    """Opens sessions, and finds the session of a request."""
+    """Creates sessions, and finds the session of a request."""
 
     def __init__(self, signer: Signer, *, is_secure: bool) -> None:
-        """`is_secure`: browsers send the cookie by https only."""
+        """`is_secure`: browsers send the cookie only over https."""
         self._signer = signer
         self._is_secure = is_secure
-        # A browser takes a cookie of this prefix only from us, and for us alone.
+        # Browsers accept a cookie with this prefix only from, and for, this host.
         self.name = "__Host-backburner" if is_secure else "backburner"
 
     def open(self, key_id: str) -> tuple[Session, str]:
-        """Return a new session, and the `Set-Cookie` that begins it."""
+        """Return a new session and its `Set-Cookie` header."""
         claims = {_KEY: key_id, "id": secrets.token_hex(8)}
         token, expires_at = self._signer.sign(_SESSION, claims, SPAN)
         session = Session(key_id, self._signer.derive(_CSRF, token), expires_at)
         return session, self._cookie(token, SPAN // timedelta(seconds=1))
 
     def closing(self) -> str:
-        """Return the `Set-Cookie` that ends a session in the browser."""
+        """Return the `Set-Cookie` header that deletes the cookie."""
         return self._cookie("", 0)
 
     def find(self, connection: HTTPConnection) -> Session | None:
-        """Return the session of a request, if it has one that is valid."""
+        """Return the valid session of a request, if any."""
         token = connection.cookies.get(self.name)
         claims = None if token is None else self._signer.read(_SESSION, token)
         if token is None or claims is None:
@@ -75,7 +75,7 @@ class Sessions:
 
 
 def check_csrf(connection: HTTPConnection, session: Session) -> None:
-    """Refuse a change that a page of another site may have had the browser send."""
+    """Refuse a change that a page of another site may have sent."""
     if connection.scope.get("method", "GET") in SAFE:
         return
     media_type = connection.headers.get("content-type", "").partition(";")[0]

@@ -1,8 +1,8 @@
 """
-The static pages of applications: read once, served from memory.
+Static pages of applications, read once and served from memory.
 
-A request is a look-up in a table of the files that were there at the start, so no path
-can lead out of the folder. Pages may load nothing from elsewhere.
+Requests are looked up in a table of the files that existed at start-up, so no path can
+lead out of the folder. Pages may not load anything from other origins.
 """
 
 import hashlib
@@ -25,13 +25,13 @@ PREFIX: Final = "/apps"
 INDEX: Final = "index.html"
 MOST_FILES: Final = 1_000
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""How much of one application's pages is kept in memory."""
+"""The maximum size of one application's pages, in bytes."""
 CSP: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "font-src 'self'; media-src 'self'; manifest-src 'self'; connect-src 'self'%s; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Takes the other origins that a page may connect to, each after a space."""
+"""The policy; `%s` is replaced by other origins that a page may connect to."""
 HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
@@ -66,13 +66,13 @@ TYPES: Final[Mapping[str, str]] = {
     ".woff": "font/woff",
     ".woff2": "font/woff2",
 }
-"""The table is our own: what a machine's says may differ, and decides what runs."""
+"""A fixed table: that of the machine may differ, and types decide what is executed."""
 NOT_COMPRESSED: Final[Mapping[str, bytes]] = {}
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 
 
 class Page(NamedTuple):
-    """A file as it is answered."""
+    """A file as it is served."""
 
     content: bytes
     media_type: str
@@ -98,7 +98,7 @@ def routes(
     headers = {**HEADERS, "Content-Security-Policy": CSP % others}
 
     async def page(request: Request) -> Response:
-        """Send a file; a folder's is its `index.html`."""
+        """Send a file; for a folder, its `index.html`."""
         path = request.path_params["path"]
         found = pages.get(f"{path}{INDEX}" if not path or path[-1] == "/" else path)
         if found is None:
@@ -106,7 +106,7 @@ def routes(
         return answer(found, request, headers)
 
     async def enter() -> Response:
-        """Send the reader to where relative links work."""
+        """Redirect to the folder, so that relative links work."""
         return RedirectResponse(f"{base}/", 308)
 
     router = APIRouter(include_in_schema=False, dependencies=[require(PUBLIC)])
@@ -124,7 +124,7 @@ def answer(
     """
     Send a file, or 304 if the browser has it.
 
-    `compressed` has files as gzip writes them, by ETag, for browsers that accept it.
+    `compressed` has gzipped files by ETag, for browsers that accept them.
     """
     headers = {**usual, "ETag": page.etag}
     known = request.headers.get("if-none-match", "")
@@ -141,7 +141,7 @@ def answer(
 
 
 def read(app: str, folder: Traversable) -> dict[str, Page]:
-    """Read an application's files, by their path within the folder."""
+    """Read an application's files by their path within the folder."""
     if not isinstance(folder, Traversable):
         raise ConfigurationError(
             f"application {app!r}: `pages` is a {type(folder).__name__}, not a folder "
@@ -168,7 +168,7 @@ def read(app: str, folder: Traversable) -> dict[str, Page]:
 def _files(
     app: str, root: Traversable, folder: Traversable, prefix: str
 ) -> Iterator[tuple[str, Traversable]]:
-    """Yield the files below a folder, but for hidden ones; refuse a way out of it."""
+    """Yield the files below a folder, except hidden ones; refuse links out of it."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.name.startswith("."):
             continue

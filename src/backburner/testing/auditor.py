@@ -1,8 +1,8 @@
 """
-The one auditor: checks, on a store at rest, that every promise was kept.
+The auditor: checks, on a store at rest, that every guarantee was kept.
 
-It believes two witnesses, the store's own rows and a ledger that the client kept, and
-holds one against the other. Run it after the faults are over and all is quiet.
+It compares two records, the rows of the store and a ledger kept by the client. Run it
+after all faults have ended and nothing is running.
 """
 
 from collections import Counter
@@ -47,15 +47,15 @@ CAUSES = (
     WORKER_LOST,
     DEPENDENCY_FAILED,
 )
-"""What a job can end by: an event's type, or the code of an error in it."""
+"""The causes of a job's end: an event type, or the code of an error in the event."""
 FREE = frozenset(
     {"throttled", "scheduled", "waiting", "signalled", "stalled", "handed_back"}
 )
-"""Outcomes of an attempt that give it back."""
+"""Outcomes that do not use up an attempt."""
 
 
 class Answer(NamedTuple):
-    """What a client was told about one submit."""
+    """A response to a submission, as the client got it."""
 
     key: str
     body: str
@@ -64,53 +64,53 @@ class Answer(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What one reader saw of a job over all its connections."""
+    """The events of a job that one reader got over all its connections."""
 
     job: str
     seen: list[tuple[int, str]]
-    """Number and type of each event, as they came."""
+    """Number and type of each event, in the order of arrival."""
     is_over: bool
-    """The stream ended by itself."""
+    """Whether the server ended the stream."""
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What the client knows for itself. Leave empty what it did not watch."""
+    """The client's own record. Leave empty what it did not observe."""
 
     acknowledged: list[str] = field(default_factory=list)
-    """Every id that was ever answered: of a job, flow or batch."""
+    """All ids of jobs, flows and batches that were returned to clients."""
     answers: list[Answer] = field(default_factory=list)
-    """Every answer to a submit with an idempotency key."""
+    """All responses to submissions with an idempotency key."""
     effective: list[str] = field(default_factory=list)
     """Jobs whose handler writes one effect through `ctx.at_settlement`."""
     effects: list[tuple[str, int]] = field(default_factory=list)
-    """The effects that are there now: job and generation."""
+    """The effects that exist: job and generation."""
     streamed: list[str] = field(default_factory=list)
-    """Jobs whose handler emits text and returns one."""
+    """Jobs whose handler streams text and returns the same text."""
     readings: list[Reading] = field(default_factory=list)
     group_readings: list[GroupReading] = field(default_factory=list)
     stream: list[int] = field(default_factory=list)
-    """`seq` of each event that a reader of the only owner's whole stream saw."""
+    """`seq` of the events that a reader of the only owner's whole stream got."""
     pruned: list[str] = field(default_factory=list)
     """Finished jobs, flows and batches that were deleted since."""
     made: list[Made] = field(default_factory=list)
-    """Jobs that tell of ends or follow them, if some of them may be deleted."""
+    """Deliveries and completions, if some of them may have been deleted."""
 
     def acknowledge(self, job: str, key: str | None = None, body: str = "") -> None:
-        """Note that a submit was answered with this id."""
+        """Record that a submission returned this id."""
         self.acknowledged.append(job)
         if key is not None:
             self.answers.append(Answer(key, body, job))
 
     def refuse(self, key: str, body: str) -> None:
-        """Note that a key was refused because it stands for another body."""
+        """Record that a key was refused because it was used with another body."""
         self.answers.append(Answer(key, body, None))
 
 
 def audit(
     store: sa.Connection | Path, ledger: Ledger, limits: Limits | None = None
 ) -> list[Breach]:
-    """Return every breach; an empty list means that all promises were kept."""
+    """Return all breaches; an empty list means that all guarantees were kept."""
     if isinstance(store, Path):
         database = Database(store)
         with database.connect_reader() as connection:
@@ -121,7 +121,7 @@ def audit(
 def audit_books(
     books: Books, ledger: Ledger, limits: Limits | None = None
 ) -> list[Breach]:
-    """Return every breach in what was read of a store."""
+    """Return all breaches in the data of a store."""
     breaches = [
         breach
         for record in books.jobs.values()
@@ -138,7 +138,7 @@ def audit_books(
 def _miscounted(
     records: Iterable[Record], totals: Mapping[tuple[str, str], int]
 ) -> Iterator[Breach]:
-    """Yield queues whose totals are not the ends that the histories tell of."""
+    """Yield queues whose totals differ from the ends in the histories."""
     ended = Counter(
         (record.row.queue, to.value)
         for record in records
@@ -163,7 +163,7 @@ def moves(records: Iterable[Record]) -> Counter[tuple[JobState, JobState]]:
 
 
 def followed_ends(records: Iterable[Record]) -> Counter[str]:
-    """Count the ends of jobs that have a completion, by what caused them."""
+    """Count the ends of jobs that have a completion, by their cause."""
     followed = [record for record in records if record.row.is_followed]
     ends = (told for record in followed for told in record.events if told.is_final)
     return Counter(map(_cause, ends))
@@ -183,7 +183,7 @@ def _job_breaches(record: Record, limits: Limits) -> Iterator[Breach]:
 
 
 def _at_rest(record: Record) -> Iterator[str]:
-    """Check that the job ended, with what its end needs."""
+    """Check that the job ended, with the data that its state requires."""
     row = record.row
     if not row.state.is_final:
         yield f"is {row.state} at rest"
@@ -199,7 +199,7 @@ def _numbers(record: Record) -> Iterator[str]:
 
 
 def _path(record: Record) -> Iterator[str]:
-    """Check that the history is a path of the allowed graph and leads to the row."""
+    """Check that the history consists of allowed transitions and leads to the row."""
     state: JobState | None = None
     for told in record.events:
         to = event.LEADS_TO.get(told.type)
@@ -218,7 +218,7 @@ def _path(record: Record) -> Iterator[str]:
 
 
 def _generations(record: Record) -> Iterator[str]:
-    """Check that each departure from an end, and only that, raises the generation."""
+    """Check that only leaving a final state increments the generation."""
     generation, earlier = 0, 0
     for generation, told in generations(record.events):
         said = told.data.get("generation", generation)
@@ -230,7 +230,7 @@ def _generations(record: Record) -> Iterator[str]:
 
 
 def _times(record: Record) -> Iterator[str]:
-    """Check that nothing was queued before its time or started after it."""
+    """Check that no job was queued too early or started too late."""
     row = record.row
     moved = [told for told in record.events if "run_at" in told.data]
     due = None if moved else row.run_at
@@ -248,7 +248,7 @@ def _times(record: Record) -> Iterator[str]:
 
 
 def _text(record: Record) -> Iterator[str]:
-    """Check that a reader of the text finds nothing missing, doubled or misplaced."""
+    """Check that the streamed text has no gap, repetition or misplaced part."""
     text, epoch = Text(), 0
     for told in record.events:
         epoch = told.n if told.type == event.STARTED else epoch
@@ -273,7 +273,7 @@ _INVARIANTS = {
 
 
 def _attempts(record: Record, limits: Limits) -> Iterator[str]:
-    """Check that each attempt is told whole, and count them and the crashes again."""
+    """Check that each attempt is complete, and recount attempts and crashes."""
     row, history = record.row, attempts(record.events)
     for run in history:
         if run.finished_at is None or run.outcome is None or not run.worker:
@@ -327,7 +327,7 @@ def _ledger_breaches(books: Books, ledger: Ledger) -> Iterator[Breach]:
 
 
 def _effects(records: Mapping[str, Record], ledger: Ledger) -> Iterator[Breach]:
-    """Check that exactly the successes have their effect, once."""
+    """Check that each success has its effect exactly once, and nothing else has one."""
     found = Counter(ledger.effects)
     for job in dict.fromkeys(ledger.effective):
         if job not in records:
@@ -343,7 +343,7 @@ def _effects(records: Mapping[str, Record], ledger: Ledger) -> Iterator[Breach]:
 
 
 def _streams(records: Mapping[str, Record], ledger: Ledger) -> Iterator[Breach]:
-    """Check that what a reader ends with is the result."""
+    """Check that the streamed text equals the result."""
     for job in dict.fromkeys(ledger.streamed):
         record = records.get(job)
         if record is None or record.row.output is None:
@@ -381,7 +381,7 @@ def _keys(books: Books, answers: Sequence[Answer]) -> Iterator[Breach]:
 
 
 def _reading(record: Record, reading: Reading) -> Iterator[str]:
-    """Check that a reader saw every event once and in order, and ended at an end."""
+    """Check that a reader got all events once, in order, up to the end."""
     written = [(told.n, told.type) for told in record.events]
     if reading.seen != written[: len(reading.seen)]:
         yield f"a reader saw {reading.seen} of {written}"
@@ -392,7 +392,7 @@ def _reading(record: Record, reading: Reading) -> Iterator[str]:
 
 
 def _stream(books: Books, seen: Sequence[int]) -> Iterator[Breach]:
-    """Check that the overall stream was seen whole, once and in order."""
+    """Check that the overall stream was complete, in order and without repeats."""
     if any(after <= before for before, after in pairwise(seen)):
         yield Breach("readers", "", f"the stream came out of order: {seen}")
     missed = books.written().difference(seen) if seen else ()

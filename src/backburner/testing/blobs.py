@@ -1,8 +1,8 @@
 """
-What every blob store must do: subclass `BlobConformance` and supply two fixtures.
+The conformance suite for blob stores: subclass `BlobConformance`, supply two fixtures.
 
-`blobs` is a blob store with nothing in it; `now` returns the time by which it judges
-how old a content is, in milliseconds.
+`blobs` is an empty blob store; `now` returns the time in milliseconds by which it
+determines the age of contents.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ MIB = 1024 * 1024
 
 
 class BlobConformance:
-    """Everything that `ports/blobs.py` promises."""
+    """Tests of everything that `ports/blobs.py` guarantees."""
 
     @pytest.mark.parametrize("size", [0, 1, 64 * 1024, 5 * 1024 * 1024 + 1])
     def test_a_content_is_read_as_it_was_put(self, blobs: BlobStore, size: int) -> None:

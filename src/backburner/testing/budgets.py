@@ -1,8 +1,8 @@
 """
-The auditor's view of budgets.
+The auditor's checks of budgets.
 
-It follows each account entry by entry, in the order in which they were written: an
-account is locked while that happens, so this is the order of commits.
+Each account is checked entry by entry in the order in which they were written: accounts
+are locked while they are written, so this is the order of commits.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ PAID: Final = frozenset({Kind.SETTLED, Kind.OVERDRAWN})
 
 
 def breaches(books: Books) -> Iterator[Breach]:
-    """Yield every way in which the ledger of a store at rest is wrong."""
+    """Yield all errors in the ledger of a store at rest."""
     paid = _paid(books)
     for book in books.accounts:
         for told in (*_course(book), *_rest(book), *_holds(book)):
@@ -29,7 +29,7 @@ def breaches(books: Books) -> Iterator[Breach]:
 
 
 def _course(book: AccountBook) -> Iterator[str]:
-    """Check that nobody was admitted beyond the limit, and that it adds up."""
+    """Check that no admission exceeded the limit, and that the entries add up."""
     balance = Balance()
     for entry in book.entries:
         balance = post(balance, entry.posting)
@@ -56,7 +56,7 @@ def _rest(book: AccountBook) -> Iterator[str]:
 
 
 def _paid(books: Books) -> Counter[int]:
-    """Add up what was paid for each hold, in all accounts that it was of."""
+    """Add up what was paid for each hold, over all its accounts."""
     paid: Counter[int] = Counter()
     for book in books.accounts:
         for entry in book.entries:
@@ -66,7 +66,7 @@ def _paid(books: Books) -> Counter[int]:
 
 
 def _holds(book: AccountBook) -> Iterator[str]:
-    """Check that each hold was made once and is accounted for to the last token."""
+    """Check that each hold was made once and is accounted for completely."""
     sums: Counter[tuple[int, Kind]] = Counter()
     made: Counter[int] = Counter()
     for entry in book.entries:
@@ -88,7 +88,7 @@ def _holds(book: AccountBook) -> Iterator[str]:
 def _use(
     book: AccountBook, used: Mapping[tuple[int, int], int], paid: Mapping[int, int]
 ) -> Iterator[str]:
-    """Check that jobs paid for what they told of; for nothing told, an estimate."""
+    """Check that jobs paid for what they reported or, without a report, an estimate."""
     for hold in book.holds:
         if hold.job is None or hold.is_open:
             continue
@@ -100,7 +100,7 @@ def _use(
 
 
 def _jobs(books: Books) -> Iterator[Breach]:
-    """Check that each job held in its last generation as often as its row says."""
+    """Check that each job has as many holds in its last generation as its row says."""
     held: Counter[tuple[int | None, int]] = Counter(
         (hold.job, hold.generation) for book in books.accounts for hold in book.holds
     )

@@ -1,9 +1,9 @@
 """
-The auditor's view of flows, batches and deliveries.
+The auditor's checks of flows, batches and deliveries.
 
-Every rule here is written again from the promise, without a look at the statements
-that keep it. The overall order of events is the order of commits between jobs that
-have to do with each other, so a history tells who could know of what.
+The rules are derived from the guarantees, independently of the statements that
+implement them. The overall order of events is the order of commits of related jobs, so
+a history shows what was known at each event.
 """
 
 from bisect import bisect_left
@@ -33,13 +33,13 @@ from backburner.testing.records import (
 
 READY: Final = frozenset({JobState.QUEUED, JobState.SCHEDULED})
 HELD_BACK: Final = frozenset({None, JobState.BLOCKED, JobState.FAILED})
-"""Where a job comes from that becomes ready for the first time, or once more."""
+"""The states from which a job becomes ready for the first time, or again."""
 AGAIN: Final = frozenset({event.FLOW_REOPENED, event.BATCH_REOPENED})
 UNSUCCESSFUL: Final = frozenset({JobState.FAILED, JobState.CANCELLED})
 
 
 class Made(NamedTuple):
-    """A job that tells of an end, or follows one."""
+    """A delivery or a completion."""
 
     capability: str
     tags: str | None
@@ -47,28 +47,28 @@ class Made(NamedTuple):
 
 
 class GroupReading(NamedTuple):
-    """What one reader saw of a flow or batch over all its connections."""
+    """The events of a flow or batch that one reader got over all its connections."""
 
     group: str
     seen: list[int]
-    """`seq` of each event, as they came."""
+    """`seq` of each event, in the order of arrival."""
     is_over: bool
-    """The stream ended by itself."""
+    """Whether the server ended the stream."""
 
 
 class Course(NamedTuple):
-    """When a job was in which state."""
+    """The states of a job over time."""
 
     seqs: Sequence[int]
     states: Sequence[JobState]
 
     def at(self, seq: int) -> JobState | None:
-        """Return the state right before an event; `None` if it was not there yet."""
+        """Return the state right before an event; `None` before the job existed."""
         place = bisect_left(self.seqs, seq)
         return self.states[place - 1] if place else None
 
     def has_ended(self, seq: int) -> bool:
-        """Say whether it had come to an end, ever, before an event."""
+        """Return whether the job had ever ended before an event."""
         before = bisect_left(self.seqs, seq)
         return any(state.is_final for state in self.states[:before])
 
@@ -81,7 +81,7 @@ class Need(NamedTuple):
 
 
 def breaches(books: Books, made: Sequence[Made]) -> Iterator[Breach]:
-    """Yield every broken promise about flows, batches and deliveries."""
+    """Yield all breaches of guarantees about flows, batches and deliveries."""
     for stray in books.strays:
         yield Breach("events", stray, "has events and no row")
     yield from _lonely(books)
@@ -91,7 +91,7 @@ def breaches(books: Books, made: Sequence[Made]) -> Iterator[Breach]:
 
 
 def verdict(states: Mapping[int, JobState], edges: Iterable[Edge]) -> FlowState:
-    """Say what steps come to: the worst of those that somebody minds."""
+    """Return the state of a flow from those of its steps."""
     minding: dict[int, list[bool]] = {seq: [] for seq in states}
     for edge in edges:
         minding[edge.prerequisite].append(not edge.continues)
@@ -102,7 +102,7 @@ def verdict(states: Mapping[int, JobState], edges: Iterable[Edge]) -> FlowState:
 
 
 def _lonely(books: Books) -> Iterator[Breach]:
-    """Find what a deleted flow left behind."""
+    """Find rows that a deleted flow left behind."""
     jobs = {record.row.seq for record in books.jobs.values()}
     flows = {group.seq for group in books.flows.values()}
     for edge in books.edges:
@@ -152,7 +152,7 @@ def _course(events: Iterable[Event]) -> Course:
 def _flow(
     flow: Group, courses: Mapping[int, Course], edges: Sequence[Edge]
 ) -> Iterator[str]:
-    """Check that a flow ends once in each generation, as its steps have."""
+    """Check that a flow ends once in each generation, in the state of its steps."""
     if flow.state == FlowState.RUNNING:
         yield "is running at rest"
     yield from _numbers(flow)
@@ -168,7 +168,7 @@ def _flow(
 def _end(
     told: Event, courses: Mapping[int, Course], edges: Sequence[Edge]
 ) -> Iterator[str]:
-    """Check a flow's end against what its steps were by then."""
+    """Check a flow's end against the states of its steps at that time."""
     then = {seq: course.at(told.seq) for seq, course in courses.items()}
     states = {seq: state for seq, state in then.items() if state is not None}
     live = [state for state in states.values() if not state.is_final]
@@ -182,7 +182,7 @@ def _end(
 
 
 def _step(record: Record, needs: Sequence[Need]) -> Iterator[str]:
-    """Check that a step was ready, and started, after what it waits for."""
+    """Check that a step was ready, and started, after its prerequisites."""
     for before, to, told in steps(record.events):
         for course, continues in needs:
             state = course.at(told.seq)
@@ -233,7 +233,7 @@ def _batch_turns(batch: Group) -> Iterator[str]:
 
 
 def _progress(batch: Group) -> Iterator[str]:
-    """Check that progress comes at most once a second and never goes back."""
+    """Check that progress is reported at most once a second and never goes back."""
     told = [e for e in batch.events if e.type == event.BATCH_PROGRESS]
     for earlier, later in pairwise(told):
         if later.at - earlier.at < PROGRESS_MS:
@@ -249,7 +249,7 @@ def _progress(batch: Group) -> Iterator[str]:
 
 
 def _counts(batch: Group, books: Books) -> Iterator[str]:
-    """Count a finished batch again."""
+    """Recount a finished batch."""
     if batch.state != BatchState.FINISHED:
         return
     flows = {g.seq: g.state for g in books.flows.values() if g.batch == batch.seq}
@@ -280,7 +280,7 @@ def _numbers(group: Group) -> Iterator[str]:
 def _turns(
     group: Group, first: str, ends: Collection[str], again: str
 ) -> Iterator[str]:
-    """Check that ends and reopenings take turns after the first event."""
+    """Check that ends and reopenings alternate after the first event."""
     generation, is_open = 0, False
     for place, told in enumerate(group.events):
         if place == 0:
@@ -298,7 +298,7 @@ def _turns(
 
 
 def _followers(books: Books, made: Sequence[Made]) -> Iterator[Breach]:
-    """Check that every end is told of, and followed, once."""
+    """Check that every end has one delivery, and every batch one completion."""
     deliveries: dict[str, list[tuple[int, str]]] = {}
     follows: Counter[str] = Counter()
     yield from _completions(books, made)
@@ -322,7 +322,7 @@ def _followers(books: Books, made: Sequence[Made]) -> Iterator[Breach]:
 
 
 def _completions(books: Books, made: Sequence[Made]) -> Iterator[Breach]:
-    """Check that every end of a job with a completion is followed by one, once."""
+    """Check that every end of a job with a completion is followed by exactly one."""
     told: dict[str, list[tuple[int, str]]] = {}
     for job in made:
         if not (job.tags or "").startswith("completion:"):
@@ -361,7 +361,7 @@ def _ends(books: Books) -> Iterator[tuple[str, list[tuple[int, str]], bool]]:
 
 
 def misread(books: Books, readings: Iterable[GroupReading]) -> Iterator[Breach]:
-    """Yield whatever readers missed, saw twice or out of order."""
+    """Yield events that readers missed, or got twice or out of order."""
     for reading in readings:
         group = books.flows.get(reading.group) or books.batches.get(reading.group)
         if group is None:

@@ -1,4 +1,4 @@
-"""A network that can be made to fail: a proxy for TCP, to put before a server."""
+"""A TCP proxy that simulates network failures in front of a server."""
 
 import asyncio
 import random
@@ -11,23 +11,23 @@ from typing import Self
 
 PIECE = 65_536
 AT_ONCE = struct.pack("ii", 1, 0)
-"""Lingers for no time: who closes such a socket resets it."""
+"""A linger time of zero: closing such a socket resets the connection."""
 
 
 class Link:
-    """One client's connection, with the one that was made for it."""
+    """A client's connection, and the one to the server that belongs to it."""
 
     def __init__(self, *ends: asyncio.StreamWriter) -> None:
         self._ends = ends
         self.is_orphaned = False
 
     def close(self) -> None:
-        """Part in good order."""
+        """Close both connections."""
         for end in self._ends:
             end.close()
 
     def reset(self) -> None:
-        """Break off at both ends, and say so."""
+        """Reset both connections."""
         for end in self._ends:
             found = end.get_extra_info("socket")
             with suppress(OSError):
@@ -37,10 +37,10 @@ class Link:
 
 class Proxy:
     """
-    Passes bytes on to a server, late, not at all or not to the end.
+    Forwards bytes to a server, with delays, interruptions or not at all.
 
-    Faults may be set at any time and hold for all connections; `heal` takes them away.
-    The same seed draws the same lots, though who draws first is up to the network.
+    Faults may be set at any time and apply to all connections; `heal` removes them. The
+    same seed gives the same random numbers, but the network decides who draws first.
     """
 
     def __init__(self, host: str, port: int, *, seed: int = 0) -> None:
@@ -52,11 +52,11 @@ class Proxy:
         self._passing.set()
         self._listener: asyncio.Server | None = None
         self.port = 0
-        """Where it listens, on loopback; set by `start`."""
+        """The port on the loopback address; set by `start`."""
         self.delays = (0.0, 0.0)
-        """Between how many seconds each piece is late."""
+        """The minimum and maximum delay of each piece, in seconds."""
         self.resets = 0.0
-        """How often a reply is cut somewhere in the middle and the connection reset."""
+        """The probability that a reply is cut off and the connection is reset."""
         self.cuts = 0
         """How many connections were reset so far."""
 
@@ -76,7 +76,7 @@ class Proxy:
         await asyncio.gather(*self._pumps, return_exceptions=True)
 
     async def start(self, ssl: SSLContext | None = None) -> None:
-        """Listen, at the same port as before."""
+        """Listen on the same port as before."""
         if self._listener is None:
             self._listener = await asyncio.start_server(
                 self._connect, "127.0.0.1", self.port, ssl=ssl
@@ -84,30 +84,30 @@ class Proxy:
             self.port = self._listener.sockets[0].getsockname()[1]
 
     def stop(self) -> None:
-        """Be gone: connections are reset and none is taken."""
+        """Stop: connections are reset, and none is accepted."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
         self.break_all()
 
     def break_all(self) -> None:
-        """Reset every connection there is now."""
+        """Reset all current connections."""
         self.cuts += len(self._links)
         for link in self._links:
             link.reset()
         self._links.clear()
 
     def freeze(self) -> None:
-        """Let nothing pass and tell nobody; new connections are taken, and wait."""
+        """Forward nothing without an error; new connections are accepted and wait."""
         self._passing.clear()
 
     def orphan_all(self) -> None:
-        """Have the other end of every connection vanish without a word, for good."""
+        """Make the other end of every connection vanish for good without an error."""
         for link in self._links:
             link.is_orphaned = True
 
     def heal(self) -> None:
-        """Let everything pass; what was held back goes on, as it does with TCP."""
+        """Forward everything; held-back bytes are sent, as with TCP."""
         self.delays = (0.0, 0.0)
         self.resets = 0.0
         self._passing.set()

@@ -1,4 +1,4 @@
-"""What an auditor reads: every job, flow and batch of a store, with its history."""
+"""The data that an auditor reads: all jobs, flows and batches with their histories."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,17 +19,17 @@ OwnerKey = tuple[str, str, str]
 
 
 class Breach(NamedTuple):
-    """A promise that was not kept."""
+    """A guarantee that was not kept."""
 
     invariant: str
-    """Its number in the list of invariants, or a word."""
+    """The number of the invariant, or a word."""
     job: str
-    """Whose it is: a job's id, or that of a flow, batch or worker."""
+    """The id of the job, flow, batch or worker concerned."""
     told: str
 
 
 class Row(NamedTuple):
-    """What the auditor needs of a job's row."""
+    """The columns of a job's row that the auditor needs."""
 
     seq: int
     id: str
@@ -52,13 +52,13 @@ class Row(NamedTuple):
     batch: int | None
     calls_back: bool
     is_followed: bool
-    """Whether a completion follows its end."""
+    """Whether the job has a completion."""
     holds: int = 0
     queue: str = "default"
 
 
 class Hold(NamedTuple):
-    """What is or was held, and for whom."""
+    """A current or past hold."""
 
     seq: int
     job: int | None
@@ -66,22 +66,22 @@ class Hold(NamedTuple):
     amount: int
     is_open: bool
     expected: int = 0
-    """What was held in all, before and after its job waited."""
+    """The total that was held, before and after its job waited."""
     has_waited: bool = False
-    """Whether it was released while its job waited, and may have been made again."""
+    """Whether it was released while its job waited, and may have been renewed."""
 
 
 class Entry(NamedTuple):
-    """One line of the ledger."""
+    """An entry of the ledger."""
 
     hold: int
     posting: Posting
     limit: int | None
-    """What the budget allowed when it was written."""
+    """The budget's limit when the entry was written."""
 
 
 class AccountBook(NamedTuple):
-    """An account, and all that was ever written of it."""
+    """An account with all its entries."""
 
     name: str
     unit: str
@@ -91,7 +91,7 @@ class AccountBook(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One job and its whole history."""
+    """A job and its complete history."""
 
     row: Row
     events: list[Event]
@@ -105,21 +105,21 @@ class Group(NamedTuple):
     state: str
     generation: int
     counted: int
-    """How many events its row says it has had."""
+    """The number of events according to its row."""
     calls_back: bool
     owner_key: OwnerKey | None
     batch: int | None
-    """The batch that a flow is in."""
+    """The batch of a flow."""
     sealed: bool
     expected: int | None
     is_followed: bool
-    """Whether a job follows its end."""
+    """Whether it has a completion."""
     counts: Mapping[str, Any] | None
     events: list[Event]
 
 
 class Edge(NamedTuple):
-    """Who waits for whom, by key."""
+    """A dependency between two jobs, by key."""
 
     prerequisite: int
     dependent: int
@@ -128,22 +128,22 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """All that a store holds; histories are in the overall order."""
+    """Everything in a store; histories are in the overall order."""
 
     jobs: Mapping[str, Record]
     flows: Mapping[str, Group]
     batches: Mapping[str, Group]
     edges: Sequence[Edge]
     strays: Sequence[str]
-    """Whoever has events and is not there."""
+    """Subjects that have events but no row."""
     accounts: Sequence[AccountBook] = ()
     used: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    """How many tokens jobs told of, by key and generation."""
+    """The tokens that jobs reported, by key and generation."""
     totals: Mapping[tuple[str, str], int] | None = None
-    """How often jobs ended, by queue and state, if the store was asked."""
+    """The numbers of ended jobs by queue and state, if they were read."""
 
     def written(self) -> set[int]:
-        """Return the number of every event of somebody."""
+        """Return the numbers of all events that belong to a subject."""
         groups = (*self.flows.values(), *self.batches.values())
         return {
             told.seq
@@ -156,7 +156,7 @@ class Books:
 
 
 def read(connection: sa.Connection) -> Books:
-    """Return every job, flow and batch of a store with its events, by id."""
+    """Return all jobs, flows and batches of a store with their events, by id."""
     jobs = {row.seq: Record(_row(row), []) for row in _all(connection, tables.jobs)}
     flows = {row.seq: _flow(row) for row in _all(connection, tables.flows)}
     batches = {row.seq: _batch(row) for row in _all(connection, tables.batches)}
@@ -215,7 +215,7 @@ def _accounts(connection: sa.Connection) -> list[AccountBook]:
 
 
 def steps(events: Iterable[Event]) -> Iterator[tuple[JobState | None, JobState, Event]]:
-    """Yield each move that a history tells of; the first is from nowhere."""
+    """Yield the transitions of a history; the first has no state before it."""
     state: JobState | None = None
     for told in events:
         to = event.LEADS_TO.get(told.type)
@@ -225,7 +225,7 @@ def steps(events: Iterable[Event]) -> Iterator[tuple[JobState | None, JobState, 
 
 
 def generations(events: Iterable[Event]) -> Iterator[tuple[int, Event]]:
-    """Yield what changed a job, each with the generation that it was in by then."""
+    """Yield the events that changed a job, each with its generation at that time."""
     generation = 0
     for before, _, told in steps(events):
         generation += before is not None and before.is_final
@@ -275,7 +275,7 @@ def _row(found: Any) -> Row:
 
 
 def _follows(found: Any) -> Mapping[str, Any]:
-    """Return what a job's row says is to follow its end."""
+    """Return what a job's row says about what follows its end."""
     follows: Mapping[str, Any] = orjson.loads(found.callback or "{}")
     return follows
 

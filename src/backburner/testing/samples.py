@@ -1,4 +1,4 @@
-"""Jobs to test with: name the fields that matter, the rest is plausible."""
+"""Sample jobs for tests: give the fields that matter, the others have defaults."""
 
 from dataclasses import replace
 from itertools import count
@@ -9,7 +9,7 @@ from backburner.domain.groups.flow import Edge, NewFlow, NewStep
 from backburner.domain.jobs.job import Claim, Instant, Job, JobState, NewJob, Owner
 
 NOON: Instant = 1_767_268_800_000
-"""2026-01-01 at noon, UTC: when everything here happens."""
+"""2026-01-01 at noon, UTC: the time of all samples."""
 
 ANN = Owner(tenant="acme", user="ann")
 BOB = Owner(tenant="acme", user="bob")
@@ -18,7 +18,7 @@ _numbers = count(1)
 
 
 def a_new_job(**fields: Any) -> NewJob:
-    """Return a job as it is asked for, with an id of its own."""
+    """Return a new job with a unique id."""
     usual = NewJob(
         id=f"job_{next(_numbers):08}",
         owner=ANN,
@@ -32,14 +32,14 @@ def a_new_job(**fields: Any) -> NewJob:
 
 
 def a_new_step(name: str, *after: Edge | str, **fields: Any) -> NewStep:
-    """Return a step that runs after others; `before=[…]` has others wait for it."""
+    """Return a step that runs after others; `before=[…]` makes others wait for it."""
     needs = [Edge(edge) if isinstance(edge, str) else edge for edge in after]
     before = fields.pop("before", ())
     return NewStep(a_new_job(step=name, **fields), needs, before)
 
 
 def a_new_flow(*steps: NewStep, **fields: Any) -> NewFlow:
-    """Return a flow as it is asked for, with an id of its own."""
+    """Return a new flow with a unique id."""
     usual = NewFlow(
         id=f"flow_{next(_numbers):08}", owner=ANN, created_at=NOON, steps=steps
     )
@@ -47,13 +47,13 @@ def a_new_flow(*steps: NewStep, **fields: Any) -> NewFlow:
 
 
 def a_new_batch(**fields: Any) -> NewBatch:
-    """Return a batch as it is asked for, with an id of its own."""
+    """Return a new batch with a unique id."""
     usual = NewBatch(id=f"batch_{next(_numbers):08}", owner=ANN, created_at=NOON)
     return replace(usual, **fields)
 
 
 def a_claim(**fields: Any) -> Claim:
-    """Return a job in a worker's hands, on its first attempt."""
+    """Return a claimed job in its first attempt."""
     usual = Claim(
         seq=1,
         id="job_1",
@@ -81,7 +81,7 @@ def a_claim(**fields: Any) -> Claim:
 
 
 def a_job(state: JobState = JobState.QUEUED, **fields: Any) -> Job:
-    """Return a job as it is read back."""
+    """Return a stored job."""
     usual = Job(
         seq=1,
         id="job_1",

@@ -1,4 +1,4 @@
-"""How messages are written."""
+"""Encodes messages as AMQP frames."""
 
 from typing import NamedTuple
 
@@ -11,17 +11,17 @@ from pamqp.header import ContentHeader
 PERSISTENT = 2
 TYPE = "application/json"
 FRAME_BYTES = 100_000
-"""The largest frame that is sent, if the server would take a larger one."""
+"""The maximum size of a frame, even if the server allows larger ones."""
 OVERHEAD_BYTES = 8
-"""What a frame has beside its body."""
+"""The size of a frame without its body."""
 PLAIN = ContentHeader(
     properties=Basic.Properties(content_type=TYPE, delivery_mode=PERSISTENT)
 ).marshal()[12:]
-"""The properties of a message that has no name."""
+"""The encoded properties of a message without an id."""
 
 
 class Post(NamedTuple):
-    """A message and where it goes."""
+    """A message and its queue."""
 
     queue: str
     body: bytes
@@ -29,10 +29,9 @@ class Post(NamedTuple):
 
     def written(self, channel: int, frame_max: int = 0) -> bytes:
         """
-        Return its frames: persistent, and returned if the queue is not there.
+        Encode the message; it is persistent, and returned if the queue does not exist.
 
-        `frame_max` is the size of a frame that was agreed upon with the server, with
-        0 for any.
+        `frame_max` is the frame size agreed with the server; 0 means unlimited.
         """
         size = min(FRAME_BYTES, frame_max or FRAME_BYTES) - OVERHEAD_BYTES
         properties = Basic.Properties(

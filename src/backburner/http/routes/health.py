@@ -29,7 +29,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
     dependencies=[require(PUBLIC)],
 )
 async def livez() -> Response:
-    """Answer as long as the event loop turns."""
+    """Respond as long as the event loop runs."""
     return wire.answer({"status": "ok"})
 
 
@@ -43,12 +43,12 @@ async def livez() -> Response:
 )
 async def readyz(request: Request) -> Response:
     """
-    Answer 200 if the store can be written and the server is not stopping.
+    Respond with 200 if the store can be written and the server is not stopping.
 
-    Anybody may ask, so the store is written to at most once a second, however many ask.
-    `degraded` while the message broker cannot be had: jobs are taken and run without
-    it, a little later; also while applications that `unavailable` names are not
-    served because their migration failed.
+    No key is needed, so the store is written to at most once a second. The status is
+    `degraded` while the message broker cannot be reached: jobs are accepted and run, a
+    little later. It is also `degraded` while applications, listed in `unavailable`, are
+    not served because their migration failed.
     """
     server_state = server_state_of(request)
     if server_state.streams.stopping.is_set():
@@ -82,10 +82,10 @@ async def readyz(request: Request) -> Response:
 )
 async def metrics(request: Request) -> Response:
     """
-    Count the queues anew and write all metrics.
+    Count the jobs of the queues, and return all metrics.
 
-    Who accepts `application/json` gets the counts of one queue instead: that of
-    `?queue=`, else the one that an application names.
+    With `Accept: application/json`, returns the counts of one queue: that of `?queue=`
+    or, by default, the one that an application names.
     """
     server_state = server_state_of(request)
     queue = (

@@ -2,7 +2,7 @@
 Models of the shapes that the server sends, for OpenAPI and for tests.
 
 A model has the fields of its shape in `backburner.shapes`, described by the docstrings
-there. Answers are not validated: the writers in `http` fill the shapes.
+there. Responses are not validated: the writers in `http` fill the shapes.
 """
 
 import ast
@@ -40,7 +40,7 @@ _NAMES: Final = {
         )
     },
 }
-"""Names in OpenAPI that are not those of their shapes."""
+"""Shapes whose names in OpenAPI differ from those in the code."""
 
 _models: Final[dict[type, type[BaseModel]]] = {}
 
@@ -48,7 +48,7 @@ _models: Final[dict[type, type[BaseModel]]] = {}
 def model_of(
     shape: type, examples: Sequence[Any] = (), **more: Mapping[str, Any]
 ) -> type[BaseModel]:
-    """Return the model of a shape; `more` is what fields have besides a description."""
+    """Return the model of a shape; `more` are further attributes of its fields."""
     if shape not in _models:
         _models[shape] = create_model(
             _NAMES.get(shape.__name__, shape.__name__),
@@ -63,7 +63,7 @@ def model_of(
 
 
 def list_of(shape: type, name: str, doc: str, **more: Any) -> type[BaseModel]:
-    """Return the model of a list of things."""
+    """Return the model of a list."""
     fields: dict[str, Any] = {"items": GenericAlias(list, model_of(shape)), **more}
     return create_model(name, __doc__=doc, __module__=__name__, **fields)
 
@@ -90,7 +90,7 @@ def _fields(shape: type, more: Mapping[str, Mapping[str, Any]]) -> dict[str, Any
 
 
 def _optional(kind: Any) -> tuple[Any, Any]:
-    """Return the type of a field that may be left out, and what stands for it then."""
+    """Return the type and the default of an optional field."""
     if get_origin(kind) in (list, dict):
         return kind, get_origin(kind)()
     return (kind if kind is Any else kind | None), None
@@ -114,7 +114,7 @@ def _converted(hint: Any) -> Any:
 
 @cache
 def _docs(module: str) -> dict[str, dict[str, str]]:
-    """Return the docstrings of fields by class, those of its bases included."""
+    """Return the docstrings of fields by class, including inherited ones."""
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(inspect.getsource(sys.modules[module])).body:
         if isinstance(node, ast.ClassDef):

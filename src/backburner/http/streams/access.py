@@ -1,9 +1,9 @@
 """
-Who may follow a stream: the holder of a key, or of a token for that one stream.
+Access to streams: by an API key, or by a token for one stream.
 
-Browsers can set no header on an `EventSource` or a `WebSocket`. A stream token goes in
-the URL instead (`?token=`): it is valid for minutes, for one job, flow, batch or topic,
-and for as long as the key that it was made with.
+Browsers cannot set headers on an `EventSource` or a `WebSocket`. A stream token is
+passed in the URL instead (`?token=`). It is valid for minutes, for one job, flow, batch
+or topic, and only while the key that created it is valid.
 """
 
 from dataclasses import dataclass, replace
@@ -37,30 +37,30 @@ _PURPOSE: Final = "stream"
 
 @dataclass(frozen=True, slots=True)
 class StreamAccess:
-    """What a caller may follow; ask for it, and get who then reads."""
+    """The streams that a caller may read."""
 
     _caller: Caller
     _only: tuple[str, str] | None = None
-    """The kind and name of the one thing that a token is for."""
+    """The kind and name of the subject that a token is for; `None` with a key."""
 
     @property
     def key(self) -> str | None:
-        """The id of the key that the streams count for."""
+        """The id of the key that the streams are counted for."""
         return self._caller.key
 
     @property
     def name(self) -> str:
-        """Who it is in the log, and whose requests are counted."""
+        """The name in the log, for which requests are counted."""
         return self._caller.name
 
     def following(self, kind: Kind, name: str) -> Caller:
-        """Return who reads one thing's stream, if it may."""
+        """Return the caller for one stream; raise `Forbidden` if it is not allowed."""
         if self._only not in {None, (kind, name)}:
             raise Forbidden("the stream token is for another stream")
         return self._caller
 
     def everything(self) -> Caller:
-        """Return who reads all its streams at once, if it may: not by a token."""
+        """Return the caller for the stream of all its events; not with a token."""
         if self._only is not None:
             raise Forbidden(
                 "the stream token is valid for one stream only: name that stream"
@@ -71,7 +71,7 @@ class StreamAccess:
 def issue(
     signer: Signer, caller: Caller, kind: Kind, name: str, span: timedelta = USUAL
 ) -> tuple[str, Instant]:
-    """Return a token for one stream, read as this caller reads it, and its end."""
+    """Return a token for one stream with this caller's permissions, and its expiry."""
     visible = caller.visible
     user = None if isinstance(visible, Tenant) else visible.user
     claims = {
@@ -88,7 +88,7 @@ async def _by_token(connection: HTTPConnection, token: str) -> StreamAccess:
     server_state = connection.app.state.server_state
     refuse_foreign_page(connection)
     claims = server_state.signer.read(_PURPOSE, token)
-    # A token that a server without keys made is worth nothing where there are keys.
+    # Tokens of a server without keys are not valid on one with keys, and vice versa.
     if claims is None or (claims["key"] is None) == has_keys(connection):
         raise Unauthorized("the stream token is not valid or has expired")
     caller = DEVELOPER
@@ -104,7 +104,7 @@ async def _by_token(connection: HTTPConnection, token: str) -> StreamAccess:
 
 
 def _as_issued(caller: Caller, tenant: str, user: str | None) -> Caller:
-    """Return the caller as it saw things when the token was made."""
+    """Return the caller with the owner of the time when the token was created."""
     if user is None:
         return replace(caller, owner=Owner(tenant, DEFAULT_USER))
     return replace(caller, owner=Owner(tenant, user), names_user=True)
@@ -129,4 +129,4 @@ _admit.scope = SCOPE  # type: ignore[attr-defined]
 _admit.takes_tokens = True  # type: ignore[attr-defined]
 
 StreamReader = Annotated[StreamAccess, Depends(_admit)]
-"""A parameter of a route that streams: the caller, by its key or by a stream token."""
+"""The parameter of a streaming route: the access by key or by stream token."""

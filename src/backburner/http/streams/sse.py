@@ -1,8 +1,8 @@
 """
-Server-sent events: one response that stays open within the server's limits.
+Server-sent events: responses that stay open within the server's limits.
 
-Every stream holds a place among `Streams`, shows that it is alive, and ends when its
-reader leaves, its key is no longer valid, or the server stops.
+Every stream is counted in `Streams`, sends heartbeats, and ends when its reader leaves,
+its key is no longer valid, or the server stops.
 """
 
 import asyncio
@@ -19,23 +19,23 @@ from backburner.http.auth import key_of, until_of
 MEDIA_TYPE: Final = "text/event-stream"
 HEARTBEAT_SECONDS = 15.0
 SEND_SECONDS = 30.0
-"""A reader that takes nothing for so long is dropped; it may come back."""
+"""A reader that accepts nothing for this time is dropped; it may reconnect."""
 RECONNECT_MS = 1_000
 STILL_HERE: Final = b": still here\n\n"
 
 
 class ServerEvent(NamedTuple):
-    """One event as it is sent."""
+    """An event to send."""
 
     data: Any
-    """Plain data, sent as JSON."""
+    """Any value, sent as JSON."""
     type: str = "message"
-    """What a browser listens for by `addEventListener`."""
+    """The event type for which browsers call `addEventListener`."""
     id: str | int | None = None
     """What a browser sends as `Last-Event-ID` when it reconnects."""
 
     def written(self) -> bytes:
-        """Return it is sent."""
+        """Return the event in the SSE format."""
         head = "" if self.id is None else f"id: {_line(self.id)}\n"
         head += f"event: {_line(self.type)}\ndata: "
         return b"".join((head.encode(), orjson.dumps(self.data), b"\n\n"))
@@ -45,8 +45,8 @@ class ServerEvents(Response):
     """
     Sends events until they end, the reader leaves or the server stops.
 
-    It ends, too, when the reader's key is not valid any more. `start` is the cursor
-    with which a reader reconnects that has seen no event yet.
+    It also ends when the reader's key is no longer valid. `start` is the cursor with
+    which a reader reconnects if it has not received any event yet.
     """
 
     media_type = MEDIA_TYPE
@@ -65,7 +65,7 @@ class ServerEvents(Response):
             self._opening += f"id: {_line(start)}\n".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hold a place among the streams for as long as this one lasts."""
+        """Send the response, counted among the open streams."""
         key = key_of(scope)
         server_state = scope["app"].state.server_state
         streams = server_state.streams
@@ -93,7 +93,7 @@ class ServerEvents(Response):
 
 
 async def _beat(send: Send, stopping: asyncio.Event) -> None:
-    """Show through proxies that the stream is alive."""
+    """Send comments, so that proxies and readers know that the stream is alive."""
     while not stopping.is_set():
         try:
             async with asyncio.timeout(HEARTBEAT_SECONDS):
@@ -108,7 +108,7 @@ async def _send(send: Send, chunk: bytes) -> None:
 
 
 def _line(value: str | int) -> str:
-    """Return a field's value; a line break would begin another field."""
+    """Return the text of a field; refuse line breaks, which would start another one."""
     text = str(value)
     if not text.isprintable():
         raise ValueError("the id and type of an event must be printable, in one line")

@@ -1,11 +1,11 @@
 """
-What every broker must do: subclass `BrokerConformance` and supply two fixtures.
+The conformance suite for brokers: subclass `BrokerConformance`, supply two fixtures.
 
-`server` is a `Server` (`hooks.py`): what a test does to the broker from outside.
-`a_queue` returns, for a word, the name of a queue that nobody uses and that is gone
-after the test, its dead letters too. A broker is done when its subclass passes.
+`server` is a `Server` (`hooks.py`), through which tests manipulate the broker.
+`a_queue` returns, for a word, the name of an unused queue that is deleted after the
+test together with its dead letters. A broker is complete when its subclass passes.
 
-`Proxied` is most of a `Server` for a broker that is reached by TCP.
+`Proxied` implements most of a `Server` for brokers that are reached over TCP.
 """
 
 from backburner.testing.broker.dead_letters import DeadLetterConformance
@@ -23,4 +23,4 @@ class BrokerConformance(
     DeadLetterConformance,
     RecoveryConformance,
 ):
-    """Everything that `ports/broker.py` promises."""
+    """Tests of everything that `ports/broker.py` guarantees."""

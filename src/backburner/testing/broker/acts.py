@@ -1,4 +1,4 @@
-"""What the tests of a broker do again and again."""
+"""Helpers of the broker tests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -11,7 +11,7 @@ from backburner.testing.broker.hooks import Server
 
 PATIENCE = 30.0
 SECONDS = 10.0
-"""What "within seconds" means to whoever calls."""
+"""The time limit for what must happen "within seconds"."""
 A_WHILE = 0.3
 
 Connect = Callable[[], Awaitable[Broker]]
@@ -19,11 +19,11 @@ NameQueue = Callable[[str], str]
 
 
 class WithBrokers:
-    """Supplies open brokers, and closes them."""
+    """Provides open brokers, and closes them."""
 
     @pytest.fixture
     async def connect(self, server: Server) -> AsyncIterator[Connect]:
-        """Open one more client, as another process would."""
+        """Open another client, as another process would."""
         opened: list[Broker] = []
 
         async def connect() -> Broker:
@@ -46,7 +46,7 @@ class WithBrokers:
 
 
 async def take(broker: Broker, queue: str, count: int) -> list[BrokerMessage]:
-    """Receive so many messages."""
+    """Receive this number of messages."""
     taken: list[BrokerMessage] = []
     async with asyncio.timeout(PATIENCE):
         while len(taken) < count:
@@ -55,14 +55,14 @@ async def take(broker: Broker, queue: str, count: int) -> list[BrokerMessage]:
 
 
 async def finish(broker: Broker, queue: str, count: int) -> list[BrokerMessage]:
-    """Receive so many messages and have them forgotten."""
+    """Receive this number of messages and acknowledge them."""
     taken = await take(broker, queue, count)
     await broker.acknowledge(queue, taken)
     return taken
 
 
 async def nothing_comes(broker: Broker, queue: str) -> bool:
-    """Tell whether nobody hands out a message for a while."""
+    """Return whether no message arrives for a while."""
     try:
         async with asyncio.timeout(A_WHILE):
             await broker.receive(queue, 100)
@@ -72,7 +72,7 @@ async def nothing_comes(broker: Broker, queue: str) -> bool:
 
 
 async def has_depths(broker: Broker, depths: Mapping[str, int]) -> bool:
-    """Wait until queues have these depths; some brokers count a little late."""
+    """Wait until queues have these depths; some brokers count with a delay."""
     return await comes_true(lambda: _are(broker, depths))
 
 
@@ -81,7 +81,7 @@ async def _are(broker: Broker, depths: Mapping[str, int]) -> bool:
 
 
 async def comes_true(is_so: Callable[[], Awaitable[bool]]) -> bool:
-    """Ask again and again until something that only the broker knows is so."""
+    """Poll a condition that only the broker knows."""
     try:
         async with asyncio.timeout(SECONDS):
             while not await is_so():
@@ -92,14 +92,14 @@ async def comes_true(is_so: Callable[[], Awaitable[bool]]) -> bool:
 
 
 async def pause(seconds: float = 0.05) -> None:
-    """Let a moment pass: nobody here can say when the broker is done."""
+    """Wait for a moment, as the broker does not report when it is done."""
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(seconds):
             await asyncio.Event().wait()
 
 
 async def recovered(act: Callable[[], Awaitable[object]]) -> None:
-    """Repeat a call that may find the broker gone until it does not."""
+    """Repeat a call until it succeeds; the broker may be unavailable."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:

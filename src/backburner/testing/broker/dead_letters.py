@@ -1,4 +1,4 @@
-"""Dead letters: on a queue beside the queue, for a week."""
+"""Tests of dead letters: they are kept in a queue of their own for a week."""
 
 from datetime import timedelta
 

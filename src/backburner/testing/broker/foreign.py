@@ -1,4 +1,4 @@
-"""What other programs put on a queue arrives as it was put."""
+"""Tests of messages from other programs: they arrive unchanged."""
 
 import pytest
 
@@ -16,7 +16,7 @@ BODIES = [
 
 
 class ForeignConformance(WithBrokers):
-    """Messages that are no hints, byte for byte and with their names."""
+    """Messages of other programs arrive byte for byte and with their ids."""
 
     @pytest.mark.parametrize("body", BODIES, ids=["json", "unicode", "text", "large"])
     async def test_a_body_arrives_byte_for_byte(
@@ -69,6 +69,6 @@ class ForeignConformance(WithBrokers):
 
 
 async def make(broker: Broker, queue: str) -> None:
-    """Have a queue made, by its first use."""
+    """Create a queue by using it."""
     await broker.publish({queue: 1})
     await finish(broker, queue, 1)

@@ -1,4 +1,4 @@
-"""Messages: each at least once, to one receiver, until it is acknowledged."""
+"""Tests of delivery: at least once, to one receiver, until acknowledged."""
 
 import asyncio
 from contextlib import suppress
@@ -26,7 +26,7 @@ class HandingOutConformance(WithBrokers):
     """`publish`, `receive`, `acknowledge`, `give_back`, `depths`."""
 
     many: int = 1_200
-    """How many messages are a lot; a server that only plays the part takes less."""
+    """The size of a large number of messages; less for a slow emulator."""
 
     async def test_a_broker_that_is_there_answers(self, broker: Broker) -> None:
         await broker.ping()

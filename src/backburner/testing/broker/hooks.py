@@ -1,4 +1,4 @@
-"""What the tests do to a broker from outside, most of it by a proxy."""
+"""How the tests manipulate a broker from outside, mostly through a proxy."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -10,14 +10,14 @@ from backburner.testing.proxy import Proxy
 
 
 class Server(Protocol):
-    """The message broker, seen from outside."""
+    """The broker's server, as tests control it."""
 
     def broker(self) -> Broker:
-        """Make one more client, as another process would; it is not opened."""
+        """Create another client, as another process would; it is not open yet."""
         ...
 
     async def put(self, queue: str, body: bytes, *, name: str = "") -> None:
-        """Put a message on a queue that is there, as a foreign program would."""
+        """Put a message on an existing queue, as another program would."""
         ...
 
     async def dead_letters(self, queue: str) -> Sequence[DeadLetter]:
@@ -29,50 +29,50 @@ class Server(Protocol):
         ...
 
     async def kill(self, broker: Broker) -> None:
-        """Let a client be gone without a word, as if its process had died."""
+        """Remove a client without closing it, as if its process had died."""
         ...
 
     async def cut(self) -> None:
-        """Close every connection from the server's side."""
+        """Close all connections from the server's side."""
         ...
 
     async def stop(self) -> None:
-        """Be gone: connections are cut and none is taken."""
+        """Stop the server: connections are cut, and none is accepted."""
         ...
 
     async def start(self) -> None:
-        """Be back."""
+        """Start the server again."""
         ...
 
     async def freeze(self) -> None:
-        """Swallow every byte and close nothing, until `start`."""
+        """Forward no bytes and close nothing, until `start`."""
         ...
 
 
 class Proxied:
-    """A server behind a proxy: the hooks that are the same for every broker."""
+    """A server behind a proxy: the hooks that are the same for all brokers."""
 
     def __init__(self, host: str, port: int) -> None:
         self._proxy = Proxy(host, port)
 
     @property
     def port(self) -> int:
-        """Where it listens, on the loopback, once it was started."""
+        """The port on the loopback address, once it was started."""
         return self._proxy.port
 
     async def start(self, ssl: SSLContext | None = None) -> None:
-        """Listen, at the same port as before, and pass everything on."""
+        """Listen on the same port as before, and forward everything."""
         await self._proxy.start(ssl)
         self._proxy.heal()
 
     async def stop(self) -> None:
-        """Cut every connection and take none."""
+        """Cut all connections and accept none."""
         self._proxy.stop()
 
     async def cut(self) -> None:
-        """Cut every connection."""
+        """Cut all connections."""
         self._proxy.break_all()
 
     async def freeze(self) -> None:
-        """Pass nothing on and close nothing."""
+        """Forward nothing and close nothing."""
         self._proxy.freeze()

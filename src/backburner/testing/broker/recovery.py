@@ -1,4 +1,4 @@
-"""A broker that goes away and comes back."""
+"""Tests of a broker that becomes unavailable and returns."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,11 +34,11 @@ CALLS: Mapping[str, Call] = {
     "receive": lambda broker, queue: broker.receive(queue, 1),
 }
 ASKED = [name for name in CALLS if name != "receive"]
-"""Whoever waits for messages cannot tell at once that nobody answers any more."""
+"""The calls that fail at once; `receive` cannot know that no answer will come."""
 
 
 class RecoveryConformance(WithBrokers):
-    """`BrokerUnavailable` within seconds, and all is well once the broker is back."""
+    """`BrokerUnavailable` within seconds, and normal operation once it is back."""
 
     async def test_what_a_dead_receiver_held_comes_again(
         self, connect: Connect, server: Server, queue: str
