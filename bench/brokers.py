@@ -1,4 +1,4 @@
-"""Brokers between runs: queues that go, and what servers say of themselves."""
+"""Deletes queues of brokers between runs, and reads the servers' versions."""
 
 import asyncio
 from typing import Any
@@ -27,12 +27,12 @@ def forget_queue(url: str, queue: str) -> None:
 
 
 def version_of(url: str) -> str:
-    """Return what a RabbitMQ or Redis server says of its version."""
+    """Return the version of a RabbitMQ or Redis server."""
 
     async def of_rabbitmq() -> str:
         async with await aio_pika.connect(url) as connection:
-            told: Any = connection.transport
-            return str(told.connection.server_properties["version"])
+            transport: Any = connection.transport
+            return str(transport.connection.server_properties["version"])
 
     async def of_redis() -> str:
         async with Redis.from_url(url) as redis:

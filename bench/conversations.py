@@ -1,8 +1,8 @@
 """
 Messages that `chat` answers: a client, `serve chat`, `worker` and the mock.
 
-The mock answers at once, so what is measured is ours: HTTP, the window of duplicates,
-the flow, the vector and the memory. Each user sends one message after the other.
+The mock answers immediately, so the time is Backburner's own: HTTP, the check for
+duplicates, the flow, the vector and the memory. Each user sends one message at a time.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from bench.sentences import cpu_of, free_ports, running_processes
 from bench.wire import post
 
 AT_ONCE = 20
-"""How many are under way; each of so many users has one."""
+"""The number of users, each of whom has one message in progress."""
 WARM = at_least(50)
 """Messages that open the connections and are not counted."""
 FEWEST = at_least(20)
@@ -41,7 +41,7 @@ Figures = dict[str, Any]
 
 
 async def answered(url: str, transport: str, folder: Path, count: int) -> Figures:
-    """Send messages, many at once; check that each has one reply and one memory."""
+    """Send messages concurrently; check that each has one reply and one memory."""
     await asyncio.to_thread(forget_queue, transport, QUEUE)
     port, _ = free_ports()
     env = {
@@ -79,7 +79,7 @@ async def answered(url: str, transport: str, folder: Path, count: int) -> Figure
 
 
 async def _send(port: int, messages: range, at_once: int) -> list[float]:
-    """Keep so many messages under way; return how long each reply took."""
+    """Keep messages of all users in progress; return how long each reply took."""
     numbers, waits = iter(messages), list[float]()
 
     async def talk(user: int, numbers: Iterator[int]) -> None:
@@ -92,9 +92,9 @@ async def _send(port: int, messages: range, at_once: int) -> list[float]:
                 "userMessage": f"Message {n}: when does train {n} leave for Lisbon?",
             }
             begun = time.perf_counter()
-            told = await post(streams, "/ai/generate", json.dumps(body), status=200)
+            reply = await post(streams, "/ai/generate", json.dumps(body), status=200)
             waits.append(time.perf_counter() - begun)
-            if f"train {n} leave" not in json.loads(told)["content"]:
+            if f"train {n} leave" not in json.loads(reply)["content"]:
                 raise NotTrueError(f"message {n} has another's reply")
         streams[1].close()
 
@@ -105,7 +105,7 @@ async def _send(port: int, messages: range, at_once: int) -> list[float]:
 
 
 async def check_replies(bb: Backburner, count: int) -> None:
-    """Find every message's reply and memory once, and nothing under way."""
+    """Check that every message has one reply and one memory, and no job is left."""
 
     def look(tx: Transaction) -> list[int]:
         return [int(n) for n in tx.connection.execute(sa.text(COUNTS)).one()]

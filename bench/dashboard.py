@@ -4,8 +4,8 @@ The requests of the dashboard's views, timed over HTTP with a million jobs in th
     .venv/bin/python -m bench.dashboard sqlite:////tmp/dashboard.db
     BENCH_STORE=postgresql://… .venv/bin/python -m bench.dashboard --jobs 100000
 
-Then a hundred pages stay open while jobs are submitted: each holds a stream and reads
-the overview again as the page does. Prints one line of JSON for each request.
+Then a hundred pages stay open while jobs run: each holds a stream and reads the
+overview again as the page does. Prints one line of JSON for each request.
 """
 
 import argparse
@@ -13,12 +13,11 @@ import asyncio
 import contextlib
 import json
 import os
-import sqlite3
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final
@@ -30,72 +29,27 @@ from backburner import Backburner
 from backburner.domain.auth.access import ROLES, Role
 from backburner.engine.access.keys import Actor, NewKey
 from backburner.settings import Settings
+from bench.filling import LONG, fill
+from bench.pages import LIVE, pages, written
 from bench.sentences import free_ports
-from bench.servers import ask
 
-SLICE: Final = 50_000
-SPACING_MS: Final = 400
-"""How far jobs are apart: a million of them were submitted within five days."""
-FAR: Final = 4_000_000_000_000
 LIMIT_MS: Final = 200.0
 PEPPER: Final = "pepper of the measured server: " + "x" * 32
-PAGES: Final = 100
 READS: Final = 40
 FEW: Final = 4
-OPEN_SECONDS: Final = 20.0
+APP: Final = "backburner.demo:app"
+RATES: Final = (2.0, 20.0)
+"""How many jobs a second run while pages are open."""
+AGO: Final = {
+    "minutes": 300,
+    "half": 1_800,
+    "hour": 3_600,
+    "hours": 7_200,
+    "day": 86_400,
+    "days": 30 * 86_400,
+}
+"""What times in requests stand for, in seconds before the newest job."""
 
-# Of a hundred thousand jobs 94 % succeeded, and each other state has its share.
-STATES: Final = """CASE WHEN i % 1000 < 940 THEN 'succeeded'
-  WHEN i % 1000 < 970 THEN 'failed' WHEN i % 1000 < 990 THEN 'cancelled'
-  WHEN i % 1000 < 994 THEN 'scheduled' WHEN i % 1000 < 998 THEN 'queued'
-  WHEN i % 1000 < 999 THEN 'waiting'
-  WHEN i % 10000 < 1000 THEN 'running' ELSE 'succeeded' END"""
-JOBS: Final = f"""
-INSERT INTO jobs (seq, id, tenant, "user", capability, queue, state, worker, token,
-  priority, rank, attempt, max_attempts, events, created_at, ready_at, run_at,
-  started_at, finished_at, input, output, error_code, fingerprint, tags)
-SELECT i, 'job_' || i, CASE WHEN i % 10 = 0 THEN 'other' ELSE 'default' END,
-  'u' || (i % 97), CASE WHEN i % 50000 = 7 THEN 'bench.rare'
-    ELSE 'bench.c' || (i % 20) END, 'q' || (i % 5), state,
-  CASE WHEN state = 'running' THEN 'w_bench' END,
-  CASE WHEN state = 'running' THEN 't' END,
-  0, i, 1, 3, 3, made, made, CASE WHEN state = 'scheduled' THEN {FAR} END,
-  made, CASE WHEN state IN ('succeeded', 'failed', 'cancelled') THEN made END,
-  '{"x" * 200}', CASE WHEN state = 'succeeded' THEN '1' END,
-  CASE WHEN state = 'failed' THEN 'E' || (i % 7) END,
-  CASE WHEN state = 'failed' THEN 'f' || (i % 7) END,
-  CASE WHEN i % 100000 = 11 THEN 'rare' ELSE 't' || (i % 50) END
-FROM (SELECT i, {STATES} AS state, {{now}} - ({{count}} - i) * {SPACING_MS} AS made
-        FROM ({{numbers}}) AS n) AS m
-"""
-EVENTS: Final = """
-INSERT INTO events (job, n, type, at, tenant, "user")
-SELECT seq, k.column1, 'job.' || coalesce(k.column2, state), created_at, tenant, "user"
-  FROM jobs, (VALUES (1, 'queued'), (2, 'started'), (3, NULL)) AS k
- WHERE seq BETWEEN {first} AND {last} ORDER BY seq, k.column1
-"""
-WORKER: Final = f"""
-INSERT INTO workers (id, host, pid, slots, queues, started_at, beat_at)
-VALUES ('w_bench', 'here', 1, 1000, 'q0', 0, {FAR})
-"""
-SQLITE_NUMBERS: Final = """
-WITH RECURSIVE n (i) AS (
-  SELECT {first} UNION ALL SELECT i + 1 FROM n WHERE i < {last}) SELECT i FROM n
-"""
-POSTGRES_NUMBERS: Final = "SELECT generate_series({first}, {last}) AS i"
-
-OVERVIEW: Final = (
-    "/v1/jobs/count?state=queued",
-    "/v1/jobs/count?state=running",
-    "/v1/jobs/count?state=scheduled",
-    "/v1/jobs/count?state=failed",
-    "/v1/jobs/count?state=succeeded&since={minutes}",
-    "/v1/jobs?state=queued&sort=oldest&limit=1",
-    "/v1/jobs?limit=1",
-    "/v1/dead-letters?limit=5",
-    "/v1/queues",
-    "/v1/usage?by=model&since={minutes}&everyone=true",
-)
 FILTERS: Final = (
     "",
     *(
@@ -120,50 +74,65 @@ FILTERS: Final = (
     "state=cancelled&capability=bench.c3",
     "state=failed&capability=bench.c3",
     "since={hours}",
+    "since={minutes}",
+    "since={minutes}&state=succeeded",
+    "until={hours}",
     "until={hours}&state=cancelled",
+    "since={days}&until={hours}&state=failed",
+    "fingerprint=f3&state=failed",
+    "batch=batch_1",
+    "batch=batch_1&state=failed",
+    "flow=flow_1",
+    "capability=webhook.deliver&state=failed",
+    "capability=webhook.deliver&state=succeeded",
+    "capability=webhook.deliver&state=queued,scheduled,running",
     "sort=oldest",
     "sort=oldest&tag=rare",
     "sort=oldest&state=cancelled",
 )
 OTHERS: Final = (
+    "/v1/me",
+    "/v1/activity?since={half}",
+    "/v1/usage?by=minute&limit=100&since={half}&everyone=true",
+    "/v1/usage?by=minute&limit=100&since={half}",
+    "/v1/usage?by=model&since={minutes}&everyone=true",
+    *(
+        f"/v1/usage/costs?since={{{period}}}{whose}"
+        for period in ("hour", "day", "days")
+        for whose in ("", "&everyone=true")
+    ),
     "/v1/dead-letters?limit=100",
+    "/v1/dead-letters?limit=100&impact=true",
     "/v1/dead-letters?fingerprint=f3&limit=50",
-    "/v1/workers",
+    "/v1/capabilities",
     "/v1/schedules",
     "/v1/lanes",
-    "/v1/flows?limit=50",
-    "/v1/batches?limit=50",
+    *(
+        f"/v1/{groups}?limit=50{where}"
+        for groups in ("flows", "batches")
+        for where in ("", "&state=failed", "&tag=absent")
+        if groups == "flows" or "state" not in where
+    ),
+    "/v1/flows?batch=batch_1&state=failed&limit=50",
+    "/v1/flows/flow_1",
+    "/v1/batches/batch_1",
     "/v1/questions?limit=50",
+    "/v1/endpoints?limit=50",
     "/v1/keys",
     "/v1/audit?limit=50",
+    "/v1/audit?limit=50&before=50000",
+    "/v1/configuration",
     "/v1/jobs/job_50001?content=false",
-    "/v1/jobs/job_50001/history?limit=200",
+    "/v1/jobs/job_50001/history?changes=true&limit=500",
+    "/v1/jobs/job_50001/steps",
+    "/v1/jobs/job_50994/waiting",
+    "/v1/jobs/job_17?content=false",
+    "/v1/jobs/job_17/history?changes=true&limit=500",
+    *(
+        f"/v1/jobs/job_17/history?limit=200&after={after}"
+        for after in (0, LONG // 2, LONG - 200)
+    ),
 )
-
-
-def fill(url: str, count: int, now: int) -> None:
-    """Write jobs in all states, of many users, capabilities and tags."""
-    is_postgres = url.startswith("postgres")
-    numbers = POSTGRES_NUMBERS if is_postgres else SQLITE_NUMBERS
-    _run(url, WORKER)
-    for first in range(1, count + 1, SLICE):
-        last = min(first + SLICE - 1, count)
-        some = numbers.format(first=first, last=last)
-        _run(url, JOBS.format(now=now, count=count, numbers=some))
-        _run(url, EVENTS.format(first=first, last=last))
-    if is_postgres:
-        ask(url, "SELECT setval('jobs_seq_seq', max(seq)) FROM jobs")
-        for table in ("jobs", "events"):
-            ask(url, f"VACUUM ANALYZE {table}")
-
-
-def _run(url: str, statement: str) -> None:
-    if url.startswith("postgres"):
-        ask(url, statement)
-        return
-    path = url.removeprefix("sqlite:///")
-    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement)
 
 
 async def _key(url: str, role: Role, user: str | None = None) -> str:
@@ -173,13 +142,8 @@ async def _key(url: str, role: Role, user: str | None = None) -> str:
         return text
 
 
-def _started(command: Sequence[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, *command], env=env)
-
-
-@asynccontextmanager
-async def _served(url: str) -> AsyncIterator[tuple[str, psutil.Process]]:
-    port, _ = free_ports()
+@contextlib.contextmanager
+def _running(url: str, *command: str) -> Iterator[psutil.Process]:
     env = {
         **os.environ,
         "BACKBURNER_STORE": url,
@@ -189,29 +153,41 @@ async def _served(url: str) -> AsyncIterator[tuple[str, psutil.Process]]:
         "BACKBURNER_WEBHOOK_SECRET": PEPPER,
         "BACKBURNER_LINK_SECRET": PEPPER,
     }
-    command = ("-m", "backburner", "serve", "--no-worker", "--port", str(port))
-    process = _started(command, env)
+    whole = (sys.executable, "-m", "backburner", *command, "--app", APP)
+    process = subprocess.Popen(whole, env=env)
     try:
-        address = f"http://127.0.0.1:{port}"
+        yield psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@asynccontextmanager
+async def _served(url: str) -> AsyncIterator[tuple[str, psutil.Process]]:
+    port, _ = free_ports()
+    address = f"http://127.0.0.1:{port}"
+    with _running(url, "serve", "--no-worker", "--port", str(port)) as process:
         async with httpx2.AsyncClient() as client:
             while True:
                 with contextlib.suppress(httpx2.HTTPError):
                     if (await client.get(f"{address}/readyz")).is_success:
                         break
                 await asyncio.sleep(0.1)
-        yield address, psutil.Process(process.pid)
-    finally:
-        process.terminate()
-        process.wait()
+        yield address, process
 
 
-def _time(at: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+def _backends(url: str) -> list[psutil.Process]:
+    """Return the processes of PostgreSQL that serve this database."""
+    name = f" {url.rpartition('/')[2]} "
+    return [
+        process
+        for process in psutil.process_iter(["name", "cmdline"])
+        if process.info["name"] == "postgres"
+        and name in " ".join(process.info["cmdline"] or ())
+    ]
 
 
 async def _timed(client: httpx2.AsyncClient, path: str, reads: int) -> dict[str, Any]:
-    now = time.time()
-    path = path.format(minutes=_time(now - 300), hours=_time(now - 7200))
     taken: list[float] = []
     for turn in range(reads):
         begun = time.perf_counter()
@@ -236,11 +212,14 @@ async def _timed(client: httpx2.AsyncClient, path: str, reads: int) -> dict[str,
     }
 
 
-async def lists(address: str, keys: dict[str, str], reads: int) -> list[dict[str, Any]]:
+async def views(
+    address: str, keys: dict[str, str], reads: int, part: str, now: float
+) -> list[dict[str, Any]]:
     """Time every request of every view, for each of these keys."""
     rows: list[dict[str, Any]] = []
+    ago = {name: written(now - seconds) for name, seconds in AGO.items()}
     paths = [
-        *OVERVIEW,
+        *LIVE,
         *(f"/v1/jobs?limit=50&{where}" for where in FILTERS),
         *(f"/v1/jobs/count?{w}" for w in FILTERS if "sort" not in w),
         *OTHERS,
@@ -250,70 +229,23 @@ async def lists(address: str, keys: dict[str, str], reads: int) -> list[dict[str
         async with httpx2.AsyncClient(
             base_url=address, headers=headers, timeout=120
         ) as client:
-            for path in paths:
-                row = {"as": name, **await _timed(client, path, reads)}
+            for path in (path for path in paths if part in path):
+                timed = await _timed(client, path.format(**ago), reads)
+                row = {"as": name, **timed, "path": path}
                 if row.get("status") != HTTPStatus.FORBIDDEN:
                     rows.append(row)
                     print(json.dumps(row), flush=True)
     return rows
 
 
-class OpenPage:
-    """A tab with the overview: one stream, and reads at most every two seconds."""
-
-    def __init__(self, client: httpx2.AsyncClient) -> None:
-        self.reads = 0
-        self._client = client
-        self._changed = asyncio.Event()
-
-    async def stay(self) -> None:
-        """Follow the stream and read again, until it is cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow())
-            group.create_task(self._read())
-
-    async def _follow(self) -> None:
-        async with self._client.stream("GET", "/v1/events") as stream:
-            async for line in stream.aiter_lines():
-                if line.startswith("data: "):
-                    self._changed.set()
-
-    async def _read(self) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            since = _time(time.time() // 60 * 60 - 300)
-            for path in OVERVIEW:
-                await self._client.get(path.format(minutes=since))
-                self.reads += 1
-            await asyncio.sleep(2)
-
-
-async def pages(address: str, key: str, process: psutil.Process) -> dict[str, Any]:
-    """Hold a hundred pages open while jobs are submitted; return the server's CPU."""
-    headers = {"Authorization": f"Bearer {key}"}
-    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
-    async with httpx2.AsyncClient(
-        base_url=address, headers=headers, timeout=60, limits=limits
-    ) as client:
-        tabs = [OpenPage(client) for _ in range(PAGES)]
-        opened = [asyncio.create_task(tab.stay()) for tab in tabs]
-        await asyncio.sleep(3)
-        before, begun = sum(process.cpu_times()[:2]), time.perf_counter()
-        while time.perf_counter() - begun < OPEN_SECONDS:
-            later = {"capability": "demo.echo", "input": {}, "run_at": _time(FAR / 1e3)}
-            await client.post("/v1/jobs", json=later)
-            await asyncio.sleep(0.5)
-        wall = time.perf_counter() - begun
-        used = sum(process.cpu_times()[:2]) - before
-        for task in opened:
-            task.cancel()
-        await asyncio.gather(*opened, return_exceptions=True)
-    return {
-        "open_pages": PAGES,
-        "cores": round(used / wall, 2),
-        "requests_per_second": round(sum(tab.reads for tab in tabs) / wall, 1),
-    }
+async def _open_pages(url: str, address: str, key: str, server: psutil.Process) -> None:
+    with _running(url, "worker", "--slots", "4") as worker:
+        processes = {"server": lambda: [server], "worker": lambda: [worker]}
+        if url.startswith("postgres"):
+            processes["database"] = lambda: _backends(url)
+        for rate in RATES:
+            found = await pages(address, key, processes, rate)
+            print(json.dumps(found), flush=True)
 
 
 async def main(arguments: Sequence[str] | None = None) -> None:
@@ -322,20 +254,27 @@ async def main(arguments: Sequence[str] | None = None) -> None:
     asked.add_argument("store", nargs="?", default=os.environ.get("BENCH_STORE"))
     asked.add_argument("--jobs", type=int, default=1_000_000)
     asked.add_argument("--reads", type=int, default=READS)
+    asked.add_argument("--part", default="", help="only requests that contain this")
+    asked.add_argument("--only", choices=("views", "pages"))
     options = asked.parse_args(arguments)
-    url = options.store
+    url, last = options.store, f"job_{options.jobs}"
     async with Backburner(Settings(store=url)) as bb:  # it makes the tables
         store = bb.engine.store
-        is_filled = bool(await store.find(["job_1"]))
-    if not is_filled:
-        await asyncio.to_thread(fill, url, options.jobs, int(time.time() * 1000))
+        if not await store.find([last]):
+            now = int(time.time() * 1000)
+            await asyncio.to_thread(fill, url, options.jobs, now)
+        [newest] = await store.find([last])
     keys = {
         "administrator": await _key(url, Role.PLATFORM_ADMINISTRATOR),
         "user": await _key(url, Role.USER, "u7"),
     }
+    rows: list[dict[str, Any]] = []
     async with _served(url) as (address, process):
-        rows = await lists(address, keys, options.reads)
-        print(json.dumps(await pages(address, keys["administrator"], process)))
+        if options.only != "pages":
+            at = newest.created_at / 1000
+            rows = await views(address, keys, options.reads, options.part, at)
+        if options.only != "views":
+            await _open_pages(url, address, keys["administrator"], process)
     slow = [row for row in rows if row.get("over")]
     print(json.dumps({"requests": len(rows), "over_200_ms": len(slow)}))
 

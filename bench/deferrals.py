@@ -1,8 +1,8 @@
 """
-How soon Discord is answered: `serve chat`, a worker, and 200 jobs that run beside them.
+How soon Discord is answered: `serve chat` and a worker, while 200 other jobs run.
 
 Each command is signed, stored with its flow and deferred. Discord shows an error after
-three seconds. A server on loopback takes the replies; each command must have one.
+three seconds. A server on loopback receives the replies; each command must get one.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from bench.sentences import cpu_of, free_ports, running_processes
 from bench.wire import post
 
 AT_ONCE = 20
-"""How many commands are under way."""
+"""The number of commands in progress."""
 BUSY = 200
-"""How many other jobs run meanwhile."""
+"""The number of other jobs that run at the same time."""
 WARM = at_least(20)
 FEWEST = at_least(20)
 PATIENCE = 600.0
@@ -51,7 +51,7 @@ Figures = dict[str, Any]
 
 
 async def deferred(url: str, transport: str, folder: Path, count: int) -> Figures:
-    """Give commands while other jobs run; check that each has one reply."""
+    """Send commands while other jobs run; check that each has one reply."""
     await _forget(transport)
     port, _ = free_ports()
     key = Ed25519PrivateKey.generate()
@@ -98,14 +98,14 @@ async def deferred(url: str, transport: str, folder: Path, count: int) -> Figure
 
 
 async def check_replies(bb: Backburner, count: int) -> None:
-    """Find every command once, with one reply that Discord took."""
+    """Check that every command is stored once, with one reply accepted by Discord."""
     counted = await _count(bb, COUNTS)
     if counted != [count] * len(counted):
         raise NotTrueError(f"{counted} were counted, of {count}")
 
 
 async def _send(port: int, key: Ed25519PrivateKey, numbers: range) -> list[float]:
-    """Keep some commands under way; return how long each answer took."""
+    """Keep some commands in progress; return how long each answer took."""
     left, waits = iter(numbers), list[float]()
 
     async def give(left: Iterator[int]) -> None:
@@ -118,11 +118,11 @@ async def _send(port: int, key: Ed25519PrivateKey, numbers: range) -> list[float
                 f"X-Signature-Timestamp: {stamp}\r\n"
             )
             begun = time.perf_counter()
-            told = await post(
+            reply = await post(
                 streams, "/discord/interactions", body, headers, status=200
             )
             waits.append(time.perf_counter() - begun)
-            if json.loads(told) != DEFERRED:
+            if json.loads(reply) != DEFERRED:
                 raise NotTrueError(f"command {n} was not deferred")
         streams[1].close()
 
@@ -150,7 +150,7 @@ def _command(n: int) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _taking_replies() -> AsyncIterator[str]:
-    """Be Discord's API: everything is accepted."""
+    """Simulate Discord's API, accepting every call."""
 
     async def take(reader: StreamReader, writer: StreamWriter) -> None:
         with suppress(IncompleteReadError, ConnectionError):

@@ -1,4 +1,4 @@
-"""What budget, webhook and events cost: a job with all of them beside a plain one."""
+"""The cost of budget, webhook and events: jobs with all of them and plain jobs."""
 
 import asyncio
 import subprocess
@@ -19,7 +19,7 @@ from bench.meter import Meter, NotTrueError
 
 BULK = 500
 FIRST = 500
-"""Run before anything is counted: statements are prepared, prices read, once."""
+"""Jobs to run before measuring: statements are prepared and prices read once."""
 PRICES = '{"version": "bench", "models": {"bench": {"input": 1, "output": 4}}}'
 COUNTS = """
     SELECT (SELECT count(*) FROM jobs WHERE state = 'succeeded'),
@@ -30,10 +30,11 @@ COUNTS = """
 
 async def compare(url: str, jobs: int) -> dict[str, Any]:
     """
-    Submit and run plain jobs, then as many with everything on; then tell of those.
+    Run plain jobs, then as many with budget, webhook and events, then the deliveries.
 
-    A delivery is a job of its own, made with the end that it tells of and sent by any
-    worker: here by another one, and afterwards, so that each has its own figure.
+    A delivery is a separate job, created when the job that it reports ends. Here
+    another worker sends the deliveries afterwards, so that each part has its own
+    figure.
     """
     async with receiver() as port:
         async with _backburner(url, port, work.QUEUE) as bb:
@@ -92,7 +93,7 @@ async def _until_over(bb: Backburner, queue: str) -> None:
 
 
 async def _read(bb: Backburner, jobs: int) -> None:
-    """Follow every event, as a dashboard does, until the last end is told of."""
+    """Follow every event, as a dashboard does, until the last job has ended."""
     ends, after = 0, await bb.engine.store.latest()
     async for event in bb.engine.stream(after=after):
         ends += event.type == "job.succeeded"
@@ -108,7 +109,7 @@ def _check(tx: Transaction, jobs: int) -> None:
 
 @asynccontextmanager
 async def receiver() -> AsyncIterator[int]:
-    """Start somebody else's server, who takes webhooks; yield its port."""
+    """Start a separate server that receives webhooks; yield its port."""
     server = subprocess.Popen(  # noqa: ASYNC220 - before anything is measured
         [sys.executable, "-m", "bench.loaded"],
         stdout=subprocess.PIPE,
@@ -116,8 +117,8 @@ async def receiver() -> AsyncIterator[int]:
         cwd=Path(__file__).parents[1],
     )
     try:
-        told = await asyncio.to_thread(server.stdout.readline)  # type: ignore[union-attr]
-        yield int(told)
+        port = await asyncio.to_thread(server.stdout.readline)  # type: ignore[union-attr]
+        yield int(port)
     finally:
         server.terminate()
         await asyncio.to_thread(server.wait)

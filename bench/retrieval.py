@@ -1,9 +1,9 @@
 """
-How well documents are found: `python -m bench.retrieval` prints hit@1, hit@3, hit@10.
+Quality of the search: `python -m bench.retrieval` prints hit@1, hit@3 and hit@10.
 
-The texts and questions are in tests/fixtures/retrieval; with the path of a file, a set
-of your own in the same form is measured, or one of XQuAD (`xquad.en.json` of
-github.com/google-deepmind/xquad). Each set belongs to a user of its own. It needs the
+The texts and questions are in tests/fixtures/retrieval. With the path of a file, it
+measures your own set in the same format, or one of XQuAD (`xquad.en.json` of
+github.com/google-deepmind/xquad). Each set belongs to a separate user. It needs the
 prepared model: `backburner documents prepare`.
 """
 
@@ -104,7 +104,7 @@ def _read_xquad(path: Path) -> Corpus:
 
 
 def shared(question: str, answer: str) -> float:
-    """Return which share of the content words of a question its answer has."""
+    """Return the share of a question's content words that its answer contains."""
     asked = set(words.words(question))
     return len(asked.intersection(words.words(answer))) / (len(asked) or 1)
 
@@ -127,7 +127,7 @@ APP = App(
 async def add_file(
     bb: Backburner, owner: Owner, file_id: str, paragraphs: Sequence[str]
 ) -> int:
-    """Store a file whose pages are these paragraphs; return how many were embedded."""
+    """Store a file with these paragraphs as pages; return how many were embedded."""
     pages = [
         SimpleNamespace(number=number, text=text, kind="page")
         for number, text in enumerate(paragraphs, 1)
@@ -139,11 +139,11 @@ async def add_file(
 
 
 def add_row(tx: Transaction, owner: Owner, file_id: str) -> None:
-    """Store the row of a file, as the pipeline leaves it."""
+    """Store the row of a file, as it is after processing."""
     zeros = dict.fromkeys(("size", "expires_at", "created_at", "updated_at"), 0)
     whose = {"tenant": owner.tenant, "user": owner.user, "batch_id": "batch"}
-    told = {"name": file_id, "status": "ready", "upload": file_id, "version": 1}
-    row = {"id": file_id, **whose, **told, **zeros}
+    state = {"name": file_id, "status": "ready", "upload": file_id, "version": 1}
+    row = {"id": file_id, **whose, **state, **zeros}
     tx.connection.execute(files.insert(), row)
 
 
@@ -170,7 +170,7 @@ async def _measure_set(
 async def _hits(
     bb: Backburner, owner: Owner, engine: str, questions: Sequence[Question]
 ) -> list[float]:
-    """Return which share of the questions is answered at each depth."""
+    """Return the share of questions whose answer is found within each depth."""
     places = [await _place(bb, owner, engine, question) for question in questions]
     return [
         round(sum(place <= depth for place in places) / len(places), 3)
@@ -179,7 +179,7 @@ async def _hits(
 
 
 async def _place(bb: Backburner, owner: Owner, engine: str, question: Question) -> int:
-    """Return at which place the answer is found; far behind if it is not."""
+    """Return the rank of the answer, or a large number if it is not found."""
     found = await find(
         bb, owner, question.text, Filters(), max(DEPTHS), ENGINES[engine]
     )
@@ -189,7 +189,7 @@ async def _place(bb: Backburner, owner: Owner, engine: str, question: Question) 
 
 
 def table(figures: Figures) -> Iterator[str]:
-    """Write the figures as a table in Markdown."""
+    """Return the figures as a Markdown table."""
     yield "| texts | search | " + " | ".join(f"hit@{n}" for n in DEPTHS) + " |"
     yield "| --- " * (2 + len(DEPTHS)) + "|"
     for name, engines in figures.items():

@@ -1,10 +1,11 @@
 """
-Sentences that become tasks: a client, `serve tasks`, `serve ai`, `worker` and a model.
+Creates tasks from sentences: a client, `serve tasks`, `serve ai`, `worker` and a model.
 
-Each is a process of its own; npm's aimock plays the model and answers at once. How much
-of it is ours is told twice. Of the three processes' CPU it is what as many calls by the
-provider's adapter alone, with the SDK under it, do not cost. Of the time from submit to
-task, one sentence after the other, it is what `openaiMetadata` does not tell of.
+Each is a separate process; npm's aimock simulates the model and answers immediately.
+Backburner's share is computed twice. Its share of the three processes' CPU time is the
+part that the same number of calls by the provider's adapter alone does not need. Its
+share of the time from submit to task, with one sentence after the other, is the part
+that is not a model call in `openaiMetadata`.
 """
 
 import asyncio
@@ -35,15 +36,15 @@ from bench.wire import post
 from tests.aimock import AiMock, started
 
 AT_ONCE = 20
-"""How many are under way, a quarter of few; each of so many users has one."""
+"""Number of users, each with one sentence in progress; a quarter if few are sent."""
 WARM = at_least(50)
-"""Sentences that open the connections and are not counted."""
+"""Sentences that open the connections and are not measured."""
 SINGLY = 50
-"""How many go one after the other …"""
+"""One of how many sentences is sent one after the other."""
 FEWEST = at_least(20)
-"""… and of any kind at least."""
+"""Minimum number of sentences of each kind."""
 LOOK_SECONDS = 0.002, 0.02
-"""How far looks for new tasks are apart: with one under way, and with many."""
+"""Intervals of polling for new tasks: with one in progress, and with many."""
 SENTENCE = "urgently pack for Lisbon by Friday 9 am: passport, charger and shoes"
 TASK = {
     "title": "Pack for Lisbon",
@@ -55,9 +56,9 @@ TASK = {
 KEY = "sk-nothing"
 MODEL = "model"
 PATIENCE = 600.0
-"""Seconds after which sentences that do not become tasks are given up."""
+"""Seconds to wait for the tasks of all sentences."""
 EVENTS = 9
-"""Of a flow of two steps that nothing goes wrong with."""
+"""Events of a flow of two steps without failures."""
 COUNTS = """
     SELECT (SELECT count(*) FROM tasks_tasks),
            (SELECT count(DISTINCT request_id) FROM tasks_tasks),
@@ -74,15 +75,15 @@ Figures = dict[str, Any]
 
 
 class Deployment(NamedTuple):
-    """What runs, and where it is asked."""
+    """The running processes and their addresses."""
 
     processes: Mapping[str, psutil.Process]
-    """The three that are ours, by name."""
+    """Backburner's three processes by name."""
     port: int
 
 
 async def tasked(url: str, transport: str, folder: Path, count: int) -> Figures:
-    """Send sentences one after the other, then many at once; check what came of it."""
+    """Send sentences one after the other, then concurrently; check their tasks."""
     singly, at_once = min(SINGLY, count), min(AT_ONCE, count // 4)
     await asyncio.to_thread(forget_queue, transport, QUEUE)
     async with AsyncExitStack() as stack:
@@ -116,7 +117,7 @@ def _settings(url: str, transport: str, model: AiMock) -> dict[str, str]:
         "BACKBURNER_WEBHOOK_SECRET": "what all three of them know and nobody else",
         "BACKBURNER_TASKS_TOKENS": str(10**12),
         "BACKBURNER_AI": "openai",
-        # The provider's limit is known and far away; its lane is taken all the same.
+        # The provider's limit is high enough never to delay a call of its lane.
         "BACKBURNER_AI_REQUESTS": "1000000",
         "OPENAI_API_KEY": KEY,
         "OPENAI_BASE_URL": model.url,
@@ -144,7 +145,7 @@ async def _deployed(folder: Path, env: dict[str, str]) -> AsyncIterator[Deployme
 async def running_processes(
     folder: Path, env: dict[str, str], commands: Mapping[str, Sequence[str]]
 ) -> AsyncIterator[Mapping[str, psutil.Process]]:
-    """Run commands of ours side by side, each ready before the block begins."""
+    """Run several commands of Backburner, all ready before the block begins."""
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name, words in commands.items():
@@ -174,7 +175,7 @@ def _ready(process: "subprocess.Popen[bytes]", log: Path) -> None:
 
 
 def free_ports() -> tuple[int, int]:
-    """Return two: either service must know the other's before it is there."""
+    """Return two free ports: each service must know the other's before it starts."""
     with (
         socket.create_server(("127.0.0.1", 0)) as one,
         socket.create_server(("127.0.0.1", 0)) as other,
@@ -183,7 +184,7 @@ def free_ports() -> tuple[int, int]:
 
 
 class Client:
-    """Sends sentences, and looks into the store for their tasks."""
+    """Sends sentences, and polls the store for their tasks."""
 
     def __init__(self, bb: Backburner, port: int) -> None:
         self._store: Any = bb.engine.store
@@ -191,7 +192,7 @@ class Client:
         self._open: dict[str, asyncio.Future[float]] = {}
 
     async def send(self, count: int, at_once: int) -> list[float]:
-        """Keep so many under way until all have their tasks; return submit → task."""
+        """Keep sentences in progress until all have tasks; return the times."""
         numbers, waits = iter(range(count)), list[float]()
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             looking = group.create_task(self._look(LOOK_SECONDS[at_once > 1]))
@@ -210,11 +211,11 @@ class Client:
         said = json.dumps({"naturalLanguage": SENTENCE})
         for _ in numbers:
             begun = time.perf_counter()
-            told = await post(
+            accepted = await post(
                 streams, "/api/v1/tasks", said, f"X-User-Id: u-{user}\r\n"
             )
             there = asyncio.get_running_loop().create_future()
-            self._open[json.loads(told)["tasksServiceRequestId"]] = there
+            self._open[json.loads(accepted)["tasksServiceRequestId"]] = there
             waits.append(await there - begun)
         streams[1].close()
 
@@ -241,7 +242,7 @@ async def _loaded(
     count: int,
     at_once: int,
 ) -> Figures:
-    """Keep many under way; say how quick it was and which process worked how much."""
+    """Keep many in progress; return the rate, the times and each process's CPU time."""
     before = {name: cpu_of(process) for name, process in processes.items()}
     begun = time.perf_counter()
     waits = await client.send(count, at_once)
@@ -260,19 +261,19 @@ async def _loaded(
 
 
 async def _until_over(bb: Backburner) -> None:
-    """Wait for the ends of callbacks: a task is there before its own is settled."""
+    """Wait for the end of all callbacks, whose jobs end after the task is stored."""
     while await bb.engine.store.depths():
         await asyncio.sleep(0.01)
 
 
 def cpu_of(process: psutil.Process) -> float:
-    """Return the processor time that a process has used, in seconds."""
+    """Return the CPU time of a process, in seconds."""
     used = process.cpu_times()
     return float(used.user + used.system)
 
 
 async def check_tasks(bb: Backburner, count: int) -> None:
-    """Find every sentence's task once, what it used booked, and nothing held."""
+    """Check that every sentence has one task with its usage, and nothing is on hold."""
     await check(bb, Expected(2 * count, 2 * count, EVENTS * count))
     *counted, held, settled, used = await bb.transact(_counted)
     steps = count * len(TASK["subtasks"])
@@ -287,7 +288,7 @@ def _counted(tx: Transaction) -> Sequence[int]:
 
 
 async def _of_time(bb: Backburner, waits: Sequence[float]) -> Figures:
-    """Say which part of the time was not the model's, one sentence after the other."""
+    """Return Backburner's share of the time, with one sentence after the other."""
     outputs = await bb.transact(
         lambda tx: tx.connection.execute(sa.text(ANSWERS)).scalars().all()
     )
@@ -306,7 +307,7 @@ async def _of_time(bb: Backburner, waits: Sequence[float]) -> Figures:
 
 
 async def _called(model: AiMock, count: int, at_once: int) -> dict[str, float]:
-    """Make as many calls by the adapter alone: what the worker asked, and no more."""
+    """Make the same number of model calls as the worker, by the adapter alone."""
     asked = (await asyncio.to_thread(model.requests))[-1]["body"]
     messages = [Message(m["role"], m["content"]) for m in asked["messages"]]
     chat = Chat(messages, asked["model"], schema={})

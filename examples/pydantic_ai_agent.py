@@ -29,10 +29,10 @@ class Steps(httpx2.AsyncBaseTransport):
         text = (await response.aread()).decode()
         if response.is_error:
             raise TransientError(f"the provider answered {response.status_code}")
-        told = json.loads(text)
-        used = told["usage"]
+        body = json.loads(text)
+        used = body["usage"]
         self.ctx.used(
-            told["model"],
+            body["model"],
             input_tokens=used["prompt_tokens"],
             output_tokens=used["completion_tokens"],
         )

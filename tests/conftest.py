@@ -28,7 +28,7 @@ from tests import bot_api, homes, warm
 from tests.aimock import started
 from tests.databases import Migrated
 
-pytest_plugins = ["tests.cpu", "tests.hanging"]
+pytest_plugins = ["tests.brief", "tests.cpu", "tests.hanging"]
 gc.disable()  # until the tests are collected: nothing of that is garbage
 # Tests make thousands of HTTP clients; each would load all certificate authorities.
 httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)

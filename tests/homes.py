@@ -58,6 +58,8 @@ BOTH_STORES = (
     "tests/http/test_store_faults.py",
 )
 """Those of them that run on both all the same."""
+CONTRACTS = ("tests/conformance/", "tests/store/")
+"""Tests of how a store keeps its contract: on both, also in a run that is `--brief`."""
 
 
 def is_at_home(item):
@@ -75,11 +77,17 @@ def _is_its_turn(item):
 
 
 def _is_one_enough(item):
-    if item.get_closest_marker("one_store"):
+    if item.get_closest_marker("one_store") or _is_brief_with(item):
         return True
     place = item.nodeid
     is_listed = place.startswith(ONE_STORE) and not place.startswith(BOTH_STORES)
     return is_listed and not item.get_closest_marker("chaos")
+
+
+def _is_brief_with(item):
+    """Say whether `make test` has a test on one store, whichever it is."""
+    is_contract = item.nodeid.startswith(CONTRACTS)
+    return item.config.getoption("--brief") and not is_contract
 
 
 def one_of(test):

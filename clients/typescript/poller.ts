@@ -37,11 +37,11 @@ export interface Upload {
 export interface PollOptions {
   /** Called with the job after each poll. */
   onProgress?: (job: FeatureJob) => void;
-  /** Stops polling; the job goes on. */
+  /** Stops polling; the job continues. */
   signal?: AbortSignal;
   /** Milliseconds between two polls. Default: 5000. */
   intervalMs?: number;
-  /** How many polls at most. Default: 60. */
+  /** Maximum number of polls. Default: 60. */
   attempts?: number;
 }
 
@@ -60,13 +60,13 @@ export class FeatureError extends Error {
     this.name = "FeatureError";
   }
 
-  /** Whether asking again later may help. */
+  /** Whether the request may succeed later. */
   get isPassing(): boolean {
     return this.status === 429 || this.status >= 500;
   }
 }
 
-/** The job had not ended at the last poll; it goes on. */
+/** The job had not ended at the last poll; it continues. */
 export class PollTimeoutError extends Error {
   constructor() {
     super(POLL_TIMEOUT);
@@ -75,13 +75,13 @@ export class PollTimeoutError extends Error {
 }
 
 export class FeatureClient {
-  /** `baseUrl` is the server's; `apiKey` is sent to it as a bearer. */
+  /** `baseUrl` is the server's URL; `apiKey` is sent as a bearer token. */
   constructor(
     private readonly baseUrl: string,
     private readonly apiKey: string = "",
   ) {}
 
-  /** Submits a request. Without a key of your own a repeat is another job. */
+  /** Submits a request. Without `idempotencyKey`, a repeat is another job. */
   submit(
     feature: string,
     request: FeatureRequest,
@@ -93,7 +93,7 @@ export class FeatureClient {
     return this.ask(`${path(feature)}/submit`, { method: "POST", headers, body });
   }
 
-  /** Sends a CV as a file; returns what to name as `user_cv_key`. */
+  /** Uploads a CV as a file; returns its `user_cv_key`. */
   async uploadCv(feature: string, file: Blob): Promise<string> {
     const offered: Upload = await this.ask(`${path(feature)}/uploads`, {
       method: "POST",
@@ -106,7 +106,7 @@ export class FeatureClient {
     return offered.user_cv_key;
   }
 
-  /** Returns a job as it is now. */
+  /** Returns the current state of a job. */
   status(feature: string, jobId: string, signal?: AbortSignal): Promise<FeatureJob> {
     const options: RequestInit = signal === undefined ? {} : { signal };
     return this.ask(`${path(feature)}/status/${encodeURIComponent(jobId)}`, options);
@@ -168,7 +168,7 @@ function path(feature: string): string {
   return `/api/${encodeURIComponent(feature)}`;
 }
 
-/** Returns how long to wait after an error; rethrows one that will not pass. */
+/** Returns how long to wait after an error; rethrows a permanent one. */
 function pauseAfter(
   error: unknown,
   misses: number,
@@ -177,7 +177,7 @@ function pauseAfter(
 ): number {
   signal?.throwIfAborted();
   const isRefusal = error instanceof FeatureError;
-  // What `fetch` throws by itself is a TypeError: the network failed.
+  // `fetch` throws a TypeError if the network failed.
   if (isRefusal ? !error.isPassing : !(error instanceof TypeError)) throw error;
   const asked = isRefusal ? error.retryAfterMs : 0;
   const longest = Math.max(LONGEST_PAUSE_MS, intervalMs);
@@ -203,12 +203,12 @@ function wait(milliseconds: number, signal: AbortSignal | undefined): Promise<vo
 }
 
 async function refusal(answer: Response): Promise<FeatureError> {
-  const told = (await answer.json().catch(() => ({}))) as {
+  const body = (await answer.json().catch(() => ({}))) as {
     detail?: string;
     code?: string;
   };
-  const message = told.detail ?? `the server answered ${answer.status}`;
+  const message = body.detail ?? `the server answered ${answer.status}`;
   const seconds = Number(answer.headers.get("retry-after") ?? 0);
   const retryAfterMs = Number.isFinite(seconds) ? seconds * 1000 : 0;
-  return new FeatureError(message, answer.status, told.code ?? "HTTP_ERROR", retryAfterMs);
+  return new FeatureError(message, answer.status, body.code ?? "HTTP_ERROR", retryAfterMs);
 }

@@ -55,7 +55,7 @@ from backburner.engine.run.inline import InlineRunner
 from backburner.engine.run.outbound import Http, HttpLimits
 from backburner.engine.run.parents import telling_parents
 from backburner.engine.run.runtime import Runtime
-from backburner.engine.run.services import Submit
+from backburner.engine.run.services import Services, Submit
 from backburner.engine.run.worker import Worker, WorkerOptions
 from backburner.engine.submit.submission import Callbacks, Submission
 from backburner.engine.watch import Watch
@@ -175,15 +175,14 @@ class Parts:
 
     def inline_runner(self, submit: Submit) -> InlineRunner:
         """Return what runs a capability without a job."""
-        return InlineRunner(
+        services = Services(
             submit,
-            self._providers,
-            self.engine.budgets,
-            self._prices,
-            self._given.settings,
-            self.outbound,
-            self.engine,
+            engine=self.engine,
+            providers=self._providers,
+            app_settings=self._given.settings,
+            http=self.outbound,
         )
+        return InlineRunner(services, self.engine.budgets, self._prices)
 
     def make_worker(self, host: Host) -> Worker:
         """Return a worker for the jobs of this instance; it is not started."""

@@ -1,10 +1,9 @@
-"""Reads a file in this process: for a Lambda function, which is a sandbox itself."""
+"""Reads a file in this process, for example in a Lambda function."""
 
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from backburner_extractors.archive import check_archive
 from backburner_extractors.collector import ENGLISH, Collector
 from backburner_extractors.detection import detect_type, read_head
 from backburner_extractors.errors import ExtractionError
@@ -24,8 +23,8 @@ def extract_here(
     """
     Read the file at `path` in this process.
 
-    A crash of a parser or a lack of memory ends the process; `extract` is safe from
-    both. The other arguments are those of `extract`.
+    A crash of a parser or a lack of memory ends this process; `extract` protects
+    against both. The other arguments are those of `extract`.
     """
     return prepare(path, file_name, Collector(limits, languages))()
 
@@ -35,14 +34,27 @@ def prepare(
 ) -> Callable[[], Extracted]:
     """Detect the type and import its reader; return a function that reads the file."""
     content_type = detect_type(read_head(path), path, file_name)
-    return partial(_read, path, content_type, reader_of(content_type), collector)
+    read = reader_of(content_type)
+    if content_type in ARCHIVES:
+        read = _checked(read)
+    return partial(_read, path, content_type, read, collector)
+
+
+def _checked(read: Read) -> Read:
+    """Return a reader that checks the archive first."""
+    # Only here, as other files need no `zipfile`, which takes long to import.
+    from backburner_extractors.archive import check_archive  # noqa: PLC0415
+
+    def read_checked(path: Path, collector: Collector) -> None:
+        check_archive(path, collector.limits)
+        read(path, collector)
+
+    return read_checked
 
 
 def _read(path: Path, content_type: str, read: Read, collector: Collector) -> Extracted:
     limits = collector.limits
     try:
-        if content_type in ARCHIVES:
-            check_archive(path, limits)
         read(path, collector)
     except (ExtractionError, OSError):
         raise
@@ -54,7 +66,7 @@ def _read(path: Path, content_type: str, read: Read, collector: Collector) -> Ex
 
 
 def _corrupt(content_type: str, error: Exception) -> ExtractionError:
-    """Libraries raise many kinds of errors; their texts may quote the file."""
+    """Convert a library's error, whose text may quote the file, to ours."""
     return ExtractionError(
         "CORRUPT_FILE",
         f"The file is damaged or is not a valid {MODULES[content_type].upper()} file"

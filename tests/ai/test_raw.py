@@ -162,7 +162,7 @@ async def test_a_refusal_is_paid_for(raw, asker_at):
         (
             "404 No",
             {"code": "model_not_found"},
-            "it knows no such model: check BACKBURNER_AI_MODEL (404 model_not_found)",
+            "it has no such model: check BACKBURNER_AI_MODEL (404 model_not_found)",
         ),
         (
             "401 No",
@@ -173,7 +173,7 @@ async def test_a_refusal_is_paid_for(raw, asker_at):
             "403 No",
             {"type": "permission denied by <policy>"},
             (
-                "the key in OPENAI_API_KEY has no right to do this: "
+                "the key in OPENAI_API_KEY lacks permission for this call: "
                 "check its project and permissions at the provider (403)"
             ),
         ),

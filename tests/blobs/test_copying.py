@@ -59,7 +59,7 @@ def test_a_content_that_does_not_arrive_is_an_error(source, now):
         def put(self, blobs):
             super().put([(key, content[:-1]) for key, content in blobs])
 
-    with pytest.raises(BlobMissing, match="did not arrive"):
+    with pytest.raises(BlobMissing, match="differs from the original"):
         copy(source, Forgetful(SystemClock()), now=now)
 
 

@@ -166,7 +166,7 @@ def test_a_folder_that_cannot_be_used_is_said(blobs, root):
 
 @pytest.mark.parametrize("url", ["file://host/x", "file:relative", "file:///", "file:"])
 def test_a_url_that_names_no_folder_is_refused(url):
-    with pytest.raises(ConfigurationError, match="names no folder"):
+    with pytest.raises(ConfigurationError, match="does not name a folder"):
         FileBlobs.from_url(url, SystemDice(), NoFaults())
 
 
@@ -174,7 +174,7 @@ def test_a_url_that_names_a_file_is_refused(tmp_path):
     path = tmp_path / "file"
     path.write_text("x")
 
-    with pytest.raises(ConfigurationError, match="no folder that can be written"):
+    with pytest.raises(ConfigurationError, match="is not a writable folder"):
         FileBlobs.from_url(path.as_uri(), SystemDice(), NoFaults())
 
 

@@ -65,8 +65,8 @@ def test_a_url_says_bucket_prefix_options_and_credentials():
     ("url", "told"),
     [
         ("s3:///prefix", "names no bucket"),
-        ("s3://bucket?zone=x", "there is no option 'zone'"),
-        ("s3://bucket/a/../b", "the prefix is odd"),
+        ("s3://bucket?zone=x", "unknown option 'zone'"),
+        ("s3://bucket/a/../b", "the prefix has an empty part"),
         ("s3://key:secret@?region=x", "names no bucket"),
     ],
 )

@@ -17,6 +17,7 @@ def folder_url(tmp_path):
     return (tmp_path / "contents").as_uri()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", ["folder_url", "s3_url"])
 async def test_100_mb_are_streamed_both_ways_in_little_memory(
     request, store_url, place

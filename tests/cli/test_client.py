@@ -172,7 +172,7 @@ def test_everything_is_watched_from_a_place_on(client):
 
 @pytest.mark.parametrize("key", ["schlüssel", "two\nlines"])
 def test_a_key_that_cannot_be_sent_is_refused_before_it_is(key):
-    with pytest.raises(ClientError, match="characters that no key has"):
+    with pytest.raises(ClientError, match="the API key has invalid characters"):
         Client("http://127.0.0.1:1", api_key=key)
 
 

@@ -48,8 +48,8 @@ def test_the_printed_commands_submit_a_job_and_poll_its_result(words, run, tmp_p
 
 
 def test_the_printed_commands_make_a_task_of_a_sentence_and_show_it(words):
-    wishing, listing = re.findall(r"^ *(curl .*/api/v1/tasks.*)$", words, re.MULTILINE)
-    method, url, headers, body = the_request_of(wishing)
+    creating, listing = re.findall(r"^ *(curl .*/api/v1/tasks.*)$", words, re.MULTILINE)
+    method, url, headers, body = the_request_of(creating)
     base = url.removesuffix("/api/v1/tasks")
 
     accepted = httpx2.request(method, url, headers=headers, content=body)
@@ -81,7 +81,7 @@ def test_the_printed_commands_write_to_a_bot_and_show_its_reply(words):
     taken = httpx2.post(url, content=body)
     while not (replies := httpx2.get(shlex.split(showing)[1]).json()["items"]):
         pass
-    page = re.search(r"reply is at (\S+),", words)[1]
+    page = re.search(r"page (\S+) also shows the reply", words)[1]
 
     assert 200 == taken.status_code
     assert replies[0]["text"].startswith("✅ Task created\n\n1. <b>Pack</b> ⏰ ")
@@ -132,6 +132,7 @@ def test_sample_jobs_move_and_a_signal_ends_it(words, demo):
     assert not [line for line in demo.lines if "Traceback" in line]
 
 
+@pytest.mark.thorough
 @pytest.mark.executed
 def test_a_second_demo_takes_another_port(start, words):
     url = re.search(r"ready at (\S+)", words)[1]

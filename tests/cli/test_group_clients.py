@@ -117,7 +117,7 @@ def test_a_batch_is_filled_counted_and_followed(client):
     assert batch.batch == client.batch(batch.id).refresh()
     assert [batch.id] == [found["id"] for found in client.batches(tag="a batch")]
     assert 4 == len(list(client.jobs(batch=batch.id)))
-    with pytest.raises(Conflict, match="has room for 3"):
+    with pytest.raises(Conflict, match="expects 3 members"):
         batch.add([ECHO])
 
 

@@ -48,12 +48,12 @@ def test_the_halves_make_up_the_whole(run, tmp_path):
 @pytest.mark.parametrize(
     ("content", "corpus", "why"),
     [
-        ("[]", "attack=corpus.json", "there is no text"),
-        ("[1]", "attack=corpus.json", "must hold texts"),
+        ("[]", "attack=corpus.json", "contains no text"),
+        ("[1]", "attack=corpus.json", "must contain texts"),
         ("[{}]", "attack=corpus.json", "without text or prompt"),
         ('["hello"]', "corpus.json", "has no labels"),
         ("[", "attack=corpus.json", "cannot be read"),
-        ("[]", "attack=nowhere.json", "there is no nowhere.json"),
+        ("[]", "attack=nowhere.json", "nowhere.json does not exist"),
     ],
 )
 def test_what_cannot_be_read_is_said(run, tmp_path, content, corpus, why):

@@ -21,12 +21,14 @@ def dead(client):
 
 
 def test_submit_prints_the_id_alone(ask, client):
-    ended = ask("submit", "demo.echo", '{"a": 1}', "--tag", "x", "--tag", "y")
+    given = ("--metadata", "order=A=7", "--metadata", "note=")
+    ended = ask("submit", "demo.echo", '{"a": 1}', "--tag", "x", "--tag", "y", *given)
     job = client.wait(ended.stdout.strip())
 
     assert "" == ended.stderr
     assert {"a": 1} == job["output"]
     assert ["x", "y"] == job["tags"]
+    assert {"order": "A=7", "note": ""} == job["metadata"]
 
 
 def test_submit_reads_the_input_from_stdin_or_a_file(ask, tmp_path):
@@ -68,7 +70,7 @@ def test_a_completion_that_is_no_object_is_refused(run):
     ended = run("submit", "demo.echo", "{}", "--completion", "[]")
 
     assert 2 == ended.returncode
-    assert "--completion: it is an object" in ended.stderr
+    assert "--completion must be an object" in ended.stderr
 
 
 def test_a_delayed_job_is_scheduled(ask):
@@ -255,6 +257,7 @@ def test_the_key_goes_along_as_an_option_or_a_setting(run, cutter):
     assert b"authorization: bearer from-settings" in cutter.requests[-1].lower()
 
 
+@pytest.mark.thorough
 def test_the_shell_completes_commands(tmp_path):
     ended = subprocess.run(
         [Path(sys.executable).with_name("backburner")],

@@ -128,7 +128,7 @@ def test_a_key_is_revoked(keys):
         (["create", "--tenant", " "], {}, 2, "--tenant"),
         (["create", "--user", "a b"], {}, 2, "user"),
         (["create", "--store", "sqlite:////dev/null/x"], {}, 2, "BACKBURNER_STORE"),
-        (["revoke", "nobody"], {}, 3, "no key has that ID"),
+        (["revoke", "nobody"], {}, 3, "no key has this ID"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(keys, arguments, env, code, reason):

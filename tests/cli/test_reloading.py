@@ -38,6 +38,7 @@ def words(tmp_path):
     return file
 
 
+@pytest.mark.thorough
 @pytest.mark.executed
 def test_a_changed_file_restarts_the_server(serve, words):
     server = serve("--reload", BACKBURNER_APPS="words:app")

@@ -13,7 +13,7 @@ from tests.cli.screen import shown
 APP = ("--app", "drafting:app")
 DRAFT = [Piece("a draft\n"), Piece("the text,", is_reset=True)]
 RESULT = "the text, to its end\x1b"
-ANEW = "the job begins anew"
+ANEW = "the job starts again"
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_submit_prints_the_text_as_it_comes_at_a_terminal(server, at_a_terminal)
     assert [
         "a draft",
         "",
-        "backburner: the job begins anew; drop the text so far",
+        "backburner: the job starts again; the text so far is void",
         "the text, to its end",
         "",
     ] == shown(seen)

@@ -57,8 +57,8 @@ class RedisServer(Proxied):
 
     async def kill(self, broker):
         for reading in broker._readings.values():
-            if reading._question:
-                reading._question.cancel()
+            if reading._request:
+                reading._request.cancel()
         broker._readings.clear()
         await broker._redis.aclose()
         await broker._readers.aclose()

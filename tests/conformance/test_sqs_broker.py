@@ -67,8 +67,8 @@ class SqsServer(Proxied):
 
     async def kill(self, broker):
         for reading in broker._readings.values():
-            if reading._question:
-                reading._question.cancel()
+            if reading._request:
+                reading._request.cancel()
         broker._readings.clear()
         broker._held.clear()
 

@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.thorough
+
 SECONDS = 60
 GUIDE = (Path(__file__).parents[2] / "docs" / "moving.md").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL)

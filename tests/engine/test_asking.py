@@ -386,8 +386,8 @@ async def test_vectors_come_from_the_first_provider_or_not_at_all():
 async def test_recordings_and_pictures_go_the_same_way():
     context = FakeContext()
 
-    assert "nobody" in await context.transcribe(b"123", "audio/ogg")
-    assert "nobody" in await context.describe(b"123", "image/png")
+    assert "was not read" in await context.transcribe(b"123", "audio/ogg")
+    assert "was not read" in await context.describe(b"123", "image/png")
     assert 1 == len((await context.embed(["a"])).vectors)
     assert 3 == len(context.usage) == len(context.ai.calls)
 

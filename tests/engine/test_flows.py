@@ -251,7 +251,7 @@ async def test_why_what_follows_a_failure_anyway_is_not_stored_is_told(backburne
     assert ("failed", {"bad", "taken"}) == (ended.state, steps.keys())
     assert "PERMANENT" == job.error.code
     assert "it was tried; the steps it added were not stored" in job.error.message
-    assert "a step of that name is there already" in job.error.message
+    assert "the flow already has a step of this name" in job.error.message
     assert [(job.id, "InvalidInput")] == [
         (line["job_id"], line["error_type"])
         for line in lines

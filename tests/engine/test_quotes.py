@@ -45,6 +45,7 @@ async def recorded(backburner, seed):
     return ends
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("path")  # a matter of chance: shown once
 async def test_nine_in_ten_jobs_of_a_real_run_end_under_their_quoted_p90(
     working, record_property

@@ -140,6 +140,7 @@ def come_to(steps: Sequence[Step], states: Sequence[JobState]):
     return verdict(dict(enumerate(states)), lines)
 
 
+@pytest.mark.thorough
 @settings(
     max_examples=100,
     deadline=None,

@@ -7,7 +7,7 @@ import pytest
 
 from backburner import Context, capability
 from backburner.domain.jobs.job import JobState
-from backburner.engine.run import attempt
+from backburner.engine.run import outcomes
 
 
 @capability("old")
@@ -22,7 +22,7 @@ async def new(_ctx: Context, value: int) -> int:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(attempt, "SHORTEST_UNKNOWN", timedelta(seconds=0.1))
+    monkeypatch.setattr(outcomes, "SHORTEST_UNKNOWN", timedelta(seconds=0.1))
 
 
 async def waits(ticket, count):
@@ -41,7 +41,7 @@ async def test_a_job_that_one_worker_does_not_know_is_run_by_one_that_does(
     working, submitting, ended, monkeypatch
 ):
     # However often it meets the one that does not.
-    monkeypatch.setattr(attempt, "HOUR", timedelta(seconds=0.1))
+    monkeypatch.setattr(outcomes, "HOUR", timedelta(seconds=0.1))
     await working(old, slots=1)
     newer = await submitting(new, old)
     tickets = await newer.submit_many(new, range(12))

@@ -170,5 +170,5 @@ async def test_a_queue_that_is_full_is_told_of_by_its_name(opened):
 
 @pytest.mark.parametrize("types", [["job.output.delta"], ["flow.started"], []])
 async def test_a_type_that_cannot_be_translated_refuses_the_start(opened, types):
-    with pytest.raises(ConfigurationError, match="'songs' translates"):
+    with pytest.raises(ConfigurationError, match="'songs' cannot translate"):
         await opened(songs(types=types))

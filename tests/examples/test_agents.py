@@ -11,6 +11,8 @@ from backburner import Backburner, Settings
 from backburner.domain.jobs.job import JobState
 from tests import warm
 
+pytestmark = pytest.mark.thorough
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SDK = "openai_agents_sdk"
 AGENTS = Path(sys.prefix) / "agents"

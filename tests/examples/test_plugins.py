@@ -27,6 +27,8 @@ from tests.examples.installed import PLUGINS, Environment
 from tests.examples.visitor import CONTENT, PAGE, anonymous, visiting
 from tests.store.moving import a_store, read, write
 
+pytestmark = pytest.mark.thorough
+
 OWN = ("notes_notes", "reports_reports", "app_blobs")
 SECRET = "a secret of the plug-ins' test and of nobody else"  # noqa: S105
 TITLE = "water the plants"

@@ -121,6 +121,7 @@ async def test_a_missing_file_is_the_callers_error(tmp_path):
         await extract(tmp_path / "missing.pdf")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("make", "size"), [(hostile.docx_bomb, 300), (hostile.xlsx_bomb, 300)]
 )

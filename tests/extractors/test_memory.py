@@ -18,6 +18,8 @@ from backburner_extractors import Limits
 from tests.extractors import hostile
 from tests.extractors.documents import FOLDER
 
+pytestmark = pytest.mark.thorough
+
 MEBIBYTE = 1 << 20
 PROMISED = 500_000_000
 READER = """

@@ -102,6 +102,7 @@ async def test_a_batch_of_flows_ends_once_whatever_line_its_processes_die_on(
     assert [] == await client.audit(Limits(crashes=1000))
 
 
+@pytest.mark.thorough
 async def test_without_one_transaction_a_flow_hangs(fleet, client, files, eventually):
     await files.open()
     line = "advance.released:2"

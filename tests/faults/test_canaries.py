@@ -19,6 +19,8 @@ PLACES = (
     "progress",
     "streamed",
     "tag",
+    "metadata",
+    "bad-metadata",
     "key",
     "queue",
     "capability",
@@ -70,6 +72,8 @@ REQUESTS = {
         }
     ),
     "tag": post(echo(tags=[P["tag"]])),
+    "metadata": post(echo(metadata={P["metadata"]: P["metadata"]})),
+    "bad-metadata": post(echo(metadata={P["bad-metadata"]: [P["bad-metadata"]]})),
     "key": post(echo(), **{"Idempotency-Key": P["key"]}),
     "key again": post(echo(input={"a": 1}), **{"Idempotency-Key": P["key"]}),
     "queue": post(echo(queue=P["queue"])),

@@ -121,6 +121,7 @@ async def test_a_worker_judges_deadlines_by_the_stores_clock(
     assert state == ended.state
 
 
+@pytest.mark.thorough
 @ON_POSTGRES
 async def test_one_that_judges_by_its_own_clock_does(fleet, client, gate):
     job = await hold_beside("removes_workers_by_its_clock", fleet, client, gate)

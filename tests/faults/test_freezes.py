@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from backburner.domain.errors import StoreUnavailable
 from backburner.domain.jobs.job import JobState
@@ -94,6 +95,7 @@ async def test_a_worker_that_wakes_after_its_lease_changes_nothing(
     assert [] == await client.audit()
 
 
+@pytest.mark.thorough
 async def test_without_the_fence_it_does(fleet, client, gate, eventually):
     _, _, job = await freeze_past_the_lease(
         "without_fence", fleet, client, gate, eventually

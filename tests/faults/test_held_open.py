@@ -63,10 +63,10 @@ class SseReader(Reader):
 
 class SocketReader(Reader):
     async def events(self):
-        wish = {"type": "subscribe", "after": self.last}
+        subscribe = {"type": "subscribe", "after": self.last}
         address = self._url.replace("http", "ws") + "/v1/ws"
         async with connect(address, proxy=None) as socket:
-            await socket.send(orjson.dumps(wish).decode())
+            await socket.send(orjson.dumps(subscribe).decode())
             async for message in socket:
                 told = orjson.loads(message)
                 if told["type"] != "subscribed":

@@ -4,6 +4,8 @@ import asyncio
 import random
 from collections import deque
 
+import pytest
+
 from backburner.domain.jobs.job import JobState
 from backburner.domain.jobs.transitions import Limits
 
@@ -63,6 +65,7 @@ async def test_a_job_that_kills_its_workers_ends_and_its_neighbours_succeed(
     assert [] == await client.audit()
 
 
+@pytest.mark.thorough
 async def test_without_a_crash_limit_it_goes_on_killing(client, restarting):
     [poison] = await client.submit("crash", None)
     restarting(2, **MANY)

@@ -106,6 +106,7 @@ async def test_no_more_run_at_once_on_a_worker_than_the_queue_allows(servers, da
     assert 2 < together <= 8
 
 
+@pytest.mark.thorough
 async def test_without_the_policy_more_of_them_run_at_once(start, database):
     servers = await start("unlimited")
     await all_end(servers, await submit(servers, "five_at_once", 60))

@@ -174,6 +174,7 @@ async def test_terminated_sessions_and_crashes_of_the_server_lose_nothing(
     assert [] == await client.audit(Limits(crashes=1000))
 
 
+@pytest.mark.thorough
 async def test_a_reader_of_every_event_is_cut_often_and_misses_none(
     caller, client, store_url, eventually, ticks
 ):

@@ -176,6 +176,7 @@ async def test_a_job_longer_than_the_consumer_timeout_runs_once(fleet, client, t
     assert "broker" not in fleet.logs, "the server closed a channel or connection"
 
 
+@pytest.mark.thorough
 async def test_who_acknowledges_after_the_work_is_cut_off(impatient):
     broker = AmqpBroker.from_url(impatient.url)
     await broker.open()
@@ -193,6 +194,7 @@ async def test_who_acknowledges_after_the_work_is_cut_off(impatient):
     assert next_one, "whoever acknowledged too late lost the connection"
 
 
+@pytest.mark.thorough
 async def test_a_user_needs_no_rights_but_to_its_queues(rabbit):
     ours = f'<<"^{QUEUE}(-dlq)?$">>'
     written = rf'<<"^(amq\\.default|{QUEUE}(-dlq)?)$">>'
@@ -230,4 +232,4 @@ async def test_the_management_api_tells_of_queues_and_policies(rabbit, unused_tc
     await broker.close()
     await rabbit.control("clear_policy", "short")
 
-    assert "it has a time to live" in [f.message for f in findings]
+    assert "it has a message TTL" in [f.message for f in findings]

@@ -78,6 +78,7 @@ async def test_a_flush_in_the_middle_of_many_jobs_loses_none(flushed, client, ma
     assert many == await caller.all_is_well(client)
 
 
+@pytest.mark.thorough
 async def test_without_looking_a_flush_strands_them(flushed, client):
     _, left = await flushed("forgetful", 400)
     ended = await client.ended(client.ledger.acknowledged[-40:], within=3)
@@ -112,6 +113,7 @@ UNKIND = [
 """It answers nobody, closes every connection, is out of memory, takes no writes."""
 
 
+@pytest.mark.thorough
 async def test_whatever_a_server_does_to_its_clients_nothing_is_lost(
     caller, client, redis, ticks
 ):

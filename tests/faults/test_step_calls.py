@@ -131,6 +131,7 @@ async def agree(client, llm, ended):
     return {call for call in llm.journal if call.read in known}
 
 
+@pytest.mark.thorough
 @pytest.mark.one_store
 async def test_control_without_steps_a_kill_repeats_the_calls_before_it(
     fleet, client, llm

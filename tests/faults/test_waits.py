@@ -14,7 +14,7 @@ FAULTS = [
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_worker_that_ends_around_a_wait_loses_nothing(
-    fleet, client, tmp_path, fault
+    fleet, client, tmp_path, eventually, fault
 ):
     journal = tmp_path / "journal"
     values = [{"path": str(journal), "number": n} for n in range(JOBS)]
@@ -40,4 +40,9 @@ async def test_a_worker_that_ends_around_a_wait_loses_nothing(
     )
     # A crash repeats a step only if its result was not stored.
     assert runs.total() <= 2 * JOBS + JOBS
+
+    async def is_at_rest():  # a parent may end before the job that told it of its child
+        return not await client.store.depths()
+
+    await eventually(is_at_rest)
     assert [] == await client.audit()

@@ -39,6 +39,16 @@ async def test_a_job_is_reprioritised_rescheduled_and_started(server):
     assert 409 == (await changed(server, job, run_at=LATER)).status_code
 
 
+async def test_a_cancel_is_in_the_audit_log_once(serve):
+    server = await serve(works=False)
+    job = await server.submit()
+    answers = [await server.client.post(job["links"]["cancel"]) for _ in range(2)]
+    other = await server.client.post("/v1/jobs/job_9/cancel")
+
+    assert [200, 200, 404] == [one.status_code for one in (*answers, other)]
+    assert [("job.cancelled", job["id"])] == await audited(server, limit=9)
+
+
 @pytest.mark.one_store
 async def test_a_change_that_is_not_clear_or_not_the_callers_is_refused(serve):
     server = await serve(keyed=True, works=False)

@@ -9,6 +9,8 @@ import pytest
 
 from backburner.domain.auth.access import SCOPES
 
+pytestmark = pytest.mark.thorough
+
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",

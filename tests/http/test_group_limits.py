@@ -36,6 +36,7 @@ async def test_there_are_limits_to_what_one_call_takes(serve):
     assert [] == (await server.client.get("/v1/jobs")).json()["items"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 async def test_a_flow_of_ten_thousand_steps_is_taken_and_shown(serve):
     server = await serve(body_limit=LARGE, works=False)

@@ -76,7 +76,8 @@ async def test_a_job_is_forked_after_a_quote_and_only_by_its_owner(serve):
         return [first, await ctx.step("second", lambda: value["n"])]
 
     server = await serve(capabilities=[twice])
-    made = {"capability": "test.fork", "input": {"n": 1}}
+    given = {"metadata": {"order": "A-1042"}}
+    made = {"capability": "test.fork", "input": {"n": 1}, **given}
     job = (await server.client.post("/v1/jobs", json=made)).json()
     await server.ended(job)
     path = f"/v1/jobs/{job['id']}/fork"
@@ -93,6 +94,6 @@ async def test_a_job_is_forked_after_a_quote_and_only_by_its_owner(serve):
     assert (200, ["first"]) == (quoted.status_code, quoted.json()["reused"])
     assert "test.fork" == quoted.json()["quote"]["capability"]
     assert (202, job["id"]) == (forked.status_code, forked.json()["forked_from"])
-    assert [1, 2] == ended["output"]
+    assert ([1, 2], given["metadata"]) == (ended["output"], ended["metadata"])
     assert [ended["id"]] == [each["id"] for each in listed.json()["items"]]
     assert (422, 404) == (missing.status_code, unknown.status_code)

@@ -321,6 +321,7 @@ async def test_what_is_anothers_is_as_it_was_after_the_crawl(world):
     ]
 
 
+@pytest.mark.thorough
 async def test_the_crawler_would_see_a_leak(world):
     server, described, _, theirs = world
     lists = await without_ids(server, described, theirs)

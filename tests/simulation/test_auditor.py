@@ -19,6 +19,8 @@ from backburner.testing.auditor import Answer, Ledger, Reading, audit
 from backburner.testing.doubles import NOON, FrozenClock
 from backburner.testing.samples import a_new_job
 
+pytestmark = pytest.mark.thorough
+
 JOB = "job_audited"
 STORY = [
     (1, "job.scheduled"),

@@ -11,6 +11,8 @@ from backburner.testing.simulation import Variant, simulate
 from backburner.testing.simulation.world import Post
 from tests.simulation.mutation import SEEDS, first_seed_to_break, unmeasured
 
+pytestmark = pytest.mark.thorough
+
 NEVER = timedelta(days=1).total_seconds()
 UNCOMPARED = Variant(look=NEVER, sweep=NEVER)
 BROKERED = [seed for seed in range(SEEDS) if Post(seed).is_used]

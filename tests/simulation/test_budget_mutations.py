@@ -19,6 +19,8 @@ from backburner.stores.sqlite.transaction import Transaction
 from backburner.testing.simulation import Variant
 from tests.simulation.mutation import changed, first_seed_to_break
 
+pytestmark = pytest.mark.thorough
+
 
 def admit_anybody(
     balances: Mapping[Account, Balance], charges: Sequence[Charge], _now: Instant

@@ -53,6 +53,7 @@ def test_every_promise_is_kept_in_seeds_that_failed_once() -> None:
     assert {} == broken_by(seeds.failed())
 
 
+@pytest.mark.thorough
 def test_a_broken_promise_is_noticed_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backburner.testing.simulation.evidence.LEASE", 3600)
 

@@ -22,6 +22,8 @@ from backburner.stores.sqlite.transaction import Transaction
 from backburner.testing.simulation import Variant
 from tests.simulation.mutation import changed, first_seed_to_break
 
+pytestmark = pytest.mark.thorough
+
 
 class LateStore(SqliteStore):
     """Settles jobs in one transaction and advances their flows in another."""

@@ -88,6 +88,7 @@ def outcome(monkeypatch):
         world.close()
 
 
+@pytest.mark.thorough
 def test_no_job_is_lost_or_failed_for_throttling(outcome, record_property):
     provider, jobs = outcome
     steps = provider.steps.values()

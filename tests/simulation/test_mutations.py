@@ -27,6 +27,8 @@ from backburner.stores.tables import jobs
 from backburner.testing.simulation import Variant, simulate
 from tests.simulation.mutation import HEALING, changed, first_seed_to_break, unmeasured
 
+pytestmark = pytest.mark.thorough
+
 NEVER = timedelta(days=1).total_seconds()
 FENCE = " AND jobs.token = s.token"
 NUMBER = " AND jobs.events = s.n - 1"
@@ -200,7 +202,7 @@ def test_text_is_missed_if_an_attempt_is_settled_before_it_is_told(
     ) -> Outcome:
         return outcome
 
-    monkeypatch.setattr(Attempt, "heard_out", hasten)
+    monkeypatch.setattr(Attempt, "_stored", hasten)
 
     assert first_seed_to_break("text", Variant()) is not None
 

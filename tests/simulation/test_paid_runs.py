@@ -65,6 +65,7 @@ def outcome(monkeypatch):
         world.close()
 
 
+@pytest.mark.thorough
 def test_forty_jobs_of_two_calls_make_eighty(outcome):
     calls, jobs = outcome
 

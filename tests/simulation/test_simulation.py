@@ -14,12 +14,14 @@ from backburner.testing.simulation.world import Post
 MOST_SEEDS = 600
 
 
+@pytest.mark.thorough
 def test_every_promise_is_kept_in_every_seed(outcomes: list[Outcome]) -> None:
     broken = {outcome.seed: outcome.breaches for outcome in outcomes}
 
     assert {} == {seed: told for seed, told in broken.items() if told}
 
 
+@pytest.mark.thorough
 def test_every_failpoint_and_every_move_is_reached(
     outcomes: list[Outcome], record_property: Callable[[str, str], None]
 ) -> None:
@@ -34,6 +36,7 @@ def test_every_failpoint_and_every_move_is_reached(
     assert 0 == coverage.failed
 
 
+@pytest.mark.thorough
 def test_some_worlds_have_a_broker_and_most_have_none(outcomes: list[Outcome]) -> None:
     brokered = [outcome for outcome in outcomes if Post(outcome.seed).is_used]
 
@@ -42,12 +45,14 @@ def test_some_worlds_have_a_broker_and_most_have_none(outcomes: list[Outcome]) -
     assert published.count(0) < len(brokered) / 5, "hardly any went without messages"
 
 
+@pytest.mark.thorough
 def test_a_seed_always_gives_the_same_run(outcomes: list[Outcome]) -> None:
     again = simulate(17)
 
     assert outcomes[17].digest == again.digest
 
 
+@pytest.mark.thorough
 def test_a_seed_gives_the_same_run_in_another_process(
     outcomes: list[Outcome],
 ) -> None:
@@ -63,6 +68,7 @@ def test_a_seed_gives_the_same_run_in_another_process(
     assert f"digest {outcomes[17].digest}\n" == told.stdout
 
 
+@pytest.mark.thorough
 def test_another_seed_gives_another_run(outcomes: list[Outcome]) -> None:
     assert len(outcomes) == len({outcome.digest for outcome in outcomes})
 

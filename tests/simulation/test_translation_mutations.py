@@ -13,6 +13,8 @@ from backburner.stores.tables import marks
 from backburner.testing.simulation import Variant
 from tests.simulation.mutation import first_seed_to_break
 
+pytestmark = pytest.mark.thorough
+
 
 async def mark_first(self: Translator, found: Untranslated) -> bool:
     """Move the mark in a transaction of its own, then translate."""

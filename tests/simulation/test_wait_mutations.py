@@ -8,10 +8,12 @@ import pytest
 from backburner.domain.jobs.wait import SignalAnswer
 from backburner.engine.run.steps import StepJournal
 from backburner.stores.shared import ledger, usages, waits
-from backburner.stores.shared.grouped import GroupedTx
+from backburner.stores.shared.grouped import SharedTx
 from backburner.testing.simulation import Variant
 from backburner.testing.simulation.patience import Patience
 from tests.simulation.mutation import SEEDS, first_seed_to_break
+
+pytestmark = pytest.mark.thorough
 
 PATIENT = [seed for seed in range(4 * SEEDS) if Patience(seed).is_used]
 
@@ -29,7 +31,7 @@ def keep_the_hold(tx: Any, seqs: Any) -> None:
 
 MUTATIONS: dict[str, tuple[str, Any, str, Any]] = {
     "no look for signals at settlement": (
-        *("I2", GroupedTx, "has_signal"),
+        *("I2", SharedTx, "has_signal"),
         lambda *_: False,
     ),
     "stored steps are not read": ("waits", StepJournal, "_read", read_nothing),

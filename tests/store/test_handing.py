@@ -214,6 +214,7 @@ async def test_it_comes_to_the_same_as_to_claim_afterwards(worlds, handed):
     assert len(handed) > len(PLAYS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [

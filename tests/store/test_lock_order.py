@@ -1,7 +1,7 @@
 """Transactions take locks in the documented order; whoever swaps two is found out."""
 
 import asyncio
-from itertools import pairwise
+from itertools import count, pairwise
 
 import asyncpg
 import pytest
@@ -37,6 +37,8 @@ from backburner.testing.store.linked import (
     again,
 )
 from tests.lock_order import documented, recording
+
+DAY_MS = 24 * 60 * 60 * 1000
 
 ORDER = documented()
 LOADED = Queries.load()
@@ -316,3 +318,20 @@ async def test_reservations_of_one_id_at_once_hold_once(store):
     held = {state.balance.held for state in await store.accounts(Viewer(), limit=9)}
     assert 1 == len({*answers})
     assert {70} == held
+
+
+async def test_reservations_of_one_id_hold_once_where_a_window_ends_between_them(
+    store, session, monkeypatch
+):
+    ask = HoldRequest("hold_1", Owner("acme", "ann"), NOON, tokens=70)
+    days = count()
+    monkeypatch.setattr(
+        statements.Transaction, "now", lambda _: NOON + next(days) * DAY_MS
+    )
+
+    answers = await asyncio.gather(*(store.reserve(ask) for _ in range(8)))
+
+    held = await session.fetch("SELECT held, window_at FROM accounts WHERE held > 0")
+    assert 1 == len({*answers})
+    assert [70, 70] == [row["held"] for row in held], "of the user and of the tenant"
+    assert 1 == len({row["window_at"] for row in held})

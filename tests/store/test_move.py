@@ -325,6 +325,7 @@ async def run_by_run(first, middle, **options):
         return next(runs)
 
 
+@pytest.mark.thorough
 async def test_a_move_that_is_killed_everywhere_goes_on_where_it_was(
     first, other, last, rows_of
 ):

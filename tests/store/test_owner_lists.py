@@ -1,5 +1,6 @@
 """The lists of a small owner read its own rows, however many rows others have."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,7 @@ from backburner.ports.faults import NoFaults
 from backburner.ports.store.flows import GroupFilter
 from backburner.ports.store.maintenance import JobFilter, Retention
 from backburner.stores.shared import (
+    activity,
     batches,
     erasure,
     flows,
@@ -93,6 +95,11 @@ def in_state(state, **more):
     return JobFilter(ANN, state=JobState(state), **more)
 
 
+HOUR = JobFilter(LARGE, tag="none", since=9_000, until=9_100)
+"""Half way through the jobs of others, which are a millisecond apart."""
+LIVE = frozenset({JobState.SCHEDULED, JobState.RUNNING})
+
+
 def jobs(where):
     return lambda c: listing.jobs(c, where, None, 2)
 
@@ -127,6 +134,22 @@ LISTS = {
     "tenant's batches": lambda c: batches.listing(c, GroupFilter(TINY), None, 2),
     "large tenant": jobs(JobFilter(LARGE)),
     "large tenant's flows": lambda c: flows.listing(c, GroupFilter(LARGE), None, 2),
+    "large tenant's hour": lambda c: listing.walk(c, HOUR, None, 9, 100),
+    "large tenant's hour, counted": lambda c: listing.count_within(c, HOUR, 9, 100),
+    "owner's hour": lambda c: listing.walk(c, replace(HOUR, owner=ANN), None, 9, 100),
+    "live states": lambda c: listing.count_within(
+        c,
+        JobFilter(LARGE, states=LIVE, capability="none"),
+        9,
+        100,
+    ),
+    "backlog": lambda c: listing.walk(
+        c, JobFilter(LARGE, state=JobState.QUEUED, capability="none"), None, 9, 100
+    ),
+    "backlog, counted": lambda c: listing.count_within(
+        c, JobFilter(LARGE, states=LIVE | {JobState.QUEUED}, queue="none"), 9, 100
+    ),
+    "activity": lambda c: activity._activity(c, ANN, 9_000),
     "what a queue keeps": lambda c: retention.prune_jobs(Retention(), 9, 9)(
         SimpleNamespace(connection=c)
     ),
@@ -142,6 +165,8 @@ LISTS = {
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
     monkeypatch.setattr(paging, "WINDOW", 100)
+    monkeypatch.setattr(listing, "CLOCKS_AGREE_MS", 0)
+    monkeypatch.setattr(activity, "CLOCKS_AGREE_MS", 0)
 
 
 @pytest.fixture
@@ -207,6 +232,62 @@ async def test_dead_letters_are_counted_up_to_a_bound(store, monkeypatch):
     monkeypatch.setattr(listing, "DEAD_COUNTED", 1)
 
     assert (2, 1) == (whole, await store.dead_letters())
+
+
+OWNED = """
+INSERT INTO events (job, n, type, at, tenant, "user")
+SELECT seq, 1, 'job.queued', 1, tenant, "user" FROM jobs
+"""
+DEAD = """
+INSERT INTO jobs (id, tenant, "user", capability, queue, state, priority, rank,
+                  max_attempts, created_at, ready_at, finished_at, input, fingerprint,
+                  error_code, tags)
+SELECT 'job_' || (1000 + n), 'acme', 'user' || (n % 3), 'greet', 'default',
+       CASE WHEN n % 7 = 0 THEN 'cancelled' WHEN n % 7 < 3 THEN 'queued'
+            ELSE 'failed' END, 0, n, 3, n, n,
+       CASE WHEN n % 7 = 0 OR n % 7 > 2 THEN n END, '{}',
+       'f' || CASE WHEN n < 30 THEN 0 ELSE 1 + n % 2 END, 'code',
+       CASE WHEN n % 2 = 0 THEN 'rare' END
+  FROM n WHERE n <= 100
+"""
+
+
+async def test_old_dead_letters_are_counted_without_being_read(store, monkeypatch):
+    await fill(store, f"{NUMBERS};{DEAD};DROP TABLE n")
+    whole = await store.failures(LARGE, limit=9)
+    few = await store.failures(LARGE, limit=2)
+    monkeypatch.setattr(listing, "DEAD_REACH", 5)
+
+    assert {"f0": 16, "f1": 20, "f2": 20} == {g.fingerprint: g.size for g in whole}
+    assert whole == await store.failures(LARGE, limit=9)
+    assert few == await store.failures(LARGE, limit=2)
+
+
+@pytest.mark.parametrize("owner", [None, LARGE, Owner("acme", "user1")])
+@pytest.mark.parametrize("oldest_first", [False, True])
+@pytest.mark.parametrize(
+    "states", [["failed"], ["failed", "cancelled"], ["queued"], ["failed", "queued"]]
+)
+async def test_a_walk_through_dead_letters_or_a_backlog_finds_what_a_list_finds(
+    store, monkeypatch, owner, oldest_first, states
+):
+    await fill(store, f"{NUMBERS};{DEAD};{OWNED};DROP TABLE n")
+    monkeypatch.setattr(listing, "DEAD_REACH", 7)
+    chosen = frozenset(map(JobState, states))
+    where = JobFilter(owner, states=chosen, tag="rare", oldest_first=oldest_first)
+    listed = await store.jobs(where, before=None, limit=99)
+
+    before, walked, steps = None, [], 0
+    while steps == 0 or before is not None:
+        page, before = await store.walk(where, before=before, limit=99, reach=20)
+        walked += page
+        steps += 1
+    counted, is_all = await store.count_within(where, most=99, reach=20)
+
+    assert [job.id for job in listed] == [job.id for job in walked]
+    assert steps > 1
+    assert 0 < counted < len(listed)
+    assert not is_all
 
 
 FORGET_OWNERS = 'UPDATE events SET tenant = NULL, "user" = NULL WHERE seq % 2 = 0'

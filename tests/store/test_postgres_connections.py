@@ -255,6 +255,26 @@ async def test_a_ring_that_could_not_be_told_is_told_by_the_next_connection(
     )
 
 
+async def test_a_listener_that_raises_silences_the_notifier_for_nobody(
+    postgres_url, monkeypatch
+):
+    monkeypatch.setattr(notifiers, "RECONNECT_SECONDS", 0.01)
+    notifier, heard = PostgresNotifier(postgres_url), asyncio.Queue()
+
+    def raise_once(_):
+        remove()
+        raise RuntimeError("a listener's own fault")
+
+    remove = notifier.listen(raise_once)
+    notifier.listen(heard.put_nowait)
+    with closing(notifier):
+        notifier.open()
+        async with asyncio.timeout(60):
+            told = await heard.get()
+
+    assert notifiers.ALL == told
+
+
 async def test_a_strangers_word_on_the_channel_says_nothing(postgres_url):
     notifier = PostgresNotifier(postgres_url)
     stranger = await asyncpg.connect(postgres_url)

@@ -7,6 +7,7 @@ import asyncpg
 import pytest
 
 from backburner.ports.faults import NoFaults
+from backburner.stores.postgres import store as stores
 from backburner.stores.postgres.horizon import Horizon
 from backburner.stores.postgres.statements import columns
 from backburner.stores.postgres.store import PostgresStore
@@ -104,6 +105,39 @@ async def test_with_the_newest_event_as_the_horizon_it_is_skipped(
 
     assert 2 == seen.seq
     assert [] == await read(store, after=seen.seq)
+
+
+async def test_a_new_process_begins_at_the_end_though_others_write(
+    store, writers, migrated_url, monkeypatch
+):
+    await store.submit([a_new_job()])
+    fresh, looks, looked = (
+        PostgresStore(migrated_url, faults=NoFaults()),
+        0,
+        asyncio.Event(),
+    )
+    look = fresh._look
+
+    async def count():
+        nonlocal looks
+        newest, looks = await look(), looks + 1
+        if looks > 2:
+            looked.set()  # it has found that a transaction is running
+        return newest
+
+    monkeypatch.setattr(fresh, "_look", count)
+    monkeypatch.setattr(stores, "FIRST_PROOF_SECONDS", 60)
+    await fresh.open()
+    asking = asyncio.create_task(fresh.latest())
+    await asyncio.wait(
+        {asking, asyncio.create_task(looked.wait())}, return_when="FIRST_COMPLETED"
+    )
+    for writer in writers:
+        await writer.commit()
+    found = await asking
+    await fresh.close()
+
+    assert 1 == found
 
 
 async def test_a_number_that_is_never_used_holds_nobody_up(store, writers):

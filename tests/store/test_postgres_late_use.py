@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.util import await_only
 
 from backburner.domain.costs.budget import Balance
-from backburner.domain.costs.usage import Booking
+from backburner.domain.costs.usage import RunUsage
 from backburner.domain.jobs import transitions
 from backburner.domain.jobs.outcome import Done
 from backburner.ports.faults import NoFaults
@@ -73,7 +73,7 @@ async def a_cancelled_run(store):
 
 
 def late(claim, epoch, tokens):
-    return Booking(claim.seq, claim.token, 0, claim.events + epoch, calls(tokens))
+    return RunUsage(claim.seq, claim.token, 0, claim.events + epoch, calls(tokens))
 
 
 async def book_three(one, two, watcher):

@@ -41,8 +41,9 @@ def test_one_transport_has_them_all(monkeypatch):
     assert {"sqs"} == set(map(homes.broker_of, TESTS))
 
 
-def stores_of(folder, *marks):
+def stores_of(folder, *marks, is_brief=False):
     """Return on which stores a test of a folder runs."""
+    config = SimpleNamespace(getoption={"--brief": is_brief}.__getitem__)
 
     def item(store):
         return SimpleNamespace(
@@ -52,6 +53,7 @@ def stores_of(folder, *marks):
             fixturenames=[],
             callspec=SimpleNamespace(params={"store_url": store}),
             get_closest_marker=lambda name: name in marks,
+            config=config,
         )
 
     return [store for store in ("sqlite", "postgres") if homes.is_at_home(item(store))]
@@ -65,6 +67,8 @@ def test_a_test_of_what_uses_a_store_runs_on_one_unless_it_is_of_full_size(monke
     assert 1 == len(stores_of("tests/faults/", "one_store"))
     assert 2 == len(stores_of("tests/faults/"))
     assert 2 == len(stores_of("tests/apps/documents/retrieval/"))
+    assert 1 == len(stores_of("tests/faults/", is_brief=True))
+    assert 2 == len(stores_of("tests/store/", is_brief=True))
 
 
 def test_the_places_that_are_named_are_there():

@@ -13,11 +13,11 @@ UNSUPPORTED: Final = "UNSUPPORTED"
 MOST_SENTENCES: Final = 2
 LONGEST_SENTENCE: Final = 400
 SHORTEST: Final = 3
-"""The least number of words of a sentence: fewer are a heading."""
+"""The minimum number of words of a sentence; shorter ones count as headings."""
 LEAST_SHARE: Final = 1 / 3
-"""The part of the question's words that a sentence must have."""
+"""The share of the question's words that a sentence must contain."""
 STEM: Final = 4
-"""Words that begin with the same letters, so many, count as the same word."""
+"""Words with the same first letters, this many, count as the same word."""
 
 _SOURCE = re.compile(r'<source n="(\d+)"[^>]*>\s*(.*?)\s*</source>', re.DOTALL)
 _QUESTION = re.compile(r"<question>\s*(.*?)\s*</question>", re.DOTALL)
@@ -41,10 +41,10 @@ class _Sentence(NamedTuple):
 
 def quoted(prompt: str) -> str | None:
     """Return an answer made of quotations; `None` if the prompt has no sources."""
-    sources, asked = _SOURCE.findall(prompt), _QUESTION.findall(prompt)
-    if not sources or not asked:
+    sources, questions = _SOURCE.findall(prompt), _QUESTION.findall(prompt)
+    if not sources or not questions:
         return None
-    wanted = _stems(asked[-1])
+    wanted = _stems(questions[-1])
     found = [
         _Sentence(len(wanted & _stems(text)), int(number), text.strip())
         for number, content in sources

@@ -1,10 +1,11 @@
 """
-A provider without a model: the same answer to the same question, and no network.
+A provider without a model or network: equal prompts get equal answers.
 
-It is of use: a sentence about something to do becomes a task if that shape is asked
-for, any other shape is filled in, a question with numbered sources is answered by
-quoting them, and texts that share words have vectors that are near. What it cannot do
-it says. It fails on demand: see `script.py`.
+It produces plausible results. A sentence about something to do becomes a task if the
+schema is that of a task, and other schemas are filled with sample values. Questions
+with numbered sources are answered by quotations, and texts that share words have
+similar vectors. Media are not read, and the answer says so. It fails on demand: see
+`script.py`.
 """
 
 import asyncio
@@ -51,7 +52,7 @@ DRIP_SECONDS: Final = 0.05
 SHOWN: Final = 200
 MOST_ZONES: Final = 5
 MISFIT: Final = '{"tasks": "none", "title": 0}'
-"""JSON of another shape than anybody asks for."""
+"""JSON that matches no schema of a task."""
 NONSENSE: Final = "Certainly! I would rather talk about the weather {than this."
 
 _UNUSABLE: Final = {"nonsense": NONSENSE, "misfit": MISFIT}
@@ -76,14 +77,14 @@ class Mock:
     def __init__(
         self, clock: Clock, models: Models = MODELS, script: Iterable[str] = ()
     ) -> None:
-        """Take, if you like, how the first calls are to go wrong, one entry each."""
+        """Create a mock; `script` lists how the first calls fail, one entry each."""
         self.models = models
         self._clock = clock
         self._script = Script(script)
 
     @classmethod
     def from_access(cls, access: Access, clock: Clock) -> Self:
-        """Make one; it needs no key, and its models are its own."""
+        """Create a mock; it needs no key and has its own model names."""
         del access
         return cls(clock)
 
@@ -109,17 +110,17 @@ class Mock:
 
     async def transcribe(self, audio: Media, model: str) -> Reply[str]:
         await _befall(self._script.next(""), model, 0)
-        text = _told("transcription", "recording", audio)
+        text = _placeholder("transcription", "recording", audio)
         return Reply(text, model, Tokens(0, _tokens(text)))
 
     async def describe(self, image: Media, prompt: str, model: str) -> Reply[str]:
         read = _tokens(prompt)
         await _befall(self._script.next(prompt), model, read)
-        text = _told("description", "picture", image)
+        text = _placeholder("description", "picture", image)
         return Reply(text, model, Tokens(read, _tokens(text)))
 
     async def close(self) -> None:
-        """Have nothing to give up."""
+        """Do nothing: there is nothing to release."""
 
     def _answer(self, chat: Chat, prompt: str) -> str:
         prompt = without_marks(prompt)
@@ -138,20 +139,20 @@ class Mock:
         return orjson.dumps(value).decode()
 
     def _now(self, messages: Sequence[Message]) -> datetime:
-        """Return what the prompt says the time is, else the clock's."""
+        """Return the time that the prompt names, otherwise the clock's."""
         for message in messages:
             found = _NOW.search(message.text)
             if found is not None:
-                told = datetime.fromisoformat(found.group(1))
+                named = datetime.fromisoformat(found.group(1))
                 zone = _zone(message.text)
-                if told.tzinfo is None:
-                    return told.replace(tzinfo=zone or UTC)
-                return told if zone is None else told.astimezone(zone)
+                if named.tzinfo is None:
+                    return named.replace(tzinfo=zone or UTC)
+                return named if zone is None else named.astimezone(zone)
         return datetime.fromtimestamp(self._clock.now() / 1000, tz=UTC)
 
 
 def _zone(text: str) -> ZoneInfo | None:
-    """Return the time zone that a text names: an offset alone knows no summer."""
+    """Return the time zone named in a text; an offset does not give summer time."""
     for name in _ZONE.findall(text)[:MOST_ZONES]:
         try:
             return ZoneInfo(name)
@@ -161,7 +162,7 @@ def _zone(text: str) -> ZoneInfo | None:
 
 
 def _asked(messages: Sequence[Message]) -> tuple[str, int]:
-    """Return the question, and how many answers to it were not good enough."""
+    """Return the question, and how many answers to it were corrected."""
     turns = [message for message in messages if message.role != "system"]
     tries = 0
     while turns and turns[-1].text.startswith(CORRECTION):
@@ -171,7 +172,7 @@ def _asked(messages: Sequence[Message]) -> tuple[str, int]:
 
 
 async def _befall(mishap: Mishap, model: str, read: int) -> None:
-    """Let happen what is to happen before there is an answer."""
+    """Simulate a failure that comes before the answer."""
     status = mishap.status
     if status is not None:
         headers = (
@@ -184,16 +185,16 @@ async def _befall(mishap: Mishap, model: str, read: int) -> None:
         case "hang":
             await asyncio.Event().wait()
         case "drop":
-            raise Fault(Trouble.UNAVAILABLE, "the connection broke")
+            raise Fault(Trouble.UNAVAILABLE, "the connection was lost")
         case "broken":
-            raise Fault(Trouble.BAD_ANSWER, "its answer is no JSON")
+            raise Fault(Trouble.BAD_ANSWER, "its answer is not valid JSON")
         case "no-quota":
             raise Fault(Trouble.NO_QUOTA, "the account has no credit left")
         case "too-long":
             raise Fault(Trouble.TOO_LONG, "the prompt is too long for the model")
         case "refuse":
-            said: Reply[str] = Reply("", model, Tokens(read, 0))
-            raise Fault(Trouble.REFUSED, "the model will not answer that", reply=said)
+            empty: Reply[str] = Reply("", model, Tokens(read, 0))
+            raise Fault(Trouble.REFUSED, "the model refused to answer", reply=empty)
         case _:
             return
 
@@ -207,10 +208,10 @@ async def _say(text: str, hear: Hear | None, *, drips: bool) -> None:
             await hear(piece)
 
 
-def _told(what: str, of: str, media: Media) -> str:
+def _placeholder(what: str, of: str, media: Media) -> str:
     digest = hashlib.sha256(media.content).hexdigest()[:12]
     return (
-        f"[mock {what}: nobody looked into this {of} of {len(media.content)} bytes, "
+        f"[mock {what}: this {of} of {len(media.content)} bytes was not read, "
         f"{media.mime_type}, {digest}]"
     )
 
@@ -220,7 +221,7 @@ def _tokens(text: str) -> int:
 
 
 def _vector(text: str) -> Vector:
-    """Hash words and their triples of letters; what they share makes texts alike."""
+    """Hash words and their trigrams, so that texts with common words are similar."""
     vector = [0.0] * DIMENSIONS
     for word in _WORD.findall(text.lower()):
         padded = f" {word} "

@@ -1,7 +1,7 @@
 """
-OpenAI, and every server that speaks as it does.
+Calls OpenAI, and other services with OpenAI's API.
 
-The client neither retries nor limits the whole time: the engine does both.
+The client neither retries nor limits the total time: the engine does both.
 """
 
 import base64
@@ -34,14 +34,14 @@ from backburner.ports.clock import Clock
 HOST: Final = "api.openai.com"
 SPOKEN: Final = "Write down what is said in this recording, and nothing else."
 FORMATS: Final = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
-"""What a chat calls a kind of recording, if not as its media type does."""
+"""Formats of recordings in chats, where they differ from the media type."""
 FILTERED: Final = "content_filter"
 CUT: Final = "length"
-"""Why an answer ended, if it reached its limit of tokens."""
+"""The finish reason of an answer that reached its token limit."""
 _CODE = re.compile(r"[A-Za-z0-9_.\-]{1,60}")
 _WORDS: Final = {
     Trouble.RATE_LIMITED: "it accepts no more calls for now",
-    Trouble.UNAVAILABLE: "it has a fault of its own",
+    Trouble.UNAVAILABLE: "it reported an internal error",
     Trouble.NO_QUOTA: "the account has no credit left: "
     "check its plan and billing at the provider",
     Trouble.TOO_LONG: "the prompt is longer than the model can read",
@@ -50,22 +50,22 @@ _WORDS: Final = {
 
 
 class OpenAI:
-    """A `Provider` over the chat completions that so many servers speak."""
+    """A `Provider` for the chat completions API of OpenAI and compatible services."""
 
     is_paced = True
 
     def __init__(self, access: Access, preset: Preset = OPENAI) -> None:
         if preset.needs_key and not access.key:
             raise ConfigurationError(
-                f"{preset.key_variable} is not set, and the provider {preset.name!r} "
-                "is chosen"
+                f"{preset.key_variable} is not set, but the provider {preset.name!r} "
+                "needs it: set it, or select another provider"
             )
         url = access.base_url or preset.base_url
         self.name = preset.name
         self.models = access.models
         self.credential: str | None = access.key or None
         self._preset = preset
-        # Other servers at OpenAI's variable do not know its new name for the limit.
+        # Other services behind OPENAI_BASE_URL do not know the new name of the limit.
         is_other = preset is OPENAI and urlsplit(url).hostname != HOST
         self._most = "max_tokens" if is_other else preset.limit
         self._client = openai.AsyncOpenAI(
@@ -77,7 +77,7 @@ class OpenAI:
 
     @classmethod
     def from_access(cls, access: Access, clock: Clock) -> Self:
-        """Make one of the settings."""
+        """Create a client from the settings."""
         del clock
         return cls(access)
 
@@ -98,7 +98,7 @@ class OpenAI:
             answer = _Answer(raw.http_response)
             vectors = [_vector(item) for item in answer.items("data")]
         if len(vectors) != len(texts):
-            raise Fault(Trouble.BAD_ANSWER, "it sent another number of vectors")
+            raise Fault(Trouble.BAD_ANSWER, "it sent a wrong number of vectors")
         return Reply(vectors, answer.model or model, answer.tokens, answer.headers)
 
     async def transcribe(self, audio: Media, model: str) -> Reply[str]:
@@ -113,7 +113,7 @@ class OpenAI:
             answer = _Answer(raw.http_response)
             text = answer.body["text"]
         if not isinstance(text, str):
-            raise Fault(Trouble.BAD_ANSWER, "there is no text in its answer")
+            raise Fault(Trouble.BAD_ANSWER, "its answer contains no text")
         return Reply(text, model, answer.tokens, answer.headers)
 
     async def describe(self, image: Media, prompt: str, model: str) -> Reply[str]:
@@ -122,7 +122,7 @@ class OpenAI:
         return await self._shown(model, prompt, {"type": "image_url", "image_url": url})
 
     async def _shown(self, model: str, prompt: str, media: Any) -> Reply[str]:
-        """Ask a question about something that is no text."""
+        """Ask a question about an image or a recording."""
         content = [{"type": "text", "text": prompt}, media]
         wanted: Any = {
             "model": model,
@@ -146,7 +146,7 @@ class OpenAI:
         if chat.max_tokens is not None:
             wanted[self._most] = chat.max_tokens
         if chat.schema is not None and self._preset.takes_json_mode:
-            # Not the schema itself: of those who speak so, few take that.
+            # Not the schema itself: few compatible services accept one.
             wanted["response_format"] = {"type": "json_object"}
         return wanted
 
@@ -173,7 +173,7 @@ class OpenAI:
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
-        """Turn whatever the client raises into a fault."""
+        """Convert the client's exceptions to faults."""
         try:
             yield
         except openai.APIStatusError as error:
@@ -183,19 +183,19 @@ class OpenAI:
         except openai.APIConnectionError as error:
             raise Fault(Trouble.UNAVAILABLE, "it cannot be reached") from error
         except httpx2.HTTPError as error:
-            raise Fault(Trouble.UNAVAILABLE, "the connection broke") from error
+            raise Fault(Trouble.UNAVAILABLE, "the connection was lost") from error
         except (openai.OpenAIError, ValueError, TypeError, LookupError) as error:
-            # A broken body escapes the client's own classes.
+            # An invalid body raises other exceptions than the client's own.
             raise Fault(Trouble.BAD_ANSWER, "its answer cannot be read") from error
 
 
 class _Answer:
-    """A whole answer, of which nothing is taken on trust."""
+    """A complete answer; none of its fields is trusted to exist."""
 
     def __init__(self, response: httpx2.Response) -> None:
         body = json.loads(response.content)
         if not isinstance(body, dict):
-            raise ValueError("no object")  # noqa: TRY004 - as other broken bodies
+            raise ValueError("not an object")  # noqa: TRY004 - as other invalid bodies
         self.body: dict[str, Any] = body
         self.headers = dict(response.headers)
         self.tokens = _tokens(body.get("usage"))
@@ -206,7 +206,7 @@ class _Answer:
         return list(self.body[name])
 
     def reply(self) -> Reply[str]:
-        """Return what the model said."""
+        """Return the model's reply."""
         with _unread():
             choice = self.items("choices")[0]
             message = choice["message"]
@@ -216,14 +216,14 @@ class _Answer:
             _text(text), self.model, self.tokens, self.headers, is_truncated=is_cut
         )
         if refusal or choice.get("finish_reason") == FILTERED:
-            raise Fault(Trouble.REFUSED, "the model will not answer that", reply=reply)
+            raise Fault(Trouble.REFUSED, "the model refused to answer", reply=reply)
         if not isinstance(text, str) and not is_cut:
-            raise Fault(Trouble.BAD_ANSWER, "there is no text in it", reply=reply)
+            raise Fault(Trouble.BAD_ANSWER, "its answer contains no text", reply=reply)
         return reply
 
 
 class _Heard:
-    """An answer that comes in pieces."""
+    """An answer that arrives in chunks."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -232,7 +232,7 @@ class _Heard:
         self._is_refused = self._is_over = self._is_cut = False
 
     def take(self, chunk: Any) -> str:
-        """Take a piece in; return its text."""
+        """Add a chunk; return its text."""
         self._model = _text(getattr(chunk, "model", None)) or self._model
         used = getattr(chunk, "usage", None)
         if used is not None:
@@ -249,15 +249,15 @@ class _Heard:
         return piece
 
     def reply(self, headers: Mapping[str, str]) -> Reply[str]:
-        """Return the whole of it."""
+        """Return the complete reply."""
         text = "".join(self._pieces)
         reply = Reply(
             text, self._model, self._tokens, headers, is_truncated=self._is_cut
         )
         if self._is_refused:
-            raise Fault(Trouble.REFUSED, "the model will not answer that", reply=reply)
+            raise Fault(Trouble.REFUSED, "the model refused to answer", reply=reply)
         if not self._is_over:
-            raise Fault(Trouble.BAD_ANSWER, "its answer has no end", reply=reply)
+            raise Fault(Trouble.BAD_ANSWER, "its answer was cut off", reply=reply)
         return reply
 
 
@@ -266,20 +266,20 @@ def _unread() -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, AttributeError) as error:
-        raise Fault(Trouble.BAD_ANSWER, "its answer has no such shape") from error
+        raise Fault(Trouble.BAD_ANSWER, "its answer lacks expected fields") from error
 
 
 def _recording(audio: Media) -> dict[str, Any]:
-    """Return a recording as a part of a chat."""
+    """Return the part of a chat message that contains a recording."""
     kind = audio.mime_type.partition("/")[2].partition(";")[0]
     data = base64.b64encode(audio.content).decode()
-    told = {"data": data, "format": FORMATS.get(kind, kind)}
-    return {"type": "input_audio", "input_audio": told}
+    content = {"data": data, "format": FORMATS.get(kind, kind)}
+    return {"type": "input_audio", "input_audio": content}
 
 
 def _by_answer(error: openai.APIStatusError, key: str) -> Fault:
-    said = f"{error.code or ''} {error.type or ''} {error.message}"
-    trouble = by_status(error.status_code, said)
+    detail = f"{error.code or ''} {error.type or ''} {error.message}"
+    trouble = by_status(error.status_code, detail)
     return Fault(
         trouble,
         f"{_words(error, trouble, key)} ({_codes(error)})",
@@ -290,28 +290,28 @@ def _by_answer(error: openai.APIStatusError, key: str) -> Fault:
 
 
 def _words(error: openai.APIStatusError, trouble: Trouble, key: str) -> str:
-    """Say what happened and what to do: the provider's text may quote the prompt."""
+    """Describe a failure, without the provider's message: it may quote the prompt."""
     if error.status_code == HTTPStatus.FORBIDDEN:
         return (
-            f"the key in {key} has no right to do this: "
+            f"the key in {key} lacks permission for this call: "
             "check its project and permissions at the provider"
         )
     if trouble is Trouble.UNAUTHORIZED:
         return f"the key was not accepted: check {key}"
     if error.code == "model_not_found":
-        return "it knows no such model: check BACKBURNER_AI_MODEL"
+        return "it has no such model: check BACKBURNER_AI_MODEL"
     return _WORDS[trouble]
 
 
 def _codes(error: openai.APIStatusError) -> str:
-    """Return the status and the codes that the provider sent for programs."""
-    told = (error.code or error.type, error.param)
-    named = [text for text in told if isinstance(text, str) and _CODE.fullmatch(text)]
+    """Return the status and the machine-readable codes of the provider."""
+    codes = (error.code or error.type, error.param)
+    named = [text for text in codes if isinstance(text, str) and _CODE.fullmatch(text)]
     return " ".join([str(error.status_code), *named])
 
 
 def _tokens(used: Any) -> Tokens | None:
-    """Read what was used; chat and the other calls name it differently."""
+    """Parse the usage; its fields have other names in chats than in other calls."""
     if not isinstance(used, Mapping):
         return None
     details = used.get("prompt_tokens_details") or used.get("input_token_details")

@@ -1,8 +1,8 @@
 """
-Services that speak as OpenAI does: where they are, what they can do, how they differ.
+Services with OpenAI's API: their addresses, abilities and differences.
 
-A preset is chosen by its name. Its key is read from `NAME_API_KEY`, and `NAME_BASE_URL`
-takes the place of its address.
+A preset is selected by name. Its key is read from `NAME_API_KEY`, and `NAME_BASE_URL`
+overrides its address.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,37 +23,37 @@ SETTINGS: Final[Mapping[Purpose, str]] = {
     "transcription": "ai_audio",
     "vision": "ai_vision",
 }
-"""By purpose, the setting that names its providers."""
+"""The setting that lists the providers for each purpose."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One service."""
+    """The description of one service."""
 
     name: str
-    """Also its name in metrics, usage and lanes, whatever address is asked."""
+    """Also its name in metrics, usage and lanes, even if its address is overridden."""
     base_url: str
     purposes: frozenset[Purpose]
     models: Models
-    """Its models unless others are set; empty: one must be named."""
+    """Its default models; an empty one must be named in the settings."""
     needs_key: bool = True
     limit: str = "max_tokens"
-    """What it calls the limit of an answer's tokens."""
+    """The name of the field that limits an answer's tokens."""
     takes_json_mode: bool = True
     """Whether it accepts `response_format`."""
     counts_streams: bool = True
-    """Whether it accepts `stream_options`, by which a stream ends with its usage."""
+    """Whether it accepts `stream_options`, so that a stream ends with its usage."""
     hears_by_chat: bool = False
-    """Whether recordings are part of a chat: it has no transcriptions."""
+    """Whether recordings are transcribed by a chat, as there is no other endpoint."""
 
     @property
     def key_variable(self) -> str:
-        """The variable of the environment that holds its key."""
+        """The environment variable with its key."""
         return f"{self.name.upper()}_API_KEY"
 
     @property
     def url_variable(self) -> str:
-        """The variable of the environment that names another address."""
+        """The environment variable that overrides its address."""
         return f"{self.name.upper()}_BASE_URL"
 
 
@@ -68,7 +68,7 @@ OPENAI: Final = Preset(
     Models(
         "gpt-5-mini", "text-embedding-3-small", "gpt-4o-mini-transcribe", "gpt-5-mini"
     ),
-    # Its newer models refuse the old name.
+    # Its newer models reject the old name.
     limit="max_completion_tokens",
 )
 PRESETS: Final[Mapping[str, Preset]] = {
@@ -143,18 +143,18 @@ PRESETS: Final[Mapping[str, Preset]] = {
 
 
 EMBED_ONLY: Final = frozenset({"minilm", "minilm-light"})
-"""Offline models, which an application brings: see docs/search.md."""
+"""Local embedding models, provided by an application: see docs/search.md."""
 
 
 class Choice(NamedTuple):
-    """A provider as a setting names it: `name` or `name:model`."""
+    """A provider as named in a setting: `name` or `name:model`."""
 
     name: str
     model: str = ""
 
 
 def choices(listed: Iterable[str]) -> tuple[Choice, ...]:
-    """Read the names of a chain; the model of one may have colons itself."""
+    """Parse a list of providers; a model name may contain colons."""
     parts = (entry.partition(":") for entry in listed)
     return tuple(Choice(name.strip(), model.strip()) for name, _, model in parts)
 
@@ -163,9 +163,9 @@ def chain(
     special: Sequence[str], default: Sequence[str], purpose: Purpose
 ) -> tuple[Choice, ...]:
     """
-    Return whom to ask for a purpose: those named for it, else those of all purposes.
+    Return the providers for a purpose, or the default ones if it has none of its own.
 
-    Of the latter, services that cannot serve the purpose are left out.
+    Default providers that do not serve the purpose are left out.
     """
     if special:
         return choices(special)
@@ -173,12 +173,12 @@ def chain(
 
 
 def serves(name: str, purpose: Purpose) -> bool:
-    """Say whether a provider serves a purpose; of one without a preset, assume so."""
+    """Return whether a provider serves a purpose; without a preset, assume so."""
     return purpose in purposes_of(name)
 
 
 def purposes_of(name: str) -> frozenset[Purpose]:
-    """Return what a provider serves; of one without a preset, assume everything."""
+    """Return the purposes of a provider; without a preset, assume all of them."""
     if name in EMBED_ONLY:
         return frozenset({"embedding"})
     preset = PRESETS.get(name)
@@ -186,14 +186,14 @@ def purposes_of(name: str) -> frozenset[Purpose]:
 
 
 class Credentials(NamedTuple):
-    """How a service is reached, as far as it is set."""
+    """The settings with which a service is reached."""
 
     key: str = ""
     base_url: str = ""
 
 
 def credentials(preset: Preset, of_openai: Credentials) -> Credentials:
-    """Return what is set for a service; OpenAI's are among the platform's settings."""
+    """Return the settings of a service; OpenAI's are part of the platform's."""
     if preset is OPENAI:
         return of_openai
     fields: Any = {
@@ -201,12 +201,12 @@ def credentials(preset: Preset, of_openai: Credentials) -> Credentials:
         "base_url": (ServiceUrl, Field("", alias=preset.url_variable)),
     }
     model = create_model(f"{preset.name}Settings", __base__=BaseSettings, **fields)
-    found: Any = read_model(model, {})
-    return Credentials(found.key.get_secret_value(), found.base_url)
+    settings: Any = read_model(model, {})
+    return Credentials(settings.key.get_secret_value(), settings.base_url)
 
 
 def is_usable(name: str, of_openai: Credentials) -> bool:
-    """Say whether a provider has the key that it needs, if it needs one."""
+    """Return whether a provider has the key that it needs."""
     preset = PRESETS.get(name)
     needs_one = preset is not None and preset.needs_key
     return not needs_one or bool(credentials(PRESETS[name], of_openai).key)

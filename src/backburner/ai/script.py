@@ -1,9 +1,9 @@
 """
-How the mock is told to fail.
+How the mock is instructed to fail.
 
-By a mark in the prompt, which only the mock reads: `[[mock: 429 retry-after=2]]`. With
-`times=` it fails that often for the same prompt and is well after that. Or by the
-list that it is made with, one entry for each call.
+Either by a mark in the prompt, which only the mock reads: `[[mock: 429
+retry-after=2]]`; with `times=` it fails that often for the same prompt and succeeds
+after that. Or by a list that is passed at its creation, with one entry for each call.
 """
 
 import re
@@ -27,16 +27,16 @@ _STATUS = re.compile(r"[45]\d\d")
 
 
 class Mishap(NamedTuple):
-    """How one call is to go wrong."""
+    """How one call fails."""
 
     kind: str = "ok"
-    """One of `KINDS`, or a status such as `503`."""
+    """One of `KINDS`, or an HTTP status such as `503`."""
     retry_after: str | None = None
     times: int | None = None
 
     @property
     def status(self) -> int | None:
-        """The status to answer with, if it is about one."""
+        """The HTTP status to respond with, if the kind is one."""
         return int(self.kind) if _STATUS.fullmatch(self.kind) else None
 
 
@@ -44,13 +44,15 @@ WELL: Final = Mishap()
 
 
 def read(text: str) -> Mishap:
-    """Read an entry: `429 retry-after=2`, `hang`, `500 times=2`."""
+    """Parse an entry: `429 retry-after=2`, `hang`, `500 times=2`."""
     words = text.strip().lower().split()
     kind = "-".join(word for word in words if "=" not in word) or "ok"
     options = dict(word.split("=", 1) for word in words if "=" in word)
     if kind not in KINDS and not _STATUS.fullmatch(kind):
         known = ", ".join(sorted(KINDS))
-        raise ConfigurationError(f"the mock knows no {kind!r}; it knows {known}")
+        raise ConfigurationError(
+            f"the mock does not know the failure {kind!r}; use one of {known}"
+        )
     times = options.get("times", "")
     return Mishap(
         kind, options.get("retry-after"), int(times) if times.isdigit() else None
@@ -58,19 +60,19 @@ def read(text: str) -> Mishap:
 
 
 def without_marks(text: str) -> str:
-    """Return a prompt as a model would get it."""
+    """Return a prompt without the mock's marks."""
     return _MARK.sub(" ", text)
 
 
 class Script:
-    """What goes wrong next."""
+    """Decides how the next calls fail."""
 
     def __init__(self, entries: Iterable[str] = ()) -> None:
         self._entries = [read(entry) for entry in entries]
         self._seen: OrderedDict[str, int] = OrderedDict()
 
     def next(self, prompt: str) -> Mishap:
-        """Say how the next call, with this prompt, is to go wrong."""
+        """Return how the next call fails, given its prompt."""
         if self._entries:
             return self._entries.pop(0)
         mark = _MARK.search(prompt)

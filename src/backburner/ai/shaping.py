@@ -1,4 +1,4 @@
-"""Values of the shape that a JSON schema asks for, for the mock."""
+"""Creates values that match a JSON schema, for the mock."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, time
@@ -16,18 +16,18 @@ Schema = Mapping[str, Any]
 
 
 def is_task(schema: Schema) -> bool:
-    """Tell whether a schema asks for a thing to do."""
+    """Return whether a schema describes a task."""
     return set(schema.get("properties", ())) >= TASK
 
 
 def is_task_list(schema: Schema) -> bool:
-    """Tell whether a schema asks for several things to do, as `tasks`."""
+    """Return whether a schema describes several tasks, in a field `tasks`."""
     item = _item(schema)
     return {"title", "subtasks"} <= set(item.get("properties", ()))
 
 
 def shaped_list(tasks: Sequence[Task], schema: Schema, now: datetime) -> dict[str, Any]:
-    """Write tasks as their schema wants them."""
+    """Convert tasks to match their schema."""
     item = {**_item(schema), "$defs": schema.get("$defs", {})}
     return {"tasks": [shaped(task, item, now) for task in tasks]}
 
@@ -38,9 +38,9 @@ def _item(schema: Schema) -> Schema:
 
 
 def shaped(task: Task, schema: Schema, now: datetime) -> dict[str, Any]:
-    """Write a task as its schema wants it."""
+    """Convert a task to match its schema."""
     fields = schema["properties"]
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         "title": task.title,
         "description": task.description,
         "summary": task.description,
@@ -54,10 +54,10 @@ def shaped(task: Task, schema: Schema, now: datetime) -> dict[str, Any]:
     }
     for name in ("dueDate", "due_date", "deadline"):
         if name in fields and task.day is not None:
-            said[name] = _due(task, _resolved(fields[name], schema), now)
+            values[name] = _due(task, _resolved(fields[name], schema), now)
     return {
         n: _cut(v, _resolved(fields[n], schema))
-        for n, v in said.items()
+        for n, v in values.items()
         if n in fields and v is not None
     }
 
@@ -67,7 +67,7 @@ def _cut(value: Any, schema: Schema) -> Any:
 
 
 def _due(task: Task, schema: Schema, now: datetime) -> str:
-    assert task.day is not None  # noqa: S101 - its caller looked
+    assert task.day is not None  # noqa: S101 - the caller checks it
     wanted = schema.get("format")
     if wanted == "date" or (wanted is None and task.hour is None):
         return task.day.isoformat()
@@ -100,7 +100,7 @@ def _steps(steps: Sequence[str], schema: Schema, root: Schema) -> list[Any]:
 def sample(
     schema: Schema, text: str, root: Schema | None = None, depth: int = 0
 ) -> Any:
-    """Make up a value that a simple schema allows; texts are of the `text`."""
+    """Create a sample value for a simple schema; strings are taken from `text`."""
     root = schema if root is None else root
     schema = _resolved(schema, root)
     if "default" in schema:
@@ -159,7 +159,7 @@ _FORMATS: Final = {
 
 
 def _resolved(schema: Schema, root: Schema) -> Schema:
-    """Follow references, and of alternatives take the first that is not null."""
+    """Follow references; of alternatives, use the first that is not null."""
     for _ in range(DEEPEST):
         ref = schema.get("$ref")
         if isinstance(ref, str) and ref.startswith("#/"):

@@ -1,4 +1,4 @@
-"""Contents from one blob store to another."""
+"""Copies contents from one blob store to another."""
 
 import hashlib
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from backburner.ports.blobs import BlobStore
 
 PAGE: Final = 500
 SOON: Final = 60_000
-"""Milliseconds; a content that was put this very moment is no exception."""
+"""Milliseconds to look ahead, so that contents written just now are included."""
 
 
 def copy(source: BlobStore, target: BlobStore, *, now: Instant) -> int:
-    """Put what is missing or otherwise in the target; return how many contents."""
+    """Copy contents that are missing or different; return the number of contents."""
     count, after = 0, None
     while jobs := source.jobs(before=now + SOON, after=after, limit=PAGE):
         for job in jobs:
@@ -39,11 +39,11 @@ def _copy(source: BlobStore, target: BlobStore, key: BlobKey) -> None:
         writer.abort()
         raise
     if _digest(target, key) != digest:
-        raise BlobMissing(f"blob {key.id} did not arrive as it was sent")
+        raise BlobMissing(f"the copy of blob {key.id} differs from the original")
 
 
 def _digest(blobs: BlobStore, key: BlobKey) -> bytes | None:
-    """Return what equal contents have in common; `None` if there is no content."""
+    """Return the hash of a content; `None` if there is none."""
     digest = hashlib.sha256()
     try:
         for piece in _pieces(blobs, key):
@@ -54,11 +54,11 @@ def _digest(blobs: BlobStore, key: BlobKey) -> bytes | None:
 
 
 def _pieces(blobs: BlobStore, key: BlobKey) -> Iterator[bytes]:
-    """Yield a content with bounded memory; `BlobMissing` if there is none."""
+    """Yield a content in pieces, with bounded memory; raise `BlobMissing`."""
     offset, size = 0, blobs.size(key)
     while offset < size:
         piece = blobs.read(key, offset=offset, size=blobs.read_size)
         if not piece:
-            raise BlobMissing(f"blob {key.id} has {offset} bytes of {size}")
+            raise BlobMissing(f"blob {key.id} has {offset} bytes instead of {size}")
         offset += len(piece)
         yield piece

@@ -1,4 +1,4 @@
-"""Blobs in this process only, gone with it: for tests."""
+"""Blobs in the memory of this process, for tests."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -12,7 +12,7 @@ from backburner.ports.finding import Finding, Status
 
 
 class MemoryBlobs:
-    """A `BlobStore` that nobody else sees."""
+    """A `BlobStore` that only this process sees."""
 
     read_size = 1024 * 1024
 
@@ -62,11 +62,13 @@ class MemoryBlobs:
         return None
 
     def examine(self) -> Sequence[Finding]:
-        return [Finding(Status.PASS, "blobs", "in this process, gone with it")]
+        return [
+            Finding(Status.PASS, "blobs", "in memory, lost at the end of this process")
+        ]
 
 
 class _Part:
-    """A content on its way."""
+    """A content that is being written."""
 
     def __init__(self, blobs: MemoryBlobs, key: BlobKey) -> None:
         self._blobs = blobs

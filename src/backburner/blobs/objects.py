@@ -1,7 +1,7 @@
 """
-Blobs in an object store, by `obstore`: an object per content, `PREFIX/JOB/NAME`.
+Blobs in an object store, through `obstore`: one object per content, `PREFIX/JOB/NAME`.
 
-What differs between the clouds is in `s3.py` and `clouds.py`.
+The differences between the clouds are in `s3.py` and `clouds.py`.
 """
 
 import queue
@@ -24,12 +24,12 @@ from backburner.ports.finding import Finding, Status
 
 PART: Final = 5 * 1024 * 1024
 """
-Bytes of a part of a large content: the least that S3 takes, for little memory.
+The size of a part of a large upload: S3's minimum, to use little memory.
 
-S3 takes 10,000 parts, so a content has up to 50 GB there.
+S3 accepts 10,000 parts, so a content may have up to 50 GB there.
 """
 AT_ONCE: Final = 2
-"""How many parts of one content are on their way at once."""
+"""How many parts of one upload are sent concurrently."""
 LISTED: Final = 1000
 CLIENT: Final = {
     "connect_timeout": timedelta(seconds=5),
@@ -39,38 +39,40 @@ RETRY: Final = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
 
 
 class Address(NamedTuple):
-    """What the URL of an object store says."""
+    """The parts of an object store's URL."""
 
     bucket: str
     prefix: str
-    """Empty, or with a slash at its end."""
+    """Empty, or ending with a slash."""
     options: Mapping[str, str]
     key: str | None = None
     secret: str | None = None
 
     @classmethod
     def read(cls, url: str, options: frozenset[str]) -> Self:
-        """Read `scheme://[key:secret@]bucket/prefix?option=…`."""
+        """Parse `scheme://[key:secret@]bucket/prefix?option=…`."""
         parts = urlsplit(url)
-        told = dict(parse_qsl(parts.query, keep_blank_values=True))
+        options_ = dict(parse_qsl(parts.query, keep_blank_values=True))
         place = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
-        if unknown := told.keys() - options:
+        if unknown := options_.keys() - options:
             raise ConfigurationError(
-                f"BACKBURNER_BLOBS={place}: there is no option {min(unknown)!r}; "
-                f"there is: {', '.join(sorted(options))}"
+                f"BACKBURNER_BLOBS={place}: unknown option {min(unknown)!r}; "
+                f"the options are: {', '.join(sorted(options))}"
             )
         if not parts.hostname:
             raise ConfigurationError(
-                f"BACKBURNER_BLOBS={place} names no bucket: write "
+                f"BACKBURNER_BLOBS={place} names no bucket: use a URL such as "
                 f"{parts.scheme}://bucket/prefix"
             )
         prefix = unquote(parts.path).strip("/")
         if any(part in {"", ".", ".."} for part in prefix.split("/") if prefix):
-            raise ConfigurationError(f"BACKBURNER_BLOBS={place}: the prefix is odd")
+            raise ConfigurationError(
+                f"BACKBURNER_BLOBS={place}: the prefix has an empty part, `.` or `..`"
+            )
         return cls(
             bucket=parts.hostname,
             prefix=f"{prefix}/" if prefix else "",
-            options=told,
+            options=options_,
             key=unquote(parts.username) if parts.username else None,
             secret=unquote(parts.password) if parts.password else None,
         )
@@ -82,7 +84,7 @@ class ObjectBlobs:
     read_size = PART
 
     def __init__(self, store: ObjectStore, prefix: str, place: str) -> None:
-        """Take how operators know the `place`; `prefix` is empty or ends in a slash."""
+        """`place` is its name in messages; `prefix` is empty or ends with a slash."""
         self._store = store
         self._prefix = prefix
         self._place = place
@@ -109,7 +111,7 @@ class ObjectBlobs:
                     obstore.get_range(self._store, path, start=offset, length=length)
                 )
         except StoreUnavailable:
-            # Some refuse a range that begins at the end; that is no fault of theirs.
+            # Some services refuse a range that begins at the end.
             if self.size(key) > offset:
                 raise
             return b""
@@ -122,8 +124,8 @@ class ObjectBlobs:
         checked = BlobKey.read(f"{job}.all").job
         prefix = f"{self._prefix}{checked}"
         with self._translated():
-            found = obstore.list(self._store, prefix, chunk_size=LISTED).collect()
-        return sorted(entry["path"].removeprefix(f"{prefix}/") for entry in found)
+            listed = obstore.list(self._store, prefix, chunk_size=LISTED).collect()
+        return sorted(entry["path"].removeprefix(f"{prefix}/") for entry in listed)
 
     def delete(self, jobs: Sequence[str]) -> None:
         paths = [
@@ -143,14 +145,14 @@ class ObjectBlobs:
         return old
 
     def discard_unfinished(self, *, before: Instant) -> int:
-        """Return 0: `obstore` does not list unfinished uploads; the place ends them."""
+        """Return 0: `obstore` lists no unfinished uploads; the cloud expires them."""
         del before
         return 0
 
     def sign(
         self, method: Literal["GET", "PUT"], key: BlobKey, terms: UrlTerms
     ) -> DirectUrl | None:
-        """Return `None`; a cloud that signs overrides this."""
+        """Return `None`; subclasses whose cloud signs URLs override this."""
         del method, key, terms
         return None
 
@@ -158,9 +160,11 @@ class ObjectBlobs:
         try:
             next(iter(self._entries(None)), None)
         except StoreUnavailable as error:
-            fix = "check the bucket, its rights and the credentials of this process"
+            fix = (
+                "check the bucket, its permissions and the credentials of this process"
+            )
             return [Finding(Status.FAIL, "blobs", str(error), fix)]
-        return [Finding(Status.PASS, "blobs", f"{self._place} answers")]
+        return [Finding(Status.PASS, "blobs", f"{self._place} is reachable")]
 
     def _path(self, key: BlobKey) -> str:
         job, name = BlobKey.read(key.id)
@@ -180,7 +184,7 @@ class ObjectBlobs:
             yield current, latest
 
     def _entries(self, after: str | None) -> Iterator[tuple[str, Instant]]:
-        # "0" follows "/": all objects of that job are before it, and nothing else.
+        # "0" is the character after "/", so this skips exactly the objects of that job.
         offset = None if after is None else f"{self._prefix}{after}0"
         prefix = self._prefix.rstrip("/") or None
         with self._translated():
@@ -192,7 +196,7 @@ class ObjectBlobs:
 
     @contextmanager
     def _translated(self, key: BlobKey | None = None) -> Iterator[None]:
-        """Raise our own errors, without what the place said: it may name secrets."""
+        """Convert errors, without their messages, which may contain secrets."""
         try:
             yield
         except FileNotFoundError as error:
@@ -205,15 +209,15 @@ class ObjectBlobs:
 
 
 class _Aborted(Exception):
-    """Ends an upload whose content is not to be kept."""
+    """Ends an upload that is to be discarded."""
 
 
 class _Upload:
     """
-    A content on its way: what is small goes by one request, the rest in parts.
+    Uploads a content: a small one by one request, a large one in parts.
 
-    The parts are sent by a thread that `obstore` asks for them; it aborts the upload
-    at the place if asking fails.
+    A thread sends the parts, which `obstore` reads from an iterator. If the iterator
+    fails, `obstore` aborts the upload at the service.
     """
 
     def __init__(self, blobs: ObjectBlobs, store: ObjectStore, path: str) -> None:
@@ -226,7 +230,7 @@ class _Upload:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._is_complete = False
-        """Whether all pieces were taken."""
+        """Whether the end of the content was reached."""
         self._is_aborted = self._is_over = False
 
     def write(self, piece: bytes) -> None:
@@ -275,18 +279,18 @@ class _Upload:
             obstore.put(
                 self._store,
                 self._path,
-                self._asked(),
+                self._remaining(),
                 use_multipart=True,
                 chunk_size=PART,
                 max_concurrency=AT_ONCE,
             )
-        except BaseException as error:  # noqa: BLE001 - told to whoever writes
+        except BaseException as error:  # noqa: BLE001 - raised in the writing thread
             self._error = error
-        # Whoever writes must not wait for ever to hand over what nobody sends.
+        # Take the remaining pieces, so that the writing thread does not wait for ever.
         while not self._is_complete:
             self._take()
 
-    def _asked(self) -> Iterator[bytes]:
+    def _remaining(self) -> Iterator[bytes]:
         while (piece := self._take()) is not None:
             yield piece
         if self._is_aborted:
@@ -299,6 +303,6 @@ class _Upload:
 
 
 def client_options(endpoint: str | None) -> dict[str, Any]:
-    """Return the limits of a client; plain http only for an endpoint that says so."""
+    """Return the options of a client; plain http only if the endpoint uses it."""
     is_plain = endpoint is not None and endpoint.startswith("http://")
     return {**CLIENT, "allow_http": is_plain}

@@ -1,8 +1,8 @@
 """
-Amazon S3, or a server that speaks like it: a `BlobStore` for `s3://` URLs.
+Amazon S3 and compatible servers: a `BlobStore` for `s3://` URLs.
 
-`obstore` carries the contents. `botocore` finds the credentials, signs URLs (it can
-sign an exact size, `obstore` cannot) and lists unfinished uploads.
+`obstore` transfers the contents. `botocore` finds the credentials, signs URLs (it can
+sign for an exact size, `obstore` cannot) and lists unfinished uploads.
 """
 
 import uuid
@@ -28,11 +28,11 @@ from backburner.ports.faults import Faults
 OPTIONS: Final = frozenset({"endpoint", "region"})
 REGION: Final = "us-east-1"
 ASK_ALWAYS: Final = datetime(2000, 1, 1, tzinfo=UTC)
-"""`obstore` keeps no credentials then: `botocore` does, and renews them in time."""
+"""Makes `obstore` ask for credentials every time: `botocore` caches and renews them."""
 
 
 class S3Blobs(ObjectBlobs):
-    """Contents in a bucket: `s3://bucket/prefix?region=…&endpoint=…`."""
+    """Blobs in a bucket: `s3://bucket/prefix?region=…&endpoint=…`."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -56,32 +56,37 @@ class S3Blobs(ObjectBlobs):
 
     @classmethod
     def from_url(cls, url: str, dice: Dice, faults: Faults) -> Self:
-        """Take `s3://[key:secret@]bucket/prefix?region=…&endpoint=…`."""
+        """Create a store from `s3://[key:secret@]bucket/prefix?region=…&endpoint=…`."""
         del dice, faults
         return cls(Address.read(url, OPTIONS))
 
     def sign(
         self, method: Literal["GET", "PUT"], key: BlobKey, terms: UrlTerms
     ) -> DirectUrl | None:
-        """Sign by s3v4; a PUT only for an exact size: S3 knows no limit there."""
-        asked: dict[str, Any] = {"Bucket": self._address.bucket, "Key": self._path(key)}
+        """Sign with s3v4; a PUT needs an exact size, as S3 has no other limit."""
+        params: dict[str, Any] = {
+            "Bucket": self._address.bucket,
+            "Key": self._path(key),
+        }
         headers: dict[str, str] = {}
         if method == "PUT":
             if terms.size is None:
                 return None
-            asked["ContentLength"] = terms.size
+            params["ContentLength"] = terms.size
             if terms.content_type is not None:
-                asked["ContentType"] = terms.content_type
+                params["ContentType"] = terms.content_type
                 headers["Content-Type"] = terms.content_type
         else:
-            asked["ResponseContentDisposition"] = attachment(terms.filename or key.name)
-            asked["ResponseCacheControl"] = "private, no-store"
+            params["ResponseContentDisposition"] = attachment(
+                terms.filename or key.name
+            )
+            params["ResponseCacheControl"] = "private, no-store"
             if terms.content_type is not None:
-                asked["ResponseContentType"] = terms.content_type
-        with self._asked():
+                params["ResponseContentType"] = terms.content_type
+        with self._translated_aws():
             url: str = self._client.generate_presigned_url(
                 "put_object" if method == "PUT" else "get_object",
-                Params=asked,
+                Params=params,
                 ExpiresIn=terms.span // timedelta(seconds=1),
                 HttpMethod=method,
             )
@@ -89,27 +94,29 @@ class S3Blobs(ObjectBlobs):
 
     def discard_unfinished(self, *, before: Instant) -> int:
         bucket, count = self._address.bucket, 0
-        with self._asked():
+        with self._translated_aws():
             pages = self._client.get_paginator("list_multipart_uploads").paginate(
                 Bucket=bucket, Prefix=self._prefix
             )
             for page in pages:
-                for found in page.get("Uploads", ()):
-                    if self._began_at(found) < before:
+                for upload in page.get("Uploads", ()):
+                    if self._began_at(upload) < before:
                         self._client.abort_multipart_upload(
-                            Bucket=bucket, Key=found["Key"], UploadId=found["UploadId"]
+                            Bucket=bucket,
+                            Key=upload["Key"],
+                            UploadId=upload["UploadId"],
                         )
                         count += 1
         return count
 
     def _began_at(self, upload: Any) -> Instant:
-        """Return when an upload began; not all that speak like S3 tell it truly."""
+        """Return when an upload began; some compatible servers report a wrong time."""
         group = upload["Key"].removeprefix(self._prefix).partition("/")[0]
-        return max(int(upload["Initiated"].timestamp() * 1000), _drawn_at(group))
+        return max(int(upload["Initiated"].timestamp() * 1000), _created_at(group))
 
     @cached_property
     def _client(self) -> Any:
-        """Amazon's own client; a tenth of a second to make, so only if it is needed."""
+        """Amazon's client, created on first use, as that takes a tenth of a second."""
         return self._session.create_client(
             "s3",
             region_name=self._region,
@@ -125,7 +132,7 @@ class S3Blobs(ObjectBlobs):
         )
 
     @contextmanager
-    def _asked(self) -> Iterator[None]:
+    def _translated_aws(self) -> Iterator[None]:
         try:
             yield
         except (BotoCoreError, ClientError) as error:
@@ -134,16 +141,16 @@ class S3Blobs(ObjectBlobs):
 
 
 def _credentials(session: botocore.session.Session) -> Callable[[], Any]:
-    """Return what gives `obstore` the credentials that `botocore` finds."""
-    found = session.get_credentials()
-    if found is None:
+    """Return a function that passes `botocore`'s credentials to `obstore`."""
+    credentials = session.get_credentials()
+    if credentials is None:
         raise ConfigurationError(
-            "BACKBURNER_BLOBS: there are no AWS credentials: set AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, or give this process a role"
+            "BACKBURNER_BLOBS: no AWS credentials were found: set AWS_ACCESS_KEY_ID "
+            "and AWS_SECRET_ACCESS_KEY, or assign a role to this process"
         )
 
     def provide() -> dict[str, Any]:
-        frozen = found.get_frozen_credentials()
+        frozen = credentials.get_frozen_credentials()
         return {
             "access_key_id": frozen.access_key,
             "secret_access_key": frozen.secret_key,
@@ -154,8 +161,8 @@ def _credentials(session: botocore.session.Session) -> Callable[[], Any]:
     return provide
 
 
-def _drawn_at(group: str) -> Instant:
-    """Return when a job's or blob's id was drawn, by its UUIDv7; 0 if it has none."""
+def _created_at(group: str) -> Instant:
+    """Return when an id was created, from its UUIDv7; 0 if it has none."""
     try:
         return uuid.UUID(group.partition("_")[2]).int >> 80
     except ValueError:

@@ -1,4 +1,4 @@
-"""A wait for messages that may be given up without losing what it was about to get."""
+"""Waits for messages; a cancelled wait does not lose messages."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,73 +8,73 @@ from backburner.domain.errors import BrokerUnavailable
 from backburner.ports.broker import BrokerMessage
 
 Read = Callable[[str, int], Awaitable[Sequence[BrokerMessage]]]
-"""Ask the broker once; it may answer with nothing after a while."""
+"""Read from the broker once; after a while it may return nothing."""
 GiveBack = Callable[[str, Sequence[BrokerMessage]], Awaitable[None]]
 
 
 class Reading:
     """
-    Reads one queue, one question at a time.
+    Reads one queue, one request at a time.
 
-    A question that is under way cannot be taken back: the broker may have handed
-    something out already. Whoever gives up leaves it to the next who asks; if nobody
-    does, what comes of it is given back.
+    A pending request cannot be cancelled, as the broker may already have handed out
+    messages. If its caller is cancelled, the next caller takes it over; if there is
+    none, its messages are returned to the broker.
     """
 
     def __init__(self, queue: str, read: Read, give_back: GiveBack) -> None:
         self._queue = queue
         self._read = read
         self._give_back = give_back
-        self._question: asyncio.Task[Sequence[BrokerMessage]] | None = None
+        self._request: asyncio.Task[Sequence[BrokerMessage]] | None = None
         self._is_awaited = False
         self._returns: set[asyncio.Task[None]] = set()
 
     async def receive(self, limit: int) -> Sequence[BrokerMessage]:
         """Wait for messages; return at most `limit`."""
         while True:
-            question = self._question or self._ask(limit)
+            request = self._request or self._start(limit)
             self._is_awaited = True
             try:
-                await asyncio.wait({question})
+                await asyncio.wait({request})
             except asyncio.CancelledError:
                 self._is_awaited = False
-                if question.done():
-                    self._leave(question)
+                if request.done():
+                    self._leave(request)
                 raise
-            self._question = None
-            if question.cancelled():
+            self._request = None
+            if request.cancelled():
                 raise BrokerUnavailable("the broker was closed")
-            if found := question.result():
-                self._return(found[limit:])
-                return found[:limit]
+            if messages := request.result():
+                self._return(messages[limit:])
+                return messages[:limit]
 
     async def finish(self, seconds: float) -> None:
-        """Let the last question end and give back what it got; then ask no more."""
-        if question := self._question:
-            await asyncio.wait({question}, timeout=seconds)
-            question.cancel()
-            await asyncio.wait({question})
+        """Wait for the pending request, return its messages, and stop reading."""
+        if request := self._request:
+            await asyncio.wait({request}, timeout=seconds)
+            request.cancel()
+            await asyncio.wait({request})
         if self._returns:
             await asyncio.wait(self._returns)
 
-    def _ask(self, limit: int) -> asyncio.Task[Sequence[BrokerMessage]]:
+    def _start(self, limit: int) -> asyncio.Task[Sequence[BrokerMessage]]:
         coroutine = self._one(limit)
-        self._question = asyncio.create_task(coroutine, name=f"read {self._queue}")
-        self._question.add_done_callback(self._ended)
-        return self._question
+        self._request = asyncio.create_task(coroutine, name=f"read {self._queue}")
+        self._request.add_done_callback(self._ended)
+        return self._request
 
     async def _one(self, limit: int) -> Sequence[BrokerMessage]:
         return await self._read(self._queue, limit)
 
-    def _ended(self, question: "asyncio.Task[Sequence[BrokerMessage]]") -> None:
+    def _ended(self, request: "asyncio.Task[Sequence[BrokerMessage]]") -> None:
         if not self._is_awaited:
-            self._leave(question)
+            self._leave(request)
 
-    def _leave(self, question: "asyncio.Task[Sequence[BrokerMessage]]") -> None:
-        if self._question is question:
-            self._question = None
-            if not question.cancelled() and question.exception() is None:
-                self._return(question.result())
+    def _leave(self, request: "asyncio.Task[Sequence[BrokerMessage]]") -> None:
+        if self._request is request:
+            self._request = None
+            if not request.cancelled() and request.exception() is None:
+                self._return(request.result())
 
     def _return(self, messages: Sequence[BrokerMessage]) -> None:
         if messages:
@@ -83,5 +83,5 @@ class Reading:
             task.add_done_callback(self._returns.discard)
 
     async def _give(self, messages: Sequence[BrokerMessage]) -> None:
-        with suppress(BrokerUnavailable):  # they come again by themselves
+        with suppress(BrokerUnavailable):  # the broker delivers them again by itself
             await self._give_back(self._queue, messages)

@@ -1,9 +1,9 @@
 """
 Redis Streams: a `Broker` for `redis://` and `rediss://` URLs.
 
-A queue is a stream of its own name with one consumer group; an entry has the fields
-`body` and, if its producer gave it a name, `id`. What was acknowledged is deleted, so
-a stream is as long as what waits.
+A queue is a stream of the same name with one consumer group; an entry has the fields
+`body` and, if its producer gave it one, `id`. Acknowledged entries are deleted, so the
+length of a stream is the number of its open messages.
 """
 
 import asyncio
@@ -30,25 +30,25 @@ from backburner.ports.finding import Finding
 GROUP = "backburner"
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 5.0
-"""How long an answer may take."""
+"""The maximum time that an answer may take."""
 BLOCK_MS = 1_000
 """How long the server waits for messages before it answers that there are none."""
 POOL = 8
 READERS = 500
-"""Connections that wait for messages: one for each queue that is received from."""
+"""The maximum number of waiting connections: one for each queue that is received."""
 LOST_MS = 10_000
-"""After so long without a word, what a consumer was given goes to others."""
+"""The idle time after which a consumer's messages go to other consumers."""
 RECLAIM_SECONDS = 5.0
 START = b"0-0"
 GONE_MS = 3_600_000
-"""After so long a consumer that holds nothing is forgotten."""
+"""The idle time after which a consumer without messages is deleted."""
 TIDY_SECONDS = 600.0
 DEAD_MS = DEAD_DAYS * 86_400_000
 AT_ONCE = 500
-"""How many messages one command is about, while all others wait."""
+"""How many messages one command handles, as all other clients wait for it."""
 
-# Many at once, and few bytes for the driver to read and write: it is what takes the
-# time.
+# Many messages in one command with few bytes: reading and writing them in the driver
+# is what takes the time.
 PUBLISH = """
 for _ = 1, ARGV[1] do redis.call('XADD', KEYS[1], '*', 'body', ARGV[2]) end
 """
@@ -67,15 +67,15 @@ for _, entry in ipairs(found[1][2]) do
 end
 return {table.concat(hints, ' '), others}
 """
-# One without the other would leave what is counted and never handed out.
+# Atomic, as an entry that is acknowledged but not deleted would be counted for ever.
 FORGET = """
 redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, 2))
 redis.call('XDEL', KEYS[1], unpack(ARGV, 2))
 """
 MANY = 8
-"""After so many messages there may well be as many more."""
-# Deleting a consumer deletes what it holds from the group's books: look and delete
-# must be one.
+"""After this many messages at once, more are expected without waiting."""
+# Deleting a consumer discards its pending entries, so the check and the deletion must
+# be atomic.
 TIDY = """
 local gone = 0
 local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])
@@ -107,13 +107,14 @@ class RedisBroker:
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Take any URL of redis-py's; `rediss` is with TLS."""
+        """Create from any URL that redis-py accepts; `rediss` means TLS."""
         try:
             return cls(url)
         except (ValueError, TypeError) as error:
             raise ConfigurationError(
-                "BACKBURNER_TRANSPORT: a Redis URL is redis://host:port/number, "
-                f"with options that redis-py knows: {type(error).__name__}"
+                "BACKBURNER_TRANSPORT is not a Redis URL such as "
+                "redis://host:port/number, or has an option that redis-py does not "
+                f"know: {type(error).__name__}"
             ) from None
 
     async def open(self) -> None:
@@ -128,14 +129,14 @@ class RedisBroker:
                     await reading.finish(0)
                     await self._leave(queue)
         except (TimeoutError, BrokerUnavailable):
-            pass  # what it holds goes to others when it was silent long enough
+            pass  # its messages go to other consumers when it has been idle long enough
         finally:
             self._readings.clear()
             await self._readers.aclose()
             await self._redis.aclose()
 
     async def ping(self) -> None:
-        # Writes nothing, but a server without memory, replicas or disk refuses it.
+        # Changes nothing, but a server without memory, replicas or disk refuses it.
         async with translated():
             await self._redis.execute_command("SETRANGE", f"{GROUP}-ping", 0, "")
 
@@ -175,7 +176,7 @@ class RedisBroker:
                 )
 
     async def give_back(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
-        """Add them once more: a stream hands nothing out again on request."""
+        """Add the messages again: a stream cannot return them to other consumers."""
         if not messages:
             return
         pipe = self._redis.pipeline()
@@ -201,40 +202,40 @@ class RedisBroker:
     async def _read(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         async with translated():
             try:
-                found = await self._found(queue, limit)
+                messages = await self._receive(queue, limit)
             except ResponseError as error:
                 if not _is_flushed(error):
                     raise
                 await self._make(queue)
                 return []
-        note = self._busy.add if len(found) >= MANY else self._busy.discard
+        note = self._busy.add if len(messages) >= MANY else self._busy.discard
         note(queue)
-        return found
+        return messages
 
-    async def _found(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
-        found = await self._taken_over(queue, limit)
-        if not found and queue in self._busy:
-            found = await self._taken(queue, limit)
-        return found or await self._waited_for(queue, limit)
+    async def _receive(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
+        messages = await self._reclaim(queue, limit)
+        if not messages and queue in self._busy:
+            messages = await self._read_now(queue, limit)
+        return messages or await self._read_waiting(queue, limit)
 
-    async def _taken(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
+    async def _read_now(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         hints, others = await self._redis.execute_command(
             "EVAL", READ, 1, queue, GROUP, self._consumer, limit, WORK_AVAILABLE
         )
         pairs = ((number, iter(fields)) for number, fields in others)
         entries = [(n, dict(zip(fs, fs, strict=True))) for n, fs in pairs]
-        taken = [BrokerMessage(WORK_AVAILABLE, number) for number in hints.split()]
-        return [*taken, *_messages(entries)]
+        hints_ = [BrokerMessage(WORK_AVAILABLE, number) for number in hints.split()]
+        return [*hints_, *_messages(entries)]
 
-    async def _waited_for(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
+    async def _read_waiting(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         answer = await self._readers.execute_command(
             *("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", limit),
             *("BLOCK", BLOCK_MS, "STREAMS", queue, ">"),
         )
         return [m for _, entries in answer for m in _messages(entries)]
 
-    async def _taken_over(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
-        """Take what somebody was given who has not been heard of since."""
+    async def _reclaim(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
+        """Take over messages of consumers that have been idle for too long."""
         if not _is_due(self._reclaimed, queue, RECLAIM_SECONDS):
             return []
         begin = self._cursors.get(queue, START)
@@ -250,7 +251,7 @@ class RedisBroker:
         return _messages(entries)
 
     async def _make(self, queue: str) -> None:
-        """Make the group, and the stream if there is none; all in it is to be read."""
+        """Create the group, and the stream if necessary; all its entries are unread."""
         make = ("XGROUP", "CREATE", queue, GROUP, "0", "MKSTREAM")
         try:
             await self._redis.execute_command(*make)
@@ -264,10 +265,10 @@ class RedisBroker:
         await self._redis.execute_command("EVAL", TIDY, 1, queue, GROUP, GONE_MS, "")
 
     async def _leave(self, queue: str) -> None:
-        """Give back what this consumer holds, and forget it."""
+        """Return the messages that this consumer holds, and delete it."""
         held = ("XREADGROUP", "GROUP", GROUP, self._consumer, "STREAMS", queue, "0")
         async with translated():
-            with suppress(ResponseError):  # nobody has the stream any more
+            with suppress(ResponseError):  # the stream was deleted
                 answer = await self._redis.execute_command(*held)
                 for _, entries in answer:
                     await self.give_back(queue, _messages(entries))
@@ -281,16 +282,16 @@ class RedisBroker:
 
 @asynccontextmanager
 async def translated() -> AsyncIterator[None]:
-    """Turn the driver's errors into ours."""
+    """Convert the driver's errors to `BrokerUnavailable`."""
     try:
         yield
     except (RedisError, OSError, TimeoutError) as error:
-        # The driver's text may hold the body of a message, and that is for no log.
-        raise BrokerUnavailable(f"Redis cannot be used: {_told(error)}") from None
+        # The driver's message may contain the body of a message, so it is not logged.
+        raise BrokerUnavailable(f"Redis cannot be used: {_error_code(error)}") from None
 
 
-def _told(error: Exception) -> str:
-    """Say what the server said in its first word."""
+def _error_code(error: Exception) -> str:
+    """Return the server's error code, or the type of the error."""
     word = str(error).rpartition("caused error: ")[2].partition(" ")[0]
     is_code = isinstance(error, ResponseError) and word.isupper()
     return word if is_code else type(error).__name__
@@ -303,17 +304,17 @@ def _client(url: str, connections: int) -> Any:
         timeout=ANSWER_SECONDS,
         socket_connect_timeout=CONNECT_SECONDS,
         socket_timeout=ANSWER_SECONDS,
-        # Once more if it was closed meanwhile; what is added twice is only a hint.
+        # Retry once if the connection was closed; a duplicate message does no harm.
         retry=Retry(NoBackoff(), 1, supported_errors=(Lost,)),
         protocol=2,
         client_name="backburner",
     )
-    pool.connection_class(**pool.connection_kwargs)  # or its options are refused late
+    pool.connection_class(**pool.connection_kwargs)  # so that bad options fail now
     return Redis.from_pool(pool)
 
 
 def _messages(entries: Sequence[Any]) -> list[BrokerMessage]:
-    """Read entries; one that was deleted meanwhile has no fields."""
+    """Convert entries; those deleted meanwhile have no fields."""
     return [_message(*entry) for entry in entries if entry[1] is not None]
 
 
@@ -336,7 +337,7 @@ def _is_flushed(error: ResponseError) -> bool:
 
 
 def _is_due(times: dict[str, float], queue: str, seconds: float) -> bool:
-    """Tell whether it is time again, and note that it was."""
+    """Return whether the time since the last call with True has passed."""
     now = asyncio.get_running_loop().time()
     if now - times.get(queue, -seconds) < seconds:
         return False

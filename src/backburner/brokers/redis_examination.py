@@ -1,4 +1,4 @@
-"""What `doctor` asks of a Redis server: can it hold messages, and does it keep them."""
+"""Checks of a Redis server for `doctor`: can it store messages durably."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
@@ -9,30 +9,30 @@ from redis.exceptions import RedisError
 from backburner.ports.finding import Finding, Status
 
 OLDEST = (6, 2)
-"""The first version that lets others have what a dead consumer held."""
+"""The first version that can hand a dead consumer's messages to others."""
 
 AOF = ("aof_last_write_status", "aof_last_bgrewrite_status")
 RDB = ("rdb_last_bgsave_status",)
 
 
 async def examine(redis: Any) -> AsyncIterator[Finding]:
-    """Look at the server's version, its role, its memory and its files."""
+    """Check the server's version, its role, its memory and its persistence."""
     try:
         info = await redis.info("everything")
     except (RedisError, OSError, TimeoutError) as error:
-        fix = "start it, or correct BACKBURNER_TRANSPORT"
-        told = f"it does not answer: {type(error).__name__}"
-        yield Finding(Status.FAIL, "redis", told, fix)
+        fix = "start the server, or correct BACKBURNER_TRANSPORT"
+        reason = f"it does not answer: {type(error).__name__}"
+        yield Finding(Status.FAIL, "redis", reason, fix)
         return
-    with suppress(RedisError):  # those who host it may not let us look
-        told = await redis.config_get("appendfsync")
-        info |= {name: value for name, value in told.items() if value}
+    with suppress(RedisError):  # hosted servers may forbid it
+        options = await redis.config_get("appendfsync")
+        info |= {name: value for name, value in options.items() if value}
     for finding in judged(info):
         yield finding
 
 
 def judged(info: Mapping[str, Any]) -> Iterator[Finding]:
-    """Say what the server's account of itself means for messages."""
+    """Report on a server, given its output of INFO."""
     yield _server(info)
     yield _role(info)
     yield _memory(info)
@@ -54,21 +54,21 @@ def _server(info: Mapping[str, Any]) -> Finding:
 def _role(info: Mapping[str, Any]) -> Finding:
     role = str(info.get("role", "unknown"))
     if role == "slave":
-        fix = "name the primary in BACKBURNER_TRANSPORT: a replica takes no writes"
+        fix = "set BACKBURNER_TRANSPORT to the primary: a replica accepts no writes"
         return Finding(Status.FAIL, "redis role", "replica", fix)
     return Finding(Status.PASS, "redis role", role)
 
 
 def _memory(info: Mapping[str, Any]) -> Finding:
     policy, most = info.get("maxmemory_policy", "unknown"), info.get("maxmemory", 0)
-    told = f"maxmemory {most or 'unlimited'}, {policy}"
+    usage = f"maxmemory {most or 'unlimited'}, {policy}"
     if most and str(policy).startswith("allkeys"):
         fix = (
-            "set maxmemory-policy to noeviction: whole queues are thrown away when "
-            "memory runs short, with other programs' messages in them"
+            "set maxmemory-policy to noeviction: when memory runs short, whole queues "
+            "are deleted, including messages of other programs"
         )
-        return Finding(Status.FAIL, "redis memory", told, fix)
-    return Finding(Status.PASS, "redis memory", told)
+        return Finding(Status.FAIL, "redis memory", usage, fix)
+    return Finding(Status.PASS, "redis memory", usage)
 
 
 def _persistence(info: Mapping[str, Any]) -> Finding:
@@ -76,17 +76,17 @@ def _persistence(info: Mapping[str, Any]) -> Finding:
     statuses = AOF if is_appending else RDB
     failing = [name for name in statuses if info.get(name, "ok") != "ok"]
     if failing:
-        fix = "look at its log and at the disk: it could not write its file"
+        fix = "check the server's log and its disk: it could not write its file"
         return Finding(Status.FAIL, "redis persistence", ", ".join(failing), fix)
     if not is_appending:
         fix = (
-            "set appendonly to yes: with a restart it forgets messages of other "
-            "programs (Backburner publishes its own again)"
+            "set appendonly to yes: a restart loses messages of other programs "
+            "(Backburner publishes its own again)"
         )
         return Finding(Status.WARN, "redis persistence", "appendonly is off", fix)
     sync = info.get("appendfsync", "everysec")
-    told = f"appendonly is on, appendfsync {sync}"
+    settings = f"appendonly is on, appendfsync {sync}"
     if sync == "no":
-        fix = "set appendfsync to everysec: half a minute's messages could be lost"
-        return Finding(Status.WARN, "redis persistence", told, fix)
-    return Finding(Status.PASS, "redis persistence", told)
+        fix = "set appendfsync to everysec: up to half a minute of messages may be lost"
+        return Finding(Status.WARN, "redis persistence", settings, fix)
+    return Finding(Status.PASS, "redis persistence", settings)

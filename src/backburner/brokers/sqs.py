@@ -1,7 +1,7 @@
 """
-Amazon SQS, or a server that speaks like it: a `Broker` for `sqs://` URLs.
+Amazon SQS and compatible servers: a `Broker` for `sqs://` URLs.
 
-A queue is a standard queue; its name is the queue's own where SQS allows that.
+Queues are standard queues. They have the names of Backburner's, where SQS allows them.
 """
 
 import asyncio
@@ -25,27 +25,27 @@ from backburner.ports.finding import Finding, Status
 
 CLIENT_SECONDS = 60.0
 """
-How long making the client may take: it reads the description of the service, which
-takes seconds on a busy machine, and looks for credentials.
+The maximum time to create the client, which reads a description of the service and
+looks for credentials: that takes seconds on a busy machine.
 """
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 5.0
-"""How long an answer may take, over the time that it was told to wait."""
+"""The maximum time for an answer, in addition to the requested waiting time."""
 TEN = 10
-"""How many messages go in one call."""
+"""The number of messages in one call."""
 BATCH_BYTES = 256 * 1024
-"""What one call may hold, and so one message."""
+"""The maximum size of a call, and so of a message."""
 ROOM_BYTES = 1024
-"""What a message's name and the like may take of that."""
+"""The part of it that is reserved for a message's name and other fields."""
 AT_ONCE = 8
-"""How many calls are under way at once, but for those that wait for messages."""
+"""The maximum number of concurrent calls, except those that wait for messages."""
 CONNECTIONS = 200
 TRIES = 3
 KEEP_SECONDS = 14 * 86_400
 NOT_TEXT = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What SQS takes in no message."""
+"""Characters that SQS does not accept in a message."""
 NAME = "id"
-"""The attribute that says what a message's producer called it."""
+"""The attribute with the id that a message's producer gave it."""
 COUNTED = (
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesNotVisible",
@@ -56,22 +56,22 @@ MISSING = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
 
 
 class Sent(NamedTuple):
-    """One message on its way."""
+    """A message to send."""
 
     body: str
     name: str = ""
 
     def entry(self, number: int) -> dict[str, Any]:
-        """Return what a call says of it."""
+        """Return the message as an entry of a batch call."""
         entry: dict[str, Any] = {"Id": str(number), "MessageBody": self.body}
         if self.name:
-            told = {"DataType": "String", "StringValue": self.name}
-            entry["MessageAttributes"] = {NAME: told}
+            attribute = {"DataType": "String", "StringValue": self.name}
+            entry["MessageAttributes"] = {NAME: attribute}
         return entry
 
 
 class SqsBroker:
-    """Messages in the queues of one account and region."""
+    """Uses the queues of one account and region."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -84,13 +84,13 @@ class SqsBroker:
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Take `sqs://region`; see `Address`."""
+        """Create from `sqs://region`; see `Address`."""
         try:
             return cls(Address.read(url))
         except (ValueError, TypeError) as error:
             raise ConfigurationError(
-                "BACKBURNER_TRANSPORT: an SQS URL is sqs://region?endpoint=…&prefix=…"
-                f"&visibility=…&wait=…: {error}"
+                "BACKBURNER_TRANSPORT is not an SQS URL such as "
+                f"sqs://region?endpoint=…&prefix=…&visibility=…&wait=…: {error}"
             ) from error
 
     async def open(self) -> None:
@@ -108,7 +108,7 @@ class SqsBroker:
                 for queue, held in self._held.items():
                     await self.give_back(queue, list(held.values()))
         except (TimeoutError, BrokerUnavailable):
-            pass  # what it holds is seen again when its time is over
+            pass  # its messages become visible again after the visibility timeout
         finally:
             self._readings.clear()
             self._held.clear()
@@ -116,7 +116,7 @@ class SqsBroker:
             self._client = None
 
     async def ping(self) -> None:
-        with suppress(_Missing):  # told by somebody who is there
+        with suppress(_Missing):  # even this error shows that the server answers
             await self._call("get_queue_url", QueueName=f"{self._address.prefix}ping")
 
     async def publish(self, counts: Mapping[str, int]) -> None:
@@ -136,10 +136,10 @@ class SqsBroker:
     async def receive(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
         if queue not in self._readings:
             self._readings[queue] = Reading(queue, self._read, self.give_back)
-        found = await self._readings[queue].receive(limit)
+        messages = await self._readings[queue].receive(limit)
         held = self._held.setdefault(queue, {})
-        held.update((message.handle, message) for message in found)
-        return found
+        held.update((message.handle, message) for message in messages)
+        return messages
 
     async def acknowledge(self, queue: str, messages: Sequence[BrokerMessage]) -> None:
         await self._settle("delete_message_batch", queue, messages)
@@ -157,21 +157,21 @@ class SqsBroker:
         try:
             await self.ping()
         except BrokerUnavailable as error:
-            fix = "look at the credentials and the network; see BACKBURNER_TRANSPORT"
+            fix = "check the credentials, the network and BACKBURNER_TRANSPORT"
             yield Finding(Status.FAIL, "sqs", f"{where}: {error}", fix)
             return
-        yield Finding(Status.PASS, "sqs", f"{where} answers")
+        yield Finding(Status.PASS, "sqs", f"{where} is reachable")
         yield _judged(self._address.visibility)
 
     async def _read(self, queue: str, limit: int) -> Sequence[BrokerMessage]:
-        """Wait for the first messages; if there are as many as can be, ask for more."""
-        found = await self._poll(queue, limit, self._address.wait)
+        """Wait for messages; if the first call is full, fetch more at once."""
+        messages = await self._poll(queue, limit, self._address.wait)
         more = min(math.ceil(limit / TEN) - 1, AT_ONCE)
-        if len(found) == TEN and more:
+        if len(messages) == TEN and more:
             polls = (self._poll(queue, TEN, 0) for _ in range(more))
             for polled in await asyncio.gather(*polls, return_exceptions=True):
-                found += polled if isinstance(polled, list) else []
-        return found
+                messages += polled if isinstance(polled, list) else []
+        return messages
 
     async def _poll(self, queue: str, limit: int, wait: int) -> list[BrokerMessage]:
         answer = await self._on(
@@ -183,7 +183,7 @@ class SqsBroker:
             VisibilityTimeout=self._address.visibility,
             MessageAttributeNames=[NAME],
         )
-        return [_message(told) for told in answer.get("Messages", ())]
+        return [_message(entry) for entry in answer.get("Messages", ())]
 
     async def _depth(self, queue: str) -> int:
         answer = await self._on(
@@ -206,7 +206,7 @@ class SqsBroker:
         messages: Sequence[BrokerMessage],
         words: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Tell what is to become of messages; what is ours no more is let be."""
+        """Acknowledge or return messages; those that expired meanwhile are ignored."""
         held = self._held.get(queue, {})
         for message in messages:
             held.pop(message.handle, None)
@@ -229,24 +229,24 @@ class SqsBroker:
         *,
         strict: bool = True,
     ) -> None:
-        """Make a call for several messages, again for those that it failed for."""
+        """Make a batch call, and retry the entries that failed."""
         for _ in range(TRIES):
             async with self._turns:
                 answer = await self._on(operation, queue, Entries=entries)
             failed = {
-                told["Id"]
-                for told in answer.get("Failed", ())
-                if strict or not told["SenderFault"]
+                failure["Id"]
+                for failure in answer.get("Failed", ())
+                if strict or not failure["SenderFault"]
             }
             if not failed:
                 return
             entries = [entry for entry in entries if entry["Id"] in failed]
-        raise BrokerUnavailable(f"SQS did not take {len(entries)} messages")
+        raise BrokerUnavailable(f"SQS did not accept {len(entries)} messages")
 
     async def _on(
         self, operation: str, queue: str, *, wait: int = 0, **words: Any
     ) -> Any:
-        """Make a call on a queue, which is made if it is not there."""
+        """Make a call on a queue, and create the queue if it does not exist."""
         name = self._name_of(queue)
         try:
             url = self._urls.get(name) or await self._look_up(queue)
@@ -304,12 +304,12 @@ class SqsBroker:
 
 
 class _Missing(BrokerUnavailable):
-    """There is no such queue."""
+    """The queue does not exist."""
 
 
 @asynccontextmanager
 async def translated() -> AsyncIterator[None]:
-    """Turn the driver's errors into ours."""
+    """Convert the driver's errors to `BrokerUnavailable`."""
     try:
         yield
     except ClientError as error:
@@ -317,27 +317,27 @@ async def translated() -> AsyncIterator[None]:
         kind = _Missing if code in MISSING else BrokerUnavailable
         raise kind(f"SQS cannot be used: {code}") from None
     except (BotoCoreError, OSError, TimeoutError) as error:
-        # The driver's text may hold the body of a message, and that is for no log.
-        told = type(error).__name__
-        raise BrokerUnavailable(f"SQS cannot be used: {told}") from None
+        # The driver's message may contain the body of a message, so it is not logged.
+        kind_name = type(error).__name__
+        raise BrokerUnavailable(f"SQS cannot be used: {kind_name}") from None
 
 
-def _message(told: Mapping[str, Any]) -> BrokerMessage:
-    body = told["Body"].encode()
+def _message(entry: Mapping[str, Any]) -> BrokerMessage:
+    body = entry["Body"].encode()
     if body == WORK_AVAILABLE:
-        return BrokerMessage(WORK_AVAILABLE, told["ReceiptHandle"])
-    named = told.get("MessageAttributes", {}).get(NAME, {}).get("StringValue")
-    return BrokerMessage(body, told["ReceiptHandle"], named or told["MessageId"])
+        return BrokerMessage(WORK_AVAILABLE, entry["ReceiptHandle"])
+    named = entry.get("MessageAttributes", {}).get(NAME, {}).get("StringValue")
+    return BrokerMessage(body, entry["ReceiptHandle"], named or entry["MessageId"])
 
 
 def _text(value: bytes) -> str:
-    """Return what SQS takes of a text that may hold anything."""
+    """Convert any text to one that SQS accepts."""
     room = BATCH_BYTES - ROOM_BYTES
     return NOT_TEXT.sub("\ufffd", value[:room].decode("utf-8", "replace"))
 
 
 def _batches(sent: Sequence[Sent]) -> Iterator[list[Sent]]:
-    """Put together what goes in one call."""
+    """Group messages into calls within SQS's limits."""
     batch: list[Sent] = []
     size = 0
     for each in sent:
@@ -352,8 +352,8 @@ def _batches(sent: Sequence[Sent]) -> Iterator[list[Sent]]:
 
 
 def _judged(visibility: int) -> Finding:
-    told = f"what is received is kept from others for {visibility} s"
+    summary = f"received messages are hidden from others for {visibility} s"
     if visibility < SHORTEST_VISIBILITY:
-        fix = "let visibility be 10 or more: a slow claim gets its hints twice"
-        return Finding(Status.WARN, "sqs visibility", told, fix)
-    return Finding(Status.PASS, "sqs visibility", told)
+        fix = "set visibility to 10 or more: a slow claim gets its messages twice"
+        return Finding(Status.WARN, "sqs visibility", summary, fix)
+    return Finding(Status.PASS, "sqs visibility", summary)

@@ -1,4 +1,4 @@
-"""What an `sqs://` URL says, and what SQS calls a queue."""
+"""Parses `sqs://` URLs and maps queue names to names that SQS allows."""
 
 import hashlib
 import re
@@ -11,7 +11,7 @@ from backburner.ports.broker import DEAD
 VISIBILITY_SECONDS = 30
 WAIT_SECONDS = 5
 MOST_WAIT, MOST_VISIBILITY = 20, 43_200
-"""What SQS allows, in seconds."""
+"""The maxima that SQS allows, in seconds."""
 OPTIONS = {"endpoint", "prefix", "visibility", "wait"}
 SHORT = re.compile(r"[A-Za-z0-9_-]{1,30}")
 LONGEST = 80
@@ -23,37 +23,37 @@ MAPPED = re.compile(rf".*-[0-9a-f]{{{HASH}}}")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What an `sqs://` URL says."""
+    """The parts of an `sqs://` URL."""
 
     region: str
     endpoint: str | None = None
     prefix: str = ""
     visibility: int = VISIBILITY_SECONDS
-    """For how many seconds what was received is kept from others."""
+    """For how many seconds received messages are hidden from other consumers."""
     wait: int = WAIT_SECONDS
-    """How many seconds a question for messages waits for an answer."""
+    """For how many seconds a request for messages waits."""
     key: str | None = None
     secret: str | None = None
 
     @classmethod
     def read(cls, url: str) -> Self:
-        """Read `sqs://region?endpoint=…&prefix=…`; credentials may be before an @."""
+        """Parse `sqs://[key:secret@]region?endpoint=…&prefix=…`."""
         parts = urlsplit(url)
-        told = dict(parse_qsl(parts.query, keep_blank_values=True))
-        if unknown := told.keys() - OPTIONS:
-            raise ValueError(f"there is no option {min(unknown)!r}")
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        if unknown := options.keys() - OPTIONS:
+            raise ValueError(f"unknown option {min(unknown)!r}")
         if not parts.hostname:
             raise ValueError("it names no region")
-        if told.get("prefix") and not SHORT.fullmatch(told["prefix"]):
-            raise ValueError("a prefix has up to 30 letters, digits, - and _")
-        visibility = int(told.get("visibility", VISIBILITY_SECONDS))
-        wait = int(told.get("wait", WAIT_SECONDS))
+        if options.get("prefix") and not SHORT.fullmatch(options["prefix"]):
+            raise ValueError("a prefix must have up to 30 letters, digits, - and _")
+        visibility = int(options.get("visibility", VISIBILITY_SECONDS))
+        wait = int(options.get("wait", WAIT_SECONDS))
         if not (0 < wait <= MOST_WAIT and 0 < visibility <= MOST_VISIBILITY):
-            raise ValueError("wait is 1 to 20 s, visibility 1 s to 12 h")
+            raise ValueError("wait must be 1 to 20 s, and visibility 1 s to 12 h")
         return cls(
             region=parts.hostname,
-            endpoint=told.get("endpoint"),
-            prefix=told.get("prefix", ""),
+            endpoint=options.get("endpoint"),
+            prefix=options.get("prefix", ""),
             visibility=visibility,
             wait=wait,
             key=unquote(parts.username) if parts.username else None,
@@ -62,10 +62,10 @@ class Address:
 
     def name_of(self, queue: str) -> str:
         """
-        Return what SQS calls a queue: its own name, where SQS allows it.
+        Return the name of a queue at SQS: its own name if SQS allows it.
 
-        What it does not allow is replaced, and a digest keeps apart what then looks
-        alike. A name that looks as if it had one gets one, too.
+        Otherwise forbidden characters are replaced, and a digest keeps different names
+        apart. A name that already looks like such a result gets a digest, too.
         """
         longest = LONGEST - len(self.prefix) - len(DEAD)
         is_fit = FIT.fullmatch(queue) and not MAPPED.fullmatch(queue)

@@ -1,8 +1,8 @@
 """
 The commands of applications: `backburner NAME …`.
 
-An application is imported when a command of its is called, and by `backburner --help`,
-which lists all of them. No other command imports one that it does not run.
+An application is imported when one of its commands is called, and by
+`backburner --help`, which lists them all. Other commands import only what they run.
 """
 
 from typing import Any
@@ -33,8 +33,8 @@ class Root(TyperGroup):
         ours, theirs = super().list_commands(ctx), _names()
         for name in {*ours}.intersection(theirs):
             printing.say(
-                f"backburner: the commands of application {name!r} cannot be called: "
-                f"`backburner {name}` is the platform's own; rename the application"
+                f"backburner: the commands of application {name!r} cannot be used: "
+                f"the platform has a command `backburner {name}`; rename the app"
             )
         return [*ours, *(name for name in theirs if name not in ours)]
 

@@ -56,7 +56,7 @@ def span(text: str) -> timedelta:
     """Parse a duration: `90`, `90s`, `5m`, `2h`, `1d`."""
     found = _SPAN.fullmatch(text.strip())
     if found is None:
-        refuse(f"{text!r}: write 30s, 5m, 2h or 1d")
+        refuse(f"{text!r} is not a duration: write 30s, 5m, 2h or 1d")
     try:
         return float(found[1]) * _UNITS[found[2] or "s"]
     except OverflowError:

@@ -82,5 +82,5 @@ def _row(batch: Batch) -> Sequence[Any]:
 def _progress(batch: Batch) -> str:
     counts = batch["counts"]
     total = batch["expected"] or (counts["total"] if counts else 0)
-    more = "" if batch["sealed"] or batch["expected"] else ", more may come"
+    more = "" if batch["sealed"] or batch["expected"] else ", more may be added"
     return f"{batch['done']} of {total} done{more}"

@@ -22,7 +22,9 @@ DAY = 86_400
 ScopeArgument = Annotated[Scope, typer.Argument(help="What the budget applies to.")]
 OfOption = Annotated[
     str | None,
-    typer.Option("--of", help="Only this value, such as one user id. Default: each."),
+    typer.Option(
+        "--of", help="Only this value, such as one user id. Default: each value."
+    ),
 ]
 PerOption = Annotated[
     int, typer.Option("--per-seconds", min=1, help="Length of the window.")

@@ -32,7 +32,10 @@ def show(server: Server, job_id: IdArgument) -> None:
     """Show why a job failed, attempt by attempt."""
     job = server.client.get(job_id)
     if job["state"] != JobState.FAILED:
-        leave(Exit.CONFLICT, f"job {job_id} is {job['state']}: it is no dead letter")
+        leave(
+            Exit.CONFLICT,
+            f"job {job_id} is {job['state']}: only failed jobs are dead letters",
+        )
     if server.as_json:
         printing.write_json(job)
         return
@@ -82,7 +85,7 @@ def retry(
 ) -> None:
     """Retry one dead letter, or with --all every matching one."""
     if (job_id is None) != every:
-        refuse("say either one ID or --all")
+        refuse("give either one ID or --all")
     if job_id is not None:
         job = server.client.retry(job_id)
         told, line = dict(job), job["state"]

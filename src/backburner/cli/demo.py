@@ -62,41 +62,41 @@ def sample_flow() -> Flow:
 TO_TRY: Final = """
 Backburner is ready at {url}
 
-See the jobs, live, in the dashboard at {url}/ui/
+The dashboard at {url}/ui/ shows the jobs live.
 
 Submit a job. The answer is a 202 with its id:
 
   curl -i {url}/v1/jobs -H 'Content-Type: application/json' \\
     -d '{{"capability": "demo.sleep", "input": {{"seconds": 3}}}}'
 
-Ask for it by that id until its state is succeeded:
+Poll it by that id until its state is succeeded:
 
   curl {url}/v1/jobs/ID
 
-Both in one, with a progress bar:
+Or do both with one command, with a progress bar:
 
   {command} submit demo.sleep '{{"seconds": 3}}' --wait{option}
 
-Make a task of a sentence, through two services and a webhook, and see it:
+Create a task from a sentence, through two services and a webhook, and list it:
 
   curl -i {url}/api/v1/tasks -H 'Content-Type: application/json' \\
     -d '{{"naturalLanguage": "urgently pack tomorrow: passport, charger and shoes"}}'
   curl {url}/api/v1/tasks
 
-Have a chat message answered, by a personality that remembers what you say:
+Send a chat message to a personality that remembers what you say:
 
   curl -i {url}/ai/generate -d '{{
     "personalityId": "assistant", "channelId": "c1", "userId": "1",
     "userMessage": "My dog is called Rex."}}'
 
-Write to a Telegram bot that turns messages into tasks, and read its reply:
+Send a message to a Telegram bot that turns messages into tasks, and read its reply:
 
   curl {url}/telegram/webhook -d '{{"update_id": 1, "message": {{
     "message_id": 1, "chat": {{"id": 42}}, "from": {{"id": 42, "first_name": "Ada"}},
     "text": "Pack tomorrow: passport, charger and shoes"}}}}'
   curl {url}/inbox/outbox
 
-The reply is at {url}/apps/inbox/, too.
+The page {url}/apps/inbox/ also shows the reply.
 
 Search the sample document, and open a batch to upload files to (docs/documents.md):
 
@@ -104,7 +104,7 @@ Search the sample document, and open a batch to upload files to (docs/documents.
   curl -i {url}/api/v2/uploads/batches -d '{{"fileCount": 1}}'
   curl {url}/api/v2/uploads/files
 
-Drop files of your own, and search and ask them, at {url}/apps/documents/.
+Upload your own files, search them and ask about them at {url}/apps/documents/.
 
 Find the gaps between a CV and a job posting: submit, poll by the job_id until it is
 COMPLETED, and fetch the result_url (in quotes):
@@ -114,7 +114,7 @@ COMPLETED, and fetch the result_url (in quotes):
     "job_posting": "We need Python, Kubernetes and German."}}'
   curl {url}/api/gap-analysis/status/JOB_ID
 
-Jobs that wait for jobs, and jobs that end together:
+List the sample flows (jobs that depend on other jobs) and batches:
 
   {command} flows list{option}
   {command} batches list{option}

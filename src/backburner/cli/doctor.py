@@ -100,7 +100,7 @@ def _apps(settings: Settings, services: Sequence[str]) -> Sequence[App]:
 async def examine(
     settings: Settings, find_apps: Callable[[], Sequence[App]]
 ) -> AsyncIterator[Finding]:
-    """Check what a process with these settings needs; a running server may ask too."""
+    """Check what a process with these settings needs; also used by the server."""
     clock = SystemClock()
     async for finding in _start(settings, find_apps):
         yield finding
@@ -133,14 +133,16 @@ async def _start(
             yield Finding(Status.PASS, f"settings of {app.name}", told)
     found = problems(settings, apps, Setup(served_by(apps), is_keyed=is_keyed), own)
     for problem in found:
-        yield Finding(Status.FAIL, "start", problem, "set it, or do not run it")
+        yield Finding(
+            Status.FAIL, "start", problem, "set it, or do not run what needs it"
+        )
     warning = signing_warning(settings, apps, serves=False, is_keyed=is_keyed)
     if warning is not None:
         fix = "openssl rand -hex 32"
         yield Finding(Status.WARN, "signing", warning, fix)
     if not is_keyed:
-        told = "BACKBURNER_KEY_PEPPER is not set: `serve` starts with --dev only"
-        yield Finding(Status.WARN, "start", told, "set it, and make an API key")
+        told = "BACKBURNER_KEY_PEPPER is not set: `serve` starts only with --dev"
+        yield Finding(Status.WARN, "start", told, "set it, and create an API key")
     elif not found:
         names = ", ".join(app.name for app in apps) or "none"
         yield Finding(Status.PASS, "start", f"settings suffice; applications: {names}")
@@ -149,7 +151,7 @@ async def _start(
 async def _schemas(
     settings: Settings, find_apps: Callable[[], Sequence[App]], clock: Clock
 ) -> AsyncIterator[Finding]:
-    """Report applications whose tables are not as they need them."""
+    """Report applications whose tables do not have the needed schema."""
     store = find_store(settings.store, clock, NoFaults())
     try:
         if await store.version() is None:
@@ -201,8 +203,8 @@ def _blobs(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             Status.WARN,
             "blob folder",
-            "BACKBURNER_BLOBS is not set: large contents go to a folder of each "
-            "process's own current folder",
+            "BACKBURNER_BLOBS is not set: each process stores large contents in its "
+            "own current folder",
             "set it to one folder that all processes share",
         )
 
@@ -211,13 +213,13 @@ async def _broker(url: str) -> AsyncIterator[Finding]:
     try:
         async with open_broker(url) as broker:
             if broker is None:
-                told = "none: the database tells workers of work"
+                told = "none: the database notifies workers"
                 yield Finding(Status.PASS, "broker", told)
                 return
             async for finding in broker.examine():
                 yield finding
     except BackburnerError as error:
-        fix = "start it, or correct BACKBURNER_TRANSPORT"
+        fix = "start the broker, or correct BACKBURNER_TRANSPORT"
         yield Finding(Status.FAIL, "broker", str(error), fix)
 
 
@@ -233,6 +235,6 @@ def _server(settings: Settings) -> Finding:
         with connect(settings.url) as client:
             client.ready()
     except ClientError as error:
-        fix = "start it, or correct BACKBURNER_URL"
+        fix = "start the server, or correct BACKBURNER_URL"
         return Finding(Status.FAIL, "server", str(error), fix)
     return Finding(Status.PASS, "server", f"{settings.url} is ready")

@@ -14,7 +14,7 @@ class Crash:
     def __init__(self, name: str, at: int) -> None:
         self._name = name
         self._at = at
-        # Failpoints are hit by several threads; a count loses none.
+        # Several threads hit failpoints; `count` is atomic.
         self._hits = count(1)
 
     def hit(self, name: str) -> None:
@@ -23,12 +23,12 @@ class Crash:
 
 
 def parse(text: str | None) -> Faults:
-    """Read `name` or `name:n`; nothing means no faults."""
+    """Parse `name` or `name:n`; an empty text means no faults."""
     if not text:
         return NoFaults()
     name, _, number = text.partition(":")
     if not name or not (number or "1").isdecimal():
         raise ConfigurationError(
-            f"BACKBURNER_FAULT={text!r}: write a failpoint's name, or name:n"
+            f"BACKBURNER_FAULT={text!r}: use the name of a failpoint, or name:n"
         )
     return Crash(name, int(number or "1"))

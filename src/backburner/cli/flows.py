@@ -106,7 +106,7 @@ def _read(file: str) -> dict[str, Any]:
         refuse('the flow must be an object: {"steps": […]}')
     unknown = sorted(asked.keys() - FIELDS)
     if unknown:
-        refuse(f"a flow has no {unknown[0]!r}; it has {', '.join(sorted(FIELDS))}")
+        refuse(f"no such field: {unknown[0]!r}; a flow has {', '.join(sorted(FIELDS))}")
     return asked
 
 

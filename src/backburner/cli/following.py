@@ -15,7 +15,7 @@ from backburner.cli import printing
 from backburner.client import Client, Job, Piece, Text
 from backburner.client import Progress as Told
 
-BEGINS_ANEW = "backburner: the job begins anew; drop the text so far"
+BEGINS_ANEW = "backburner: the job starts again; the text so far is void"
 
 
 class Bar:

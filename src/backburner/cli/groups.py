@@ -35,12 +35,12 @@ def job(name: str) -> str:
     """Return a job id; for other ids, name the commands to use."""
     if is_group(name):
         kind = "flows" if name.startswith("flow_") else "batches"
-        refuse(f"{name} is no job: see `backburner {kind} --help`")
+        refuse(f"{name} is not a job: see `backburner {kind} --help`")
     return name
 
 
 def wait(client: Client, name: str, timeout: float | None) -> Flow | Batch:
-    """Return a flow or batch when it has ended or the time is over."""
+    """Return a flow or batch once it has ended, or as it is after the timeout."""
     try:
         if name.startswith("flow_"):
             return client.wait_flow(name, timeout=timeout)
@@ -73,7 +73,10 @@ def leave_by(seen: Flow | Batch) -> None:
     if "sealed" in seen:
         failed = _unsuccessful(seen)
         if failed:
-            leave(Exit.JOB_FAILED, f"{name} {state}, but for {failed} of its members")
+            leave(
+                Exit.JOB_FAILED,
+                f"{name} {state}, but {failed} of its members did not succeed",
+            )
     elif state != FlowState.SUCCEEDED:
         leave(Exit.JOB_FAILED, f"{name} {state}: `backburner flows show {name}`")
 
@@ -84,7 +87,7 @@ def _unsuccessful(batch: Any) -> int:
 
 
 def waits_for(wait: Mapping[str, Any] | None) -> str:
-    """Return what a job waits for, to be written after its state."""
+    """Return what a job waits for, to be shown after its state."""
     if wait is None:
         return ""
     named = " ".join(filter(None, (wait["reason"], wait.get("name"))))

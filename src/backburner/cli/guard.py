@@ -52,7 +52,7 @@ class Corpus(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What one kind of text in a corpus came to."""
+    """The result for one kind of text in a corpus."""
 
     corpus: str
     curve: Curve
@@ -60,16 +60,16 @@ class Row(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What the texts are known to be."""
+        """The label of the texts."""
         return "attack" if self.curve.is_attack else "benign"
 
     def fields(self) -> list[Any]:
-        """Return it as a line of a table."""
+        """Return the row for a table."""
         shares = [f"{self.curve.share(least):.1%}" for least in THRESHOLDS]
         return [self.corpus, self.kind, self.curve.texts, *shares, self.sha256]
 
     def told(self) -> dict[str, Any]:
-        """Return it as data."""
+        """Return the row for JSON."""
         return {
             "corpus": self.corpus,
             "kind": self.kind,
@@ -108,18 +108,18 @@ def _measured(corpus: Corpus, half: Half) -> Iterator[Row]:
 
 
 def read(said: str) -> Corpus:
-    """Read a corpus from a file or folder, with its kind before it or labels in it."""
+    """Read a corpus; its label comes before its path or is in its texts."""
     kind, _, rest = said.partition("=")
     is_attack = KINDS.get(kind) if rest else None
     path = Path(said if is_attack is None else rest)
     if not path.exists():
-        raise typer.BadParameter(f"there is no {path}")
+        raise typer.BadParameter(f"{path} does not exist")
     files = (
         sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
     )
     samples = [sample for file in files for sample in _samples(file, is_attack)]
     if not samples:
-        raise typer.BadParameter(f"there is no text in {path}")
+        raise typer.BadParameter(f"{path} contains no text")
     return Corpus(path.name, samples)
 
 
@@ -145,13 +145,13 @@ def _parsed(path: Path, text: str) -> list[Any]:
 def _sample(path: Path, row: Any, is_attack: bool | None) -> Sample:
     fields = {"text": row} if isinstance(row, str) else row
     if not isinstance(fields, dict):
-        raise typer.BadParameter(f"{path} must hold texts, or objects with a text")
+        raise typer.BadParameter(f"{path} must contain texts, or objects with a text")
     text = next((fields[name] for name in TEXTS if name in fields), None)
     if not isinstance(text, str):
         raise typer.BadParameter(f"{path} has an object without text or prompt")
     if is_attack is None and "label" not in fields:
         raise typer.BadParameter(
-            f"{path} has no labels: say attack={path} or benign={path}"
+            f"{path} has no labels: use attack={path} or benign={path}"
         )
     label = str(fields.get("label", "")).lower() in ATTACKS
     return Sample(text, label if is_attack is None else is_attack)

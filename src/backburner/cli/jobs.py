@@ -64,6 +64,12 @@ def submit(
     tag: Annotated[
         list[str] | None, typer.Option(help="Tag to filter by. Can be repeated.")
     ] = None,
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Text to keep with the job. Can be repeated.", metavar="NAME=TEXT"
+        ),
+    ] = None,
     tokens: Annotated[
         int | None, typer.Option(help="Expected number of tokens.", metavar="N")
     ] = None,
@@ -83,7 +89,7 @@ def submit(
 ) -> None:
     """Submit a job and print its id, or its result with --wait."""
     if key is not None and delay is not None:
-        refuse("with --key say --run-at: a repeat must be the same")
+        refuse("--delay cannot be combined with --key: use --run-at instead")
     job = server.client.submit(
         capability,
         input_of(text, file),
@@ -92,6 +98,7 @@ def submit(
         priority=priority,
         run_at=_run_at(run_at, delay),
         tags=tag or None,
+        metadata=_metadata(metadata),
         tokens=tokens,
         share=share,
         completion=_completion(completion),
@@ -161,7 +168,7 @@ def watch(
     ] = None,
     topic: Annotated[
         str | None,
-        typer.Option(help="Only events of applications with this topic."),
+        typer.Option(help="Only events that applications publish with this topic."),
     ] = None,
     text: Annotated[
         bool, typer.Option("--text", help="Print only the streamed text.")
@@ -209,9 +216,9 @@ def result(server: Server, job_id: IdArgument) -> None:
 @remote
 def cancel(server: Server, job_id: IdArgument) -> None:
     """
-    End a job now, whatever it is doing; asking twice is no error.
+    Cancel a job, also while it runs. Repeating this is not an error.
 
-    What it had used, and what cannot be undone, is told beside.
+    Also prints what the job has used and which effects cannot be undone.
     """
     job = server.client.cancel(groups.job(job_id))
     server.write(job, groups.state_of(job))
@@ -232,7 +239,7 @@ def change(
         str | None, typer.Option(help="Delay before it starts: 30s, 5m, 2h, 1d.")
     ] = None,
     start_now: Annotated[
-        bool, typer.Option("--now", help="Start as soon as it can.")
+        bool, typer.Option("--now", help="Start as soon as possible.")
     ] = False,
 ) -> None:
     """Change the priority or the start time of a job that has not started."""
@@ -241,11 +248,11 @@ def change(
         asked["priority"] = priority
     at = _run_at(run_at, delay)
     if start_now and at is not None:
-        refuse("say either --now or another start time")
+        refuse("give either --now or another start time")
     if start_now or at is not None:
         asked["run_at"] = at
     if not asked:
-        refuse("say --priority, --run-at, --delay or --now")
+        refuse("give --priority, --run-at, --delay or --now")
     changed = server.client.change(groups.job(job_id), **asked)
     server.write(changed, groups.state_of(changed))
 
@@ -273,13 +280,13 @@ def fork(
     ],
     *,
     value: Annotated[
-        str | None, typer.Option("--input", help="Another input, as JSON.")
+        str | None, typer.Option("--input", help="New input, as JSON.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what it would take.")
+        bool, typer.Option("--dry-run", help="Only show which results it would reuse.")
     ] = False,
 ) -> None:
-    """Run a job again from a step on, as a new job with the results before it."""
+    """Run a job again from one of its steps, as a new job with earlier results."""
     chosen: str | int = int(start) if start.isdecimal() else start
     given = SAME_INPUT if value is None else read_json(value)
     found = groups.job(job_id)
@@ -355,7 +362,7 @@ def _row(job: Job) -> Sequence[Any]:
 def input_of(text: str | None, file: Path | None) -> Any:
     """Read the input from the command line, a file or stdin."""
     if text is not None and file is not None:
-        refuse("say either INPUT or --file")
+        refuse("give either INPUT or --file")
     if text == "-":
         text = sys.stdin.read()
     elif file is not None:
@@ -366,18 +373,27 @@ def input_of(text: str | None, file: Path | None) -> Any:
     return read_json(text or "{}")
 
 
+def _metadata(told: list[str] | None) -> Mapping[str, str] | None:
+    if not told:
+        return None
+    pairs = [one.partition("=") for one in told]
+    if not all(mark for _, mark, _ in pairs):
+        refuse("--metadata: say NAME=TEXT")
+    return {name: text for name, _, text in pairs}
+
+
 def _completion(text: str | None) -> Mapping[str, Any] | None:
     if text is None:
         return None
     asked = read_json(text)
     if not isinstance(asked, dict):
-        refuse('--completion: it is an object: {"capability": …, "input": …}')
+        refuse('--completion must be an object: {"capability": …, "input": …}')
     return asked
 
 
 def _run_at(at: str | None, delay: str | None) -> str | None:
     if at is not None and delay is not None:
-        refuse("say either --run-at or --delay")
+        refuse("give either --run-at or --delay")
     if delay is not None:
         return (now() + span(delay)).isoformat()
     return None if at is None else moment(at).isoformat()

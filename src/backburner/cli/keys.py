@@ -68,7 +68,7 @@ def create(
         expires_at=_expiry(expires_in),
     )
     if not tenant.strip() or not tenant.isprintable():
-        refuse("--tenant: give it a name that can be read")
+        refuse("--tenant must be a printable name")
 
     async def make(keys: Keys) -> tuple[ApiKey, str]:
         return await keys.create(wanted, Actor("command line", tenant))
@@ -126,7 +126,10 @@ def revoke(
     try:
         _with_keys(store, end)
     except KeyNotFound:
-        leave(Exit.NOT_FOUND, f"no key has that ID: the {ID_LENGTH} after {PREFIX}")
+        leave(
+            Exit.NOT_FOUND,
+            f"no key has this ID: use the {ID_LENGTH} characters after {PREFIX}",
+        )
     if as_json:
         printing.write_json({"id": key_id, "state": "revoked"})
     else:
@@ -168,7 +171,7 @@ def _expiry(text: str | None) -> int | None:
     try:
         return round((now() + span(text)).timestamp() * 1000)
     except (OverflowError, ValueError):
-        refuse(f"--expires-in {text}: that is too long")
+        refuse(f"--expires-in {text} is too long")
 
 
 def _told(key: ApiKey) -> dict[str, Any]:

@@ -86,7 +86,7 @@ async def _migrate(
         if before is not None and before > head:
             raise ConfigurationError(
                 f"the schema is at {before}, newer than this release's {head}: "
-                "install the release that made it"
+                "install the release that created it"
             )
         _, after = (before, before) if check else await store.migrate()
         present = await find_present(store, chosen)

@@ -64,7 +64,7 @@ def move(
     from backburner.stores.move.mover import CopyDiffers, MoveRefused
 
     if abandon == (to is not None):
-        refuse("name the new store with --to, or abandon a move with --abandon")
+        refuse("give the new store with --to, or abandon a move with --abandon")
     settings = read(store=from_, apps=app)
     options = _Options(blobs_to, replace, as_json, frozenset(leave_app or ()))
     try:
@@ -159,8 +159,8 @@ def _has_any(names: Collection[str], app: App, declared: Sequence[Any]) -> bool:
         if not declared:
             return False
         raise ConfigurationError(
-            f"application {app.name!r} declares tables but no migrations: nothing can "
-            f"make them in the new store; leave them behind with --leave {app.name}"
+            f"application {app.name!r} declares tables but no migrations to "
+            f"create them in the new store; leave them behind with --leave {app.name}"
         )
     version_table = schemas.history_of(app).version_table
     return version_table in names or any(table.name in names for table in declared)

@@ -1,4 +1,4 @@
-"""The commands that tell jobs what they wait for."""
+"""Commands that send signals and answers to jobs."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ from backburner.shapes.jobs import Question
 HEADINGS = ("JOB", "NAME", "QUESTION", "CHOICES", "ASKED")
 NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
 ValueArgument = Annotated[
-    str, typer.Argument(metavar="JSON", help="The value; null if it is left out.")
+    str, typer.Argument(metavar="JSON", help="Value. Default: null.")
 ]
 
 
@@ -26,7 +26,7 @@ def signal(
     name: NameArgument,
     value: ValueArgument = "null",
 ) -> None:
-    """Send a signal to a job that waits for it by ctx.wait(NAME), or will."""
+    """Send a signal to a job that awaits it with ctx.wait(NAME), even in advance."""
     given = value_of(value)
     sent = server.client.signal(groups.job(job_id), name, given)
     server.write(sent, f"{sent['job_id']} {sent['name']}")
@@ -57,7 +57,7 @@ def _row(asked: Question) -> Sequence[Any]:
 
 
 def value_of(text: str) -> Any:
-    """Return JSON that was given as an argument; leave with a usage error if none."""
+    """Parse an argument as JSON, or exit with a usage error."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:

@@ -32,25 +32,25 @@ else:
 T = TypeVar("T")
 
 MOST = 50
-"""Rows of a part that are read; a terminal shows fewer."""
+"""The maximum number of rows that are read for each part."""
 PLAIN_WIDTH = 120
-"""Columns of a frame that is written to a file or pipe."""
+"""The width of a frame that is written to a file or pipe."""
 KEYS = {"q", "Q", "\x03", "\x04", "\x1b"}
-"""What ends it: q, Ctrl-C, Ctrl-D and Escape."""
+"""The keys that quit: q, Ctrl-C, Ctrl-D and Escape."""
 
 
 @dataclass
 class Frame:
-    """What the server said at one time."""
+    """The state of the server at one time."""
 
     at: float
     queues: Sequence[Queue] | None = None
-    """`None`: the key may not see them."""
+    """`None` if the key may not see them."""
     workers: Sequence[Worker] | None = None
     lanes: Sequence[Lane] | None = None
     failures: Sequence[FailureGroup] | None = None
     problem: str = ""
-    """Why the server could not be asked since then."""
+    """Why the server could not be read since then."""
     totals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
@@ -58,15 +58,15 @@ def top(
     *,
     every: Annotated[
         float,
-        typer.Option(min=0.5, metavar="SECONDS", help="How often it is read again."),
+        typer.Option(min=0.5, metavar="SECONDS", help="Refresh interval."),
     ] = 2.0,
     once: Annotated[
-        bool, typer.Option("--once", help="Print one frame and end.")
+        bool, typer.Option("--once", help="Print one frame and exit.")
     ] = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Show queues, workers, lanes and failures, live; q ends it."""
+    """Show queues, workers, lanes and failures, live; q quits."""
     with connect(url, api_key) as client:
         first = _read(client)
         if once or not (sys.stdin.isatty() and sys.stdout.isatty() and HAS_TERMIOS):
@@ -102,7 +102,7 @@ def _watch(client: Client, first: Frame, every: float) -> None:
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str | None]]:
-    """Give the terminal's keys as they are pressed, unseen."""
+    """Provide a function that reads pressed keys, which are not echoed."""
     descriptor = sys.stdin.fileno()
     earlier = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)
@@ -112,7 +112,7 @@ def _keys() -> Iterator[Callable[[float], str | None]]:
         if not ready:
             return None
         read = os.read(descriptor, 64)
-        # A terminal that is gone reads as nothing, again and again.
+        # Reading from a closed terminal returns nothing, again and again.
         return read.decode(errors="replace")[:1] if read else "q"
 
     try:
@@ -149,7 +149,7 @@ class _Size:
 
 
 Part = tuple[str, Sequence[Any] | None, Sequence[str], Callable[[Any], Sequence[Any]]]
-"""A part of a frame: name, items, headings and what makes a row of an item."""
+"""A part of a frame: name, items, headings and a function from item to row."""
 
 
 def _drawn(frame: Frame, before: Frame | None, size: _Size) -> RenderableType:
@@ -166,7 +166,7 @@ def _drawn(frame: Frame, before: Frame | None, size: _Size) -> RenderableType:
     for place, (name, rows, headings, row) in enumerate(parts):
         share = room // (len(parts) - place)
         if rows is None:
-            drawn += [Text(name, style="bold"), Text("  not allowed to this key"), ""]
+            drawn += [Text(name, style="bold"), Text("  not allowed for this key"), ""]
             continue
         shown = min(len(rows), max(1, share))
         room -= max(1, shown)
@@ -177,7 +177,7 @@ def _drawn(frame: Frame, before: Frame | None, size: _Size) -> RenderableType:
 
 def _title(frame: Frame) -> Text:
     title = Text("backburner top", style="bold")
-    title.append(f"  {now():%H:%M:%S} UTC  q ends", style="dim")
+    title.append(f"  {now():%H:%M:%S} UTC  q quits", style="dim")
     if frame.problem:
         title.append(f"  {printing.clean(frame.problem)}", style="bold red")
     return title
@@ -201,7 +201,7 @@ def _table(
         name = heading.lstrip("#")
         table.add_column(
             name,
-            # Where there is little room, texts are cut before numbers are.
+            # In a narrow terminal, texts are cut before numbers.
             min_width=len(name) if is_number or name == "state" else None,
             justify="right" if is_number else "left",
             no_wrap=True,
@@ -243,7 +243,7 @@ def _queue_row(frame: Frame, before: Frame | None) -> Callable[[Queue], Sequence
 
 
 def _rate(frame: Frame, before: Frame | None, queue: str) -> str | None:
-    """Return how many jobs ended a second since the frame before."""
+    """Return how many jobs per second ended since the previous frame."""
     if before is None or frame.at <= before.at or queue not in before.totals:
         return None
     ended = sum(frame.totals[queue].values()) - sum(before.totals[queue].values())

@@ -16,7 +16,7 @@ from backburner.settings import read
 from backburner.startup import reach_of, read_apps
 
 app = typer.Typer(
-    no_args_is_help=True, help="List webhook endpoints, show secrets, send again."
+    no_args_is_help=True, help="Manage webhook endpoints, their secrets and deliveries."
 )
 
 HEADINGS = ("ENDPOINT", "STATE", "SECRET", "URL", "REASON")
@@ -58,7 +58,7 @@ def secret(
 @app.command()
 @remote
 def rotate(server: Server, endpoint: EndpointArgument) -> None:
-    """Create a new secret for an endpoint and print it. The old one signs for a day."""
+    """Create and print a new secret for an endpoint. The old one is valid for a day."""
     rotated = server.client.rotate_endpoint(endpoint)
     server.write(rotated, rotated["secrets"][0])
 

@@ -1,6 +1,6 @@
 # Generated from asynchronous.py by tools/sync-client: change that file instead.
 
-"""The client that waits in its calls."""
+"""The asynchronous client."""
 
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -74,9 +74,9 @@ class Client(Groups, Features):
     """
     Talks to one server. Close it, or use it in a `with` block.
 
-    The URL is `BACKBURNER_URL` and the key `BACKBURNER_API_KEY` unless given here.
-    Calls that may be repeated are, `retries` times, unless the server asks for more
-    patience than `longest_pause` seconds.
+    The URL and the key default to `BACKBURNER_URL` and `BACKBURNER_API_KEY`. Calls that
+    are safe to repeat are retried `retries` times, unless the server demands a longer
+    wait than `longest_pause` seconds.
     """
 
     def __init__(
@@ -105,23 +105,23 @@ class Client(Groups, Features):
 
     @property
     def url(self) -> str:
-        """Where the server is."""
+        """The URL of the server."""
         return self._connection.url
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._http.close()
 
     def ready(self) -> None:
-        """Raise unless the server can take jobs."""
+        """Raise `ClientError` unless the server accepts jobs."""
         self._run(self._ask.ask(SendRequest("GET", "/readyz", is_repeatable=False)))
 
     def call(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
         """
-        Call a route of an application and return the JSON that it answers with.
+        Call a route of an application and return its JSON response.
 
-        `client.call("GET", "/api/v2/search", q="pump")`: named arguments are the query.
-        Only GET is repeated if there is no answer.
+        `client.call("GET", "/api/v2/search", q="pump")`: named arguments become the
+        query. Only GET is retried if there is no response.
         """
         return self._run(self._ask.call(method, path, body, params=params))
 
@@ -135,10 +135,11 @@ class Client(Groups, Features):
         **options: Unpack[SubmitOptions],
     ) -> "Ticket":
         """
-        Submit a job, durable when this returns.
+        Submit a job; it is durable when this returns.
 
-        It gets an idempotency key if you give none, so that a lost answer is asked for
-        again and there is one job; with `is_repeatable=False` it gets neither.
+        An idempotency key is generated if you give none, so that the call can be
+        retried without creating a second job. With `is_repeatable=False` there is no
+        key and no retry.
         """
         chosen = key or (new_key() if is_repeatable else None)
         job = self._run(self._ask.submit(capability, value, chosen, options))
@@ -149,13 +150,13 @@ class Client(Groups, Features):
         return Ticket(self, self.get(job_id))
 
     def get(self, job_id: str, *, wait: float = 0) -> Job:
-        """Return the job, at most `wait` seconds later, at once when it has ended."""
+        """Return the job, once it has ended or after at most `wait` seconds."""
         return self._run(self._ask.get(job_id, wait))
 
     def follow(
         self, job_id: str, *, timeout: float | None = None, every: float = LONGEST_WAIT
     ) -> Iterator[Job]:
-        """Yield the job every so often, the last time when it ends or time is over."""
+        """Yield the job at intervals, and at last at its end or at the timeout."""
         return self._each(self._ask.follow(job_id, timeout, every))
 
     def wait(self, job_id: str, *, timeout: float | None = None) -> Job:
@@ -163,25 +164,25 @@ class Client(Groups, Features):
         return self._run(self._ask.follow(job_id, timeout))
 
     def result(self, job_id: str, *, timeout: float | None = None) -> Any:
-        """Return the output when it is there; `JobFailed` or `NotYet` if it is not."""
+        """Return the output once it is available; raise `JobFailed` or `NotYet`."""
         return result_of(self.wait(job_id, timeout=timeout))
 
     def events(self, job_id: str) -> Iterator[Event]:
-        """Yield what happened and happens to a job, once and in order, to its end."""
+        """Yield all events of a job, once and in order, until it ends."""
         return self._each(self._ask.events(job_id))
 
     def pieces(self, job_id: str) -> Iterator[Piece]:
-        """Yield the text that a job streams, as it grows, to its end."""
+        """Yield the text that a job streams, as it grows, until the job ends."""
         return self._each(self._ask.pieces(job_id))
 
     def text(self, job_id: str) -> str:
-        """Return the text that a job streamed when the job has ended."""
+        """Wait for the end of a job, and return the text that it streamed."""
         return self._run(self._ask.pieces(job_id))
 
     def all_events(
         self, *, after: int | None = None, **which: Unpack[EventsQuery]
     ) -> Iterator[Event]:
-        """Yield what happens to everything from now, or after a `seq`, for ever."""
+        """Yield all events from now on, or after the event `after`, without end."""
         return self._each(self._ask.all_events(after, which))
 
     def quote(
@@ -191,11 +192,11 @@ class Client(Groups, Features):
         return self._run(self._ask.quote(capability, value, options))
 
     def usage(self, **which: Unpack[UsageQuery]) -> UsageReport:
-        """Return what jobs used of models, by tag, capability, model, user or day."""
+        """Return the model usage of jobs, by tag, capability, model, user or day."""
         return self._run(self._ask.usage(which))
 
     def cancel(self, job_id: str) -> Job:
-        """End a job now; asking twice is no error."""
+        """Cancel a job; repeating it is no error."""
         return self._run(self._ask.cancel(job_id))
 
     def change(self, job_id: str, **change: Unpack[JobChange]) -> Job:
@@ -208,50 +209,53 @@ class Client(Groups, Features):
 
     def fork(self, job_id: str, start: str | int, value: Any = SAME_INPUT) -> Job:
         """
-        Run a job again from a step on, as a new job; see docs/steps.md.
+        Run a job again from one of its steps, as a new job; see docs/steps.md.
 
-        `start` is the step's name or number. With a `value` of its own the new job
-        uses the results before it in their order.
+        `start` is the step's name or number. With another input as `value`, the results
+        of earlier steps are reused in their order.
         """
-        told: Job = self._run(self._ask.fork(job_id, start, value, dry_run=False))
-        return told
+        forked: Job = self._run(self._ask.fork(job_id, start, value, dry_run=False))
+        return forked
 
     def quote_fork(
         self, job_id: str, start: str | int, value: Any = SAME_INPUT
     ) -> ForkQuote:
-        """Return what a fork would take and whose results it would use."""
-        told: ForkQuote = self._run(self._ask.fork(job_id, start, value, dry_run=True))
-        return told
+        """Return what a fork would use, and which results it would reuse."""
+        forked: ForkQuote = self._run(
+            self._ask.fork(job_id, start, value, dry_run=True)
+        )
+        return forked
 
     def signal(self, job_id: str, name: str, value: Any = None) -> Signal:
         """
-        Tell a job what its handler waits for by `ctx.wait(name)`, now or later.
+        Send the signal that a job's handler awaits with `ctx.wait(name)`.
 
-        The same value again is no error; another one is answered with 409.
+        It may be sent before the handler waits. Repeating it with the same value is no
+        error; another value raises `Conflict`.
         """
         return self._run(self._ask.signal(job_id, name, value))
 
     def answer(self, job_id: str, name: str, value: Any) -> Signal:
-        """Answer a question that a job asks; another answer is answered with 409."""
+        """Answer a question of a job; a different second answer raises `Conflict`."""
         return self._run(self._ask.answer(job_id, name, value))
 
     def questions(self) -> Sequence[Question]:
         """Return the newest open questions that this key may answer."""
         path = "/v1/questions?limit=100"
-        found: Sequence[Question] = self._run(self._ask.items(path))
-        return found
+        questions: Sequence[Question] = self._run(self._ask.items(path))
+        return questions
 
     def retry_many(self, **which: Unpack[RetryQuery]) -> Retried:
-        """Queue the dead letters that match again."""
-        told: Retried = self._run(self._ask.retry_many(which))
-        return told
+        """Queue all dead letters that match again."""
+        retried: Retried = self._run(self._ask.retry_many(which))
+        return retried
 
     def jobs(self, **which: Unpack[JobsQuery]) -> Iterator[Job]:
         """Yield jobs, newest first, page by page."""
         return self._each(self._ask.jobs(which))
 
     def failures(self) -> Iterator[FailureGroup]:
-        """Yield dead letters by what went wrong, the latest first."""
+        """Yield groups of dead letters with the same kind of failure, latest first."""
         return self._each(self._ask.failures())
 
     def dead_letters(self, fingerprint: str | None = None) -> Iterator[Job]:
@@ -260,11 +264,11 @@ class Client(Groups, Features):
 
     def queues(self) -> Sequence[Queue]:
         """Return the queues, by name."""
-        found: Sequence[Queue] = self._run(self._ask.items("/v1/queues"))
-        return found
+        queues: Sequence[Queue] = self._run(self._ask.items("/v1/queues"))
+        return queues
 
     def pause_queue(self, name: str) -> Queue:
-        """Have nothing of a queue start; what runs goes on."""
+        """Stop starting jobs of a queue; running jobs continue."""
         return self._run(self._ask.pause_queue(name, paused=True))
 
     def resume_queue(self, name: str) -> Queue:
@@ -272,11 +276,11 @@ class Client(Groups, Features):
         return self._run(self._ask.pause_queue(name, paused=False))
 
     def budgets(self) -> Budgets:
-        """Return the budgets that this caller is under, and how far they are used."""
+        """Return the budgets that apply to this caller, and their state."""
         return self._run(self._ask.budgets())
 
     def set_budget(self, scope: str, **said: Unpack[BudgetOptions]) -> Budgets:
-        """Set a budget: `tokens` or `money`, of all values of a scope or one."""
+        """Set a budget in `tokens` or `money`, for all values of a scope or one."""
         return self._run(self._ask.set_budget(scope, said))
 
     def drop_budget(
@@ -295,44 +299,44 @@ class Client(Groups, Features):
     def steps(self, job_id: str) -> Sequence[StoredStep]:
         """Return the stored steps of a job, the oldest first."""
         path = f"{job_path(job_id)}/steps"
-        found: Sequence[StoredStep] = self._run(self._ask.items(path))
-        return found
+        steps: Sequence[StoredStep] = self._run(self._ask.items(path))
+        return steps
 
     def lanes(self) -> Sequence[Lane]:
         """Return the lanes to providers, by name."""
-        found: Sequence[Lane] = self._run(self._ask.items("/v1/lanes"))
-        return found
+        lanes: Sequence[Lane] = self._run(self._ask.items("/v1/lanes"))
+        return lanes
 
     def workers(self) -> Sequence[Worker]:
         """Return the workers, the oldest first."""
-        found: Sequence[Worker] = self._run(self._ask.items("/v1/workers"))
-        return found
+        workers: Sequence[Worker] = self._run(self._ask.items("/v1/workers"))
+        return workers
 
     def drain_worker(self, worker_id: str) -> Worker:
-        """Have a worker finish its jobs and claim no others."""
+        """Let a worker finish its jobs and claim no more."""
         return self._run(self._ask.drain_worker(worker_id, draining=True))
 
     def resume_worker(self, worker_id: str) -> Worker:
-        """Have a worker claim jobs again."""
+        """Let a drained worker claim jobs again."""
         return self._run(self._ask.drain_worker(worker_id, draining=False))
 
     def set_schedule(
         self, name: str, capability: str, cron: str, **said: Unpack[ScheduleOptions]
     ) -> Schedule:
-        """Save a schedule in place of the one that was saved under this name."""
-        asked = self._ask.set_schedule(name, capability, cron, said)
-        return self._run(asked)
+        """Save a schedule, replacing one with the same name."""
+        saving = self._ask.set_schedule(name, capability, cron, said)
+        return self._run(saving)
 
     def delete_schedule(self, name: str) -> None:
-        """Delete a schedule that was saved."""
+        """Delete a saved schedule."""
         self._run(self._ask.delete_schedule(name))
 
     def pause_schedule(self, name: str) -> Schedule:
-        """Have a schedule submit nothing."""
+        """Stop a schedule from submitting jobs."""
         return self._run(self._ask.pause_schedule(name, paused=True))
 
     def resume_schedule(self, name: str) -> Schedule:
-        """Have a schedule go on at its next time."""
+        """Resume a schedule from its next time on."""
         return self._run(self._ask.pause_schedule(name, paused=False))
 
     def run_schedule(self, name: str) -> Job:
@@ -341,41 +345,41 @@ class Client(Groups, Features):
 
     def schedules(self) -> Sequence[Schedule]:
         """Return the schedules, by name."""
-        found: Sequence[Schedule] = self._run(self._ask.items("/v1/schedules"))
-        return found
+        schedules: Sequence[Schedule] = self._run(self._ask.items("/v1/schedules"))
+        return schedules
 
     def endpoints(self) -> Iterator[Endpoint]:
-        """Yield where webhooks go, newest first, page by page."""
+        """Yield the webhook endpoints, newest first, page by page."""
         return self._each(self._ask.pages("/v1/endpoints", {}))
 
     def create_endpoint(self, url: str) -> SecretEndpoint:
-        """Return the endpoint for a URL, new or not, with its secrets."""
+        """Return the webhook endpoint for a URL, new or existing, with its secrets."""
         return self._run(self._ask.create_endpoint(url))
 
     def rotate_endpoint(self, endpoint_id: str) -> SecretEndpoint:
-        """Give an endpoint a new secret; the old one signs for a day longer."""
-        asked = self._ask.change_endpoint(endpoint_id, "rotate")
-        changed: SecretEndpoint = self._run(asked)
+        """Give an endpoint a new secret; the old one stays valid for a day."""
+        change = self._ask.change_endpoint(endpoint_id, "rotate")
+        changed: SecretEndpoint = self._run(change)
         return changed
 
     def enable_endpoint(self, endpoint_id: str) -> Endpoint:
-        """Have webhooks sent again."""
-        asked = self._ask.change_endpoint(endpoint_id, "enable")
-        changed: Endpoint = self._run(asked)
+        """Resume sending webhooks to an endpoint."""
+        change = self._ask.change_endpoint(endpoint_id, "enable")
+        changed: Endpoint = self._run(change)
         return changed
 
     def disable_endpoint(self, endpoint_id: str) -> Endpoint:
-        """Have nothing sent to an endpoint."""
-        asked = self._ask.change_endpoint(endpoint_id, "disable")
-        changed: Endpoint = self._run(asked)
+        """Stop sending webhooks to an endpoint."""
+        change = self._ask.change_endpoint(endpoint_id, "disable")
+        changed: Endpoint = self._run(change)
         return changed
 
     def deliveries(self, subject: str) -> Iterator[Job]:
-        """Yield who was told of a job's, flow's or batch's end, newest first."""
+        """Yield the webhook deliveries of a job, flow or batch, newest first."""
         return self._each(self._ask.deliveries(subject))
 
     def replay(self, delivery_id: str) -> Job:
-        """Send a webhook again, under the same id."""
+        """Send a webhook again, with the same id."""
         return self._run(self._ask.replay(delivery_id))
 
     def _run(self, dialogue: Dialogue[T]) -> T:
@@ -395,7 +399,7 @@ class Client(Groups, Features):
 
 
 class Ticket:
-    """A job that was accepted, and the job as it was last seen."""
+    """A submitted job, with its last known data."""
 
     def __init__(self, client: Client, job: Job) -> None:
         self._client = client
@@ -405,7 +409,7 @@ class Ticket:
         return f"Ticket({self.id!r})"
 
     def __getitem__(self, name: str) -> Any:
-        """Return a field of the job as it was last seen."""
+        """Return a field of the job's last known data."""
         return dict(self.job)[name]
 
     @property
@@ -415,11 +419,11 @@ class Ticket:
 
     @property
     def state(self) -> str:
-        """Where the job stood when it was last seen."""
+        """The last known state of the job."""
         return self.job["state"]
 
     def refresh(self) -> Job:
-        """Look again."""
+        """Fetch the current data of the job."""
         self.job = self._client.get(self.id)
         return self.job
 
@@ -429,28 +433,28 @@ class Ticket:
         return self.job
 
     def result(self, timeout: float | None = None) -> Any:
-        """Return the output when it is there; `JobFailed` or `NotYet` if it is not."""
+        """Return the output once it is available; raise `JobFailed` or `NotYet`."""
         return result_of(self.wait(timeout))
 
     def stream(self) -> Iterator[Event]:
-        """Yield what happened and happens to the job, once and in order, to its end."""
+        """Yield all events of the job, once and in order, until it ends."""
         return self._client.events(self.id)
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the text that the job streams, as it grows, to its end."""
+        """Yield the text that the job streams, as it grows, until the job ends."""
         return self._client.pieces(self.id)
 
     def text(self) -> str:
-        """Return the text that the job streamed when the job has ended."""
+        """Wait for the end of the job, and return the text that it streamed."""
         return self._client.text(self.id)
 
     def cancel(self) -> Job:
-        """End the job now; asking twice is no error."""
+        """Cancel the job; repeating it is no error."""
         self.job = self._client.cancel(self.id)
         return self.job
 
     def signal(self, name: str, value: Any = None) -> Signal:
-        """Tell the job what its handler waits for by `ctx.wait(name)`."""
+        """Send the signal that the job's handler awaits with `ctx.wait(name)`."""
         return self._client.signal(self.id, name, value)
 
     def retry(self, *, fresh: bool = False) -> Job:
@@ -460,7 +464,7 @@ class Ticket:
 
 
 class _Line:
-    """Takes the steps of one dialogue; holds the event stream it has open."""
+    """Executes the steps of one dialogue, and holds its event stream."""
 
     def __init__(self, http: httpx2.Client, connection: Connection) -> None:
         self._http = http
@@ -475,7 +479,7 @@ class _Line:
         self._stack.close()
 
     def take(self, step: Step) -> Answer | StreamMessage | ClientError | None:
-        """Do what the dialogue wants; an error is an answer too."""
+        """Execute a step; an error is returned, not raised."""
         try:
             return self._take(step)
         except httpx2.HTTPError as error:
@@ -491,12 +495,14 @@ class _Line:
             case Open():
                 return self._open(step)
             case Read():
-                told = next(self._messages, None)
-                return None if told is None else StreamMessage(told.id, told.data)
+                message = next(self._messages, None)
+                return (
+                    None if message is None else StreamMessage(message.id, message.data)
+                )
             case Pause():
                 time.sleep(step.seconds)
             case Emit():
-                pass  # whoever asked for it has it
+                pass  # the caller has already received the value
         return None
 
     def _open(self, step: Open) -> Answer:
@@ -507,7 +513,7 @@ class _Line:
         answer = Answer(response.status_code, response.headers, b"")
         if not answer.is_success:
             return answer._replace(body=response.read())
-        # It is a generator, and one that is left half read wants to be closed.
+        # An generator that is not exhausted must be closed.
         self._messages = cast("Generator[Any, None]", iter(source))
         self._stack.callback(self._messages.close)
         return answer

@@ -1,6 +1,6 @@
 # Generated from asynchronous_groups.py by tools/sync-client: change that file instead.
 
-"""Flows and batches for the client that waits in its calls."""
+"""The methods of the asynchronous client for flows and batches."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeVar, Unpack
@@ -23,16 +23,16 @@ T = TypeVar("T")
 
 
 class Groups(Protocol):
-    """The verbs of flows and batches, for whoever carries dialogues out."""
+    """The methods for flows and batches; the client executes the dialogues."""
 
     _ask: RequestPolicy
 
     def _run(self, dialogue: Dialogue[T]) -> T:
-        """Carry a dialogue out and return what comes of it."""
+        """Execute a dialogue and return its result."""
         ...
 
     def _each(self, dialogue: Dialogue[Any]) -> Iterator[Any]:
-        """Carry a dialogue out and yield what it tells."""
+        """Execute a dialogue and yield what it emits."""
         ...
 
     def submit_flow(
@@ -44,9 +44,9 @@ class Groups(Protocol):
         **options: Unpack[FlowOptions],
     ) -> "FlowTicket":
         """
-        Submit steps that wait for each other, all or none, durable when this returns.
+        Submit dependent steps as a flow, all or none; durable when this returns.
 
-        Its idempotency key is as that of `submit`.
+        Idempotency and retries are those of `submit`.
         """
         chosen = key or (new_key() if is_repeatable else None)
         flow = self._run(say.submit_flow(self._ask, steps, chosen, options))
@@ -67,15 +67,15 @@ class Groups(Protocol):
     def flow_results(
         self, flow_id: str, *, timeout: float | None = None
     ) -> dict[str, Any]:
-        """Wait for the end; return the outputs of the steps that succeeded, by name."""
+        """Wait for the end; return the outputs of the succeeded steps by name."""
         return self._run(say.flow_results(self._ask, flow_id, timeout))
 
     def flow_events(self, flow_id: str) -> Iterator[Event]:
-        """Yield what happened and happens to a flow and its steps, to its end."""
+        """Yield all events of a flow and its steps, until the flow ends."""
         return self._each(say.flow_events(self._ask, flow_id))
 
     def cancel_flow(self, flow_id: str) -> Flow:
-        """End whatever of a flow is not over; asking twice is no error."""
+        """Cancel all of a flow that has not ended; repeating it is no error."""
         return self._run(say.cancel_flow(self._ask, flow_id))
 
     def retry_flow(self, flow_id: str) -> Flow:
@@ -96,14 +96,14 @@ class Groups(Protocol):
         **options: Unpack[BatchOptions],
     ) -> "BatchTicket":
         """
-        Put jobs and flows under one id, all or none, durable when this returns.
+        Submit jobs and flows as one batch, all or none; durable when this returns.
 
-        With `expected` more may be added until it has so many, with `sealed=False`
-        until it is sealed. Its idempotency key is as that of `submit`.
+        Members can be added until there are `expected` ones or, with `sealed=False`,
+        until the batch is sealed. Idempotency and retries are those of `submit`.
         """
         chosen = key or (new_key() if is_repeatable else None)
-        asked = say.open_batch(self._ask, jobs, flows, chosen, options)
-        return BatchTicket(self, self._run(asked))
+        opening = say.open_batch(self._ask, jobs, flows, chosen, options)
+        return BatchTicket(self, self._run(opening))
 
     def batch(self, batch_id: str) -> "BatchTicket":
         """Return the ticket of a batch that was opened before."""
@@ -121,24 +121,24 @@ class Groups(Protocol):
         *,
         seal: bool = False,
     ) -> Batch:
-        """Add to a batch, all or none; with `seal` they are the last."""
-        asked = say.fill_batch(self._ask, batch_id, jobs, flows, seal=seal)
-        return self._run(asked)
+        """Add members to a batch, all or none; with `seal` they are the last ones."""
+        filling = say.fill_batch(self._ask, batch_id, jobs, flows, seal=seal)
+        return self._run(filling)
 
     def wait_batch(self, batch_id: str, *, timeout: float | None = None) -> Batch:
         """Return a batch once it is finished, or as it is after the timeout."""
         return self._run(say.follow_batch(self._ask, batch_id, timeout))
 
     def batch_events(self, batch_id: str) -> Iterator[Event]:
-        """Yield what happened and happens to a batch as a whole, to its end."""
+        """Yield the events of a batch as a whole, until it is finished."""
         return self._each(say.batch_events(self._ask, batch_id))
 
     def cancel_batch(self, batch_id: str) -> Batch:
-        """End whatever of a batch is not over, and let nothing more come."""
+        """Cancel all of a batch that has not ended, and seal the batch."""
         return self._run(say.cancel_batch(self._ask, batch_id))
 
     def retry_batch(self, batch_id: str) -> Batch:
-        """Retry whatever of a batch failed; `retried` says how many jobs."""
+        """Retry the failed jobs of a batch; `retried` is their number."""
         return self._run(say.retry_batch(self._ask, batch_id))
 
     def batches(self, **which: Unpack[BatchesQuery]) -> Iterator[Batch]:
@@ -147,7 +147,7 @@ class Groups(Protocol):
 
 
 class FlowTicket:
-    """A flow that was accepted, and the flow as it was last seen."""
+    """A submitted flow, with its last known data."""
 
     def __init__(self, client: Groups, flow: Flow) -> None:
         self._client = client
@@ -163,16 +163,16 @@ class FlowTicket:
 
     @property
     def state(self) -> str:
-        """Where the flow stood when it was last seen."""
+        """The last known state of the flow."""
         return self.flow["state"]
 
     @property
     def steps(self) -> dict[str, Step]:
-        """Its steps by name, as they were last seen."""
+        """The last known data of its steps, by name."""
         return {step["name"]: step for step in self.flow.get("steps", ())}
 
     def refresh(self) -> Flow:
-        """Look again."""
+        """Fetch the current data of the flow."""
         self.flow = self._client.get_flow(self.id)
         return self.flow
 
@@ -182,27 +182,27 @@ class FlowTicket:
         return self.flow
 
     def results(self, timeout: float | None = None) -> dict[str, Any]:
-        """Wait for the end; return the outputs of the steps that succeeded, by name."""
+        """Wait for the end; return the outputs of the succeeded steps by name."""
         self.wait(timeout)
         return self._client.flow_results(self.id, timeout=0)
 
     def stream(self) -> Iterator[Event]:
-        """Yield what happened and happens to the flow and its steps, to its end."""
+        """Yield all events of the flow and its steps, until the flow ends."""
         return self._client.flow_events(self.id)
 
     def cancel(self) -> Flow:
-        """End whatever of the flow is not over; asking twice is no error."""
+        """Cancel all of the flow that has not ended; repeating it is no error."""
         self.flow = self._client.cancel_flow(self.id)
         return self.flow
 
     def retry(self) -> Flow:
-        """Retry its failed steps; the flow goes on from there."""
+        """Retry its failed steps; the flow resumes there."""
         self.flow = self._client.retry_flow(self.id)
         return self.flow
 
 
 class BatchTicket:
-    """A batch that was accepted, and the batch as it was last seen."""
+    """A submitted batch, with its last known data."""
 
     def __init__(self, client: Groups, batch: Batch) -> None:
         self._client = client
@@ -218,12 +218,12 @@ class BatchTicket:
 
     @property
     def state(self) -> str:
-        """Where the batch stood when it was last seen."""
+        """The last known state of the batch."""
         return self.batch["state"]
 
     @property
     def counts(self) -> Counts | None:
-        """Its members by state, as they were last seen."""
+        """The last known number of its members by state."""
         return self.batch["counts"]
 
     def add(
@@ -233,12 +233,12 @@ class BatchTicket:
         *,
         seal: bool = False,
     ) -> Batch:
-        """Put more into the batch, all or none; with `seal` they are the last."""
+        """Add members to the batch, all or none; with `seal` they are the last ones."""
         self.batch = self._client.fill_batch(self.id, jobs, flows, seal=seal)
         return self.batch
 
     def refresh(self) -> Batch:
-        """Look again."""
+        """Fetch the current data of the batch."""
         self.batch = self._client.get_batch(self.id)
         return self.batch
 
@@ -248,15 +248,15 @@ class BatchTicket:
         return self.batch
 
     def stream(self) -> Iterator[Event]:
-        """Yield what happened and happens to the batch as a whole, to its end."""
+        """Yield the events of the batch as a whole, until it is finished."""
         return self._client.batch_events(self.id)
 
     def cancel(self) -> Batch:
-        """End whatever of the batch is not over, and let nothing more come."""
+        """Cancel all of the batch that has not ended, and seal the batch."""
         self.batch = self._client.cancel_batch(self.id)
         return self.batch
 
     def retry(self) -> Batch:
-        """Retry whatever of the batch failed; `retried` says how many jobs."""
+        """Retry the failed jobs of the batch; `retried` is their number."""
         self.batch = self._client.retry_batch(self.id)
         return self.batch

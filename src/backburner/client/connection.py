@@ -1,4 +1,4 @@
-"""Where a client finds its server, and how it shows who it is."""
+"""The address, credentials and timeouts of a client's connection."""
 
 import os
 import ssl
@@ -15,7 +15,7 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class Connection:
-    """One server, one key, one timeout: what both clients tell their transport."""
+    """One server, one key and one timeout, for both clients."""
 
     def __init__(self, url: str | None, api_key: str | None, timeout: float) -> None:
         self.url = (url or os.environ.get("BACKBURNER_URL") or DEFAULT_URL).rstrip("/")
@@ -27,19 +27,19 @@ class Connection:
             parsed = httpx2.URL(self.url)
         except httpx2.InvalidURL as error:
             raise unreachable(self.url, error) from error
-        # A proxy for the world is of no use on the way to this very machine.
+        # A proxy is not used for connections to this machine.
         self._trust_env = parsed.host not in _LOOPBACK
         self._is_plain = parsed.scheme == "http" and not self._trust_env
 
     def settings(self) -> dict[str, Any]:
-        """Return the arguments of a transport."""
+        """Return the arguments of the HTTP client."""
         return {
             "base_url": self.url,
             "timeout": self._timeout,
             "headers": self._headers,
             "trust_env": self._trust_env,
             # Loading all certificate authorities takes longer than most requests. A
-            # connection without TLS gets a context that trusts nobody instead.
+            # connection without TLS gets an empty context instead.
             "verify": not self._is_plain or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         }
 
@@ -67,5 +67,5 @@ def _credentials(api_key: str) -> Mapping[str, str]:
     if not api_key:
         return {}
     if not api_key.isascii() or not api_key.isprintable():
-        raise Denied("the API key has characters that no key has", code="BAD_API_KEY")
+        raise Denied("the API key has invalid characters", code="BAD_API_KEY")
     return {"Authorization": f"Bearer {api_key}"}

@@ -1,8 +1,8 @@
 """
-What to ask, when to ask again and what the answers mean: no input or output here.
+The client's requests, retries and interpretation of responses, without I/O.
 
-A dialogue is a generator. It yields steps, which a driver takes, blocking or not, and
-is sent what came of each. An answer that did not come is thrown in as `Unavailable`.
+A dialogue is a generator. It yields steps; the client executes each one, blocking or
+not, and sends back its result. If there is no response, `Unavailable` is thrown in.
 """
 
 import json
@@ -53,13 +53,13 @@ from backburner.shapes.usage import Quote, UsageReport
 
 LONGEST_WAIT: Final = 60
 MAX_GROUPS: Final = 200
-"""What the server allows in `Prefer: wait`."""
+"""The maximum number of groups of dead letters in one page."""
 PAUSES: Final = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""How long, about, to wait before each next try."""
+"""The approximate pauses before successive retries, in seconds."""
 EARLY_SECONDS: Final = 0.5
-"""A server that stops, or is full, answers before the time: do not press it."""
+"""A pause if a server that stops or is full responds before the time."""
 SILENCE_SECONDS: Final = 45.0
-"""An event stream says something every 15 s; after this long it is dead."""
+"""An event stream sends something every 15 s; after this time it is dead."""
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ _ALL: Final[EventsQuery] = {}
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """Send a request; the answer is an `Answer`."""
+    """Send a request; the result is an `Answer`."""
 
     method: str
     path: str
@@ -77,36 +77,42 @@ class SendRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     content: str | None = None
     wait: float = 0.0
-    """How much longer than usual the answer may take."""
+    """How much longer than usual the response may take."""
     is_repeatable: bool = True
-    """Whether asking twice does no more than asking once."""
+    """Whether repeating the request is safe."""
+
+
+def _json_request(method: str, path: str, body: Any, **more: Any) -> SendRequest:
+    headers = {"Content-Type": "application/json"}
+    content = json.dumps(body)
+    return SendRequest(method, path, headers=headers, content=content, **more)
 
 
 class Open(NamedTuple):
-    """Open an event stream in place of the one before; the answer is an `Answer`."""
+    """Open an event stream in place of the previous one; the result is an `Answer`."""
 
     path: str
     headers: Mapping[str, str]
 
 
 class Read(NamedTuple):
-    """Take the next message of the stream: a `StreamMessage`, or `None`."""
+    """Read the next message of the stream: a `StreamMessage`, or `None`."""
 
 
 class Pause(NamedTuple):
-    """Wait."""
+    """Wait for some time."""
 
     seconds: float
 
 
 class Emit(NamedTuple):
-    """Give the caller one of many things."""
+    """Yield one of several values to the caller."""
 
     value: Any
 
 
 class Answer(NamedTuple):
-    """What the server said; the body of an open stream is still to come."""
+    """A response; that of an open stream has no body yet."""
 
     status: int
     headers: Mapping[str, str]
@@ -114,12 +120,12 @@ class Answer(NamedTuple):
 
     @property
     def is_success(self) -> bool:
-        """Whether it did what it was asked."""
+        """Whether the status is a success."""
         return HTTPStatus(200) <= self.status < HTTPStatus(300)
 
 
 class StreamMessage(NamedTuple):
-    """One message of a stream; `id` is where to go on after it."""
+    """One message of a stream; `id` is the position to resume after it."""
 
     id: str
     data: str
@@ -127,7 +133,7 @@ class StreamMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
-    """The dialogue is over, and this came of it."""
+    """The end of a dialogue, with its result."""
 
     value: T
 
@@ -137,7 +143,7 @@ Dialogue = Generator[Step, Any, T]
 
 
 def advance(dialogue: Dialogue[T], answer: Any) -> Step | Done[T]:
-    """Send what came of the last step, thrown if it is an error; return the next."""
+    """Send the result of the last step, thrown if it is an error; return the next."""
     try:
         if isinstance(answer, ClientError):
             return dialogue.throw(answer)
@@ -148,15 +154,15 @@ def advance(dialogue: Dialogue[T], answer: Any) -> Step | Done[T]:
 
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
-    """How much trouble a client takes."""
+    """How often and how long a client retries."""
 
     retries: int = 2
-    """How often a call is repeated that may be."""
+    """How often a safe call is repeated."""
     longest_pause: float = 30.0
-    """A server that asks for more patience than this has its refusal raised."""
+    """If the server demands a longer wait than this, its error is raised."""
 
     def ask(self, request: SendRequest) -> Dialogue[Any]:
-        """Ask, and ask again where that is safe and may help; return the body."""
+        """Send a request, retry it if that is safe, and return the response's body."""
         misses = 0
         while True:
             try:
@@ -171,14 +177,14 @@ class RequestPolicy:
     def submit(
         self, capability: str, value: Any, key: str | None, options: SubmitOptions
     ) -> Dialogue[Job]:
-        """Submit a job; with a key, a lost answer is asked for again."""
+        """Submit a job; with a key, it is safe to repeat."""
         body = {"capability": capability, "input": value, **given(options)}
         return cast("Job", (yield from self.send("/v1/jobs", body, key)))
 
     def quote(
         self, capability: str, value: Any, options: SubmitOptions
     ) -> Dialogue[Quote]:
-        """Ask what a job would take; nothing is stored, so it may be repeated."""
+        """Request a quote; nothing is stored, so it is safe to repeat."""
         body = {"capability": capability, "input": value, **given(options)}
         request = SendRequest(
             "POST",
@@ -189,14 +195,14 @@ class RequestPolicy:
         return cast("Quote", (yield from self.ask(request)))
 
     def usage(self, which: UsageQuery) -> Dialogue[UsageReport]:
-        """Return what jobs used, added up."""
+        """Return the total usage of jobs."""
         request = SendRequest("GET", "/v1/usage", params=given(which))
         return cast("UsageReport", (yield from self.ask(request)))
 
     def send(
         self, path: str, body: Mapping[str, Any], key: str | None
     ) -> Dialogue[Any]:
-        """Send something new; with a key, a lost answer is asked for again."""
+        """Post something new; with a key, it is safe to repeat."""
         headers = {"Content-Type": "application/json"}
         if key is not None:
             headers["Idempotency-Key"] = key
@@ -204,7 +210,7 @@ class RequestPolicy:
             "POST",
             path,
             headers=headers,
-            # Escaped to ASCII: half a character is for the server to refuse.
+            # Escaped to ASCII: lone surrogates reach the server, which refuses them.
             content=json.dumps(body, allow_nan=False, default=_written),
             is_repeatable=key is not None,
         )
@@ -213,7 +219,7 @@ class RequestPolicy:
     def call(
         self, method: str, path: str, body: Any = None, *, params: Mapping[str, Any]
     ) -> Dialogue[Any]:
-        """Call a route of an application; only what changes nothing is repeated."""
+        """Call a route of an application; only GET and HEAD are repeated."""
         is_read = method in {"GET", "HEAD"}
         request = SendRequest(
             method,
@@ -226,11 +232,11 @@ class RequestPolicy:
         return (yield from self.ask(request))
 
     def get(self, job_id: str, wait: float = 0) -> Dialogue[Job]:
-        """Return the job, at most `wait` seconds later."""
+        """Return the job, once it has ended or after at most `wait` seconds."""
         return cast("Job", (yield from self.look(job_path(job_id), wait)))
 
     def look(self, path: str, wait: float = 0) -> Dialogue[Any]:
-        """Return what is somewhere, at most `wait` seconds later."""
+        """Return a resource, once it has ended or after at most `wait` seconds."""
         seconds = min(LONGEST_WAIT, math.ceil(wait))
         headers = {"Prefer": f"wait={seconds}"} if seconds > 0 else {}
         return (
@@ -240,14 +246,14 @@ class RequestPolicy:
     def follow(
         self, job_id: str, timeout: float | None, every: float = LONGEST_WAIT
     ) -> Dialogue[Job]:
-        """Tell the job every so often, the last time when it ends or time is over."""
+        """Emit the job at intervals, and at last at its end or at the timeout."""
         followed = yield from self.follow_at(job_path(job_id), timeout, every)
         return cast("Job", followed)
 
     def follow_at(
         self, path: str, timeout: float | None, every: float = LONGEST_WAIT
     ) -> Dialogue[Any]:
-        """Tell what is somewhere every so often, to its end or when time is over."""
+        """Emit a resource at intervals, and at last at its end or at the timeout."""
         ends = math.inf if timeout is None else time.monotonic() + timeout
         misses = 0
         while True:
@@ -269,11 +275,11 @@ class RequestPolicy:
                 yield Pause(EARLY_SECONDS)
 
     def events(self, job_id: str) -> Dialogue[None]:
-        """Tell what happened and happens to a job, once and in order, to its end."""
+        """Emit all events of a job, once and in order, until it ends."""
         return self.stream(f"{job_path(job_id)}/events", _JOB_ENDS)
 
     def pieces(self, job_id: str) -> Dialogue[str]:
-        """Tell the text that a job streams as it grows; return it when it is whole."""
+        """Emit the text that a job streams as it grows; return the complete text."""
         text, events = Text(), self.events(job_id)
         step = advance(events, None)
         while not isinstance(step, Done):
@@ -294,17 +300,17 @@ class RequestPolicy:
     def all_events(
         self, after: int | None, which: EventsQuery = _ALL
     ) -> Dialogue[None]:
-        """Tell what happens to everything, or to one thing, in order, for ever."""
+        """Emit all events, or those of one subject, in order and without end."""
         query = urlencode(given(which))
         path = f"/v1/events?{query}" if query else "/v1/events"
         return self._stream(path, _Place(after))
 
     def stream(self, path: str, ends: Collection[str]) -> Dialogue[None]:
-        """Tell the events of a stream, once and in order, to one of its ends."""
+        """Emit the events of a stream, once and in order, up to an end event."""
         return self._stream(path, _Place(ends=ends))
 
     def pages(self, path: str, which: Mapping[str, Any]) -> Dialogue[None]:
-        """Tell the items of a list, page by page."""
+        """Emit the items of a list, page by page."""
         query = given(which)
         while True:
             page = yield from self.ask(SendRequest("GET", path, params=query))
@@ -315,103 +321,91 @@ class RequestPolicy:
             query["cursor"] = page["next_cursor"]
 
     def jobs(self, which: JobsQuery) -> Dialogue[None]:
-        """Tell jobs, newest first."""
+        """Emit jobs, newest first."""
         return self.pages("/v1/jobs", which)
 
     def failures(self) -> Dialogue[None]:
-        """Tell the groups of dead letters, the latest first."""
+        """Emit the groups of dead letters, the latest first."""
         return self.pages("/v1/dead-letters", {"limit": MAX_GROUPS})
 
     def dead_letters(self, fingerprint: str | None) -> Dialogue[None]:
-        """Tell the dead letters, or those of one group, newest first."""
+        """Emit the dead letters, or those of one group, newest first."""
         if fingerprint is None:
             return self.jobs({"state": JobState.FAILED})
         return self.pages("/v1/dead-letters", {"fingerprint": fingerprint})
 
     def cancel(self, job_id: str) -> Dialogue[Job]:
-        """End a job now; asking twice is no error, so it may be repeated."""
+        """Cancel a job; it is safe to repeat."""
         request = SendRequest("POST", f"{job_path(job_id)}/cancel")
         return cast("Job", (yield from self.ask(request)))
 
     def change(self, job_id: str, change: JobChange) -> Dialogue[Job]:
-        """Change a job that has not started; asking twice is no error."""
+        """Change a job that has not started; it is safe to repeat."""
         run_at = change.get("run_at")
-        said: dict[str, Any] = {**change}
+        body: dict[str, Any] = {**change}
         if isinstance(run_at, datetime):
-            said["run_at"] = run_at.isoformat()
-        request = SendRequest(
-            "PATCH",
-            job_path(job_id),
-            headers={"Content-Type": "application/json"},
-            content=json.dumps(said),
-        )
+            body["run_at"] = run_at.isoformat()
+        request = _json_request("PATCH", job_path(job_id), body)
         return cast("Job", (yield from self.ask(request)))
 
     def retry(self, job_id: str, *, fresh: bool = False) -> Dialogue[Job]:
-        """Queue a dead letter again; not repeated, for the job may fail between."""
+        """Queue a dead letter again; not repeated, as the job may fail in between."""
         path = f"{job_path(job_id)}/retry" + ("?fresh=true" if fresh else "")
-        told = yield from self.ask(SendRequest("POST", path, is_repeatable=False))
-        return cast("Job", told)
+        job = yield from self.ask(SendRequest("POST", path, is_repeatable=False))
+        return cast("Job", job)
 
     def fork(
         self, job_id: str, start: str | int, value: Any, *, dry_run: bool
     ) -> Dialogue[Any]:
-        """Submit a fork; not repeated, for each one is a job of its own."""
-        asked = {"from": start} | ({} if value is SAME_INPUT else {"input": value})
-        told = yield from self.ask(
+        """Submit a fork; not repeated, as that would create another job."""
+        body = {"from": start} | ({} if value is SAME_INPUT else {"input": value})
+        response = yield from self.ask(
             SendRequest(
                 "POST",
                 f"{job_path(job_id)}/fork" + ("?dry_run=true" if dry_run else ""),
                 headers={"Content-Type": "application/json"},
-                content=json.dumps(asked, allow_nan=False, default=_written),
+                content=json.dumps(body, allow_nan=False, default=_written),
                 is_repeatable=dry_run,
             )
         )
-        return told
+        return response
 
     def signal(self, job_id: str, name: str, value: Any) -> Dialogue[Signal]:
-        """Send a signal; the same one again is no error."""
-        request = SendRequest(
-            "POST",
-            f"{job_path(job_id)}/signals/{quote(name, safe='')}",
-            headers={"Content-Type": "application/json"},
-            content=json.dumps(value),
+        """Send a signal; repeating it is no error."""
+        request = _json_request(
+            "POST", f"{job_path(job_id)}/signals/{quote(name, safe='')}", value
         )
         return cast("Signal", (yield from self.ask(request)))
 
     def answer(self, job_id: str, name: str, value: Any) -> Dialogue[Signal]:
-        """Answer a question; the same answer again is no error."""
-        request = SendRequest(
-            "POST",
-            f"{job_path(job_id)}/questions/{quote(name, safe='')}/answer",
-            headers={"Content-Type": "application/json"},
-            content=json.dumps(value),
+        """Answer a question; repeating it is no error."""
+        request = _json_request(
+            "POST", f"{job_path(job_id)}/questions/{quote(name, safe='')}/answer", value
         )
         return cast("Signal", (yield from self.ask(request)))
 
     def retry_many(self, which: RetryQuery) -> Dialogue[Any]:
-        """Queue the dead letters that match again."""
-        request = SendRequest(
+        """Queue all dead letters that match again."""
+        request = _json_request(
             "POST",
             "/v1/dead-letters/retry",
-            headers={"Content-Type": "application/json"},
-            content=json.dumps(given(which)),
+            given(which),
             is_repeatable=bool(which.get("dry_run")),
         )
         return (yield from self.ask(request))
 
     def items(self, path: str) -> Dialogue[Any]:
-        """Return a list that has no pages."""
+        """Return a list that is not paginated."""
         return (yield from self.ask(SendRequest("GET", path)))["items"]
 
     def pause_queue(self, name: str, *, paused: bool) -> Dialogue[Queue]:
-        """Pause a queue or let it go on; asking twice is no error."""
+        """Pause or resume a queue; it is safe to repeat."""
         verb = "pause" if paused else "resume"
         path = f"/v1/queues/{quote(name, safe='')}/{verb}"
         return cast("Queue", (yield from self.ask(SendRequest("POST", path))))
 
     def drain_worker(self, worker_id: str, *, draining: bool) -> Dialogue[Worker]:
-        """Drain a worker or let it go on; asking twice is no error."""
+        """Drain or resume a worker; it is safe to repeat."""
         verb = "drain" if draining else "resume"
         path = f"/v1/workers/{quote(worker_id, safe='')}/{verb}"
         return cast("Worker", (yield from self.ask(SendRequest("POST", path))))
@@ -419,49 +413,43 @@ class RequestPolicy:
     def set_schedule(
         self, name: str, capability: str, cron: str, said: ScheduleOptions
     ) -> Dialogue[Schedule]:
-        """Save a schedule; asking twice is no error."""
-        request = SendRequest(
+        """Save a schedule; it is safe to repeat."""
+        request = _json_request(
             "PUT",
             _schedule_path(name),
-            headers={"Content-Type": "application/json"},
-            content=json.dumps({"capability": capability, "cron": cron, **said}),
+            {"capability": capability, "cron": cron, **said},
         )
         return cast("Schedule", (yield from self.ask(request)))
 
     def delete_schedule(self, name: str) -> Dialogue[None]:
-        """Delete a schedule; not repeated, for the answer would be another."""
+        """Delete a schedule; not repeated, as the second response would be an error."""
         path = _schedule_path(name)
         yield from self.ask(SendRequest("DELETE", path, is_repeatable=False))
 
     def pause_schedule(self, name: str, *, paused: bool) -> Dialogue[Schedule]:
-        """Pause a schedule or let it go on; asking twice is no error."""
+        """Pause or resume a schedule; it is safe to repeat."""
         path = f"{_schedule_path(name)}/{'pause' if paused else 'resume'}"
         return cast("Schedule", (yield from self.ask(SendRequest("POST", path))))
 
     def run_schedule(self, name: str) -> Dialogue[Job]:
-        """Submit a schedule's job now; not repeated, for that would be another."""
+        """Submit a schedule's job now; not repeated, as that would submit another."""
         path = f"{_schedule_path(name)}/run"
-        told = yield from self.ask(SendRequest("POST", path, is_repeatable=False))
-        return cast("Job", told)
+        job = yield from self.ask(SendRequest("POST", path, is_repeatable=False))
+        return cast("Job", job)
 
     def budgets(self) -> Dialogue[Budgets]:
-        """Return the budgets and how far they are used."""
+        """Return the budgets and their state."""
         return cast("Budgets", (yield from self.ask(SendRequest("GET", "/v1/budgets"))))
 
     def set_budget(self, scope: str, said: BudgetOptions) -> Dialogue[Budgets]:
-        """Set a budget; asking twice is no error."""
-        request = SendRequest(
-            "PUT",
-            "/v1/budgets",
-            headers={"Content-Type": "application/json"},
-            content=json.dumps({"scope": scope, **given(said)}),
-        )
+        """Set a budget; it is safe to repeat."""
+        request = _json_request("PUT", "/v1/budgets", {"scope": scope, **given(said)})
         return cast("Budgets", (yield from self.ask(request)))
 
     def drop_budget(
         self, scope: str, *, unit: str, per_seconds: int, of: str | None
     ) -> Dialogue[Budgets]:
-        """Take a budget away; not repeated, for then there is none."""
+        """Delete a budget; not repeated, as the second response would be an error."""
         named = {"scope": scope, "unit": unit, "per_seconds": per_seconds, "of": of}
         request = SendRequest(
             "DELETE", "/v1/budgets", given(named), is_repeatable=False
@@ -469,32 +457,27 @@ class RequestPolicy:
         return cast("Budgets", (yield from self.ask(request)))
 
     def create_endpoint(self, url: str) -> Dialogue[SecretEndpoint]:
-        """Make an endpoint; asking twice gives the same."""
-        request = SendRequest(
-            "POST",
-            "/v1/endpoints",
-            headers={"Content-Type": "application/json"},
-            content=json.dumps({"url": url}),
-        )
+        """Create an endpoint; repeating it returns the same one."""
+        request = _json_request("POST", "/v1/endpoints", {"url": url})
         return cast("SecretEndpoint", (yield from self.ask(request)))
 
     def change_endpoint(self, endpoint_id: str, verb: str) -> Dialogue[Any]:
-        """Rotate, enable or disable an endpoint; to rotate twice is not the same."""
+        """Rotate, enable or disable an endpoint; `rotate` is not safe to repeat."""
         path = f"/v1/endpoints/{quote(endpoint_id, safe='')}/{verb}"
         request = SendRequest("POST", path, is_repeatable=verb != "rotate")
         return (yield from self.ask(request))
 
     def deliveries(self, subject: str) -> Dialogue[None]:
-        """Tell who was told of a job's, flow's or batch's end, newest first."""
+        """Emit the deliveries of a job's, flow's or batch's end, newest first."""
         kinds = {"flow": "flows", "batch": "batches"}
         kind = kinds.get(subject.partition("_")[0], "jobs")
         return self.pages(f"/v1/{kind}/{quote(subject, safe='')}/deliveries", {})
 
     def replay(self, delivery_id: str) -> Dialogue[Job]:
-        """Send a webhook again; not repeated, for each is one more."""
+        """Send a webhook again; not repeated, as each call sends another."""
         path = f"/v1/deliveries/{quote(delivery_id, safe='')}/replay"
-        told = yield from self.ask(SendRequest("POST", path, is_repeatable=False))
-        return cast("Job", told)
+        job = yield from self.ask(SendRequest("POST", path, is_repeatable=False))
+        return cast("Job", job)
 
     def _stream(self, path: str, place: "_Place") -> Dialogue[None]:
         misses = 0
@@ -508,12 +491,12 @@ class RequestPolicy:
                     yield Pause(EARLY_SECONDS)
             except ClientError as error:
                 if isinstance(error, NotFound) and place.is_end:
-                    return  # it ended, and was deleted before we came back
+                    return  # it ended and was deleted before the stream was resumed
                 yield self._pause(error, misses)
                 misses += 1
 
     def _pause(self, error: ClientError, misses: int) -> Pause:
-        """Return how long to wait before the next try; raise if there is none."""
+        """Return the pause before the next retry; raise if there is none."""
         is_worth_it = isinstance(error, (RateLimited, Unavailable))
         asked_for = error.retry_after or 0.0
         if not is_worth_it or misses >= len(PAUSES) or asked_for > self.longest_pause:
@@ -523,7 +506,7 @@ class RequestPolicy:
 
 
 class _Place:
-    """How far the reader of a stream is."""
+    """The position of the reader of a stream."""
 
     def __init__(self, after: int | None = None, ends: Collection[str] = ()) -> None:
         self.seen = None if after is None else str(after)
@@ -531,12 +514,12 @@ class _Place:
         self.is_end = False
 
     def opening(self, path: str) -> Open:
-        """Go on after the last event that was seen."""
+        """Return the step that resumes the stream after the last event."""
         return Open(path, {} if self.seen is None else {"Last-Event-ID": self.seen})
 
 
 def _read(place: _Place) -> Dialogue[bool]:
-    """Tell what an open stream says; return whether that was anything."""
+    """Emit the events of an open stream; return whether there were any."""
     before = place.seen
     while (message := (yield Read())) is not None:
         place.seen = message.id or place.seen
@@ -555,12 +538,12 @@ def result_of(job: Job) -> Any:
 
 
 def new_key() -> str:
-    """Make an idempotency key that nobody else has."""
+    """Generate a unique idempotency key."""
     return secrets.token_urlsafe(18)
 
 
 def job_path(job_id: str) -> str:
-    """Return where a job is."""
+    """Return the path of a job."""
     return f"/v1/jobs/{quote(job_id, safe='', errors='replace')}"
 
 
@@ -569,29 +552,29 @@ def _schedule_path(name: str) -> str:
 
 
 def unreachable(url: str, error: Exception) -> Unavailable:
-    """Say that there was no answer."""
+    """Return the error for a request without a response."""
     reason = str(error) or type(error).__name__
     return Unavailable(f"{url} cannot be reached: {reason}", code="UNREACHABLE")
 
 
 def not_sendable() -> ClientError:
-    """Say that a request cannot be written down."""
+    """Return the error for a request that cannot be encoded."""
     return ClientError(
-        "that cannot be sent: it has characters that do not belong there",
+        "the request has characters that cannot be sent, such as lone surrogates",
         code="BAD_REQUEST",
         status=HTTPStatus.BAD_REQUEST,
     )
 
 
 def _written(value: Any) -> str:
-    """Write what JSON has no form for."""
+    """Encode a value that JSON has no type for."""
     if isinstance(value, datetime):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} cannot be sent as JSON")
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was chosen, as it is sent."""
+    """Return the options that are set, in the form in which they are sent."""
     return {
         name: value.isoformat() if isinstance(value, datetime) else value
         for name, value in options.items()
@@ -615,30 +598,30 @@ def _body(path: str, answer: Answer) -> Any:
 
 
 def _refusal(answer: Answer) -> ClientError:
-    """Read a problem object, or make do with the status."""
+    """Parse a problem object, or fall back to the status."""
     try:
-        told = json.loads(answer.body)
+        problem = json.loads(answer.body)
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
-        told = {}
-    detail = str(told.get("detail") or f"the server answered {answer.status}")
-    fields = [f"{e['path']}: {e['message']}" for e in told.get("errors") or ()]
+        problem = None
+    if not isinstance(problem, dict):
+        problem = {}
+    detail = str(problem.get("detail") or f"the server answered {answer.status}")
+    fields = [f"{e['path']}: {e['message']}" for e in problem.get("errors") or ()]
     message = "; ".join([detail, *(field for field in fields if field not in detail)])
-    code = str(told.get("code", "HTTP_ERROR"))
+    code = str(problem.get("code", "HTTP_ERROR"))
     return _kind(answer.status, code)(
         message,
         code=code,
         status=answer.status,
-        request_id=told.get("request_id") or answer.headers.get("x-request-id"),
-        retry_after=told.get("retry_after") or _seconds(answer.headers),
+        request_id=problem.get("request_id") or answer.headers.get("x-request-id"),
+        retry_after=problem.get("retry_after") or _seconds(answer.headers),
     )
 
 
 def _seconds(headers: Mapping[str, str]) -> float | None:
-    """Read `Retry-After`; a date in it is not worth a calendar."""
-    said = headers.get("retry-after", "")
-    return float(said) if said.isascii() and said.isdecimal() else None
+    """Parse `Retry-After` in seconds; dates are ignored."""
+    value = headers.get("retry-after", "")
+    return float(value) if value.isascii() and value.isdecimal() else None
 
 
 _KINDS: Final[Mapping[int, type[ClientError]]] = {

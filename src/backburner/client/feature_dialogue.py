@@ -1,4 +1,4 @@
-"""Features over the wire: what to ask and when to ask again. No I/O here."""
+"""Requests and polling of features, without I/O."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NotRequired, TypedDict, cast
@@ -43,7 +43,7 @@ class FeatureJob(TypedDict):
 
 
 class Upload(TypedDict):
-    """Where a file may be sent, and the key to name it by."""
+    """The URL for an upload, and the key that identifies the file."""
 
     user_cv_key: str
     method: str
@@ -62,13 +62,13 @@ def submit(
     request: Mapping[str, Any],
     key: str | None,
 ) -> Dialogue[FeatureJob]:
-    """Submit a request; with a key, a lost answer is asked for again."""
+    """Submit a request; with a key, it is safe to repeat."""
     sent = request_policy.send(_path(feature, "submit"), request, key)
     return cast("FeatureJob", (yield from sent))
 
 
 def offer(request_policy: RequestPolicy, feature: str, size: int) -> Dialogue[Upload]:
-    """Ask for a URL to send a file of that many bytes to."""
+    """Request a URL for the upload of a file of this size in bytes."""
     sent = request_policy.send(_path(feature, "uploads"), {"size": size}, None)
     return cast("Upload", (yield from sent))
 
@@ -76,7 +76,7 @@ def offer(request_policy: RequestPolicy, feature: str, size: int) -> Dialogue[Up
 def status(
     request_policy: RequestPolicy, feature: str, job_id: str
 ) -> Dialogue[FeatureJob]:
-    """Ask where a job is."""
+    """Return the state of a job."""
     request = SendRequest("GET", _path(feature, "status", job_id))
     return cast("FeatureJob", (yield from request_policy.ask(request)))
 
@@ -85,10 +85,10 @@ def poll(
     feature: str, job_id: str, every: float = EVERY_SECONDS, times: int = TIMES
 ) -> Dialogue[FeatureJob]:
     """
-    Tell the job after each poll; return it when it has ended.
+    Emit the job after each poll; return it when it has ended.
 
-    It waits longer only after an error that may pass, twice as long each time. Other
-    errors are raised, and `PollTimeout` after the last poll.
+    After a temporary error the interval doubles each time. Other errors are raised,
+    and `PollTimeout` after the last poll.
     """
     misses = 0
     for polled in range(1, times + 1):
@@ -99,8 +99,8 @@ def poll(
             if not isinstance(error, (RateLimited, Unavailable)):
                 raise
             misses += 1
-            wished = max(every * 2**misses, error.retry_after or 0.0)
-            pause = min(wished, max(LONGEST_PAUSE, every))
+            demanded = max(every * 2**misses, error.retry_after or 0.0)
+            pause = min(demanded, max(LONGEST_PAUSE, every))
         else:
             misses = 0
             yield Emit(seen)
@@ -116,7 +116,7 @@ def watched(
     on_progress: Progress | None,
     wait: Callable[[float], None] | None = None,
 ) -> Dialogue[FeatureJob]:
-    """Call `on_progress` with what is told; wait by `wait` if it is given."""
+    """Call `on_progress` with each emitted job; use `wait` for pauses if given."""
     step = advance(dialogue, None)
     while not isinstance(step, Done):
         answer = None

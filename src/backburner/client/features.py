@@ -1,4 +1,4 @@
-"""The verbs of features, for both clients: submit, poll, fetch."""
+"""The methods of both clients for features: submit, poll, fetch."""
 
 import asyncio
 import threading
@@ -22,28 +22,28 @@ T = TypeVar("T")
 
 
 class Features(Protocol):
-    """The verbs for the client that waits in its calls."""
+    """The methods of the blocking client."""
 
     _ask: RequestPolicy
 
     def _run(self, dialogue: Dialogue[T]) -> T:
-        """Carry a dialogue out and return what comes of it."""
+        """Execute a dialogue and return its result."""
         ...
 
     def submit_feature(
         self, feature: str, request: Mapping[str, Any], *, key: str | None = None
     ) -> FeatureJob:
-        """Submit a request to a feature; there is one job even if it is repeated."""
+        """Submit a request to a feature; retries do not create a second job."""
         return self._run(say.submit(self._ask, feature, request, key or new_key()))
 
     def upload_cv(self, feature: str, content: bytes) -> str:
-        """Send a CV as a file; return what to name as `user_cv_key`."""
+        """Upload a CV file; return its `user_cv_key`."""
         offered = self._run(say.offer(self._ask, feature, len(content)))
         _request(offered["upload_url"], offered, content)
         return offered["user_cv_key"]
 
     def feature_status(self, feature: str, job_id: str) -> FeatureJob:
-        """Return a job as it is now."""
+        """Return the current data of a job."""
         return self._run(say.status(self._ask, feature, job_id))
 
     def poll_feature(
@@ -59,7 +59,7 @@ class Features(Protocol):
         """
         Return a job when it has ended: completed, or failed with `code` and `error`.
 
-        It asks every 5 seconds, 60 times; then it raises `PollTimeout`. Setting
+        It polls every 5 seconds, 60 times; then it raises `PollTimeout`. Setting
         `abort` from another thread, or in `on_progress`, raises `PollAborted`.
         """
 
@@ -72,34 +72,34 @@ class Features(Protocol):
         return self._run(say.watched(dialogue, on_progress, waits))
 
     def fetch_result(self, job: FeatureJob) -> Any:
-        """Return the result of a completed job; its URL works for an hour."""
+        """Return the result of a completed job; its URL is valid for an hour."""
         return _request(job["result_url"]).json()
 
 
 class AsyncFeatures(Protocol):
-    """The verbs for the client that is awaited."""
+    """The methods of the asynchronous client."""
 
     _ask: RequestPolicy
 
     async def _run(self, dialogue: Dialogue[T]) -> T:
-        """Carry a dialogue out and return what comes of it."""
+        """Execute a dialogue and return its result."""
         ...
 
     async def submit_feature(
         self, feature: str, request: Mapping[str, Any], *, key: str | None = None
     ) -> FeatureJob:
-        """Submit a request to a feature; there is one job even if it is repeated."""
+        """Submit a request to a feature; retries do not create a second job."""
         chosen = key or new_key()
         return await self._run(say.submit(self._ask, feature, request, chosen))
 
     async def upload_cv(self, feature: str, content: bytes) -> str:
-        """Send a CV as a file; return what to name as `user_cv_key`."""
+        """Upload a CV file; return its `user_cv_key`."""
         offered = await self._run(say.offer(self._ask, feature, len(content)))
         await asyncio.to_thread(_request, offered["upload_url"], offered, content)
         return offered["user_cv_key"]
 
     async def feature_status(self, feature: str, job_id: str) -> FeatureJob:
-        """Return a job as it is now."""
+        """Return the current data of a job."""
         return await self._run(say.status(self._ask, feature, job_id))
 
     async def poll_feature(
@@ -114,21 +114,21 @@ class AsyncFeatures(Protocol):
         """
         Return a job when it has ended: completed, or failed with `code` and `error`.
 
-        It asks every 5 seconds, 60 times; then it raises `PollTimeout`. To stop it,
+        It polls every 5 seconds, 60 times; then it raises `PollTimeout`. To stop it,
         cancel the task that awaits it.
         """
         dialogue = say.poll(feature, job_id, every, times)
         return await self._run(say.watched(dialogue, on_progress))
 
     async def fetch_result(self, job: FeatureJob) -> Any:
-        """Return the result of a completed job; its URL works for an hour."""
+        """Return the result of a completed job; its URL is valid for an hour."""
         return (await asyncio.to_thread(_request, job["result_url"])).json()
 
 
 def _request(
     url: str, offered: Upload | None = None, content: bytes | None = None
 ) -> httpx2.Response:
-    """Follow a signed URL without the API key, which other servers must not see."""
+    """Request a signed URL without the API key, which other servers must not see."""
     method = "GET" if offered is None else offered["method"]
     headers = {} if offered is None else offered["headers"]
     local = httpx2.URL(url).host in {"127.0.0.1", "localhost", "::1"}
@@ -139,7 +139,8 @@ def _request(
         raise unreachable(url.partition("?")[0], error) from None
     if not answer.is_success:
         raise ClientError(
-            f"the signed URL was refused with {answer.status_code}: it may be expired",
+            f"the signed URL was refused with status {answer.status_code}: "
+            "it may have expired",
             code="LINK_REFUSED",
             status=answer.status_code,
         )

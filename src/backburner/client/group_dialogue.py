@@ -1,4 +1,4 @@
-"""What to ask about flows and batches, and what the answers mean."""
+"""Requests about flows and batches, and their responses, without I/O."""
 
 from collections.abc import Generator, Sequence
 from typing import Any, Final, cast
@@ -34,7 +34,7 @@ _BATCH_ENDS: Final = frozenset({BATCH_FINISHED})
 def submit_flow(
     ask: RequestPolicy, steps: Sequence[NewStep], key: str | None, options: FlowOptions
 ) -> Dialogue[Flow]:
-    """Submit a flow; with a key, a lost answer is asked for again."""
+    """Submit a flow; with a key, it is safe to repeat."""
     body = {"steps": [*steps], **given(options)}
     return cast("Flow", (yield from ask.send("/v1/flows", body, key)))
 
@@ -54,13 +54,13 @@ def follow_flow(
 def flow_results(
     ask: RequestPolicy, flow_id: str, timeout: float | None
 ) -> Dialogue[dict[str, Any]]:
-    """Wait for the end; return the outputs of the steps that succeeded, by name."""
+    """Wait for the end; return the outputs of the succeeded steps by name."""
     flow = yield from _ended(follow_flow(ask, flow_id, timeout))
     outputs: dict[str, Any] = {}
     for step in flow.get("steps", ()):
         if step["state"] == JobState.SUCCEEDED:
-            here = f"{job_path(step['id'])}/result"
-            outputs[step["name"]] = yield from ask.ask(SendRequest("GET", here))
+            result_path = f"{job_path(step['id'])}/result"
+            outputs[step["name"]] = yield from ask.ask(SendRequest("GET", result_path))
     return outputs
 
 
@@ -72,24 +72,24 @@ def _ended(following: Dialogue[Flow]) -> Generator[Step, Any, Flow]:
 
 
 def flow_events(ask: RequestPolicy, flow_id: str) -> Dialogue[None]:
-    """Tell what happened and happens to a flow and its steps, to its end."""
+    """Emit all events of a flow and its steps, until the flow ends."""
     return ask.stream(f"{_flow_path(flow_id)}/events", FLOW_ENDS)
 
 
 def cancel_flow(ask: RequestPolicy, flow_id: str) -> Dialogue[Flow]:
-    """End whatever of a flow is not over; asking twice is no error."""
+    """Cancel everything of a flow that has not ended; it is safe to repeat."""
     request = SendRequest("POST", f"{_flow_path(flow_id)}/cancel")
     return cast("Flow", (yield from ask.ask(request)))
 
 
 def retry_flow(ask: RequestPolicy, flow_id: str) -> Dialogue[Flow]:
-    """Retry a flow's failed steps; not repeated, for they may fail between."""
+    """Retry a flow's failed steps; not repeated, as they may fail in between."""
     request = SendRequest("POST", f"{_flow_path(flow_id)}/retry", is_repeatable=False)
     return cast("Flow", (yield from ask.ask(request)))
 
 
 def flows(ask: RequestPolicy, which: FlowsQuery) -> Dialogue[None]:
-    """Tell flows, newest first."""
+    """Emit flows, newest first."""
     return ask.pages("/v1/flows", which)
 
 
@@ -100,7 +100,7 @@ def open_batch(
     key: str | None,
     options: BatchOptions,
 ) -> Dialogue[Batch]:
-    """Open a batch; with a key, a lost answer is asked for again."""
+    """Open a batch; with a key, it is safe to repeat."""
     body = {"jobs": [*jobs], "flows": [*flows], **given(options)}
     return cast("Batch", (yield from ask.send("/v1/batches", body, key)))
 
@@ -113,7 +113,7 @@ def fill_batch(
     *,
     seal: bool,
 ) -> Dialogue[Batch]:
-    """Add to a batch; a lost answer is asked for again."""
+    """Add members to a batch; it is safe to repeat."""
     body = {"jobs": [*jobs], "flows": [*flows], "seal": seal}
     path = f"{_batch_path(batch_id)}/members"
     return cast("Batch", (yield from ask.send(path, body, new_key())))
@@ -132,24 +132,24 @@ def follow_batch(
 
 
 def batch_events(ask: RequestPolicy, batch_id: str) -> Dialogue[None]:
-    """Tell what happened and happens to a batch as a whole, to its end."""
+    """Emit the events of a batch as a whole, until it is finished."""
     return ask.stream(f"{_batch_path(batch_id)}/events", _BATCH_ENDS)
 
 
 def cancel_batch(ask: RequestPolicy, batch_id: str) -> Dialogue[Batch]:
-    """End whatever of a batch is not over; asking twice is no error."""
+    """Cancel everything of a batch that has not ended; it is safe to repeat."""
     request = SendRequest("POST", f"{_batch_path(batch_id)}/cancel")
     return cast("Batch", (yield from ask.ask(request)))
 
 
 def retry_batch(ask: RequestPolicy, batch_id: str) -> Dialogue[Batch]:
-    """Retry the failed members of a batch; not repeated, for it may fail between."""
+    """Retry a batch's failed members; not repeated, as they may fail in between."""
     request = SendRequest("POST", f"{_batch_path(batch_id)}/retry", is_repeatable=False)
     return cast("Batch", (yield from ask.ask(request)))
 
 
 def batches(ask: RequestPolicy, which: BatchesQuery) -> Dialogue[None]:
-    """Tell batches, newest first."""
+    """Emit batches, newest first."""
     return ask.pages("/v1/batches", which)
 
 

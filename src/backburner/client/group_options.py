@@ -1,4 +1,4 @@
-"""What callers may say of flows and batches, under typed names."""
+"""Typed options for requests about flows and batches."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -8,14 +8,14 @@ Otherwise = Literal["cancel", "continue"]
 
 
 class Need(TypedDict):
-    """A step that another waits for, and what becomes of that one if it fails."""
+    """A prerequisite of a step, and what happens to the step if it fails."""
 
     step: str
     otherwise: NotRequired[Otherwise]
 
 
 class NewStep(TypedDict):
-    """A step to be done. Without `input` it takes what the steps it needs give."""
+    """A step to submit. Without `input`, it gets the outputs of its prerequisites."""
 
     name: str
     capability: str
@@ -27,6 +27,7 @@ class NewStep(TypedDict):
     start_by: NotRequired[datetime | str]
     max_attempts: NotRequired[int]
     tags: NotRequired[list[str]]
+    metadata: NotRequired[Mapping[str, str]]
     tokens: NotRequired[int]
     share: NotRequired[str]
     callback: NotRequired[Mapping[str, str]]
@@ -34,7 +35,7 @@ class NewStep(TypedDict):
 
 
 class NewFlow(TypedDict):
-    """A flow to be put into a batch."""
+    """A flow to add to a batch."""
 
     steps: list[NewStep]
     deadline: NotRequired[datetime | str]
@@ -43,7 +44,7 @@ class NewFlow(TypedDict):
 
 
 class NewJob(TypedDict):
-    """A job to be put into a batch."""
+    """A job to add to a batch."""
 
     capability: str
     input: Any
@@ -54,6 +55,7 @@ class NewJob(TypedDict):
     deadline: NotRequired[datetime | str]
     max_attempts: NotRequired[int]
     tags: NotRequired[list[str]]
+    metadata: NotRequired[Mapping[str, str]]
     tokens: NotRequired[int]
     share: NotRequired[str]
     callback: NotRequired[Mapping[str, str]]
@@ -61,14 +63,14 @@ class NewJob(TypedDict):
 
 
 class Completion(TypedDict):
-    """The job that follows a batch. Without `input` it is told the counts."""
+    """The job to submit after a batch. Without `input`, it gets the counts."""
 
     capability: str
     input: NotRequired[Any]
 
 
 class FlowOptions(TypedDict, total=False):
-    """How a flow is to be kept; what is `None` or left out is the server's choice."""
+    """Options of a flow; the server decides what is `None` or left out."""
 
     deadline: datetime | str | None
     tags: list[str] | None
@@ -76,7 +78,7 @@ class FlowOptions(TypedDict, total=False):
 
 
 class BatchOptions(TypedDict, total=False):
-    """How a batch is to be kept; what is `None` or left out is the server's choice."""
+    """Options of a batch; the server decides what is `None` or left out."""
 
     expected: int | None
     sealed: bool | None

@@ -1,4 +1,4 @@
-"""What callers may say in a request, under typed names."""
+"""Typed options for requests."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,7 +11,7 @@ _ENDS: Final = frozenset({*FINAL, BatchState.FINISHED})
 
 
 class WebhookEvent(TypedDict):
-    """What a webhook tells."""
+    """The content of a webhook."""
 
     type: str
     timestamp: str
@@ -19,7 +19,7 @@ class WebhookEvent(TypedDict):
 
 
 class BudgetOptions(TypedDict, total=False):
-    """What a budget says: `tokens` or `money`, and for which window and value."""
+    """A budget: `tokens` or `money`, and the window and value that it applies to."""
 
     overrun: str
     """`extend` or `stop`: see docs/budgets.md."""
@@ -30,7 +30,7 @@ class BudgetOptions(TypedDict, total=False):
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """How a schedule is to be saved."""
+    """Options of a schedule."""
 
     input: Any
     timezone: str
@@ -38,19 +38,19 @@ class ScheduleOptions(TypedDict, total=False):
 
 
 class JobChange(TypedDict, total=False):
-    """What to change of a job that has not started; what is left out stays."""
+    """Changes to a job that has not started; what is left out stays as it is."""
 
     priority: int
     run_at: datetime | str | None
-    """Another start time; `None`: as soon as it can."""
+    """A new start time; `None`: as soon as possible."""
 
 
 SAME_INPUT: Final = object()
-"""Stands for the input of the job that is forked."""
+"""Stands for the input of the original job."""
 
 
 class SubmitOptions(TypedDict, total=False):
-    """How a job is to be run; what is `None` or left out is the server's choice."""
+    """Options of a job; the server decides what is `None` or left out."""
 
     queue: str | None
     priority: int | None
@@ -59,11 +59,13 @@ class SubmitOptions(TypedDict, total=False):
     deadline: datetime | str | None
     max_attempts: int | None
     tags: list[str] | None
+    metadata: Mapping[str, str] | None
+    """Texts by name that are kept with the job and shown with it."""
     tokens: int | None
     share: str | None
-    """Whose share of the queue it takes, if not the user's."""
+    """The share of the queue that it belongs to; by default, that of its user."""
     callback: dict[str, str] | None
-    """Whom to tell when it ends: `{"url": …}` or `{"endpoint": …}`."""
+    """The webhook to send when it ends: `{"url": …}` or `{"endpoint": …}`."""
     completion: Mapping[str, Any] | None
     """The job to submit when it ends: `{"capability": …, "input": …}`."""
 
@@ -82,7 +84,7 @@ class JobsQuery(TypedDict, total=False):
 
 
 class UsageQuery(TypedDict, total=False):
-    """What to add up: `by` is tag, capability, model, user or day."""
+    """The usage to add up: `by` is tag, capability, model, user or day."""
 
     by: str | None
     since: datetime | str | None
@@ -92,13 +94,13 @@ class UsageQuery(TypedDict, total=False):
 
 
 class EventsQuery(TypedDict, total=False):
-    """Which events to follow: all, or those about one of these."""
+    """The events to follow: all, or those of one flow, batch, tag or topic."""
 
     flow: str | None
     batch: str | None
     tag: str | None
     topic: str | None
-    """What applications publish under this name; see docs/events.md."""
+    """A topic of an application; see docs/events.md."""
 
 
 class RetryQuery(TypedDict, total=False):
@@ -114,5 +116,5 @@ class RetryQuery(TypedDict, total=False):
 
 
 def is_final(seen: Mapping[str, object]) -> bool:
-    """Say whether nothing happens to a job, flow or batch any more by itself."""
+    """Return whether a job, flow or batch has ended."""
     return seen["state"] in _ENDS

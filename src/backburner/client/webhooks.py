@@ -1,4 +1,4 @@
-"""For receivers: whether a webhook is what it says it is."""
+"""Verifies webhooks, for their receivers."""
 
 import json
 import time
@@ -22,10 +22,10 @@ def verify_webhook(
     tolerance: float = TOLERANCE_SECONDS,
 ) -> WebhookEvent:
     """
-    Return what a webhook tells, or raise `WebhookError` if it is not to be believed.
+    Return the content of a webhook; raise `WebhookError` if it is not authentic.
 
-    `body` is the request's, byte for byte; `secrets` are yours, one or, while one is
-    replaced, both. The same webhook may come twice: `webhook-id` tells.
+    `body` is the exact body of the request; `secrets` is your secret or, during a
+    rotation, both. A webhook may arrive twice, with the same `webhook-id`.
     """
     message_id, timestamp, signatures = check_webhook_headers(
         headers, now=now, tolerance=tolerance
@@ -38,7 +38,7 @@ def verify_webhook(
         body=body,
     ):
         raise WebhookError(
-            "the webhook is not signed by your secret", code="WEBHOOK_SIGNATURE"
+            "the webhook is not signed with your secret", code="WEBHOOK_SIGNATURE"
         )
     return _event(body)
 
@@ -52,12 +52,15 @@ def check_webhook_headers(
     """
     Return a webhook's id, timestamp and signatures, or raise `WebhookError`.
 
-    It needs no body, so a server can refuse what is not signed at all, or was signed
-    at another time, before it reads one.
+    It needs no body, so a server can refuse unsigned or outdated requests before it
+    reads one.
     """
     message_id, timestamp, signatures = _required(headers)
     if abs((time.time() if now is None else now) - timestamp) > tolerance:
-        raise WebhookError("the webhook is from another time", code="WEBHOOK_TIME")
+        raise WebhookError(
+            f"the webhook's timestamp is more than {tolerance:g} s from now",
+            code="WEBHOOK_TIME",
+        )
     return message_id, timestamp, signatures
 
 
@@ -82,5 +85,5 @@ def _event(body: bytes) -> WebhookEvent:
     except (ValueError, RecursionError):
         event = None
     if not isinstance(event, dict):
-        raise WebhookError("the webhook holds no JSON object", code="WEBHOOK_BODY")
+        raise WebhookError("the webhook is not a JSON object", code="WEBHOOK_BODY")
     return cast("WebhookEvent", event)

@@ -1,4 +1,4 @@
-"""Errors of model answers, and how the JSON in an answer is found."""
+"""Errors of model calls, and extraction of JSON from a model's answer."""
 
 import json
 import re
@@ -11,14 +11,14 @@ from typing import Final, Literal, NoReturn
 from backburner.domain.lanes.rate_limit_headers import REFUSED, has_no_quota
 
 Purpose = Literal["chat", "embedding", "transcription", "vision"]
-"""What a model is used for; each has a model of its own in the settings."""
+"""What a model is used for. The settings name one model for each purpose."""
 NOT_CONFIGURED: Final = "AI_NOT_CONFIGURED"
-"""The code of a call when no provider of models is set."""
+"""The error code of a call when no model provider is configured."""
 MOST_STARTS: Final = 200
-"""Of a text that looks like JSON all over, so many places are tried."""
+"""How many positions in a text are tried as the start of JSON."""
 SERVER_ERROR: Final = 500
 CORRECTION: Final = "That answer cannot be used: "
-"""How a question begins that shows a model its mistakes."""
+"""The start of the follow-up prompt that lists the errors in a model's answer."""
 
 _FENCE = re.compile(r"```[ \t]*(?:json)?[ \t]*\r?\n?", re.IGNORECASE)
 _START = re.compile(r"[{\[]")
@@ -29,38 +29,38 @@ _TOO_LONG = re.compile(
 
 
 class Trouble(StrEnum):
-    """Why there is no answer to use; each is the code of the error that is raised."""
+    """Why a call has no usable answer. Each value is the code of the error raised."""
 
     RATE_LIMITED = "AI_RATE_LIMITED"
     UNAVAILABLE = "AI_UNAVAILABLE"
-    """The provider has a fault, or cannot be reached."""
+    """The provider failed or cannot be reached."""
     TIMEOUT = "AI_TIMEOUT"
     BAD_ANSWER = "AI_BAD_ANSWER"
-    """It said that all is well and sent something else than it promised."""
+    """The provider reported success, but its response is malformed."""
     REFUSED = "AI_REFUSED"
-    """The model will not answer that."""
+    """The model declined to answer."""
     REJECTED = "AI_REJECTED"
-    """The provider does not take such a request."""
+    """The provider rejected the request as invalid."""
     UNAUTHORIZED = "AI_UNAUTHORIZED"
-    """The provider does not accept the key, or not for this."""
+    """The provider rejected the API key, or the key lacks permission."""
     NO_QUOTA = "AI_QUOTA_EXHAUSTED"
-    """The account has no credit left: waiting does not help, another provider may."""
+    """The account has no credit left. Waiting does not help; another provider may."""
     TOO_LONG = "AI_CONTEXT_TOO_LONG"
     NOT_PREPARED = "AI_MODEL_NOT_PREPARED"
-    """The model is not on this machine yet; a command or a download brings it."""
+    """The model is not on this machine yet. It must be prepared or downloaded first."""
     INVALID_JSON = "AI_INVALID_JSON"
-    """Even corrected, there is no JSON in the answer."""
+    """The answer contains no JSON, even after a correction."""
     SCHEMA_VIOLATION = "AI_SCHEMA_VIOLATION"
-    """Even corrected, its JSON does not have the shape that was asked for."""
+    """The JSON in the answer does not match the schema, even after a correction."""
 
     @property
     def is_passing(self) -> bool:
-        """Whether another try, or another provider, may do better."""
+        """Whether a retry, or another provider, may succeed."""
         return self in _PASSING
 
     @property
     def is_providers_own(self) -> bool:
-        """Whether another provider may do better, though another try would not."""
+        """Whether another provider may succeed although a retry would not."""
         return self is Trouble.NO_QUOTA
 
 
@@ -77,9 +77,9 @@ _WAIT: Final = frozenset(
 )
 
 
-def by_status(status: int, said: str = "") -> Trouble:
-    """Say what a status means; `said` is the provider's own code and message."""
-    if status == HTTPStatus.PAYMENT_REQUIRED or has_no_quota(said):
+def by_status(status: int, detail: str = "") -> Trouble:
+    """Classify an HTTP status; `detail` is the provider's error code and message."""
+    if status == HTTPStatus.PAYMENT_REQUIRED or has_no_quota(detail):
         return Trouble.NO_QUOTA
     if status in REFUSED:
         return Trouble.RATE_LIMITED
@@ -87,17 +87,17 @@ def by_status(status: int, said: str = "") -> Trouble:
         return Trouble.UNAVAILABLE
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         return Trouble.UNAUTHORIZED
-    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or _TOO_LONG.search(said):
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or _TOO_LONG.search(detail):
         return Trouble.TOO_LONG
     return Trouble.REJECTED
 
 
 def found_json(text: str) -> str:
     """
-    Return the JSON in a model's answer: all of it, fenced, or amid prose.
+    Return the JSON in a model's answer: the whole text, a fenced block or a part.
 
-    What is fenced goes before what is not, then the longest object or list counts.
-    Raise `ValueError` if there is none.
+    A fenced block takes precedence. Otherwise the longest object or array is returned.
+    Raises `ValueError` if there is none.
     """
     whole = text.strip()
     try:
@@ -107,9 +107,9 @@ def found_json(text: str) -> str:
     else:
         return whole
     for fence in islice(_FENCE.finditer(whole), MOST_STARTS):
-        found = _value_at(whole, fence.end())
-        if found is not None:
-            return found
+        value = _value_at(whole, fence.end())
+        if value is not None:
+            return value
     longest = max(_values(whole), key=len, default=None)
     if longest is None:
         raise ValueError("the answer contains no JSON")
@@ -117,16 +117,16 @@ def found_json(text: str) -> str:
 
 
 def _values(text: str) -> Iterator[str]:
-    """Yield what can be read as an object or a list, none within another."""
+    """Yield the outermost objects and arrays that can be parsed."""
     at = 0
     for _ in range(MOST_STARTS):
         start = _START.search(text, at)
         if start is None:
             return
-        found = _value_at(text, start.start())
-        if found is not None:
-            yield found
-        at = start.start() + len(found or " ")
+        value = _value_at(text, start.start())
+        if value is not None:
+            yield value
+        at = start.start() + len(value or " ")
 
 
 def _value_at(text: str, at: int) -> str | None:
@@ -142,7 +142,7 @@ def _value_at(text: str, at: int) -> str | None:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not valid JSON")
 
 
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse)

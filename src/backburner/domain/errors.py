@@ -2,41 +2,43 @@
 All errors of the platform.
 
 BackburnerError               code, retryable
-├── CallerError               the request cannot be honoured as sent            → 4xx
+├── CallerError               the request cannot be fulfilled as sent           → 4xx
 │   ├── InvalidInput          it does not match the capability's model
-│   ├── PromptRefused         it looks like instructions to the model
-│   ├── UnknownCapability     nobody here knows that name
-│   ├── JobNotFound           no such job, or somebody else's
-│   ├── FlowNotFound          no such flow, or somebody else's
-│   ├── BatchNotFound         no such batch, or somebody else's
-│   ├── KeyNotFound           no such API key, or somebody else's
+│   ├── PromptRefused         it looks like a prompt injection
+│   ├── UnknownCapability     no capability has this name
+│   ├── JobNotFound           no such job, or it belongs to another owner
+│   ├── FlowNotFound          no such flow, or it belongs to another owner
+│   ├── BatchNotFound         no such batch, or it belongs to another owner
+│   ├── KeyNotFound           no such API key, or it belongs to another owner
 │   ├── QueueNotFound         no queue has this name
 │   ├── ScheduleNotFound      no schedule has this name
-│   ├── WorkerNotFound        no worker with this id is alive
-│   ├── EndpointNotFound      no such webhook endpoint, or somebody else's
-│   ├── TooManyWaiting        as many jobs of the share wait as may
-│   ├── IdempotencyConflict   the key is taken by another body
-│   ├── BlobMissing           a content that was kept apart is not there
-│   ├── BlobTooLarge          a content has more bytes than it may
-│   ├── BlobMismatch          what was uploaded is not what was announced
-│   ├── UploadTooSlow         a content took too long to be written
-│   ├── BudgetExhausted       a budget has no room for it in this window
-│   └── IllegalTransition     the job's state does not allow it
-├── WorkError                 the work was tried and failed; kept on the job
-│   ├── TransientError        worth another attempt
-│   │   └── Throttled         a provider said "later": costs no attempt
-│   └── PermanentError        would fail the same way again
-│       ├── OverBudget        the job has used what its budget allows
-│       └── AnswerTruncated   a model's answer reached its limit of tokens
-├── ClaimLost                 the job is no longer this worker's: nothing is stored
+│   ├── WorkerNotFound        no live worker has this id
+│   ├── EndpointNotFound      no such webhook endpoint, or of another owner
+│   ├── TooManyWaiting        the share's limit of waiting jobs is reached
+│   ├── IdempotencyConflict   the key was used with another body
+│   ├── SignalConflict        the signal has another value, or the wait is over
+│   ├── SignalTooLarge        the signal's value exceeds the size limit
+│   ├── BlobMissing           no such blob, or it was deleted
+│   ├── BlobTooLarge          the content exceeds the size limit
+│   ├── BlobMismatch          the upload differs from its announced size or digest
+│   ├── UploadTooSlow         the content took too long to be written
+│   ├── BudgetExhausted       a budget has too little left in this window
+│   └── IllegalTransition     the job's state does not allow the operation
+├── WorkError                 the handler failed; stored with the job
+│   ├── TransientError        a retry may succeed
+│   │   └── Throttled         a provider's rate limit: uses up no attempt
+│   └── PermanentError        a retry would fail the same way
+│       ├── OverBudget        the job has used up its hold and its budget
+│       └── AnswerTruncated   a model's answer reached its token limit
+├── ClaimLost                 the worker no longer holds the job; nothing is stored
 ├── TransactionTooLong        a body took too long and was rolled back          → 503
-├── StoreUnavailable          the database misbehaves                           → 503
-│   └── StoreFull             it has no room left                               → 507
-├── BrokerUnavailable         the message broker cannot be had; work goes on
-└── ConfigurationError        said at start-up, with the setting's name
+├── StoreUnavailable          the database cannot be used                       → 503
+│   └── StoreFull             the database has no space left                    → 507
+├── BrokerUnavailable         the message broker cannot be reached; work goes on
+└── ConfigurationError        raised at start-up, with the setting's name
 
-A class answers two questions: who must act (its branch), and would another try help
-(`retryable`). `code` is stable and public; messages may change.
+The branch tells who must act, and `retryable` whether a retry may succeed. `code` is
+stable and public; messages may change.
 """
 
 from collections.abc import Sequence
@@ -46,7 +48,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a job ended or was put back: what a user sees, on the wire and in history."""
+    """Why a job ended or was returned to its queue, as shown to users."""
 
     code: str
     message: str
@@ -56,7 +58,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One field of a request and what is wrong with it."""
+    """An invalid field of a request and the reason."""
 
     path: str
     message: str
@@ -66,19 +68,19 @@ MAX_MESSAGE = 2_000
 
 
 def readable(text: str) -> str:
-    """Keep what can be stored of a text that may hold anything."""
+    """Make any text storable: shorten it and replace invalid characters."""
     return text[:MAX_MESSAGE].encode("utf-8", "replace").decode("utf-8")
 
 
 class BackburnerError(Exception):
-    """Anything Backburner raises on purpose."""
+    """The base class of all errors that Backburner raises."""
 
     code: ClassVar[str] = "ERROR"
     retryable: ClassVar[bool] = False
 
 
 class CallerError(BackburnerError):
-    """The request cannot be honoured as sent."""
+    """The request cannot be fulfilled as sent."""
 
     code = "BAD_REQUEST"
 
@@ -94,12 +96,12 @@ class InvalidInput(CallerError):
 
 
 class PromptRefused(CallerError):
-    """The input looks like instructions to the model that is to read it."""
+    """The input looks like a prompt injection: instructions to the model."""
 
     code = "AI_PROMPT_INJECTION"
 
     def __init__(self, score: int, rules: Sequence[str]) -> None:
-        # Not which rules: whoever is told can try until none of them matches.
+        # Without the rules: with their names, an attacker could try until none matches.
         super().__init__(
             "the input looks like a prompt injection: instructions to the model"
         )
@@ -108,7 +110,7 @@ class PromptRefused(CallerError):
 
 
 class UnknownCapability(CallerError):
-    """No capability has that name."""
+    """No capability has this name."""
 
     code = "UNKNOWN_CAPABILITY"
 
@@ -127,61 +129,61 @@ class UnknownCapability(CallerError):
 def within(
     path: str, error: InvalidInput | UnknownCapability
 ) -> InvalidInput | UnknownCapability:
-    """Say in which part of a request something is wrong."""
+    """Prefix an error with the part of the request that it is about."""
     message = f"{path}: {error}"
     fields = [FieldError(f"{path}.{f.path}", f.message) for f in error.fields]
     if isinstance(error, InvalidInput):
         return InvalidInput(message, fields or [FieldError(path, str(error))])
-    told = FieldError(f"{path}.capability", "no capability has this name")
+    unknown = FieldError(f"{path}.capability", "no capability has this name")
     return UnknownCapability(
-        message, suggestion=error.suggestion, fields=fields or [told]
+        message, suggestion=error.suggestion, fields=fields or [unknown]
     )
 
 
 class JobNotFound(CallerError):
-    """No such job, or it is somebody else's."""
+    """The job does not exist or belongs to another owner."""
 
     code = "JOB_NOT_FOUND"
 
 
 class QueueNotFound(CallerError):
-    """No queue has that name."""
+    """No queue has this name."""
 
     code = "QUEUE_NOT_FOUND"
 
 
 class ScheduleNotFound(CallerError):
-    """No schedule has that name."""
+    """No schedule has this name."""
 
     code = "SCHEDULE_NOT_FOUND"
 
 
 class WorkerNotFound(CallerError):
-    """No worker with that id is alive."""
+    """No live worker has this id."""
 
     code = "WORKER_NOT_FOUND"
 
 
 class EndpointNotFound(CallerError):
-    """No such webhook endpoint, or it is somebody else's."""
+    """The webhook endpoint does not exist or belongs to another owner."""
 
     code = "ENDPOINT_NOT_FOUND"
 
 
 class KeyNotFound(CallerError):
-    """No such API key, or it is somebody else's."""
+    """The API key does not exist or belongs to another owner."""
 
     code = "KEY_NOT_FOUND"
 
 
 class FlowNotFound(CallerError):
-    """There is no such flow, or it is somebody else's."""
+    """The flow does not exist or belongs to another owner."""
 
     code = "FLOW_NOT_FOUND"
 
 
 class BatchNotFound(CallerError):
-    """There is no such batch, or it is somebody else's."""
+    """The batch does not exist or belongs to another owner."""
 
     code = "BATCH_NOT_FOUND"
 
@@ -193,7 +195,7 @@ class IdempotencyConflict(CallerError):
 
 
 class TooManyWaiting(CallerError):
-    """As many jobs of the share wait in the queue as may; nothing was stored."""
+    """The share's limit of waiting jobs in the queue is reached; nothing was stored."""
 
     code = "TOO_MANY_WAITING"
     retryable = True
@@ -207,37 +209,37 @@ class TooManyWaiting(CallerError):
 
 
 class IllegalTransition(CallerError):
-    """The job's state does not allow what was asked."""
+    """The job's state does not allow the operation."""
 
     code = "ILLEGAL_TRANSITION"
 
 
 class SignalConflict(CallerError):
-    """The signal cannot be taken: another value is there, or the wait is over."""
+    """The signal already has another value, or nothing waits for it any more."""
 
     code = "SIGNAL_CONFLICT"
 
 
 class SignalTooLarge(CallerError):
-    """The value of the signal has more bytes than it may."""
+    """The signal's value exceeds the size limit."""
 
     code = "SIGNAL_TOO_LARGE"
 
 
 class BlobMissing(CallerError):
-    """No such blob, or not any more."""
+    """The blob does not exist, or it was deleted."""
 
     code = "BLOB_MISSING"
 
 
 class BlobTooLarge(CallerError):
-    """The content has more bytes than it may."""
+    """The content exceeds the size limit."""
 
     code = "BLOB_TOO_LARGE"
 
 
 class BlobMismatch(CallerError):
-    """What was uploaded differs in size or digest from what was announced."""
+    """The uploaded content differs from its announced size or digest."""
 
     code = "BLOB_MISMATCH"
 
@@ -249,12 +251,12 @@ class UploadTooSlow(CallerError):
 
 
 class BudgetExhausted(CallerError):
-    """A budget has no room for it until its window is over."""
+    """A budget has too little left in its current window."""
 
     code = "BUDGET_EXHAUSTED"
     retryable = True
 
-    def __init__(  # noqa: PLR0913 - what a caller needs to know of the budget
+    def __init__(  # noqa: PLR0913 - what a caller needs to know about the budget
         self,
         message: str,
         *,
@@ -273,15 +275,15 @@ class BudgetExhausted(CallerError):
         self.per = per
         """The window's length, in seconds."""
         self.retry_after = retry_after
-        """In how many seconds the window is over."""
+        """Seconds until the window ends."""
 
 
 class HoldExhausted(BudgetExhausted):
-    """A job has used what was held for it, and a budget lets it use no more."""
+    """A job has used up its hold, and a budget does not let it use more."""
 
 
 class WorkError(BackburnerError):
-    """The work was tried and failed. Raise a subclass from a handler."""
+    """The handler failed. Raise one of the subclasses from a handler."""
 
     code = "WORK_FAILED"
 
@@ -291,14 +293,14 @@ class WorkError(BackburnerError):
 
 
 class TransientError(WorkError):
-    """Worth another attempt."""
+    """A retry may succeed."""
 
     code = "TRANSIENT"
     retryable = True
 
 
 class Throttled(TransientError):
-    """A provider asked to come back later; with `retry_after` it costs no attempt."""
+    """A provider's rate limit was hit; with `retry_after` it uses up no attempt."""
 
     code = "THROTTLED"
 
@@ -316,19 +318,19 @@ class Throttled(TransientError):
 
 
 class PermanentError(WorkError):
-    """Another attempt would fail the same way."""
+    """A retry would fail the same way."""
 
     code = "PERMANENT"
 
 
 class OverBudget(PermanentError):
-    """The job has used all that was held for it, and its budget has nothing left."""
+    """The job has used up its hold, and its budget has nothing left."""
 
     code = "OVER_BUDGET"
 
 
 class AnswerTruncated(PermanentError):
-    """A model's answer ends where its limit of tokens was reached; `text` is that."""
+    """A model's answer was cut off at its token limit; `text` is the partial answer."""
 
     code = "AI_TRUNCATED"
 
@@ -338,7 +340,7 @@ class AnswerTruncated(PermanentError):
 
 
 class ClaimLost(BackburnerError):
-    """The job is no longer held by this worker; its transaction was rolled back."""
+    """The worker no longer holds the job; its transaction was rolled back."""
 
     code = "CLAIM_LOST"
 
@@ -349,7 +351,7 @@ class ClaimLost(BackburnerError):
 
 
 class TransactionTooLong(BackburnerError):
-    """A transaction body took longer than allowed; nothing of it was committed."""
+    """A transaction body took longer than allowed; nothing was committed."""
 
     code = "TRANSACTION_TOO_LONG"
     retryable = True
@@ -362,26 +364,26 @@ class TransactionTooLong(BackburnerError):
 
 
 class StoreUnavailable(BackburnerError):
-    """The database cannot be read or written just now."""
+    """The database cannot be read or written at the moment."""
 
     code = "STORE_UNAVAILABLE"
     retryable = True
 
 
 class StoreFull(StoreUnavailable):
-    """The database has no room left."""
+    """The database has no space left."""
 
     code = "STORE_FULL"
 
 
 class BrokerUnavailable(BackburnerError):
-    """The message broker cannot be had just now; the store is the truth meanwhile."""
+    """The message broker cannot be reached; work goes on from the store."""
 
     code = "BROKER_UNAVAILABLE"
     retryable = True
 
 
 class ConfigurationError(BackburnerError):
-    """Backburner cannot start as it is set up."""
+    """The configuration is invalid, so Backburner cannot start."""
 
     code = "CONFIGURATION"

@@ -1,9 +1,9 @@
 """
 The format of messages from other programs and of exported dead letters.
 
-A hint is ours. A dead letter that somebody moved back asks for a retry. Anything else
-was put there by another program: a request for a job, or nothing that can be taken. A
-refused message that comes back in its wrapping is read as it was before.
+Backburner's own messages tell workers of new jobs. A dead letter that is moved back
+requests a retry. Any other message comes from another program: it is a request for a
+job, or invalid. A refused message that is moved back is read like the original.
 """
 
 import base64
@@ -18,17 +18,17 @@ from backburner.domain.plain import odd
 from backburner.domain.webhooks.address import LONGEST_URL
 
 WORK_AVAILABLE = b'{"backburner":"work"}'
-"""Says that the queue has one more job, whichever that is."""
+"""Tells a worker that the queue has one more job to claim."""
 
 MARK: Final = "backburner"
-"""The field by which our own messages are known."""
+"""The field that identifies Backburner's own messages."""
 WORK: Final = "work"
 DEAD_LETTER: Final = "dead-letter"
 REFUSED: Final = "refused"
 
 LIMIT: Final = 11 * 1024 * 1024
 LONGEST_BODY: Final = 96 * 1024
-"""How much of a refused body is kept: written as text or Base64 it fits any broker."""
+"""How much of a refused body is kept; as text or Base64 it fits any broker."""
 MAX_NAME: Final = 200
 MAX_REQUEST_ID: Final = 255
 MAX_ID: Final = 100
@@ -43,11 +43,11 @@ INVALID: Final = "INVALID_INPUT"
 
 
 class WorkAvailable(NamedTuple):
-    """The queue has one more."""
+    """The queue has one more job to claim."""
 
 
 class Returned(NamedTuple):
-    """A dead letter that is to be retried, if it is still one."""
+    """A dead letter that was moved back to be retried."""
 
     job: str
     generation: int
@@ -62,7 +62,7 @@ class Original(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A job that another program asks for."""
+    """A request for a job by another program."""
 
     original: Original
     capability: str
@@ -70,22 +70,22 @@ class Request(NamedTuple):
     """JSON."""
     request_id: str | None = None
     user: str | int | None = None
-    """As it was written: a text or a positive whole number."""
+    """As it was sent: a text or a positive integer."""
     callback: str | None = None
     tokens: int | None = None
     window: str | None = None
-    """The start of the window in which those tokens are held, as it was written."""
+    """The start of the budget window that holds those tokens, as it was sent."""
 
 
 class Refused(NamedTuple):
-    """Something that cannot be taken, and why."""
+    """An invalid message and the reason."""
 
     original: Original
     code: str
     reason: str
 
 
-class _Odd(Exception):
+class _InvalidMessage(Exception):
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
         self.code = code
@@ -94,21 +94,21 @@ class _Odd(Exception):
 def read(
     body: bytes, message_id: str = "", *, limit: int = LIMIT
 ) -> WorkAvailable | Returned | Request | Refused:
-    """Say what a message means; whatever it holds, this raises nothing."""
-    found = Original(message_id, body)
+    """Parse any message; this never raises."""
+    original = Original(message_id, body)
     try:
-        value = _object(found, limit)
+        value = _object(original, limit)
         while value.get(MARK) == REFUSED:
-            found = _unwrapped(value)
-            value = _object(found, limit)
-        return _meaning(value, found)
-    except _Odd as why:
-        return Refused(found, why.code, str(why))
+            original = _unwrapped(value)
+            value = _object(original, limit)
+        return _meaning(value, original)
+    except _InvalidMessage as error:
+        return Refused(original, error.code, str(error))
 
 
 def dead_letter(job: Job) -> bytes:
-    """Write a job that failed, as it is seen from the broker."""
-    told = {
+    """Return the message that exports a dead letter."""
+    message = {
         MARK: DEAD_LETTER,
         "job": job.id,
         "generation": job.generation,
@@ -121,20 +121,20 @@ def dead_letter(job: Job) -> bytes:
         "attempts": job.attempt,
         "failedAt": rfc3339(job.finished_at or 0),
     }
-    named, text = reference(job.input), job.input
-    if named is not None:
-        told["inputBytes"] = named.size
-    if named is not None or text == FROM_NEEDS:
+    blob, text = reference(job.input), job.input
+    if blob is not None:
+        message["inputBytes"] = blob.size
+    if blob is not None or text == FROM_NEEDS:
         text = "null"
-    # As it is stored: whatever it holds, there is a letter.
-    return _written(told, "replace")[:-1] + b',"input":' + text.encode() + b"}"
+    # Characters that cannot be encoded are replaced: every dead letter is exported.
+    return _written(message, "replace")[:-1] + b',"input":' + text.encode() + b"}"
 
 
 def refusal(refused: Refused, queue: str, at: Instant) -> bytes:
-    """Write a message that cannot be taken, and why; moved back, it is read again."""
+    """Return the message that stores a refused one with the reason."""
     original = refused.original
     kept = original.body[:LONGEST_BODY]
-    told = {
+    message = {
         MARK: REFUSED,
         "code": refused.code,
         "reason": refused.reason,
@@ -144,21 +144,23 @@ def refusal(refused: Refused, queue: str, at: Instant) -> bytes:
         **_body(kept),
     }
     if original.is_cut or len(kept) < len(original.body):
-        told["cut"] = True
-    return _written(told, "replace")
+        message["cut"] = True
+    return _written(message, "replace")
 
 
-def _object(found: Original, limit: int) -> Mapping[str, Any]:
-    if found.is_cut:
-        raise _Odd(TOO_LARGE, "only the beginning of its body was kept: send it again")
-    if len(found.body) > limit:
-        raise _Odd(TOO_LARGE, f"the body may have at most {limit} bytes")
+def _object(original: Original, limit: int) -> Mapping[str, Any]:
+    if original.is_cut:
+        raise _InvalidMessage(
+            TOO_LARGE, "only the beginning of its body was kept: send it again"
+        )
+    if len(original.body) > limit:
+        raise _InvalidMessage(TOO_LARGE, f"the body may have at most {limit} bytes")
     try:
-        value = json.loads(found.body.decode(), parse_constant=_refuse)
+        value = json.loads(original.body.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError):
-        raise _Odd(MALFORMED, "the body is not valid JSON") from None
+        raise _InvalidMessage(MALFORMED, "the body is not valid JSON") from None
     if not isinstance(value, dict):
-        raise _Odd(INVALID, "the body must be a JSON object")
+        raise _InvalidMessage(INVALID, "the body must be a JSON object")
     return value
 
 
@@ -167,7 +169,7 @@ def _refuse(word: str) -> None:
 
 
 def _unwrapped(value: Mapping[str, Any]) -> Original:
-    """Return what was refused; an edited body counts as it is now."""
+    """Return the original of a refused message, or its body as edited since."""
     name, code = value.get("id"), value.get("base64")
     text: Any = value.get("body")
     try:
@@ -176,26 +178,28 @@ def _unwrapped(value: Mapping[str, Any]) -> Original:
         else:
             body = text.encode()
     except (AttributeError, ValueError):
-        raise _Odd(INVALID, "body: the refused message has no readable body") from None
+        raise _InvalidMessage(
+            INVALID, "body: the refused message has no readable body"
+        ) from None
     known = name if isinstance(name, str) else ""
     return Original(known, body, is_cut=value.get("cut") is True)
 
 
 def _meaning(
-    value: Mapping[str, Any], found: Original
+    value: Mapping[str, Any], original: Original
 ) -> WorkAvailable | Returned | Request | Refused:
     if (why := odd(value)) is not None:
-        raise _Odd(MALFORMED, f"the body {why}")
+        raise _InvalidMessage(MALFORMED, f"the body {why}")
     match value.get(MARK):
         case None if MARK not in value:
-            return _request(value, found)
+            return _request(value, original)
         case str(kind) if kind == WORK:
             return WorkAvailable()
         case str(kind) if kind == DEAD_LETTER:
             job = _text(value, "job", MAX_ID, is_needed=True)
             return Returned(job or "", _whole(value, "generation", MAX_WHOLE))
         case _:
-            raise _Odd(INVALID, f"{MARK}: only Backburner writes this field")
+            raise _InvalidMessage(INVALID, f"{MARK}: only Backburner writes this field")
 
 
 _FIELDS: Final = frozenset(
@@ -211,21 +215,21 @@ _FIELDS: Final = frozenset(
 _RESERVATION: Final = frozenset({"tokensReserved", "windowStartTimestamp"})
 
 
-def _request(value: Mapping[str, Any], found: Original) -> Request:
-    _known(value, _FIELDS, "")
+def _request(value: Mapping[str, Any], original: Original) -> Request:
+    _check_fields(value, _FIELDS, "")
     if "input" not in value:
-        raise _Odd(INVALID, "input: is missing")
+        raise _InvalidMessage(INVALID, "input: is missing")
     try:
-        asked = _written(value["input"])
-    except ValueError:  # a lone surrogate, or a number that is none
-        raise _Odd(
+        input_ = _written(value["input"])
+    except ValueError:  # a lone surrogate, or a number such as NaN
+        raise _InvalidMessage(
             MALFORMED, "the body has a text or number that is not valid"
         ) from None
     tokens, window = _reservation(value.get("tokenReservation"))
     return Request(
-        original=found,
+        original=original,
         capability=_text(value, "capability", MAX_NAME, is_needed=True) or "",
-        input=asked,
+        input=input_,
         request_id=_request_id(value),
         user=_user(value),
         callback=_text(value, "callbackUrl", LONGEST_URL),
@@ -242,10 +246,10 @@ def _user(value: Mapping[str, Any]) -> str | int | None:
 
 
 def _request_id(value: Mapping[str, Any]) -> str | None:
-    found = _text(value, "requestId", MAX_REQUEST_ID)
-    if found is not None and not found.isascii():
-        raise _Odd(INVALID, "requestId: must be ASCII")
-    return found
+    request_id = _text(value, "requestId", MAX_REQUEST_ID)
+    if request_id is not None and not request_id.isascii():
+        raise _InvalidMessage(INVALID, "requestId: must be ASCII")
+    return request_id
 
 
 def _reservation(value: Any) -> tuple[int | None, str | None]:
@@ -253,8 +257,8 @@ def _reservation(value: Any) -> tuple[int | None, str | None]:
         return None, None
     path = "tokenReservation"
     if not isinstance(value, dict):
-        raise _Odd(INVALID, f"{path}: must be an object")
-    _known(value, _RESERVATION, f"{path}.")
+        raise _InvalidMessage(INVALID, f"{path}: must be an object")
+    _check_fields(value, _RESERVATION, f"{path}.")
     tokens = _whole(value, "tokensReserved", MAX_TOKENS, f"{path}.")
     name = "windowStartTimestamp"
     if isinstance(value.get(name), str):
@@ -264,10 +268,12 @@ def _reservation(value: Any) -> tuple[int | None, str | None]:
     return tokens, window
 
 
-def _known(value: Mapping[str, Any], fields: frozenset[str], path: str) -> None:
+def _check_fields(value: Mapping[str, Any], fields: frozenset[str], path: str) -> None:
     for name in value:
         if name not in fields:
-            raise _Odd(INVALID, f"{path}{name[:MAX_SHOWN]!a}: is not a field here")
+            raise _InvalidMessage(
+                INVALID, f"{path}{name[:MAX_SHOWN]!a}: is not a field here"
+            )
 
 
 def _text(
@@ -282,31 +288,35 @@ def _text(
     if text is None and not is_needed:
         return None
     if not isinstance(text, str) or not 0 < len(text) <= longest:
-        raise _Odd(INVALID, f"{path}{name}: must be a text of 1 to {longest}")
+        raise _InvalidMessage(
+            INVALID, f"{path}{name}: must be a text of 1 to {longest} characters"
+        )
     if not text.isprintable():
-        raise _Odd(INVALID, f"{path}{name}: must be printable")
+        raise _InvalidMessage(INVALID, f"{path}{name}: must be printable")
     return text
 
 
 def _whole(value: Mapping[str, Any], name: str, most: int, path: str = "") -> int:
     number: Any = value.get(name)
     if type(number) is not int or not 0 <= number <= most:  # True is an int, too
-        raise _Odd(INVALID, f"{path}{name}: must be a whole number from 0 to {most}")
+        raise _InvalidMessage(
+            INVALID, f"{path}{name}: must be a whole number from 0 to {most}"
+        )
     return number
 
 
-def _body(kept: bytes) -> dict[str, Any]:
+def _body(body: bytes) -> dict[str, Any]:
     try:
-        text = kept.decode()
+        text = body.decode()
     except ValueError:
-        return _coded(kept)
-    # Control characters take six bytes each, and a broker's messages have an end.
-    is_text = len(_written(text)) <= 2 * len(kept) + 2
-    return {"body": text} if is_text else _coded(kept)
+        return _coded(body)
+    # Control characters take six bytes each, and brokers limit the size of messages.
+    is_text = len(_written(text)) <= 2 * len(body) + 2
+    return {"body": text} if is_text else _coded(body)
 
 
-def _coded(kept: bytes) -> dict[str, Any]:
-    return {"base64": base64.b64encode(kept).decode()}
+def _coded(body: bytes) -> dict[str, Any]:
+    return {"base64": base64.b64encode(body).decode()}
 
 
 def _written(value: Any, errors: str = "strict") -> bytes:

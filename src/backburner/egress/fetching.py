@@ -1,4 +1,4 @@
-"""The `Fetcher` of production: whole answers, bounded while they are read."""
+"""The production `Fetcher`: complete responses of limited size."""
 
 import ssl
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ from backburner.ports.egress import Incoming, Outgoing, Silence, Unusable
 
 class GuardedFetcher:
     """
-    Gets from and posts to whatever is within reach.
+    Sends GET and POST requests to allowed addresses.
 
-    A body is counted while it is read, and reading stops at the limit: a server that
-    sends without end costs no more memory than that, and no more time than `seconds`.
+    A body is counted while it is read, and reading stops at the limit. So an endless
+    response costs no more memory than the limit, and no more time than `seconds`.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class GuardedFetcher:
         resolve: Resolve | None = None,
         trust: ssl.SSLContext | None = None,
     ) -> None:
-        """Take the largest limit of any request as `most`."""
+        """`most` is the largest body limit of any request."""
         self._reach = reach
         self._extensions = {"timeout": {"connect": connect_seconds}}
         self._pool = httpcore2.AsyncConnectionPool(
@@ -45,14 +45,14 @@ class GuardedFetcher:
             max_connections=None,
             max_keepalive_connections=IDLE_AT_MOST,
             keepalive_expiry=IDLE_SECONDS,
-            # Twice, for a chunked body may have as many bytes around its own.
+            # Doubled, as a chunked body may have as many bytes of framing.
             network_backend=Guard(
                 reach, resolve or SystemResolver(), most=MOST + 2 * most
             ),
         )
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._pool.aclose()
 
     async def fetch(self, request: Outgoing) -> Incoming | Silence | Unusable:
@@ -67,12 +67,12 @@ class GuardedFetcher:
                 return Unusable.NOT_ALLOWED
             if before is not None:
                 headers = headers_for(headers, before, target)
-            said = await self._sent(request, target, headers)
-            if isinstance(said, Unusable | Incoming):
-                return said
+            result = await self._sent(request, target, headers)
+            if isinstance(result, Unusable | Incoming):
+                return result
             if left == 0:
                 return Unusable.REDIRECTS
-            url, before, left = said, target, left - 1
+            url, before, left = result, target, left - 1
 
     def _allowed(self, url: str, request: Outgoing) -> Target | None:
         try:
@@ -85,7 +85,7 @@ class GuardedFetcher:
     async def _sent(
         self, request: Outgoing, target: Target, headers: Mapping[str, str]
     ) -> Incoming | Unusable | str:
-        """Send once; return the answer, or the URL that it refers to."""
+        """Send one request; return the response, or the URL that it redirects to."""
         async with self._pool.stream(
             request.method,
             url_of(target),
@@ -93,20 +93,20 @@ class GuardedFetcher:
             content=None if request.method == "GET" else request.body,
             extensions=self._extensions,
         ) as response:
-            said = read_headers(response.headers)
-            location = redirect(target, response.status, said)
+            answer_headers = read_headers(response.headers)
+            location = redirect(target, response.status, answer_headers)
             if location is not None and request.redirects:
                 return location
-            body = await _read(response, said, request.limit)
+            body = await _read(response, answer_headers, request.limit)
         if body is None:
             return Unusable.TOO_LARGE
-        return Incoming(response.status, said, body, str(target))
+        return Incoming(response.status, answer_headers, body, str(target))
 
 
 async def _read(
     response: httpcore2.Response, headers: Mapping[str, str], limit: int
 ) -> bytes | None:
-    """Return the body, or nothing if it is longer than the limit."""
+    """Return the body; `None` if it exceeds the limit."""
     announced = headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limit:
         return None

@@ -1,8 +1,8 @@
 """
-The network under the HTTP stack: judges addresses, and counts what is read.
+The network layer below the HTTP library: checks addresses, limits what is read.
 
-A name is resolved once, here, and the connection goes to an address that was judged:
-nothing is left to resolve again. The TLS name and the Host header stay the URL's.
+A name is resolved once, here, and the connection goes to an address that was checked.
+The TLS name and the Host header remain those of the URL.
 """
 
 import asyncio
@@ -17,22 +17,22 @@ from backburner.egress.resolver import Resolve
 from backburner.egress.wire import connect
 
 MOST: Final = 64 * 1024
-"""The most bytes of an answer that are read, its headers included."""
+"""The maximum number of bytes of a response that are read, including headers."""
 
 
 class NoConnection(httpcore2.ConnectError):
-    """Nobody is there, or nobody who may be called: it is not told apart."""
+    """The address cannot be reached or is not allowed; the error does not say which."""
 
 
 class Enough(httpcore2.ReadError):
-    """As much of the answer was read as is ever read."""
+    """The response exceeds the size that is read."""
 
 
 class Guard(httpcore2.AsyncNetworkBackend):
-    """Connects to addresses within reach."""
+    """Connects to allowed addresses."""
 
     def __init__(self, reach: Reach, resolve: Resolve, *, most: int = MOST) -> None:
-        """Take how many bytes of one answer are read, its headers included."""
+        """`most` is the maximum number of bytes of a response, including headers."""
         self._reach = reach
         self._resolve = resolve
         self._most = most
@@ -50,7 +50,7 @@ class Guard(httpcore2.AsyncNetworkBackend):
             async with asyncio.timeout(timeout):
                 stream = await self._connected(host, port, timeout)
                 if stream is None:
-                    # As long as nobody at all would take: the time tells nothing.
+                    # Wait as for an unreachable address: the time must reveal nothing.
                     await asyncio.Event().wait()
         except TimeoutError:
             stream = None
@@ -62,7 +62,7 @@ class Guard(httpcore2.AsyncNetworkBackend):
         self, host: str, port: int, seconds: float | None
     ) -> httpcore2.AsyncNetworkStream | None:
         addresses = await self._judged(host, port)
-        # One that swallows everything leaves time for the next.
+        # An address that does not respond must leave time for the next one.
         share = seconds if seconds is None or len(addresses) == 1 else seconds / 2
         for address in addresses:
             try:
@@ -72,17 +72,17 @@ class Guard(httpcore2.AsyncNetworkBackend):
         return None
 
     async def _judged(self, host: str, port: int) -> Sequence[str]:
-        """Return what a name stands for; nothing if any of it is out of reach."""
-        found = await self._resolve(host, port)
+        """Return the addresses of a name; none if any of them is not allowed."""
+        addresses = await self._resolve(host, port)
         if self._reach.vouches_for(host, port):
-            return [plain(address) for address in found]
-        if not all(map(self._reach.admits, found)):
+            return [plain(address) for address in addresses]
+        if not all(map(self._reach.admits, addresses)):
             return ()
-        return [plain(address) for address in found]
+        return [plain(address) for address in addresses]
 
 
 class Bounded(httpcore2.AsyncNetworkStream):
-    """A connection that reads so much after each request and no more."""
+    """A connection that limits the bytes read after each request."""
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream, most: int = MOST) -> None:
         self._stream = stream
@@ -90,7 +90,7 @@ class Bounded(httpcore2.AsyncNetworkStream):
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
         if self._left <= 0:
-            raise Enough("the answer is longer than is read")
+            raise Enough("the response exceeds the size that is read")
         data = await self._stream.read(min(max_bytes, self._left), timeout)
         self._left -= len(data)
         return data
@@ -113,7 +113,7 @@ class Bounded(httpcore2.AsyncNetworkStream):
                 ssl_context, server_hostname, timeout
             )
         except BaseException:
-            await self._stream.aclose()  # also if it was interrupted
+            await self._stream.aclose()  # also if it was cancelled
             raise
         return Bounded(secured, self._most)
 

@@ -1,4 +1,4 @@
-"""What a name stands for, asked of the system."""
+"""Resolves names through the system's resolver."""
 
 import asyncio
 import socket
@@ -11,16 +11,16 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Return the addresses of a name, in the order to try them; none if it has none."""
 
 AT_ONCE: Final = 256
-"""More questions are not asked: a server of names that hangs costs threads."""
+"""The maximum number of pending look-ups: each one holds a thread."""
 
 
 class SystemResolver:
     """
-    Asks the system, each time in a thread of its own.
+    Resolves names, each in its own thread.
 
-    A question cannot be taken back: one to a server that does not answer outlives
-    whoever asked. In a shared pool such threads would keep others waiting, and the
-    process from ending.
+    A look-up cannot be cancelled: if a name server does not respond, it outlives its
+    caller. In a shared pool such threads would delay others, and the end of the
+    process.
     """
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
@@ -33,15 +33,15 @@ class SystemResolver:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Sequence[str]] = loop.create_future()
 
-        def tell(found: Sequence[str]) -> None:
+        def tell(addresses: Sequence[str]) -> None:
             self._left += 1
             if not answer.done():
-                answer.set_result(found)
+                answer.set_result(addresses)
 
         def ask() -> None:
-            found = _addresses(host, port)
+            addresses = _addresses(host, port)
             with suppress(RuntimeError):  # the loop is gone
-                loop.call_soon_threadsafe(tell, found)
+                loop.call_soon_threadsafe(tell, addresses)
 
         threading.Thread(target=ask, name="backburner-resolve", daemon=True).start()
         return await answer
@@ -49,7 +49,7 @@ class SystemResolver:
 
 def _addresses(host: str, port: int) -> Sequence[str]:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return ()
-    return tuple(dict.fromkeys(str(info[4][0]) for info in found))
+    return tuple(dict.fromkeys(str(info[4][0]) for info in infos))

@@ -1,8 +1,8 @@
 """
-Connections under the HTTP stack, by the event loop's own transports.
+Connections below the HTTP library, on the event loop's own transports.
 
-What the stack brings goes through anyio: twice the CPU for each message, and TLS in
-Python. Whether an idle connection is still good is known here without a system call.
+The library's own connections use anyio: twice the CPU per message, and TLS in Python.
+Here it is also known without a system call whether an idle connection is still usable.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from typing import Any
 import httpcore2
 
 MOST_UNREAD = 64 * 1024
-"""How many bytes may have come before anybody asks for them."""
+"""How many bytes are buffered before reading from the socket is paused."""
 
 
 async def connect(
     address: str, port: int, seconds: float | None
 ) -> httpcore2.AsyncNetworkStream:
-    """Connect to an address; nothing is resolved."""
+    """Connect to an address; names are not resolved."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(seconds):
@@ -31,7 +31,7 @@ async def connect(
 
 
 class Wire(httpcore2.AsyncNetworkStream):
-    """One connection, as the HTTP stack wants it."""
+    """A connection with the interface that the HTTP library expects."""
 
     def __init__(self, line: "_Line") -> None:
         self._line = line
@@ -56,8 +56,8 @@ class Wire(httpcore2.AsyncNetworkStream):
 
     async def aclose(self) -> None:
         self._line.abort()
-        # The loop closes it in its next turn, and may itself be closed after that.
-        await asyncio.sleep(0)  # noqa: TID251 - a turn, no wait
+        # The loop closes it in its next iteration, and may itself be closed after that.
+        await asyncio.sleep(0)  # noqa: TID251 - one iteration, not a delay
 
     async def start_tls(
         self,
@@ -81,7 +81,7 @@ class Wire(httpcore2.AsyncNetworkStream):
 
 
 class _Line(asyncio.Protocol):
-    """What came and was not read yet, and whoever waits for more."""
+    """The received bytes that were not read yet."""
 
     _transport: asyncio.Transport
 
@@ -96,36 +96,36 @@ class _Line(asyncio.Protocol):
 
     @property
     def has_more(self) -> bool:
-        """Whether somebody who reads gets something, or the end, at once."""
+        """Whether a read returns at once, with data or the end of the stream."""
         return self._is_over or bool(self._came)
 
     def info(self, name: str) -> Any:
-        """Return what the transport knows."""
+        """Return information from the transport."""
         return self._transport.get_extra_info(name)
 
     async def read(self, most: int) -> bytes:
-        """Return what came, or nothing at the end."""
+        """Return received bytes; none at the end of the stream."""
         while not self.has_more:
             self._news.clear()
             await self._news.wait()
         if not self._came and self._failure is not None:
             raise ConnectionError from self._failure
-        taken = bytes(self._came[:most])
+        data = bytes(self._came[:most])
         del self._came[:most]
         if self._is_held and len(self._came) < MOST_UNREAD:
             self._is_held = False
             self._transport.resume_reading()
-        return taken
+        return data
 
     async def write(self, data: bytes) -> None:
-        """Send, once there is room for it."""
+        """Send data, and wait until the buffer has room."""
         if self._is_over:
             raise ConnectionResetError("the connection is closed")
         self._transport.write(data)
         await self._may_write.wait()
 
     async def secure(self, context: ssl.SSLContext, name: str | None) -> None:
-        """Go on by TLS."""
+        """Upgrade the connection to TLS."""
         loop = asyncio.get_running_loop()
         secured = await loop.start_tls(
             self._transport, self, context, server_hostname=name
@@ -135,7 +135,7 @@ class _Line(asyncio.Protocol):
         self._transport = secured
 
     def abort(self) -> None:
-        """Close, whatever the other side makes of it."""
+        """Close the connection at once."""
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from backburner.domain.costs.usage import Booking
+from backburner.domain.costs.usage import RunUsage
 from backburner.domain.errors import (
     IllegalTransition,
     JobNotFound,
@@ -276,7 +276,7 @@ class Engine:
         return Draft(job.state, str(text))
 
     async def save_steps(
-        self, results: Sequence[StepResult], bookings: Sequence[Booking] = ()
+        self, results: Sequence[StepResult], bookings: Sequence[RunUsage] = ()
     ) -> Sequence[bool]:
         """Store results of steps; see `StepStore`."""
         held = await self.store.save_steps(results, bookings)
@@ -524,9 +524,9 @@ class Engine:
         self._notifier.notify(Notification.WORK)
 
     async def drain(self, worker: str, entry: AuditEntry, *, draining: bool) -> None:
-        """Have a worker claim nothing, or go on; the log tells who did."""
+        """Drain or resume a worker; the audit log records who did it."""
         if not any(found.id == worker for found in await self.store.workers()):
-            raise WorkerNotFound("no worker with this id is alive")
+            raise WorkerNotFound("no live worker has this id")
         await self.store.record([entry])
         await self.store.drain(worker, draining=draining)
         # Workers look at what concerns them, not only at their jobs.

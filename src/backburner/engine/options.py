@@ -21,6 +21,7 @@ class StepOptions(TypedDict, total=False):
     start_by: datetime | None
     deadline: datetime | None
     tags: Sequence[str]
+    metadata: Mapping[str, str] | None
     max_attempts: int | None
     tokens: int | None
     share: str | None

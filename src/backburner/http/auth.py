@@ -1,23 +1,23 @@
 """
 Authenticates callers and checks their scopes.
 
-Every route declares one scope through `require`. A caller shows an API key in
+Every route declares a scope through `require`. A caller sends an API key in
 `Authorization: Bearer`, never in a URL, or has logged in with one (`sessions.py`); a
-stream may be opened by a token for it (`stream_access.py`). A caller acts as the key's
-user; a key without one acts as user 1 of its tenant, or with the scope `users:act` as
-whom `X-User-Id` names. With `tenants:act`, `X-Tenant-Id` names the tenant. What each
-scope reaches is decided in `domain/auth/access.py`.
+stream can also be opened with a token (`stream_access.py`). A caller acts as the key's
+user. A key without one acts as user 1 of its tenant or, with the scope `users:act`, as
+the user in `X-User-Id`. With `tenants:act`, `X-Tenant-Id` selects the tenant. What each
+scope allows is decided in `domain/auth/access.py`.
 
-In development there are no keys: whoever reaches the loopback address is user 1. So
-that a web page cannot be that user too, a request must name us by an address or as
-localhost, and must not come from a page of another origin.
+In development there are no keys: every caller on the loopback address is user 1. So
+that web pages cannot act as that user, a request must address the server by IP address
+or as localhost, and must not come from a page of another origin.
 """
 
 import ipaddress
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 from fastapi import Depends
@@ -44,41 +44,41 @@ USER_HEADER: Final = "x-user-id"
 TENANT_HEADER: Final = "x-tenant-id"
 SCOPES: Final = access.SCOPES | {PUBLIC}
 _KEY: Final = "key"
-"""Under which the id of the caller's key is kept, in the request's state."""
+"""The name in the request's state under which the caller's key id is stored."""
 _UNTIL: Final = "until"
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whose jobs a request may see, and what it may do with them."""
+    """Who sent a request: owner, scopes and key."""
 
     owner: Owner
     scopes: frozenset[str]
     name: str = "development"
-    """Who it is in the log: a key's id."""
+    """The name in the audit log: the key's id."""
     key: str | None = None
-    """The key's id, if it shows one."""
+    """The key's id, if it sent one."""
     grant: Grant | None = None
-    """What its key gives; `None`: there are no keys, and it may do everything."""
+    """The permissions of its key; `None` in development: everything is allowed."""
     names_user: bool = False
-    """Whether it asked for the things of one user by `X-User-Id`."""
+    """Whether it selected a user with `X-User-Id`."""
 
     @property
     def visible(self) -> Visibility:
-        """Whose things it sees: its own, or with `tenant:read` the whole tenant's."""
+        """The rows that it sees: its own, or with `tenant:read` those of its tenant."""
         return (
             self.owner if self.names_user else access.visible(self.owner, self.scopes)
         )
 
     @property
     def sees_traces(self) -> bool:
-        """Whether it sees the stacks of failed attempts, in the code's own words."""
+        """Whether it sees stack traces of failed attempts."""
         is_developer = self.grant is None and self.scopes == DEVELOPER.scopes
         return access.READ_TENANT in self.scopes or is_developer
 
     @property
     def held(self) -> Grant:
-        """What it may pass on to keys that it makes, in the tenant that it acts in."""
+        """What it may pass on to new keys in its current tenant."""
         user = None if self.grant is None else self.grant.user
         ends = None if self.grant is None else self.grant.expires_at
         return Grant(self.owner.tenant, self.scopes, user, ends)
@@ -86,13 +86,13 @@ class Caller:
 
 Authenticate = Callable[[HTTPConnection], Awaitable[Caller]]
 
-# Not `tenant:read`: a developer is user 1, and names another one by `X-User-Id`.
+# Without `tenant:read`: a developer is user 1, or selects one with `X-User-Id`.
 DEVELOPER: Final = Caller(LOCAL, SCOPES - {access.READ_TENANT})
 NOBODY: Final = Caller(Owner("", ""), frozenset({PUBLIC}))
 
 
 async def as_developer(connection: HTTPConnection) -> Caller:
-    """Take whoever is on this machine for the local user."""
+    """Authenticate a local caller as the development user."""
     if not _is_local(connection.headers.get("host", "")):
         raise ForeignOrigin(
             "this server has no API keys: call it by its IP address or as localhost"
@@ -101,7 +101,7 @@ async def as_developer(connection: HTTPConnection) -> Caller:
 
 
 def by_key(found: Keys) -> Authenticate:
-    """Take whoever shows a good key for its holder."""
+    """Return a function that authenticates callers by their API key."""
 
     async def authenticate(connection: HTTPConnection) -> Caller:
         shown = connection.headers.get("authorization")
@@ -119,13 +119,13 @@ def by_key(found: Keys) -> Authenticate:
 
 
 def caller_of(key: ApiKey) -> Caller:
-    """Return whoever holds a key."""
+    """Return the caller that a key stands for."""
     grant = key.grant
     return Caller(key.owner, grant.scopes, key.id, key.id, grant)
 
 
 async def _key_of_session(connection: HTTPConnection, keys: Keys) -> ApiKey | None:
-    """Return the key that a browser logged in with, if this request may use it."""
+    """Return the key that a browser is logged in with, if this request may use it."""
     session: Session | None = connection.app.state.server_state.sessions.find(
         connection
     )
@@ -136,7 +136,7 @@ async def _key_of_session(connection: HTTPConnection, keys: Keys) -> ApiKey | No
 
 
 def check_shares(caller: Caller, shares: Iterable[str | None]) -> None:
-    """Refuse another's share, or any number of one's own, unless the key may act."""
+    """Refuse the shares of other users, unless the key may act as them."""
     own = (None, caller.owner.user)
     if access.ACT not in caller.scopes and any(share not in own for share in shares):
         raise Forbidden(f"naming another share requires the scope {access.ACT}")
@@ -146,9 +146,9 @@ def actor_of(
     connection: HTTPConnection, caller: Caller, tenant: str | None = None
 ) -> Actor:
     """
-    Return who acts, and in which tenant, for the log of administrators' acts.
+    Return who acts, and in which tenant, for the audit log.
 
-    `tenant` is the one acted upon; without it, the one that the caller acts in.
+    `tenant` is the one acted upon; by default, the caller's current tenant.
     """
     acted_in = caller.owner.tenant if tenant is None else tenant
     home = acted_in if caller.grant is None else caller.grant.tenant
@@ -158,9 +158,9 @@ def actor_of(
 
 def require(scope: str, *, or_else: str | None = None) -> Any:
     """
-    Admit only callers that hold this scope; the parameter gets the `Caller`.
+    Admit only callers with this scope; the parameter receives the `Caller`.
 
-    With `or_else`, those that hold that one are admitted as well.
+    With `or_else`, callers with that scope are admitted as well.
     """
     if scope not in SCOPES:
         raise ValueError(f"{scope!r} is not a scope")
@@ -174,10 +174,17 @@ def require(scope: str, *, or_else: str | None = None) -> Any:
     return Depends(admit)
 
 
+Reader = Annotated[Caller, require("jobs:read")]
+Writer = Annotated[Caller, require("jobs:write")]
+Retrier = Annotated[Caller, require("dead-letters:retry")]
+Operator = Annotated[Caller, require("queues:read")]
+Anybody = Annotated[Caller, require(PUBLIC)]
+
+
 async def admitted(
     connection: HTTPConnection, scope: str, or_else: str | None = None
 ) -> Caller:
-    """Return who calls, if it holds this scope, or the other."""
+    """Return the caller of a request; raise `Forbidden` unless it has a scope."""
     refuse_foreign_page(connection)
     caller: Caller = await connection.app.state.server_state.authenticate(connection)
     count(connection, caller)
@@ -192,7 +199,7 @@ async def admitted(
 
 
 def count(connection: HTTPConnection, caller: Caller) -> None:
-    """Count a request of a key, and refuse one too many."""
+    """Count a request against the key's rate limit; refuse it if it is exceeded."""
     limits = connection.app.state.server_state.limits
     if limits is not None:
         limits.count(caller.name, connection.scope)
@@ -201,30 +208,30 @@ def count(connection: HTTPConnection, caller: Caller) -> None:
 def remember(
     connection: HTTPConnection, caller: Caller, *, until: Instant | None = None
 ) -> None:
-    """Keep for how long a stream of this caller may stay open."""
+    """Store until when a stream of this caller may stay open."""
     connection.scope["state"][_KEY] = caller.key
     connection.scope["state"][_UNTIL] = until
 
 
 def has_keys(connection: HTTPConnection) -> bool:
-    """Say whether the server knows its callers by keys; in development it does not."""
+    """Return whether the server uses API keys; in development it does not."""
     return connection.app.state.server_state.authenticate is not as_developer
 
 
 def key_of(scope: Scope) -> str | None:
-    """Return the id of the key that a request showed."""
+    """Return the id of the key that was sent with a request."""
     key: str | None = scope["state"].get(_KEY)
     return key
 
 
 def until_of(scope: Scope) -> Instant | None:
-    """Return when what a request showed expires, if its key may live longer."""
+    """Return the expiry of a session or stream token, if it is before the key's."""
     until: Instant | None = scope["state"].get(_UNTIL)
     return until
 
 
 def takes_tokens(route: Any) -> bool:
-    """Say whether a route may be opened by a stream token."""
+    """Return whether a route can be opened with a stream token."""
     dependencies = getattr(getattr(route, "dependant", None), "dependencies", ())
     return any(getattr(found.call, "takes_tokens", False) for found in dependencies)
 
@@ -237,7 +244,7 @@ def scope_of(route: Any) -> str | None:
 
 
 def acting_as(user: str, caller: Caller) -> Caller:
-    """Return a caller as it acts for a user of its tenant; needs `users:act`."""
+    """Return a caller that acts for a user of its tenant; needs `users:act`."""
     if access.ACT not in caller.scopes:
         raise Forbidden(f"acting as another user requires the scope {access.ACT}")
     if not is_user(user):
@@ -258,7 +265,7 @@ def _acting_in(tenant: str, caller: Caller) -> Caller:
 
 
 def refuse_foreign_page(connection: HTTPConnection) -> None:
-    """Refuse what a browser sends from a page that is not ours."""
+    """Refuse requests that a browser sends from a page of another origin."""
     origin = connection.headers.get("origin")
     if origin is None:
         return

@@ -15,17 +15,18 @@ from backburner.shapes import groups as shapes
 
 
 def flow_location(flow_id: str) -> str:
-    """Return where a flow is found."""
+    """Return the path of a flow."""
     return f"/v1/flows/{flow_id}"
 
 
 def batch_location(batch_id: str) -> str:
-    """Return where a batch is found."""
+    """Return the path of a batch."""
     return f"/v1/batches/{batch_id}"
 
 
-def new_flow(flow: NewFlow) -> dict[str, Any]:
-    """Write a flow as it was accepted."""
+def new_flow(flow: NewFlow) -> shapes.Flow:
+    """Return a newly submitted flow as JSON."""
+    steps = [_new_step(step) for step in flow.steps]
     return {
         "id": flow.id,
         "user": flow.owner.user,
@@ -39,12 +40,13 @@ def new_flow(flow: NewFlow) -> dict[str, Any]:
         "batch_id": None,
         "size": len(flow.steps),
         "links": _links(flow_location(flow.id), f"flow={flow.id}"),
-        **_with_counts([_new_step(step) for step in flow.steps]),
+        "counts": _counts(steps),
+        "steps": steps,
     }
 
 
 def flow(found: FlowRecord) -> shapes.Flow:
-    """Write a flow as lists show it."""
+    """Return a flow as shown in lists."""
     return {
         "id": found.id,
         "user": found.owner.user,
@@ -62,20 +64,20 @@ def flow(found: FlowRecord) -> shapes.Flow:
 
 
 def whole_flow(found: FlowRecord, steps: Sequence[FlowStep]) -> shapes.Flow:
-    """Write a flow with its steps."""
-    return {**flow(found), **_with_counts([_step(step) for step in steps])}
+    """Return a flow with its steps."""
+    shown = [_step(step) for step in steps]
+    return {**flow(found), "counts": _counts(shown), "steps": shown}
 
 
-def _with_counts(steps: list[dict[str, Any]]) -> Any:
-    counts = Counter(str(step["state"]) for step in steps)
-    return {"counts": counts, "steps": steps}
+def _counts(steps: Sequence[shapes.Step]) -> dict[str, int]:
+    return Counter(str(step["state"]) for step in steps)
 
 
-def _new_step(step: NewStep) -> dict[str, Any]:
+def _new_step(step: NewStep) -> shapes.Step:
     job = step.job
     return {
         "id": job.id,
-        "name": job.step,
+        "name": job.step or "",
         "capability": job.capability,
         "state": _first_state(step),
         "needs": [_need(edge) for edge in step.needs],
@@ -88,30 +90,30 @@ def _new_step(step: NewStep) -> dict[str, Any]:
     }
 
 
-def _step(step: FlowStep) -> dict[str, Any]:
+def _step(step: FlowStep) -> shapes.Step:
     job = step.job
+    error: Any = job.error
     return {
         "id": job.id,
-        "name": job.step,
+        "name": job.step or "",
         "capability": job.capability,
         "state": job.state,
         "needs": [_need(edge) for edge in step.needs],
         "attempt": job.attempt,
         "max_attempts": job.max_attempts,
         "progress": wire.raw(job.progress),
-        "error": job.error,
+        "error": error,
         "started_at": wire.time(job.started_at),
         "finished_at": wire.time(job.finished_at),
     }
 
 
-def _need(edge: Edge) -> dict[str, str]:
-    otherwise = "continue" if edge.continues else "cancel"
-    return {"step": edge.step, "otherwise": otherwise}
+def _need(edge: Edge) -> shapes.Need:
+    return {"step": edge.step, "otherwise": "continue" if edge.continues else "cancel"}
 
 
 def new_batch(batch: NewBatch, members: Members) -> shapes.Batch:
-    """Write a batch as it was accepted."""
+    """Return a newly opened batch as JSON."""
     return {
         "id": batch.id,
         "user": batch.owner.user,
@@ -131,7 +133,7 @@ def new_batch(batch: NewBatch, members: Members) -> shapes.Batch:
 
 
 def added(members: Members) -> shapes.Added:
-    """Write the ids of what was put into a batch."""
+    """Return the ids of the members that were added to a batch."""
     return {
         "jobs": [job.id for job in members.jobs],
         "flows": [flow.id for flow in members.flows],
@@ -157,7 +159,7 @@ def _first_state(step: NewStep) -> JobState:
 
 
 def batch(found: Batch, counts: shapes.Counts | None = None) -> shapes.Batch:
-    """Write a batch; lists show no counts but those it finished with."""
+    """Return a batch; without `counts`, only a finished one has counts."""
     if counts is None and found.counts is not None:
         counts = orjson.loads(found.counts)
     return {

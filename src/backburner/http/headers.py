@@ -2,7 +2,6 @@
 
 import re
 from typing import Annotated, Any, Final
-from urllib.parse import urlencode
 
 from fastapi import Header
 from starlette.requests import Request
@@ -11,7 +10,7 @@ from backburner.engine.submit.submission import MAX_KEY_LENGTH
 from backburner.http.auth import Caller
 from backburner.http.problems import MalformedRequest, request_id_of
 
-# W3C Trace Context: version, trace, parent, flags. Version ff and zeros say nothing.
+# W3C Trace Context: version, trace, parent, flags. Version ff and zeros are invalid.
 _TRACEPARENT: Final = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 )
@@ -59,13 +58,13 @@ def key_of(request: Request) -> str | None:
 
 
 def traceparent_of(request: Request) -> str | None:
-    """Return the trace that the caller goes on with, if it is well-formed."""
-    told = request.headers.get("traceparent")
-    return told if told is not None and _TRACEPARENT.fullmatch(told) else None
+    """Return the caller's trace context, if it is well-formed."""
+    value = request.headers.get("traceparent")
+    return value if value is not None and _TRACEPARENT.fullmatch(value) else None
 
 
 def origin(request: Request, caller: Caller) -> dict[str, Any]:
-    """Return what everything that a request makes has in common."""
+    """Return the options that all submissions of a request share."""
     return {
         "owner": caller.owner,
         "request_id": request_id_of(request),
@@ -75,14 +74,8 @@ def origin(request: Request, caller: Caller) -> dict[str, Any]:
 
 
 def matches(if_none_match: str | None, etag: str) -> bool:
-    """Say whether the caller has what it asks for."""
+    """Return whether the caller's version is current (`If-None-Match`)."""
     if if_none_match is None:
         return False
     named = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
     return etag in named or "*" in named
-
-
-def here(request: Request) -> str:
-    """Return where a request is, without its cursor."""
-    kept = [(k, v) for k, v in request.query_params.multi_items() if k != "cursor"]
-    return f"{request.url.path}?{urlencode(kept)}" if kept else request.url.path

@@ -15,11 +15,11 @@ from backburner.http.problems import TooManyRequests
 
 POLICY: Final = "key"
 STATE: Final = "rate_limit"
-"""Under which the headers wait, in the request's state, for the answer."""
+"""The name in the request's state under which the headers are stored."""
 
 
 class Limits:
-    """A bucket for every key that was used."""
+    """One token bucket for each key that was used."""
 
     def __init__(self, rate: float, now: Callable[[], Instant]) -> None:
         self._allowance = Allowance(rate)
@@ -27,16 +27,16 @@ class Limits:
         self._full_at: dict[str, int] = {}
 
     def count(self, key_id: str, scope: Scope) -> None:
-        """Count a request, note what its answer is to tell, and refuse one too many."""
+        """Count a request, store its headers, and refuse it if it is over the limit."""
         found = self._full_at.get(key_id)
-        self._full_at[key_id], standing = take(found, self._allowance, self._now())
-        scope["state"][STATE] = self._headers(standing)
-        if standing.is_over:
-            raise TooManyRequests(standing.seconds)
+        self._full_at[key_id], status = take(found, self._allowance, self._now())
+        scope["state"][STATE] = self._headers(status)
+        if status.is_over:
+            raise TooManyRequests(status.seconds)
 
-    def _headers(self, standing: AllowanceStatus) -> tuple[tuple[bytes, bytes], ...]:
+    def _headers(self, status: AllowanceStatus) -> tuple[tuple[bytes, bytes], ...]:
         quota, window = self._allowance.quota, self._allowance.window
-        left = f'"{POLICY}";r={standing.remaining};t={standing.seconds}'
+        left = f'"{POLICY}";r={status.remaining};t={status.seconds}'
         return (
             (b"ratelimit-policy", f'"{POLICY}";q={quota};w={window}'.encode()),
             (b"ratelimit", left.encode()),
@@ -44,5 +44,5 @@ class Limits:
 
 
 def headers_of(scope: Scope) -> Any:
-    """Return what an answer tells of the limit; nothing where there is none."""
+    """Return the rate-limit headers of a response, if any."""
     return scope["state"].get(STATE, ())

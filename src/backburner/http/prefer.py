@@ -41,7 +41,7 @@ APPLIED: Final = {
 
 
 class FindOrWait(NamedTuple, Generic[T]):
-    """Two ways to one thing: as it is now, or when it has ended."""
+    """Functions that return a resource: as it is now, or once it has ended."""
 
     find: Callable[[], Awaitable[T]]
     wait: Callable[[int], Coroutine[Any, Any, T]]
@@ -54,9 +54,9 @@ async def found(
     told: dict[str, str],
 ) -> T:
     """
-    Return something when it ends; as it is if nobody waits, or time is over.
+    Return a resource once it has ended; at once without `Prefer`, or after its time.
 
-    `Preference-Applied` is told only if it was waited for.
+    `Preference-Applied` is set only if the wait was granted.
     """
     seconds = wait_of(prefer)
     if seconds is None:
@@ -67,7 +67,7 @@ async def found(
 
 
 async def awaited(request: Request, seconds: int, find_or_wait: FindOrWait[T]) -> T:
-    """Return something when it ends, or after some seconds; at once without a place."""
+    """Return a resource once it has ended, or after some seconds; at once if full."""
     server_state, key = server_state_of(request), key_of(request.scope)
     streams = server_state.streams
     if streams.has_room(key):
@@ -79,7 +79,7 @@ async def awaited(request: Request, seconds: int, find_or_wait: FindOrWait[T]) -
             )
         if ended is not None:
             return ended
-    # There is no place, or client or server are gone.
+    # No place is free, or the client has left, or the server is stopping.
     return await find_or_wait.find()
 
 
@@ -90,6 +90,6 @@ async def _expelled(server_state: ServerState, key: str | None) -> None:
 
 
 def wait_of(prefer: str | None) -> int | None:
-    """Return how long the caller would wait, if it says so."""
-    said = None if prefer is None else _WAIT.search(prefer)
-    return None if said is None else min(int(said[1]), MAX_WAIT)
+    """Return the wait in seconds that the caller prefers, if any."""
+    match = None if prefer is None else _WAIT.search(prefer)
+    return None if match is None else min(int(match[1]), MAX_WAIT)

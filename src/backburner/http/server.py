@@ -1,4 +1,4 @@
-"""The ASGI application: every route over one engine."""
+"""The ASGI application with all routes of one engine."""
 
 import secrets
 from collections.abc import Sequence
@@ -96,14 +96,14 @@ ROUTERS = (
     docs.router,
 )
 DESCRIPTION = """\
-Durable asynchronous jobs: a ticket now, the result when it is ready.
+Durable asynchronous jobs: submit a job, and get its result when it is ready.
 
 Times are RFC 3339 in UTC. Errors are `application/problem+json` with a stable `code`.
-Every answer has an `X-Request-ID`: yours if it is well-formed, else a new one.
+Every response has an `X-Request-ID`: yours if it is well-formed, otherwise a new one.
 """
 
 
-def build(  # noqa: PLR0913 - each is a thing of its own
+def build(  # noqa: PLR0913 - independent parts
     engine: Engine,
     settings: Settings,
     *,
@@ -115,12 +115,12 @@ def build(  # noqa: PLR0913 - each is a thing of its own
     examine: Examine | None = None,
 ) -> FastAPI:
     """
-    Return the application over an engine that is open.
+    Return the application for an open engine.
 
-    Before the server is told to stop, call `stop(app)`: streams end then, and the
-    server need not wait for their readers. `app_routes` are routes of applications.
-    `unavailable` are applications whose routes are not served, by name. `examine`
-    checks the installation, for who asks for the configuration.
+    Call `stop(app)` before the server is stopped: it ends the streams, so that the
+    server need not wait for their readers. `app_routes` are the routes of applications.
+    `unavailable` are the names of applications that are not served. `examine` checks
+    the installation when a caller requests the configuration.
     """
     version = version or metadata.version("backburner")
     app = FastAPI(
@@ -131,7 +131,7 @@ def build(  # noqa: PLR0913 - each is a thing of its own
         redirect_slashes=False,
     )
     is_limited = authenticate is not as_developer and settings.key_rate > 0
-    # Without a secret of their own, signatures hold in this process, while it runs.
+    # Without a configured secret, signatures are valid only while this process runs.
     signing = settings.link_secrets or (secrets.token_hex(32),)
     signer = Signer(signing, engine.now)
     app.state.server_state = ServerState(
@@ -149,7 +149,7 @@ def build(  # noqa: PLR0913 - each is a thing of its own
         examination=Examination(examine, engine.now),
     )
     for router in ROUTERS:
-        # Flat, so that a request is matched against one list.
+        # Flat, so that requests are matched against a single list.
         app.router.routes.extend(router.routes)
     app.router.routes.extend(app_routes)
     if unavailable:
@@ -163,7 +163,7 @@ def build(  # noqa: PLR0913 - each is a thing of its own
 
 
 def stop(app: FastAPI) -> None:
-    """End the streams and say on /readyz that no more requests should come."""
+    """End the streams, and make /readyz report that the server is stopping."""
     app.state.server_state.streams.stopping.set()
 
 
@@ -189,7 +189,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 
 
 def _describe_keys(described: dict[str, Any], app: FastAPI) -> None:
-    """Say of every operation which scope it needs, and how a key is shown."""
+    """Add to every operation its scope and the ways to authenticate."""
     described["components"]["securitySchemes"] = {
         "key": {"type": "http", "scheme": "bearer", "description": "An API key."},
         "session": {

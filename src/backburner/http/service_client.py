@@ -14,40 +14,40 @@ from backburner.http.problems import Refusal
 
 SECONDS: Final = 10.0
 LARGEST: Final = 1024 * 1024
-"""The most bytes of an answer that are read."""
+"""The maximum size of a response that is read, in bytes."""
 LATER: Final = 5
-"""When to ask again, in seconds, if the service does not say."""
+"""The default time after which to retry, in seconds."""
 IDLE: Final = httpx2.Limits(max_keepalive_connections=100, keepalive_expiry=2.0)
-"""Connections are closed sooner than most servers and proxies close them."""
+"""Idle connections are closed before most servers and proxies close them."""
 LONGEST_USER: Final = 200
 HUNG_UP: Final = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
-"""What a connection ends with that was kept open until its server closed it."""
+"""The errors of a kept connection that its server has closed meanwhile."""
 NOT_REACHED: Final = (httpx2.ConnectError, httpx2.ConnectTimeout)
 _BUSY: Final = frozenset({429, 503})
 
 
 class Unsure(Refusal):
-    """Nobody knows whether the other service took the request."""
+    """It is unknown whether the other service executed the request."""
 
 
 class ServiceAnswer(NamedTuple):
-    """What another service answered."""
+    """The response of another service."""
 
     service: str
-    """Its name."""
+    """The name of the service."""
     status: int
     body: Mapping[str, Any]
-    """Empty if the answer is no JSON object of at most 1 MiB."""
+    """Empty if the response is not a JSON object of at most 1 MiB."""
     retry_after: int = LATER
 
     @property
     def refusal(self) -> Refusal:
         """
-        Return what to answer one's own caller who wanted something else.
+        Return the error to raise if the response is not the expected one.
 
         A 400 is passed on. 503 with `Retry-After` means that the service is busy, 502
-        that its answer is of no use. It is `Unsure` if the service may have done what
-        it was asked: a commit whose answer was lost is a 503, too.
+        that its response is not usable. It is `Unsure` if the service may have executed
+        the request: a commit whose response was lost is a 503, too.
         """
         if self.status == 400:  # noqa: PLR2004
             code, why = self.body.get("code"), self.body.get("detail")
@@ -55,15 +55,15 @@ class ServiceAnswer(NamedTuple):
         kind = Refusal if 400 <= self.status < 500 else Unsure  # noqa: PLR2004
         if self.status in _BUSY:
             return _away(kind, self.service, "is busy", self.retry_after)
-        message = f"the {self.service}'s answer cannot be used"
+        message = f"the {self.service} sent a response that cannot be used"
         return kind(502, f"{_code(self.service)}_ERROR", message)
 
 
 class ServiceClient:
     """
-    Calls another service, whose URL is the operator's own setting.
+    Calls another service, whose URL is configured by the operator.
 
-    For addresses that a user gave, use `ctx.http`, which guards against private ones.
+    For URLs given by users, use `ctx.http`, which blocks private addresses.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class ServiceClient:
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         """
-        Take the service's name for messages, such as `AI service`, and an API key.
+        `service` is its name in messages, such as `AI service`.
 
-        `transport` takes the place of the network, in a test.
+        `transport` replaces the network in a test.
         """
         self._service = service
         self._http = httpx2.AsyncClient(
@@ -103,12 +103,12 @@ class ServiceClient:
         **more: Any,
     ) -> ServiceAnswer:
         """
-        Send a request for a user, who has a fair share of their own there.
+        Send a request on behalf of a user, who has a fair share of their own there.
 
-        `more` is what httpx takes: `json`, `params`. Send only what may be repeated,
-        by an id of its own: if a connection breaks, the request is sent once more.
-        Raises `Refusal`, a 503, if the service was not reached, and `Unsure` if it may
-        have been.
+        `more` is passed to httpx: `json`, `params`. Send only requests that are
+        idempotent by an id of their own: if a connection breaks, the request is sent
+        once more. Raises `Refusal`, a 503, if the service was not reached, and `Unsure`
+        if it may have been.
         """
         named = {USER_HEADER: user_name(owner), **(headers or {})}
         was_cut = False
@@ -119,7 +119,7 @@ class ServiceClient:
                 if isinstance(error, HUNG_UP) and not was_cut:
                     was_cut = True
                     continue
-                # What was cut off may have been taken, whatever comes of the repeat.
+                # The first request may have been executed, whatever the second returns.
                 is_sure = isinstance(error, NOT_REACHED) and not was_cut
                 kind = Refusal if is_sure else Unsure
                 raise _away(kind, self._service, "does not answer", LATER) from None
@@ -139,9 +139,9 @@ class ServiceClient:
 
 def user_name(owner: Owner) -> str:
     """
-    Return what another service calls a user.
+    Return the name of a user for another service.
 
-    Users of other tenants than the default one are named with their tenant.
+    Users of other tenants than the default one are prefixed with their tenant.
     """
     is_default = owner.tenant == LOCAL.tenant
     name = owner.user if is_default else f"{owner.tenant}/{owner.user}"

@@ -8,7 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from starlette.requests import HTTPConnection
+from pydantic import BaseModel
+from starlette.requests import HTTPConnection, Request
 from starlette.types import Receive
 
 from backburner.domain.errors import StoreUnavailable
@@ -18,32 +19,35 @@ from backburner.engine.access.signed_urls import SignedUrls
 from backburner.engine.access.signer import Signer
 from backburner.engine.engine import Engine
 from backburner.engine.observability import telemetry
+from backburner.http import body
 from backburner.http.auth import Authenticate
 from backburner.http.body import MAX_STREAMED, Bodies
 from backburner.http.examination import Examination
 from backburner.http.limits import Limits
 from backburner.http.problems import TooManyStreams
 from backburner.http.sessions import Sessions
+from backburner.http.shared_answers import SharedAnswers
 from backburner.settings import Settings
 
+M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
 MAX_STREAMS = 1_000
-"""How many readers one process serves at once."""
+"""How many streams one process serves at once."""
 READY_SECONDS = 5.0
-"""How long the store may take to answer before it counts as not usable."""
+"""How long the store may take to answer before it counts as unavailable."""
 FRESH_SECONDS = 1.0
-"""For how long its answer holds for others who ask."""
+"""For how long a result of that check is reused."""
 RECHECK_SECONDS = 2.0
-"""How often a stream asks whether its key is still good."""
+"""How often a stream checks that its key is still valid."""
 
 
 class Streams:
     """
-    The connections that stay open: counted, limited, ended when the server stops.
+    Counts and limits open connections, and ends them when the server stops.
 
-    A key may hold as many as are still free. So one key alone gets half of them, a
-    second one a quarter, and none can take the last place from the others.
+    A key may have as many streams as are still free. So one key alone gets half of
+    them, a second one a quarter, and no key can take all of them.
     """
 
     def __init__(self, limit: int = MAX_STREAMS) -> None:
@@ -53,13 +57,13 @@ class Streams:
         self.stopping = asyncio.Event()
 
     def has_room(self, key: str | None) -> bool:
-        """Say whether a key may hold one more; without keys there is one limit."""
+        """Return whether a key may open one more; without keys there is one limit."""
         held = 0 if key is None else self._held[key]
         return held < self.limit - self.open
 
     @contextmanager
     def place(self, key: str | None) -> Iterator[None]:
-        """Count one reader for as long as the block runs."""
+        """Count one stream while the block runs."""
         if not self.has_room(key):
             raise TooManyStreams(
                 f"{self.open} of {self.limit} streams are open, and a key may have as "
@@ -88,7 +92,7 @@ class Streams:
         receive: Receive,
         *beside: Coroutine[Any, Any, None],
     ) -> T | None:
-        """Do the work; drop it when the client leaves or the server stops."""
+        """Run the work; cancel it when the client leaves or the server stops."""
         doing = asyncio.ensure_future(work)
         ends = [
             asyncio.ensure_future(end)
@@ -111,21 +115,21 @@ class Streams:
 
 
 class Readiness:
-    """Asks the store whether it can be written, once for all who ask at a time."""
+    """Checks that the store can be written, once for all concurrent callers."""
 
     def __init__(self) -> None:
         self._asked_at = -FRESH_SECONDS
         self._answer: asyncio.Future[None] | None = None
 
     async def check(self, ping: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Raise `StoreUnavailable` unless the store takes writes, or did just now."""
+        """Raise `StoreUnavailable` unless the store accepts writes, or did just now."""
         now = asyncio.get_running_loop().time()
         if self._answer is None or (
             self._answer.done() and now - self._asked_at >= FRESH_SECONDS
         ):
             self._asked_at = now
             self._answer = asyncio.ensure_future(_pinged(ping))
-            # Whoever asked may be gone when it fails.
+            # The caller may have been cancelled when the check fails.
             self._answer.add_done_callback(lambda done: done.exception())
         await asyncio.shield(self._answer)
 
@@ -140,7 +144,7 @@ async def _pinged(ping: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """What the server shares with its routes."""
+    """The objects that the server shares with its routes."""
 
     engine: Engine
     settings: Settings
@@ -151,18 +155,23 @@ class ServerState:
     signer: Signer
     sessions: Sessions
     limits: Limits | None = None
-    """How many requests a key may make; `None`: any number."""
+    """The rate limit of keys; `None`: unlimited."""
     unavailable: tuple[str, ...] = ()
-    """The applications that cannot be served, because their migration failed."""
+    """Applications that are not served because their migration failed."""
     applications: tuple[str, ...] = ()
     """The applications whose routes are served."""
     streams: Streams = field(default_factory=Streams)
     bodies: Bodies = field(default_factory=Bodies)
-    """The large bodies that are held in memory."""
+    """Counts the large bodies that are held in memory."""
     uploads: Bodies = field(default_factory=lambda: Bodies(MAX_STREAMED))
-    """The large bodies that are read in chunks."""
+    """Counts the large bodies that are read in chunks."""
     readiness: Readiness = field(default_factory=Readiness)
     examination: Examination = field(default_factory=Examination)
+    shared_answers: SharedAnswers = field(default_factory=SharedAnswers)
+
+    async def read(self, request: Request, model: type[M]) -> M:
+        """Return a request's JSON body, within the size limit of bodies, as a model."""
+        return await body.read(request, model, limit=self.settings.body_limit)
 
     async def revoked(self, key: str | None, until: Instant | None = None) -> None:
         """Wait until a key is revoked or has expired, or until an instant."""
@@ -170,7 +179,7 @@ class ServerState:
             left = math.inf if until is None else until - self.engine.now()
             if left <= 0:
                 return
-            # A store that cannot be asked says nothing about the key.
+            # An error of the store says nothing about the key.
             with suppress(StoreUnavailable):
                 if key is not None and not await self.keys.is_good(key):
                     return

@@ -14,7 +14,7 @@ from backburner.shapes import usage as shapes
 
 
 def usage(spent: Spent) -> shapes.Usage:
-    """Write what a job used."""
+    """Return the usage of a job."""
     return {
         **_sums(spent),
         "models": list(spent.models),
@@ -23,17 +23,17 @@ def usage(spent: Spent) -> shapes.Usage:
 
 
 def group(key: str, spent: Spent) -> shapes.UsageGroup:
-    """Write what jobs used together."""
+    """Return the usage of a group of jobs."""
     return {"key": key, **total(spent)}
 
 
 def total(spent: Spent) -> shapes.UsageTotal:
-    """Write what all of them used."""
+    """Return the total usage."""
     return {"jobs": spent.jobs, **_sums(spent)}
 
 
 def costs(report: CostReport) -> shapes.Costs:
-    """Write what calls cost, and for what."""
+    """Return the cost of calls by purpose."""
 
     def by(kind: str) -> list[shapes.UsageGroup]:
         return [group(*item) for item in report.by[kind]]
@@ -74,50 +74,50 @@ def _sums(spent: Spent) -> shapes.UsageSums:
     }
 
 
-def receipt(told: Receipt) -> shapes.Receipt:
-    """Write what a cancelled job leaves behind."""
+def receipt(found: Receipt) -> shapes.Receipt:
+    """Return the receipt of a cancelled job."""
     return {
-        "tokens_used": told.spent.tokens,
-        "cost_usd": dollars(told.spent.cost),
-        "priced": not told.spent.unpriced,
-        "hold_released": _released(told),
-        "text_delivered": told.text,
+        "tokens_used": found.spent.tokens,
+        "cost_usd": dollars(found.spent.cost),
+        "priced": not found.spent.unpriced,
+        "hold_released": _released(found),
+        "text_delivered": found.text,
         "not_undone": [
             {"kind": kind, "count": number, "detail": detail}
-            for kind, number, detail in told.not_undone
+            for kind, number, detail in found.not_undone
         ],
     }
 
 
-def _released(told: Receipt) -> shapes.Hold | None:
-    if told.tokens_released is None and told.money_released is None:
+def _released(found: Receipt) -> shapes.Hold | None:
+    if found.tokens_released is None and found.money_released is None:
         return None
     return {
-        "tokens": told.tokens_released,
-        "cost_usd": dollars(told.money_released),
+        "tokens": found.tokens_released,
+        "cost_usd": dollars(found.money_released),
     }
 
 
-def quote(told: Quote) -> shapes.Quote:
-    """Write what a job would take."""
-    job, forecast = told.job, told.forecast
+def quote(estimate: Quote) -> shapes.Quote:
+    """Return an estimate for a job."""
+    job, forecast = estimate.job, estimate.forecast
     return {
         "capability": job.capability,
         "queue": job.queue,
         "priority": job.priority,
         "model": job.model,
-        "tokens": told.tokens,
-        "tokens_basis": told.basis,
-        "cost_usd": dollars(told.price.cost),
-        "priced": told.price.cost is not None,
-        "price_version": told.price.version,
-        "jobs_ahead": told.ahead,
-        "slots": told.slots,
-        "paused": told.is_paused,
+        "tokens": estimate.tokens,
+        "tokens_basis": estimate.basis,
+        "cost_usd": dollars(estimate.price.cost),
+        "priced": estimate.price.cost is not None,
+        "price_version": estimate.price.version,
+        "jobs_ahead": estimate.ahead,
+        "slots": estimate.slots,
+        "paused": estimate.is_paused,
         "samples": forecast.samples,
-        "start": _times(told.at, forecast.start),
-        "finish": _times(told.at, forecast.end),
-        "budget": _tightest(told),
+        "start": _times(estimate.at, forecast.start),
+        "finish": _times(estimate.at, forecast.end),
+        "budget": _tightest(estimate),
     }
 
 
@@ -127,11 +127,11 @@ def _times(now: Instant, span: Span | None) -> shapes.Times | None:
     return {"p50": wire.time(now + span.p50), "p90": wire.time(now + span.p90)}
 
 
-def _tightest(told: Quote) -> Any:
-    """Write the budget that leaves the least of its limit; `None` if none holds."""
-    if not told.room:
+def _tightest(estimate: Quote) -> Any:
+    """Return the budget with the smallest share left; `None` if none applies."""
+    if not estimate.room:
         return None
-    charge, balance = min(told.room, key=lambda found: _share(*found))
+    charge, balance = min(estimate.room, key=lambda found: _share(*found))
     unit, left = charge.account.unit, balance.left(charge.limit)
     wanted = charge.amount or 0
     return {

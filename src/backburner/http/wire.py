@@ -3,9 +3,11 @@
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, Protocol, TypeVar, cast, overload
+from urllib.parse import urlencode
 
 import orjson
+from starlette.requests import Request
 from starlette.responses import Response
 
 from backburner.domain.costs.usage import dollars
@@ -26,7 +28,7 @@ class Numbered(Protocol):
 
     @property
     def seq(self) -> int:
-        """Its place."""
+        """Its position in lists."""
         ...
 
 
@@ -36,7 +38,7 @@ N = TypeVar("N", bound=Numbered)
 def answer(
     body: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Send JSON."""
+    """Return a JSON response."""
     return Response(orjson.dumps(body), status, headers, MEDIA_TYPE)
 
 
@@ -47,17 +49,17 @@ def time(instant: None) -> None: ...
 @overload
 def time(instant: Instant | None) -> str | None: ...
 def time(instant: Instant | None) -> str | None:
-    """Write an instant by RFC 3339, in UTC, with milliseconds."""
+    """Format an instant by RFC 3339, in UTC, with milliseconds."""
     return None if instant is None else rfc3339(instant)
 
 
 def location(job_id: str) -> str:
-    """Return where a job is found."""
+    """Return the path of a job."""
     return f"/v1/jobs/{job_id}"
 
 
 def receipt(job: NewJob, state: JobState) -> shapes.Job:
-    """Write a job as it was accepted."""
+    """Return a newly submitted job as JSON."""
     return {
         "id": job.id,
         "user": job.owner.user,
@@ -66,6 +68,7 @@ def receipt(job: NewJob, state: JobState) -> shapes.Job:
         "state": state,
         "priority": job.priority,
         "tags": list(job.tags),
+        "metadata": dict(job.metadata or {}),
         "attempt": 0,
         "max_attempts": job.max_attempts,
         "generation": 0,
@@ -89,13 +92,13 @@ def receipt(job: NewJob, state: JobState) -> shapes.Job:
 
 
 def forked_from(tags: Sequence[str]) -> str | None:
-    """Return the job that one with these tags is a fork of."""
+    """Return the id of the job that a fork with these tags is based on."""
     found = (tag for tag in tags if tag.startswith(FORK_TAG))
     return next((tag.removeprefix(FORK_TAG) for tag in found), None)
 
 
 def summary(job: Job) -> shapes.Job:
-    """Write a job as lists show it."""
+    """Return a job as shown in lists."""
     error: Any = job.error
     return {
         "id": job.id,
@@ -105,6 +108,7 @@ def summary(job: Job) -> shapes.Job:
         "state": job.state,
         "priority": job.priority,
         "tags": list(job.tags),
+        "metadata": dict(job.metadata or {}),
         "attempt": job.attempt,
         "max_attempts": job.max_attempts,
         "generation": job.generation,
@@ -127,19 +131,22 @@ def summary(job: Job) -> shapes.Job:
     }
 
 
-def _wait(job: Job) -> Any:
-    """Write what a suspended job waits for; fields without a value are left out."""
+def _wait(job: Job) -> shapes.Wait | None:
+    """Return what a suspended job waits for, without empty fields."""
     if job.wait is None:
         return None
-    reason, name, until = job.wait
-    more = {"name": name, "until": time(until)}
-    return {"reason": reason, **{k: v for k, v in more.items() if v is not None}}
+    told: shapes.Wait = {"reason": job.wait.reason}
+    if job.wait.name is not None:
+        told["name"] = job.wait.name
+    if job.wait.until is not None:
+        told["until"] = time(job.wait.until)
+    return told
 
 
 def whole(
     job: Job, attempts: Iterable[AttemptRecord], *, with_traces: bool = False
 ) -> shapes.Job:
-    """Write a job with all that is known of it; stacks only for those who may see."""
+    """Return a job with all details; stack traces only with `with_traces`."""
     told = summary(job)
     if job.input == FROM_NEEDS:
         told |= {"input": None, "input_from": "needs"}
@@ -151,22 +158,25 @@ def whole(
     return told
 
 
-def _attempt(attempt: AttemptRecord, *, with_traces: bool) -> Any:
-    view = {
+def _attempt(attempt: AttemptRecord, *, with_traces: bool) -> shapes.Attempt:
+    error: Any = attempt.error
+    view: shapes.Attempt = {
         "generation": attempt.generation,
         "number": attempt.number,
         "worker": attempt.worker,
         "started_at": time(attempt.started_at),
         "finished_at": time(attempt.finished_at),
         "outcome": attempt.outcome,
-        "error": attempt.error,
+        "error": error,
     }
-    return {**view, "trace": attempt.trace} if with_traces else view
+    if with_traces:
+        view["trace"] = attempt.trace
+    return view
 
 
-def event(told: Event) -> dict[str, Any]:
-    """Write an event."""
-    return {
+def event(told: Event) -> shapes.Event:
+    """Return an event as JSON."""
+    written = {
         "seq": told.seq,
         _subject(told): told.subject,
         "n": told.n,
@@ -174,10 +184,11 @@ def event(told: Event) -> dict[str, Any]:
         "at": time(told.at),
         "data": told.data,
     }
+    return cast("shapes.Event", written)
 
 
 def _subject(told: Event) -> str:
-    """Name the field that says what an event is about."""
+    """Return the name of the field that identifies the subject of an event."""
     if told.topic is not None:
         return "topic"
     kind = told.type.partition(".")[0]
@@ -187,7 +198,7 @@ def _subject(told: Event) -> str:
 def failure_group(
     group: FailureGroup, impact: Impact | None = None
 ) -> shapes.FailureGroup:
-    """Write a group of dead letters, and whom it hit if that is known."""
+    """Return a group of dead letters, and its impact if known."""
     return {
         "fingerprint": group.fingerprint,
         "capability": group.capability,
@@ -207,31 +218,32 @@ def _impact(impact: Impact) -> shapes.Impact:
 
 
 def page(
+    request: Request,
     found: Sequence[N],
     *,
     limit: int,
-    here: str,
     write: Callable[[N], Mapping[str, Any]],
     onward: int | None = None,
 ) -> Response:
     """
-    Send the first `limit` of what was found, and the way to the rest.
+    Return a page with the first `limit` items, and the cursor of the next one.
 
-    `onward` is the number to go on from if there may be more than was found.
+    `onward` is the number to continue from if there may be more items than given.
     """
     shown, headers, cursor = found[:limit], {}, None
     last = shown[-1].seq if len(found) > limit else onward
     if last is not None:
         cursor = base64.urlsafe_b64encode(str(last).encode()).decode()
         cursor = cursor.rstrip("=")
-        glue = "&" if "?" in here else "?"
-        headers["Link"] = f'<{here}{glue}cursor={cursor}>; rel="next"'
+        kept = [(k, v) for k, v in request.query_params.multi_items() if k != "cursor"]
+        query = urlencode([*kept, ("cursor", cursor)])
+        headers["Link"] = f'<{request.url.path}?{query}>; rel="next"'
     body = {"items": [write(item) for item in shown], "next_cursor": cursor}
     return answer(body, headers=headers)
 
 
 def read_cursor(cursor: str | None) -> int | None:
-    """Return what a cursor stands for."""
+    """Return the number that a cursor stands for."""
     if cursor is None:
         return None
     try:
@@ -258,5 +270,5 @@ def _links(job_id: str) -> shapes.Links:
 
 
 def raw(text: str | None) -> Any:
-    """Pass stored JSON through."""
+    """Insert stored JSON unparsed."""
     return None if text is None else orjson.Fragment(text)

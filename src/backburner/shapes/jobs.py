@@ -8,7 +8,7 @@ from backburner.shapes.usage import Quote, Receipt, Usage
 
 
 class JobError(TypedDict):
-    """Why a job failed, was put back or was cancelled."""
+    """Why a job failed, was returned to its queue or was cancelled."""
 
     code: str
     message: str
@@ -17,7 +17,7 @@ class JobError(TypedDict):
 
 
 class Progress(TypedDict):
-    """How far a job is."""
+    """The progress of a job."""
 
     done: float
     total: float
@@ -34,12 +34,12 @@ class Attempt(TypedDict):
     finished_at: Time | None
     outcome: str | None
     error: dict[str, Any] | None
-    trace: NotRequired[str]
-    """The stack of what went wrong; with the scope `tenant:read` only."""
+    trace: NotRequired[str | None]
+    """The stack trace of an error, if any; only with the scope `tenant:read`."""
 
 
 class Links(TypedDict):
-    """Where to go from a job."""
+    """Related paths of a job."""
 
     self: str
     result: str
@@ -52,9 +52,9 @@ class Wait(TypedDict):
 
     reason: Annotated[str, WaitReason]
     name: NotRequired[str]
-    """The signal or question, the lane, or the child job's id."""
+    """Name of the signal or question, the lane, or the child job's id."""
     until: NotRequired[Time]
-    """When it goes on at the latest; left out: when it is told."""
+    """When it continues at the latest; left out: only when it is signalled."""
 
 
 class Job(TypedDict):
@@ -68,6 +68,8 @@ class Job(TypedDict):
     state: Annotated[str, JobState]
     priority: int
     tags: list[str]
+    metadata: dict[str, str]
+    """What its caller keeps with it."""
     attempt: int
     max_attempts: int
     generation: int
@@ -99,17 +101,17 @@ class Job(TypedDict):
     input_from: NotRequired[Literal["needs"]]
     """The input is the output of its prerequisites."""
     output: NotRequired[Any]
-    """As `input`, if the job has succeeded."""
+    """Only if a single job is requested, and only if it has succeeded."""
     attempts: NotRequired[list[Attempt]]
-    """As `input`: the history."""
+    """Only if a single job is requested: the history of its attempts."""
     usage: NotRequired[Usage]
-    """If it used any model."""
+    """Only if it used a model."""
     receipt: NotRequired[Receipt]
-    """In answer to a cancel."""
+    """Only in the response to a cancellation."""
 
 
 class Signal(TypedDict):
-    """A signal that is stored."""
+    """A stored signal."""
 
     job_id: str
     name: str
@@ -121,22 +123,22 @@ class Question(TypedDict):
     job_id: str
     name: str
     user: str
-    """Whose job it is."""
+    """User that the job belongs to."""
     capability: str
     question: str
     choices: list[str] | None
-    """The answers that are taken, if set."""
+    """The accepted answers, if they are restricted."""
     schema: dict[str, Any] | None
     """The JSON Schema of an answer, if it has one."""
     error: str | None
-    """What was wrong with the answer before, if there was one."""
+    """Why the previous answer was not accepted, if there was one."""
     default: Any
-    """What the job goes on with if nobody answers in time …"""
+    """The default answer after the timeout …"""
     has_default: bool
-    """… if it has such a default."""
+    """… and whether there is one."""
     asked_at: Time
     until: Time | None
-    """When it is given up, if ever."""
+    """When the question times out, if ever."""
     links: dict[str, str]
 
 
@@ -144,63 +146,63 @@ class Event(TypedDict):
     """An event of a job, flow, batch, queue or lane, or one of an application."""
 
     seq: int
-    """Its place among all events."""
+    """Its number among all events."""
     job_id: NotRequired[str]
-    """What it is about: one of these six."""
+    """The subject: exactly one of these six fields is present."""
     flow_id: NotRequired[str]
     batch_id: NotRequired[str]
     queue: NotRequired[str]
     lane: NotRequired[str]
     topic: NotRequired[str]
-    """What an application published the event under."""
+    """The topic of an event of an application."""
     n: int
     """
-    Its place within that, from 1, without gaps. 0: an application's event, which has no
-    number but `seq`.
+    Its number within the subject, from 1 without gaps; 0 for an event of an
+    application, which is numbered by `seq` only.
     """
     type: str
     at: Time
     data: dict[str, Any]
     """
-    Of `job.output.delta`: `text`, the `offset` of its first character and the `epoch`,
-    which is the `n` of its attempt's `job.started`. A delta at offset 0 makes all text
-    before it void.
+    For `job.output.delta`: `text`, the `offset` of its first character, and the
+    `epoch`, which is the `n` of its attempt's `job.started` event. A delta at offset 0
+    replaces all text before it.
     """
 
 
 class HistoryPage(TypedDict):
-    """Events of a job, the oldest first."""
+    """Events of a job, oldest first."""
 
     items: list[Event]
     total: int
-    """How many events the job has in all."""
+    """Number of all events of the job."""
     more: bool
-    """Whether there are more after these."""
+    """Whether there are more events after these."""
 
 
 class StoredStep(TypedDict):
     """A step of a job's handler whose result is stored."""
 
     n: NotRequired[int | None]
-    """Its number, for a fork `from` it."""
+    """Its number, which can be used as `from` of a fork."""
     name: str
     kind: str
     """`step`, or the model call: `ask`, `embed` …"""
     state: Literal["stored", "begun", "in_doubt"]
-    """`in_doubt`: a run that was lost began it; nobody knows its end."""
+    """`in_doubt` means that a lost run began it, and its end is unknown."""
     doubts: int
-    """How many runs that were lost began it."""
+    """How many lost runs began it."""
     run: int
     """The number of the `job.started` event of its run."""
     stored_at: str
     size: int
-    """Characters of the result as JSON."""
+    """Length of the result as JSON, in characters."""
     result: NotRequired[Any]
     """The result, if it is not too large."""
 
 
 class SuspectedSpend(TypedDict):
-    """Model calls that may have been charged, besides the job's usage."""
+    """Model calls that may have been charged, in addition to the job's usage."""
 
     calls: int
     input_tokens: int
@@ -216,18 +218,18 @@ class StoredWait(TypedDict):
     state: Literal["open", "signalled", "timed_out"]
     generation: int
     asked_at: str | None
-    """When the handler came to it; null: no wait has asked for it."""
+    """When the handler reached it; null for a signal that no wait has used."""
     until: str | None
     """When it times out."""
     decided_at: str | None
     size: int
-    """Characters of the value as JSON."""
+    """Length of the value as JSON, in characters."""
     value: NotRequired[Any]
     """The value, if it is not too large."""
 
 
 class StepList(TypedDict):
-    """Stored steps and waits, the oldest first."""
+    """Stored steps and waits, oldest first."""
 
     items: list[StoredStep]
     waits: list[StoredWait]
@@ -235,20 +237,20 @@ class StepList(TypedDict):
 
 
 class ForkQuote(TypedDict):
-    """What a fork would take."""
+    """What a fork would use."""
 
     reused: list[str]
-    """The steps whose results it uses."""
+    """The steps whose results it would reuse."""
     quote: Quote
 
 
 class Impact(TypedDict):
-    """Whom a group hit, as far as its jobs are among the newest 10,000."""
+    """The users affected by a group; only the newest 10,000 jobs are counted."""
 
     jobs: int
     users: int
     cost_usd: str
-    """Of calls of models whose cost is known."""
+    """Of model calls whose cost is known."""
 
 
 class FailureGroup(TypedDict):
@@ -267,7 +269,7 @@ class FailureGroup(TypedDict):
 
 
 class FailurePage(TypedDict):
-    """Groups of dead letters, the latest first."""
+    """Groups of dead letters, latest first."""
 
     items: list[FailureGroup]
     next_cursor: NotRequired[None]
@@ -276,11 +278,11 @@ class FailurePage(TypedDict):
 
 
 class Retried(TypedDict):
-    """What a retry of many came to."""
+    """The result of a retry of many dead letters."""
 
     matched: int
     """Total number of matches, including those beyond `limit`."""
     retried: int
     remaining: int
-    """Number of matches that still wait."""
+    """Number of matches that are still waiting."""
     dry_run: bool

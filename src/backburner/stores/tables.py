@@ -57,6 +57,7 @@ jobs = sa.Table(
     sa.Column("holds", sa.Integer, nullable=False),
     sa.Column("kept", sa.SmallInteger),
     sa.Column("wait", sa.Text),
+    sa.Column("metadata", sa.Text),
 )
 
 edges = sa.Table(

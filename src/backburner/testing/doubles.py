@@ -1,4 +1,4 @@
-"""Stand-ins for what a test must own: the time, the dice, the notifier, a context."""
+"""Test doubles for the time, random numbers, the notifier and the context."""
 
 import random
 from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ from backburner.testing.samples import NOON, a_claim
 
 
 class FrozenClock:
-    """A `Clock` that stands still until it is told to go on."""
+    """A `Clock` that stands still until `advance` is called."""
 
     def __init__(self, now: Instant = NOON) -> None:
         self._now = now
@@ -37,14 +37,14 @@ class FrozenClock:
         return self._monotonic
 
     def advance(self, span: timedelta) -> None:
-        """Let time pass."""
+        """Advance the time."""
         passed = span // timedelta(milliseconds=1)
         self._now += passed
         self._monotonic += passed
 
 
 class SeededDice:
-    """`Dice` that fall the same way every time."""
+    """`Dice` whose random numbers depend only on the seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self._random = random.Random(seed)
@@ -62,7 +62,7 @@ class SeededDice:
 
 
 class SilentNotifier:
-    """A `Notifier` without listeners; it remembers its notifications."""
+    """A `Notifier` without listeners; it records its notifications."""
 
     def __init__(self) -> None:
         self.notified = Notification(0)
@@ -79,7 +79,7 @@ LIMITS: Final = HttpLimits(bytes=32 * 1024 * 1024, seconds=30.0)
 
 
 class FakeContext(Context):
-    """A context for calling a handler by hand; it keeps what the handler told."""
+    """A context to call a handler directly with; it records what is reported."""
 
     def __init__(
         self,
@@ -89,21 +89,22 @@ class FakeContext(Context):
         **claim: Any,
     ) -> None:
         """
-        Take fields of a `Claim` where the usual ones will not do.
+        Take fields of a `Claim` to override the defaults.
 
-        `settings` are those of applications, for `settings_of`. `answers` are what
-        `ctx.http` gets from their URLs; no other server can be reached.
+        `settings` are the settings of applications, for `settings_of`. `answers` are
+        the responses that `ctx.http` gets from their URLs; other URLs cannot be
+        reached.
         """
         self.requests: list[Outgoing] = []
-        """What `ctx.http` was asked for."""
+        """The requests that were sent with `ctx.http`."""
         self._answers = {answer.url: answer for answer in answers}
         self.told: list[dict[str, Any]] = []
-        """Progress; the text is in `text`."""
+        """The reported progress; the text is in `text`."""
         self.submitted: list[tuple[Any, Any, dict[str, Any]]] = []
         services = Services(
-            self,
             self._keep,
-            Payloads(MemoryBlobs(FrozenClock())),
+            output_sink=self,
+            payloads=Payloads(MemoryBlobs(FrozenClock())),
             providers=Providers([Mock(clock := FrozenClock())], clock),
             app_settings=AppSettings(settings),
             http=lambda: Http(self, clock, LIMITS),
@@ -111,7 +112,7 @@ class FakeContext(Context):
         super().__init__(a_claim(**claim), services)
 
     async def fetch(self, request: Outgoing) -> Incoming | Silence | Unusable:
-        """Be what sends the requests of `ctx.http`."""
+        """Answer the requests of `ctx.http`."""
         self.requests.append(request)
         answer = self._answers.get(request.url)
         if answer is None:
@@ -121,7 +122,7 @@ class FakeContext(Context):
         return Incoming(answer.status, answer.headers, answer.body, answer.url)
 
     def hear(self, output_stream: OutputStream) -> None:
-        """Take the handler's output at once."""
+        """Record the handler's output at once."""
         self.told += [
             orjson.loads(note.data)
             for note in output_stream.drain(NOON)
@@ -129,7 +130,7 @@ class FakeContext(Context):
         ]
 
     def hurry(self) -> None:
-        """Have nothing left to tell."""
+        """Do nothing: all output is recorded already."""
 
     async def _keep(self, capability: Any, value: Any, **options: Any) -> None:
         self.submitted.append((capability, value, options))

@@ -1,8 +1,8 @@
 """
-The AI service: capabilities by name, answered at once or by a callback.
+The AI service: runs capabilities by name, and answers directly or by a callback.
 
-A request that is answered later is a flow of two jobs, capability and callback. The
-callback runs however the capability ended, so retrying it calls no model again.
+A request with a callback is a flow of two jobs, capability and callback. The callback
+runs after success and failure of the capability; retrying it calls no model.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from backburner_apps.ai.requests import read_message
 
 
 class AiSettings(BaseSettings):
-    """Whom the AI service may call back although it is not public."""
+    """The address of the Tasks service, which need not be public."""
 
     model_config = SettingsConfigDict(frozen=True, populate_by_name=True)
 
@@ -34,9 +34,7 @@ class AiSettings(BaseSettings):
 def _needs(setup: Setup) -> Iterator[Need]:
     yield Need(("webhook_secret",), "to sign callbacks")
     if "tasks" not in setup.served:
-        yield Need(
-            ("tasks_service_base_url", "webhook_allow"), "to know whom it may call back"
-        )
+        yield Need(("tasks_service_base_url", "webhook_allow"), "to allow callbacks")
 
 
 app = App(

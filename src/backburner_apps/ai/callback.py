@@ -1,4 +1,4 @@
-"""The second job of a request: tells the caller what the first job came to."""
+"""The second job of a request: sends the outcome of the first job to the caller."""
 
 from datetime import timedelta
 from typing import Annotated, Any, Final, Literal
@@ -14,63 +14,62 @@ from backburner_apps.contract import TOPIC, TokenReservation, UserId
 NAME: Final = "ai.callback"
 STEP: Final = "capability"
 RETRIED: Final = timedelta(seconds=2)
-"""How long to wait for a capability that is being retried."""
+"""Delay before the next look at a capability that is being retried."""
 
 
 class Return(CamelModel):
-    """Whom to call back, and what they need to know the request by."""
+    """Where to send the callback, and the fields that identify the request in it."""
 
     callback_url: Annotated[str, StringConstraints(strict=True, max_length=2048)]
     user_id: UserId
     natural_language: str = ""
     request_id: str | None = None
-    """The id under which the request was made, as `x-request-id` has it."""
+    """The caller's id of the request, sent in `x-request-id`."""
     token_reservation: TokenReservation | None = None
     ai_service_request_id: str = ""
 
 
 class Asked(CamelModel, populate_by_name=False, extra="forbid"):
-    """What any capability of the service may be asked with."""
+    """Base class of the inputs of the service's capabilities."""
 
     reply: SkipJsonSchema[Return | None] = None
-    """Whom to call back; the service writes it, no caller does."""
+    """Where to send the callback; set by the service, never by a caller."""
 
 
-class Told(CamelModel):
-    """The caller has it."""
+class CallbackResult(CamelModel):
+    """The result of an accepted callback."""
 
     status: Literal["success", "failure"]
 
 
 @capability(NAME, queue=QUEUE, retry=RETRY, patience=PATIENCE, tokens=0)
-async def callback(ctx: Context, value: Return) -> Told | Snooze:
-    """Post what a capability came to, signed, to the caller."""
+async def callback(ctx: Context, value: Return) -> CallbackResult | Snooze:
+    """Post the outcome of a capability, signed, to the caller."""
     given = ctx.needs.get(STEP)
     if given is None:
-        raise PermanentError("it is told of nothing: it is no step after a capability")
+        raise PermanentError("ai.callback must be a step after a capability")
     if not given.state.is_final:
-        return Snooze(RETRIED, "the capability is retried: it comes to something else")
+        return Snooze(RETRIED, "waits for the capability, which is being retried")
     body = message(ctx, value, await ctx.used_by(STEP))
     await ctx.deliver(value.callback_url, orjson.dumps(body), topic=TOPIC)
-    return Told(status=body["status"])
+    return CallbackResult(status=body["status"])
 
 
-def tell_again(ctx: Context, asked: Asked, said: str = "") -> None:
-    """Have a retried capability call back again: the first end was told already."""
+def tell_again(ctx: Context, asked: Asked, sentence: str = "") -> None:
+    """After a manual retry, add another callback: the first one was already sent."""
     if asked.reply is None or ctx.job.generation == 0:
         return
-    again = asked.reply.model_copy(update={"natural_language": said})
+    again = asked.reply.model_copy(update={"natural_language": sentence})
     name = f"callback-{ctx.job.generation + 1}"
     ctx.flow.add(callback, again, after=[ctx.anyway], name=name)
 
 
 def message(ctx: Context, value: Return, used: Spent) -> dict[str, Any]:
     """
-    Write the body: a union on `status`.
+    Return the body of the callback: a union on `status`.
 
-    A failure tells, too, what the calls that were made for it `used`.
-    Of what the capability returned only its result and its metadata are taken over, so
-    no output can pass for a field of the envelope.
+    A failure includes what its model calls `used`. Of the capability's output, only
+    result and metadata are copied, so that no output can replace a field of the body.
     """
     given = ctx.needs[STEP]
     hidden = {"callback_url"}
@@ -78,7 +77,7 @@ def message(ctx: Context, value: Return, used: Spent) -> dict[str, Any]:
     if given.output is not None:
         return {"status": "success", **envelope, **answered(given.output)}
     problem = given.error or {}
-    error = {"message": problem.get("message", "it was cancelled")}
+    error = {"message": problem.get("message", "the job was cancelled")}
     if "code" in problem:
         error["type"] = problem["code"]
     if used.calls:

@@ -1,4 +1,4 @@
-"""`parse-task`: from a sentence to a thing to do."""
+"""The capability `parse-task`: extracts a task from a sentence."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -27,20 +27,20 @@ else none."""
 
 
 class Config(CamelModel, populate_by_name=False, extra="forbid"):
-    """How a sentence is to be understood."""
+    """How to interpret a sentence."""
 
     timezone: TimeZone = "UTC"
 
 
 class Input(Asked):
-    """What somebody wants to do, in their words."""
+    """A sentence from which a task is extracted."""
 
     natural_language: Sentence
     config: Config = Field(default_factory=Config)
 
 
 class Parsed(CamelModel):
-    """A thing to do."""
+    """The task that a sentence describes."""
 
     title: Line
     description: Words | None = Field(None, max_length=LONGEST)
@@ -52,14 +52,14 @@ class Parsed(CamelModel):
 
 
 ANSWER: Final = 150
-"""The tokens that a usual answer has."""
+"""The number of tokens of a typical answer."""
 _estimate = estimate_of(
     system=SYSTEM + orjson.dumps(Parsed.model_json_schema()).decode(), output=ANSWER
 )
 
 
 def expected(value: Input) -> int:
-    """Return how many tokens a sentence is expected to cost, both ways."""
+    """Return how many tokens a sentence is expected to use, input and output."""
     return _estimate(value.natural_language)
 
 
@@ -72,16 +72,16 @@ def expected(value: Input) -> int:
     tokens=expected,
 )
 async def parse_task(ctx: Context, value: Input) -> Answer[Parsed]:
-    """Make a task of a sentence: title, date, priority, category, steps."""
+    """Extract a task from a sentence: title, date, priority, category, subtasks."""
     tell_again(ctx, value, value.natural_language)
     before = await ctx.used_before()
     zone = ZoneInfo(value.config.timezone)
-    # When it was said, not when it is its turn: "tomorrow" is the sender's.
-    said = datetime.fromtimestamp(ctx.job.created_at / 1000, UTC).astimezone(zone)
+    # "Tomorrow" is relative to when the sentence was sent, not to when the job runs.
+    sent_at = datetime.fromtimestamp(ctx.job.created_at / 1000, UTC).astimezone(zone)
     parsed = await ctx.ask(
         f"<sentence>\n{value.natural_language}\n</sentence>",
         into=Parsed,
-        system=SYSTEM.format(now=said.isoformat(timespec="seconds"), zone=zone.key),
+        system=SYSTEM.format(now=sent_at.isoformat(timespec="seconds"), zone=zone.key),
     )
     due = parsed.due_date
     if due is not None and due.tzinfo is None:

@@ -1,4 +1,4 @@
-"""A request that is answered by a callback is one flow, over HTTP and by the queue."""
+"""Turns a request with a callback, sent over HTTP or by a broker, into a flow."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,38 +20,38 @@ from backburner_apps.ai.callback import NAME, STEP, Asked, Return, callback
 from backburner_apps.contract import TokenReservation
 
 FORM: Final = frozenset({"params", "query", "body"})
-"""What `input` has in a message of another program; `body` is the capability's."""
+"""The keys of `input` in another program's message; `body` is the capability's."""
 
 
-def is_offered(found: Capability[Any, Any]) -> bool:
+def is_offered(capability: Capability[Any, Any]) -> bool:
     """Return whether the AI service offers a capability to its callers."""
-    return found.queue == QUEUE and found.name != NAME
+    return capability.queue == QUEUE and capability.name != NAME
 
 
 def offered(backburner: Backburner, name: str) -> Capability[Any, Any]:
     """Return a capability that the AI service offers; raise `UnknownCapability`."""
-    found = backburner.registry.get(name)
-    if found is None or not is_offered(found):
+    capability = backburner.registry.get(name)
+    if capability is None or not is_offered(capability):
         raise UnknownCapability("the AI service has no capability of that name")
-    return found
+    return capability
 
 
 def flow_of(
     backburner: Backburner,
-    found: Capability[Any, Any],
+    capability: Capability[Any, Any],
     value: Mapping[str, Any],
     reply: Return,
     options: GroupOptions,
 ) -> Any:
-    """Write a request as a flow of two steps, capability and callback; not stored."""
-    said = value.get("naturalLanguage")
+    """Return a request as a flow of capability and callback, without storing it."""
+    sentence = value.get("naturalLanguage")
+    # A caller that holds tokens in its own budget must not be charged twice.
     held: dict[str, Any] = {} if reply.token_reservation is None else {"tokens": 0}
-    if _takes_reply(found, value):
+    if _takes_reply(capability, value):
         value = {**value, "reply": reply.model_dump(by_alias=True)}
-    reply.natural_language = said if isinstance(said, str) else ""
+    reply.natural_language = sentence if isinstance(sentence, str) else ""
     flow = Flow()
-    # Whoever holds tokens for it elsewhere is not to be charged twice.
-    work = flow.add(found.name, value, name=STEP, **held)
+    work = flow.add(capability.name, value, name=STEP, **held)
     flow.add(callback, reply, after=[work.anyway], name="callback")
     new = backburner.engine.flows.prepare(flow, options)
     for step in new.steps:
@@ -61,25 +61,25 @@ def flow_of(
 
 def read_message(backburner: Backburner, asked: Any) -> Any:
     """
-    Write a message of another program as a flow, if it is in the service's form.
+    Return a message of another program as a flow, or `None` for another format.
 
-    That is `{capability, input: {params, query, body}, callbackUrl, requestId, userId,
-    tokenReservation?}`. `None`: it is in another form.
+    The service's format is `{capability, input: {params, query, body}, callbackUrl,
+    requestId, userId, tokenReservation?}`.
     """
     value = orjson.loads(asked.input)
     if not isinstance(value, dict) or "body" not in value or not value.keys() <= FORM:
         return None
-    found, body = offered(backburner, asked.capability), value["body"]
+    capability, body = offered(backburner, asked.capability), value["body"]
     if not isinstance(body, dict) or "reply" in body:
         raise InvalidInput("input.body: must be an object, without the field reply")
     reply = _reply(backburner, asked)
     key = key_of(asked.request_id)
     options = GroupOptions(**message_options(asked), idempotency_key=key)
-    return flow_of(backburner, found, body, reply, options)
+    return flow_of(backburner, capability, body, reply, options)
 
 
 def key_of(request_id: str) -> str:
-    """Return the idempotency key of a request: the same over HTTP and by the queue."""
+    """Return a request's idempotency key, the same over HTTP and by a broker."""
     return f"ai {request_id}"
 
 
@@ -105,15 +105,15 @@ def _reply(backburner: Backburner, asked: Any) -> Return:
     )
 
 
-def _takes_reply(found: Capability[Any, Any], value: Mapping[str, Any]) -> bool:
+def _takes_reply(capability: Capability[Any, Any], value: Mapping[str, Any]) -> bool:
     try:
-        return isinstance(found.input.validate_python(value), Asked)
+        return isinstance(capability.input.validate_python(value), Asked)
     except ValidationError:
-        return False  # preparing the flow says what is wrong
+        return False  # preparing the flow reports the error
 
 
 def _with_id(text: str, flow_id: str) -> str:
-    """Write into an input which request it is of; only its flow's id tells."""
+    """Return a step's input with the id of its flow as `aiServiceRequestId`."""
     value = orjson.loads(text)
     reply = value.get("reply") if "callbackUrl" not in value else value
     if reply is not None:

@@ -1,4 +1,4 @@
-"""The AI service over HTTP: what it can do, and asking for it."""
+"""The AI service's routes: list capabilities and run them."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -33,10 +33,10 @@ Reader = Annotated[web.Caller, web.require("jobs:read")]
 
 PATTERNS: Final = ("sync", "async")
 FIRST: Final = 9
-"""The priority of what somebody waits for."""
+"""The priority of synchronous requests, whose callers wait."""
 THROTTLED: Final = "job.throttled"
 LATER: Final = 5
-"""When to ask again, in seconds, if the model is not there and does not say."""
+"""Seconds in `Retry-After` if the model is unavailable and gives no time itself."""
 _LATE: Final = ("AI_TIMEOUT", "TIMEOUT", "EXPIRED")
 _AWAY: Final = (
     "WORKER_LOST",
@@ -48,13 +48,13 @@ _AWAY: Final = (
 )
 _STATUSES: Final = {**dict.fromkeys(_LATE, 504), **dict.fromkeys(_AWAY, 503)}
 _UNUSABLE: Final = 502
-"""What any other trouble with a model is."""
+"""The status for all other errors of a model."""
 BESIDE: Final = frozenset({"callbackUrl", "userId", "tokenReservation"})
-"""What of a body is not the capability's input."""
+"""The fields of a body that are not part of the capability's input."""
 
 
 class Body(RootModel[dict[str, Any]]):
-    """The capability's input and, for `async`, beside it whom to call back."""
+    """The capability's input and, for `async`, the fields for the callback."""
 
 
 _RETURN = TypeAdapter(Return)
@@ -62,10 +62,10 @@ _RETURN = TypeAdapter(Return)
 
 @asynccontextmanager
 async def serves(backburner: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
-    """Give the service's routes."""
+    """Yield the service's routes."""
     service, path = Service(backburner), "/api/v1/capabilities"
-    listing = "List what the AI service can do"
-    ask = "Ask for a capability: at once, or by a callback"
+    listing = "List the capabilities of the AI service"
+    ask = "Run a capability, and answer directly or by a callback"
     yield web.routes_of(
         "ai",
         [
@@ -76,7 +76,7 @@ async def serves(backburner: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
 
 
 class Service:
-    """What the routes do."""
+    """Handles the requests of the routes."""
 
     def __init__(self, backburner: Backburner) -> None:
         self._backburner = backburner
@@ -85,15 +85,15 @@ class Service:
         """List the capabilities, with the JSON schemas of inputs and results."""
         items = [
             {
-                "name": found.name,
-                "description": found.description,
-                "queue": found.queue,
+                "name": capability.name,
+                "description": capability.description,
+                "queue": capability.queue,
                 "patterns": PATTERNS,
-                "inputSchema": found.input.json_schema(),
-                "outputSchema": found.output.json_schema(mode="serialization"),
+                "inputSchema": capability.input.json_schema(),
+                "outputSchema": capability.output.json_schema(mode="serialization"),
             }
-            for found in self._backburner.registry
-            if is_offered(found)
+            for capability in self._backburner.registry
+            if is_offered(capability)
         ]
         return web.answer({"items": items})
 
@@ -101,78 +101,78 @@ class Service:
         self, request: Request, name: str, caller: Writer, pattern: str = "sync"
     ) -> Response:
         """
-        Do it and answer with the result, or commit it and call back.
+        Run a capability and answer with its result, or store it and call back later.
 
-        It is checked that the capability exists, that the input matches, and that the
-        input is no prompt injection, in this order.
+        Checks, in this order, that the capability exists, that the input is valid, and
+        that it is not a prompt injection.
         """
-        found = offered(self._backburner, name)
+        capability = offered(self._backburner, name)
         if pattern not in PATTERNS:
-            raise Refusal(400, "INVALID_INPUT", "pattern is sync or async")
+            raise Refusal(400, "INVALID_INPUT", "pattern must be sync or async")
         sent = (await web.read(request, Body)).root
         if "reply" in sent:
             raise Refusal(400, "INVALID_INPUT", "reply: no such field")
         value = {key: given for key, given in sent.items() if key not in BESIDE}
-        web.checked(found.input, value)
+        web.checked(capability.input, value)
         asked_by = web.origin(request, caller)
         if pattern == "sync":
-            return await self._now(found, value, asked_by)
+            return await self._now(capability, value, asked_by)
         reply = self._reply(sent)
         reply.request_id = web.request_id_of(request)
-        # A repeat of a request is known by its own id.
+        # A repeat is recognised only if the caller sends the same request id.
         has_id = "x-request-id" in request.headers
         key = key_of(reply.request_id) if has_id else None
         options = GroupOptions(**asked_by, idempotency_key=key)
         return await self._later(
-            flow_of(self._backburner, found, value, reply, options)
+            flow_of(self._backburner, capability, value, reply, options)
         )
 
     async def _now(
         self,
-        found: Capability[Any, Any],
+        capability: Capability[Any, Any],
         value: dict[str, Any],
         asked_by: Mapping[str, Any],
     ) -> Response:
         """
-        Run it as a job of one attempt, before what waits, and answer with its end.
+        Run a capability as a job with one attempt and top priority; await its result.
 
-        So it goes by the lanes of its models, is in the usage and within the budgets,
-        as everything else is.
+        Like any job, it passes the lanes of its models and counts towards usage and
+        budgets.
         """
         now = datetime.fromtimestamp(self._backburner.engine.now() / 1000, UTC)
         ticket = await self._backburner.submit(
-            found.name,
+            capability.name,
             value,
             **asked_by,
             priority=FIRST,
             max_attempts=1,
-            deadline=now + found.timeout,
+            deadline=now + capability.timeout,
         )
         async for event in ticket.events():
             if event.type == THROTTLED:
-                # It would wait, and its caller with it.
+                # The job would have to wait, and so would its caller.
                 waiting = await ticket.job()
                 await ticket.cancel()
                 raise self._busy(waiting)
         ended = await ticket.job()
         if ended.state is not JobState.SUCCEEDED:
             raise _refusal(ended.error)
-        told = answered(orjson.loads(ended.output or "null"))
-        return web.answer({**told, "aiServiceRequestId": ticket.id})
+        body = answered(orjson.loads(ended.output or "null"))
+        return web.answer({**body, "aiServiceRequestId": ticket.id})
 
     def _busy(self, waiting: Job) -> Refusal:
         error = waiting.error
         code = "AI_RATE_LIMITED" if error is None else error.code
         now = self._backburner.engine.now()
         wait = max(1, ceil(((waiting.run_at or now) - now) / 1000))
-        message = "the model takes no call just now"
+        message = "the model accepts no call at the moment"
         return Refusal(503, code, message, retry_after=wait)
 
     async def _later(self, flow: Any) -> Response:
         try:
             [submitted] = await self._backburner.engine.flows.store([flow])
         except StoreUnavailable as error:
-            message = "it cannot be stored just now"
+            message = "the request cannot be stored at the moment"
             raise Refusal(503, error.code, message, retry_after=2) from None
         return web.answer({"aiServiceRequestId": submitted.id}, 202)
 
@@ -188,9 +188,9 @@ class Service:
 
 
 def _refusal(error: Problem | None) -> Refusal:
-    """Say by a status what became of a model's answer."""
+    """Return the response for the error of a job."""
     if error is None:
-        return Refusal(503, "CANCELLED", "it was cancelled", retry_after=LATER)
+        return Refusal(503, "CANCELLED", "the job was cancelled", retry_after=LATER)
     status = _STATUSES.get(error.code, _UNUSABLE)
     wait = LATER if error.code in _AWAY else None
     return Refusal(status, error.code, error.message, retry_after=wait)

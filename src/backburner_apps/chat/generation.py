@@ -1,9 +1,9 @@
 """
-One request becomes one flow, whatever asks for it: a route, or a chat platform.
+Turns a request of a route or a chat platform into one flow.
 
-`submit_generation` decides within the caller's transaction. So a request, its flow and
-whatever else the caller writes exist together or not at all, and of the same request
-sent to two servers at once one becomes a flow.
+`submit_generation` works within the caller's transaction. A request, its flow and the
+caller's other writes therefore exist together or not at all, and if two servers get the
+same request at the same time, only one of them submits a flow.
 """
 
 import hashlib
@@ -25,26 +25,26 @@ from backburner_apps.chat.work import Asked, Fetch, describe, generate, transcri
 
 MINUTE: Final = 60_000
 READERS: Final = {"audio": transcribe, "image": describe}
-"""By the kind of an attachment, what reads it."""
+"""The capability that reads each kind of attachment."""
 
 r, w = requests.c, windows.c
 
 
 class Generation(NamedTuple):
-    """A request that has a flow."""
+    """A request with its flow."""
 
     request_id: str
     flow_id: str
     job_id: str
     """The job that writes the reply."""
     is_new: bool = True
-    """Whether it was submitted now; else the same request was, earlier."""
+    """Whether it was submitted now and not by an earlier, identical request."""
     reply: Mapping[str, Any] | None = None
-    """The reply, if the request was submitted earlier and is answered."""
+    """The stored reply of an earlier request."""
 
 
 class DuplicateRequest(CallerError):
-    """The same request was made a moment ago."""
+    """The same request was made within the last `duplicate_seconds`."""
 
     code = "DUPLICATE_REQUEST"
 
@@ -54,16 +54,16 @@ class DuplicateRequest(CallerError):
 
 
 class TooManyRequests(CallerError):
-    """The user has made as many requests as are allowed in a minute."""
+    """The user has reached the maximum number of requests per minute."""
 
     code = "USER_LIMIT"
 
     def __init__(self, limit: int, retry_after: int) -> None:
-        super().__init__(f"a user may make {limit} requests in a minute")
+        super().__init__(f"a user may make at most {limit} requests per minute")
         self.retry_after = retry_after
 
 
-def submit_generation(  # noqa: PLR0913 - what a request may have besides
+def submit_generation(  # noqa: PLR0913 - options of the request
     tx: Transaction,
     owner: Owner,
     asked: GenerateRequest,
@@ -75,16 +75,16 @@ def submit_generation(  # noqa: PLR0913 - what a request may have besides
     options: SubmitGroupOptions | None = None,
 ) -> Generation:
     """
-    Submit the flow of a request, if this transaction commits.
+    Submit the flow of a request when this transaction commits.
 
-    `owner` is whose memories are used. `completion` is submitted when the job that
-    writes the reply ends, however it does; `deadline` is for the whole flow; `hosts`
-    are the only ones that attachments are fetched from. `options` are further ones of
-    the flow, such as `request_id`.
+    The flow uses the memories of `owner`. `completion` is submitted when the job that
+    writes the reply ends, successfully or not. `deadline` applies to the whole flow.
+    Attachments are fetched only from `hosts`. `options` are further options of the
+    flow, such as `request_id`.
 
-    A `requestId` that was used before stands for the earlier request. Raises
-    `DuplicateRequest` within `duplicate_seconds` of it, `PersonalityNotFound`, and
-    `TooManyRequests`.
+    If the `requestId` was used before, returns the earlier request. Raises
+    `DuplicateRequest` within `duplicate_seconds` of the earlier one,
+    `PersonalityNotFound`, and `TooManyRequests`.
     """
     personalities.find(tx, owner.tenant, asked.personality_id)
     key = _key(owner, asked)
@@ -117,7 +117,7 @@ def flow_of(
     completion: Mapping[str, Any] | None = None,
     hosts: Sequence[str] = (),
 ) -> Flow:
-    """Return a request's flow: a step for each attachment, then the reply's."""
+    """Return a request's flow: a step for each attachment, then one for the reply."""
     flow, parts, after = Flow(), [], []
     counts = dict.fromkeys(READERS, 0)
     for attachment in asked.attachments:
@@ -149,7 +149,7 @@ def llm_step(request_id: str) -> str:
 
 
 def _without_contents(asked: GenerateRequest) -> GenerateRequest:
-    """Leave out what the other steps have: attachments may be large."""
+    """Remove the attachments' contents, which may be large and are in other steps."""
     bare = [
         attachment.model_copy(update={"data_url": None, "url": "about:attachment"})
         for attachment in asked.attachments
@@ -158,7 +158,7 @@ def _without_contents(asked: GenerateRequest) -> GenerateRequest:
 
 
 def _key(owner: Owner, asked: GenerateRequest) -> dict[str, str]:
-    """Return by what a repeat of a request is known: its id, else its body."""
+    """Return the key that identifies repeats: the request's id or its body's hash."""
     if asked.request_id is not None:
         key = f"id:{asked.request_id}"
     else:
@@ -173,11 +173,11 @@ def _earlier(
     asked: GenerateRequest,
     settings: ChatSettings,
 ) -> Generation | None:
-    """Return what the same request became earlier; refuse it within its window."""
+    """Return the earlier identical request; raise if it is a moment old."""
     mine = [r[name] == value for name, value in key.items()]
     since = tx.now() - round(settings.duplicate_seconds * 1000)
     if asked.request_id is None:
-        # A body is a request of its own each time, but for its window.
+        # Without an id, an identical body after the window is a new request.
         tx.connection.execute(requests.delete().where(*mine, r.created_at <= since))
     fields = r.request_id, r.flow_id, r.job_id, r.created_at, r.reply
     row = tx.connection.execute(sa.select(*fields).where(*mine)).one_or_none()
@@ -191,7 +191,7 @@ def _earlier(
 
 
 def _count(tx: Transaction, owner: Owner, limit: int) -> None:
-    """Count a request of a user, and refuse one too many in a minute."""
+    """Count a user's request; raise `TooManyRequests` above the limit per minute."""
     if not limit:
         return
     now = tx.now()

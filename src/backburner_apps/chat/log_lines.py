@@ -1,4 +1,4 @@
-"""The log lines about the ends of jobs, each written once, whatever ended the job."""
+"""Logs the end of each job once, regardless of what ended it."""
 
 from typing import Final
 
@@ -9,12 +9,13 @@ from backburner_apps.chat.work import QUEUE
 LOGGED: Final = ("job.succeeded", "job.failed")
 
 
-def write(_tx: Transaction, told: EngineEvent) -> None:
+def write(_tx: Transaction, engine_event: EngineEvent) -> None:
     """Log the end of a job of `ai-jobs`."""
-    if told.queue != QUEUE:
+    if engine_event.queue != QUEUE:
         return
-    if told.type == "job.succeeded":
-        log.info("Job completed", jobId=told.job_id, capability=told.capability)
+    job = {"jobId": engine_event.job_id, "capability": engine_event.capability}
+    if engine_event.type == "job.succeeded":
+        log.info("Job completed", **job)
         return
-    code = told.event.data.get("error", {}).get("code")
-    log.error("Job failed", jobId=told.job_id, capability=told.capability, code=code)
+    code = engine_event.event.data.get("error", {}).get("code")
+    log.error("Job failed", **job, code=code)

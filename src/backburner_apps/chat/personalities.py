@@ -1,4 +1,4 @@
-"""The personalities of a tenant: who answers, with which model and which memory."""
+"""The personalities of a tenant: name, system prompt, model and memory."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,7 @@ from backburner_apps.chat.tables import forgotten, memories, personalities
 
 NOT_FOUND: Final = "PERSONALITY_NOT_FOUND"
 MOST: Final = 1_000
-"""How many personalities a tenant may have."""
+"""Maximum number of personalities of a tenant."""
 
 p = personalities.c
 _FIELDS = (
@@ -27,7 +27,7 @@ _FIELDS = (
 
 
 class Personality(NamedTuple):
-    """Who answers."""
+    """A character that replies to messages."""
 
     id: str
     name: str
@@ -35,9 +35,9 @@ class Personality(NamedTuple):
     model: str | None
     temperature: float | None
     memory_limit: int | None
-    """How many memories are kept of a user, of all users if shared; `None`: all."""
+    """Maximum memories per user, or for all users if shared; `None`: no limit."""
     shared_memory: bool
-    """Whether every user of the tenant is answered with everybody's memories."""
+    """Whether replies to a user may use the memories of all users of the tenant."""
 
     def wire(self) -> dict[str, Any]:
         """Return it as clients see it."""
@@ -52,7 +52,7 @@ class Personality(NamedTuple):
 
 
 class PersonalityNotFound(PermanentError):
-    """The tenant has no such personality, or not any more."""
+    """The personality does not exist in the tenant or was deleted."""
 
     code = NOT_FOUND
 
@@ -84,24 +84,24 @@ def count(view: View, tenant: str) -> int:
 
 
 def limited(view: View) -> list[tuple[str, Personality]]:
-    """Return the personalities of all tenants that have a limit of memories."""
+    """Return the personalities with a memory limit, of all tenants."""
     query = sa.select(p.tenant, *_FIELDS).where(p.memory_limit.is_not(None))
     return [(row[0], Personality(*row[1:])) for row in view.connection.execute(query)]
 
 
 def create(tx: Transaction, tenant: str, new: NewPersonality) -> bool:
-    """Store a personality unless its id is taken; say whether it was stored."""
+    """Store a personality unless its id is taken; return whether it was stored."""
     now = tx.now()
     row = {"tenant": tenant, "created_at": now, "updated_at": now}
     return rows.add(tx.connection, personalities, {**row, **_columns(new)})
 
 
 def change(
-    tx: Transaction, tenant: str, personality_id: str, wanted: PersonalityChange
+    tx: Transaction, tenant: str, personality_id: str, change: PersonalityChange
 ) -> Personality:
-    """Change what is named of a personality and return it."""
+    """Change the given fields of a personality and return it."""
     find(tx, tenant, personality_id)
-    values = _columns(wanted, wanted.model_fields_set)
+    values = _columns(change, change.model_fields_set)
     mine = p.tenant == tenant, p.id == personality_id
     update = personalities.update().where(*mine)
     tx.connection.execute(update.values(**values, updated_at=tx.now()))
@@ -109,7 +109,7 @@ def change(
 
 
 def delete(tx: Transaction, tenant: str, personality_id: str) -> None:
-    """Delete a personality and everybody's memories of it."""
+    """Delete a personality and its memories of all users."""
     find(tx, tenant, personality_id)
     for table in (memories, forgotten):
         theirs = table.c.tenant == tenant, table.c.personality == personality_id
@@ -119,12 +119,12 @@ def delete(tx: Transaction, tenant: str, personality_id: str) -> None:
 
 
 def _columns(
-    said: NewPersonality | PersonalityChange, named: set[str] | None = None
+    body: NewPersonality | PersonalityChange, only: set[str] | None = None
 ) -> Mapping[str, Any]:
-    """Return the columns of what is said, or of those fields of it that are named."""
-    fields = type(said).model_fields if named is None else named
-    values = {name: getattr(said, name) for name in fields if name != "llm_config"}
+    """Return the columns for a body's fields, or for `only` some of them."""
+    fields = type(body).model_fields if only is None else only
+    values = {name: getattr(body, name) for name in fields if name != "llm_config"}
     if "llm_config" in fields:
-        values["model"] = said.llm_config.model
-        values["temperature"] = said.llm_config.temperature
+        values["model"] = body.llm_config.model
+        values["temperature"] = body.llm_config.temperature
     return values

@@ -39,7 +39,7 @@ T = TypeVar("T")
 Reader = Annotated[Caller, require("jobs:read")]
 Writer = Annotated[Caller, require("jobs:write")]
 Administrator = Annotated[Caller, require("users:act")]
-"""A personality concerns every user of its tenant."""
+"""Changing a personality affects every user of its tenant."""
 Words = Annotated[str, Query(max_length=MAX_MEMORY)]
 LATER: Final = 5
 
@@ -56,9 +56,12 @@ def routes(backburner: Backburner) -> Sequence[BaseRoute]:
         "chat",
         [
             Route("GET", _ALL, service.listing, "List the personalities"),
-            Route("POST", _ALL, service.create, "Create one", NewPersonality),
+            Route("POST", _ALL, service.create, "Create a personality", NewPersonality),
             Route("GET", _MEMBER, service.show, "Read a personality"),
-            Route("PATCH", _MEMBER, service.change, "Change one", PersonalityChange),
+            Route(
+                *("PATCH", _MEMBER, service.change, "Change a personality"),
+                PersonalityChange,
+            ),
             Route("DELETE", _MEMBER, service.delete, "Delete a personality"),
             Route("GET", _MEMORIES, service.memories, "List or search memories"),
             Route("POST", _MEMORIES, service.remember, "Create a memory", NewMemory),
@@ -68,7 +71,7 @@ def routes(backburner: Backburner) -> Sequence[BaseRoute]:
 
 
 class Service:
-    """Reads and writes what the routes are about."""
+    """Handles the requests of the routes."""
 
     def __init__(self, backburner: Backburner) -> None:
         self._backburner = backburner
@@ -76,10 +79,10 @@ class Service:
     async def listing(self, caller: Reader) -> Response:
         """List the personalities of the tenant, by name."""
         tenant = caller.owner.tenant
-        found = await self._backburner.read(
+        items = await self._backburner.read(
             lambda view: personalities.listed(view, tenant)
         )
-        return answer({"items": [each.wire() for each in found]})
+        return answer({"items": [personality.wire() for personality in items]})
 
     async def create(self, request: Request, caller: Administrator) -> Response:
         """Create a personality; 409 if its id is taken."""
@@ -103,17 +106,17 @@ class Service:
     async def change(
         self, request: Request, personality_id: str, caller: Administrator
     ) -> Response:
-        """Change what is named of a personality; what is not named stays."""
-        wanted, tenant = await read(request, PersonalityChange), caller.owner.tenant
+        """Change the given fields of a personality; the others stay."""
+        change, tenant = await read(request, PersonalityChange), caller.owner.tenant
 
         def store(tx: Transaction) -> Personality:
-            return personalities.change(tx, tenant, personality_id, wanted)
+            return personalities.change(tx, tenant, personality_id, change)
 
         changed = await self._found(self._backburner.transact, store)
         return answer(changed.wire())
 
     async def delete(self, personality_id: str, caller: Administrator) -> Response:
-        """Delete a personality, with what it remembers of everybody."""
+        """Delete a personality with its memories of all users."""
         tenant = caller.owner.tenant
 
         def store(tx: Transaction) -> None:
@@ -135,11 +138,11 @@ class Service:
         personality = await self._find(caller, personality_id)
         owner = caller.owner
         if q:
-            wanted = await self._embedded(request, caller, q)
-            found = await memories.similar(
-                self._backburner.read, personality, owner, wanted, limit
+            question = await self._embedded(request, caller, q)
+            similar = await memories.similar(
+                self._backburner.read, personality, owner, question, limit
             )
-            return answer({"items": [_wire(memory) for memory in found]})
+            return answer({"items": [_wire(memory) for memory in similar]})
         query = (
             sa.select(m.id, m.content, m.created_at)
             .where(memories.visible(personality, owner))
@@ -192,7 +195,7 @@ class Service:
         return await self._found(self._backburner.read, look)
 
     async def _found(self, run: Any, body: Callable[[Any], T]) -> T:
-        """Run a body; a personality that is not there is a 404."""
+        """Run a body; answer 404 if the personality does not exist."""
         try:
             result: T = await run(body)
         except PersonalityNotFound as error:
@@ -211,8 +214,8 @@ class Service:
             )
         except WorkError as error:
             status = 503 if error.retryable else 502
-            told = error.retry_after if isinstance(error, Throttled) else None
-            wait = max(1, round(told or LATER)) if error.retryable else None
+            asked = error.retry_after if isinstance(error, Throttled) else None
+            wait = max(1, round(asked or LATER)) if error.retryable else None
             raise Refusal(
                 status, error.problem_code, str(error), retry_after=wait
             ) from None

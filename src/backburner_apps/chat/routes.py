@@ -1,4 +1,4 @@
-"""`chat` over HTTP: `POST /ai/generate`, the counts of its queue, and the rest."""
+"""The routes of `chat`: `POST /ai/generate` and the counts of its queue."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
@@ -45,7 +45,7 @@ Seconds = Annotated[
     Query(
         ge=0,
         le=LONGEST_WAIT,
-        description="How long to wait for the reply, in seconds; 0: answer with 202.",
+        description="How long to wait for the reply, in seconds; 0 answers 202.",
     ),
 ]
 
@@ -69,7 +69,7 @@ async def counts(request: Request, _caller: Metrics, queue: str = QUEUE) -> Resp
 
 
 class Service:
-    """Takes requests, and waits for their replies."""
+    """Handles the requests of the routes."""
 
     def __init__(self, backburner: Backburner) -> None:
         self._backburner = backburner
@@ -82,10 +82,10 @@ class Service:
         seconds: Annotated[Seconds, Query(alias="wait")] = None,
     ) -> Response:
         """
-        Reply to a message, with what is attached and what is remembered.
+        Reply to a message, using its attachments and the user's memories.
 
-        The answer is a 202 with the job's address if the reply takes longer. The job
-        goes on whether or not anybody waits for it.
+        If the reply takes longer than `wait`, the answer is a 202 with the job's
+        address. The job continues even if the client disconnects.
         """
         asked = await read(request, GenerateRequest)
         if asked.user_id != caller.owner.user:

@@ -1,4 +1,4 @@
-"""What `chat` does in the background: it reads attachments, and writes the reply."""
+"""The jobs of `chat`: read attachments and write the reply."""
 
 import asyncio
 from base64 import b64decode
@@ -48,7 +48,7 @@ from backburner_apps.chat.tables import requests
 QUEUE: Final = "ai-jobs"
 RETRY: Final = RetryPolicy.listed(timedelta(seconds=2), timedelta(seconds=4))
 LONGEST: Final = timedelta(minutes=21)
-"""Ends a run that does not end itself after `BACKBURNER_CHAT_LOCK_SECONDS`."""
+"""Timeout for a run that does not end after `BACKBURNER_CHAT_LOCK_SECONDS`."""
 LOCK_EXCEEDED: Final = "LOCK_EXCEEDED"
 UNREADABLE: Final = "ATTACHMENT_UNREADABLE"
 FETCH_SECONDS: Final = 30.0
@@ -56,11 +56,11 @@ DESCRIBE: Final = (
     "Describe this picture for somebody who cannot see it. Quote any text in it."
 )
 EMBEDDED: Final = 8_000
-"""How many characters of a message its vector is made of: models take no more."""
+"""Maximum length of the text to embed, in characters: a limit of models."""
 EXPECTED: Final = 500
-"""How many tokens a reply is expected to have, for budgets."""
+"""Expected number of tokens of a reply, for budgets."""
 LOADED, RETRIEVED, ASKING, ANSWERED, STORED = 10, 30, 50, 90, 100
-"""How far the reply is, in percent."""
+"""Progress in percent after each stage."""
 
 
 class Fetch(BaseModel):
@@ -68,7 +68,7 @@ class Fetch(BaseModel):
 
     attachment: Attachment
     hosts: list[str] = []
-    """The only hosts that it may be fetched from; empty: any public one."""
+    """The only hosts to fetch it from; empty allows any public host."""
 
 
 class Asked(BaseModel):
@@ -88,11 +88,11 @@ async def transcribe(ctx: Context, value: Fetch) -> str:
 
 @capability("image-description", queue=QUEUE, timeout=LONGEST, retry=RETRY)
 async def describe(ctx: Context, value: Fetch) -> str:
-    """Say what is in a picture."""
+    """Return a description of an image."""
     async with locked(ctx):
         content = await read(ctx, value)
-        told = value.attachment.content_type
-        return await ctx.describe(content, told, prompt=DESCRIBE)
+        content_type = value.attachment.content_type
+        return await ctx.describe(content, content_type, prompt=DESCRIBE)
 
 
 @capability(
@@ -103,7 +103,7 @@ async def describe(ctx: Context, value: Fetch) -> str:
     tokens=estimate_of(output=EXPECTED),
 )
 async def generate(ctx: Context, value: Asked) -> Reply:
-    """Write the reply, with what is remembered and what was attached."""
+    """Write the reply, using memories and attachments."""
     async with locked(ctx):
         asked, owner = value.request, ctx.job.owner
 
@@ -115,11 +115,12 @@ async def generate(ctx: Context, value: Asked) -> Reply:
         if is_forget(asked.user_message):
             return _forget(ctx, personality)
         text = question(asked.user_message, value.parts, ctx.needs)
-        # A step, so that an interrupted run asks the same question again: its answer
-        # is found, though others' memories have changed meanwhile.
-        found = await ctx.step("memories", _remembered, ctx, personality, text)
+        # A stored step: after an interruption, the next run builds the same prompt,
+        # whose answer is stored, even if memories have changed meanwhile.
+        similar = await ctx.step("memories", _remembered, ctx, personality, text)
         await ctx.progress(RETRIEVED, STORED)
-        messages = conversation(personality.system_prompt, found.contents, asked, text)
+        remembered = similar.contents
+        messages = conversation(personality.system_prompt, remembered, asked, text)
         await ctx.progress(ASKING, STORED)
         begun = len(ctx.ai.calls)
         content = await ctx.ask(
@@ -130,9 +131,9 @@ async def generate(ctx: Context, value: Asked) -> Reply:
             partial=True,
         )
         await ctx.progress(ANSWERED, STORED)
-        calls = [*found.calls, *ctx.ai.calls[begun:]]
+        calls = [*similar.calls, *ctx.ai.calls[begun:]]
         reply = _reply(personality, content, calls)
-        _store(ctx, personality, reply, exchange(text, content), found.embedded)
+        _store(ctx, personality, reply, exchange(text, content), similar.embedded)
         await ctx.progress(STORED, STORED)
         return reply
 
@@ -168,8 +169,8 @@ def _log_retry(ctx: Context, error: Exception) -> None:
     attempt, most = ctx.job.attempt, ctx.job.max_attempts
     if attempt >= most or (isinstance(error, WorkError) and not error.retryable):
         return
-    told = error.retry_after if isinstance(error, Throttled) else None
-    delay = RETRY.delay(attempt, 0.0) if told is None else timedelta(seconds=told)
+    asked = error.retry_after if isinstance(error, Throttled) else None
+    delay = RETRY.delay(attempt, 0.0) if asked is None else timedelta(seconds=asked)
     log.warning(
         "Retrying after error",
         jobId=ctx.job.id,
@@ -182,13 +183,13 @@ def _log_retry(ctx: Context, error: Exception) -> None:
 
 async def read(ctx: Context, value: Fetch) -> bytes:
     """Return an attachment's content."""
-    told = value.attachment
-    if (told.size or 0) > MAX_BYTES:
+    attachment = value.attachment
+    if (attachment.size or 0) > MAX_BYTES:
         raise _unreadable(f"it has more than {MAX_BYTES // 1024**2} MB")
-    if told.data_url is not None:
-        return _data(told.data_url)
+    if attachment.data_url is not None:
+        return _data(attachment.data_url)
     response = await ctx.http.get(
-        told.url or "",
+        attachment.url or "",
         hosts=value.hosts or None,
         limit=MAX_BYTES,
         seconds=FETCH_SECONDS,
@@ -222,23 +223,24 @@ def _unreadable(why: str) -> PermanentError:
 
 
 class Remembered(NamedTuple):
-    """What is similar to a message."""
+    """A message's vector and the memories that are similar to it."""
 
     embedded: Embedded
     contents: list[str]
     calls: list[Called]
-    """Those that it took to embed the message."""
+    """The model calls that embedded the message."""
 
 
 async def _remembered(ctx: Context, personality: Personality, text: str) -> Remembered:
     """Return the vector of a message, and the memories that are similar to it."""
     begun = len(ctx.ai.calls)
-    # Stored with the step that this is, so it need not be one itself.
+    # This function is a stored step, so the call need not be stored separately.
     vectors = await ctx.embed([text[:EMBEDDED]], remember=False)
     embedded = Embedded.of(vectors.model, vectors.vectors[0])
     most = ctx.settings_of(ChatSettings).memories
-    found = await memories.similar(ctx.read, personality, ctx.job.owner, embedded, most)
-    contents = [memory.content for memory in found]
+    owner = ctx.job.owner
+    similar = await memories.similar(ctx.read, personality, owner, embedded, most)
+    contents = [memory.content for memory in similar]
     return Remembered(embedded, contents, [*ctx.ai.calls[begun:]])
 
 
@@ -264,12 +266,12 @@ def _store(
     content: str,
     embedded: Embedded,
 ) -> None:
-    """Keep the reply and remember the exchange, with the job's success or not."""
+    """Store the reply and the memory in the transaction that settles the job."""
     job = ctx.job
 
     def store(tx: Transaction) -> None:
         _keep(tx, job.id, reply)
-        # What began before its user said `/forget` is forgotten, too.
+        # A request from before the user's `/forget` stores no memory.
         if not memories.is_forgotten(tx, job.owner, personality.id, job.created_at):
             memories.remember(tx, job.id, job.owner, personality.id, content, embedded)
 

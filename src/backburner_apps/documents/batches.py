@@ -1,8 +1,9 @@
 """
-Batches: their rows, what they have come to, and when that is published.
+Reads and changes batches, and publishes their progress.
 
-Whoever changes a file locks its batch first, then calls `changed`. The job that follows
-publishes `batch:progress`, at most one a second, or completes the batch.
+A transaction that changes a file locks its batch first and then calls `changed`, which
+submits a job. The job publishes `batch:progress`, at most once a second, or completes
+the batch.
 """
 
 from collections.abc import Mapping
@@ -55,16 +56,16 @@ def statuses(view: View, batch_id: str) -> dict[str, int]:
 
 def summary(batch: Row, counts: Mapping[str, int]) -> dict[str, int]:
     """Count a batch's files by state; after closing, missing files count as failed."""
-    told = {name: counts.get(name, 0) for name in states.COUNTED}
+    by_state = {name: counts.get(name, 0) for name in states.COUNTED}
     if batch.closed_at is not None:
-        told["failed"] += _missing(batch, counts)
-    return {"total": batch.file_count, **told}
+        by_state["failed"] += _missing(batch, counts)
+    return {"total": batch.file_count, **by_state}
 
 
 def is_over(batch: Row, counts: Mapping[str, int]) -> bool:
     """Return whether every file of a batch has ended."""
-    told = summary(batch, counts)
-    return bool(told["ready"] + told["failed"] >= batch.file_count)
+    total = summary(batch, counts)
+    return bool(total["ready"] + total["failed"] >= batch.file_count)
 
 
 def status(batch: Row, counts: Mapping[str, int]) -> str:
@@ -113,10 +114,10 @@ async def report(ctx: Context, value: BatchRef) -> bool:
 @capability("documents.complete-batch", queue=COMPLETION_QUEUE, retry=policy(1.0))
 async def complete(ctx: Context, value: BatchRef) -> dict[str, int] | None:
     """Complete a batch all of whose files have ended, and publish its summary."""
-    told = await ctx.transact(_complete, value)
-    if told is not None:
-        log.info("Batch processing completed", batchId=value.batch_id, **told)
-    return told
+    ends = await ctx.transact(_complete, value)
+    if ends is not None:
+        log.info("Batch processing completed", batchId=value.batch_id, **ends)
+    return ends
 
 
 def _report(tx: Transaction, value: BatchRef) -> bool:
@@ -140,8 +141,8 @@ def _complete(tx: Transaction, value: BatchRef) -> dict[str, int] | None:
         return None
     _publish_progress(tx, batch, counts)
     _update(tx, batch.id, completed_at=tx.now())
-    told = summary(batch, counts)
-    ends = {name: told[name] for name in ("total", "ready", "failed")}
+    by_state = summary(batch, counts)
+    ends = {name: by_state[name] for name in ("total", "ready", "failed")}
     data = {"batchId": batch.id, "summary": ends}
     tx.publish(topic(batch.id), "batch:completed", data, to=owner_of(batch))
     return ends

@@ -23,12 +23,12 @@ def examine(connection: Any) -> Iterator[Finding]:
 def finding(found: Extension) -> Finding:
     """Report whether pgvector is used, and what to do if it could be."""
     if found.is_used:
-        told = f"compared in the database (pgvector {found.installed})"
-        return Finding(Status.PASS, NAME, told)
+        message = f"compared in the database (pgvector {found.installed})"
+        return Finding(Status.PASS, NAME, message)
     if found.available is None:
         return Finding(Status.PASS, NAME, f"{IN_MEMORY}: the server has no pgvector")
     if found.has_table:
-        told = f"{IN_MEMORY}: the table for pgvector is being filled"
-        return Finding(Status.PASS, NAME, told)
-    told = f"{IN_MEMORY}: pgvector {found.available} is available but not used"
-    return Finding(Status.WARN, NAME, told, CREATE)
+        message = f"{IN_MEMORY}: the table for pgvector is being filled"
+        return Finding(Status.PASS, NAME, message)
+    message = f"{IN_MEMORY}: pgvector {found.available} is available but not used"
+    return Finding(Status.WARN, NAME, message, CREATE)

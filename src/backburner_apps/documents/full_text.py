@@ -19,6 +19,17 @@ MOST_POSTINGS: Final = 10_000
 Maximum number of occurrences that a search ranks. If there are more, the most frequent
 words of the question are ignored, as they distinguish chunks the least.
 """
+MOST_READ: Final = 4_000
+"""
+Maximum number of occurrences by which PostgreSQL finds chunks. The other words of the
+question, which are more frequent, only rank the chunks that are found. A search in one
+file or batch finds chunks by these words, too.
+"""
+FREQUENT: Final = 1_000
+"""
+Number of chunks above which PostgreSQL's statistics tell the frequency of a word.
+Counting the chunks of such a word takes longer than the rest of the search.
+"""
 RANKED: Final = 400
 """Number of chunks with the rarest words that are also ranked by frequency."""
 
@@ -82,13 +93,13 @@ def term(prefix: str, word: str) -> str:
     return f"{prefix}{word}*" if is_letter(word) else f"{prefix}{word}"
 
 
-def rarest(counts: Mapping[str, int]) -> list[str]:
-    """Return the rarest words, up to the maximum number of occurrences."""
+def rarest(counts: Mapping[str, int], most: int) -> list[str]:
+    """Return the rarest words, up to a number of occurrences, but at least one."""
     found = sorted((count, word) for word, count in counts.items() if count)
     kept, postings = list[str](), 0
     for count, word in found:
         postings += count
-        if kept and postings > MOST_POSTINGS:
+        if kept and postings > most:
             break
         kept.append(word)
     return kept
@@ -128,7 +139,7 @@ class Fts5:
         self, terms: Sequence[str], filters: Filters, chunks: int, limit: int
     ) -> list[Match]:
         counts = self._counts(terms) if terms else {}
-        chosen = rarest(counts)
+        chosen = rarest(counts, MOST_POSTINGS)
         if not chosen:
             return []
         values = {
@@ -202,11 +213,12 @@ class TsVector:
     ) -> list[Match]:
         lexemes = [_lexeme(each) for each in terms]
         counts = self._counts(lexemes)
-        chosen = rarest(counts)
+        chosen = rarest(counts, MOST_POSTINGS)
         if not chosen:
             return []
         values = {
             "terms": chosen,
+            "read": rarest(counts, MOST_POSTINGS if filters.given else MOST_READ),
             "weights": _shares(chosen, lexemes, counts, chunks),
             "ranked": max(RANKED, limit),
             "limit": limit,
@@ -216,21 +228,41 @@ class TsVector:
         return [Match(int(row.seq), float(row.share)) for row in found]
 
     def _counts(self, terms: Sequence[str]) -> dict[str, int]:
-        """Return the number of chunks with each word, up to the maximum plus one."""
-        values = {"terms": list(terms), "most": MOST_POSTINGS + 1}
+        """
+        Return the number of chunks with each word, up to the maximum plus one.
+
+        That of a frequent word is an estimate if the table has been analysed.
+        """
+        most = MOST_POSTINGS + 1
+        values = {"terms": list(terms), "most": most, "frequent": FREQUENT}
         found = self._connection.execute(_COUNT, values)
-        return {str(row[0]): int(row[1]) for row in found}
+        return {str(row[0]): min(int(row[1]), most) for row in found}
 
 
 _COUNT: Final = sa.text(
     """
-    SELECT t.term, n.found
-      FROM unnest(CAST(:terms AS text[])) t(term), LATERAL (
-        SELECT count(*) AS found FROM (
-          SELECT 1 FROM documents_words WHERE words @@ CAST(t.term AS tsquery)
+    WITH frequent AS MATERIALIZED (
+      SELECT quote_literal(e.word) AS term, e.share * t.reltuples AS chunks
+        FROM pg_class t
+        JOIN pg_namespace n ON n.oid = t.relnamespace
+        JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = t.relname
+       CROSS JOIN unnest(
+               CAST(CAST(s.most_common_elems AS text) AS text[]),
+               s.most_common_elem_freqs
+             ) AS e(word, share)
+       WHERE t.oid = to_regclass('documents_words') AND s.attname = 'words'
+         AND e.share * t.reltuples > :frequent
+    )
+    SELECT t.term, coalesce(f.chunks, counted.chunks)
+      FROM unnest(CAST(:terms AS text[])) AS t(term)
+      LEFT JOIN frequent f USING (term)
+     CROSS JOIN LATERAL (
+        SELECT count(*) AS chunks FROM (
+          SELECT 1 FROM documents_words
+           WHERE f.term IS NULL AND words @@ CAST(t.term AS tsquery)
            LIMIT :most
         ) few
-      ) n
+      ) counted
     """
 )
 
@@ -239,7 +271,8 @@ def _find(filters: Filters) -> str:
     join = "JOIN documents_chunks c ON c.seq = w.seq" if filters.given else ""
     return f"""
     WITH terms AS MATERIALIZED (
-      SELECT CAST(term AS tsquery) AS term, weight
+      SELECT CAST(term AS tsquery) AS term, weight,
+             term = ANY(CAST(:read AS text[])) AS is_read
         FROM unnest(CAST(:terms AS text[]), CAST(:weights AS float8[]))
           AS t(term, weight)
     ), rarest AS MATERIALIZED (
@@ -247,12 +280,13 @@ def _find(filters: Filters) -> str:
         FROM terms t CROSS JOIN LATERAL (
           SELECT seq FROM documents_words WHERE words @@ t.term
         ) w {join}
-       WHERE true{_where(filters)}
+       WHERE t.is_read{_where(filters)}
        GROUP BY w.seq ORDER BY weight DESC, w.seq LIMIT :ranked
     )
-    SELECT r.seq, r.weight AS share, sum(t.weight * ts_rank(w.words, t.term)) AS score
+    SELECT r.seq, sum(t.weight) FILTER (WHERE w.words @@ t.term) AS share,
+           sum(t.weight * ts_rank(w.words, t.term)) AS score
       FROM rarest r JOIN documents_words w USING (seq) CROSS JOIN terms t
-     GROUP BY r.seq, r.weight ORDER BY score DESC, r.seq LIMIT :limit
+     GROUP BY r.seq ORDER BY score DESC, r.seq LIMIT :limit
     """  # noqa: S608 - constants
 
 

@@ -6,6 +6,7 @@ result says so. At the end the results are read from the database, so that a del
 file is never returned, even if a cache still has its vectors.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
@@ -70,9 +71,12 @@ class Ranked(NamedTuple):
     mode: Mode
 
 
-class _Lexical(NamedTuple):
-    standing: IndexStatus
-    found: Sequence[Match]
+class _Index(NamedTuple):
+    """What there is to search of an owner."""
+
+    status: IndexStatus
+    prefix: str
+    """The beginning of the owner's words."""
     has_pgvector: bool
 
 
@@ -113,14 +117,22 @@ async def rank(
 ) -> Ranked:
     """Return the chunks that match a question best, by their `seq`."""
     text = text[:MAX_QUERY]
-    lexical = await place.read(_by_words, owner, query_words(text), filters)
-    if lexical is None:
+    index = await place.read(_index, owner)
+    if index is None:
         return Ranked({}, "keyword")
-    has_vectors = lexical.standing.version > 0
-    question = await _question(place, owner, text) if has_vectors else None
-    similar = await _by_meaning(place, lexical, question, filters, limit)
+    # Both searches at once: neither needs what the other one finds.
+    words = asyncio.create_task(
+        place.read(_by_words, index, query_words(text), filters)
+    )
+    try:
+        has_vectors = index.status.version > 0
+        question = await _question(place, owner, text) if has_vectors else None
+        similar = await _by_meaning(place, index, question, filters, limit)
+        lexical = await words
+    finally:
+        words.cancel()
     spread = SPREADS.get(question.model.split("/")[0]) if question else None
-    scores = fuse(lexical.found, similar, weights, spread)
+    scores = fuse(lexical, similar, weights, spread)
     best = dict([*scores.items()][: limit * 2])
     return Ranked(best, "keyword" if similar is None else "hybrid")
 
@@ -143,26 +155,29 @@ async def _question(place: Place, owner: Owner, text: str) -> Question | None:
     return await place.run(embed_question, text, owner=owner)
 
 
-def _by_words(
-    view: View, owner: Owner, wanted: Sequence[str], filters: Filters
-) -> _Lexical | None:
-    """Return the chunks with these words; `None` if the user has no chunks."""
+def _index(view: View, owner: Owner) -> _Index | None:
+    """Return what there is to search; `None` if the user has no chunks."""
     row = view.connection.execute(
         owners.select().where(owned_by(owners, owner))
     ).first()
     if row is None:
         return None
-    prefix = prefix_of(row.number)
-    terms = [term(prefix, word) for word in wanted]
-    index = full_text(view.connection)
-    found = index.find(terms, filters, row.chunks, DEPTH)
     status = IndexStatus(owner, row.token, row.chunks, row.version, row.removed)
-    return _Lexical(status, found, pgvector.extension(view.connection).is_used)
+    is_used = pgvector.extension(view.connection).is_used
+    return _Index(status, prefix_of(row.number), is_used)
+
+
+def _by_words(
+    view: View, index: _Index, wanted: Sequence[str], filters: Filters
+) -> list[Match]:
+    """Return the chunks with these words."""
+    terms = [term(index.prefix, word) for word in wanted]
+    return full_text(view.connection).find(terms, filters, index.status.chunks, DEPTH)
 
 
 async def _by_meaning(
     place: Place,
-    lexical: _Lexical,
+    index: _Index,
     question: Question | None,
     filters: Filters,
     limit: int,
@@ -170,8 +185,8 @@ async def _by_meaning(
     """Return similar chunks; `None` if there is nothing to compare with."""
     if question is None:
         return None
-    standing, most = lexical.standing, DEPTH
-    in_database = lexical.has_pgvector and pgvector.fits(question.vector)
+    standing, most = index.status, DEPTH
+    in_database = index.has_pgvector and pgvector.fits(question.vector)
     has_only = bool(filters.given) and not in_database
     only = await place.read(_hashes, standing.owner, filters) if has_only else None
     while True:

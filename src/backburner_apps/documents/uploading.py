@@ -53,8 +53,8 @@ class Upload:
 
     def view(self) -> dict[str, Any]:
         """Return it as JSON."""
-        told = {"fileId": self.file_id, "fileName": self.name, "status": self.status}
-        return told | ({"error": self.error} if self.error else {})
+        body = {"fileId": self.file_id, "fileName": self.name, "status": self.status}
+        return body | ({"error": self.error} if self.error else {})
 
 
 class Uploader:
@@ -133,7 +133,7 @@ class Uploader:
     def _put(self, upload: Upload, signed: dict[str, Any], size: int) -> None:
         import httpx2  # noqa: PLC0415 - for this command only
 
-        # Signed URLs may lead to another server: they get no API key.
+        # Signed URLs may point to another server, so no API key is sent to them.
         response = httpx2.put(
             urljoin(self._client.url, signed["uploadUrl"]),
             content=self._pieces(upload, size),

@@ -23,7 +23,7 @@ def find_batch(view: View, owner: Owner, batch_id: str) -> Row | None:
 
 
 def batch_body(view: View, owner: Owner, batch_id: str) -> dict[str, Any] | None:
-    """Return a batch of a user as it is sent."""
+    """Return a batch of a user as JSON."""
     row = find_batch(view, owner, batch_id)
     return None if row is None else written_batch(row, book.statuses(view, row.id))
 
@@ -49,14 +49,14 @@ def file_page(
 
 
 def written_batch(row: Row, counts: Mapping[str, int]) -> dict[str, Any]:
-    """Write a batch as it is sent."""
-    told = book.summary(row, counts)
+    """Return a batch as JSON."""
+    summary = book.summary(row, counts)
     body = {
         "batchId": row.id,
         "status": book.status(row, counts),
         "fileCount": row.file_count,
-        "processedCount": told["ready"] + told["failed"],
-        "summary": told,
+        "processedCount": summary["ready"] + summary["failed"],
+        "summary": summary,
         "createdAt": time(row.created_at),
     }
     if row.completed_at is not None:
@@ -65,7 +65,7 @@ def written_batch(row: Row, counts: Mapping[str, int]) -> dict[str, Any]:
 
 
 def written_file(row: Row) -> dict[str, Any]:
-    """Write a file as it is sent."""
+    """Return a file as JSON."""
     body = {
         "fileId": row.id,
         "batchId": row.batch_id,

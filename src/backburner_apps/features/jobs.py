@@ -48,9 +48,9 @@ class ServerJobs:
         options: SubmitOptions | None = None,
     ) -> None:
         """
-        Take what runs each feature, by the name that records use.
+        Take the capability of each feature, by the feature's name in records.
 
-        `options` are those of jobs that are created here, such as `request_id`.
+        `options` apply to jobs that are created here, for example `request_id`.
         """
         self._backburner = backburner
         self._runs = runs
@@ -73,16 +73,17 @@ class ServerJobs:
     async def update_job_status(
         self, job_id: str, status: JobStatus, **fields: Any
     ) -> Result[JobRecord]:
-        """Cancel a job; every other change is the engine's, made by who runs it."""
+        """Cancel a job; all other changes are made by the engine."""
         if status is not JobStatus.FAILED or fields.get("code") != CANCELLED:
-            return Result.failed(ResultCode.CONFLICT, "only the engine changes that")
+            message = "only the engine changes this status"
+            return Result.failed(ResultCode.CONFLICT, message)
         if not _UUID.fullmatch(job_id):
             return _missing(job_id)
         cancelling = self._backburner.engine.cancel(engine_id(job_id), self._owner)
         return self._record(job_id, await _attempted(cancelling))
 
     async def get_job(self, job_id: str) -> Result[JobRecord]:
-        """Return the record of the user's job; one that has expired is not found."""
+        """Return the record of the user's job, or `NOT_FOUND` if it has expired."""
         if not _UUID.fullmatch(job_id):
             return _missing(job_id)
         finding = self._backburner.engine.find(engine_id(job_id), self._owner)
@@ -90,10 +91,10 @@ class ServerJobs:
 
     async def get_request(self, job_id: str) -> Result[bytes]:
         """Return the input of the user's job."""
-        found = await _attempted(self._backburner.find(engine_id(job_id), self._owner))
-        if found.data is None:
-            return Result(success=False, error=found.error, code=found.code)
-        return Result.of(found.data.input.encode())
+        job = await _attempted(self._backburner.find(engine_id(job_id), self._owner))
+        if job.data is None:
+            return Result(success=False, error=job.error, code=job.code)
+        return Result.of(job.data.input.encode())
 
     async def get_user_jobs(
         self, user: str, feature: str | None = None
@@ -110,10 +111,10 @@ class ServerJobs:
         records = (self._current(job) for job in listed.data)
         return Result.of([record for record in records if record is not None])
 
-    def _record(self, job_id: str, found: Result[Job]) -> Result[JobRecord]:
-        if found.data is None:
-            return Result(success=False, error=found.error, code=found.code)
-        record = self._current(found.data)
+    def _record(self, job_id: str, job: Result[Job]) -> Result[JobRecord]:
+        if job.data is None:
+            return Result(success=False, error=job.error, code=job.code)
+        record = self._current(job.data)
         return _missing(job_id) if record is None else Result.of(record)
 
     def _current(self, job: Job) -> JobRecord | None:
@@ -126,7 +127,7 @@ class ServerJobs:
 
 
 class AttemptJobs:
-    """The record of the job that runs: its status is what the attempt comes to."""
+    """The record of a running job, whose status the engine stores."""
 
     def __init__(self, ctx: Context, request: Any) -> None:
         self._ctx = ctx
@@ -141,18 +142,18 @@ class AttemptJobs:
         self, job_id: str, status: JobStatus, **fields: Any
     ) -> Result[JobRecord]:
         """
-        Return the record as it will be when the handler returns.
+        Return the record as it will be when the handler returns; write nothing.
 
-        The claim has made the job `PROCESSING`, and the settlement ends it, each by a
-        compare-and-set of the engine's: here is nothing to write.
+        The engine's claim has made the job `PROCESSING`, and its settlement will end
+        it, each by a compare-and-set.
         """
-        found = await self.get_job(job_id)
-        if found.data is None:
-            return found
-        return Result.of(found.data.model_copy(update={"status": status, **fields}))
+        record = await self.get_job(job_id)
+        if record.data is None:
+            return record
+        return Result.of(record.data.model_copy(update={"status": status, **fields}))
 
     async def get_job(self, job_id: str) -> Result[JobRecord]:
-        """Return the record of the job that runs."""
+        """Return the record of the running job."""
         job = self._ctx.job
         feature = feature_of(job.capability)
         if job_id != bare_id(job.id) or feature is None:
@@ -168,20 +169,20 @@ class AttemptJobs:
         return Result.of(record)
 
     async def get_request(self, job_id: str) -> Result[bytes]:
-        """Return the input of the job that runs."""
+        """Return the input of the running job."""
         del job_id
         return Result.of(orjson.dumps(self._request))
 
     async def get_user_jobs(
         self, user: str, feature: str | None = None
     ) -> Result[list[JobRecord]]:
-        """Refuse: a running job sees itself only."""
+        """Refuse: a running job has access only to itself."""
         del user, feature
         return Result.failed(ResultCode.CONFLICT, "jobs are listed by routes")
 
 
 def _as_created(stored: Result[JobRecord]) -> Result[JobRecord]:
-    """Return a record as it was when it was created: a worker may be quick."""
+    """Return a record as it was created, even if a worker has already begun."""
     if stored.data is None:
         return stored
     kept = {"job_id", "user_id", "feature", "created_at"}
@@ -193,7 +194,7 @@ def _missing(job_id: str) -> Result[Any]:
 
 
 async def _attempted(access: Awaitable[T]) -> Result[T]:
-    """Return what an access to the engine gives, or its error as a `Result`."""
+    """Return the value or the error of a call of the engine as a `Result`."""
     try:
         return Result.of(await access)
     except JobNotFound as error:

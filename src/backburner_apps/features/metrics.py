@@ -1,4 +1,4 @@
-"""What `features` counts: §4's metrics under Prometheus names."""
+"""The metrics of `features`, with Prometheus names."""
 
 from typing import Final
 
@@ -13,18 +13,18 @@ submitted = Counter("jobs_submitted_total", "Jobs accepted, by feature.", ["feat
 completed = Counter("jobs_completed_total", "Jobs completed, by feature.", ["feature"])
 failed = Counter(
     "jobs_failed_total",
-    "Jobs failed for good, by feature and code.",
+    "Jobs failed permanently, by feature and code.",
     ["feature", "code"],
 )
 durations = Histogram(
     "processing_duration_seconds",
-    "How long one run of a job took, in seconds.",
+    "Duration of one run of a job, in seconds.",
     ["feature"],
     buckets=BUCKETS,
 )
 latencies = Histogram(
     "llm_latency_seconds",
-    "How long one answer of a model took, a correction included, in seconds.",
+    "Duration of one model call, including a correction, in seconds.",
     ["feature"],
     buckets=BUCKETS,
 )
@@ -38,17 +38,17 @@ _SHOWN: Final = {
 }
 
 
-def count_end(_tx: Transaction, told: EngineEvent) -> None:
-    """Count the end of a job, whatever ended it."""
-    feature = feature_of(told.capability or "")
+def count_end(_tx: Transaction, engine_event: EngineEvent) -> None:
+    """Count the end of a job, regardless of what ended it."""
+    feature = feature_of(engine_event.capability or "")
     if feature is None:
         return
     name = route_name(feature)
-    if told.type == "job.succeeded":
+    if engine_event.type == "job.succeeded":
         completed.labels(name).inc()
         return
-    code = told.event.data.get("error", {}).get("code", "")
-    is_cancelled = told.type == "job.cancelled"
+    code = engine_event.event.data.get("error", {}).get("code", "")
+    is_cancelled = engine_event.type == "job.cancelled"
     shown = codes.CANCELLED if is_cancelled else _SHOWN.get(code, codes.INTERNAL_ERROR)
     failed.labels(name, shown).inc()
 
@@ -61,12 +61,12 @@ class PrometheusMeter:
         submitted.labels(route_name(record.feature)).inc()
 
     def ended(self, record: JobRecord) -> None:
-        """Leave it to `count_end`, which sees every end, also of a lost worker."""
+        """Do nothing: `count_end` counts every end, also after a lost worker."""
 
     def processed(self, feature: str, seconds: float) -> None:
         """Record how long one run took."""
         durations.labels(feature).observe(seconds)
 
     def asked(self, feature: str, seconds: float) -> None:
-        """Record how long one answer of a model took."""
+        """Record how long one model call took."""
         latencies.labels(feature).observe(seconds)

@@ -19,7 +19,7 @@ def _needs(setup: Setup) -> Iterator[Need]:
     if setup.is_dev:
         return
     if "inbox" in setup.served:
-        why = "to know that updates come from Telegram"
+        why = "to verify that updates come from Telegram"
         yield Need(("telegram_webhook_secret",), why)
     if setup.works:
         yield Need(("telegram_bot_token",), "to answer in Telegram")

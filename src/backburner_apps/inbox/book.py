@@ -1,9 +1,9 @@
 """
-The inbox's rows: users, records of messages, tasks, replies without a bot.
+Reads and writes the inbox's users, records of messages, tasks and undelivered replies.
 
-A record is `PROCESSING` from the message's submit on. Whoever stores the effect of the
-message closes it in the same transaction, as `SUCCESS` or `FALLBACK`, and only one can.
-`FAILED` is a dead letter: a retry of it may still store the effect.
+A record is `PROCESSING` when its message is submitted. The transaction that stores the
+effect of the message closes the record as `SUCCESS` or `FALLBACK`; only one can.
+`FAILED` means that the job is a dead letter: its retry may still store the effect.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,21 +32,22 @@ FAILED: Final = "FAILED"
 TODO: Final = "TODO"
 PARSE_FAILED: Final = "PARSE_FAILED"
 DONE: Final = "DONE"
-FEW: Final = 5
+EXPIRED_PER_MESSAGE: Final = 5
+"""The number of expired records that each new message deletes."""
 MOST_REPLIES: Final = 200
 
 o, r, s, t, u = outbox.c, records.c, subtasks.c, tasks.c, users.c
 
 
 class Key(NamedTuple):
-    """What a message is recognised by."""
+    """The queue and idempotency key that identify a message."""
 
     queue: str
     key: str
 
 
 class NewTask(NamedTuple):
-    """A task to be stored."""
+    """A task to store."""
 
     title: str
     status: str = TODO
@@ -59,7 +60,7 @@ class NewTask(NamedTuple):
 
 
 def _insert(tx: Transaction, table: sa.Table) -> Any:
-    """Return an INSERT that can say what happens on a conflict."""
+    """Return the database's own INSERT, which has the methods `on_conflict_…`."""
     connection: Any = tx.connection
     if connection.dialect.name == "sqlite":
         return sqlite.insert(table)
@@ -72,30 +73,30 @@ def _insert(tx: Transaction, table: sa.Table) -> Any:
 def keep_user(
     tx: Transaction, owner: Owner, user: TelegramUser, correlation_id: str
 ) -> None:
-    """Store who writes, or what is new about them."""
+    """Insert or update the sender of a message."""
     now = tx.now()
-    news = {
+    changes = {
         **user.model_dump(exclude={"id", "is_bot"}),
         "telegram_id": user.id,
         "correlation_id": correlation_id,
         "updated_at": now,
     }
-    row = {**_of(owner), **news, "last_number": 0, "created_at": now}
+    row = {**_of(owner), **changes, "last_number": 0, "created_at": now}
     added = _insert(tx, users).values(row)
     tx.connection.execute(
-        added.on_conflict_do_update(index_elements=["tenant", "user"], set_=news)
+        added.on_conflict_do_update(index_elements=["tenant", "user"], set_=changes)
     )
 
 
 def language_code(view: View, owner: Owner) -> str | None:
-    """Return the language that a user's client said last."""
+    """Return the last known language code of a user."""
     mine = sa.select(u.language_code).where(owned_by(users, owner))
     code: str | None = view.connection.execute(mine).scalar()
     return code
 
 
 def _take_numbers(tx: Transaction, owner: Owner, count: int) -> int:
-    """Return the first of so many new numbers of a user's tasks."""
+    """Reserve `count` numbers for a user's new tasks; return the first one."""
     now = tx.now()
     row = {**_of(owner), "last_number": count, "created_at": now, "updated_at": now}
     added = _insert(tx, users).values(row)
@@ -117,7 +118,7 @@ def open_record(
     status: str = PROCESSING,
     payload: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Take note of a message; `False` if it was there before."""
+    """Store a record of a message; return `False` if it exists already."""
     now = tx.now()
     row = {
         "id": f"idem_{uuid4().hex}",
@@ -141,14 +142,14 @@ def open_record(
 
 
 def find_record(view: View, key: Key) -> Any:
-    """Return what is known of a message, or `None`."""
+    """Return the record of a message, or `None`."""
     return view.connection.execute(sa.select(records).where(*_keyed(key))).first()
 
 
 def close_record(
     tx: Transaction, key: Key, status: str, payload: Mapping[str, Any]
 ) -> bool:
-    """Note that the effect of a message is stored; `False` if it was before."""
+    """Close a record in the transaction of its effect; `False` if none is open."""
     now = tx.now()
     done = tx.connection.execute(
         records.update()
@@ -159,7 +160,7 @@ def close_record(
 
 
 def fail_record(tx: Transaction, key: Key, code: str) -> bool:
-    """Note that a message is a dead letter; `False` if it has ended otherwise."""
+    """Mark a message as a dead letter; return `False` if it is not processing."""
     done = tx.connection.execute(
         records.update()
         .where(*_keyed(key), r.status == PROCESSING)
@@ -169,8 +170,10 @@ def fail_record(tx: Transaction, key: Key, code: str) -> bool:
 
 
 def forget_records(tx: Transaction, before: int) -> None:
-    """Take out a few of the oldest records, of those that are from before a time."""
-    oldest = sa.select(r.id).order_by(r.created_at).limit(FEW).subquery()
+    """Delete a few of the oldest records if they were created before a time."""
+    oldest = (
+        sa.select(r.id).order_by(r.created_at).limit(EXPIRED_PER_MESSAGE).subquery()
+    )
     tx.connection.execute(
         records.delete().where(
             r.id.in_(sa.select(oldest.c.id)),
@@ -196,7 +199,7 @@ def add_tasks(
     *,
     source: str,
 ) -> list[int]:
-    """Store tasks with their steps; return their numbers."""
+    """Store tasks with their subtasks; return their numbers."""
     now, first = tx.now(), _take_numbers(tx, owner, len(new))
     numbers = list(range(first, first + len(new)))
     for number, task in zip(numbers, new, strict=True):
@@ -230,7 +233,7 @@ def add_tasks(
 
 
 def open_tasks(view: View, owner: Owner, limit: int) -> tuple[Sequence[Any], int]:
-    """Return a user's open tasks, the oldest first, and how many there are in all."""
+    """Return up to `limit` of a user's open tasks, oldest first, and their total."""
     mine = (owned_by(tasks, owner), t.status != DONE)
     listed = sa.select(tasks).where(*mine).order_by(t.number).limit(limit)
     total = view.connection.execute(
@@ -240,7 +243,7 @@ def open_tasks(view: View, owner: Owner, limit: int) -> tuple[Sequence[Any], int
 
 
 def finish_task(tx: Transaction, owner: Owner, number: int) -> tuple[Any, bool]:
-    """Mark a task as done; return it, or `None`, and whether it was open."""
+    """Mark a task as done; return the task or `None`, and whether it was open."""
     this = (owned_by(tasks, owner), t.number == number)
     changed = tx.connection.execute(
         tasks.update()
@@ -255,7 +258,7 @@ def finish_task(tx: Transaction, owner: Owner, number: int) -> tuple[Any, bool]:
 
 
 def add_reply(tx: Transaction, owner: Owner, reply: Mapping[str, Any]) -> None:
-    """Keep a reply for the page; the oldest make room."""
+    """Store a reply for the outbox page, and delete the oldest above the limit."""
     row = {"id": f"reply_{uuid4().hex}", **_of(owner), **reply, "created_at": tx.now()}
     tx.connection.execute(outbox.insert(), row)
     kept = sa.select(o.id).order_by(o.created_at.desc(), o.id).limit(MOST_REPLIES)
@@ -266,12 +269,12 @@ def replies(view: View, tenant: str, user: str | None, limit: int) -> Sequence[A
     """Return the newest replies of a tenant, or of one of its users."""
     mine = [o.tenant == tenant, *([] if user is None else [o.user == user])]
     newest = sa.select(outbox).where(*mine).order_by(o.created_at.desc(), o.id)
-    found: Sequence[Any] = view.connection.execute(newest.limit(limit)).all()
-    return found
+    rows: Sequence[Any] = view.connection.execute(newest.limit(limit)).all()
+    return rows
 
 
 def erase(tx: Transaction, owner: Owner, limit: int) -> int:
-    """Delete some rows of a user; return how many, 0 if there are none left."""
+    """Delete up to `limit` rows of a user; return how many, 0 if none are left."""
     gone = erase_rows(tx, tasks, owner, limit, parts=[s.task])
     rest = (outbox, records, users)
     return gone or sum(erase_rows(tx, table, owner, limit) for table in rest)

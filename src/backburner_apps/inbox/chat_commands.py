@@ -1,4 +1,4 @@
-"""`/start`, `/help`, `/tasks` and `/done N`: what a user may ask the bot itself."""
+"""The commands of the bot: `/start`, `/help`, `/tasks` and `/done N`."""
 
 import re
 from typing import Any, Final, NamedTuple
@@ -12,20 +12,20 @@ _NUMBER: Final = re.compile(r"\d{1,9}")
 
 
 class Command(NamedTuple):
-    """A message that is an order to the bot."""
+    """A message that is a command."""
 
     name: str
     argument: str
 
 
 def command_of(text: str) -> Command | None:
-    """Return the command of a message, if it is one: `/done 3`, `/tasks@a_bot`."""
-    found = _COMMAND.fullmatch(text.strip())
-    return None if found is None else Command(found[1].lower(), found[2] or "")
+    """Return a message's command, such as `/done 3` or `/tasks@a_bot`, or `None`."""
+    match = _COMMAND.fullmatch(text.strip())
+    return None if match is None else Command(match[1].lower(), match[2] or "")
 
 
 def run(tx: Transaction, owner: Owner, command: Command, voice: Voice) -> str:
-    """Do what a command says; return what to answer."""
+    """Run a command; return the text of the answer."""
     match command.name:
         case "start":
             return f"{voice.say('start')}\n\n{voice.say('help')}"

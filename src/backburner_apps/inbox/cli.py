@@ -36,10 +36,10 @@ def set_webhook(
             raise ConfigurationError(f"{name} is not set: set-webhook needs it")
     hook = url.rstrip("/")
     hook = hook if hook.endswith(PATH) else f"{hook}{PATH}"
-    told = _post(settings, hook)
-    if told.get("ok") is not True:
+    body = _post(settings, hook)
+    if body.get("ok") is not True:
         raise ConfigurationError(
-            f"the Bot API did not take the webhook: {told.get('description')}"
+            f"the Bot API refused the webhook: {body.get('description')}"
         )
     typer.echo(f"Telegram posts updates to {hook}")
 
@@ -55,11 +55,11 @@ def _post(settings: InboxSettings, hook: str) -> dict[str, Any]:
     api = f"{settings.telegram_api_base_url}/bot{settings.token}/setWebhook"
     try:
         answer = httpx2.post(api, json=body, timeout=SECONDS, trust_env=False)
-        told = answer.json()
+        result = answer.json()
     except (httpx2.HTTPError, ValueError) as error:
-        # Not the error itself: it may name the URL, which holds the token.
+        # Not the error itself: it may contain the URL, which contains the token.
         raise ConfigurationError(
             f"the Bot API cannot be used: {type(error).__name__}; check "
             "TELEGRAM_API_BASE_URL"
         ) from None
-    return told if isinstance(told, dict) else {}
+    return result if isinstance(result, dict) else {}

@@ -1,8 +1,8 @@
 """
-What a message comes to: tasks, its record and one notification, in one transaction.
+Stores the effect of a message in one transaction: tasks, record and one notification.
 
-Whatever brings the effect about (the parser's job, or its completion after the job was
-lost), the record lets one of them through.
+The parser's job may store it, or the job's completion if the job was lost. The record
+ensures that only one of them does.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ FALLBACK: Final = "fallback"
 
 
 class Applied(NamedTuple):
-    """The effect of a message, if it was not there before."""
+    """Whether the effect of a message was stored now, and its number of tasks."""
 
     is_new: bool
     tasks: int = 0
@@ -37,7 +37,7 @@ class Effects:
         self.key = book.Key(QUEUE, message.idempotency_key)
 
     def parsed(self, tx: Transaction, tasks: Sequence[Task]) -> Applied:
-        """Store the tasks that were read off the message, and tell of them."""
+        """Store the tasks extracted from the message, and notify the user."""
         zone = ZoneInfo(self._settings.timezone)
         new = [_new(task, zone) for task in tasks]
         if not self._close(tx, book.SUCCESS, AI, len(new)):
@@ -47,7 +47,7 @@ class Effects:
         return Applied(is_new=True, tasks=len(new))
 
     def fallback(self, tx: Transaction, text: str, phrase: Phrase) -> Applied:
-        """Store the message itself as a task, and tell why, by a `phrase`."""
+        """Store the message itself as a task, and give the user the reason `phrase`."""
         if not self._close(tx, book.FALLBACK, FALLBACK, 1):
             return Applied(is_new=False)
         voice = self._voice(tx)
@@ -62,14 +62,14 @@ class Effects:
         return Applied(is_new=True, tasks=1)
 
     def failed(self, tx: Transaction, code: str, phrase: Phrase) -> bool:
-        """Note that the message is a dead letter, and tell of it once."""
+        """Mark the message as a dead letter, and notify the user once."""
         is_news = book.fail_record(tx, self.key, code)
         if is_news:
             self._notify(tx, self._voice(tx).say(phrase))
         return is_news
 
     def count(self, applied: Applied, source: str) -> None:
-        """Count what was committed."""
+        """Count the tasks after their transaction has committed."""
         if applied.is_new:
             labels = (source, self._message.source_type)
             metrics.created.labels(*labels).inc(applied.tasks)
@@ -78,7 +78,7 @@ class Effects:
         payload: dict[str, Any] = {"source": source, "taskCount": count}
         if book.close_record(tx, self.key, status, payload):
             return True
-        # A message that came by no webhook has no record yet.
+        # A message that did not come by the webhook has no record yet.
         correlation = self._message.correlation_id
         return book.open_record(tx, self._owner, self.key, correlation, status, payload)
 
@@ -96,13 +96,13 @@ class Effects:
         return Voice(language_of(code), self._settings.parse_mode)
 
     def _notify(self, tx: Transaction, text: str) -> None:
-        told = notifying.Notification(
+        notification = notifying.Notification(
             chat_id=self._message.telegram_chat_id,
             text=text,
             parse_mode=self._settings.parse_mode,
             correlation_id=self._message.correlation_id,
         )
-        notifying.queue(tx, self._owner, told)
+        notifying.queue(tx, self._owner, notification)
 
 
 def _new(task: Task, zone: ZoneInfo) -> book.NewTask:

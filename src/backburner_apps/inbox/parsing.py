@@ -1,8 +1,8 @@
 """
 The parser's contract: `parse_text(text, context)`, `parse_audio(audio, mime, context)`.
 
-`ModelParser` fulfils it by whichever providers are set (`AI_TEXT_PROVIDER`,
-`AI_AUDIO_PROVIDER`). What goes wrong is a `ParseError` with a code of the contract.
+`ModelParser` implements it with the configured providers (`AI_TEXT_PROVIDER`,
+`AI_AUDIO_PROVIDER`). Errors are `ParseError`s with a code of the contract.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ _CODES: Final[Mapping[str, str]] = {
     "THROTTLED": RATE_LIMIT,
     NO_AUDIO: NO_AUDIO,
 }
-"""What the platform's codes are called here; any other is the provider's error."""
+"""Maps the platform's error codes to the contract's; others are PROVIDER_ERROR."""
 NONE: Final = "none"
 DEEPSEEK: Final = "deepseek"
 _OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     DEEPSEEK: {"temperature": 0.1, "max_tokens": 2000},
 }
-"""By provider, what its contract asks for; the others' newest models refuse these."""
+"""Options of the contract per provider; newer models of others refuse these."""
 
 SYSTEM: Final = """\
 You read one message of a user and write down the tasks in it. The message stands \
@@ -62,7 +62,7 @@ Example: "Позвонить маме. Собрать вещи: паспорт, 
 
 
 class ParseContext(NamedTuple):
-    """When and where a message was written, and which attempt to read it this is."""
+    """The local time at which a message was written, and the number of the attempt."""
 
     written_at: datetime
     """With its time zone."""
@@ -70,18 +70,18 @@ class ParseContext(NamedTuple):
 
 
 class ParseError(Exception):
-    """A message could not be read."""
+    """The tasks in a message could not be extracted."""
 
     def __init__(self, cause: WorkError, transcript: str = "") -> None:
         super().__init__(str(cause))
         self.code = _CODES.get(cause.problem_code, PROVIDER_ERROR)
         self.cause = cause
         self.transcript = transcript
-        """What was said, if the message was spoken and that much is known."""
+        """The transcript of a voice message, if it was already made."""
 
     @property
     def outcome(self) -> Literal["unusable", "retry", "wait", "refused", "disabled"]:
-        """What follows: tried again, or kept as it is."""
+        """How to continue: with a retry, a wait, the fallback or a dead letter."""
         if isinstance(self.cause, Throttled) and self.cause.retry_after is not None:
             return "wait"
         if isinstance(self.cause, TransientError):
@@ -92,19 +92,19 @@ class ParseError(Exception):
 
     @property
     def is_providers(self) -> bool:
-        """Whether a provider said so: a lane that is full is no error of its."""
+        """Whether the error came from a provider, and not for example a full lane."""
         return self.cause.problem_code != "THROTTLED" and self.code != NO_AUDIO
 
 
 class Heard(NamedTuple):
-    """A spoken message: what was said, and the tasks in it."""
+    """The text of a message and the tasks in it."""
 
     transcript: str
     tasks: list[Task]
 
 
 class Parser(Protocol):
-    """Reads tasks off messages."""
+    """Extracts tasks from messages."""
 
     async def parse_text(self, text: str, context: ParseContext) -> list[Task]:
         """Return 1 to 5 tasks, or raise `ParseError`."""
@@ -113,29 +113,29 @@ class Parser(Protocol):
     async def parse_audio(
         self, audio: bytes, mime_type: str, context: ParseContext
     ) -> Heard:
-        """Return what is said in a recording and its tasks, or raise `ParseError`."""
+        """Return a recording's transcript and tasks, or raise `ParseError`."""
         ...
 
 
 class ModelParser:
-    """A `Parser` that asks the providers of models of one job."""
+    """A `Parser` that calls the models of one job."""
 
     def __init__(self, ctx: Context, seconds: float) -> None:
-        """Take how long an answer may take in all."""
+        """`seconds` is the time limit for an answer, including a correction."""
         self._ctx = ctx
         self._seconds = seconds
         self.provider, self.model = NONE, NONE
-        """Who was asked last, or answered."""
+        """The provider and model of the last call."""
         self._choose("chat")
 
     async def parse_text(self, text: str, context: ParseContext) -> list[Task]:
-        """Ask for the tasks in a text; an unusable answer is corrected once."""
+        """Call the model for the tasks in a text; correct an unusable answer once."""
         self._choose("chat")
         written = context.written_at
         zone = getattr(written.tzinfo, "key", str(written.tzinfo))
         system = SYSTEM.format(now=written.isoformat(timespec="seconds"), zone=zone)
         prompt = f"<message>\n{text}\n</message>"
-        self._tell_request(len(system) + len(prompt), context)
+        self._log_request(len(system) + len(prompt), context)
         with self._measured():
             try:
                 parsed = await self._ctx.ask(
@@ -143,7 +143,7 @@ class ModelParser:
                     into=Parsed,
                     system=system,
                     seconds=self._seconds,
-                    on_correction=lambda seen: self._tell_correction(seen, context),
+                    on_correction=lambda seen: self._log_correction(seen, context),
                     **_OPTIONS.get(self.provider, {}),
                 )
             except WorkError as error:
@@ -155,7 +155,7 @@ class ModelParser:
     async def parse_audio(
         self, audio: bytes, mime_type: str, context: ParseContext
     ) -> Heard:
-        """Have a recording written down, then read it as a text."""
+        """Transcribe a recording, then parse the transcript."""
         self._choose("transcription")
         try:
             text = await self._ctx.transcribe(audio, mime_type, seconds=self._seconds)
@@ -180,7 +180,7 @@ class ModelParser:
             took = (loop.time() - begun) * 1000
             metrics.durations.labels(self.provider).observe(took)
 
-    def _tell_request(self, length: int, context: ParseContext) -> None:
+    def _log_request(self, length: int, context: ParseContext) -> None:
         name = "DeepSeek" if self.provider == DEEPSEEK else "AI"
         log.debug(
             f"{name} request metadata",
@@ -190,7 +190,7 @@ class ModelParser:
             attempt=context.attempt,
         )
 
-    def _tell_correction(self, seen: Correction, context: ParseContext) -> None:
+    def _log_correction(self, seen: Correction, context: ParseContext) -> None:
         log.warning(
             "AI response invalid, corrective retry",
             reasonCode=_CODES.get(seen.code, PROVIDER_ERROR),
@@ -202,5 +202,5 @@ class ModelParser:
 
 
 def written_at(milliseconds: int, zone: str) -> datetime:
-    """Return an instant in a time zone."""
+    """Return a time in milliseconds since 1970 as a local time."""
     return datetime.fromtimestamp(milliseconds / 1000, ZoneInfo(zone))

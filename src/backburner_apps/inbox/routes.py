@@ -1,4 +1,4 @@
-"""The inbox over HTTP: Telegram's webhook, and replies without a bot."""
+"""The routes of the inbox: Telegram's webhook, and replies of a server without bot."""
 
 import hashlib
 import hmac
@@ -52,16 +52,17 @@ COMMAND: Final = "command"
 
 @asynccontextmanager
 async def serves(backburner: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
-    """Give the routes over an open `Backburner`."""
+    """Yield the routes over an open `Backburner`."""
     service = Service(backburner)
-    webhook = Route("POST", PATH, service.webhook, "Take an update of Telegram", Update)
-    summary = "Show replies of a process without a bot"
+    summary = "Receive an update from Telegram"
+    webhook = Route("POST", PATH, service.webhook, summary, Update)
+    summary = "List the replies of a server without a bot"
     outbox = Route("GET", "/inbox/outbox", service.outbox, summary)
     yield routes_of("inbox", [webhook, outbox])
 
 
 class _Written(NamedTuple):
-    """A message that somebody wrote to the bot."""
+    """A message from a user to the bot."""
 
     message: TelegramMessage
     sender: TelegramUser
@@ -69,22 +70,22 @@ class _Written(NamedTuple):
     correlation_id: str
 
     def key(self, purpose: str) -> str:
-        """Return what it is recognised by when it comes again."""
+        """Return the idempotency key of the message."""
         voice = self.message.voice
-        said = self.message.text or (voice.file_unique_id if voice else "")
-        named = [purpose, said, self.message.chat.id, self.message.message_id]
-        return hashlib.sha256(orjson.dumps(named)).hexdigest()
+        content = self.message.text or (voice.file_unique_id if voice else "")
+        fields = [purpose, content, self.message.chat.id, self.message.message_id]
+        return hashlib.sha256(orjson.dumps(fields)).hexdigest()
 
 
 class Service:
-    """The routes' way to the database."""
+    """Handles the requests of the routes."""
 
     def __init__(self, backburner: Backburner) -> None:
         self._backburner = backburner
         self._settings = backburner.settings_of(InboxSettings)
 
     async def webhook(self, request: Request, _caller: Anybody) -> Response:
-        """Store a message for the queue and answer at once; ignore what is none."""
+        """Store and queue a message, and answer immediately; ignore other updates."""
         self._check_secret(request)
         update = await read(request, Update)
         correlation_id = request_id_of(request)
@@ -106,19 +107,19 @@ class Service:
         return answer({"ok": True})
 
     async def outbox(self, caller: Reader) -> Response:
-        """Return the newest replies; with a bot they are in Telegram."""
+        """Return the newest replies; 404 with a bot, which sends them to Telegram."""
         if self._settings.token:
             raise Refusal(404, "NOT_FOUND", "replies are sent to Telegram")
-        # Without keys, in development, there is nobody to hide them from.
+        # Without API keys, in development, all replies of the tenant are shown.
         user = None if caller.grant is None else getattr(caller.visible, "user", None)
         tenant = self._settings.tenant if caller.grant is None else caller.owner.tenant
         rows = await self._backburner.read(book.replies, tenant, user, SHOWN)
         return answer({"items": [_reply(row) for row in rows]})
 
     def _check_secret(self, request: Request) -> None:
-        wanted = self._settings.secret.encode()
-        shown = request.headers.get(HEADER, "").encode()
-        if wanted and not hmac.compare_digest(wanted, shown):
+        secret = self._settings.secret.encode()
+        given = request.headers.get(HEADER, "").encode()
+        if secret and not hmac.compare_digest(secret, given):
             raise Refusal(
                 401,
                 "WEBHOOK_SECRET_INVALID",
@@ -126,7 +127,7 @@ class Service:
             )
 
     def _written(self, update: Update, correlation_id: str) -> _Written | None:
-        """Return the message of an update, if it is one that the bot reads."""
+        """Return the message of an update, or `None` if the bot ignores it."""
         message = update.message
         if message is None or message.sender is None or message.sender.is_bot:
             return None
@@ -136,7 +137,7 @@ class Service:
         return _Written(message, message.sender, owner, correlation_id)
 
     def _take(self, tx: Transaction, written: _Written) -> bool:
-        """Submit the job of a message, once."""
+        """Submit the job of a message; return `False` for a repeated message."""
         settings, message = self._settings, written.message
         job = Message(
             user_id=written.owner.user,
@@ -174,7 +175,7 @@ class Service:
     def _obey(
         self, tx: Transaction, written: _Written, command: chat_commands.Command
     ) -> bool:
-        """Do what a command says and queue the answer, once."""
+        """Run a command and queue the answer; return `False` for a repeated message."""
         settings, owner = self._settings, written.owner
         key = book.Key(notifying.QUEUE, written.key(COMMAND))
         correlation_id = written.correlation_id

@@ -1,4 +1,4 @@
-"""What goes over the inbox's wires: Telegram's updates, its jobs, a model's answer."""
+"""The data formats of the inbox: Telegram's updates, its jobs, a model's answer."""
 
 from datetime import date, datetime, time
 from typing import Annotated, Any, Final
@@ -15,26 +15,26 @@ from pydantic import (
 from backburner import CamelModel, PermanentError
 
 LONGEST_TEXT: Final = 10_000
-"""The most characters of a message; Telegram's own limit is 4,096."""
+"""Maximum length of a message, in characters; Telegram's own limit is 4,096."""
 PAYLOAD_INVALID: Final = "QUEUE_JOB_PAYLOAD_INVALID"
 LAST_MINUTE: Final = time(23, 59)
 
 
-def _storable(said: Any) -> Any:
-    """Leave out what not every database takes."""
-    return said.replace("\0", "") if isinstance(said, str) else said
+def _storable(text: Any) -> Any:
+    """Remove U+0000, which PostgreSQL cannot store."""
+    return text.replace("\0", "") if isinstance(text, str) else text
 
 
-def _day_or_time(said: Any) -> Any:
-    """Take a deadline as ISO 8601 writes it; a day alone ends with its last minute."""
-    if said is None:
+def _day_or_time(text: Any) -> Any:
+    """Parse a deadline in ISO 8601; a date without a time means its last minute."""
+    if text is None:
         return None
-    if not isinstance(said, str):
-        raise ValueError("must be a text as ISO 8601 writes times")  # noqa: TRY004
+    if not isinstance(text, str):
+        raise ValueError("must be a text with a time in ISO 8601")  # noqa: TRY004
     try:
-        return datetime.combine(date.fromisoformat(said), LAST_MINUTE)
+        return datetime.combine(date.fromisoformat(text), LAST_MINUTE)
     except ValueError:
-        return datetime.fromisoformat(said)
+        return datetime.fromisoformat(text)
 
 
 Words = Annotated[str, BeforeValidator(_storable)]
@@ -49,7 +49,7 @@ Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=51
 
 
 class TelegramUser(BaseModel):
-    """Who wrote a message."""
+    """The sender of a message."""
 
     id: Id
     is_bot: bool = False
@@ -60,13 +60,13 @@ class TelegramUser(BaseModel):
 
 
 class Chat(BaseModel):
-    """Where it was written."""
+    """The chat of a message."""
 
     id: Id
 
 
 class Recording(BaseModel):
-    """A voice message, which is fetched later."""
+    """A voice message, which is downloaded later."""
 
     file_id: Name
     file_unique_id: Name
@@ -74,7 +74,7 @@ class Recording(BaseModel):
 
 
 class TelegramMessage(BaseModel):
-    """A new message; of its many fields those that matter here."""
+    """A new message with the fields that the inbox uses."""
 
     message_id: Id
     chat: Chat
@@ -84,22 +84,22 @@ class TelegramMessage(BaseModel):
 
 
 class Update(BaseModel):
-    """What Telegram posts; without `message` it is about something else."""
+    """The body of a call by Telegram; without `message` it is ignored."""
 
     update_id: Id
     message: TelegramMessage | None = None
 
 
 class Wire(CamelModel):
-    """What goes over a queue."""
+    """Base class of inputs and results of jobs."""
 
     def plain(self) -> dict[str, Any]:
-        """Write it as plain data, without what is not there."""
+        """Return it as JSON data, without fields that are `None`."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class Voice(Wire):
-    """Where a voice message is."""
+    """A voice message to download."""
 
     file_id: Name
     mime_type: str = Field("audio/ogg", max_length=256)
@@ -115,22 +115,22 @@ class Message(Wire):
     correlation_id: Name
     idempotency_key: Name
     voice: Voice | None = None
-    """Only of a voice message, whose text is empty."""
+    """Set for a voice message, whose text is empty."""
 
     @property
     def source_type(self) -> str:
-        """What was sent: `text` or `voice`."""
+        """The type of the message: `text` or `voice`."""
         return "text" if self.voice is None else "voice"
 
 
 def message_of(payload: Any) -> Message:
-    """Return a job's payload; one that is not valid is a dead letter, not retried."""
+    """Return a job's payload; raise a permanent error if it is invalid."""
     try:
         return Message.model_validate(payload)
     except ValidationError as error:
         fields = {".".join(map(str, fault["loc"])) for fault in error.errors()}
         raise PermanentError(
-            f"the payload is not valid: {', '.join(sorted(fields))[:300]}",
+            f"the payload has invalid fields: {', '.join(sorted(fields))[:300]}",
             code=PAYLOAD_INVALID,
         ) from None
 
@@ -143,7 +143,7 @@ class Subtask(BaseModel):
 
 
 class Task(BaseModel):
-    """A task that a model reads off a message."""
+    """A task that a model extracts from a message."""
 
     title: Line
     summary: Annotated[Words, Field(strict=True, max_length=2000)] | None = None
@@ -155,12 +155,12 @@ class Task(BaseModel):
 
     @property
     def steps(self) -> list[str]:
-        """The titles of its subtasks, in their order."""
+        """The titles of its subtasks in order."""
         ordered = sorted(self.subtasks, key=lambda subtask: subtask.order)
         return [subtask.title for subtask in ordered]
 
 
 class Parsed(BaseModel):
-    """What a model's answer must be."""
+    """The required form of a model's answer."""
 
     tasks: list[Task] = Field(min_length=1, max_length=5)

@@ -1,8 +1,8 @@
 """
-The Bot API: sends messages, and fetches voice messages.
+Calls the Bot API: sends messages and downloads voice messages.
 
-Requests go by the guarded egress, to the host of the settings only. What goes wrong is
-raised as what it means for the job. The token is part of every URL, so no URL is told.
+Requests go through the guarded egress, only to the host in the settings. Errors are
+raised as errors of the job. The token is part of every URL, so errors contain no URL.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ LONGEST_WAIT: Final = 3600.0
 
 
 class Bot:
-    """One bot."""
+    """Client of the Bot API for one bot."""
 
     def __init__(self, http: Http, settings: InboxSettings) -> None:
         base = settings.telegram_api_base_url
@@ -39,7 +39,7 @@ class Bot:
         self._hosts = [urlsplit(base).netloc.rpartition("@")[2]]
 
     async def send(self, chat_id: int, text: str, parse_mode: str) -> int | None:
-        """Send a message; return its id, if the Bot API says it."""
+        """Send a message; return its id, or `None` if the answer has none."""
         body = {"chat_id": chat_id, "text": text, "parse_mode": parse_mode}
         sent = await self._call("sendMessage", body, SEND_FAILED)
         number = sent.get("message_id") if isinstance(sent, Mapping) else None
@@ -47,10 +47,10 @@ class Bot:
 
     async def download(self, file_id: str) -> bytes:
         """Return the bytes of a voice message."""
-        found = await self._call("getFile", {"file_id": file_id}, VOICE_FAILED)
-        path = found.get("file_path") if isinstance(found, Mapping) else None
+        file = await self._call("getFile", {"file_id": file_id}, VOICE_FAILED)
+        path = file.get("file_path") if isinstance(file, Mapping) else None
         if not isinstance(path, str) or not path or ".." in path:
-            raise TransientError("the Bot API named no file", code=VOICE_FAILED)
+            raise TransientError("the Bot API returned no path", code=VOICE_FAILED)
         try:
             answer = await self._http.get(
                 f"{self._files}/{quote(path)}",
@@ -77,13 +77,13 @@ class Bot:
 
 
 def result_of(answer: HttpResponse, code: str) -> Any:
-    """Return the result of a method, or raise what its answer means."""
-    told = _object(answer)
-    if answer.is_success and told.get("ok") is True:
-        return told.get("result")
+    """Return the result of a method, or raise the error of a job for the answer."""
+    body = _object(answer)
+    if answer.is_success and body.get("ok") is True:
+        return body.get("result")
     message = f"the Bot API answered {answer.status}"
     if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
-        wait = _wait(told, answer.retry_after)
+        wait = _wait(body, answer.retry_after)
         raise Throttled(message, retry_after=wait, code=code)
     if answer.is_success:
         message = "the Bot API's answer cannot be read"
@@ -92,24 +92,24 @@ def result_of(answer: HttpResponse, code: str) -> Any:
     raise TransientError(message, code=code)
 
 
-def _wait(told: Mapping[str, Any], header: float | None) -> float | None:
-    """Return for how many seconds the Bot API wants no more calls, if it says."""
-    parameters = told.get("parameters")
-    said = parameters.get("retry_after") if isinstance(parameters, Mapping) else None
-    wait = said if isinstance(said, int | float) and said >= 0 else header
+def _wait(body: Mapping[str, Any], header: float | None) -> float | None:
+    """Return the seconds to wait from the body or the header, or `None`."""
+    parameters = body.get("parameters")
+    asked = parameters.get("retry_after") if isinstance(parameters, Mapping) else None
+    wait = asked if isinstance(asked, int | float) and asked >= 0 else header
     return None if wait is None else min(float(wait), LONGEST_WAIT)
 
 
 def _object(answer: HttpResponse) -> Mapping[str, Any]:
     try:
-        told = answer.json()
+        body = answer.json()
     except TransientError:
         return {}
-    return told if isinstance(told, Mapping) else {}
+    return body if isinstance(body, Mapping) else {}
 
 
 def _recoded(error: WorkError, code: str) -> WorkError:
-    """Return an error of the egress under a code of ours."""
+    """Return an error of the egress with a code of the inbox."""
     message = f"{error} ({error.problem_code})"
     if isinstance(error, Throttled):
         return Throttled(message, retry_after=error.retry_after, code=code)

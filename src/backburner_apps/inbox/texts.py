@@ -1,4 +1,4 @@
-"""What the bot says, in English and Russian."""
+"""The texts of the bot's replies, in English and Russian."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -30,7 +30,7 @@ FALLBACK: Final[Phrase] = "fallback"
 ERROR: Final[Phrase] = "error"
 VOICE_OFF: Final[Phrase] = "voice_off"
 SHOWN: Final = 50
-"""How many tasks `/tasks` lists."""
+"""Maximum number of tasks that `/tasks` lists."""
 
 _EN: Final[Mapping[Phrase, str]] = {
     "created": "✅ Task created",
@@ -87,17 +87,17 @@ class Shown(NamedTuple):
 
 
 class Voice(NamedTuple):
-    """How the bot speaks to one user."""
+    """Writes replies in a user's language and the parse mode."""
 
     language: Language
     mode: ParseMode
 
     def say(self, phrase: Phrase, **values: object) -> str:
-        """Return one of our own sentences; values are numbers."""
+        """Return a phrase; the values for its placeholders are numbers."""
         return escape(_PHRASES[self.language][phrase].format(**values), self.mode)
 
     def created(self, tasks: Sequence[Shown]) -> str:
-        """Tell of the tasks that were read off a message."""
+        """Return the reply that lists new tasks."""
         several = len(tasks) > 1
         head = (
             self.say("created_several", count=len(tasks))
@@ -107,12 +107,12 @@ class Voice(NamedTuple):
         return "\n\n".join([head, *map(self._whole, tasks)])
 
     def kept(self, phrase: Phrase, task: Shown) -> str:
-        """Tell why a message was not understood, and that it is kept."""
+        """Return the reply for a message that is stored unchanged, with the reason."""
         lines = [self.say(phrase), self.say("saved"), "", self._line(task)]
         return "\n".join(lines)
 
     def listed(self, tasks: Sequence[Shown], total: int) -> str:
-        """List the open tasks."""
+        """Return the list of open tasks."""
         if not tasks:
             return self.say("empty")
         lines = [self.say("open"), "", *map(self._line, tasks)]
@@ -122,7 +122,7 @@ class Voice(NamedTuple):
         )
 
     def done(self, phrase: Phrase, task: Shown) -> str:
-        """Tell that a task is done."""
+        """Return the reply for a task that is done."""
         return f"{self.say(phrase)}: {self._line(task)}"
 
     def _line(self, task: Shown) -> str:
@@ -135,16 +135,16 @@ class Voice(NamedTuple):
         return "\n".join([self._line(task), *summary, *steps])
 
     def _time(self, deadline: str) -> str:
-        told = datetime.fromisoformat(deadline).strftime(_TIMES[self.language])
-        return escape(told, self.mode)
+        text = datetime.fromisoformat(deadline).strftime(_TIMES[self.language])
+        return escape(text, self.mode)
 
 
 def language_of(code: str | None) -> Language:
-    """Return the language of an IETF tag such as `ru-RU`; English if it is another."""
+    """Return Russian for an IETF tag such as `ru-RU`, otherwise English."""
     return "ru" if (code or "").lower().partition("-")[0] == "ru" else "en"
 
 
 def title_of(text: str, voice: Voice, longest: int = 500) -> str:
-    """Return the title of a message that was not understood."""
+    """Return the title of the task for a message that could not be parsed."""
     line = " ".join(text.split())
     return line[:longest] or _PHRASES[voice.language]["voice"]

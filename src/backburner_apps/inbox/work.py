@@ -1,8 +1,8 @@
 """
-The queue `task-parsing`: a message becomes tasks, or is kept as it is.
+The queue `task-parsing`: extracts tasks from a message, or stores it unchanged.
 
-A job that fails for good, is lost with its workers or expires has a completion, which
-keeps the message and tells the user. Log lines never have a user's text.
+If a job fails permanently, loses its workers or expires, its completion stores the
+message and notifies the user. Logs never contain a user's text.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,7 @@ CREATE_FAILED: Final = "TASK_CREATE_FAILED"
 DUPLICATE: Final = "QUEUE_IDEMPOTENCY_DUPLICATE"
 RETRY: Final = RetryPolicy.listed(timedelta(seconds=1), timedelta(seconds=2))
 PATIENCE: Final = timedelta(minutes=10)
-"""How long a provider may tell a job to wait in all, at no cost of an attempt."""
+"""Total time that a job may wait for rate limits without using up an attempt."""
 CLOSED: Final = frozenset({book.SUCCESS, book.FALLBACK})
 _estimate = estimate_of(
     system=SYSTEM + orjson.dumps(Parsed.model_json_schema()).decode(), output=200
@@ -63,7 +63,7 @@ _estimate = estimate_of(
 
 
 class Result(Wire):
-    """What became of a message."""
+    """The outcome of a message."""
 
     status: str
     source: str | None = None
@@ -72,14 +72,14 @@ class Result(Wire):
 
 
 class Ended(BaseModel):
-    """The end of a job of `task-parsing`, however it came."""
+    """The end of a job of `task-parsing`, successful or not."""
 
     message: dict[str, Any]
     job: JobEnd
 
 
 def expected(payload: dict[str, Any]) -> int:
-    """Return how many tokens a message is expected to cost."""
+    """Return how many tokens a message is expected to use."""
     return _estimate(str(payload.get("text", "")))
 
 
@@ -93,12 +93,12 @@ def expected(payload: dict[str, Any]) -> int:
     tokens=expected,
 )
 async def parse_message(ctx: Context, value: dict[str, Any]) -> Result:
-    """Make tasks of a message, or keep it is if a model cannot."""
+    """Extract tasks from a message, or store it unchanged if the model cannot."""
     return await Parsing(ctx, message_of(value)).run()
 
 
 class Parsing:
-    """One attempt to read one message."""
+    """One attempt to process one message."""
 
     def __init__(self, ctx: Context, message: Message) -> None:
         self._ctx = ctx
@@ -110,7 +110,7 @@ class Parsing:
         bind_contextvars(correlationId=message.correlation_id)
 
     async def run(self) -> Result:
-        """Read the message and store what it comes to."""
+        """Parse the message and store its effect."""
         record = await self._ctx.read(
             lambda view: book.find_record(view, self._effects.key)
         )
@@ -148,14 +148,17 @@ class Parsing:
 
     async def _fetched(self, voice: Voice) -> bytes:
         if self._ctx.ai.first("transcription") is None:
-            # Nobody would listen to it: do not fetch it first.
-            raise PermanentError("no provider reads recordings", code=NO_AUDIO)
+            # No provider could transcribe it, so it is not downloaded.
+            raise PermanentError("no provider transcribes recordings", code=NO_AUDIO)
         if not self._settings.token:
-            raise PermanentError("there is no bot to fetch it by", code=VOICE_FAILED)
+            raise PermanentError(
+                "a voice message cannot be downloaded without TELEGRAM_BOT_TOKEN",
+                code=VOICE_FAILED,
+            )
         return await Bot(self._ctx.http, self._settings).download(voice.file_id)
 
     async def _judge(self, error: ParseError) -> Result:
-        """Raise what is to be tried again; keep the rest as it is."""
+        """Raise an error that is to be retried; store the fallback for others."""
         if error.is_providers and error.outcome != "unusable":
             log.error("AI provider error", errorCode=error.code, **self._where())
         match error.outcome:
@@ -173,7 +176,7 @@ class Parsing:
                 return await self._fall_back(error.code, error, texts.ERROR)
 
     async def _not_fetched(self, error: WorkError) -> Result:
-        """Try again to fetch a voice message, or keep that there was one."""
+        """Retry the download of a voice message, or store the fallback."""
         waits = isinstance(error, Throttled) and error.retry_after is not None
         is_passing = isinstance(error, TransientError) and not self._is_last
         if waits or is_passing or error.problem_code == NO_AUDIO:
@@ -197,7 +200,7 @@ class Parsing:
     async def _store(
         self, body: Callable[[Transaction], Applied], source: str
     ) -> Applied:
-        """Commit the effect, or have all of it tried again."""
+        """Commit the effect; raise a transient error if it cannot be stored."""
         try:
             applied = await self._ctx.transact(body)
         except ClaimLost:
@@ -251,10 +254,11 @@ def _throttled(error: ParseError) -> Throttled:
 )
 async def message_ended(ctx: Context, value: Ended) -> str:
     """
-    Look after a message whose job did not succeed.
+    Handle a message whose job did not succeed.
 
-    If it was lost or expired, the message is kept as a task. If its tasks could not be
-    stored, or nobody reads voice messages, it stays a dead letter that may be retried.
+    If the job was lost or expired, store the message as a task. If its tasks could not
+    be stored, or no provider transcribes voice messages, mark the message as a dead
+    letter, which may be retried.
     """
     end = value.job
     if end.state is JobState.SUCCEEDED:

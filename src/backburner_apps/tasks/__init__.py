@@ -1,8 +1,8 @@
 """
-The Tasks service: a sentence in, a task out.
+The Tasks service: creates tasks from sentences.
 
-It holds tokens for its user, has the AI service work, and writes the task when it is
-called back. The two share no table: all that goes between them goes over HTTP.
+It holds tokens for the user, calls the AI service, and stores the task when the AI
+service calls it back. The two services share no tables and communicate only over HTTP.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from backburner import App, Need, Operations, Setup, lazy
 from backburner_apps.tasks.settings import TasksSettings
 
 operations = Operations("tasks")
-"""A task counts when the callback ends its request, not at the 202."""
+"""Creating a task is counted when the callback arrives, not at the 202."""
 
 
 def _needs(setup: Setup) -> Iterator[Need]:
@@ -19,7 +19,7 @@ def _needs(setup: Setup) -> Iterator[Need]:
         return
     yield Need(("webhook_secret",), "to verify callbacks")
     if "ai" not in setup.served:
-        yield Need(("service_base_url",), "to say where it is called back")
+        yield Need(("service_base_url",), "to receive callbacks")
         yield Need(("ai_service_base_url",), "to call the AI service")
     if setup.is_keyed:
         yield Need(("api_key",), "to call the AI service")

@@ -1,4 +1,4 @@
-"""The Tasks service's way to the AI service: a real call over HTTP."""
+"""Calls the AI service over HTTP, also if it runs in the same process."""
 
 from typing import Final
 
@@ -9,16 +9,16 @@ from backburner_apps.tasks.settings import TasksSettings
 
 PARSE: Final = "/api/v1/capabilities/parse-task"
 LOST: Final = "lost"
-"""The state of a request that the AI service is done with."""
+"""State of an open request whose flow has ended or is unknown to the AI service."""
 
 
 class AiService:
-    """Asks the AI service for tasks, and what became of them."""
+    """Client for the AI service: submits requests and reads their states."""
 
-    def __init__(self, backburner: Backburner, here: str) -> None:
-        """Take the URL at which the Tasks service is called back."""
+    def __init__(self, backburner: Backburner, base_url: str) -> None:
+        """`base_url` is the URL of the Tasks service, for callbacks."""
         settings = backburner.settings_of(TasksSettings)
-        self._callback = f"{here}/api/v1/webhooks"
+        self._callback = f"{base_url}/api/v1/webhooks"
         self._timezone = settings.timezone
         url = settings.ai_service_base_url or backburner.address
         key = backburner.settings.api_key.get_secret_value()
@@ -28,7 +28,7 @@ class AiService:
     async def parse(
         self, asked: Asked, request_id: str, reservation: dict[str, int]
     ) -> str:
-        """Have a sentence made a task of; return by which id it is known there."""
+        """Submit a sentence; return the AI service's id of the request."""
         trace = {} if asked.trace is None else {"traceparent": asked.trace}
         answer = await self._http.call(
             "POST",
@@ -44,9 +44,9 @@ class AiService:
                 "tokenReservation": reservation,
             },
         )
-        known_as = answer.body.get("aiServiceRequestId")
-        if answer.status == 202 and isinstance(known_as, str):  # noqa: PLR2004
-            return known_as
+        ai_request_id = answer.body.get("aiServiceRequestId")
+        if answer.status == 202 and isinstance(ai_request_id, str):  # noqa: PLR2004
+            return ai_request_id
         if answer.status in {401, 403}:
             log.error(
                 "AI service refused BACKBURNER_API_KEY: it needs the scopes jobs:read, "
@@ -56,7 +56,7 @@ class AiService:
         raise answer.refusal
 
     async def state(self, ai_request_id: str, owner: Owner) -> str | None:
-        """Return how far a request is: queued, running or lost; `None`: unknown."""
+        """Return a request's state: queued, running, `LOST`, or `None` if unknown."""
         try:
             answer = await self._http.call("GET", f"/v1/flows/{ai_request_id}", owner)
         except Refusal:

@@ -1,10 +1,10 @@
 """
-The Tasks service's rows: requests, and the tasks that they become.
+Reads and writes the Tasks service's requests and tasks.
 
-A request is `open` until it is called back. A failure closes it; a success makes its
-task, once, even after a failure. Whatever comes after the task changes nothing.
-A request whose client was told that it is `refused` never becomes a task: the client
-may have asked again, and would have two.
+A request is `open` until its callback arrives. A failure closes it; a success creates
+its task once, even after a failure. Callbacks after that change nothing.
+A `refused` request never becomes a task: its client got an error and may have repeated
+the request, which would create a second task.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,79 +24,80 @@ OPEN: Final = "open"
 CREATED: Final = "created"
 FAILED: Final = "failed"
 REFUSED: Final = "refused"
-FEW: Final = 5
+EXPIRED_PER_REQUEST: Final = 5
+"""The number of expired requests that each new request deletes."""
 
 r, s, t = requests.c, subtasks.c, tasks.c
 
-_MINE = r.id == sa.bindparam("request")
-_ACCEPT = requests.update().where(_MINE, r.ai_request_id.is_(None))
-"""Built once, as is every statement that each sentence needs."""
-_END = requests.update().where(_MINE)
+_IS_REQUEST = r.id == sa.bindparam("request")
+_ACCEPT = requests.update().where(_IS_REQUEST, r.ai_request_id.is_(None))
+"""Built once, like every statement that each sentence needs."""
+_END = requests.update().where(_IS_REQUEST)
 _FIND = (
     sa.select(requests)
     .where(
-        # It may come before the answer that told us the other id. Both are signed.
+        # The callback may arrive before the AI service's id is stored. Both ids are
+        # signed.
         sa.or_(
             r.ai_request_id == sa.bindparam("ai_request"),
-            sa.and_(_MINE, r.ai_request_id.is_(None)),
+            sa.and_(_IS_REQUEST, r.ai_request_id.is_(None)),
         ),
     )
     .with_for_update()
 )
-_OLDEST = sa.select(r.id).order_by(r.id).limit(FEW).subquery()
+_OLDEST = sa.select(r.id).order_by(r.id).limit(EXPIRED_PER_REQUEST).subquery()
 _FORGET = requests.delete().where(
     r.id.in_(sa.select(_OLDEST.c.id)), r.created_at < sa.bindparam("before")
 )
 """
-Deletes a few of the oldest requests, of those that are from before a time.
+Deletes a few of the oldest requests if they were created before a time.
 
-Done with each new one, so there is no more to do than was ever added. Their tasks stay;
-a callback for one of them is told that there is none.
+It runs with each new request, so expired requests do not accumulate. Their tasks stay;
+a callback for a deleted request gets 404.
 """
 _ADD, _ADD_TASK, _ADD_STEPS = requests.insert(), tasks.insert(), subtasks.insert()
 
 
 class Asked(NamedTuple):
-    """What a client wants a task made of."""
+    """A client's request to create a task from a sentence."""
 
     request_id: str
     owner: Owner
     sentence: str
     tokens: int
-    """What it is expected to cost."""
+    """The number of tokens that it is expected to use."""
     repeat: IdempotencyKey | None
     trace: str | None
 
 
 class Held(NamedTuple):
-    """The request that stands for what was asked, and what is held for it."""
+    """A stored request and the tokens held for it."""
 
     request_id: str
     is_repeat: bool
-    """Whether it was asked for before, with the same idempotency key."""
+    """Whether it repeats a request with the same idempotency key."""
     reservation: dict[str, int] | None
-    """`None`: the AI service has the request, or had."""
+    """`None`: the AI service already has the request, or the request is closed."""
 
 
 class Ended(NamedTuple):
-    """What a callback came to."""
+    """The effect of a callback."""
 
     request: str
     task: Mapping[str, Any] | None
     is_news: bool = False
-    """Whether it changed anything; the same again does not."""
+    """Whether it changed the request; a repeated callback does not."""
     began_at: int = 0
 
 
 def hold(tx: Transaction, asked: Asked, settings: TasksSettings, now: int) -> Held:
-    """Write a request down and hold what it is expected to cost, or neither."""
+    """Store a request and hold its expected tokens, or do neither."""
     kept = timedelta(days=settings.keep_days) // timedelta(milliseconds=1)
     tx.connection.execute(_FORGET, {"before": now - kept})
     request_id, row = _opened(tx, asked, now)
     if row is not None and (row.ai_request_id or row.state != OPEN):
         return Held(request_id, is_repeat=True, reservation=None)
-    # Held under its id: of a repeat that the AI service is asked for once more, what
-    # was held the first time.
+    # The hold belongs to the request's id: a repeat gets the first request's hold.
     until = now + int(settings.hold_seconds * 1000)
     reserved = tx.reserve(request_id, asked.tokens, asked.owner, until=until)
     start = reserved.window_start
@@ -108,7 +109,7 @@ def hold(tx: Transaction, asked: Asked, settings: TasksSettings, now: int) -> He
 
 
 def _opened(tx: Transaction, asked: Asked, now: int) -> tuple[str, Any]:
-    """Return a new request's id, or with its row that of one with the same key."""
+    """Add a request and return its id, or the id and row of the one with its key."""
     request_id, owner = asked.request_id, asked.owner
     if asked.repeat is not None:
         request_id = take_key(tx, keys, owner, asked.repeat, request_id, now=now)
@@ -121,7 +122,7 @@ def _opened(tx: Transaction, asked: Asked, now: int) -> tuple[str, Any]:
 
 
 def accepted(tx: Transaction, request_id: str, ai_request_id: str) -> None:
-    """Note by which id the AI service knows a request."""
+    """Store the AI service's id of a request."""
     noted = {"request": request_id, "ai_request_id": ai_request_id}
     tx.connection.execute(_ACCEPT, noted)
 
@@ -130,9 +131,9 @@ def refused(
     tx: Transaction, request_id: str, error: Mapping[str, Any], now: int
 ) -> None:
     """
-    Close a request that the AI service did not take, and free what it holds.
+    Close a request that the AI service did not accept, and release its hold.
 
-    Its idempotency key is free again: nothing was done under it.
+    Its idempotency key can be used again, because the request had no effect.
     """
     row = {"state": REFUSED, "error": error, "ended_at": now}
     tx.connection.execute(_END.where(r.state == OPEN), {"request": request_id, **row})
@@ -140,55 +141,60 @@ def refused(
     tx.release(request_id)
 
 
-def end(tx: Transaction, told: Success | Failure, new: str, now: int) -> Ended | None:
+def end(
+    tx: Transaction, callback: Success | Failure, new: str, now: int
+) -> Ended | None:
     """
-    Take a callback in: write the task and reconcile the tokens, or neither.
+    Apply a callback: store the task and settle the tokens, or do neither.
 
-    `new` is the id that a task gets. `None`: there is no such request.
+    `new` is the id for a new task. Returns `None` if there is no such request.
     """
-    row = _found(tx, told)
+    row = _found(tx, callback)
     if row is None:
         return None
     if row.ai_request_id is None:
-        accepted(tx, row.id, told.ai_service_request_id)
+        accepted(tx, row.id, callback.ai_service_request_id)
     if row.state == CREATED:
         return Ended(row.id, _one(tx, t.request_id == row.id))
     if row.state == REFUSED:
-        if isinstance(told, Success):
-            tx.settle(row.id, told.tokens)
+        if isinstance(callback, Success):
+            tx.settle(row.id, callback.tokens)
         return Ended(row.id, None)
     ended: dict[str, Any] = {"request": row.id, "ended_at": now}
-    if isinstance(told, Failure):
-        # If it was retried in vain, the last reason counts.
-        error = told.error.model_dump(exclude_none=True)
+    if isinstance(callback, Failure):
+        # After an unsuccessful retry, keep the error of the last run.
+        error = callback.error.model_dump(exclude_none=True)
         tx.connection.execute(_END, {**ended, "state": FAILED, "error": error})
         tx.release(row.id)
         return Ended(row.id, None, row.state == OPEN, row.created_at)
     tx.connection.execute(_END, {**ended, "state": CREATED, "error": None})
-    task = _create(tx, row, told, new, now)
-    tx.settle(row.id, told.tokens)
+    task = _create(tx, row, callback, new, now)
+    tx.settle(row.id, callback.tokens)
     return Ended(row.id, task, is_news=True, began_at=row.created_at)
 
 
-def _found(tx: Transaction, told: Success | Failure) -> Any:
-    """Find a callback's request, and have others wait who bring the same."""
-    asked = {"ai_request": told.ai_service_request_id, "request": told.request_id}
+def _found(tx: Transaction, callback: Success | Failure) -> Any:
+    """Return a callback's request, locked against a concurrent repeat."""
+    asked = {
+        "ai_request": callback.ai_service_request_id,
+        "request": callback.request_id,
+    }
     return tx.connection.execute(_FIND, asked).first()
 
 
 def _create(
-    tx: Transaction, row: Any, told: Success, new: str, now: int
+    tx: Transaction, row: Any, callback: Success, new: str, now: int
 ) -> Mapping[str, Any]:
-    parsed = told.result
+    parsed = callback.result
     task = {
         "id": new,
         "tenant": row.tenant,
-        "user": str(told.user_id),
+        "user": str(callback.user_id),
         "request_id": row.id,
         "status": "todo",
         **parsed.model_dump(exclude={"due_date", "subtasks"}),
         "due_date": None if parsed.due_date is None else parsed.due_date.isoformat(),
-        "natural_language": told.natural_language,
+        "natural_language": callback.natural_language,
         "created_at": now,
         "updated_at": now,
     }
@@ -209,7 +215,7 @@ def request(view: View, request_id: str, owner: Owner) -> Any:
 def of_request(
     view: View, request_id: str, owner: Owner
 ) -> tuple[Any, Mapping[str, Any] | None]:
-    """Return a request and the task that it became."""
+    """Return a request and its task, each of which may be `None`."""
     row = request(view, request_id, owner)
     return row, None if row is None else _one(view, t.request_id == row.id)
 
@@ -222,7 +228,7 @@ def show(view: View, task_id: str, owner: Owner) -> Mapping[str, Any] | None:
 def page(
     view: View, owner: Owner, query: Query
 ) -> tuple[Sequence[Mapping[str, Any]], str | None]:
-    """Return some of an owner's tasks, newest first, and where to go on."""
+    """Return a page of an owner's tasks, newest first, and the next cursor."""
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     chosen = sa.select(tasks).where(owned_by(tasks, owner)).filter_by(**wanted)
     rows, cursor = cursor_page(view, chosen, t.id, query)
@@ -241,7 +247,7 @@ def change(
 
 
 def drop(tx: Transaction, task_id: str, owner: Owner) -> bool:
-    """Delete an owner's task; say whether there was one."""
+    """Delete an owner's task; return whether it existed."""
     gone = tx.connection.execute(tasks.delete().where(_is(task_id, owner))).rowcount
     if gone:
         tx.connection.execute(subtasks.delete().where(s.task == task_id))
@@ -258,7 +264,7 @@ def _one(view: View, which: sa.ColumnElement[bool]) -> Mapping[str, Any] | None:
 
 
 def _whole(view: View, rows: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Write tasks with their steps."""
+    """Return tasks with their subtasks."""
     ids = [row.id for row in rows]
     found = sa.select(subtasks).where(s.task.in_(ids)).order_by(s.task, s.position)
     steps: dict[str, list[dict[str, Any]]] = {}
@@ -268,6 +274,6 @@ def _whole(view: View, rows: Sequence[Any]) -> list[Mapping[str, Any]]:
 
 
 def erase(tx: Transaction, owner: Owner, limit: int) -> int:
-    """Delete some rows of a user; return how many, 0 if there are none left."""
+    """Delete up to `limit` rows of a user; return how many, 0 if none are left."""
     gone = erase_rows(tx, tasks, owner, limit, parts=[s.task])
     return gone or sum(erase_rows(tx, each, owner, limit) for each in (keys, requests))

@@ -33,32 +33,32 @@ Anybody = Annotated[web.Caller, web.require("public")]
 
 CREATE: Final = "create"
 LARGEST_CALLBACK: Final = 1024 * 1024
-"""The most bytes that a callback may have; a whole task has less."""
+"""Maximum size of a callback, in bytes; a task is smaller."""
 SHOWN: Final = (
     *("id", "title", "status", "priority", "description", "due_date", "category"),
     *("recurrence", "subtasks", "natural_language"),
 )
-"""What a client sees of a task, if it is there."""
+"""The fields of a task that clients see if they are set."""
 _QUERY: TypeAdapter[Query] = TypeAdapter(Query)
 expected: Final = estimate_of(output=700)
-"""What a sentence is held for: its own tokens, the prompt's and the answer's."""
+"""Estimates the tokens to hold for a sentence: input, prompt and answer."""
 
 
 @asynccontextmanager
 async def serves(backburner: Backburner) -> AsyncIterator[Sequence[BaseRoute]]:
-    """Have budget and connections ready while the routes are served."""
+    """Declare the budget and keep the client open while the routes are served."""
     settings = backburner.settings_of(TasksSettings)
-    here = settings.service_base_url or backburner.address
+    base_url = settings.service_base_url or backburner.address
     try:
         # Without BACKBURNER_WEBHOOK_SECRET this raises, and the service does not start.
-        secret = backburner.callback_sender.secret(TOPIC, here)
+        secret = backburner.callback_sender.secret(TOPIC, base_url)
     except ValueError as error:
         raise ConfigurationError(f"TASKS_SERVICE_BASE_URL: {error}") from None
     if settings.tokens:
         window = timedelta(seconds=settings.window_seconds)
         budget = Budget("user", tokens=settings.tokens, per=window)
         await backburner.budgets.declare([budget])
-    ai = AiService(backburner, here)
+    ai = AiService(backburner, base_url)
     try:
         yield _routes(Service(backburner, ai, secret))
     finally:
@@ -75,30 +75,30 @@ def _routes(service: "Service") -> Sequence[BaseRoute]:
                 "POST",
                 tasks,
                 service.create,
-                "Have a task made of a sentence",
+                "Create a task from a sentence",
                 CreateTaskRequest,
             ),
             Route("GET", tasks, service.listing, "List tasks, newest first"),
-            Route("GET", one, service.show, "Look at a task"),
+            Route("GET", one, service.show, "Read a task"),
             Route("PATCH", one, service.change, "Change a task", Change),
             Route("DELETE", one, service.drop, "Delete a task"),
-            Route("GET", asked, service.request, "See what became of a 202"),
-            Route("POST", webhooks, service.webhook, "Take a callback"),
+            Route("GET", asked, service.request, "Read the state of a request"),
+            Route("POST", webhooks, service.webhook, "Receive a callback"),
         ],
     )
 
 
 class Service:
-    """What the routes do."""
+    """Handles the requests of the routes."""
 
     def __init__(self, backburner: Backburner, ai: AiService, secret: str) -> None:
-        """Take, beside the rest, the `secret` by which callbacks are verified."""
+        """`secret` verifies the signatures of callbacks."""
         self._backburner = backburner
         self._ai = ai
         self._secret = secret
 
     async def create(self, request: Request, caller: Writer) -> Response:
-        """Hold tokens, ask the AI service, answer 202; the task comes later."""
+        """Hold tokens, call the AI service and answer 202, before a task exists."""
         with operations.counted(CREATE, ends=False):
             task_request = await web.read(request, CreateTaskRequest)
             log.info("Create task (async) - starting")
@@ -114,7 +114,7 @@ class Service:
             settings, now = self._backburner.settings_of(TasksSettings), engine.now()
             held = await self._backburner.transact(book.hold, asked, settings, now)
             request_id = held.request_id
-            # By this name the AI service and its worker know it.
+            # The AI service and its worker log this id, too.
             bind_contextvars(tasks_request_id=request_id)
             if held.reservation is not None:
                 await self._ask(asked, request_id, held.reservation)
@@ -140,11 +140,11 @@ class Service:
             return web.answer(_task(web.found(task, "task")))
 
     async def change(self, request: Request, task_id: str, caller: Writer) -> Response:
-        """Change the status of a task, or what else of it is named."""
+        """Change the given fields of a task."""
         with operations.counted("change"):
             wanted = await web.read(request, Change)
             if not wanted.model_fields_set:
-                raise Refusal(400, "INVALID_INPUT", "name what is to change")
+                raise Refusal(400, "INVALID_INPUT", "name at least one field to change")
             now = self._backburner.engine.now()
             task = await self._backburner.transact(
                 book.change, task_id, caller.owner, wanted, now
@@ -152,7 +152,7 @@ class Service:
             return web.answer(_task(web.found(task, "task")))
 
     async def drop(self, task_id: str, caller: Writer) -> Response:
-        """Delete a task and its steps."""
+        """Delete a task and its subtasks."""
         with operations.counted("delete"):
             was_there = await self._backburner.transact(
                 book.drop, task_id, caller.owner
@@ -161,87 +161,88 @@ class Service:
         return Response(status_code=204)
 
     async def request(self, request_id: str, caller: Reader) -> Response:
-        """Say what became of a request: queued, running, created or failed."""
+        """Return the state of a request: queued, running, created or failed."""
         with operations.counted("request"):
             state, mine = None, (request_id, caller.owner)
             row, task = await self._backburner.read(book.of_request, *mine)
             if row is not None and row.state == book.OPEN and row.ai_request_id:
                 state = await self._ai.state(row.ai_request_id, caller.owner)
             if state == LOST:
-                # It may have been called back while the AI service was asked.
+                # Its callback may have arrived during the call of the AI service.
                 row, task = await self._backburner.read(book.of_request, *mine)
             return web.answer(_became(web.found(row, "request"), task, state))
 
     async def webhook(self, request: Request, _caller: Anybody) -> Response:
-        """Take what the AI service came to: the task and the tokens, or neither."""
+        """Apply a callback of the AI service: store the task and settle its tokens."""
         log.info("Handle webhook callback - starting")
         try:
-            told = await web.read_webhook(
+            callback = await web.read_webhook(
                 request, CALLBACK, self._secret, limit=LARGEST_CALLBACK
             )
-            ended = await self._end(told)
+            ended = await self._end(callback)
         except Exception as error:
             code = getattr(error, "code", None)
             kind = type(error).__name__
             log.warning("Handle webhook callback - failed", code=code, error_type=kind)
             raise
-        log.info("Handle webhook callback - succeeded", status=told.status)
+        log.info("Handle webhook callback - succeeded", status=callback.status)
         body: dict[str, Any] = {"tasksServiceRequestId": ended.request}
-        if isinstance(told, Failure):
+        if isinstance(callback, Failure):
             return web.answer({**body, "acknowledged": True}, 201)
         return web.answer({**body, "task": _task(ended.task)}, 201)
 
-    async def _end(self, told: Success | Failure) -> book.Ended:
+    async def _end(self, callback: Success | Failure) -> book.Ended:
         engine = self._backburner.engine
         new, now = engine.draw("task"), engine.now()
-        ended = await self._backburner.transact(book.end, told, new, now)
+        ended = await self._backburner.transact(book.end, callback, new, now)
         ended = web.found(ended, "request")
         bind_contextvars(tasks_request_id=ended.request)
         if ended.is_news:
             took = (now - ended.began_at) / 1000
-            operations.count(CREATE, took, is_good=isinstance(told, Success))
-        if isinstance(told, Failure):
-            log.warning("task not made", code=told.error.type)
+            operations.count(CREATE, took, is_good=isinstance(callback, Success))
+        if isinstance(callback, Failure):
+            log.warning("task not made", code=callback.error.type)
         return ended
 
     async def _ask(
         self, asked: book.Asked, request_id: str, reservation: dict[str, int]
     ) -> None:
         """
-        Have the AI service take a request.
+        Pass a request on to the AI service.
 
-        If nobody knows whether it did, a request with an idempotency key stays open:
-        its repeat asks once more, under the same id. One without is refused for good,
-        for its repeat is another request.
+        If it is unknown whether the AI service accepted it, a request with an
+        idempotency key stays open, and its repeat calls the AI service again with the
+        same id. One without a key is refused permanently, because its repeat is another
+        request.
         """
         try:
-            known_as = await self._ai.parse(asked, request_id, reservation)
+            ai_request_id = await self._ai.parse(asked, request_id, reservation)
         except Refusal as refusal:
             if asked.repeat is None or not isinstance(refusal, web.Unsure):
                 error = {"message": str(refusal), "type": refusal.code}
                 now = self._backburner.engine.now()
                 await self._backburner.transact(book.refused, request_id, error, now)
             raise
-        await self._backburner.transact(book.accepted, request_id, known_as)
+        await self._backburner.transact(book.accepted, request_id, ai_request_id)
 
 
 def _became(
     row: Any, task: Mapping[str, Any] | None, state: str | None
 ) -> dict[str, Any]:
-    """Say what became of a request; `state` is the AI service's of an open one."""
-    told = {"tasksServiceRequestId": row.id, "createdAt": web.time(row.created_at)}
+    """Return a request's body; `state` is its state in the AI service while open."""
+    body = {"tasksServiceRequestId": row.id, "createdAt": web.time(row.created_at)}
     if row.state == book.CREATED:
-        return {**told, "status": row.state, "task": _task(task)}
+        return {**body, "status": row.state, "task": _task(task)}
     if row.state in {book.FAILED, book.REFUSED}:
-        return {**told, "status": book.FAILED, "error": row.error}
+        return {**body, "status": book.FAILED, "error": row.error}
     if state == LOST:
-        why = {"message": "its callback did not arrive", "type": "CALLBACK_FAILED"}
-        return {**told, "status": book.FAILED, "error": why}
-    return {**told, "status": state or "queued"}
+        error = {"message": "the callback did not arrive", "type": "CALLBACK_FAILED"}
+        return {**body, "status": book.FAILED, "error": error}
+    return {**body, "status": state or "queued"}
 
 
 def _task(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Write a task for its owner; `None` if it was deleted."""
+    """Return a task's body, or `None` if the task was deleted."""
     if row is None:
         return None
     return {

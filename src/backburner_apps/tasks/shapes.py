@@ -1,4 +1,4 @@
-"""What goes over the Tasks service's wire."""
+"""Bodies and queries of the Tasks service's routes."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -33,18 +33,18 @@ ABSENT: Any = Field(default_factory=lambda: None)
 
 def _is_text(value: Any) -> Any:
     if value is not None and not isinstance(value, str):
-        raise ValueError("must be a text, as ISO 8601 writes times")
+        raise ValueError("must be a text with a time in ISO 8601")
     return value
 
 
 class CreateTaskRequest(CamelModel, populate_by_name=False, extra="forbid"):
-    """What somebody wants to do, in their words."""
+    """A sentence from which a task is created."""
 
     natural_language: Sentence
 
 
 class Change(CamelModel, populate_by_name=False, extra="forbid"):
-    """What to change of a task; what is not named stays, and some cannot be null."""
+    """The fields of a task to change; omitted ones stay, and some cannot be null."""
 
     status: Status = ABSENT
     title: Line = ABSENT
@@ -55,7 +55,7 @@ class Change(CamelModel, populate_by_name=False, extra="forbid"):
 
 
 class Query(CursorQuery):
-    """Which tasks, and how many at once."""
+    """Filters and page of a list of tasks."""
 
     status: Status | None = None
     priority: Priority | None = None
@@ -63,7 +63,7 @@ class Query(CursorQuery):
 
 
 class Result(CamelModel):
-    """A task as the AI service reads it out of a sentence."""
+    """A task as the AI service extracts it from a sentence."""
 
     title: Line
     description: str | None = None
@@ -79,12 +79,12 @@ class _Ended(CamelModel):
     user_id: UserId
     natural_language: str
     request_id: Id = ""
-    """Under which id this service asked for it."""
+    """The Tasks service's id of the request."""
     token_reservation: TokenReservation | None = None
 
 
 class Success(_Ended):
-    """The AI service has a task."""
+    """Reports that the AI service has extracted a task."""
 
     status: Literal["success"]
     result: Result
@@ -92,20 +92,20 @@ class Success(_Ended):
 
     @property
     def tokens(self) -> int:
-        """What was used of models in all."""
+        """The total number of tokens of all model calls."""
         calls = self.openai_metadata.values()
         return sum(call.input_tokens + call.output_tokens for call in calls)
 
 
 class Fault(CamelModel):
-    """Why there is none."""
+    """The reason for a failure."""
 
     message: str
     type: str | None = None
 
 
 class Failure(_Ended):
-    """The AI service has none."""
+    """Reports that the AI service could not extract a task."""
 
     status: Literal["failure"]
     error: Fault

@@ -161,6 +161,7 @@ def test_no_server_is_said_in_one_line(call):
     assert "cannot be reached" in ran.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.one_store
 def test_the_documented_commands_do_what_the_page_says(folder, url):
     text = PAGE.read_text()

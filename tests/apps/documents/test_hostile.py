@@ -11,6 +11,7 @@ from tests.extractors.documents import FOLDER
 LIMIT = 500 * MEGABYTE
 
 
+@pytest.mark.thorough
 @pytest.mark.one_store
 async def test_hostile_files_fail_with_a_reason_and_hold_nothing_back(start):
     documents = await start()

@@ -200,6 +200,7 @@ def test_the_typescript_poller_asks_as_often_as_agreed(tmp_path):
     assert ["a fault of the caller", []] == told["faulty"]
 
 
+@pytest.mark.thorough
 def test_the_shipped_module_is_what_the_source_compiles_to(tmp_path):
     tsc = node.HOME / "typescript" / "bin" / "tsc"
     done = node.run(tsc, "-p", SOURCE, "--outDir", tmp_path)

@@ -92,7 +92,7 @@ async def test_a_webhook_that_is_not_set_is_one_line_without_the_token(monkeypat
             ({}, "TELEGRAM_BOT_TOKEN is not set"),
             ({"TELEGRAM_BOT_TOKEN": "1:a-token"}, "TELEGRAM_WEBHOOK_SECRET is not set"),
             ({"TELEGRAM_WEBHOOK_SECRET": "s"}, "TELEGRAM_API_BASE_URL"),
-            ({"TELEGRAM_API_BASE_URL": url}, "did not take the webhook: Unauthorized"),
+            ({"TELEGRAM_API_BASE_URL": url}, "refused the webhook: Unauthorized"),
         ):
             monkeypatch.setenv("TELEGRAM_API_BASE_URL", "http://127.0.0.1:1")
             for name, value in variables.items():

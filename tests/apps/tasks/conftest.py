@@ -26,7 +26,7 @@ from backburner_apps.ai import AiSettings
 from backburner_apps.ai import app as ai_app
 from backburner_apps.tasks import app as tasks_app
 from backburner_apps.tasks.settings import TasksSettings
-from tests.apps.tasks.deployment import QUEUE, Llm, Processes, Wishes
+from tests.apps.tasks.deployment import QUEUE, Llm, Processes, TasksClient
 from tests.http.conftest import _serving
 from tests.ports import held_port
 
@@ -38,7 +38,7 @@ CALLED_BACK = {"userId": "1", "naturalLanguage": "buy milk"}
 
 
 @dataclass
-class Services(Wishes):
+class Services(TasksClient):
     """A running process with both services, and a client of it."""
 
     url: str
@@ -97,7 +97,7 @@ def success(ai_id, *, tokens=7, **more):
 
 async def waiting(services):
     """Have a request wait for its callback; return its id and the AI service's."""
-    accepted = await services.wish()
+    accepted = await services.create()
     assert 202 == accepted.status_code, accepted.text
     [flow] = await services.backburner.engine.flows.list(EVERY)
     return accepted.json()["tasksServiceRequestId"], flow.id

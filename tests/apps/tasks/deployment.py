@@ -22,12 +22,12 @@ USED = {"prompt_tokens": 40, "completion_tokens": 2, "total_tokens": 42}
 
 
 @dataclass
-class Wishes:
+class TasksClient:
     """A client of the Tasks service."""
 
     client: httpx2.AsyncClient
 
-    async def wish(self, sentence: Any = "buy milk tomorrow", **more: Any):
+    async def create(self, sentence: Any = "buy milk tomorrow", **more: Any):
         """Ask for a task."""
         body = {"naturalLanguage": sentence}
         return await self.client.post("/api/v1/tasks", json=body, **more)
@@ -150,13 +150,13 @@ class Processes:
         return None
 
     @asynccontextmanager
-    async def wishing(self):
+    async def tasks_client(self):
         """Talk to the Tasks service."""
         url = f"http://127.0.0.1:{self.tasks}"
         async with httpx2.AsyncClient(
             base_url=url, timeout=30, trust_env=False
         ) as client:
-            yield Wishes(client)
+            yield TasksClient(client)
 
     def log(self, name):
         return (self.folder / f"{name}.log").read_text()

@@ -144,8 +144,8 @@ async def test_a_failure_tells_what_its_calls_used(start, receiver):
     services = await start(**OUTSIDE)
     for mishap in ("nonsense", "refuse"):
         sentence = f"buy milk [[mock: {mishap}]]"
-        wish = later(services, callbackUrl=url, naturalLanguage=sentence)
-        assert 202 == (await ask(services, wish)).status_code
+        body = later(services, callbackUrl=url, naturalLanguage=sentence)
+        assert 202 == (await ask(services, body)).status_code
     async with asyncio.timeout(60):
         told = [await bodies.get() for _ in range(2)]
     by_code = {body["error"]["type"]: body for body in told}

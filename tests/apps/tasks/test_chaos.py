@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 from typing import NamedTuple
 
+import pytest
 import sqlalchemy as sa
 
 from backburner_apps.tasks import book
@@ -13,8 +14,10 @@ from tests.apps.tasks.conftest import success, waiting
 from tests.apps.tasks.deployment import balance
 from tests.store.moving import a_store, write
 
+pytestmark = pytest.mark.thorough
+
 TASK = {"title": "Buy milk", "priority": "low", "subtasks": []}
-WISHES = 20
+REQUESTS = 20
 MODES = {
     "drop": {"dropRate": 0.5},
     "malformed": {"malformedRate": 0.5},
@@ -46,15 +49,17 @@ async def test_every_request_ends_once_and_with_its_tokens_free(
 ):
     settings = {**SETTINGS, "OPENAI_BASE_URL": aimock.url}
     await deployment.start_all(**settings)
-    async with deployment.wishing() as wishes:
+    async with deployment.tasks_client() as tasks_client:
         faults = [mode for mode in MODES if mode != LIMITED]
-        runs = {mode: await run(wishes, aimock, mode, migrated_url) for mode in faults}
+        runs = {
+            mode: await run(tasks_client, aimock, mode, migrated_url) for mode in faults
+        }
         # With its refusals aimock tells of 60 calls a minute, which are made by now.
         # Another key is another lane.
         await deployment.stop("worker")
         await deployment.start_worker("other", **settings, OPENAI_API_KEY="sk-other")
-        runs[LIMITED] = await run(wishes, aimock, LIMITED, migrated_url)
-        made = await wishes.made()
+        runs[LIMITED] = await run(tasks_client, aimock, LIMITED, migrated_url)
+        made = await tasks_client.made()
 
     for mode, found in runs.items():
         record_property("told", told(mode, found))
@@ -68,17 +73,19 @@ async def test_every_request_ends_once_and_with_its_tokens_free(
     for (mode, found), before in zip(runs.items(), settled, strict=False):
         is_paid = found.settled > before
         assert is_paid == bool(found.created), f"{mode}: only tasks are paid for"
-    assert WISHES == len(runs[LIMITED].created), "refusals fail nobody"
+    assert REQUESTS == len(runs[LIMITED].created), "refusals fail nobody"
 
 
-async def run(wishes, aimock, mode, url):
+async def run(tasks_client, aimock, mode, url):
     """Have the provider fail in one way, and make some requests."""
     aimock.reset()
     aimock.answers(json.dumps(TASK))
     aimock.chaos(**MODES[mode])
     begun = asyncio.get_running_loop().time()
-    accepted = [wishes.wish(f"buy milk {mode} {n}") for n in range(WISHES)]
-    ends = [await wishes.ended(wish) for wish in await asyncio.gather(*accepted)]
+    accepted = [tasks_client.create(f"buy milk {mode} {n}") for n in range(REQUESTS)]
+    ends = [
+        await tasks_client.ended(request) for request in await asyncio.gather(*accepted)
+    ]
     seconds = asyncio.get_running_loop().time() - begun
     faults = [e for e in aimock.requests() if e["response"].get("chaosAction")]
     return Run(
@@ -93,7 +100,7 @@ async def run(wishes, aimock, mode, url):
 def told(mode, found):
     return (
         f"tasks over aimock, {mode} {next(iter(MODES[mode].values())):.0%}: "
-        f"{len(found.created)} of {WISHES} tasks after {found.faults} faults, "
+        f"{len(found.created)} of {REQUESTS} tasks after {found.faults} faults, "
         f"{found.seconds:.1f} s"
     )
 

@@ -37,7 +37,7 @@ async def test_ids_that_nobody_ever_drew_are_404(start, odd):
 @BOTH
 async def test_filters_that_nothing_can_match_are_400_or_find_nothing(start):
     services = await start()
-    await services.ended(await services.wish())
+    await services.ended(await services.create())
     client, place = services.client, "/api/v1/tasks"
     wrong = ["status=%00", "limit=0", "limit=x", "status=x"]
     none = ["cursor=a", "category=%00", "category=%F0%9F%92%A9", "priority=urgent"]
@@ -68,7 +68,7 @@ async def test_filters_that_nothing_can_match_are_400_or_find_nothing(start):
     ids=lambda body: str(body[:40]),
 )
 @pytest.mark.parametrize("place", ["/api/v1/tasks", PARSE])
-async def test_what_is_no_wish_is_400_and_nothing_is_held(start, place, body):
+async def test_an_invalid_request_is_400_and_holds_nothing(start, place, body):
     services = await start(works=False, tasks_tokens=10_000)
     refused = await services.client.post(place, content=body, headers=JSON)
 
@@ -89,7 +89,7 @@ async def test_what_is_no_wish_is_400_and_nothing_is_held(start, place, body):
 )
 async def test_odd_letters_come_back_as_they_were_sent(start, sentence):
     services = await start()
-    told = await services.ended(await services.wish(sentence))
+    told = await services.ended(await services.create(sentence))
 
     assert ("created", sentence) == (told["status"], told["task"]["naturalLanguage"])
     assert sentence not in services.log.getvalue()
@@ -114,7 +114,7 @@ async def test_odd_letters_come_back_as_they_were_sent(start, sentence):
 )
 async def test_a_task_is_changed_by_its_names_or_not_at_all(start, change, status):
     services = await start()
-    task = (await services.ended(await services.wish("buy milk")))["task"]
+    task = (await services.ended(await services.create("buy milk")))["task"]
     place = f"/api/v1/tasks/{task['id']}"
     answer = await services.client.patch(place, json=change)
     after = (await services.client.get(place)).json()
@@ -178,7 +178,7 @@ async def test_large_bodies_are_413_wherever_they_go(start):
 @BOTH
 async def test_a_flood_is_answered_by_202_or_429_and_ends(start):
     services = await start(tasks_tokens=20_000)
-    answers = await asyncio.gather(*(services.wish(f"buy {n}") for n in range(60)))
+    answers = await asyncio.gather(*(services.create(f"buy {n}") for n in range(60)))
     taken = [answer for answer in answers if answer.status_code == 202]
     ends = await asyncio.gather(*(services.ended(answer) for answer in taken))
 
@@ -219,7 +219,7 @@ async def test_a_tenant_with_a_slash_in_its_name_gets_its_task(start, serve_ai):
     wanted, actor = NewKey("a key", scopes, user="ann/1"), Actor("tests", "a/b")
     _, text = await services.backburner.keys.create(wanted, actor)
     ann = {"Authorization": f"Bearer {text}"}
-    told = await services.ended(await services.wish(headers=ann), headers=ann)
+    told = await services.ended(await services.create(headers=ann), headers=ann)
 
     assert "created" == told["status"], told
 
@@ -264,7 +264,7 @@ def test_what_no_database_holds_is_left_out_of_a_model_s_words():
 
 async def test_a_request_that_the_ai_service_knows_no_more_has_failed(start):
     services = await start(works=False)
-    accepted = await services.wish()
+    accepted = await services.create()
     place = accepted.headers["location"]
     before = (await services.client.get(place)).json()
     gone = sa.text("UPDATE tasks_requests SET ai_request_id = 'flow_gone'")

@@ -22,15 +22,17 @@ async def test_a_sentence_goes_through_three_processes_and_comes_back_a_task(
     deployment, llm, migrated_url
 ):
     await deployment.start_all()
-    async with deployment.wishing() as wishes:
-        accepted = await wishes.wish(SENTENCE)
+    async with deployment.tasks_client() as tasks_client:
+        accepted = await tasks_client.create(SENTENCE)
         request_id = accepted.json()["tasksServiceRequestId"]
         await llm.was_asked()
-        during = await wishes.client.get(f"/api/v1/requests/{request_id}")
+        during = await tasks_client.client.get(f"/api/v1/requests/{request_id}")
         held = await balance(migrated_url)
         llm.may_answer.set()
-        told = await wishes.ended(accepted)
-        ai = await wishes.client.post(f"http://127.0.0.1:{deployment.ai}/api/v1/tasks")
+        told = await tasks_client.ended(accepted)
+        ai = await tasks_client.client.post(
+            f"http://127.0.0.1:{deployment.ai}/api/v1/tasks"
+        )
 
     assert 202 == accepted.status_code
     assert "running" == during.json()["status"]
@@ -55,6 +57,7 @@ async def test_a_sentence_goes_through_three_processes_and_comes_back_a_task(
     assert [*WORKER_LINES] == said
 
 
+@pytest.mark.thorough
 async def test_a_callback_that_finds_nobody_is_replayed_when_its_receiver_is_back(
     deployment, llm, migrated_url, broker
 ):
@@ -111,8 +114,8 @@ async def test_the_ai_service_runs_a_worker_unless_it_is_told_not_to(deployment,
     llm.may_answer.set()
     alone = ("serve", "ai", "--dev", "--port", str(deployment.ai))
     await asyncio.gather(deployment.start("ai", *alone), deployment.start_tasks())
-    async with deployment.wishing() as wishes:
-        told = await wishes.ended(await wishes.wish(SENTENCE))
+    async with deployment.tasks_client() as tasks_client:
+        told = await tasks_client.ended(await tasks_client.create(SENTENCE))
     codes = [await deployment.stop(name) for name in ("ai", "tasks")]
 
     assert ("created", [0, 0]) == (told["status"], codes)

@@ -19,14 +19,14 @@ async def flows_of(services):
 @BOTH
 async def test_a_repeat_with_its_key_is_the_same_request(start):
     services = await start(works=False, tasks_tokens=10_000)
-    first = await services.wish(headers=KEY)
-    again = await services.wish(headers=KEY)
+    first = await services.create(headers=KEY)
+    again = await services.create(headers=KEY)
     at_once = await asyncio.gather(
-        *(services.wish(headers={"Idempotency-Key": "now"}) for _ in range(5))
+        *(services.create(headers={"Idempotency-Key": "now"}) for _ in range(5))
     )
-    other = await services.wish("buy bread", headers=KEY)
-    of_another_user = await services.wish(headers={**KEY, "X-User-Id": "ann"})
-    odd = await services.wish(headers={"Idempotency-Key": "x" * 256})
+    other = await services.create("buy bread", headers=KEY)
+    of_another_user = await services.create(headers={**KEY, "X-User-Id": "ann"})
+    odd = await services.create(headers={"Idempotency-Key": "x" * 256})
 
     assert [202, 202] == [first.status_code, again.status_code]
     assert first.json() == again.json()
@@ -45,9 +45,9 @@ async def test_an_answer_that_is_lost_makes_no_second_task(start, swallower, is_
     headers = KEY if is_keyed else {}
     services = await start(works=False, ai_service_base_url=swallower.url)
     swallower.target = services.url
-    lost = await services.wish(headers=headers)
+    lost = await services.create(headers=headers)
     swallower.swallows = False
-    again = await services.wish(headers=headers)
+    again = await services.create(headers=headers)
     await services.backburner.start_worker()
     told = await services.ended(again)
     ends = await ended_flows(services, 1 if is_keyed else 2)
@@ -71,7 +71,7 @@ async def ended_flows(services, count):
 async def test_a_refusal_frees_its_key(start, answering):
     away = await answering(None)
     services = await start(works=False, ai_service_base_url=away)
-    refused = [await services.wish(headers=KEY) for _ in range(2)]
+    refused = [await services.create(headers=KEY) for _ in range(2)]
 
     assert [503, 503] == [answer.status_code for answer in refused]
     assert all("retry-after" in answer.headers for answer in refused)
@@ -81,7 +81,7 @@ async def test_each_user_is_a_user_of_the_ai_service(start):
     services = await start(works=False)
     names = ["ann", "bob"]
     for name in names:
-        accepted = await services.wish(headers={"X-User-Id": name})
+        accepted = await services.create(headers={"X-User-Id": name})
         assert 202 == accepted.status_code
     store = services.backburner.engine.store
     found = [

@@ -15,7 +15,6 @@ from backburner.engine.models.asking import Providers
 from backburner.engine.registry import Registry
 from backburner.engine.run.attempt import Attempt
 from backburner.engine.run.runtime import Runtime
-from backburner.engine.run.services import Services
 from backburner.engine.run.settler import Settler
 from backburner.engine.webhooks.callback_sender import CallbackSender
 from backburner.ports.egress import Answer, Silence
@@ -60,6 +59,7 @@ async def run(
     """Run a job to its end; return every change of it."""
     clock, changes = FrozenClock(), []
     anything: Any = None
+    reach = Reach.read(["tasks"])
     runtime = Runtime(
         store=anything,
         notifier=anything,
@@ -69,23 +69,17 @@ async def run(
         registry=Registry([capability]),
         submit=anything,
         engine=anything,
+        output_sink=FakeContext(),
+        providers=Providers([Mock(clock, script=script)], clock, seconds),
+        callback_sender=CallbackSender(reach, b"m" * 32, clock, post),
+        **ports,
     )
     settler = Settler(runtime, anything, Limits(), anything)
-    providers = Providers([Mock(clock, script=script)], clock, seconds)
-    reach = Reach.read(["tasks"])
-    callback_sender = CallbackSender(reach, b"m" * 32, clock, post)
     attempts = capability.retry.max_attempts
     claim = claim._replace(capability=capability.name, max_attempts=attempts)
     while True:
         attempt = Attempt(claim, capability)
-        services = Services(
-            FakeContext(),
-            anything,
-            providers=providers,
-            callback_sender=callback_sender,
-            **ports,
-        )
-        outcome = await attempt.run(services)
+        outcome = await attempt.run(runtime)
         change = settler.decide(attempt, outcome)
         changes.append(change)
         if change.to is not JobState.SCHEDULED:

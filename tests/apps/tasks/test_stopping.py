@@ -7,7 +7,7 @@ from backburner.settings import Settings
 from tests.apps.tasks.deployment import balance, rows
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGUSR2]
-WISHES = 3
+REQUESTS = 3
 UNHURRIED = {"BACKBURNER_LEASE_SECONDS": "600", "BACKBURNER_POLL_SECONDS": "30"}
 """Nobody finds by himself, or by a lease that ran out, what he is not told of."""
 HISTORY = """
@@ -42,20 +42,20 @@ async def test_calls_in_flight_may_end_and_the_worker_leaves_with_0(
 ):
     await deployment.start_all(**UNHURRIED)
     worker, codes, ends = "worker", [], []
-    async with deployment.wishing() as wishes:
+    async with deployment.tasks_client() as tasks_client:
         for n, number in enumerate(SIGNALS, 1):
             llm.may_answer.clear()
-            accepted = [await wishes.wish() for _ in range(WISHES)]
-            await llm.was_asked(n * WISHES)
+            accepted = [await tasks_client.create() for _ in range(REQUESTS)]
+            await llm.was_asked(n * REQUESTS)
             # The callbacks are another's: whoever stops takes no more jobs.
             await deployment.start_worker(f"heir {n}", **UNHURRIED)
             deployment.tell(worker, number)
             await deployment.says(worker, "stopping")
             llm.may_answer.set()
             codes.append(await deployment.exit_code(worker))
-            ends += [await wishes.ended(wish) for wish in accepted]
+            ends += [await tasks_client.ended(request) for request in accepted]
             worker = f"heir {n}"
-        made = await wishes.made()
+        made = await tasks_client.made()
 
     assert [0] * len(SIGNALS) == codes
     assert {"created"} == {told["status"] for told in ends}
@@ -71,15 +71,15 @@ async def test_what_does_not_end_in_time_runs_elsewhere_at_once(
 ):
     hasty = {**UNHURRIED, "BACKBURNER_GRACE_SECONDS": "0.2"}
     await deployment.start_all(**hasty)
-    async with deployment.wishing() as wishes:
-        accepted = [await wishes.wish() for _ in range(WISHES)]
-        await llm.was_asked(WISHES)
+    async with deployment.tasks_client() as tasks_client:
+        accepted = [await tasks_client.create() for _ in range(REQUESTS)]
+        await llm.was_asked(REQUESTS)
         await deployment.start_worker("heir", **hasty)
         code = await deployment.stop("worker")
-        await llm.was_asked(2 * WISHES)
+        await llm.was_asked(2 * REQUESTS)
         llm.may_answer.set()
-        ends = [await wishes.ended(wish) for wish in accepted]
-        made = await wishes.made()
+        ends = [await tasks_client.ended(request) for request in accepted]
+        made = await tasks_client.made()
     found = await histories(migrated_url)
 
     gaps = [history[3][1] - history[2][1] for history in found]
@@ -94,7 +94,7 @@ async def test_what_does_not_end_in_time_runs_elsewhere_at_once(
         assert (1, 1) == (first["attempt"], second["attempt"]), "at no cost"
     assert {"created"} == {told["status"] for told in ends}
     assert sorted(told["task"]["id"] for told in ends) == sorted(t["id"] for t in made)
-    assert (0, 42 * WISHES) == await balance(migrated_url)
+    assert (0, 42 * REQUESTS) == await balance(migrated_url)
 
 
 async def test_a_worker_that_is_killed_hands_nothing_over(
@@ -102,16 +102,16 @@ async def test_a_worker_that_is_killed_hands_nothing_over(
 ):
     # Control: it is the hand-back, and nothing else, that has it run elsewhere.
     await deployment.start_all(**UNHURRIED)
-    async with deployment.wishing() as wishes:
-        lost = await wishes.wish()
+    async with deployment.tasks_client() as tasks_client:
+        lost = await tasks_client.create()
         await llm.was_asked()
         await deployment.start_worker("heir", **UNHURRIED)
         deployment.tell("worker", signal.SIGKILL)
         code = await deployment.exit_code("worker")
         llm.may_answer.set()
-        later = await wishes.ended(await wishes.wish())
+        later = await tasks_client.ended(await tasks_client.create())
         place = lost.headers["location"]
-        left = (await wishes.client.get(place)).json()
+        left = (await tasks_client.client.get(place)).json()
 
     assert -signal.SIGKILL == code
     assert ("created", "running") == (later["status"], left["status"])

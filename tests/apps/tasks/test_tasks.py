@@ -50,7 +50,7 @@ async def tasks_of(services, **more):
 @BOTH
 async def test_a_sentence_becomes_a_task_and_its_tokens_are_reconciled(start):
     services = await start(tasks_tokens=10_000, works=False)
-    accepted = await services.wish("urgently pack tomorrow: socks, shirts and shoes")
+    accepted = await services.create("urgently pack tomorrow: socks, shirts and shoes")
     held, settled = await services.balance()
     before = (await services.client.get(accepted.headers["location"])).json()
     await services.backburner.start_worker()
@@ -217,10 +217,10 @@ async def test_a_body_is_read_as_json_whatever_it_is_called(start, form):
 async def test_large_bodies_of_applications_are_counted(start):
     services = await start(works=False)
     bodies = services.server_state.bodies
-    wish = b'{"naturalLanguage": "' + b"x" * 2 * 1024 * 1024 + b'"}'
+    body = b'{"naturalLanguage": "' + b"x" * 2 * 1024 * 1024 + b'"}'
 
     async def send(place):
-        return await services.client.post(place, content=wish)
+        return await services.client.post(place, content=body)
 
     bodies.taken = bodies.limit
     full = [await send(place) for place in ("/api/v1/tasks", PARSE)]
@@ -279,7 +279,7 @@ async def test_a_request_is_told_of_in_the_log_under_the_client_s_id(start):
     services = await start()
     trace = f"00-{'a' * 32}-{'b' * 16}-01"
     named = {"X-Request-ID": "my-own-id", "traceparent": trace}
-    accepted = await services.wish(headers=named)
+    accepted = await services.create(headers=named)
     await services.ended(accepted)
     request_id = accepted.json()["tasksServiceRequestId"]
     flows = await services.backburner.engine.flows.list(EVERY)
@@ -318,7 +318,7 @@ async def test_a_callback_that_is_refused_is_logged_as_failed(start):
 )
 async def test_what_is_no_sentence_is_400_and_holds_nothing(start, sentence):
     services = await start(works=False, tasks_tokens=10_000)
-    refused = await services.wish(sentence)
+    refused = await services.create(sentence)
 
     assert (400, "INVALID_INPUT") == (refused.status_code, refused.json()["code"])
     assert [] == await services.backburner.budgets.accounts()
@@ -326,7 +326,7 @@ async def test_what_is_no_sentence_is_400_and_holds_nothing(start, sentence):
 
 async def test_an_injected_sentence_is_passed_on_as_400_and_released(start):
     services = await start(works=False, tasks_tokens=10_000)
-    refused = await services.wish(INJECTED)
+    refused = await services.create(INJECTED)
 
     assert 400 == refused.status_code, refused.text
     assert "AI_PROMPT_INJECTION" == refused.json()["code"]
@@ -354,7 +354,7 @@ async def test_a_connection_that_the_ai_service_closed_costs_no_request(start):
     async with await asyncio.start_server(reply, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         services = await start(ai_service_base_url=f"http://127.0.0.1:{port}")
-        answers = [await services.wish() for _ in range(2)]
+        answers = [await services.create() for _ in range(2)]
 
     assert [202, 202] == [answer.status_code for answer in answers]
     asked = [answer.json()["tasksServiceRequestId"] for answer in answers]
@@ -364,8 +364,8 @@ async def test_a_connection_that_the_ai_service_closed_costs_no_request(start):
 @BOTH
 async def test_over_budget_is_429_with_retry_after_and_nothing_queued(start):
     services = await start(works=False, tasks_tokens=1000)
-    taken = await services.wish()
-    refused = await services.wish()
+    taken = await services.create()
+    refused = await services.create()
 
     assert [202, 429] == [taken.status_code, refused.status_code]
     assert int(refused.headers["retry-after"]) > 0
@@ -375,7 +375,7 @@ async def test_over_budget_is_429_with_retry_after_and_nothing_queued(start):
 @BOTH
 async def test_reservations_at_once_never_pass_the_budget(start):
     services = await start(works=False, tasks_tokens=3000)
-    answers = await asyncio.gather(*(services.wish() for _ in range(12)))
+    answers = await asyncio.gather(*(services.create() for _ in range(12)))
     held, settled = await services.balance()
 
     statuses = sorted(answer.status_code for answer in answers)
@@ -402,7 +402,7 @@ async def test_an_ai_service_that_refuses_or_is_down_frees_what_is_held(
 ):
     other = await answering(answer)
     services = await start(works=False, tasks_tokens=10_000, ai_service_base_url=other)
-    refused = await services.wish()
+    refused = await services.create()
 
     assert status == refused.status_code, refused.text
     assert (0, 0) == await services.balance(), "the reservation is released"
@@ -426,10 +426,10 @@ async def test_old_requests_are_forgotten_with_new_ones_and_their_tasks_stay(sta
     old, ai_id = await waiting(services)
     await services.call_back(success(ai_id), request_id=old)
     await grow_older(services, days=29)
-    kept = (await services.wish()).json()["tasksServiceRequestId"]
+    kept = (await services.create()).json()["tasksServiceRequestId"]
     before = await known(services, old, kept)
     await grow_older(services, days=2)
-    new = (await services.wish()).json()["tasksServiceRequestId"]
+    new = (await services.create()).json()["tasksServiceRequestId"]
     again = await services.call_back(success(ai_id), request_id=old)
 
     assert [200, 200] == before
@@ -443,7 +443,7 @@ async def test_a_success_within_the_time_that_a_request_is_known_makes_its_task(
     request_id, ai_id = await waiting(services)
     await services.call_back(failure(ai_id), request_id=request_id)
     await grow_older(services, days=29)
-    await services.wish()
+    await services.create()
     made = await services.call_back(success(ai_id), request_id=request_id)
 
     assert (201, 1) == (made.status_code, len(await tasks_of(services)))
@@ -465,7 +465,7 @@ async def known(services, *request_ids):
 async def test_tasks_are_read_filtered_paged_changed_and_deleted(start):
     services = await start()
     for sentence in ("buy milk, urgent", "call mum", "pay the rent"):
-        await services.ended(await services.wish(sentence))
+        await services.ended(await services.create(sentence))
     get = services.client.get
     first = (await get("/api/v1/tasks", params={"limit": 2})).json()
     rest = (
@@ -509,7 +509,7 @@ async def test_a_user_sees_only_their_own(start, serve_ai):
     ai_url, ai_key = await serve_ai()
     services = await start(keyed=True, ai_service_base_url=ai_url, api_key=ai_key)
     ann, bob = await services.key("ann"), await services.key("bob")
-    made = await services.ended(await services.wish(headers=ann), headers=ann)
+    made = await services.ended(await services.create(headers=ann), headers=ann)
     place = f"/api/v1/tasks/{made['task']['id']}"
     asked = f"/api/v1/requests/{made['tasksServiceRequestId']}"
     client = services.client
@@ -523,7 +523,7 @@ async def test_a_user_sees_only_their_own(start, serve_ai):
     assert [404] * 4 == theirs
     assert [] == await tasks_of(services, headers=bob)
     assert 1 == len(await tasks_of(services, headers=ann))
-    assert 401 == (await services.wish()).status_code
+    assert 401 == (await services.create()).status_code
 
 
 async def test_a_202_and_a_webhook_are_no_operations_of_their_own(start):
@@ -534,7 +534,7 @@ async def test_a_202_and_a_webhook_are_no_operations_of_their_own(start):
     await services.call_back(success(ai_id), request_id=request_id)
     await services.call_back(success(ai_id), request_id=request_id)
     after_callback = await counts(services)
-    await services.wish("")
+    await services.create("")
     after_refusal = await counts(services)
 
     assert counted == after_202, "the work of a 202 is not done yet"
@@ -558,7 +558,7 @@ async def test_a_dead_callback_is_replayed_without_a_model_and_makes_one_task(
     away = await answering(None)
     allowed = {"webhook_allow": ("127.0.0.1",)}
     services = await start(works=False, tasks_tokens=10_000, **allowed)
-    accepted = await services.wish()
+    accepted = await services.create()
     backburner = services.backburner
     await point(services, "ai.callback", services.url, away)
     await backburner.start_worker()
@@ -605,7 +605,7 @@ async def point(services, name, old, new):
 @BOTH
 async def test_a_dead_capability_fails_the_request_and_a_retry_makes_the_task(start):
     services = await start(tasks_tokens=10_000)
-    accepted = await services.wish("[[mock: 400 times=1]] buy milk")
+    accepted = await services.create("[[mock: 400 times=1]] buy milk")
     told = await services.ended(accepted)
     released = await services.balance()
     dead = await failed_job(services, "parse-task")
@@ -624,7 +624,7 @@ async def test_a_dead_capability_fails_the_request_and_a_retry_makes_the_task(st
 async def test_what_earlier_attempts_used_is_booked_with_the_task(start):
     mock = Mock(SystemClock(), script=["nonsense", "503", "ok"])
     services = await start(tasks_tokens=10_000, provider=mock)
-    told = await services.ended(await services.wish())
+    told = await services.ended(await services.create())
     callback = orjson.loads((await job_of(services, "parse-task")).output)
     steps = callback["openaiMetadata"]
 
@@ -645,7 +645,7 @@ async def job_of(services, name):
 @BOTH
 async def test_a_retried_capability_calls_back_again_however_it_ends(start):
     services = await start(tasks_tokens=10_000)
-    accepted = await services.wish("[[mock: 400 times=2]] buy milk")
+    accepted = await services.create("[[mock: 400 times=2]] buy milk")
     await services.ended(accepted)
     [flow] = await services.backburner.engine.flows.list(EVERY)
     ended = [await flow_ended(services, flow.id, 0)]

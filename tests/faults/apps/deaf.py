@@ -1,4 +1,4 @@
-"""`breakable` in a process that gets no notification of others."""
+"""`breakable` in a process that ignores the notifications of other processes."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from backburner.stores.postgres.notifier import PostgresNotifier
 __all__ = ["app"]
 
 
-def hear_nothing(_notifier: PostgresNotifier, *_told: Any) -> None:
-    """Ignore every notification."""
+def ignore(_notifier: PostgresNotifier, *_notification: Any) -> None:
+    """Ignore a notification."""
 
 
-PostgresNotifier._hear = hear_nothing  # type: ignore[method-assign]
+PostgresNotifier._hear = ignore  # type: ignore[method-assign]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -196,9 +197,15 @@ async def ask(ctx, value: dict[str, Any]) -> Any:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def dashboard(tmp_path_factory, axe):  # noqa: ARG001 - it may skip
-    broken["cause"] = True
     folder = tmp_path_factory.mktemp("ui")
-    store = f"sqlite:///{folder}/jobs.db"
+    async with a_dashboard(f"sqlite:///{folder}/jobs.db", folder) as dashboard:
+        yield dashboard
+
+
+@asynccontextmanager
+async def a_dashboard(store, folder):
+    """Serve a store, and open a browser whose files are in a folder."""
+    broken["cause"] = True
     examined = Settings(store=store, key_pepper=PEPPER)
     async with (
         a_server(

@@ -69,6 +69,7 @@ async def settled(dashboard):
     await dashboard.tab.evaluate(QUIET)
 
 
+@pytest.mark.thorough
 async def test_no_role_is_shown_others_things_or_controls_that_it_may_not_use(
     dashboard,
 ):

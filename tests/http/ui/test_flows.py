@@ -97,6 +97,7 @@ async def test_a_batch_shows_what_failed_and_retries_it(dashboard):
     dashboard.check_quiet()
 
 
+@pytest.mark.thorough
 async def test_a_flow_of_ten_thousand_steps_stays_bounded(dashboard):
     flow = Flow()
     start = flow.add("test.wait", {})

@@ -4,16 +4,19 @@ import pytest
 
 from backburner.domain.jobs.job import Owner
 from backburner.engine.submit.submission import Options
+from tests.http.ui.conftest import HOSTILE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ANN = Owner("owls", "1")
+METADATA = {"order": "A-1042", "<b>" + "wide" * 15: HOSTILE * 9}
 PANEL = "document.getElementById('panel').innerText"
 
 
 async def submit(dashboard, capability, value, owner=ANN, *, wait=True):
     engine = dashboard.server.backburner.engine
-    made = await engine.submit(capability, value, Options(owner=owner))
+    options = Options(owner=owner, metadata=METADATA)
+    made = await engine.submit(capability, value, options)
     if wait:
         await engine.wait(made.id, owner, timeout=60)
     return made.id
@@ -25,6 +28,7 @@ async def test_a_failed_job_is_explained_and_retried(dashboard):
     await dashboard.visit(f"jobs/{job}")
     await dashboard.shows("⟨202E⟩gnp.exe⟨001B⟩[31m", ".notice.bad")
     await dashboard.shows("Attempt 1", ".timeline")
+    await dashboard.shows("order\nA-1042", ".facts")
     await dashboard.click("Stack trace", "summary")
     await dashboard.shows("in hostile", ".attempt")
     await dashboard.check("job failed")

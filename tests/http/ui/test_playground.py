@@ -17,6 +17,14 @@ async def test_a_capability_is_tried_from_a_form(dashboard):
     await dashboard.tab.type(TEXT)
     await dashboard.tab.evaluate("document.getElementById('field-seconds').select()")
     await dashboard.tab.type("2")
+    await dashboard.click("Metadata", "summary")
+    await dashboard.tab.click("#metadata")
+    await dashboard.tab.type("order")
+    await dashboard.click("Send")
+    await dashboard.shows("one name=text in each line.", ".notice.bad")
+    await dashboard.tab.click("#metadata")
+    await dashboard.tab.press("End")
+    await dashboard.tab.type("=A-1042")
     await dashboard.click("Get a quote")
     await dashboard.shows("0 ahead", ".quote")
     await dashboard.check("playground")
@@ -32,6 +40,7 @@ async def test_a_capability_is_tried_from_a_form(dashboard):
     await dashboard.check("playground answer")
     await dashboard.click("Open the job", "a")
     await dashboard.shows("demo.write", "h1")
+    await dashboard.shows("order\nA-1042", ".facts")
     dashboard.check_quiet()
 
 

@@ -124,8 +124,8 @@ async def test_what_it_cannot_do_it_says(mock):
     heard = await mock.transcribe(Media(b"abc", "audio/ogg"), "mock")
     seen = await mock.describe(Media(b"abc", "image/png"), "What is it?", "mock")
 
-    assert heard.content.startswith("[mock transcription: nobody")
-    assert seen.content.startswith("[mock description: nobody")
+    assert heard.content.startswith("[mock transcription: this recording")
+    assert seen.content.startswith("[mock description: this picture")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ async def test_it_fails_as_its_script_says_and_then_no_more():
 
 
 def test_a_script_that_makes_no_sense_is_refused():
-    with pytest.raises(ConfigurationError, match="knows no 'explode'"):
+    with pytest.raises(ConfigurationError, match="does not know the failure 'explode'"):
         Mock(FrozenClock(), script=["explode"])
 
 

@@ -37,7 +37,7 @@ def test_queues_of_others_are_not_looked_at():
     [
         ({"durable": False}, "not durable"),
         ({"type": "classic"}, "classic, on one node"),
-        ({"arguments": {"x-max-length": 9}}, "it has a greatest length"),
+        ({"arguments": {"x-max-length": 9}}, "it has a maximum length"),
         ({"arguments": {"x-delivery-limit": 20}}, "it has a delivery limit"),
     ],
 )
@@ -65,6 +65,6 @@ def test_the_policy_of_the_highest_priority_bears_on_a_queue_and_an_operators_to
         operators=[policy(".", **{"message-ttl": 1})],
     )
 
-    assert ["a greatest length", "a time to live"] == [
+    assert ["a maximum length", "a message TTL"] == [
         finding.message.removeprefix("it has ") for finding in told
     ]

@@ -98,7 +98,7 @@ async def test_giving_up_at_the_moment_of_the_answer_loses_nothing(slow):
     waiting = slow.receive(5)
     await turns()
     slow.answer(1)
-    while not slow.reading._question.done():
+    while not slow.reading._request.done():
         await turn()
     await given_up(waiting)
     await turns()

@@ -114,7 +114,11 @@ def test_a_request_needs_a_capability_and_an_input_only():
         (b"1" * 5_000, "MALFORMED_BODY", "not valid JSON"),
         (b"[]", "INVALID_INPUT", "JSON object"),
         (b"{}", "INVALID_INPUT", "input: is missing"),
-        (b'{"input":1}', "INVALID_INPUT", "capability: must be a text of 1 to 200"),
+        (
+            b'{"input":1}',
+            "INVALID_INPUT",
+            "capability: must be a text of 1 to 200 characters",
+        ),
         (written(LEAST | {"prio": 1}), "INVALID_INPUT", "'prio': is not a field here"),
         (written(LEAST | {"backburner": "hi"}), "INVALID_INPUT", "backburner: only"),
         (written(LEAST | {"capability": 1}), "INVALID_INPUT", "capability: must be"),

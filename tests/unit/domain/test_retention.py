@@ -35,7 +35,7 @@ def test_what_is_past_its_age_or_its_count_may_go(count, newest, goes, stays):
     ("wrong", "told"),
     [
         ({}, "at least one"),
-        ({"succeeded": timedelta()}, "over zero"),
+        ({"succeeded": timedelta()}, "must be positive"),
         ({"failed": timedelta(days=4000)}, "at most 3650 days"),
         ({"succeeded_count": 0}, "from 1 to 10000"),
         ({"failed_count": 10_001}, "from 1 to 10000"),

@@ -27,7 +27,7 @@ def test_a_call_is_taken_as_its_provider_counted_it():
 def test_a_count_that_is_none_is_refused(which, count):
     told = {"input_tokens": MOST_TOKENS, "output_tokens": 1, which: count}
 
-    with pytest.raises(ValueError, match="tokens"):
+    with pytest.raises(ValueError, match="token count"):
         usage("m", **told)
 
 

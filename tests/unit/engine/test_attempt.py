@@ -11,7 +11,8 @@ from backburner.domain.errors import (
 )
 from backburner.domain.jobs.outcome import Cancel, Done, Failed, Snooze
 from backburner.engine.registry import capability
-from backburner.engine.run.attempt import Attempt, Interruption, classify
+from backburner.engine.run.attempt import Attempt
+from backburner.engine.run.outcomes import Interruption, classify
 from backburner.engine.run.services import Services
 from backburner.testing.doubles import FakeContext
 from backburner.testing.samples import a_claim
@@ -79,7 +80,7 @@ async def wait(_ctx: FakeContext, _value: None) -> None:
 
 
 async def run(attempt):
-    return await attempt.run(Services(lambda _: None, None))
+    return await attempt.run(Services(None))
 
 
 async def test_a_result_is_written_as_json():

@@ -203,6 +203,7 @@ def test_what_was_submitted_before_there_were_completions_is_repeated(submission
 
     assert "6cf7" == hashed()[:4]
     assert "5964" == hashed(callback="https://example.com/", share="mine")[:4]
+    assert hashed() == hashed(metadata={})
 
 
 def test_a_schedule_may_have_a_completion(submission):

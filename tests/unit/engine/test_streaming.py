@@ -75,7 +75,7 @@ async def stream_writer(events, notifier):
 
 @pytest.fixture
 def ctx(stream_writer):
-    return Context(a_claim(events=EPOCH), Services(stream_writer, None))
+    return Context(a_claim(events=EPOCH), Services(None, output_sink=stream_writer))
 
 
 def written(output_stream):

@@ -60,6 +60,7 @@ def prepare():
         ("tokens", 1.5, "whole number"),
         ("idempotency_key", 7, "must be a text"),
         ("share", 7, "must be a text"),
+        ("metadata", ["order"], "must be texts by name"),
         ("queue", 7, "must be a name"),
         ("owner", "ann", "must be an Owner"),
     ],
@@ -71,6 +72,15 @@ def test_an_option_of_a_wrong_type_is_named(prepare, option, value, hint):
     assert str(raised.value).startswith(f"{option}: ")
     assert hint in str(raised.value)
     assert [option] == [field.path for field in raised.value.fields]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [{7: "number"}, {"number": 7}, {"half": "\ud83c"}, {"nul": "\0"}, {"\ud83c": ""}],
+)
+def test_metadata_that_cannot_be_kept_is_refused(prepare, metadata):
+    with pytest.raises(InvalidInput, match=r"^metadata"):
+        prepare(metadata=metadata)
 
 
 def test_a_misspelt_option_is_answered_with_a_near_one():

@@ -212,5 +212,5 @@ def test_a_context_of_a_test_keeps_what_its_handler_used():
     ctx.used("m", input_tokens=10, output_tokens=2)
 
     assert (CALL,) == ctx.usage
-    with pytest.raises(ValueError, match="tokens"):
+    with pytest.raises(ValueError, match="token count"):
         ctx.used("m", input_tokens=-1, output_tokens=2)

@@ -13,7 +13,7 @@ MOST_NOTES = 1_000
 
 
 class Import(BaseModel):
-    """A file that is to be split, and the batch that its notes go to."""
+    """A file to split, and the batch for its notes."""
 
     batch: str
     blob: str
@@ -38,10 +38,10 @@ async def split(ctx: Context, wanted: Import) -> int:
 
 @capability("notes.imported", queue="notes")
 async def imported(ctx: Context, batch: dict[str, Any]) -> None:
-    """Tell everybody in the tenant that all notes of a file are counted."""
-    told, tenant = {"batch": batch["id"]}, Tenant(ctx.job.owner.tenant)
+    """Notify all users of the tenant that all notes of a file are counted."""
+    data, tenant = {"batch": batch["id"]}, Tenant(ctx.job.owner.tenant)
     await ctx.transact(
-        lambda tx: tx.publish("notes", "notes:imported", told, to=tenant)
+        lambda tx: tx.publish("notes", "notes:imported", data, to=tenant)
     )
 
 

@@ -15,7 +15,7 @@ from backburner import (
     Translation,
     erase_rows,
 )
-from example_reports.work import check, corrected, ended, reports, tell, write
+from example_reports.work import check, corrected, ended, publish_start, reports, write
 
 # Deleted after a day, or when there are 1,000 newer ones; failed ones after a month.
 keep = Keep(
@@ -25,7 +25,7 @@ keep = Keep(
 
 @asynccontextmanager
 async def serves(backburner: Backburner) -> AsyncIterator[Sequence[Any]]:
-    """Give the routes for as long as they are served."""
+    """Yield the routes while they are served."""
     from example_reports import files, routes  # noqa: PLC0415 - a worker needs none
 
     yield [*files.routes(backburner), *routes.routes(backburner)]
@@ -38,7 +38,7 @@ app = App(
     schedules=[Schedule("reports.nightly", "0 3 * * *", check, "")],
     models=[ModelUse("chat")],
     serves=serves,
-    translates=Translation(["job.started"], tell),
+    translates=Translation(["job.started"], publish_start),
     migrations="example_reports.migrations",
     tables=lambda: [reports],
     erase=lambda tx, owner, limit: erase_rows(tx, reports, owner, limit),

@@ -29,13 +29,13 @@ Reader = Annotated[Caller, require("jobs:read")]
 
 
 class NewReport(BaseModel):
-    """A report as it is asked for."""
+    """A request for a report."""
 
     title: str
     url: str = ""
-    """A page to look at meanwhile."""
+    """A web page to fetch in another step."""
     notify: str = ""
-    """A URL that is told when the report is written."""
+    """A URL that is called when the report is written."""
     wait: int = Field(0, ge=0, le=60)
     """How many seconds to wait for it."""
 
@@ -46,7 +46,7 @@ def routes(backburner: Backburner) -> Sequence[Any]:
 
     @router.post("/reports")
     async def create(request: Request, caller: Writer) -> Response:
-        """Store a report, a flow that looks at a page, and the job that writes it."""
+        """Store a report, a flow that fetches a page, and the job that writes it."""
         asked = await read(request, NewReport)
         owner, report = caller.owner, f"report_{uuid4().hex}"
 
@@ -56,8 +56,8 @@ def routes(backburner: Backburner) -> Sequence[Any]:
             flow = Flow()
             flow.add(check, asked.url)
             tx.submit_flow(flow, owner=owner)
-            told = {"report": report, "notify": asked.notify}
-            done = {"capability": ended, "input": told}
+            end = {"report": report, "notify": asked.notify}
+            done = {"capability": ended, "input": end}
             wanted = NewKey(id=report, title=asked.title)
             return tx.submit(write, wanted, owner=owner, completion=done).id
 
@@ -67,12 +67,12 @@ def routes(backburner: Backburner) -> Sequence[Any]:
 
     @router.get("/reports/{report_id}")
     async def fetch(report_id: str, caller: Reader) -> Response:
-        """Stream a report that is written."""
+        """Stream a finished report."""
         return StreamingResponse(await content(caller.owner, report_id))
 
     @router.get("/reports/{report_id}/lines")
     async def follow(report_id: str, reader: StreamReader) -> Response:
-        """Send a report line by line to a browser; a token for `reports` will do."""
+        """Stream a report line by line; also accepts a token for `reports`."""
         owner = reader.following("topic", "reports").owner
         return ServerEvents(lines(await content(owner, report_id)))
 

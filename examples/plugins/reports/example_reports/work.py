@@ -1,4 +1,4 @@
-"""What `reports` does in the background: a job, its completion, and a step."""
+"""The jobs of `reports`: a job, its completion, and a step."""
 
 from urllib.parse import urlsplit
 
@@ -29,30 +29,30 @@ corrected = Counter("reports_corrected_total", "Answers corrected, by why.", ["c
 
 
 class NewKey(BaseModel):
-    """A report that is to be written."""
+    """A report to write."""
 
     id: str
     title: str
 
 
 class Text(BaseModel):
-    """What the model is asked for."""
+    """The answer of the model."""
 
     summary: str
 
 
 class Ended(BaseModel):
-    """A report whose job has ended, however it did."""
+    """A report whose job has ended, successfully or not."""
 
     report: str
     notify: str = ""
-    """The URL that is told, if any."""
+    """The URL to call, if any."""
     job: JobEnd
 
 
 @capability("reports.write", queue="reports")
 async def write(ctx: Context, wanted: NewKey) -> str:
-    """Write a report as a blob of the application; its row names it."""
+    """Write a report as a blob of the application, to which its row refers."""
     prompt = f"Summarise in one sentence: {wanted.title}"
     text = await ctx.ask(prompt, into=Text, on_correction=observe)
     lines = (f"{line}\n".encode() for line in (wanted.title, text.summary))
@@ -69,28 +69,28 @@ async def write(ctx: Context, wanted: NewKey) -> str:
 
 
 def observe(correction: Correction) -> None:
-    """Count an answer that cannot be used, before the model is asked again."""
+    """Count an unusable answer, before the model is called again."""
     corrected.labels(correction.code).inc()
 
 
 @capability("reports.ended", queue="reports")
 async def ended(ctx: Context, value: Ended) -> None:
-    """Store how a report's job ended, and tell its owner and a server."""
-    told = {"id": value.report, "state": str(value.job.state)}
+    """Store how a report's job ended, and notify its owner and a server."""
+    report = {"id": value.report, "state": str(value.job.state)}
 
     def store(tx: Transaction) -> None:
         change = reports.update().where(reports.c.id == value.report)
-        tx.connection.execute(change.values(state=told["state"]))
-        tx.publish("reports", "report:ended", told, to=ctx.job.owner)
+        tx.connection.execute(change.values(state=report["state"]))
+        tx.publish("reports", "report:ended", report, to=ctx.job.owner)
 
     await ctx.transact(store)
     if value.notify:
-        (await ctx.http.post(value.notify, json=told, seconds=20)).raise_for_status()
+        (await ctx.http.post(value.notify, json=report, seconds=20)).raise_for_status()
 
 
 @capability("reports.check", queue="reports")
 async def check(ctx: Context, url: str) -> int:
-    """Say how long a page is, if one is named; also run by a schedule."""
+    """Return the length of a page, if one is given; also run by a schedule."""
     if not url:
         return 0
     own = [urlsplit(url).netloc]  # redirects to other hosts are refused
@@ -99,7 +99,8 @@ async def check(ctx: Context, url: str) -> int:
     return len(page.body)
 
 
-def tell(tx: Transaction, told: EngineEvent) -> None:
-    """Tell the owner of a report that its job has started."""
-    if told.capability == write.name and told.owner is not None:
-        tx.publish("reports", "report:started", {"job": told.job_id}, to=told.owner)
+def publish_start(tx: Transaction, engine_event: EngineEvent) -> None:
+    """Notify the owner of a report that its job has started."""
+    owner = engine_event.owner
+    if engine_event.capability == write.name and owner is not None:
+        tx.publish("reports", "report:started", {"job": engine_event.job_id}, to=owner)

@@ -21,10 +21,10 @@ PORTS = {"amqp": 5672, "amqps": 5671}
 
 class AmqpBroker:
     """
-    Two connections: one sends and asks, the other receives.
+    Two connections: one publishes and queries, the other receives.
 
-    A server that is short of memory or disk stops reading from connections that send.
-    It must go on reading acknowledgements.
+    A server that is short of memory or disk stops reading from connections that
+    publish, but it must still read acknowledgements.
     """
 
     def __init__(self, url: URL) -> None:
@@ -34,14 +34,15 @@ class AmqpBroker:
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Take `amqp://user:password@host:port/vhost?heartbeat=10`, or `amqps://…`."""
+        """Create from `amqp[s]://user:password@host:port/vhost?heartbeat=10`."""
         try:
             parsed = URL(url)
             parsed = parsed.with_port(parsed.port or PORTS[parsed.scheme])
         except (KeyError, ValueError):
-            # The URL holds a password: neither it nor what its parser says is shown.
+            # The URL may contain a password: neither it nor the error is shown.
             raise ConfigurationError(
-                "BACKBURNER_TRANSPORT is no URL like amqp://user:password@host:5672/"
+                "BACKBURNER_TRANSPORT is not a URL such as "
+                "amqp://user:password@host:5672/"
             ) from None
         missing = {k: v for k, v in DEFAULTS.items() if k not in parsed.query}
         return cls(parsed.update_query(missing))
@@ -95,9 +96,9 @@ class AmqpBroker:
 
     async def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
         """
-        Count what waits on the server and what this process holds.
+        Count the messages that wait on the server and those held by this process.
 
-        AMQP does not tell what others hold; they do not hold it for long.
+        AMQP does not report what other processes hold; they hold it only briefly.
         """
         session = await self._out.session()
         return {

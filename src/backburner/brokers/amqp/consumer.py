@@ -1,9 +1,9 @@
 """
-What a queue brings to this process, on a channel of its own.
+Receives the messages of one queue, on its own channel.
 
-The server pushes as many as `receive` asked for, and a few more where it asks for many.
-What nobody fetches for a second goes back, and the consumer with it, so a busy process
-keeps nothing from an idle one and no consumer timeout ever strikes.
+The prefetch count is what `receive` asked for, and twice that if it asked for many.
+Messages that are not fetched for a second are returned and the consumer is cancelled,
+so a busy process keeps nothing from idle ones and no consumer timeout applies.
 """
 
 import asyncio
@@ -27,20 +27,20 @@ from backburner.domain.errors import BrokerUnavailable
 from backburner.ports.broker import BrokerMessage
 
 LOOK_SECONDS = 0.45
-"""A message that is there at two looks, one after the other, has waited too long."""
+"""A message that is seen unfetched in two successive checks is returned."""
 VAIN_LOOKS = 22
 """
-After how many looks without a message a consumer is made anew: ten seconds.
+The number of checks without a message after which a consumer is replaced: ten seconds.
 
-RabbitMQ 3.10 may not tell a consumer that its queue was deleted. Of a new queue by that
-name it gets nothing, or what it gets is kept from everybody.
+RabbitMQ 3.10 may not report to a consumer that its queue was deleted. The consumer then
+gets no messages of a new queue with that name, or withholds them from others.
 """
 FEW = 16
 MOST = 4_000
 
 
 class Consumer:
-    """Hands out the messages of a queue, and settles them."""
+    """Provides the messages of a queue, and acknowledges or returns them."""
 
     def __init__(
         self,
@@ -67,25 +67,25 @@ class Consumer:
         self._looks = 0
         self._look: asyncio.TimerHandle | None = None
         self.is_over = False
-        """Whether nothing comes on it any more."""
+        """Whether no more messages can arrive."""
         wire.receive_on(channel.number, self)
 
     @property
     def count(self) -> int:
-        """Say how many messages this process has of the queue."""
+        """The number of messages of the queue that this process has."""
         return len(self._waiting) + len(self._held)
 
     async def fetch(self, limit: int) -> list[BrokerMessage]:
-        """Wait for messages; none if the server ended the consumer."""
+        """Wait for messages; return none if the server ended the consumer."""
         self._asked = True
         needed = min(limit + len(self._held), MOST)
         if needed > self._prefetch or not self._tag:
-            # It went since it was declared, or the server closed the channel.
+            # The queue was deleted meanwhile, or the server closed the channel.
             with suppress(ChannelNotFoundEntity, ChannelPreconditionFailed):
                 turn = self._turn(self._begin(needed))
                 await asyncio.wait({turn})
                 if turn.cancelled():
-                    raise BrokerUnavailable("RabbitMQ: the connection was given up")
+                    raise BrokerUnavailable("RabbitMQ: the connection was closed")
                 turn.result()
         if self._tag and not self._waiting and not self.is_over:
             self._fetcher = self._loop.create_future()
@@ -99,7 +99,7 @@ class Consumer:
         return self._pop(limit)
 
     def acknowledge(self, tags: Sequence[int]) -> None:
-        """Have messages forgotten, all by one frame if none before them is held."""
+        """Acknowledge messages, with one frame if no earlier message is held."""
         held, channel = self._held, self._channel.number
         known = [tag for tag in tags if held.pop(tag, tag) is None]
         if not known:
@@ -111,19 +111,19 @@ class Consumer:
             self._wire.send(b"".join(settle(channel, tag, ACK, 0) for tag in known))
 
     def give_back(self, tags: Sequence[int]) -> None:
-        """Let others have messages."""
+        """Return messages to the queue for other consumers."""
         known = [tag for tag in tags if self._held.pop(tag, tag) is None]
         self._return(known)
 
     async def close(self) -> None:
-        """Let others have all that came on it."""
+        """Close the channel; the server returns its messages to the queue."""
         self.ended("closed")
         self.stop()
         async with self._answered():
             await self._channel.close()
 
     def stop(self) -> None:
-        """Look after nothing any more."""
+        """Stop all timers and tasks."""
         self.is_over = True
         if self._look is not None:
             self._look.cancel()
@@ -132,7 +132,7 @@ class Consumer:
 
     def delivered(self, tag: int, name: str, body: bytes) -> None:
         if self.is_over:
-            return  # the channel is about to be closed, and it comes again
+            return  # the channel is being closed; the server delivers it again
         self._last = tag
         self._waiting.append(BrokerMessage(body, (self, tag), name))
         if self._fetcher is not None and not self._fetcher.done():
@@ -140,7 +140,7 @@ class Consumer:
 
     def ended(self, reason: str) -> None:  # noqa: ARG002 - the wire knows it
         self.is_over = True
-        # They come again. Who names one on a closed channel loses the connection.
+        # The server delivers them again. Settling one on a closed channel is fatal.
         self._waiting.clear()
         self._held.clear()
         if self._fetcher is not None and not self._fetcher.done():
@@ -157,7 +157,7 @@ class Consumer:
         self._wire.send(b"".join(settle(channel, tag, NACK, REQUEUE) for tag in tags))
 
     async def _begin(self, needed: int) -> None:
-        """Consume, with room for so many; the consumer before it ends."""
+        """Start a consumer with this prefetch count, and cancel the previous one."""
         async with self._turning, self._answered():
             if self._tag and needed <= self._prefetch:
                 return
@@ -172,7 +172,7 @@ class Consumer:
             self._look_later()
 
     async def _rest(self) -> None:
-        """Consume no more, and let others have what nobody fetched."""
+        """Cancel the consumer, and return the messages that were not fetched."""
         async with self._turning, self._answered():
             tag, self._tag = self._tag, ""
             if tag:
@@ -180,7 +180,9 @@ class Consumer:
             self._return([message.handle[1] for message in self._waiting])
             self._waiting.clear()
             if self._fetcher is not None and not self._fetcher.done():
-                self._fetcher.set_result(None)  # it asks again, and begins anew
+                self._fetcher.set_result(
+                    None
+                )  # it calls `fetch` again, which starts anew
 
     def _look_later(self) -> None:
         if self._look is not None:
@@ -199,10 +201,10 @@ class Consumer:
             self._seen, self._asked = self._last, False
             self._look_later()
             if self._looks >= VAIN_LOOKS and not self._held:
-                self.ended("nothing came")
+                self.ended("no message arrived")
 
     def _turn(self, change: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Carry out a change to its end, whoever waits for it or gives up."""
+        """Run a change of the consumer to its end, even if its caller is cancelled."""
         task = self._loop.create_task(change)
         self._turns.add(task)
         task.add_done_callback(self._turned)
@@ -211,8 +213,8 @@ class Consumer:
     def _turned(self, task: asyncio.Task[None]) -> None:
         self._turns.discard(task)
         if not task.cancelled():
-            task.exception()  # the wire is lost then, and whoever fetches is told
+            task.exception()  # the wire is lost then, and `fetch` raises
 
 
 async def _never(_: object) -> None:
-    """Stand where aiormq wants somebody to give messages to: the wire has them."""
+    """Satisfy aiormq, which requires a callback; the wire delivers the messages."""

@@ -1,8 +1,8 @@
 """
-What `doctor` asks of a RabbitMQ server: does it keep messages, and will it go on to.
+Checks of a RabbitMQ server for `doctor`: does it keep messages, and can it accept more.
 
-AMQP tells the version and the alarms. What kind the queues are and which policies bear
-on them is told by the management page's API alone, where that is switched on.
+AMQP reports the version and the alarms. The types of the queues and their policies are
+available only from the API of the management plugin, if it is enabled.
 """
 
 import re
@@ -24,18 +24,18 @@ MANAGEMENT = {"amqp": ("http", 15_672), "amqps": ("https", 15_671)}
 MANAGEMENT_SECONDS = 3.0
 NONE: Mapping[str, Any] = {"definition": {}}
 DROPPING = {
-    "message-ttl": "a time to live",
-    "expires": "an end when nobody uses them",
-    "max-length": "a greatest length",
-    "max-length-bytes": "a greatest length",
+    "message-ttl": "a message TTL",
+    "expires": "an expiry when it is unused",
+    "max-length": "a maximum length",
+    "max-length-bytes": "a maximum length",
     "delivery-limit": "a delivery limit",
 }
-"""Policies by which a queue, or a message in it, may go before it was received."""
+"""Policies that can delete a queue or its messages before they are received."""
 
 
 async def examine(url: URL) -> AsyncIterator[Finding]:
-    """Look at the server's version, its alarms, its queues and their policies."""
-    link = Link(url)  # of its own: it sends a message, and others may be sending
+    """Check the server's version, its alarms, its queues and their policies."""
+    link = Link(url)  # a connection of its own, as it sends a message
     try:
         session = await link.session()
         yield _server(session.version)
@@ -43,7 +43,7 @@ async def examine(url: URL) -> AsyncIterator[Finding]:
         async for finding in _looked_at(url, session.version):
             yield finding
     except BrokerUnavailable as error:
-        fix = "start it, or correct BACKBURNER_TRANSPORT"
+        fix = "start the server, or correct BACKBURNER_TRANSPORT"
         yield Finding(Status.FAIL, "rabbitmq", str(error), fix)
     finally:
         await link.close()
@@ -53,8 +53,8 @@ async def _looked_at(url: URL, version: tuple[int, ...]) -> AsyncIterator[Findin
     try:
         queues, *policies = await _ask(url, "queues", "policies", "operator-policies")
     except (httpx2.HTTPError, ValueError) as error:
-        told = f"the management API cannot be asked: {type(error).__name__}"
-        yield Finding(Status.PASS, "rabbitmq queues", told)
+        reason = f"the management API is not available: {type(error).__name__}"
+        yield Finding(Status.PASS, "rabbitmq queues", reason)
         return
     for finding in judged(queues, policies, version):
         yield finding
@@ -63,7 +63,7 @@ async def _looked_at(url: URL, version: tuple[int, ...]) -> AsyncIterator[Findin
 def judged(
     queues: Rows, policies: Sequence[Rows], version: tuple[int, ...]
 ) -> Iterator[Finding]:
-    """Say what the queues that have dead letters beside them, which are ours, are."""
+    """Report on Backburner's queues: those that have a queue of dead letters."""
     names = {queue["name"] for queue in queues}
     ours = [queue for queue in queues if f"{queue['name']}{DEAD}" in names]
     troubles = [
@@ -73,25 +73,26 @@ def judged(
     ]
     yield from troubles
     if not troubles:
-        told = f"{len(ours)}, all durable and without policies that drop messages"
-        yield Finding(Status.PASS, "rabbitmq queues", told)
+        summary = f"{len(ours)}, all durable and without policies that drop messages"
+        yield Finding(Status.PASS, "rabbitmq queues", summary)
 
 
 def _server(version: tuple[int, ...]) -> Finding:
-    told = ".".join(map(str, version))
+    number = ".".join(map(str, version))
     if not version:
-        fix = "what it does is not known here; RabbitMQ 3.10 or newer is"
-        return Finding(Status.WARN, "rabbitmq", "another server", fix)
+        fix = "other servers are not tested: use RabbitMQ 3.10 or newer"
+        return Finding(Status.WARN, "rabbitmq", "not RabbitMQ", fix)
     if version < QUORUM_TTL:
         fix = "use RabbitMQ 3.10 or newer: queues are on one node only"
-        return Finding(Status.WARN, "rabbitmq", told, fix)
-    return Finding(Status.PASS, "rabbitmq", told)
+        return Finding(Status.WARN, "rabbitmq", number, fix)
+    return Finding(Status.PASS, "rabbitmq", number)
 
 
 async def _alarms(session: Session) -> Finding:
     if alarm := await session.alarm():
         fix = (
-            "give it memory or disk: no hints get in, workers poll the store meanwhile"
+            "add memory or disk space: until then messages are not accepted, and "
+            "workers poll the store"
         )
         return Finding(Status.FAIL, "rabbitmq alarms", alarm, fix)
     return Finding(Status.PASS, "rabbitmq alarms", "none")
@@ -100,10 +101,10 @@ async def _alarms(session: Session) -> Finding:
 def _kind(queue: Mapping[str, Any], version: tuple[int, ...]) -> Iterator[Finding]:
     name = f"rabbitmq queue {queue['name']}"
     if not queue.get("durable", True):
-        fix = "delete it: it is made again, and then outlives a restart"
+        fix = "delete the queue: Backburner creates it again as a durable one"
         yield Finding(Status.WARN, name, "not durable", fix)
     elif queue.get("type") == "classic" and version >= QUORUM:
-        fix = "delete it when it is empty: it is made again as a quorum queue"
+        fix = "delete the queue when it is empty: it is created again as a quorum queue"
         yield Finding(Status.WARN, name, "classic, on one node", fix)
 
 
@@ -112,12 +113,12 @@ def _drops(queue: Mapping[str, Any], policies: Sequence[Rows]) -> Iterator[Findi
     arguments = {k: v for k, v in (queue.get("arguments") or {}).items() if v != -1}
     keys = {key.removeprefix("x-") for key in arguments}
     for rows in policies:
-        bearing = [row for row in rows if re.search(row["pattern"], name)]
-        keys.update(max(bearing, key=_priority, default=NONE)["definition"])
+        matching = [row for row in rows if re.search(row["pattern"], name)]
+        keys.update(max(matching, key=_priority, default=NONE)["definition"])
     for key in sorted(DROPPING.keys() & keys):
-        fix = f"take {key} away from it: other programs' messages may be dropped"
-        told = f"it has {DROPPING[key]}"
-        yield Finding(Status.WARN, f"rabbitmq queue {name}", told, fix)
+        fix = f"remove {key}: messages of other programs may be dropped"
+        message = f"it has {DROPPING[key]}"
+        yield Finding(Status.WARN, f"rabbitmq queue {name}", message, fix)
 
 
 def _priority(policy: Mapping[str, Any]) -> int:

@@ -1,8 +1,8 @@
 """
-A connection to the server, made when it is needed and given up when it fails.
+A connection to the server, opened when it is needed and dropped when it fails.
 
-Whatever goes wrong on a connection ends it: what was sent and not answered is unknown
-then, and the next call makes another.
+Any error on a connection ends it: the fate of unanswered requests is unknown then. The
+next call opens a new one.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ ANSWER_SECONDS = 4.0
 CONNECT_SECONDS = 4.0
 PARTING_SECONDS = 1.0
 PAUSES = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0)
-"""How long to wait before a connection is tried, after so many failures in a row."""
+"""Pauses before a connection attempt, by the number of consecutive failures."""
 WINDOW = 500
 DEAD_MS = DEAD_DAYS * 24 * 3600 * 1000
 QUORUM, QUORUM_TTL, DELIVERY_LIMIT = (3, 8), (3, 10), (4, 0)
 
 FAILURES = (AMQPError, ChannelInvalidStateError, OSError, PAMQPException, RuntimeError)
 
-# What it would say of a server that went away, whoever calls us is told.
+# aiormq's log messages about lost connections are redundant: callers get errors.
 logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 
 
@@ -59,7 +59,7 @@ class Session:
 
     @property
     def version(self) -> tuple[int, ...]:
-        """Say which RabbitMQ it is; nothing if it is none."""
+        """The server's RabbitMQ version; empty if it is not RabbitMQ."""
         properties = self._connection.server_properties
         if properties.get("product") != "RabbitMQ":
             return ()
@@ -67,12 +67,12 @@ class Session:
         return tuple(int(part) for part in parts if part.isdecimal())
 
     async def ping(self) -> None:
-        """Return if the server answers."""
+        """Return when the server has answered."""
         async with self._asked() as channel:
             await channel.basic_qos(prefetch_count=0)
 
     async def depth(self, queue: str) -> int | None:
-        """Return how many messages of a queue nobody holds; None if it is not there."""
+        """Return the number of ready messages of a queue; `None` if it is missing."""
         with suppress(ChannelNotFoundEntity):
             async with self._asked() as channel:
                 declared = await channel.queue_declare(queue, passive=True)
@@ -80,7 +80,7 @@ class Session:
         return None
 
     async def declare(self, queue: str) -> None:
-        """Have a queue and its dead letters made, unless they are there already."""
+        """Create a queue and its queue of dead letters unless they exist."""
         if queue in self._declared:
             return
         for name in (queue, f"{queue}{DEAD}"):
@@ -89,20 +89,22 @@ class Session:
         self._declared.add(queue)
 
     def forget(self, queue: str) -> None:
-        """Do not rely on a queue's being there."""
+        """Check again whether a queue exists before it is used."""
         self._declared.discard(queue)
 
     async def post(self, posts: Sequence[Post]) -> None:
-        """Send messages, a window at a time; one call at a time."""
+        """Publish messages in windows; calls must not overlap."""
         written: dict[Post, bytes] = {}
         for start in range(0, len(posts), WINDOW):
             window = posts[start : start + WINDOW]
-            if gone := await self._send(window, written):
-                for queue in gone:
+            if missing := await self._send(window, written):
+                for queue in missing:
                     self.forget(queue.removesuffix(DEAD))
-                again = [post for post in window if post.queue in gone]
-                if gone := await self._send(again, written):
-                    raise Refused(f"queues {sorted(gone)} go as often as they are made")
+                again = [post for post in window if post.queue in missing]
+                if missing := await self._send(again, written):
+                    raise Refused(
+                        f"queues {sorted(missing)} are deleted again and again"
+                    )
 
     async def _send(
         self, posts: Sequence[Post], written: dict[Post, bytes]
@@ -124,7 +126,7 @@ class Session:
         return self._publisher
 
     async def alarm(self) -> str:
-        """Say what keeps the server from taking messages, by sending one to nobody."""
+        """Return the alarm that blocks publishing, found by publishing to no queue."""
         async with self.answered():
             publisher = await self._publish()
             with suppress(Refused):
@@ -132,7 +134,7 @@ class Session:
         return self.wire.blocked
 
     async def consumer(self, queue: str) -> Consumer:
-        """Return whoever receives from a queue on this connection."""
+        """Return the consumer of a queue on this connection."""
         consumer = self.consumers.get(queue)
         if consumer is not None and not consumer.is_over:
             return consumer
@@ -146,13 +148,13 @@ class Session:
         return self.consumers[queue]
 
     async def close(self) -> None:
-        """Part, in good order if the server answers."""
+        """Close the connection, gracefully if the server answers."""
         for consumer in self.consumers.values():
             consumer.stop()
         with suppress(Exception):
             async with asyncio.timeout(PARTING_SECONDS):
                 await self._connection.close()
-        self.wire.abort("this process closed it")
+        self.wire.abort("closed by this process")
 
     async def _make(self, queue: str, kinds: list[dict[str, Any]]) -> None:
         for arguments in kinds[:-1]:
@@ -162,7 +164,7 @@ class Session:
             await self._declare(queue, kinds[-1])
         except ChannelPreconditionFailed as error:
             raise BrokerUnavailable(
-                f"queue {queue!r} cannot be made: {error}"
+                f"queue {queue!r} cannot be created: {error}"
             ) from error
 
     async def _declare(self, queue: str, arguments: Mapping[str, Any]) -> None:
@@ -171,7 +173,7 @@ class Session:
 
     @asynccontextmanager
     async def _asked(self) -> AsyncIterator[AbstractChannel]:
-        """Lend the channel for questions; a refusal ends it, and the next is made."""
+        """Provide the channel for queries; an error closes it, and the next is new."""
         async with self._asking, self.answered():
             if self._admin is None or self._admin.is_closed:
                 self._admin = await self._connection.channel(publisher_confirms=False)
@@ -183,7 +185,7 @@ class Session:
 
     @asynccontextmanager
     async def answered(self) -> AsyncIterator[None]:
-        """Turn silence and failures of the connection into `BrokerUnavailable`."""
+        """Convert timeouts and errors of the connection to `BrokerUnavailable`."""
         try:
             async with unavailable(self._where, ANSWER_SECONDS):
                 yield
@@ -195,7 +197,7 @@ class Session:
 
 
 class Link:
-    """At most one connection at a time."""
+    """Holds at most one connection at a time."""
 
     def __init__(self, url: URL) -> None:
         self._url = url
@@ -208,22 +210,22 @@ class Link:
 
     @property
     def current(self) -> Session | None:
-        """The connection, if there is one just now."""
+        """The connection, if one is open."""
         session = self._session
         return None if session is None or session.wire.lost else session
 
     async def session(self) -> Session:
-        """Return a connection, and make one if need be."""
+        """Return the open connection, or open one."""
         if (session := self.current) is not None:
             return session
         if self._attempt is None:
             self._attempt = asyncio.create_task(self._connect())
             self._attempt.add_done_callback(self._attempted)
-        # Several may wait for it; one that gives up does not take it from the others.
+        # Several callers may wait for it; cancelling one must not affect the others.
         return await asyncio.shield(self._attempt)
 
     async def close(self) -> None:
-        """Part; whoever still asks is told that the broker cannot be had."""
+        """Close the connection; pending calls raise `BrokerUnavailable`."""
         self._closed.set()
         if self._attempt is not None:
             with suppress(BrokerUnavailable):
@@ -253,7 +255,7 @@ class Link:
                 await connection.connect()
         except BaseException:
             self._failures += 1
-            wire.abort("it was never opened")
+            wire.abort("the connection could not be opened")
             raise
         self._failures = 0
         self._session = Session(connection, wire, self._where)
@@ -264,25 +266,27 @@ class Link:
             async with asyncio.timeout(PAUSES[min(self._failures, len(PAUSES) - 1)]):
                 await self._closed.wait()
         if self._closed.is_set():
-            raise BrokerUnavailable(f"{self._where} is not used any more")
+            raise BrokerUnavailable(
+                f"{self._where}: this process is closing the connection"
+            )
 
 
 def kinds(version: tuple[int, ...], *, dead: bool) -> list[dict[str, Any]]:
-    """Return what a queue may be, the best first; the last has the server's default."""
+    """Return queue arguments, the preferred ones first, the server's default last."""
     lifetime: dict[str, Any] = {"x-message-ttl": DEAD_MS} if dead else {}
     quorum: dict[str, Any] = {"x-queue-type": "quorum"}
-    found: list[dict[str, Any]] = [{}]
+    options: list[dict[str, Any]] = [{}]
     if version >= (QUORUM_TTL if dead else QUORUM):
-        found.insert(0, quorum)
+        options.insert(0, quorum)
     if version >= DELIVERY_LIMIT:
-        # It would drop a message that was given back twenty times.
-        found.insert(0, {**quorum, "x-delivery-limit": -1})
-    return [kind | lifetime for kind in found]
+        # The default limit drops a message that was returned twenty times.
+        options.insert(0, {**quorum, "x-delivery-limit": -1})
+    return [option | lifetime for option in options]
 
 
 @asynccontextmanager
 async def unavailable(where: str, seconds: float) -> AsyncIterator[None]:
-    """Turn what a driver raises, or its silence, into `BrokerUnavailable`."""
+    """Convert a driver's errors and timeouts to `BrokerUnavailable`."""
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -291,10 +295,10 @@ async def unavailable(where: str, seconds: float) -> AsyncIterator[None]:
     except TimeoutError as error:
         raise BrokerUnavailable(f"{where} does not answer") from error
     except FAILURES as error:
-        told = str(error) or type(error).__name__
-        raise BrokerUnavailable(f"{where} cannot be had: {told}") from error
+        reason = str(error) or type(error).__name__
+        raise BrokerUnavailable(f"{where} is not available: {reason}") from error
     except asyncio.CancelledError as error:
-        # aiormq cancels whoever waits on a connection that it closes.
+        # aiormq cancels the tasks that wait on a connection that it closes.
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise

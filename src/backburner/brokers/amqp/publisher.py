@@ -1,4 +1,4 @@
-"""Sends messages on a channel of its own and waits until the server has them."""
+"""Publishes messages on its own channel and waits for the server's confirms."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from backburner.domain.errors import BrokerUnavailable
 
 
 class Refused(BrokerUnavailable):
-    """The server answers, and does not take messages just now."""
+    """The server is reachable, but does not accept messages."""
 
 
 class Publisher:
-    """One window of messages at a time; the server confirms each, in any order."""
+    """Publishes one window of messages at a time; confirms arrive in any order."""
 
     def __init__(self, wire: Wire, channel: int) -> None:
         self._wire = wire
@@ -25,13 +25,13 @@ class Publisher:
         self._answer: asyncio.Future[None] | None = None
         self.channel = channel
         self.is_over = False
-        """Whether nothing can be sent on it any more."""
+        """Whether the channel is closed."""
         wire.publish_on(channel, self)
 
     async def send(self, envelopes: Sequence[bytes]) -> set[str]:
-        """Send messages; return the queues of those that came back."""
+        """Publish messages; return the missing queues of those that were returned."""
         if self._wire.blocked:
-            raise Refused(f"RabbitMQ takes no messages: {self._wire.blocked}")
+            raise Refused(f"RabbitMQ accepts no messages: {self._wire.blocked}")
         self._open = bytearray(b"\1" * len(envelopes))
         self._sent += len(envelopes)
         self._refused, self._returned = False, set()
@@ -43,13 +43,13 @@ class Publisher:
         finally:
             self._open, self._answer = bytearray(), None
         if self._refused:
-            raise Refused("RabbitMQ refused a message: is a queue full?")
+            raise Refused("RabbitMQ rejected a message: a queue may be full")
         return self._returned
 
     def confirmed(self, tag: int, *, multiple: bool, kept: bool) -> None:
         place = tag - (self._sent - len(self._open))
         if place < 1:
-            return  # of a window that nobody waits for any more
+            return  # of an earlier window that was abandoned
         self._refused |= not kept
         if multiple:
             self._open[:place] = bytes(place)
@@ -62,7 +62,7 @@ class Publisher:
         self._returned.add(queue)
 
     def blocked(self, reason: str) -> None:
-        self._fail(Refused(f"RabbitMQ takes no messages: {reason}"))
+        self._fail(Refused(f"RabbitMQ accepts no messages: {reason}"))
 
     def ended(self, reason: str) -> None:
         self.is_over = True

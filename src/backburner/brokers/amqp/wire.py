@@ -1,10 +1,10 @@
 """
-The hot half of a connection: deliveries, acknowledgements and confirms.
+The fast path of a connection: deliveries, acknowledgements and confirms.
 
-aiormq makes three objects, three entries of a queue and a task of each message, which
-costs more than the rest of a job. So the bytes pass here first, by its own hook
-(`TransportFactory`): frames that carry messages on a channel that somebody watches are
-taken out, and all others are aiormq's: handshake, heartbeats, channels, declarations.
+aiormq creates several objects, queue entries and a task for each message, which costs
+more than the rest of a job. So this module reads the bytes first, through aiormq's own
+hook (`TransportFactory`). It handles the frames of messages on channels with a receiver
+or publisher. All others go to aiormq: handshake, heartbeats, channels, declarations.
 """
 
 import asyncio
@@ -44,39 +44,39 @@ ANSWERS = (BASIC_ACK, BASIC_NACK, BASIC_RETURN)
 
 
 class Receiver(Protocol):
-    """Whoever gets the messages of a channel."""
+    """Receives the messages of a channel."""
 
     def delivered(self, tag: int, name: str, body: bytes) -> None:
-        """Take a message."""
+        """Handle a message."""
         ...
 
     def ended(self, reason: str) -> None:
-        """Learn that nothing more comes."""
+        """Note that no more messages can arrive."""
         ...
 
 
 class Publisher(Protocol):
-    """Whoever sends messages on a channel."""
+    """Publishes messages on a channel."""
 
     def confirmed(self, tag: int, *, multiple: bool, kept: bool) -> None:
-        """Learn what became of a message, and of all before it if `multiple`."""
+        """Note the fate of a message, and of all before it if `multiple`."""
         ...
 
     def returned(self, queue: str) -> None:
-        """Learn that a message was for a queue that is not there."""
+        """Note that a message was returned because its queue does not exist."""
         ...
 
     def blocked(self, reason: str) -> None:
-        """Learn that an alarm keeps the server from taking messages."""
+        """Note that an alarm stops the server from accepting messages."""
         ...
 
     def ended(self, reason: str) -> None:
-        """Learn that nothing can be sent any more."""
+        """Note that nothing can be published any more."""
         ...
 
 
 class _Content:
-    """A message of which not all frames are here yet."""
+    """A message whose frames have not all arrived yet."""
 
     def __init__(self, tag: int | None) -> None:
         self.tag = tag
@@ -86,10 +86,10 @@ class _Content:
 
 
 class Wire(TransportFactory):
-    """Opens a connection, and reads it in the place of aiormq's reader."""
+    """Opens a connection, and reads it in place of aiormq's reader."""
 
     def __init__(self, plain: bytes) -> None:
-        """Take the properties of our own messages: they name nobody."""
+        """`plain` is the encoded properties of messages without an id."""
         self._plain = plain
         self._receivers: dict[int, Receiver] = {}
         self._publishers: dict[int, Publisher] = {}
@@ -98,9 +98,9 @@ class Wire(TransportFactory):
         self._rest = bytearray()
         self._beaten = 0.0
         self.lost = ""
-        """Why the connection is over; empty while it is not."""
+        """Why the connection ended; empty while it is open."""
         self.blocked = ""
-        """Which alarm keeps the server from taking messages; empty if none does."""
+        """The alarm that stops the server from accepting messages; empty if none."""
 
     async def create(
         self, url: URL, **kwargs: Any
@@ -113,11 +113,11 @@ class Wire(TransportFactory):
         return cast("asyncio.StreamReader", self), self._writer
 
     def receive_on(self, channel: int, receiver: Receiver) -> None:
-        """Give somebody the messages that come on a channel."""
+        """Deliver the messages of a channel to a receiver."""
         self._receivers[channel] = receiver
 
     def publish_on(self, channel: int, publisher: Publisher) -> None:
-        """Tell somebody what becomes of the messages sent on a channel."""
+        """Report confirms and returns on a channel to a publisher."""
         self._publishers[channel] = publisher
 
     def send(self, frames: bytes) -> None:
@@ -126,21 +126,21 @@ class Wire(TransportFactory):
             self._writer.write(frames)
 
     async def drain(self) -> None:
-        """Wait until there is room to write more."""
+        """Wait until the write buffer has room."""
         await self._writer.drain()
 
     def abort(self, reason: str) -> None:
-        """Be gone at once."""
+        """Drop the connection at once."""
         self._lose(reason)
         if hasattr(self, "_writer"):
             self._writer.transport.abort()
 
     def at_eof(self) -> bool:
-        """Tell aiormq whether all is read."""
+        """Return whether everything was read; called by aiormq."""
         return not self._rest and self._reader.at_eof()
 
     async def readexactly(self, count: int) -> bytes:
-        """Give aiormq what is its own."""
+        """Return bytes that are meant for aiormq."""
         try:
             while len(self._rest) < count:
                 self._sift(await self._reader.read(CHUNK))
@@ -155,20 +155,20 @@ class Wire(TransportFactory):
         if not chunk:
             raise asyncio.IncompleteReadError(bytes(self._rest), None)
         data = self._raw + chunk if self._raw else chunk
-        at, end, kept = 0, len(data), False
+        at, end, handled = 0, len(data), False
         while end - at >= HEAD.size:
             kind, channel, size = HEAD.unpack_from(data, at)
             stop = at + HEAD.size + size + 1
             if stop > end:
                 break
             if self._take(kind, channel, data[at + HEAD.size : stop - 1]):
-                kept = True
+                handled = True
             else:
                 self._rest += data[at:stop]
             at = stop
         self._raw = data[at:]
-        if kept and self._loop.time() - self._beaten > HEARTBEAT_SECONDS:
-            # aiormq must not take a busy connection, of which it sees nothing, for dead
+        if handled and self._loop.time() - self._beaten > HEARTBEAT_SECONDS:
+            # aiormq does not see this traffic: a heartbeat keeps it from giving up.
             self._beaten = self._loop.time()
             self._rest += HEARTBEAT
 
@@ -237,7 +237,7 @@ class Wire(TransportFactory):
 
 
 def settle(channel: int, tag: int, method: int, flags: int) -> bytes:
-    """Write an acknowledgement (`ACK`) or the contrary (`NACK`)."""
+    """Encode an acknowledgement (`ACK`) or a rejection (`NACK`)."""
     return SETTLE.pack(METHOD, channel, 13, 60, method, tag, flags, END)
 
 
@@ -247,7 +247,7 @@ def _text(payload: bytes, at: int) -> str:
 
 
 def _routing_key(payload: bytes) -> str:
-    at = 6  # after the method and the reply's code come its text and the exchange
+    at = 6  # after the method and the reply code; then come reply text and exchange
     for _ in range(2):
         at += 1 + payload[at]
     return _text(payload, at)
@@ -258,6 +258,6 @@ def _name(payload: bytes) -> str:
     try:
         header.unmarshal(payload)
     except (PAMQPException, ValueError, IndexError, struct.error):
-        return ""  # whoever wrote it, the message is to be had all the same
+        return ""  # the message is delivered even if its header is invalid
     name = header.properties.message_id
     return name if isinstance(name, str) else ""

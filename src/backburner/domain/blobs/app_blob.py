@@ -1,8 +1,8 @@
 """
-A content that belongs to an application and to one of its users, not to a job.
+Blobs that belong to an application and one of its users rather than to a job.
 
-Its row is committed after its bytes are complete and deleted before they are, so a
-row always names a whole content. The bytes are under an id of their own kind.
+A row is committed after its bytes are complete and deleted before them, so a row always
+refers to complete bytes. The ids of these blobs have prefixes of their own.
 """
 
 import hashlib
@@ -16,9 +16,9 @@ from backburner.domain.errors import FieldError, InvalidInput
 from backburner.domain.jobs.job import Instant, Owner
 
 BLOB: Final = "blob"
-"""The kind of id of a content that has, or is about to have, a row."""
+"""The prefix of the id of a blob that has, or is about to have, a row."""
 UPLOAD: Final = "upload"
-"""The kind of id of what came by a signed URL and was not confirmed yet."""
+"""The prefix of the id of an upload by signed URL that is not confirmed yet."""
 CONTENT: Final = "content"
 OCTETS: Final = "application/octet-stream"
 LONGEST_NAME: Final = 255
@@ -29,60 +29,60 @@ _TYPE: Final = re.compile(rf"{_TOKEN}/{_TOKEN}(; ?charset={_TOKEN})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class AppBlob:
-    """What is known of an application's content."""
+    """The metadata of an application's blob."""
 
     id: str
     app: str
     owner: Owner
     name: str
-    """What the application calls it, such as the name of a file; may be empty."""
+    """A name given by the application, such as a file name; may be empty."""
     content_type: str
     size: int
     sha256: str
-    """Of the bytes, in hexadecimal digits."""
+    """SHA-256 of the bytes, in hexadecimal."""
     created_at: Instant
     expires_at: Instant | None = None
-    """When it is deleted; `None`: when the application deletes it."""
+    """When it is deleted automatically; `None` if only the application deletes it."""
     upload: str | None = None
-    """The upload that it was confirmed from, if it came by a signed URL."""
+    """The upload that the blob was confirmed from, if it came by a signed URL."""
     seq: int = 0
-    """Its place in lists; the store gives it."""
+    """Its position in lists, assigned by the store."""
 
     @property
     def key(self) -> BlobKey:
-        """Where its bytes are."""
+        """The key of its bytes."""
         return BlobKey(self.id, CONTENT)
 
 
 def upload_key(upload: str, app: str, owner: Owner) -> BlobKey:
     """
-    Return where an upload's bytes are before it is confirmed.
+    Return the key of an upload's bytes before it is confirmed.
 
-    The name follows from application and owner: nobody finds another's upload, even
-    by its id.
+    The name is derived from the application and the owner, so that nobody else can
+    address the upload, even with its id.
     """
-    said = json.dumps([app, owner.tenant, owner.user])
-    return BlobKey(upload, hashlib.sha256(said.encode()).hexdigest()[:32])
+    identity = json.dumps([app, owner.tenant, owner.user])
+    return BlobKey(upload, hashlib.sha256(identity.encode()).hexdigest()[:32])
 
 
 def is_kind(kind: str, text: str) -> bool:
-    """Say whether an id is of a kind."""
+    """Return whether an id has this prefix."""
     return text.startswith(f"{kind}_")
 
 
 def check_app(name: str) -> str:
-    """Return the name of an application, if it can own contents."""
+    """Return an application's name; `ValueError` if it cannot own blobs."""
     if not _APP.fullmatch(name):
         raise ValueError(f"an application cannot be named {name!r}")
     return name
 
 
 def check_label(name: str, content_type: str) -> None:
-    """Raise `InvalidInput` unless a name and a media type can be kept and sent."""
+    """Raise `InvalidInput` unless a name and a media type can be stored and sent."""
     wrong: list[FieldError] = []
     if len(name) > LONGEST_NAME or not name.isprintable():
-        told = f"must have up to {LONGEST_NAME} printable characters"
-        wrong.append(FieldError("name", told))
+        message = f"must have up to {LONGEST_NAME} printable characters"
+        wrong.append(FieldError("name", message))
     if not _TYPE.fullmatch(content_type):
         wrong.append(FieldError("content_type", "must be a type such as text/plain"))
     if wrong:

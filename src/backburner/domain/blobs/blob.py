@@ -1,8 +1,8 @@
 """
-Contents that are stored outside their row, and the references to them.
+Blobs: contents that are stored outside their row, and the references to them.
 
-A blob belongs to a job and goes with it. Where the row would hold a large input or
-output it holds a reference, which no JSON text can be mistaken for: none begins so.
+A blob belongs to a job and is deleted with it. A row holds a reference in place of a
+large input or output. A reference begins with `@`, so it is never valid JSON.
 """
 
 import re
@@ -13,35 +13,35 @@ from backburner.domain.errors import BlobMissing
 
 MARK: Final = "@blob:"
 LARGE: Final = 64 * 1024
-"""The most bytes of an input or output that are kept in the row itself."""
+"""The largest input or output, in bytes, that is stored in the row itself."""
 
 _WIDEST = 4
-"""The most bytes that a character takes."""
+"""The maximum length of a character in UTF-8, in bytes."""
 _ID = re.compile(r"([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{1,64})", re.ASCII)
 
 
 class BlobKey(NamedTuple):
-    """Which of a job's blobs."""
+    """Identifies one blob of a job."""
 
     job: str
     name: str
 
     @property
     def id(self) -> str:
-        """The key as one word, for users."""
+        """The key as one string, for users."""
         return f"{self.job}.{self.name}"
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read an id; anything else names no blob."""
-        found = _ID.fullmatch(text)
-        if found is None:
+        """Parse an id; raise `BlobMissing` if it is malformed."""
+        match = _ID.fullmatch(text)
+        if match is None:
             raise BlobMissing("the blob does not exist")
-        return cls(found[1], found[2])
+        return cls(match[1], match[2])
 
 
 class Reference(NamedTuple):
-    """What a row holds instead of a large text."""
+    """What a row holds in place of a large text."""
 
     key: BlobKey
     size: int
@@ -51,7 +51,7 @@ class Reference(NamedTuple):
 
 
 def reference(text: str | None) -> Reference | None:
-    """Return what a stored text refers to; `None` if it is the text itself."""
+    """Parse a stored text as a reference; `None` if it is the content itself."""
     if text is None or not text.startswith(MARK):
         return None
     blob_id, _, size = text.removeprefix(MARK).partition(":")
@@ -59,10 +59,10 @@ def reference(text: str | None) -> Reference | None:
 
 
 def attachment(name: str) -> str:
-    """Return the `Content-Disposition` by which a browser saves a content."""
+    """Return a `Content-Disposition` that makes browsers download a file."""
     return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
 
 
 def is_large(text: str) -> bool:
-    """Say whether a text is to be kept apart; for small ones this is one comparison."""
+    """Return whether a text is stored as a blob; for small texts, one comparison."""
     return len(text) > LARGE // _WIDEST and len(text.encode()) > LARGE

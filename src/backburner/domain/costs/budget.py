@@ -1,14 +1,14 @@
 """
-Budgets: what may be spent, by whom, in which window, and the arithmetic of it.
+Budgets: limits on tokens or money per scope and window, and their arithmetic.
 
-A job holds what it is expected to cost from its submit to its end; what it did cost is
-settled against that hold, and the rest is released. So nobody is admitted on what
-somebody else was promised: `settled - overdraft + held <= limit` at every instant. Use
-beyond a hold cannot be undone. It is booked as overdraft as soon as it is known, while
-the job runs, and is part of what is settled: so it counts against the next admission,
-and against the next call of the job itself.
+A job holds its expected cost from its submission to its end. Then its actual cost is
+settled against that hold and the rest is released. So no job is admitted on an amount
+that is reserved for another: `settled - overdraft + held <= limit` at every instant.
+Use beyond a hold cannot be undone. It is recorded as overdraft as soon as it is known,
+while the job runs, and is part of the settled amount: it counts against the next
+admission, and against the next call of the job itself.
 
-Windows are fixed: they begin at whole multiples of their length, by the store's clock.
+Windows are fixed: they begin at multiples of their length, by the store's clock.
 Money is counted in whole micro-dollars.
 """
 
@@ -28,7 +28,7 @@ from backburner.domain.errors import (
 from backburner.domain.jobs.job import Instant, Owner
 
 MOST: Final = 2**53
-"""The largest amount: what JSON readers take for a whole number."""
+"""The largest amount: JSON readers represent integers exactly up to here."""
 LONGEST_VALUE: Final = 400
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -42,14 +42,14 @@ class Scope(StrEnum):
     KEY = "key"
     """The API key that a job was submitted with."""
     CAPABILITY = "capability"
-    """Of all tenants together."""
+    """One capability, over all tenants."""
     MODEL = "model"
-    """Of all tenants together."""
+    """One model, over all tenants."""
     FLOW = "flow"
 
 
 class Overrun(StrEnum):
-    """What becomes of a job that has used up what was held for it."""
+    """What happens to a job that has used up its hold."""
 
     EXTEND = "extend"
     """Its next call may use more, if the budget has something left."""
@@ -58,7 +58,7 @@ class Overrun(StrEnum):
 
 
 class Unit(StrEnum):
-    """What is counted."""
+    """The unit that a budget is counted in."""
 
     TOKENS = "tokens"
     MONEY = "money"
@@ -67,9 +67,9 @@ class Unit(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Budget:
     """
-    So many tokens, or so much money, in each window: for every value of a scope.
+    A limit on tokens or money per window, for each value of a scope.
 
-    With `of` it is for that one value, and takes the place of the general one.
+    With `of`, it applies to that value only and overrides the general budget.
     """
 
     scope: str
@@ -79,7 +79,7 @@ class Budget:
     per: timedelta = timedelta(days=1)
     of: str | None = None
     overrun: str = "extend"
-    """Whether a job that has used up its hold may go on: see `Overrun`."""
+    """Whether a job may go on after it has used up its hold: see `Overrun`."""
 
     def __post_init__(self) -> None:
         if self.scope not in [*Scope]:
@@ -93,36 +93,38 @@ class Budget:
             )
         if (self.tokens is None) == (self.money is None):
             raise ConfigurationError(
-                "a budget is in tokens or in money: give exactly one"
+                "a budget is in tokens or in money: give exactly one of them"
             )
         if not 0 <= self.limit <= MOST:
-            raise ConfigurationError("a budget's limit is a whole number from 0")
+            raise ConfigurationError(
+                f"a budget's limit must be from 0 to {MOST}, not {self.limit}"
+            )
         if self.per < timedelta(seconds=1):
-            raise ConfigurationError("a budget's window is at least a second")
+            raise ConfigurationError("a budget's window must be at least one second")
         if self.of is not None and not 0 < len(self.of) <= LONGEST_VALUE:
             raise ConfigurationError(
-                f"what a budget is of has 1 to {LONGEST_VALUE} characters"
+                f"the `of` of a budget must have 1 to {LONGEST_VALUE} characters"
             )
 
     @property
     def tenant(self) -> str | None:
-        """The tenant that it is for, as far as its own words say; else `None`."""
+        """The tenant that the budget is for, if `of` names one unambiguously."""
         if self.of is None or self.scope not in (Scope.TENANT, Scope.USER):
             return None
         if self.scope == Scope.TENANT:
             return self.of
         tenant, _, user = self.of.partition("/")
-        # Both names may have slashes in them: then nobody can tell them apart.
+        # Both names may contain slashes: then they cannot be told apart.
         return None if "/" in user else tenant
 
     @property
     def unit(self) -> Unit:
-        """What it counts."""
+        """The unit that it is counted in."""
         return Unit.MONEY if self.tokens is None else Unit.TOKENS
 
     @property
     def limit(self) -> int:
-        """How much of it there is: tokens, or micro-dollars."""
+        """The limit per window, in tokens or micro-dollars."""
         if self.tokens is not None:
             return self.tokens
         return int((self.money or Decimal()) * MICRO)
@@ -141,7 +143,7 @@ def budget_of(
     of: str | None,
     overrun: str = Overrun.EXTEND,
 ) -> Budget:
-    """Return a budget by its parts, as they are stored."""
+    """Return a budget from its stored parts."""
     per = timedelta(milliseconds=window)
     if unit == Unit.TOKENS:
         return Budget(scope, tokens=limit, per=per, of=of, overrun=overrun)
@@ -150,16 +152,16 @@ def budget_of(
 
 
 class Payer(Protocol):
-    """A job, or what else is charged: it says whose it is and what it may cost."""
+    """What is charged to budgets, such as a job: its owner and its expected cost."""
 
     @property
     def owner(self) -> Owner:
-        """The tenant and user that own it."""
+        """The tenant and user to charge."""
         ...
 
     @property
     def capability(self) -> str | None:
-        """What does it."""
+        """The capability that it runs."""
         ...
 
     @property
@@ -174,53 +176,53 @@ class Payer(Protocol):
 
     @property
     def key(self) -> str | None:
-        """The API key that it was asked for with."""
+        """The API key that it was submitted with."""
         ...
 
     @property
     def tokens(self) -> int | None:
-        """What it is expected to use; `None`: nobody knows, 0: nothing at all."""
+        """The tokens that it is expected to use; `None`: unknown, 0: it uses none."""
         ...
 
     @property
     def money(self) -> int | None:
-        """The same in micro-dollars."""
+        """The expected cost in micro-dollars; `None`: unknown."""
         ...
 
 
 class Account(NamedTuple):
-    """One value of a scope in one window: what is counted together."""
+    """The counter of one value of a scope in one window."""
 
     scope: str
     unit: str
     per: int
     """The window's length, in milliseconds."""
     tenant: str
-    """Whose it is; empty for what all tenants share."""
+    """The tenant that it belongs to; empty if all tenants share it."""
     value: str
     window: Instant
     """When the window begins."""
 
 
 class Charge(NamedTuple):
-    """What one budget holds for one payer."""
+    """The amount that one budget holds for one payer."""
 
     account: Account
     limit: int
     amount: int | None
-    """`None`: nobody knows; then nothing is held, but something must be left."""
+    """`None` if unknown: nothing is held then, but the budget must not be used up."""
 
 
 class Resumption(NamedTuple):
-    """What one budget is to hold for a job that goes on after a wait."""
+    """The amount that one budget holds for a job that goes on after a wait."""
 
     charge: Charge
     stops: bool
-    """Whether the job may use no more than is held for it."""
+    """Whether the job may use no more than its hold."""
 
 
 class Rules:
-    """The budgets that are in force, by what they are for."""
+    """The budgets in force, by scope."""
 
     def __init__(self, budgets: Iterable[Budget] = ()) -> None:
         self._by_scope: dict[str, dict[tuple[str, int], dict[str | None, int]]] = {}
@@ -236,13 +238,13 @@ class Rules:
         return bool(self._by_scope)
 
     def limit(self, account: Account, *, otherwise: int) -> int:
-        """Return what an account may use; if no budget says, `otherwise`."""
+        """Return the limit of an account; `otherwise` if no budget applies to it."""
         same = self._by_scope.get(account.scope, {})
         limits = same.get((account.unit, account.per), {})
         return limits.get(account.value, limits.get(None, otherwise))
 
     def stops(self, account: Account) -> bool:
-        """Say whether a job that has used up its hold may make no further call."""
+        """Return whether jobs that have used up their hold may make no further call."""
         same = self._by_scope.get(account.scope, {})
         of: str | None = account.value
         if of not in same.get((account.unit, account.per), {}):
@@ -252,7 +254,7 @@ class Rules:
     def resumption(
         self, account: Account, rest: int, now: Instant
     ) -> "Resumption | None":
-        """Return what a job that waited reserves now; `None`: that budget is gone."""
+        """Return what a job reserves after a wait; `None` if the budget is removed."""
         here = account._replace(window=window_start(now, account.per))
         limit = self.limit(here, otherwise=-1)
         if limit < 0:
@@ -260,10 +262,10 @@ class Rules:
         return Resumption(Charge(here, limit, rest), self.stops(here))
 
     def charges(self, payer: Payer, now: Instant) -> list[Charge]:
-        """Return what a payer is charged: nothing, if it costs nothing for sure."""
+        """Return the charges of a payer; none if it is known to use nothing."""
         if not self._by_scope or payer.tokens == 0:
             return []
-        found: list[Charge] = []
+        charges: list[Charge] = []
         for scope, tenant, value in scopes_of(payer):
             for (unit, per), limits in self._by_scope.get(scope, {}).items():
                 limit = limits.get(value, limits.get(None))
@@ -272,12 +274,12 @@ class Rules:
                 amount = payer.tokens if unit == Unit.TOKENS else payer.money
                 start = window_start(now, per)
                 account = Account(scope, unit, per, tenant, value, start)
-                found.append(Charge(account, limit, amount))
-        return found
+                charges.append(Charge(account, limit, amount))
+        return charges
 
 
 def scopes_of(payer: Payer) -> list[tuple[Scope, str, str]]:
-    """Return what a payer is counted by: scope, tenant and value of each."""
+    """Return the scopes that a payer is counted in, each with tenant and value."""
     tenant, user = payer.owner.tenant, payer.owner.user
     named: list[tuple[Scope, str, str | None]] = [
         (Scope.TENANT, tenant, tenant),
@@ -291,26 +293,26 @@ def scopes_of(payer: Payer) -> list[tuple[Scope, str, str]]:
 
 
 def window_start(now: Instant, per: int) -> Instant:
-    """Return when the window of an instant begins."""
+    """Return the start of the window that contains an instant."""
     return now - now % per
 
 
 class Balance(NamedTuple):
-    """How far an account is used."""
+    """The amounts of an account."""
 
     held: int = 0
     settled: int = 0
-    """What was used, the overdraft included."""
+    """What was used, including the overdraft."""
     overdraft: int = 0
-    """How much of that was beyond what was held."""
+    """The part of `settled` that was beyond the holds."""
 
     def left(self, limit: int) -> int:
-        """Return what may still be held."""
+        """Return how much can still be held."""
         return max(0, limit - self.settled - self.held)
 
     @property
     def admitted(self) -> int:
-        """What admission let through: it never passes the limit."""
+        """The amount that was admitted; it never exceeds the limit."""
         return self.settled - self.overdraft + self.held
 
 
@@ -318,9 +320,9 @@ def admit(
     balances: Mapping[Account, Balance], charges: Sequence[Charge], now: Instant
 ) -> dict[Account, Balance]:
     """
-    Hold all of the charges or none; return the balances that differ after it.
+    Hold all of the charges or none; return the balances that change.
 
-    Raises `BudgetExhausted` if one has no room.
+    Raises `BudgetExhausted` if one of the budgets has too little left.
     """
     after: dict[Account, Balance] = {}
     for account, limit, amount in charges:
@@ -338,8 +340,9 @@ def readmit(
     """
     Return what is held again for a job that goes on after a wait.
 
-    A budget that lets jobs use more than their hold gives what it has left. Raises
-    `BudgetExhausted` if it has nothing, or if one that does not has less than asked.
+    A budget whose overrun is `extend` grants what it has left. Raises
+    `BudgetExhausted` if that is nothing, or if one whose overrun is `stop` has too
+    little.
     """
     granted: dict[Account, int] = {}
     for charge, stops in wanted:
@@ -355,7 +358,7 @@ def readmit(
 
 
 def exhausted(charge: Charge, left: int, now: Instant) -> BudgetExhausted:
-    """Say which budget has no room, and when its window is over."""
+    """Return the error for a budget that has too little left in its window."""
     account = charge.account
     ends = account.window + account.per
     return BudgetExhausted(
@@ -371,14 +374,14 @@ def exhausted(charge: Charge, left: int, now: Instant) -> BudgetExhausted:
 
 
 def hold_exhausted(charge: Charge, balance: Balance, now: Instant) -> HoldExhausted:
-    """Say which budget lets a job use no more than was held for it."""
+    """Return the error for a budget that lets a job use no more than its hold."""
     account = charge.account
     ends = account.window + account.per
     held = amount(account.unit, charge.amount or 0)
     left = balance.left(charge.limit)
     return HoldExhausted(
-        f"the {account.scope}'s budget lets a job use what is held for it, here "
-        f"{held} {unit_name(account.unit)}, and no more; it has "
+        f"the {account.scope}'s budget lets a job use only what is held for it, here "
+        f"{held} {unit_name(account.unit)}; the budget has "
         f"{amount(account.unit, left)} left",
         scope=account.scope,
         unit=account.unit,
@@ -390,12 +393,12 @@ def hold_exhausted(charge: Charge, balance: Balance, now: Instant) -> HoldExhaus
 
 
 def unit_name(unit: str) -> str:
-    """Name what is counted, for a sentence."""
+    """Return the name of a unit, for messages."""
     return "tokens" if unit == Unit.TOKENS else "dollars"
 
 
 def amount(unit: str, value: int) -> int | str | None:
-    """Write an amount for readers: tokens as a number, dollars as a text."""
+    """Format an amount: tokens as a number, dollars as a text."""
     return value if unit == Unit.TOKENS else dollars(value)
 
 
@@ -403,13 +406,13 @@ class Kind(StrEnum):
     """What an entry of the ledger does to its account."""
 
     RESERVED = "reserved"
-    """Is held."""
+    """An amount becomes held."""
     SETTLED = "settled"
-    """Was held, is used."""
+    """A held amount is used."""
     RELEASED = "released"
-    """Was held, is free again."""
+    """A held amount becomes free again."""
     OVERDRAWN = "overdrawn"
-    """Is used and was never held."""
+    """An amount that was never held is used."""
 
 
 class Posting(NamedTuple):
@@ -421,9 +424,9 @@ class Posting(NamedTuple):
 
 def settle(held: int, actual: int, *, overdrawn: int = 0) -> list[Posting]:
     """
-    Return what becomes of a hold when its actual cost is known.
+    Return the entries that close a hold when its actual cost is known.
 
-    So much beyond it was `overdrawn` before, while its job ran.
+    `overdrawn` is the use beyond the hold that was recorded while the job ran.
     """
     postings = [
         Posting(Kind.SETTLED, min(held, actual)),
@@ -437,9 +440,9 @@ def actual(
     held: int, calls: int, known: int, unknown: int, *, succeeded: bool
 ) -> tuple[int, bool]:
     """
-    Return what a hold is settled with, and whether that is an estimate.
+    Return the amount to settle a hold with, and whether that is an estimate.
 
-    `calls` were told, which used `known`; how much `unknown` of them used nobody says.
+    `calls` were reported, with a total of `known`; `unknown` of them have no known use.
     """
     if not calls:
         return (held, True) if succeeded else (0, False)
@@ -462,7 +465,7 @@ def post(balance: Balance, posting: Posting) -> Balance:
 
 
 def replay(postings: Iterable[Posting]) -> Balance:
-    """Return the balance that entries lead to, from nothing."""
+    """Return the balance that results from entries."""
     balance = Balance()
     for posting in postings:
         balance = post(balance, posting)
@@ -470,16 +473,16 @@ def replay(postings: Iterable[Posting]) -> Balance:
 
 
 class Reservation(NamedTuple):
-    """What is held without a job."""
+    """An amount that is held without a job."""
 
     id: str
     tokens_reserved: int
     window_start: Instant | None
-    """The window that it is settled in, of the budget that is over first, if any."""
+    """The window that it is settled in: that of the budget that ends first, if any."""
 
 
 class BudgetState(NamedTuple):
-    """How far an account is used, as operators see it."""
+    """The state of an account, as shown to operators."""
 
     account: Account
     limit: int

@@ -1,8 +1,8 @@
 """
-Usage of models, call by call, and its cost.
+Usage and cost of model calls.
 
-Money is whole micro-dollars, rounded up for each call. A cost that nobody knows is
-`None`: it is never taken for nothing, and neither is a sum that it belongs to.
+Money is in whole micro-dollars, rounded up for each call. An unknown cost is `None`,
+never zero, and so is every sum that includes it.
 """
 
 from collections.abc import Sequence
@@ -25,16 +25,16 @@ class Usage(NamedTuple):
     output_tokens: int
     provider: str | None = None
     cached_tokens: int = 0
-    """Those of the input that the provider had read before."""
+    """The part of the input that the provider served from its cache."""
     at: Instant = 0
     cost: int | None = None
-    """In micro-dollars; `None`: nobody knows."""
+    """In micro-dollars; `None` if unknown."""
     price_version: str | None = None
-    """Which table of prices said so."""
+    """The version of the price table that the cost is from."""
 
     @property
     def tokens(self) -> int:
-        """All of them."""
+        """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
 
@@ -48,9 +48,9 @@ def usage(
     at: Instant = 0,
 ) -> Usage:
     """
-    Check what a call is said to have used.
+    Return a validated usage record.
 
-    Names are made fit to be stored; a count that is none is the caller's mistake.
+    Names are made storable. An invalid count raises `ValueError`.
     """
     counts = [_count(n) for n in (input_tokens, output_tokens, cached_tokens)]
     if counts[2] > counts[0]:
@@ -65,65 +65,65 @@ def _count(tokens: int) -> int:
     except TypeError:
         count = -1
     if isinstance(tokens, bool) or not 0 <= count <= MOST_TOKENS:
-        raise ValueError(f"a count of tokens is a whole number up to {MOST_TOKENS}")
+        raise ValueError(f"a token count must be from 0 to {MOST_TOKENS}")
     return count
 
 
 def _named(name: str) -> str:
-    kept = name[:LONGEST_NAME]
-    return "".join(ch if ch.isprintable() else "?" for ch in kept)
+    short = name[:LONGEST_NAME]
+    return "".join(ch if ch.isprintable() else "?" for ch in short)
 
 
 class Price(NamedTuple):
-    """What a call costs, and who says so."""
+    """The cost of a call, and the version of the price table."""
 
     cost: int | None = None
     version: str | None = None
 
 
-class Booking(NamedTuple):
-    """What a run of a job has used so far; booked twice, it counts once."""
+class RunUsage(NamedTuple):
+    """All usage of a run so far. Storing it twice counts it once."""
 
     seq: int
     token: str
-    """By which the run holds the job; if it does not any more, this is late."""
+    """The claim of the run. If it is no longer valid, the usage is recorded as late."""
     generation: int
     epoch: int
-    """The number of the run's `job.started`: attempts are given back, runs are not."""
+    """The number of the run's `job.started` event, which is unique for each run."""
     calls: Sequence[Usage]
-    """All calls of the run, in order, or the first of them."""
+    """The calls of the run in order, from its first one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Calls, added up."""
+    """The sum of several calls."""
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     known_cost: int = 0
-    """Of the calls whose cost is known, in micro-dollars."""
+    """The cost of all calls whose cost is known, in micro-dollars."""
     unpriced: int = 0
-    """How many calls there are whose cost is not."""
+    """How many calls have no known cost."""
     late: int = 0
-    """How many were booked after their run had lost the job."""
+    """How many calls were recorded after their run had lost its claim."""
     jobs: int = 0
     models: tuple[str, ...] = ()
     price_versions: tuple[str, ...] = ()
 
     @property
     def tokens(self) -> int:
-        """Of input and output."""
+        """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
     @property
     def cost(self) -> int | None:
-        """What all of it cost; `None` if a part is not known."""
+        """The total cost; `None` if that of any call is unknown."""
         return None if self.unpriced else self.known_cost
 
     def __add__(self, other: "Spent") -> "Spent":
-        """Add up what different jobs spent."""
+        """Add the sums of disjoint sets of jobs."""
         return Spent(
             self.calls + other.calls,
             self.input_tokens + other.input_tokens,
@@ -146,7 +146,7 @@ def _merged(some: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
 
 
 def dollars(micro: int | None) -> str | None:
-    """Write an amount of money, to the micro-dollar."""
+    """Format micro-dollars as dollars, with six decimals."""
     if micro is None:
         return None
     sign, whole = "-" if micro < 0 else "", abs(micro)

@@ -1,4 +1,4 @@
-"""Events of applications: their limits and who can see them. Pure."""
+"""Events that applications publish: limits and visibility. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -13,18 +13,18 @@ from backburner.domain.jobs.job import Instant, Visibility
 MAX_TOPIC: Final = 200
 MAX_TYPE: Final = 100
 MAX_DATA: Final = 65_536
-"""Of an event's data, as JSON; larger contents belong into a blob."""
+"""The maximum size of an event's data as JSON, in bytes; use blobs for more."""
 
 TOPIC_PATTERN: Final = rf"^[!-~]{{1,{MAX_TOPIC}}}$"
-"""Visible ASCII characters: a topic is a part of URLs."""
+"""Visible ASCII characters, as a topic is a part of URLs."""
 _TOPIC = re.compile(TOPIC_PATTERN[1:-1])
 _TYPE = re.compile(rf"[A-Za-z][A-Za-z0-9_.:-]{{0,{MAX_TYPE - 1}}}")
 ENGINE_KINDS: Final = ("job", "flow", "batch", "queue", "lane")
-"""What the engine's own types begin with, before a full stop."""
+"""First parts of event types that are reserved for the engine."""
 
 
 class Publication(NamedTuple):
-    """An event of an application, ready to be stored."""
+    """A validated event of an application, ready to be stored."""
 
     topic: str
     type: str
@@ -36,7 +36,7 @@ class Publication(NamedTuple):
 def publication(
     topic: str, type_: str, data: Mapping[str, Any], *, to: Visibility, at: Instant
 ) -> Publication:
-    """Check an event and write it is stored; raise `InvalidInput`."""
+    """Return an event in its stored form; raise `InvalidInput` if it is invalid."""
     if not _TOPIC.fullmatch(topic):
         raise _invalid("topic", f"must be 1 to {MAX_TOPIC} visible ASCII characters")
     if not _TYPE.fullmatch(type_):
@@ -61,5 +61,5 @@ def publication(
 
 
 def _invalid(field: str, message: str) -> InvalidInput:
-    told = [FieldError(field, message)]
-    return InvalidInput(f"the event cannot be published: {field} {message}", told)
+    fields = [FieldError(field, message)]
+    return InvalidInput(f"the event cannot be published: {field} {message}", fields)

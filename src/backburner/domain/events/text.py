@@ -1,10 +1,10 @@
 """
-The text that a job streams: how it is written as events and read back from them.
+The text that a job streams: written as events and assembled from them.
 
-An epoch is one attempt, named by the number of its `job.started`, so it only grows.
-The text of a job is its deltas, in order, put together. A delta at offset 0 begins the
-text anew. An attempt that says again what readers have of an earlier one sends only
-what is new; where it differs, it sends all of its own text, from offset 0 on.
+An epoch is one attempt, identified by the number of its `job.started` event, so epochs
+only increase. A job's text is the concatenation of its deltas. A delta at offset 0 of a
+new epoch starts the text again. An attempt that repeats the text of an earlier one
+sends only the new part; if it differs, it sends its whole text from offset 0.
 Offsets and lengths count characters (code points).
 """
 
@@ -21,23 +21,23 @@ def deltas(
     text: str, *, epoch: int, offset: int, replaces: bool = False
 ) -> Iterator[dict[str, Any]]:
     """
-    Write a text as the data of one delta or more.
+    Split a text into the data of one or more delta events.
 
-    `offset` characters come before it; with `replaces` they are void, and it stands
-    for all that was said.
+    `offset` is the length of the text before it. With `replaces`, the text replaces
+    everything sent before.
     """
     for start in range(0, max(len(text), 1), LONGEST_DELTA):
         piece = text[start : start + LONGEST_DELTA]
-        told = {"epoch": epoch, "offset": offset + start, "text": piece}
-        yield {**told, "replaces": True} if replaces and not start else told
+        data = {"epoch": epoch, "offset": offset + start, "text": piece}
+        yield {**data, "replaces": True} if replaces and not start else data
 
 
 class Piece(NamedTuple):
-    """What a reader of a text gets next."""
+    """The next part of the text for a reader."""
 
     text: str
     is_reset: bool = False
-    """Whether all that came before is void: the text begins anew with this."""
+    """Whether the text starts again with this part."""
 
 
 class Draft(NamedTuple):
@@ -48,7 +48,7 @@ class Draft(NamedTuple):
 
 
 class Text:
-    """Folds a job's events, in order, into its text."""
+    """Assembles a job's text from its events, in order."""
 
     def __init__(self) -> None:
         self._seen = 0
@@ -62,10 +62,10 @@ class Text:
 
     def take(self, n: int, kind: str, data: Mapping[str, Any]) -> Piece | None:
         """
-        Read an event; return what it changes about the text, if anything.
+        Apply an event; return the change to the text, if any.
 
-        An event that was read before changes nothing. `ValueError` if something is
-        missing before it: this must not be taken for the text.
+        An event that was already applied changes nothing. Raises `ValueError` if an
+        event before it is missing, as the text would be wrong.
         """
         if n <= self._seen or kind != DELTA:
             return None
@@ -78,7 +78,10 @@ class Text:
             self._pieces.clear()
         self._epoch = epoch
         if offset != self._length:
-            raise ValueError(f"event {n} does not follow {self._length} characters")
+            raise ValueError(
+                f"event {n} does not follow {self._length} characters: it begins at "
+                f"offset {offset}, so an earlier event is missing"
+            )
         self._pieces.append(text)
         self._length += len(text)
         return Piece(text, is_reset) if text or is_reset else None

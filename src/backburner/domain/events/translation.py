@@ -1,4 +1,4 @@
-"""Events of the engine that an application turns into events of its own. Pure."""
+"""Engine events that an application translates into its own events. Pure."""
 
 from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple
@@ -11,12 +11,12 @@ TRANSLATABLE: Final = frozenset({*LEADS_TO, PROGRESS, QUEUE_THROTTLED})
 
 
 class EngineEvent(NamedTuple):
-    """An event of a job of the application, or of one of its queues."""
+    """An event of one of the application's jobs or queues."""
 
     event: Event
     queue: str
     owner: Owner | None = None
-    """Whose job it is; `None`: a queue's event, which belongs to nobody."""
+    """The owner of the job; `None` for an event of a queue."""
     capability: str | None = None
     tags: tuple[str, ...] = ()
     flow_id: str | None = None
@@ -25,31 +25,31 @@ class EngineEvent(NamedTuple):
 
     @property
     def type(self) -> str:
-        """What happened, such as `job.succeeded`."""
+        """The event type, such as `job.succeeded`."""
         return self.event.type
 
     @property
     def job_id(self) -> str | None:
-        """The id of the job, if it is a job's event."""
+        """The id of the job; `None` for an event of a queue."""
         return None if self.owner is None else self.event.subject
 
 
 class Translation(NamedTuple):
-    """Which events an application is told of, and what it does with each."""
+    """The event types that an application translates, and the function that does it."""
 
     types: Collection[str]
     translate: Callable[[Any, EngineEvent], None]
     """
-    Takes the transaction, on which it may `publish` and write, and the event.
+    Called with a transaction, which can `publish` and write, and the event.
 
-    A plain function. What it does commits once for each event, over all processes. If
-    it raises, nothing is committed and the event is tried again later; those after it
-    wait. So it should raise only if trying again can help.
+    It must be a plain function. Its effects are committed once for each event, over all
+    processes. If it raises, nothing is committed, the event is retried later, and later
+    events wait. So raise only if a retry can help.
     """
 
 
 class Selection(NamedTuple):
-    """Which of all events an application translates."""
+    """Selects the events that an application translates."""
 
     types: Collection[str]
     capabilities: Collection[str]
@@ -57,22 +57,22 @@ class Selection(NamedTuple):
 
 
 class Untranslated(NamedTuple):
-    """Events above an application's mark, and how far the log was looked through."""
+    """Events after an application's mark, and how far the log was read."""
 
     mark: int
-    """Where the mark was."""
+    """The mark from which the log was read."""
     events: list[EngineEvent]
     upto: int
     is_last: bool
-    """Whether that is all there is by now."""
+    """Whether the end of the log was reached."""
 
 
 def check_types(application: str, types: Collection[str]) -> None:
-    """Raise `ConfigurationError` for a type that cannot be translated."""
+    """Raise `ConfigurationError` if a type cannot be translated."""
     unknown = sorted({*types} - TRANSLATABLE)
     if unknown or not types:
         named = ", ".join(unknown) or "nothing"
         raise ConfigurationError(
-            f"application {application!r} translates {named}: "
-            f"name some of {', '.join(sorted(TRANSLATABLE))}"
+            f"application {application!r} cannot translate {named}: "
+            f"use some of {', '.join(sorted(TRANSLATABLE))}"
         )

@@ -1,49 +1,43 @@
 """Batches: any number of jobs and flows that are counted and end together."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from backburner.domain.groups.flow import FlowState, NewFlow
-from backburner.domain.jobs.job import (
-    FINAL,
-    Instant,
-    JobState,
-    NewJob,
-    Owner,
-    Submitted,
-)
+from backburner.domain.groups.group import GroupRecord, NewGroup
+from backburner.domain.jobs.job import FINAL, JobState, NewJob, Submitted
 
 PROGRESS_MS: Final = 1000
-"""How much time lies at least between two tellings of a batch's progress."""
+"""The minimum time between two progress events of a batch."""
 
 
 class BatchState(StrEnum):
-    """What has become of a batch."""
+    """The state of a batch."""
 
     OPEN = "open"
     FINISHED = "finished"
 
 
 class Members(NamedTuple):
-    """What is put into a batch: each job and each flow counts as one."""
+    """What is added to a batch: each job and each flow counts as one member."""
 
     jobs: Sequence[NewJob] = ()
     flows: Sequence[NewFlow] = ()
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """The number of members."""
         return len(self.jobs) + len(self.flows)
 
 
 def replaced(members: Members, answers: Sequence[Submitted]) -> Members:
     """
-    Return the members that are not there: others, submitted before, stand for them.
+    Return the members that were not stored because earlier submissions replace them.
 
-    Answers are jobs, then flows. One that is replayed under its own id was stored by a
-    commit whose answer got lost.
+    `answers` are those of the jobs, then of the flows. A member that is replayed under
+    its own id was stored by a commit whose response was lost.
     """
     count = len(members.jobs)
     jobs = zip(members.jobs, answers[:count], strict=True)
@@ -54,83 +48,62 @@ def replaced(members: Members, answers: Sequence[Submitted]) -> Members:
     )
 
 
-@dataclass(slots=True)
-class NewBatch:
-    """A batch as it is asked for."""
+@dataclass(slots=True, kw_only=True)
+class NewBatch(NewGroup):
+    """A validated batch, ready to be stored."""
 
-    id: str
-    owner: Owner
-    created_at: Instant
     expected: int | None = None
-    """How many members it will have; it takes no more and ends with no fewer."""
+    """The number of members. The batch accepts no more and does not end with fewer."""
     sealed: bool = True
-    """Whether no more will come."""
+    """Whether no more members can be added."""
     completion: str | None = None
-    """The job to make at its end, as JSON: its capability and, if it has, its input."""
-    callback: str | None = None
-    tags: Sequence[str] = ()
-    request_id: str | None = None
-    traceparent: str | None = None
-    idempotency_key: str | None = None
-    body_hash: str | None = None
+    """The job to submit at its end, as JSON: its capability and optional input."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The durable record, as it is read back."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch(GroupRecord):
+    """A stored batch."""
 
-    seq: int
-    id: str
-    owner: Owner
     state: BatchState
-    generation: int
-    events: int
     sealed: bool
-    created_at: Instant
     expected: int | None = None
-    finished_at: Instant | None = None
     completion: str | None = None
     counts: str | None = None
     """The final counts, as JSON."""
     told: int = 0
-    callback: str | None = None
-    tags: tuple[str, ...] = field(default=())
-    request_id: str | None = None
-    traceparent: str | None = None
-    body_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """A batch's members by state; the steps of its flows by state as well."""
+    """Numbers of members by state, and of all jobs by state."""
 
     members: Mapping[str, int]
     jobs: Mapping[str, int]
-    """All jobs, those that are steps of the batch's flows included."""
+    """All jobs, including the steps of the batch's flows."""
 
     @property
     def total(self) -> int:
-        """How many members there are."""
+        """The number of members."""
         return sum(self.members.values())
 
     @property
     def done(self) -> int:
-        """How many of them have ended."""
+        """The number of members that have ended."""
         ends = {*map(str, FINAL), *(str(s) for s in FlowState if s.is_final)}
         return sum(n for state, n in self.members.items() if state in ends)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it is left to do."""
+        """Whether all members and jobs have ended."""
         live = [n for state, n in self.jobs.items() if JobState(state) not in FINAL]
         return self.done == self.total and not any(live)
 
     def told(self) -> dict[str, Any]:
-        """Write them as they are shown."""
+        """Return the counts as they are shown to users."""
         return {**self.progress(), "jobs": dict(self.jobs)}
 
     def progress(self) -> dict[str, Any]:
-        """Write what is told on the way: members only."""
+        """Return the counts of members, as progress events contain them."""
         return {
             "total": self.total,
             "done": self.done,

@@ -1,32 +1,33 @@
 """
 Flows: jobs that depend on other jobs.
 
-A flow is a graph of steps without circles, written in the order in which it runs. A
-step's place in that order is also the order of its key in the store, so whoever locks
-steps by key never waits in a circle.
+A flow is an acyclic graph of steps, stored in an order in which they can run. That
+order is also the order of their keys in the store, so locking steps in the order of
+their keys cannot deadlock.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from backburner.domain.errors import FieldError, InvalidInput
-from backburner.domain.jobs.job import FINAL, Instant, JobState, NewJob, Owner
+from backburner.domain.groups.group import GroupRecord, NewGroup
+from backburner.domain.jobs.job import FINAL, Instant, JobState, NewJob
 from backburner.domain.jobs.transitions import DEPENDENCY_FAILED
 
 FROM_NEEDS: Final = "@needs"
-"""The input of a step that takes its prerequisites' outputs. No JSON text begins so."""
+"""The input of a step that takes its prerequisites' outputs; never valid JSON."""
 
 MAX_STEPS: Final = 10_000
 MAX_EDGES: Final = 100_000
 MAX_NAME: Final = 100
 SHOWN: Final = 8
-"""How many steps of a circle are named."""
+"""How many steps of a cycle an error message names."""
 
 
 class FlowState(StrEnum):
-    """What has become of a flow."""
+    """The state of a flow."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -35,83 +36,62 @@ class FlowState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing happens any more by itself."""
+        """Whether the flow has ended: only a retry by hand changes it."""
         return self is not FlowState.RUNNING
 
 
 class Edge(NamedTuple):
-    """What a step waits for."""
+    """A prerequisite of a step."""
 
     step: str
     continues: bool = False
-    """Whether it runs also if that step did not succeed, and sees so."""
+    """Whether the step runs even if this prerequisite did not succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewStep:
-    """A step as it is asked for: a job, and what it waits for."""
+    """A validated step: its job and its prerequisites."""
 
     job: NewJob
     needs: Sequence[Edge] = ()
     before: Sequence[str] = ()
-    """Steps that wait for it as well, though they were there before it."""
+    """Steps of the existing flow that will depend on this one as well."""
 
 
-@dataclass(slots=True)
-class NewFlow:
-    """A flow as it is asked for, its steps in an order in which they may run."""
+@dataclass(slots=True, kw_only=True)
+class NewFlow(NewGroup):
+    """A validated flow; its steps are in an order in which they can run."""
 
-    id: str
-    owner: Owner
-    created_at: Instant
     steps: Sequence[NewStep]
     deadline: Instant | None = None
     batch: int | None = None
-    callback: str | None = None
-    tags: Sequence[str] = ()
-    request_id: str | None = None
-    traceparent: str | None = None
-    idempotency_key: str | None = None
-    body_hash: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FlowRecord:
-    """The durable record, as it is read back."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowRecord(GroupRecord):
+    """A stored flow."""
 
-    seq: int
-    id: str
-    owner: Owner
     state: FlowState
-    generation: int
-    events: int
-    created_at: Instant
-    finished_at: Instant | None = None
     deadline: Instant | None = None
     batch: int | None = None
-    callback: str | None = None
-    tags: tuple[str, ...] = field(default=())
-    request_id: str | None = None
-    traceparent: str | None = None
-    body_hash: str | None = None
     batch_id: str | None = None
     size: int = 0
-    """How many steps it has."""
+    """The number of its steps."""
 
 
 class StepStatus(NamedTuple):
-    """Where a step stands, for the decision to open a flow again."""
+    """A step as it is read for the decision to reopen its flow."""
 
     seq: int
     state: JobState
     code: str | None
     generation: int
     needs: Sequence[tuple[int, bool]]
-    """The key of each prerequisite, and whether the step runs whatever it comes to."""
+    """The key of each prerequisite, and whether the step runs even if it fails."""
 
 
 def in_order(steps: Mapping[str, Iterable[Edge]]) -> list[str]:
-    """Return the names so that each comes after what it needs; refuse circles."""
+    """Sort steps so that each follows its prerequisites; refuse cycles."""
     _check_names(steps)
     waiting = {name: {edge.step for edge in needs} for name, needs in steps.items()}
     dependents: dict[str, list[str]] = {name: [] for name in steps}
@@ -135,40 +115,40 @@ def in_order(steps: Mapping[str, Iterable[Edge]]) -> list[str]:
 
 def _check_names(steps: Mapping[str, Iterable[Edge]]) -> None:
     for name, needs in steps.items():
-        met: set[str] = set()
+        seen: set[str] = set()
         for edge in needs:
             if edge.step not in steps:
                 raise refused(name, f"needs {edge.step[:MAX_NAME]!r}: no such step")
-            if edge.step in met:
+            if edge.step in seen:
                 raise refused(name, f"needs {edge.step[:MAX_NAME]!r} twice")
-            met.add(edge.step)
+            seen.add(edge.step)
 
 
 def refused(step: str, message: str) -> InvalidInput:
-    """Say what is wrong with a step."""
+    """Return the error for an invalid step."""
     path = f"steps.{step[:MAX_NAME]}"
     return InvalidInput(f"{path}: {message}", [FieldError(path, message)])
 
 
 class Reopening(NamedTuple):
-    """What a retry by hand of some steps means to a flow."""
+    """The changes to a flow when steps of it are retried by hand."""
 
     retried: Sequence[int]
-    """Those of them that go on, …"""
+    """The steps that are retried."""
     refused: Sequence[int]
-    """… and those that cannot: a step that they need did not succeed."""
+    """The steps that cannot be retried: a prerequisite did not succeed."""
     again: Mapping[int, int]
-    """Steps that were given up and wait again, with their new generations."""
+    """Steps that were given up and are blocked again, with their new generations."""
     open: Mapping[int, int]
-    """How many others each step waits for that waits for something else now."""
+    """For each changed step, how many of its prerequisites have not ended."""
 
 
 def reopened(retried: Collection[int], steps: Sequence[StepStatus]) -> Reopening:
     """
-    Say what becomes of a flow's steps when some that failed are retried.
+    Return the changes to a flow when some of its failed steps are retried.
 
-    One that was cancelled because of a prerequisite waits again if each of its
-    prerequisites may still succeed, or need not. So does one that is retried itself.
+    A step that was cancelled because of a prerequisite is blocked again if all of its
+    prerequisites can still succeed or may fail. So is a retried step.
     """
     states = {step.seq: step.state for step in steps}
     going_on = _going_on({*retried}, steps, states)
@@ -196,7 +176,7 @@ def reopened(retried: Collection[int], steps: Sequence[StepStatus]) -> Reopening
 def _going_on(
     retried: set[int], steps: Sequence[StepStatus], states: dict[int, JobState]
 ) -> set[int]:
-    """Return the steps that are to be done again; note so in their states."""
+    """Return the steps that run again, and update their states."""
     left = [
         step
         for step in steps
@@ -204,10 +184,10 @@ def _going_on(
         or (step.state is JobState.CANCELLED and step.code == DEPENDENCY_FAILED)
     ]
     going_on: set[int] = set()
-    # Mostly one round: few steps come before one that they need.
-    while found := {step.seq for step in left if _may_go_on(step, retried, states)}:
-        going_on |= found
-        left = [step for step in left if step.seq not in found]
+    # Usually one round: few steps precede one of their prerequisites.
+    while ready := {step.seq for step in left if _may_go_on(step, retried, states)}:
+        going_on |= ready
+        left = [step for step in left if step.seq not in ready]
     return going_on
 
 
@@ -227,7 +207,7 @@ def _may_go_on(
 
 
 def _circle(waiting: Mapping[str, set[str]]) -> list[str]:
-    """Walk from an unfinished step to what it waits for until one comes twice."""
+    """Follow unfinished prerequisites until a step occurs twice: that is a cycle."""
     name = next(name for name, needed in waiting.items() if needed)
     path: dict[str, int] = {}
     while name not in path:

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from backburner.domain.guard.wording import Said, Shape, gap
+from backburner.domain.guard.wording import Shape, Wording, gap
 
 FOREIGN: Final = (
-    Said(
+    Wording(
         "override.german",
         "vergiss vergesst vergessen ignoriere ignorieren ignorier missachte",
         rf"(?!{gap(6)}nicht\b){gap(5)}(?:anweisung|aufgabe|auftra|vorherig|bisherig|davor|"
@@ -13,29 +13,29 @@ FOREIGN: Final = (
         r"informationen|prompt)",
         unless="nicht",
     ),
-    Said(
+    Wording(
         "override.german",
         "beachte beachten",
         rf"{gap(6)}(?:anweisung|auftra|vorherig|bisherig|regeln|befehl)\w{{0,4}} "
         r"(?:\w{1,24} ){0,2}nicht\b",
     ),
-    Said(
+    Wording(
         "override.german",
         "hore horen",
         rf"(?:sie )?nicht auf {gap(4)}(?:zuvor|vorher|davor|gesagt)",
     ),
-    Said(
+    Wording(
         "extract.foreign",
         "zeig zeige zeigen drucke drucken gib nenne wiederhole",
         rf"{gap(6)}(?:prompt|eingabeaufforderung|systemanweisung|anweisungen)",
     ),
-    Said(
+    Wording(
         "smuggle.german",
         "neue neuen",
         r"(?:aufgabe|anweisung|herausforderung|auftrag)\w{0,4}\b",
     ),
-    Said("smuggle.german", "jetzt sofort nun", r"bist du\b"),
-    Said(
+    Wording("smuggle.german", "jetzt sofort nun", r"bist du\b"),
+    Wording(
         "override.romance",
         "ignora ignorez ignorar olvida olvide olvidate oublie oubliez dimentica "
         "dimenticare esqueca desconsidere desobedece",
@@ -44,38 +44,38 @@ FOREIGN: Final = (
         r"regle|todo\b|tudo\b|tutto\b|tout\b)",
         unless="no non nao ne nunca mai jamais",
     ),
-    Said(
+    Wording(
         "override.romance",
         "ignore",  # French and Portuguese, and English, where a to-do is no `todo`
         rf"{gap(4)}(?:instrucoes|consignes|instructions (?:\w{{1,24}} ){{0,1}}"
         r"(?:precedentes|anterieures)|regras anteriores)",
     ),
-    Said(
+    Wording(
         "extract.foreign",
         "muestra revela montre revele mostra mostre affiche repite repete",
         rf"{gap(5)}(?:prompt|instrucciones|instructions|istruzioni|instrucoes) "
         rf"{gap(2)}(?:sistema|systeme|inicial|initiales?|iniziali)",
     ),
-    Said(
+    Wording(
         "override.slavic",
         "игнорируй игнорируйте проигнорируй забудь забудьте",
         rf"{gap(4)}(?:инструкци|указани|команд|правил|"
         r"предыдущ|выше|сказано|ограничени|контекст|запрет)",
         unless="не",
     ),
-    Said(
+    Wording(
         "override.slavic",
         "не",
         rf"(?:обращай внимания на|следуй) {gap(3)}(?:инструкци|указани|команд|правил|"
         r"предыдущ|сказанн|ограничени)",
     ),
-    Said(
+    Wording(
         "extract.foreign",
         "покажи выведи раскрой напиши повтори расскажи",
         rf"{gap(5)}(?:системн\w{{2,4}} (?:промпт|сообщени|инструкци|подсказк)|свои "
         r"инструкции)",
     ),
-    Said(
+    Wording(
         "override.slavic",
         "zignoruj zapomnij ignoruj",
         rf"{gap(4)}(?:instrukcj|polecen|poprzedni|wszystk|zasad)",

@@ -1,8 +1,8 @@
 """
-A text as a reader would take it, whatever was done to hide it from rules.
+Normalises texts, undoing tricks that hide words from the rules.
 
-Everything here takes time in proportion to the text: tables, and patterns whose
-repeats are of single characters or bounded.
+All functions take time in proportion to the text: they use tables, and patterns whose
+repeats are bounded or of single characters.
 """
 
 import base64
@@ -12,10 +12,10 @@ import unicodedata
 from typing import Final, NamedTuple
 
 MOST_LAYERS: Final = 2
-"""How often what was decoded is decoded once more."""
+"""How many layers of encoding are decoded."""
 
 _FLAG: Final = re.compile("\U0001f3f4[\U000e0020-\U000e007e]{1,8}\U000e007f")
-"""A flag such as Scotland's: an honest use of tag characters."""
+"""A flag such as Scotland's: a legitimate use of tag characters."""
 _TAG: Final = re.compile("[\U000e0020-\U000e007e]+")
 _TAG_OFFSET: Final = 0xE0000
 
@@ -29,10 +29,10 @@ _DROPPED: Final = re.compile(
     f"[{_CONTROLS}\u0300-\u036f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
     "\U000e0000-\U000e01ef]+"
 )
-"""Controls, what has no width, variation selectors, and marks over other letters."""
+"""Controls, zero-width characters, variation selectors and combining marks."""
 
 _LIGATURE: Final = re.compile("[\ufdf0-\ufdff]")
-"""Whole phrases in one character: they would make a text many times as long."""
+"""Single characters for whole phrases, which would make a text much longer."""
 
 _MARKED: Final = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
 
@@ -60,22 +60,22 @@ _NO_WORD: Final = re.compile(r"[\W_]+")
 
 
 class Normal(NamedTuple):
-    """A text, made plain."""
+    """A normalised text."""
 
     plain: str
-    """Lower case, one space between words; signs are kept."""
+    """Lower case, with one space between words; punctuation is kept."""
     words: str
     """Words only."""
     respelt: str
-    """Words once more, with spaced letters joined and digits read as letters."""
+    """Words with spaced letters joined and digits read as letters."""
     is_disguised: bool
-    """Whether something was undone that nobody needs who writes honestly."""
+    """Whether a disguise was removed that honest texts do not need."""
     has_tags: bool
-    """Whether words were written in tag characters, which no screen shows."""
+    """Whether words were written in tag characters, which are invisible."""
 
 
 def normalise(text: str) -> Normal:
-    """Make a text plain."""
+    """Normalise a text."""
     has_tags, is_disguised = False, False
     lower = _DROPPED.sub("", text).lower() if text.isascii() else text
     if not text.isascii():
@@ -86,7 +86,7 @@ def normalise(text: str) -> Normal:
         latin = _LETTERS.sub(_unmixed, lower) if _MIXED.search(lower) else lower
         is_disguised = has_tags or latin != lower
         lower = latin
-    joined = _SPACED.sub(lambda found: _BETWEEN.sub("", found[0]), lower)
+    joined = _SPACED.sub(lambda match: _BETWEEN.sub("", match[0]), lower)
     unleet = _unleet(joined)
     words = _words(lower)
     respelt = words if unleet == lower else _words(unleet)
@@ -100,29 +100,29 @@ def normalise(text: str) -> Normal:
 
 
 def payloads(text: str) -> list[str]:
-    """Return what is written in base64 and reads as text, layer by layer."""
-    found: list[str] = []
+    """Return the texts that are encoded in base64, one for each layer."""
+    layers: list[str] = []
     layer = text
     for _ in range(MOST_LAYERS):
-        decoded = [said for run in _RUN.findall(layer) if (said := _decoded(run))]
+        decoded = [plain for run in _RUN.findall(layer) if (plain := _decoded(run))]
         if not decoded:
             break
         layer = "\n".join(decoded)
-        found.append(layer)
-    return found
+        layers.append(layer)
+    return layers
 
 
-def _untagged(found: re.Match[str]) -> str:
-    return "".join(chr(ord(tag) - _TAG_OFFSET) for tag in found[0])
+def _untagged(match: re.Match[str]) -> str:
+    return "".join(chr(ord(tag) - _TAG_OFFSET) for tag in match[0])
 
 
-def _unmarked(found: re.Match[str]) -> str:
-    return unicodedata.normalize("NFD", found[0])[0]
+def _unmarked(match: re.Match[str]) -> str:
+    return unicodedata.normalize("NFD", match[0])[0]
 
 
-def _unmixed(found: re.Match[str]) -> str:
-    """Write a word that mixes alphabets with Latin letters only."""
-    word = found[0]
+def _unmixed(match: re.Match[str]) -> str:
+    """Replace look-alike letters in a word that mixes alphabets by Latin ones."""
+    word = match[0]
     return word.translate(_LOOKALIKES) if _MIXED.search(word) else word
 
 
@@ -132,8 +132,8 @@ def _unleet(text: str) -> str:
     return _LEET_WORD.sub(_read, text)
 
 
-def _read(found: re.Match[str]) -> str:
-    word = found[0]
+def _read(match: re.Match[str]) -> str:
+    word = match[0]
     return word.translate(_LEET) if _LEET_SIGN.search(word) else word
 
 
@@ -144,8 +144,8 @@ def _words(text: str) -> str:
 def _decoded(run: str) -> str | None:
     whole = run[: len(run) // 4 * 4].replace("-", "+").replace("_", "/")
     try:
-        said = base64.b64decode(whole, validate=True).decode()
+        text = base64.b64decode(whole, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
         return None
-    letters = sum(ch.isalpha() or ch == " " for ch in said)
-    return said if letters >= _FEWEST_LETTERS * len(said) else None
+    letters = sum(ch.isalpha() or ch == " " for ch in text)
+    return text if letters >= _FEWEST_LETTERS * len(text) else None

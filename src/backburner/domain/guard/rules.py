@@ -1,10 +1,10 @@
 """
-What instructions smuggled into an input look like, by kind and weight.
+Rules that recognise instructions injected into an input, with their weights.
 
-Most rules read words: `normal.py` has made them lower case, without marks and signs.
-Each of their phrases says by which words it begins, so that only those are looked at,
-and what follows. Every repeat is bounded, so that no text makes them slow.
-A rule counts once, however often it matches; only those of weight 4 block alone.
+Most rules match words, which `normal.py` has converted to lower case, without marks and
+punctuation. Phrases are indexed by their possible first words, so that only relevant
+ones are tried. All repeats are bounded, so that no text makes matching slow. A rule
+counts once, however often it matches; only rules of weight 4 block on their own.
 """
 
 import re
@@ -14,20 +14,20 @@ from typing import Final, NamedTuple
 
 from backburner.domain.guard.english import ENGLISH
 from backburner.domain.guard.foreign import FOREIGN, UNSPACED
-from backburner.domain.guard.wording import Said, Shape
+from backburner.domain.guard.wording import Shape, Wording
 
 
 class Phrase(NamedTuple):
-    """How something goes on that began with one of its words."""
+    """The rest of a phrase after its first word."""
 
     rule: str
     rest: re.Pattern[str]
     unless: frozenset[str]
-    """Not if one of these stands before it, or before the word before it."""
+    """The phrase does not match if one of these is among the two words before it."""
 
 
 class Form(NamedTuple):
-    """Something that is seen in the signs, or in the middle of a word."""
+    """A pattern that is matched with punctuation, or within words."""
 
     rule: str
     pattern: re.Pattern[str]
@@ -106,14 +106,14 @@ _SHAPES: Final = (
 )
 
 
-def _by_first(said: Iterable[Said]) -> dict[str, tuple[Phrase, ...]]:
-    found: dict[str, tuple[Phrase, ...]] = {}
-    for rule, firsts, rest, unless in said:
+def _by_first(wordings: Iterable[Wording]) -> dict[str, tuple[Phrase, ...]]:
+    phrases: dict[str, tuple[Phrase, ...]] = {}
+    for rule, firsts, rest, unless in wordings:
         words = frozenset(unless.split())
         phrase = Phrase(rule, re.compile(f"(?:{rest})"), words)
         for first in firsts.split():
-            found[first] = (*found.get(first, ()), phrase)
-    return found
+            phrases[first] = (*phrases.get(first, ()), phrase)
+    return phrases
 
 
 def _compiled(shapes: Iterable[Shape]) -> tuple[Form, ...]:
@@ -121,17 +121,17 @@ def _compiled(shapes: Iterable[Shape]) -> tuple[Form, ...]:
 
 
 class Rules(NamedTuple):
-    """All that is looked for."""
+    """All compiled rules."""
 
     phrases: dict[str, tuple[Phrase, ...]]
-    """By the words that they may begin with."""
+    """Phrases by their possible first words."""
     forms: tuple[Form, ...]
     unspaced: tuple[Form, ...]
 
 
 @cache
 def rules() -> Rules:
-    """Compile the rules, once, for whoever needs them: it takes a while."""
+    """Compile the rules on first use: it takes a while."""
     return Rules(
         phrases=_by_first((*ENGLISH, *FOREIGN)),
         forms=_compiled(_SHAPES),

@@ -1,4 +1,4 @@
-"""How much a text looks like instructions to the model that is to read it."""
+"""Scores how much a text looks like instructions to the model that will read it."""
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -10,20 +10,20 @@ from backburner.domain.guard.rules import WEIGHTS, Form, rules
 FLAGGED_FROM: Final = 3
 BLOCKED_FROM: Final = 4
 MOST_READ: Final = 200_000
-"""How many characters of an input are read; what is longer is not let through."""
+"""How many characters of an input are read; a longer one is always blocked."""
 WINDOW: Final = 4_000
-"""Signs count together if they are so near; a long document has all of them."""
+"""Matches add up within this many characters, so that long texts do not add up."""
 
 TAGS: Final = "encoded.tags"
 BASE64: Final = "encoded.base64"
 UNREAD: Final = "limit.unread"
 
 Sign = tuple[int, str]
-"""Where in a text, and by which rule."""
+"""The position of a match, and the rule that matched."""
 
 
 class Policy(StrEnum):
-    """What is done about a text that looks like an injection."""
+    """What to do with a text that looks like an injection."""
 
     OFF = "off"
     FLAG = "flag"
@@ -31,37 +31,37 @@ class Policy(StrEnum):
 
 
 class Verdict(NamedTuple):
-    """What a text looks like."""
+    """The result of the guard for a text."""
 
     score: int
     rules: tuple[str, ...]
-    """Which rules made the score, by name."""
+    """The names of the rules that made up the score."""
     normalised: bool
-    """Whether a disguise was taken off before they matched."""
+    """Whether a disguise was removed before the rules matched."""
 
     @property
     def is_flagged(self) -> bool:
-        """Whether somebody should look at it."""
+        """Whether the text is suspicious enough to be reviewed."""
         return self.score >= FLAGGED_FROM
 
     @property
     def is_blocked(self) -> bool:
-        """Whether it should not reach a model."""
+        """Whether the text must not reach a model."""
         return self.score >= BLOCKED_FROM
 
 
 def judge(text: str) -> Verdict:
-    """Judge a text, in time that grows with its length and no faster."""
-    found = _judged(text[:MOST_READ])
+    """Score a text, in time proportional to its length."""
+    verdict = _judged(text[:MOST_READ])
     if len(text) <= MOST_READ:
-        return found
-    return found._replace(
-        score=found.score + WEIGHTS[UNREAD], rules=(*found.rules, UNREAD)
+        return verdict
+    return verdict._replace(
+        score=verdict.score + WEIGHTS[UNREAD], rules=(*verdict.rules, UNREAD)
     )
 
 
 def judge_all(texts: Iterable[str]) -> Verdict:
-    """Judge texts that a model will read together."""
+    """Score texts together that one model will read together."""
     return judge("\n".join(texts))
 
 
@@ -70,8 +70,8 @@ def _judged(text: str) -> Verdict:
     signs = list(_signs(normal))
     if normal.has_tags:
         signs.append((0, TAGS))
-    for said in payloads(text):
-        hidden = list(_signs(normalise(said)))
+    for payload in payloads(text):
+        hidden = list(_signs(normalise(payload)))
         if hidden:
             signs += [(0, BASE64), *((0, name) for _, name in hidden)]
     score, names = _densest(sorted(signs))
@@ -80,7 +80,7 @@ def _judged(text: str) -> Verdict:
 
 
 def _signs(normal: Normal) -> Iterator[Sign]:
-    """Yield where each rule matches."""
+    """Yield the matches of all rules."""
     yield from _phrases(normal.words)
     yield from _forms(normal.plain, rules().forms)
     if not normal.plain.isascii():
@@ -110,7 +110,7 @@ def _forms(text: str, forms: Iterable[Form]) -> Iterator[Sign]:
 
 
 def _densest(signs: list[Sign]) -> tuple[int, tuple[str, ...]]:
-    """Return the best score of any window, each rule counted once."""
+    """Return the highest score of any window, counting each rule once."""
     counts: dict[str, int] = {}
     names: tuple[str, ...] = ()
     best, score, first = 0, 0, 0

@@ -1,25 +1,25 @@
-"""How rules say which wordings they are about."""
+"""Value types and helpers for writing the guard's rules."""
 
 from typing import NamedTuple
 
 
-class Said(NamedTuple):
-    """A way to say something: the words that it may begin with, and how it goes on."""
+class Wording(NamedTuple):
+    """A phrase: its possible first words, and a pattern for the rest."""
 
     rule: str
     firsts: str
     rest: str
     unless: str = ""
-    """Words that make a reminder of it: "do not forget" is no order to forget."""
+    """Preceding words that reverse the meaning, as in "do not forget"."""
 
 
 class Shape(NamedTuple):
-    """Something that is seen in the signs, or in the middle of a word."""
+    """A pattern that is matched with punctuation, or within words."""
 
     rule: str
     pattern: str
 
 
 def gap(most: int) -> str:
-    """Return a pattern of up to so many words in between."""
+    """Return a pattern for at most `most` words in between."""
     return rf"(?:\w{{1,24}} ){{0,{most}}}"

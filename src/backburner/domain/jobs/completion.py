@@ -2,11 +2,11 @@
 Completions: a job that is submitted in the transaction that ends another job.
 
 What follows the end of a job is one JSON object, `jobs.callback`: `url` or `endpoint`
-name whom a webhook is sent to, `completion` is the job to submit. A completion has no
-completion of its own. Its id follows from the job and its generation.
+is the receiver of a webhook, and `completion` is the job to submit. A completion has
+no completion of its own. Its id is derived from the job and its generation.
 
-The input of a completion is what was asked for at submission, with the field `job`. If
-the job's output is kept in a blob, the whole input of its completion is, too: it is
+The input of a completion is the one given at submission plus the field `job`. If the
+job's output is stored as a blob, so is the whole input of its completion. It is
 written before the transaction, under the id that the completion will have.
 """
 
@@ -22,46 +22,46 @@ from backburner.domain.webhooks.delivery import Ended, Result, delivery
 
 COMPLETION: Final = "completion"
 PARENT: Final = "parent"
-"""The job that waits for the end of its child, among what follows that end."""
+"""The field of `jobs.callback` with the parent that waits for its child's end."""
 TELL_PARENT: Final = "backburner.tell-parent"
 """The capability that signals a parent; it runs in the parent's queue."""
 TELLING_ATTEMPTS: Final = 20
 JOB: Final = "job"
 """The field of a completion's input that describes the job that ended."""
 TAG: Final = "completion:"
-"""Before the id of the job that ended, the tag of its completion."""
+"""The prefix of a completion's tag; the id of the job that ended follows."""
 
 
 def with_completion(callback: str | None, completion: Mapping[str, Any]) -> str:
-    """Write whom to tell of a job's end, if anybody, and its completion."""
+    """Add a completion to what follows a job's end."""
     follows = {} if callback is None else orjson.loads(callback)
     return orjson.dumps({**follows, COMPLETION: completion}).decode()
 
 
 def with_parent(follows: str | None, parent: Mapping[str, str]) -> str:
-    """Write what follows a child's end: also that its parent is told."""
+    """Add a signal to the parent to what follows a child's end."""
     others = {} if follows is None else orjson.loads(follows)
     return orjson.dumps({**others, PARENT: parent}).decode()
 
 
 def completion_of(follows: str | None) -> Mapping[str, Any] | None:
-    """Return the completion among what follows a job's end; `None` if it has none."""
+    """Return the completion that follows a job's end; `None` if there is none."""
     if follows is None:
         return None
-    found: Mapping[str, Any] | None = orjson.loads(follows).get(COMPLETION)
-    return found
+    completion: Mapping[str, Any] | None = orjson.loads(follows).get(COMPLETION)
+    return completion
 
 
 def callback_of(follows: str | None) -> str | None:
-    """Return whom to tell of a job's end, as JSON; `None`: nobody."""
+    """Return the webhook receiver of a job's end, as JSON; `None` if there is none."""
     if follows is None:
         return None
-    told = {k: v for k, v in orjson.loads(follows).items() if k not in _JOBS}
-    return orjson.dumps(told).decode() if told else None
+    receiver = {k: v for k, v in orjson.loads(follows).items() if k not in _JOBS}
+    return orjson.dumps(receiver).decode() if receiver else None
 
 
 def followers(ended: Ended, at: Instant) -> list[NewJob]:
-    """Return the jobs to submit with an end: its delivery and its completion."""
+    """Return the jobs to submit at an end: delivery, completion, signal to a parent."""
     jobs = []
     callback = callback_of(ended.callback)
     if callback is not None:
@@ -77,7 +77,7 @@ def followers(ended: Ended, at: Instant) -> list[NewJob]:
 
 def _telling(ended: Ended, parent: Mapping[str, str], at: Instant) -> NewJob:
     """Return the job that signals the parent of a child that ended."""
-    told = {"parent": parent["id"], "child": ended.id, "state": ended.state}
+    input_ = {"parent": parent["id"], "child": ended.id, "state": ended.state}
     named = f"{PARENT}\0{ended.id}\0{ended.generation}".encode()
     chance = int.from_bytes(hashlib.sha256(named).digest()[:8], "big") >> 2
     return NewJob(
@@ -85,7 +85,7 @@ def _telling(ended: Ended, parent: Mapping[str, str], at: Instant) -> NewJob:
         owner=Owner(ended.tenant, ended.user),
         capability=TELL_PARENT,
         queue=parent["queue"],
-        input=orjson.dumps(told).decode(),
+        input=orjson.dumps(input_).decode(),
         created_at=at,
         max_attempts=TELLING_ATTEMPTS,
         tags=(f"{PARENT}:{parent['id']}",),
@@ -97,11 +97,11 @@ def _telling(ended: Ended, parent: Mapping[str, str], at: Instant) -> NewJob:
 
 
 _JOBS: Final = frozenset({COMPLETION, PARENT})
-"""What follows an end besides a webhook."""
+"""The fields of `jobs.callback` that are not about a webhook."""
 
 
 def large_input(claim: Claim, output: BlobKey, text: str) -> tuple[BlobKey, bytes]:
-    """Return the blob that a completion's input is, if its job succeeds with this."""
+    """Return the blob for a completion's input if its job succeeds with this output."""
     ended = Ended(
         id=claim.id,
         tenant=claim.tenant,
@@ -139,7 +139,7 @@ def _completion(
 
 
 def _id(ended: Ended, result: Result) -> str:
-    """Return the completion's id: known before the end, and another for each end."""
+    """Return the completion's id, which is known before the end and unique to it."""
     named = f"{COMPLETION}\0{ended.id}\0{ended.generation}".encode()
     chance = int.from_bytes(hashlib.sha256(named).digest()[:8], "big") >> 2
     return f"job_{uuid7(result.created_at << 12, chance)}"

@@ -1,8 +1,8 @@
 """
 Jobs and their parts.
 
-An instant is an integer: milliseconds since the epoch, UTC. The wire shows RFC 3339.
-Inputs and outputs are JSON text: the engine carries them and never looks inside.
+An instant is an integer: milliseconds since the epoch, UTC. The API shows RFC 3339.
+Inputs and outputs are JSON texts that the engine stores without reading them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,20 +19,20 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def rfc3339(instant: Instant) -> str:
-    """Write an instant by RFC 3339, in UTC, with milliseconds."""
+    """Format an instant by RFC 3339, in UTC, with milliseconds."""
     moment = _EPOCH + timedelta(milliseconds=instant)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class JobState(StrEnum):
-    """Where a job stands; each says who takes it away from there."""
+    """The state of a job, and what takes it out of that state."""
 
     BLOCKED = "blocked"
     """Waits for an earlier step, whose settlement queues it."""
     SCHEDULED = "scheduled"
-    """Waits for its time: delay, back-off or a provider's limit."""
+    """Waits for a time: a delay, a back-off or a provider's limit."""
     WAITING = "waiting"
-    """Waits for a signal, an answer or a child job, which queues it; or its timeout."""
+    """Waits for a signal, an answer or a child job, or until its timeout."""
     QUEUED = "queued"
     """May be claimed by a worker."""
     RUNNING = "running"
@@ -40,13 +40,13 @@ class JobState(StrEnum):
     SUCCEEDED = "succeeded"
     """Ended with an output."""
     FAILED = "failed"
-    """Ended for good without one: the dead letter. Retry by hand queues it again."""
+    """Ended without an output: a dead letter. A retry by hand queues it again."""
     CANCELLED = "cancelled"
-    """Ended because somebody asked, or because a prerequisite failed."""
+    """Ended by a request, or because a prerequisite failed."""
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing happens any more by itself."""
+        """Whether the job has ended: only a retry by hand changes it."""
         return self in FINAL
 
 
@@ -77,7 +77,7 @@ class Wait(NamedTuple):
     name: str | None = None
     """The signal's or question's name, the lane or the child's id."""
     until: Instant | None = None
-    """When it starts at the latest; `None`: only when it is told."""
+    """When it is queued at the latest; `None`: only by a signal."""
 
 
 PRIORITIES = range(10)
@@ -85,34 +85,34 @@ PRIORITIES = range(10)
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose job it is: rows are seen by their owner only."""
+    """The owner of a row; other owners do not see it."""
 
     tenant: str
     user: str
 
     def covers(self, owner: "Owner") -> bool:
-        """Say whether what belongs to this owner is seen."""
+        """Return whether rows of this owner are visible."""
         return self == owner
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """All users of a tenant: the view of those who may see what each of them has."""
+    """All users of a tenant, for readers that may see the rows of each of them."""
 
     tenant: str
 
     def covers(self, owner: Owner) -> bool:
-        """Say whether what belongs to this owner is seen."""
+        """Return whether rows of this owner are visible."""
         return self.tenant == owner.tenant
 
 
 Visibility = Owner | Tenant
-"""Whose rows a reader sees."""
+"""Which rows a reader sees."""
 
 
 @dataclass(slots=True)
 class NewJob:
-    """A job as it is asked for, checked and ready to be stored."""
+    """A validated job, ready to be stored."""
 
     id: str
     owner: Owner
@@ -126,6 +126,8 @@ class NewJob:
     start_by: Instant | None = None
     deadline: Instant | None = None
     tags: Sequence[str] = ()
+    metadata: Mapping[str, str] | None = None
+    """What the caller keeps with it; the platform does not read it."""
     request_id: str | None = None
     idempotency_key: str | None = None
     body_hash: str | None = None
@@ -133,55 +135,55 @@ class NewJob:
     step: str | None = None
     """Its name within its flow."""
     needs: int = 0
-    """How many prerequisites it has …"""
+    """The number of its prerequisites."""
     open: int = 0
-    """… and how many of them did not end yet: while there are any, it is blocked."""
+    """How many prerequisites have not ended; the job is blocked until it is 0."""
     batch: int | None = None
     callback: str | None = None
     """What follows its end, as JSON; see `domain/jobs/completion.py`."""
     traceparent: str | None = None
     tokens: int | None = None
-    """What it is expected to cost; `None`: nobody said."""
+    """The number of tokens that it is expected to use; `None` if unknown."""
     model: str | None = None
     """The model that it is expected to call."""
     share: str | None = None
-    """Whose share of the queue it takes, if not its user's."""
+    """The share of the queue that it belongs to; by default, that of its user."""
     holds: int = 0
-    """How many budgets hold something for it."""
+    """How many budgets hold an amount for it."""
     money: int | None = None
-    """What it is expected to cost, in micro-dollars; kept by its holds."""
+    """The expected cost in micro-dollars; stored with its holds."""
     key: str | None = None
-    """The API key that it was asked for with; kept by its holds."""
+    """The API key that it was submitted with; stored with its holds."""
     kept: bool = False
-    """Its queue keeps ended jobs by a policy of its own."""
+    """Whether its queue has a retention policy of its own."""
     never_refused: bool = False
-    """Budgets count what it uses, but have no say in whether it is stored."""
+    """Whether it is stored even if a budget is exhausted; its use still counts."""
 
 
 class Consequences(NamedTuple):
-    """What a job's end means to others; all of it commits with that end."""
+    """What must change in the transaction that ends a job, besides the job."""
 
     flow: int | None = None
     """The flow whose steps wait for it."""
     calls_back: bool = False
     holds: int = 0
-    """How many budgets hold something for it."""
+    """How many budgets hold an amount for it."""
     job_id: str = ""
     step: str = ""
-    """What the steps that wait for it call it."""
+    """The name by which dependent steps refer to it."""
 
 
 class Submitted(NamedTuple):
-    """What became of a `NewJob`."""
+    """The result of submitting a `NewJob`."""
 
     id: str
     state: str
     replayed: bool = False
-    """The idempotency key was known: `id` is the job it stands for."""
+    """Whether the idempotency key was known; `id` is then the earlier job."""
 
 
 class Need(NamedTuple):
-    """What a prerequisite came to, as its dependent sees it."""
+    """The result of a prerequisite, as passed to its dependent."""
 
     step: str
     job_id: str
@@ -191,7 +193,7 @@ class Need(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A job in a worker's hands. Whoever writes after this names `(seq, token)`."""
+    """A claimed job. Later writes must match `(seq, token)`."""
 
     seq: int
     id: str
@@ -217,27 +219,27 @@ class Claim(NamedTuple):
     batch: int | None = None
     step: str | None = None
     needs: int = 0
-    """How many prerequisites it has …"""
+    """The number of its prerequisites."""
     callback: str | None = None
     traceparent: str | None = None
     events: int = 0
-    """The number of its `job.started`."""
+    """The number of its `job.started` event."""
     tokens: int | None = None
     model: str | None = None
     share: str | None = None
     holds: int = 0
     given: Sequence[Need] = ()
-    """… and what they came to."""
+    """The results of its prerequisites."""
 
     @property
     def consequences(self) -> Consequences | None:
-        """What its end means to others; `None` if nothing."""
+        """What its end changes besides the job; `None` if nothing."""
         return consequences(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The durable record, as it is read back."""
+    """A stored job."""
 
     seq: int
     id: str
@@ -266,6 +268,7 @@ class Job:
     fingerprint: str | None = None
     progress: str | None = None
     tags: tuple[str, ...] = field(default=())
+    metadata: Mapping[str, str] | None = None
     request_id: str | None = None
     body_hash: str | None = None
     flow: int | None = None
@@ -284,24 +287,24 @@ class Job:
 
     @property
     def consequences(self) -> Consequences | None:
-        """What its end means to others; `None` if nothing."""
+        """What its end changes besides the job; `None` if nothing."""
         return consequences(self)
 
 
 def first_state(job: NewJob) -> JobState:
-    """Return the state that a new job begins in."""
+    """Return the initial state of a new job."""
     if job.open:
         return JobState.BLOCKED
     return JobState.SCHEDULED if waits(job) else JobState.QUEUED
 
 
 def waits(job: NewJob) -> bool:
-    """Say whether a new job's time is yet to come."""
+    """Return whether a new job starts in the future."""
     return job.run_at is not None and job.run_at > job.created_at
 
 
 def consequences(job: Claim | Job) -> Consequences | None:
-    """Say what a job's end means to others; `None` if nothing."""
+    """Return what a job's end changes besides the job; `None` if nothing."""
     if job.flow is None and job.callback is None and not job.holds:
         return None
     calls_back = job.callback is not None
@@ -309,7 +312,7 @@ def consequences(job: Claim | Job) -> Consequences | None:
 
 
 def uuid7(ordered: int, chance: int) -> str:
-    """Write a UUIDv7: `ordered` is 48 bits of milliseconds and 12 of order."""
+    """Format a UUIDv7: `ordered` is 48 bits of milliseconds and 12 bits of order."""
     high = (ordered >> 12) << 16 | 0x7000 | ordered & 0xFFF
     low = 0x8000_0000_0000_0000 | chance
     digits = f"{high:016x}{low:016x}"

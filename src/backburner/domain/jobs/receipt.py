@@ -6,7 +6,7 @@ from backburner.domain.costs.usage import Spent
 
 
 class Left(NamedTuple):
-    """Something that a cancel does not undo."""
+    """A kind of effect that a cancellation does not undo."""
 
     kind: str
     number: int
@@ -15,26 +15,26 @@ class Left(NamedTuple):
 
 class Receipt(NamedTuple):
     """
-    What a job had used when it was cancelled, and what became of what was held for it.
+    The usage of a cancelled job and what was released when it was cancelled.
 
-    It is of that moment: asked for again, it is the same. A call that the job's last
-    run tells of later is in the job's usage, and not in here.
+    It describes that moment and does not change. Calls that the last run reports later
+    are in the job's usage but not in the receipt.
     """
 
     spent: Spent
     tokens_released: int | None
-    """`None`: no budget held tokens for it."""
+    """`None` if no budget held tokens for it."""
     money_released: int | None
     text: int
-    """How many characters of text its readers got."""
+    """How many characters of streamed text its readers received."""
     webhooks: int
     runs: int
 
     @property
     def not_undone(self) -> list[Left]:
-        """What was done and stays done, as far as it is known here."""
+        """The known effects that remain."""
         used = f"{self.spent.tokens} tokens of {', '.join(self.spent.models)}"
-        told = [
+        effects = [
             Left("calls", self.spent.calls, f"model calls that used {used}"),
             Left("text", self.text, "characters of text that readers have received"),
             Left("webhooks", self.webhooks, "webhooks about earlier ends"),
@@ -44,4 +44,4 @@ class Receipt(NamedTuple):
                 "runs of the handler, with possible side effects elsewhere",
             ),
         ]
-        return [left for left in told if left.number]
+        return [left for left in effects if left.number]

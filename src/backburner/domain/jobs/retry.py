@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt. Pure: random numbers are passed in."""
+"""Delays between attempts. Pure: random numbers are passed in."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Self
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """
-    Exponential delays with a cap, or a list of them; jitter only adds.
+    Exponential delays with a cap, or a list of delays; jitter is only added.
 
     `max_attempts` counts runs: three attempts have two delays.
     """
@@ -20,17 +20,17 @@ class RetryPolicy:
     cap: timedelta = timedelta(seconds=30)
     jitter: timedelta = timedelta(seconds=1)
     spread: float = 0.0
-    """More jitter: at most this share of the delay."""
+    """Additional jitter, as a share of the delay."""
     delays: tuple[timedelta, ...] = ()
-    """These delays instead of growing ones; the last is used again."""
+    """Fixed delays instead of exponential ones; the last one repeats."""
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:
-            raise ValueError("max_attempts counts runs: it is at least 1")
+            raise ValueError("max_attempts counts runs and must be at least 1")
 
     @classmethod
     def listed(cls, *delays: timedelta, spread: float = 0.0) -> Self:
-        """Return a policy of one attempt, and one more after each of the delays."""
+        """Return a policy with a first attempt and one more after each delay."""
         return cls(
             max_attempts=len(delays) + 1,
             jitter=timedelta(),
@@ -39,12 +39,12 @@ class RetryPolicy:
         )
 
     def delay(self, attempt: int, roll: float) -> timedelta:
-        """Wait this long after `attempt` (from 1); `roll` is in [0, 1)."""
+        """Return the delay after `attempt` (from 1); `roll` is in [0, 1)."""
         least = self._least(attempt)
         return least + (least * self.spread + self.jitter) * roll
 
     def longest(self) -> timedelta:
-        """Return the longest time that all delays together can take."""
+        """Return the maximum sum of all delays."""
         delays = (self.delay(attempt, 1.0) for attempt in range(1, self.max_attempts))
         return sum(delays, timedelta())
 

@@ -1,9 +1,9 @@
 """
 All state transitions of a job; no other module decides them.
 
-A function takes what is known and returns a `Change`; a store applies it with one
-statement that names the row it expects: `(seq, token)` for a running job,
-`(seq, state, generation)` otherwise. No row found means that somebody was faster.
+A function takes the job's data and returns a `Change`. A store applies it with one
+statement that matches the expected row: by `(seq, token)` for a running job, otherwise
+by `(seq, state, generation)`. If no row matches, another writer was faster.
 """
 
 import hashlib
@@ -78,16 +78,16 @@ SETTLEMENT_FAILED: Final = "SETTLEMENT_FAILED"
 DEPENDENCY_FAILED: Final = "DEPENDENCY_FAILED"
 
 APART_EVENTS: Final = 10
-"""Up to so many events a job that is kept apart waits no longer than it must …"""
+"""Up to this number of events, a job that must run alone waits the minimum …"""
 APART_LONGEST: Final = timedelta(minutes=5)
-"""… and never longer than this, and as much again by chance."""
+"""… and with more events longer, up to this, plus up to as much again at random."""
 
 SHORTEST_WAIT: Final = timedelta(milliseconds=100)
-"""The least that a wait at no cost of an attempt takes, so that it is no busy loop."""
+"""The minimum of a wait that uses up no attempt, so that jobs do not spin."""
 
 
 class Change(NamedTuple):
-    """One move of one job and the event that tells of it."""
+    """A transition of a job, and the event that records it."""
 
     to: JobState
     event: str
@@ -98,29 +98,29 @@ class Change(NamedTuple):
     fingerprint: str | None = None
     run_at: Instant | None = None
     attempt: int | None = None
-    """The new count of attempts; `None` leaves it is."""
+    """The new number of attempts; `None` leaves it as it is."""
     crashes: int | None = None
     throttled: int | None = None
     generation: int | None = None
     trace: str | None = None
-    """The stack of what went wrong; not for everybody who sees the event."""
+    """The stack trace of an error, for authorised readers only."""
     wait: Wait | None = None
-    """What the job waits for, if its handler does."""
+    """What the job waits for, if it is suspended."""
 
 
 class Limits(NamedTuple):
-    """How much a job may be put back before it ends as failed."""
+    """How often and how long a job may be put back before it fails."""
 
     crashes: int = 3
-    """Workers lost under it: at this many it ends as `WORKER_LOST`."""
+    """How many workers may be lost before it fails with `WORKER_LOST`."""
     throttled: timedelta = timedelta(hours=24)
-    """Waits that cost no attempt, in all."""
+    """The maximum total of waits that use up no attempt."""
 
 
 def settle(  # noqa: PLR0911 - one for each outcome
     claim: Claim, outcome: Outcome, *, now: Instant, backoff: timedelta, limits: Limits
 ) -> Change:
-    """Turn what a running job came to into the move to make."""
+    """Return the transition for the outcome of a run."""
     match outcome:
         case Done():
             return succeed(outcome, now=now)
@@ -149,7 +149,7 @@ def succeed(done: Done, *, now: Instant) -> Change:
 
 
 def hand_back(job: Claim | Job, *, now: Instant) -> Change:
-    """Queue a running job again whose worker will not finish it: no attempt spent."""
+    """Queue a running job again that its worker will not finish; no attempt is used."""
     return Change(
         JobState.QUEUED,
         event.QUEUED,
@@ -160,7 +160,7 @@ def hand_back(job: Claim | Job, *, now: Instant) -> Change:
 
 
 def stall(job: Job, *, now: Instant, limits: Limits) -> Change:
-    """Take a running job from a worker that stopped beating."""
+    """Return a running job to its queue after its worker stopped sending heartbeats."""
     crashes = job.crashes + 1
     if crashes >= limits.crashes:
         problem = Problem(
@@ -178,25 +178,25 @@ def stall(job: Job, *, now: Instant, limits: Limits) -> Change:
 
 
 def signal(name: str, *, now: Instant) -> Change:
-    """Queue a job whose handler waits for somebody."""
+    """Queue a job that waits for a signal."""
     return Change(JobState.QUEUED, event.SIGNALLED, now, data={"name": name})
 
 
 def resume(claim: Claim, name: str, *, now: Instant) -> Change:
-    """Queue a running job again that would wait, but was signalled meanwhile."""
+    """Queue a running job that would wait for a signal that has arrived meanwhile."""
     return signal(name, now=now)._replace(attempt=claim.attempt - 1)
 
 
 def is_last_chance(claim: Claim, limits: Limits) -> bool:
-    """Say whether the job ends if it loses one more worker."""
+    """Return whether the job fails if one more worker is lost."""
     return 0 < claim.crashes >= limits.crashes - 1
 
 
 def keep_apart(claim: Claim, least: timedelta, *, now: Instant, roll: float) -> Change:
     """
-    Put a job off that must not run beside others like it; no wait of its own.
+    Delay a job that must not run beside other jobs that lost their workers.
 
-    Each time is three events, so the more events a job has, the longer it waits: some
+    Each delay takes three events, so delays grow with the number of events: some
     thousand events in half a day, then three in five minutes.
     """
     growth = max(1.0, claim.events / APART_EVENTS)
@@ -209,25 +209,25 @@ def keep_apart(claim: Claim, least: timedelta, *, now: Instant, roll: float) -> 
 
 
 def cancel(job: Job, reason: str, *, now: Instant) -> Change:
-    """End a job that is not over yet, whatever it is doing."""
+    """End a job in any state that is not final."""
     if job.state in FINAL:
         raise IllegalTransition(f"job {job.id} is {job.state}: it cannot be cancelled")
     return _cancel(reason, now)
 
 
 def cancel_all(reason: str, *, now: Instant) -> Change:
-    """End whatever of a flow or batch is not over yet."""
+    """End every job of a flow or batch that has not ended."""
     return _cancel(reason, now)
 
 
 def give_up(*, now: Instant) -> Change:
-    """End a step that waits for one that did not succeed."""
+    """End a step because one of its prerequisites did not succeed."""
     problem = Problem(DEPENDENCY_FAILED, "a step that it depends on did not succeed")
     return Change(JobState.CANCELLED, event.CANCELLED, now, error=problem)
 
 
 def expire(job: Job, *, now: Instant) -> Change:
-    """End a waiting job whose time is over."""
+    """End a job whose deadline has passed."""
     return _expire(job.capability, now)
 
 
@@ -254,9 +254,9 @@ def retry(job: Job, *, now: Instant, run_at: Instant | None = None) -> Change:
 
 def reschedule(job: Job, run_at: Instant | None, *, now: Instant) -> Change | None:
     """
-    Have a job start at another time, or as soon as it can; `None`: nothing changes.
+    Change the start of a job; by default, to now. `None` if nothing changes.
 
-    What its last attempt came to stays with it.
+    The error of its last attempt is kept.
     """
     if job.state not in {JobState.SCHEDULED, JobState.QUEUED}:
         raise IllegalTransition(
@@ -264,7 +264,9 @@ def reschedule(job: Job, run_at: Instant | None, *, now: Instant) -> Change | No
             "rescheduled"
         )
     if job.wait is not None:
-        raise IllegalTransition(f"the handler of job {job.id} decides when it goes on")
+        raise IllegalTransition(
+            f"job {job.id} cannot be rescheduled: its handler decides when it goes on"
+        )
     if run_at is not None and run_at > now:
         to, name = JobState.SCHEDULED, event.SCHEDULED
     elif job.state is JobState.QUEUED:
@@ -276,7 +278,7 @@ def reschedule(job: Job, run_at: Instant | None, *, now: Instant) -> Change | No
 
 
 def check_reprioritised(job: Job) -> None:
-    """Raise unless a job still has a start before it that a priority can bring on."""
+    """Raise `IllegalTransition` if the job is running or has ended."""
     if job.state is JobState.RUNNING or job.state in FINAL:
         raise IllegalTransition(
             f"job {job.id} is {job.state}: its priority has no effect any more"
@@ -286,7 +288,7 @@ def check_reprioritised(job: Job) -> None:
 def retry_all(
     jobs: Sequence[Job], *, now: Instant, rate: float | None = None
 ) -> list[Change]:
-    """Queue dead letters again, in this order: at once, or so many a second."""
+    """Queue dead letters in this order, at once or at a rate per second."""
     pause = 0.0 if rate is None else 1000 / rate
     return [
         retry(job, now=now, run_at=now + int(pause * place))
@@ -296,10 +298,10 @@ def retry_all(
 
 def fingerprint(capability: str, problem: Problem, place: str | None = None) -> str:
     """
-    Name a kind of failure, so that like dead letters can be grouped.
+    Return an identifier for a kind of failure, by which dead letters are grouped.
 
-    One that nobody foresaw is named by its `place`, a file and line: its message may
-    say anything.
+    For an unexpected exception it is based on `place`, a file and line, because its
+    message may vary.
     """
     is_unforeseen = place is not None and problem.code == UNEXPECTED
     message = place if is_unforeseen else _VARYING.sub("#", problem.message)[:200]
@@ -337,10 +339,10 @@ def _throttle(
 
 def _suspend(claim: Claim, wait: Wait, now: Instant) -> Change:
     """
-    End a run whose handler waits.
+    End the run of a handler that waits.
 
-    A job that waits for somebody is queued at its deadline, and expires there: that
-    takes no index of waiting jobs by deadline.
+    A job that waits for a signal is queued at its deadline at the latest, and expires
+    then. So no index of waiting jobs by deadline is needed.
     """
     data = {"wait": {k: v for k, v in wait._asdict().items() if v is not None}}
     run_at: Instant | None
@@ -357,7 +359,7 @@ def _suspend(claim: Claim, wait: Wait, now: Instant) -> Change:
 
 
 _TIMED = frozenset({WaitReason.SLEEP, WaitReason.LANE})
-"""The reasons to wait for nobody but the clock."""
+"""The reasons for which a job waits for a time only."""
 
 
 def _fail(
@@ -404,9 +406,9 @@ def _put_off(
     delay = max(delay, SHORTEST_WAIT)
     throttled = claim.throttled + delay // timedelta(milliseconds=1)
     if throttled > limits.throttled // timedelta(milliseconds=1):
-        worn_out = Problem(
+        expired = Problem(
             EXPIRED, f"it was throttled for longer than {limits.throttled} in total"
         )
-        return _fail(claim.capability, worn_out, now)
+        return _fail(claim.capability, expired, now)
     waiting = _wait(name, problem, delay, now)
     return waiting._replace(attempt=claim.attempt - 1, throttled=throttled)

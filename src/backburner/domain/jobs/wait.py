@@ -1,7 +1,7 @@
 """
-What a job waits for without holding a slot, and how a wait is decided.
+Waits of a job that hold no slot, and how they are decided.
 
-A wait for time makes the job `scheduled`; a wait for somebody else makes it `waiting`.
+A wait for a time makes the job `scheduled`; any other wait makes it `waiting`.
 """
 
 from collections.abc import Iterable
@@ -12,18 +12,18 @@ from backburner.domain.jobs.job import Instant, Owner, Wait, WaitReason
 
 MAX_SIGNAL_NAME: Final = 200
 MAX_SIGNAL_BYTES: Final = 64 * 1024
-"""How large the body of a signal may be."""
+"""The maximum size of a signal's value, in bytes."""
 MAX_SIGNALS: Final = 1_000
 """How many signals are stored for one job."""
 CHILD: Final = "job/"
-"""Before the id of a child, the name of the wait for it; no caller may use it."""
+"""The prefix of the name of a wait for a child; signals from callers cannot use it."""
 
 
 class Suspended(BaseException):
     """
-    Ends a run whose job waits.
+    Raised to end the run of a job that waits.
 
-    It is no `Exception`, so that a handler does not catch it together with errors.
+    It is not an `Exception`, so that handlers that catch errors do not catch it.
     """
 
     def __init__(self, wait: Wait) -> None:
@@ -32,65 +32,65 @@ class Suspended(BaseException):
 
 
 def suspended_by(error: BaseException) -> Suspended | None:
-    """Return what suspends a run, also if it comes in a group of exceptions."""
+    """Return the suspension that an error or a group of errors consists of."""
     if isinstance(error, Suspended):
         return error
     if isinstance(error, BaseExceptionGroup):
-        found = [suspended_by(inner) for inner in error.exceptions]
-        is_clean = all(one is not None for one in found)
-        return found[0] if is_clean else None
+        suspensions = [suspended_by(inner) for inner in error.exceptions]
+        is_clean = all(one is not None for one in suspensions)
+        return suspensions[0] if is_clean else None
     return None
 
 
 class WaitOutcome(StrEnum):
-    """How a wait was decided; the first decision stays."""
+    """How a wait was decided; the first decision is final."""
 
     SIGNALLED = "signalled"
     TIMED_OUT = "timed_out"
 
 
 class NewWait(NamedTuple):
-    """A wait that a running handler has come to."""
+    """A wait that a running handler has reached."""
 
     name: str
     kind: WaitReason
     timeout: int | None = None
-    """After how many milliseconds it times out; the first run decides."""
+    """The timeout in milliseconds; that of the first run applies."""
     question: str | None = None
-    """What people are asked, as JSON."""
+    """The question to people, as JSON."""
 
 
 class StoredWait(NamedTuple):
-    """A wait of a job as it is stored; also a signal that came before its wait."""
+    """A stored wait of a job, or a signal that came before its wait."""
 
     name: str
     kind: WaitReason
     until: Instant | None
     outcome: WaitOutcome | None
-    """`None`: it is not decided."""
+    """`None` if it is not decided yet."""
     value: str | None
-    """What the signal brought, as JSON."""
+    """The value of the signal, as JSON."""
 
 
 class WaitRecord(NamedTuple):
-    """A wait or an early signal of a job, as operators see it."""
+    """A wait or an early signal of a job, as shown to operators."""
 
     name: str
     kind: WaitReason
     generation: int
     asked_at: Instant | None
-    """When the handler came to it; `None`: a signal that no wait has asked for."""
+    """When the handler reached it; `None` for an early signal."""
     until: Instant | None
     outcome: WaitOutcome | None
     decided_at: Instant | None
     size: int
-    """Characters of the value."""
+    """The length of the value in characters."""
     value: str | None
-    """JSON, unless it is too large to be shown."""
+    """JSON; `None` if there is none or it is too large to be shown."""
 
 
 class Signal(NamedTuple):
-    """What somebody tells a job."""
+    """A named value that is sent to a job."""
 
     name: str
     value: str
@@ -100,33 +100,33 @@ class Signal(NamedTuple):
 
 
 class SignalAnswer(StrEnum):
-    """What became of a signal."""
+    """The result of sending a signal."""
 
     STORED = "stored"
-    """It is stored; a job that waits starts at once."""
+    """It is stored; a waiting job is queued at once."""
     REPEATED = "repeated"
-    """The same signal was there before."""
+    """The same signal had been sent before."""
     DIFFERS = "differs"
-    """Another value was there before."""
+    """Another value had been sent before."""
     TOO_LATE = "too_late"
     """The wait had timed out."""
     FINISHED = "finished"
-    """The job has ended, or is gone."""
+    """The job has ended, or does not exist any more."""
     TOO_MANY = "too_many"
-    """The job has as many signals as it may have."""
+    """The job has the maximum number of signals."""
     UNASKED = "unasked"
     """No question of this name is open."""
 
 
 class Signalled(NamedTuple):
-    """What became of a signal, and whether it queued its job."""
+    """The result of a signal, and whether it queued its job."""
 
     answer: SignalAnswer
     is_woken: bool = False
 
 
 class Question(NamedTuple):
-    """A question to people that nobody has answered."""
+    """A question to people that has not been answered."""
 
     seq: int
     job: str
@@ -140,15 +140,15 @@ class Question(NamedTuple):
 
 
 def visible_wait(
-    found: Iterable[tuple[int, StoredWait]], generation: int
+    waits: Iterable[tuple[int, StoredWait]], generation: int
 ) -> StoredWait | None:
     """
-    Return the wait of a name that a run sees, of those of all generations.
+    Return the wait of one name that applies to a run.
 
-    A signal of an earlier generation is kept, as results of steps are; a time-out or
-    an open wait is not: a retry waits anew.
+    Signals of earlier generations still apply, as results of steps do. Their time-outs
+    and open waits do not: a retried job waits again.
     """
-    newest = sorted(found, key=lambda pair: -pair[0])
+    newest = sorted(waits, key=lambda pair: -pair[0])
     for of, wait in newest:
         if of == generation or wait.outcome is WaitOutcome.SIGNALLED:
             return wait
@@ -156,7 +156,7 @@ def visible_wait(
 
 
 def answer_to(first: StoredWait, value: str) -> SignalAnswer:
-    """Say what a signal for a wait comes to that was decided before."""
+    """Return the result of a signal for a wait that was already decided."""
     if first.outcome is WaitOutcome.TIMED_OUT:
         return SignalAnswer.TOO_LATE
     is_same = first.value == value

@@ -1,9 +1,9 @@
 """
 A lane to a provider: its limits, shared by all workers, and its learnt state.
 
-How fast it goes is decided in `pace`, who may call in `permit`. Instants are the
-store's; every one that is kept is bounded by the present, so a clock that is set back
-can shut no lane for long.
+`pace` decides the rate of its calls, `permit` who may make the next one. Instants are
+the store's. Every stored one is bounded by the present, so that a clock that is set
+back cannot close a lane for long.
 """
 
 import hashlib
@@ -21,12 +21,12 @@ DIGEST: Final = 8
 MINUTE: Final = 60_000
 SECOND: Final = 1000
 FIRST_PACE: Final = 60.0
-"""Calls a minute of a lane that nobody knows; it doubles while nothing is refused."""
+"""Calls per minute of a lane with an unknown limit; doubles until a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What a provider allows, as declared; a limit that is not named is none."""
+    """The declared limits of a provider; `None` means unlimited."""
 
     name: str
     """
@@ -35,30 +35,32 @@ class Lane:
     See `lane_name` for how a credential is written.
     """
     requests: int | None = None
-    """Calls started in any minute, by all workers together."""
+    """The maximum number of calls started per minute, by all workers together."""
     tokens: int | None = None
-    """Tokens in any minute, by the calls' estimates."""
+    """The maximum number of tokens per minute, by the estimates of the calls."""
     at_once: int | None = None
-    """Calls under way at once, of all workers together."""
+    """The maximum number of concurrent calls, of all workers together."""
     spacing: timedelta = timedelta()
-    """The least time between two starts."""
+    """The minimum time between two starts."""
 
     def __post_init__(self) -> None:
         if not 0 < len(self.name) <= MAX_NAME or not self.name.isprintable():
             raise ConfigurationError(
-                f"a lane's name has 1 to {MAX_NAME} printable characters"
+                f"a lane's name must have 1 to {MAX_NAME} printable characters"
             )
         for limit in (self.requests, self.tokens, self.at_once):
             if limit is not None and limit < 1:
-                raise ConfigurationError(f"lane {self.name!r}: a limit is at least 1")
+                raise ConfigurationError(
+                    f"lane {self.name!r}: a limit must be at least 1, not {limit}"
+                )
         if not timedelta() <= self.spacing <= timedelta(hours=1):
             raise ConfigurationError(
-                f"lane {self.name!r}: spacing is between nothing and an hour"
+                f"lane {self.name!r}: spacing must be between 0 and 1 hour"
             )
 
 
 class Starts(NamedTuple):
-    """What was started within one second."""
+    """The calls that started within one second."""
 
     second: int
     calls: int
@@ -67,13 +69,13 @@ class Starts(NamedTuple):
 
     @property
     def served(self) -> int:
-        """How many were not refused."""
+        """How many of them were not refused."""
         return self.calls - self.refused
 
 
 @dataclass(frozen=True, slots=True)
 class LaneState:
-    """A lane's limits and what it remembers."""
+    """A lane's limits and what it has learnt."""
 
     name: str
     requests: int | None = None
@@ -82,15 +84,15 @@ class LaneState:
     spacing: int = 0
     """In milliseconds."""
     ceiling: float = FIRST_PACE
-    """The most calls a minute that are believed to be served."""
+    """The estimate of the most calls per minute that the provider serves."""
     is_learnt: bool = False
-    """Whether the ceiling is one: calls were refused above it."""
+    """Whether the ceiling was learnt from refusals."""
     used: float = 0.0
-    """Milliseconds in use since the last spell of refusals."""
+    """Milliseconds of use since the last series of refusals."""
     proven: float | None = None
-    """At which of them it was clear that the ceiling is higher."""
+    """The value of `used` when it became clear that the ceiling is too low."""
     told: int | None = None
-    """Calls a minute, as the provider said last."""
+    """The limit in calls per minute that the provider reported last."""
     told_tokens: int | None = None
     told_at: Instant = 0
     due_at: Instant = 0
@@ -98,43 +100,43 @@ class LaneState:
     started_at: Instant = 0
     refused_at: Instant = 0
     refusals: int = 0
-    """How many in a row; with any, one call at a time tries."""
+    """The number of consecutive refusals; if any, calls are made one at a time."""
     lowest: float = 1.0
-    """What this spell of refusals leaves of the ceiling at least."""
+    """The lower bound of the ceiling during this series of refusals."""
     shut_at: Instant = 0
-    """When this spell of refusals began …"""
+    """When this series of refusals began."""
     ran: int = 0
-    """… how many calls were served since the one before …"""
+    """How many calls were served since the series before it."""
     ran_for: int = 0
-    """… and in how many milliseconds."""
+    """In how many milliseconds they were served."""
     filled: int = 0
-    """How many the last minute held when it began."""
+    """How many calls were served in the minute before it began."""
     spared: float = 0.0
-    """The ceiling to go on with if they came by chance and not for the pace."""
+    """The ceiling to keep if the refusals do not depend on the rate."""
     is_doubted: bool = False
-    """Whether that is being tried."""
+    """Whether that is being tested."""
     trials: int = 0
-    """How often it was in vain, less what was served …"""
+    """How many such tests failed, less the calls that were served."""
     tried_at: Instant = 0
-    """… and when last."""
+    """When the last test began."""
     parked_until: Instant = 0
     probe: str | None = None
-    """The permit of the call that tries."""
+    """The permit of the test call while calls are being refused."""
     line: float = 0.0
-    """How many wait, as far as can be told from who asked and was served."""
+    """The estimated number of waiting callers, from requests and permits."""
     lined_at: Instant = 0
     awaited_at: Instant = 0
-    """The last turn that somebody was told to come for."""
+    """The last turn that was assigned to a caller."""
     took: float = 0.0
-    """How long calls take, lately, in milliseconds."""
+    """The average duration of recent calls, in milliseconds."""
     parkings: int = 0
-    """How often it was parked, ever."""
+    """How often the lane was parked, in total."""
     starts: tuple[Starts, ...] = ()
-    """Those of the last minute."""
+    """The calls of the last minute, by second."""
 
     @property
     def is_limited(self) -> bool:
-        """Whether somebody declared a limit."""
+        """Whether a limit is declared."""
         limits = (self.requests, self.tokens, self.at_once, self.spacing or None)
         return any(limit is not None for limit in limits)
 
@@ -147,20 +149,20 @@ class LaneState:
 def lane_name(
     provider: str, model: str, credential: str | None = None, label: str | None = None
 ) -> str:
-    """Name a lane; of a credential only a digest is ever written down."""
+    """Return a lane's name; a credential appears in it only as a digest."""
     if credential is not None and label is None:
         label = hashlib.sha256(credential.encode()).hexdigest()[:DIGEST]
     return f"{provider}/{model}" if label is None else f"{provider}/{model}#{label}"
 
 
 def model_lane(name: str) -> str | None:
-    """Return the lane of all credentials of a lane's model, if it is of one of them."""
+    """Return the lane for all credentials of a model, given that of one credential."""
     model, separator, _ = name.partition("#")
     return model if separator and model else None
 
 
 def is_reachable(lane: Lane, providers: Iterable[tuple[str, str | None]]) -> bool:
-    """Say whether calls to one of these, by name and credential, go by a lane."""
+    """Return whether calls to one of these providers and credentials use a lane."""
     provider, _, rest = lane.name.partition("/")
     _, is_labelled, label = rest.partition("#")
     return any(
@@ -171,7 +173,7 @@ def is_reachable(lane: Lane, providers: Iterable[tuple[str, str | None]]) -> boo
 
 
 def declared(state: LaneState, lane: Lane) -> LaneState:
-    """Put a lane under these limits; what it learnt stays, below them."""
+    """Apply declared limits to a lane; what it has learnt is kept."""
     return replace(
         state,
         requests=lane.requests,
@@ -182,12 +184,12 @@ def declared(state: LaneState, lane: Lane) -> LaneState:
 
 
 def present(state: LaneState, now: Instant) -> LaneState:
-    """Forget what is over, and have nothing lie in a future that cannot be."""
+    """Drop what is over, and move instants from the future to the present."""
     this = now // SECOND
     starts = [s for s in state.starts if this - MINUTE // SECOND <= s.second <= this]
     ahead = [s for s in state.starts if s.second > this]
     if ahead:
-        # The clock was set back: they were just now, whatever it says.
+        # The clock was set back: count them as started just now.
         calls, refused, tokens = (sum(s[i] for s in ahead) for i in (1, 2, 3))
         starts = added(starts, Starts(this, calls, refused, tokens))
     longest = now + LONGEST_WAIT
@@ -209,7 +211,7 @@ def present(state: LaneState, now: Instant) -> LaneState:
 def until_room(
     state: LaneState, counted: Callable[[Starts], int], most: int, now: Instant
 ) -> float:
-    """Return how long until the last minute holds no more than `most`."""
+    """Return the time until the last minute contains at most `most`."""
     total = sum(map(counted, state.starts))
     for start in state.starts:
         if total <= most:
@@ -221,7 +223,7 @@ def until_room(
 
 
 def added(starts: Sequence[Starts], more: Starts) -> list[Starts]:
-    """Count what was started now."""
+    """Add calls that start now."""
     if starts and starts[-1].second == more.second:
         last = starts[-1]
         calls, refused, tokens = (last[i] + more[i] for i in (1, 2, 3))

@@ -1,11 +1,11 @@
 """
 The rate of a lane, and how it learns the limit of a silent provider.
 
-Calls are paced, not let go in bursts, so that a provider that counts over a minute and
-one that fills a bucket are served alike. After a refusal the pace falls, climbs back
-quickly while it is far below the last known ceiling and slowly near it, and then tries
-whether there is more: at twice the ceiling until the minute's count shows that it holds
-no longer, and faster and faster from there. A try that fails costs one refused call.
+Calls are spaced evenly rather than sent in bursts, which suits providers that count
+over a minute as well as those that fill a bucket. After a refusal the pace falls. It
+rises quickly while it is far below the last known ceiling and slowly near it. Then a
+higher pace is tested: twice the ceiling until the calls of a minute show that the
+ceiling is too low, and faster from there. A test that fails costs one refused call.
 """
 
 import math
@@ -17,55 +17,55 @@ from backburner.domain.lanes.lane import MINUTE, SECOND, LaneState, until_room
 from backburner.domain.lanes.rate_limit_headers import RateLimitInfo
 
 FIRST_DOUBLING: Final = 5_000
-"""In how many milliseconds of use the pace of a lane doubles that nobody knows."""
+"""Milliseconds of use in which the pace doubles while the limit is unknown."""
 FALL: Final = 0.85
 """The share of the ceiling at which calls go on after a refusal."""
 STEEP_FALL: Final = 0.7
-"""What becomes of the ceiling itself if the last refusal was only a moment ago."""
+"""The factor for the ceiling if the refusal before was only a moment ago."""
 DEEPEST_FALL: Final = 0.5
-"""The least that one spell of refusals leaves of a ceiling."""
+"""The minimum share of a ceiling that one series of refusals leaves."""
 PLATEAU: Final = 45_000
-"""How long the ceiling is believed before it is tried again, at least …"""
+"""The minimum time for which the ceiling is kept before it is tested again …"""
 PLATEAU_CALLS: Final = 22
-"""… and for how many calls: a slow lane is not tried at every other one."""
+"""… and the minimum number of calls, so that slow lanes are not tested too often."""
 MOMENT: Final = 0.6
-"""A refusal within this share of the plateau is one soon after the last."""
+"""A refusal within this share of the plateau counts as soon after the last one."""
 TRY: Final = 2.0
-"""How many times the ceiling is tried …"""
+"""The multiple of the ceiling that a test uses …"""
 DOUBLING: Final = 15_000
-"""… and in how many milliseconds it doubles from there, once it is proven."""
+"""… and the time in milliseconds in which it doubles once it is proven."""
 PROOF: Final = (1.05, 1.5)
-"""How far a minute's calls must pass the ceiling to show that it is none any more."""
+"""By which factor and number a minute's calls must exceed a ceiling to disprove it."""
 LONGEST_BACKOFF: Final = 8
-"""How far the wait doubles while a lane is refused and nobody says for how long …"""
+"""The maximum multiple of the wait while refusals name no time …"""
 PATIENT_AFTER: Final = 12
-"""… and after how many refusals in a row it doubles on, up to a minute."""
+"""… and after how many consecutive refusals it keeps doubling, up to a minute."""
 BETWEEN: Final = 0.33
-"""Where the ceiling lies between what is served now and what was refused last."""
+"""The position of the new ceiling between the rates served and refused last."""
 FASTEST_TRIAL: Final = 240.0
-"""At how many calls a minute is tried whether refusals come by chance, at most …"""
+"""The maximum pace, in calls per minute, of a test for random refusals."""
 SOME: Final = 3
-"""… and how many calls must be served to show it."""
+"""How many calls must be served to prove random refusals."""
 TRIALS: Final = 6
-"""How often that is tried in vain before it is let be …"""
+"""How many such tests may fail before they are stopped …"""
 TRIED_FOR: Final = MINUTE
-"""… for so long."""
+"""… for this time, in milliseconds."""
 NEARLY: Final = 0.99
 LONGEST_FREED: Final = 15_000
-"""How long the first try waits for a place of a minute's count, at most."""
+"""How long the first retry waits at most for the minute's count to fall."""
 TOLD_FOR: Final = 10 * MINUTE
-"""How long a limit counts that the provider told with an answer."""
+"""How long a limit applies that the provider reported in a response."""
 TOLD_SHARE: Final = 0.98
-"""How much of it is used: clocks differ a little."""
+"""The share of a reported limit that is used, as clocks differ slightly."""
 
 
 def pace(state: LaneState, now: Instant) -> float:
-    """Return how many calls a minute may start now."""
+    """Return how many calls may start per minute now."""
     allowed = _climb(state)
-    told = told_requests(state, now)
+    reported = told_requests(state, now)
     is_known = state.is_learnt
-    if told is not None:
-        allowed = min(allowed if is_known else told, told) * TOLD_SHARE
+    if reported is not None:
+        allowed = min(allowed if is_known else reported, reported) * TOLD_SHARE
         is_known = True
     if state.requests is not None:
         allowed = min(allowed, state.requests) if is_known else state.requests
@@ -73,7 +73,7 @@ def pace(state: LaneState, now: Instant) -> float:
 
 
 def _climb(state: LaneState) -> float:
-    """Return the pace that the lane has come to since it was refused."""
+    """Return the pace that the lane has reached since its last refusal."""
     if not state.is_learnt:
         return state.ceiling * _doubled(state.used / FIRST_DOUBLING)
     if is_level(state):
@@ -85,12 +85,12 @@ def _climb(state: LaneState) -> float:
 
 
 def is_level(state: LaneState) -> bool:
-    """Say whether the ceiling is believed, and not passed."""
+    """Return whether the lane stays below a learnt ceiling."""
     return state.is_learnt and state.used < _plateau(state)
 
 
 def proved(state: LaneState) -> LaneState:
-    """Note that the ceiling is higher, as soon as the last minute shows it."""
+    """Record that the ceiling is too low as soon as the last minute shows it."""
     if not state.is_learnt or is_level(state) or state.proven is not None:
         return state
     share, more = PROOF
@@ -108,11 +108,11 @@ def _doubled(times: float) -> float:
 
 def fallen(state: LaneState, now: Instant) -> float:
     """
-    Return what the ceiling must be, now that a call was refused.
+    Return the new ceiling after a call was refused.
 
-    What was served in the last minute is the limit itself if the provider counts over
-    a minute. One that fills a bucket may have served more, from what it held: then it
-    refuses again at once, and what was served in between is its rate.
+    If the provider counts over a minute, the calls served in the last minute are the
+    limit itself. A provider that fills a bucket may have served more, from its reserve:
+    then it refuses again soon, and the calls served in between are its rate.
     """
     served = float(max(1, state.served))
     since = now - state.refused_at
@@ -129,18 +129,18 @@ def fallen(state: LaneState, now: Instant) -> float:
 
 
 def lowest(state: LaneState, now: Instant) -> float:
-    """Return what a spell of refusals that begins now leaves of the ceiling."""
+    """Return the lower bound of the ceiling for a series of refusals."""
     return max(1.0, _believed(state, now) * DEEPEST_FALL)
 
 
 def _believed(state: LaneState, now: Instant) -> float:
-    """Return the ceiling, also of a lane that has learnt none yet."""
-    said = least(state.requests, told_requests(state, now))
-    return state.ceiling if state.is_learnt or said is None else float(said)
+    """Return the ceiling, or the known limit if none is learnt yet."""
+    limit = least(state.requests, told_requests(state, now))
+    return state.ceiling if state.is_learnt or limit is None else float(limit)
 
 
 def backoff(state: LaneState, now: Instant) -> float:
-    """Return how long to wait if nobody says: at least until a place is free again."""
+    """Return the wait after a refusal that names no time."""
     gap = MINUTE / state.ceiling
     full = math.ceil(state.ceiling * NEARLY)
     freed = until_room(state, lambda s: s.served, full - 1, now)
@@ -154,14 +154,14 @@ def backoff(state: LaneState, now: Instant) -> float:
 
 
 def spared(state: LaneState, now: Instant) -> float:
-    """Return the ceiling that is left to a lane whose refusals may be by chance."""
+    """Return the ceiling to keep if refusals turn out to be random."""
     if not state.is_learnt or now - state.refused_at >= MOMENT * _plateau(state):
         return 0.0
     return min(state.ceiling, FASTEST_TRIAL)
 
 
 def opened(state: LaneState, now: Instant) -> LaneState:
-    """Go on after a call that tried was served."""
+    """Resume calls after a test call was served."""
     ceiling = state.ceiling
     many = 2
     if state.refusals > many:
@@ -174,12 +174,12 @@ def opened(state: LaneState, now: Instant) -> LaneState:
 
 def _doubted(state: LaneState, now: Instant) -> LaneState:
     """
-    Try whether the pace is what a provider refuses calls for.
+    Test whether the provider refuses calls for another reason than their rate.
 
-    Some refuse by chance, say when to come again, and serve whoever does. Going slower
-    helps nobody there, so the ceiling stays and a few calls go at once. One who counts
-    over the minute serves no more than were over when it refused. A bucket is empty at
-    each refusal: what was served in between is its rate, and of those few next to none.
+    Some providers refuse at random, say when to retry, and serve every retry. A lower
+    pace does not help there, so the ceiling is kept and a few calls are sent at once. A
+    provider that counts over a minute serves only as many calls as have left its count.
+    A bucket is empty at each refusal, so it serves few of those calls.
     """
     is_odd = state.is_doubted or state.served > state.filled
     if not state.spared or not is_odd:
@@ -197,23 +197,25 @@ def _doubted(state: LaneState, now: Instant) -> LaneState:
 
 
 def heard(state: LaneState, hint: RateLimitInfo, now: Instant) -> LaneState:
-    """Believe what the provider says of its limits."""
-    told, tokens = hint.requests, hint.tokens
-    if told is None and tokens is None:
+    """Apply the limits that a provider reported."""
+    reported, tokens = hint.requests, hint.tokens
+    if reported is None and tokens is None:
         return state
-    if told is not None and told != told_requests(state, now):
+    if reported is not None and reported != told_requests(state, now):
         used = float(PLATEAU) if state.is_learnt else 0.0
-        state = replace(state, ceiling=float(told), used=used, proven=None, told=told)
+        state = replace(
+            state, ceiling=float(reported), used=used, proven=None, told=reported
+        )
     return replace(state, told_tokens=tokens or state.told_tokens, told_at=now)
 
 
 def told_requests(state: LaneState, now: Instant) -> int | None:
-    """Return how many calls a minute the provider said, if it was not long ago."""
+    """Return the reported limit in calls per minute, unless it is too old."""
     return state.told if now - state.told_at < TOLD_FOR else None
 
 
 def told_tokens(state: LaneState, now: Instant) -> int | None:
-    """Return how many tokens a minute the provider said, if it was not long ago."""
+    """Return the reported limit in tokens per minute, unless it is too old."""
     return state.told_tokens if now - state.told_at < TOLD_FOR else None
 
 

@@ -1,8 +1,8 @@
 """
-Reads the rate-limit headers of a provider's answer.
+Reads the rate-limit headers of a provider's response.
 
-It comes from outside, so nothing of it is taken on trust: a wait is bounded, a number
-that is none is ignored, and at most a few values of each kind are looked at.
+Responses are not trusted: waits are bounded, invalid numbers are ignored, and only a
+few values of each kind are read.
 """
 
 import json
@@ -16,16 +16,16 @@ from typing import Any, Final, NamedTuple
 from backburner.domain.jobs.job import Instant
 
 LONGEST_WAIT: Final = 3_600_000
-"""An hour, in milliseconds: whoever was told to wait for longer tries once an hour."""
+"""One hour, in milliseconds: after a longer wait, calls are retried once an hour."""
 LARGEST_LIMIT: Final = 10**9
 REFUSED: Final = frozenset({429, 529})
 LONGEST_VALUE: Final = 100
 MOST_VALUES: Final = 8
 LARGEST_BODY: Final = 65_536
 LONGEST_MINUTE: Final = 90_000
-"""A reset that is farther off is not that of a minute's count."""
+"""A reset that is further away does not belong to a limit per minute."""
 EPOCH: Final = 10**9
-"""From here on a number is an instant in seconds, not a span."""
+"""Numbers from here on are instants in seconds rather than durations."""
 EPOCH_MS: Final = 10**12
 
 Headers = Mapping[str, Any] | Iterable[tuple[Any, Any]]
@@ -39,13 +39,13 @@ _UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 
 
 class RateLimitInfo(NamedTuple):
-    """What an answer tells of the lane that it came by."""
+    """What a response says about the limits of its lane."""
 
     is_refused: bool = False
     wait: int | None = None
     """How long to make no call, in milliseconds."""
     requests: int | None = None
-    """How many calls a minute the provider says it allows."""
+    """The limit in calls per minute that the provider reports."""
     tokens: int | None = None
 
 
@@ -55,31 +55,31 @@ SERVED: Final = RateLimitInfo()
 def rate_limit_info(
     status: int, headers: Headers | None = None, body: Any = None, *, now: Instant
 ) -> RateLimitInfo:
-    """Read an answer; `now` is the clock by which dates in it are understood."""
-    said = _said(headers)
+    """Parse a response; `now` is the clock for dates in it."""
+    values = _values(headers)
     is_refused = status in REFUSED and not has_no_quota(*_codes(body))
     wait = None
     if is_refused:
         wait = _first(
-            _retry_after(said, now), _retry_delay(body), _until_reset(said, now)
+            _retry_after(values, now), _retry_delay(body), _until_reset(values, now)
         )
-    elif _remaining(said, ("x-ratelimit-remaining", "ratelimit-remaining")) == 0:
-        wait = _reset(said, ("x-ratelimit-reset", "ratelimit-reset"), now)
-    return RateLimitInfo(is_refused, wait, _requests(said, now), _tokens(said))
+    elif _remaining(values, ("x-ratelimit-remaining", "ratelimit-remaining")) == 0:
+        wait = _reset(values, ("x-ratelimit-reset", "ratelimit-reset"), now)
+    return RateLimitInfo(is_refused, wait, _requests(values, now), _tokens(values))
 
 
 def retry_after(headers: Headers, *, now: Instant) -> int | None:
-    """Return after how many milliseconds an answer says to ask again, if it does."""
-    return _retry_after(_said(headers), now)
+    """Return the time to wait by `Retry-After`, in milliseconds; `None` without it."""
+    return _retry_after(_values(headers), now)
 
 
-def has_no_quota(*said: str) -> bool:
+def has_no_quota(*codes: str) -> bool:
     """
-    Say whether an account has no credit left, by the codes that a provider sent.
+    Return whether an account has no credit left, by a provider's error codes.
 
-    Some tell of it by 429, as if it were for the rate: others may still be served.
+    Some providers send these codes with status 429, like a rate limit.
     """
-    return any(_NO_QUOTA.search(text) for text in said)
+    return any(_NO_QUOTA.search(text) for text in codes)
 
 
 _NO_QUOTA = re.compile(
@@ -88,47 +88,47 @@ _NO_QUOTA = re.compile(
 
 
 def _codes(body: Any) -> list[str]:
-    """Return the machine-readable codes of an error, as OpenAI and others send it."""
-    found = _parsed(body)
-    error = found.get("error", found) if isinstance(found, Mapping) else None
+    """Return the machine-readable codes of an error, as OpenAI and others send them."""
+    parsed = _parsed(body)
+    error = parsed.get("error", parsed) if isinstance(parsed, Mapping) else None
     if not isinstance(error, Mapping):
         return []
     values = (error.get(name) for name in ("code", "type"))
     return [value for value in values if isinstance(value, str)]
 
 
-def _said(headers: Headers | None) -> dict[str, list[str]]:
-    """Return values by lower-case name."""
-    said: dict[str, list[str]] = {}
+def _values(headers: Headers | None) -> dict[str, list[str]]:
+    """Return the headers' values by lower-case name."""
+    found: dict[str, list[str]] = {}
     if headers is None:
-        return said
+        return found
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     for name, value in pairs:
-        values = said.setdefault(_text(name).lower(), [])
+        values = found.setdefault(_text(name).lower(), [])
         text = _text(value).strip()
         if len(text) <= LONGEST_VALUE and len(values) < MOST_VALUES:
             values.append(text)
-    return said
+    return found
 
 
 def _text(value: Any) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
-def _retry_after(said: Mapping[str, list[str]], now: Instant) -> int | None:
-    exact = [_milliseconds(text, 1) for text in said.get("retry-after-ms", ())]
+def _retry_after(values: Mapping[str, list[str]], now: Instant) -> int | None:
+    exact = [_milliseconds(text, 1) for text in values.get("retry-after-ms", ())]
     return _first(
         _longest(exact),
-        _longest([_later(text, now) for text in said.get("retry-after", ())]),
+        _longest([_later(text, now) for text in values.get("retry-after", ())]),
     )
 
 
 def _retry_delay(body: Any) -> int | None:
     """Read Gemini's `error.details[].retryDelay`."""
-    found = _parsed(body)
-    if isinstance(found, list):
-        found = found[0] if found else None
-    error = found.get("error") if isinstance(found, Mapping) else None
+    parsed = _parsed(body)
+    if isinstance(parsed, list):
+        parsed = parsed[0] if parsed else None
+    error = parsed.get("error") if isinstance(parsed, Mapping) else None
     details = error.get("details") if isinstance(error, Mapping) else None
     if not isinstance(details, list):
         return None
@@ -151,12 +151,12 @@ def _parsed(body: Any) -> Any:
         return None
 
 
-def _until_reset(said: Mapping[str, list[str]], now: Instant) -> int | None:
-    """Return when what is used up is there again; of several, the last."""
+def _until_reset(values: Mapping[str, list[str]], now: Instant) -> int | None:
+    """Return the time until the last of the exhausted limits is reset."""
     waits = [
-        _reset(said, (reset,), now)
+        _reset(values, (reset,), now)
         for remaining, reset in _RESETS
-        if _remaining(said, (remaining,)) == 0
+        if _remaining(values, (remaining,)) == 0
     ]
     return _longest(waits)
 
@@ -173,44 +173,44 @@ _RESETS = (
 )
 
 
-def _requests(said: Mapping[str, list[str]], now: Instant) -> int | None:
+def _requests(values: Mapping[str, list[str]], now: Instant) -> int | None:
     for family in ("x-ratelimit-{}-requests", "anthropic-ratelimit-requests-{}"):
-        limit = _count(said, family.format("limit"))
+        limit = _count(values, family.format("limit"))
         if limit:
-            left = _count(said, family.format("remaining"))
-            span = _reset(said, (family.format("reset"),), now)
+            left = _count(values, family.format("remaining"))
+            span = _reset(values, (family.format("reset"),), now)
             return _a_minute(limit, left, span)
     return None
 
 
 def _a_minute(limit: int, left: int | None, span: int | None) -> int:
-    """Return a limit for a minute: some count over a day, as their reset gives away."""
+    """Convert a limit to one per minute: a distant reset means a limit per day."""
     if left is None or span is None or span <= LONGEST_MINUTE:
         return limit
-    # It fills bit by bit, or all at once when the span is over: nobody says which.
+    # It may fill gradually or all at once at the reset: providers do not say which.
     most = max(left, limit - left)
     return max(1, min(limit, most * 60_000 // span))
 
 
-def _tokens(said: Mapping[str, list[str]]) -> int | None:
+def _tokens(values: Mapping[str, list[str]]) -> int | None:
     names = ("x-ratelimit-limit-tokens", "anthropic-ratelimit-tokens-limit")
-    return next((found for n in names if (found := _count(said, n))), None)
+    return next((found for n in names if (found := _count(values, n))), None)
 
 
-def _count(said: Mapping[str, list[str]], name: str) -> int | None:
-    return _remaining(said, (name,))
+def _count(values: Mapping[str, list[str]], name: str) -> int | None:
+    return _remaining(values, (name,))
 
 
-def _remaining(said: Mapping[str, list[str]], names: Iterable[str]) -> int | None:
-    texts = [text for name in names for text in said.get(name, ())]
+def _remaining(values: Mapping[str, list[str]], names: Iterable[str]) -> int | None:
+    texts = [text for name in names for text in values.get(name, ())]
     counts = [int(float(text)) for text in texts if _NUMBER.fullmatch(text)]
     return min((min(count, LARGEST_LIMIT) for count in counts), default=None)
 
 
 def _reset(
-    said: Mapping[str, list[str]], names: Iterable[str], now: Instant
+    values: Mapping[str, list[str]], names: Iterable[str], now: Instant
 ) -> int | None:
-    texts = [text for name in names for text in said.get(name, ())]
+    texts = [text for name in names for text in values.get(name, ())]
     return _longest([_first(_span(text), _later(text, now)) for text in texts])
 
 
@@ -228,8 +228,8 @@ def _later(text: str, now: Instant) -> int | None:
 def _date(text: str) -> float | None:
     for parse in (parsedate_to_datetime, datetime.fromisoformat):
         try:
-            found = parse(text)
-            aware = found if found.tzinfo else found.replace(tzinfo=UTC)
+            moment = parse(text)
+            aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
             return aware.timestamp() * 1000
         except (ValueError, TypeError, OverflowError, IndexError):
             continue
@@ -238,10 +238,10 @@ def _date(text: str) -> float | None:
 
 def _span(text: str) -> int | None:
     """Read a span such as `6m0s`, `120ms` or `34.07s`."""
-    found = _SPAN.fullmatch(text.strip())
-    if not text.strip() or found is None:
+    match = _SPAN.fullmatch(text.strip())
+    if not text.strip() or match is None:
         return None
-    parts = {unit: value for unit, value in found.groupdict().items() if value}
+    parts = {unit: value for unit, value in match.groupdict().items() if value}
     return _bounded(sum(float(value) * _UNITS[u] for u, value in parts.items()))
 
 

@@ -1,12 +1,12 @@
 """
 Fair order within a queue and priority: start-time fair queueing.
 
-What waits in a queue at one priority is a line; whoever has jobs in it has a share of
-it. A share's `finish` is the virtual time at which all it asked for so far would be
-served. A job's rank is the virtual time at which its share gets to it, and the least
-rank is claimed first: shares that all wait are served in proportion to their weights,
+The jobs that wait in a queue at one priority form a line, and each user or named share
+with jobs in it has a share. A share's `finish` is the virtual time at which all of its
+jobs so far would be served. A job's rank is its own virtual time, and the lowest rank
+is claimed first: shares that are all waiting are served in proportion to their weights,
 by cost. The line's front is the highest rank that was ever claimed. A share that was
-away begins there, however long it was away, and whatever old job is retried meanwhile.
+idle starts there, however long it was idle and whichever old jobs are retried.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,15 +16,15 @@ from typing import NamedTuple
 from backburner.domain.jobs.job import NewJob
 
 UNIT = 1_000
-"""What a cost of 1 takes of virtual time at weight 1."""
+"""The virtual time that a cost of 1 takes at weight 1."""
 MAX_WEIGHT = UNIT
-"""So that a cost of 1 always takes some."""
+"""Weights are limited so that a cost of 1 always takes some virtual time."""
 MAX_COST = 2**20
-"""What one job counts at most: 64 bits are enough for eight billion such jobs."""
+"""The maximum cost of a job: 64 bits suffice for eight billion such jobs."""
 
 
 class Share(NamedTuple):
-    """Whose share of which line: that of the user, unless the job names another."""
+    """A share of a line: that of the user, unless the job names another."""
 
     queue: str
     priority: int
@@ -33,28 +33,28 @@ class Share(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What jobs of one share were given of virtual time."""
+    """The virtual time that is assigned to jobs of one share."""
 
     start: int
     span: int
 
     @property
     def finish(self) -> int:
-        """When all of it would be served."""
+        """The virtual time at which all of it would be served."""
         return self.start + self.span
 
 
 def share_of(job: NewJob) -> Share:
-    """Say whose share a job takes."""
+    """Return the share that a job belongs to."""
     return Share(job.queue, job.priority, job.owner.tenant, job.share or job.owner.user)
 
 
 def by_share(jobs: Sequence[NewJob]) -> dict[Share, list[int]]:
-    """Return which jobs take each share, as indexes."""
+    """Return the indexes of the jobs of each share."""
     shares: dict[Share, list[int]] = {}
     last, indexes = None, []
     for index, job in enumerate(jobs):
-        # Mostly many of one share come together.
+        # Consecutive jobs usually belong to the same share.
         named = job.queue, job.priority, job.owner, job.share
         if named != last:
             last, indexes = named, shares.setdefault(share_of(job), [])
@@ -63,14 +63,14 @@ def by_share(jobs: Sequence[NewJob]) -> dict[Share, list[int]]:
 
 
 def cost(tokens: int | None) -> int:
-    """Say what a job counts: its tokens, and 1 if nobody said."""
+    """Return the cost of a job: its expected tokens, or 1 if unknown."""
     return 1 if tokens is None else min(max(1, tokens), MAX_COST)
 
 
 def costs(
     jobs: Sequence[NewJob], shares: Mapping[Share, Sequence[int]]
 ) -> dict[Share, int]:
-    """Add up what jobs cost their shares."""
+    """Return the total cost of the jobs of each share."""
     return {
         share: sum([cost(jobs[index].tokens) for index in indexes])
         for share, indexes in shares.items()
@@ -79,21 +79,21 @@ def costs(
 
 def correction(estimate: int | None, used: int, *, is_over: bool) -> int:
     """
-    Say what a job's share owes more, or less, after an attempt that used tokens.
+    Return the correction of a share's cost after an attempt that used tokens.
 
-    Each attempt pays what it used; the last one gets the estimate back.
+    Each attempt adds the tokens it used; the last one also subtracts the estimate.
     """
     return cost(used) - cost(estimate) if is_over else cost(used)
 
 
 def span(cost: int, weight: int) -> int:
-    """Say how much virtual time a cost takes; a negative one gives as much back."""
+    """Return the virtual time that a cost takes; a negative cost gives it back."""
     size = -(-abs(cost) * UNIT // weight)
     return size if cost > 0 else -size
 
 
 def take(front: int, finish: int | None, span: int) -> Place:
-    """Give a share a span of virtual time, in a line that is served at `front`."""
+    """Assign a span of virtual time to a share of a line that is served at `front`."""
     return Place(front if finish is None else max(front, finish), span)
 
 
@@ -102,11 +102,11 @@ def ranks(
     shares: Mapping[Share, Sequence[int]],
     places: Mapping[Share, Place],
 ) -> list[int]:
-    """Return each job's rank: its share's place is dealt out by cost, in order."""
-    dealt = [0] * len(jobs)
+    """Return each job's rank: its share's span is divided by cost, in order."""
+    ranked = [0] * len(jobs)
     for share, indexes in shares.items():
         start, size = places[share]
         paid = [*accumulate([cost(jobs[index].tokens) for index in indexes], initial=0)]
         for index, before in zip(indexes, paid, strict=False):
-            dealt[index] = start + before * size // paid[-1]
-    return dealt
+            ranked[index] = start + before * size // paid[-1]
+    return ranked

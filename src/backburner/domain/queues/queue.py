@@ -1,8 +1,8 @@
 """
 The policy of a queue, and how many of its jobs may start.
 
-A rate counts starts in windows of a fixed length that begin at whole multiples of it.
-Whoever is over a limit waits and is not dropped: the jobs stay queued.
+A rate counts starts in windows of a fixed length, which begin at multiples of it. Jobs
+over a limit stay queued.
 """
 
 from collections.abc import Mapping
@@ -18,19 +18,21 @@ MAX_NAME = 100
 _MILLISECOND = timedelta(milliseconds=1)
 
 BULK: Final = "backburner.bulk"
-"""The queue of bulk actions: every worker serves it, and it seldom has a job."""
+"""The queue of bulk actions, which every worker serves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many starts in each window of time."""
+    """A maximum number of starts per window of time."""
 
     limit: int
     per: timedelta
 
     def __post_init__(self) -> None:
         if self.limit < 1 or self.per < _MILLISECOND:
-            raise ConfigurationError("a rate is at least 1 per millisecond or longer")
+            raise ConfigurationError(
+                "a rate must be at least 1 start per window of 1 ms or longer"
+            )
 
 
 MOST_KEPT = 10_000
@@ -40,30 +42,33 @@ LONGEST_KEPT = timedelta(days=3650)
 @dataclass(frozen=True, slots=True)
 class Keep:
     """
-    How long a queue keeps ended jobs, instead of the general retention.
+    How long a queue keeps ended jobs, in place of the general retention.
 
-    A job is deleted when it is older than its age or when there are `count` newer ones,
-    but not within ten minutes of its end because of a count. Where no age is given, the
-    general one holds.
+    A job is deleted when it is older than its age, or when there are `count` newer
+    ones, but because of a count not within ten minutes of its end. Without an age, the
+    general retention applies.
     """
 
     succeeded: timedelta | None = None
     """The age at which jobs that succeeded are deleted."""
     failed: timedelta | None = None
-    """The same of dead letters."""
+    """The age at which dead letters are deleted."""
     succeeded_count: int | None = None
-    """How many of the newest jobs that succeeded are kept."""
+    """How many of the newest succeeded jobs are kept."""
     failed_count: int | None = None
 
     def __post_init__(self) -> None:
         for age in (self.succeeded, self.failed):
             if age is not None and not _MILLISECOND <= age <= LONGEST_KEPT:
                 raise ConfigurationError(
-                    f"keep: an age is over zero and at most {LONGEST_KEPT.days} days"
+                    "keep: an age must be positive and at most "
+                    f"{LONGEST_KEPT.days} days, not {age}"
                 )
         for count in (self.succeeded_count, self.failed_count):
             if count is not None and not 1 <= count <= MOST_KEPT:
-                raise ConfigurationError(f"keep: a count is from 1 to {MOST_KEPT}")
+                raise ConfigurationError(
+                    f"keep: a count must be from 1 to {MOST_KEPT}, not {count}"
+                )
         limits = (
             *(self.succeeded, self.failed),
             *(self.succeeded_count, self.failed_count),
@@ -76,25 +81,25 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What a queue allows; a limit that is not named is none."""
+    """The limits of a queue; `None` means unlimited."""
 
     name: str
     concurrency: int | None = None
-    """How many of its jobs run at once, on all workers together."""
+    """How many of its jobs may run at once, on all workers together."""
     per_worker: int | None = None
-    """How many of them run at once on one worker."""
+    """How many of its jobs may run at once on one worker."""
     rate: Rate | None = None
     weights: Mapping[str, int] = field(default_factory=dict)
-    """How much more than others a share gets, by its name; 1 where it is not named."""
+    """The weights of shares by name; 1 for shares that are not named."""
     waiting: int | None = None
-    """How many jobs of one share may wait; who submits more is refused."""
+    """How many jobs of one share may wait; further submissions are refused."""
     keep: Keep | None = None
     """How long its ended jobs are kept, if not by the general retention."""
 
     def __post_init__(self) -> None:
         if not 0 < len(self.name) <= MAX_NAME or not self.name.isprintable():
             raise ConfigurationError(
-                f"a queue's name has 1 to {MAX_NAME} printable characters"
+                f"a queue's name must have 1 to {MAX_NAME} printable characters"
             )
         for limit in (self.concurrency, self.per_worker, self.waiting):
             if limit is not None and limit < 1:
@@ -104,12 +109,13 @@ class Queue:
                 )
         if not all(1 <= weight <= MAX_WEIGHT for weight in self.weights.values()):
             raise ConfigurationError(
-                f"queue {self.name!r}: a weight is a whole number up to {MAX_WEIGHT}"
+                f"queue {self.name!r}: a weight must be a whole number from 1 "
+                f"to {MAX_WEIGHT}"
             )
 
 
 class Gate(NamedTuple):
-    """A queue's limits and how far they are used, as a claim finds them."""
+    """A queue's limits and their current use, as a claim reads them."""
 
     paused: bool
     concurrency: int | None
@@ -117,27 +123,27 @@ class Gate(NamedTuple):
     per: int
     """The window's length, in milliseconds."""
     window: Instant
-    """When the window began that was counted last."""
+    """The start of the last window that was counted."""
     started: int
-    """How many jobs were started in it."""
+    """How many jobs were started in that window."""
     limited_until: Instant | None
     closed: int
-    """How many windows were closed while jobs still waited."""
+    """How many windows were closed while jobs were waiting."""
 
 
 class Admission(NamedTuple):
-    """How many jobs may start now, and in which window they count."""
+    """How many jobs may start now, and the window that counts them."""
 
     allowed: int
     window: Instant
     started: int
     is_rated: bool
-    """Whether it is the rate that allows no more."""
+    """Whether the rate is what allows no more."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """A queue as operators see it."""
+    """A queue as shown to operators."""
 
     name: str
     paused: bool = False
@@ -148,21 +154,21 @@ class QueueState:
     waiting: int | None = None
     keep: Keep | None = None
     limited_until: Instant | None = None
-    """When its window opens again, if it is closed now."""
+    """When its rate allows the next start, if its window is closed."""
     opens_in: int | None = None
     """The same in milliseconds from now, by the store's clock."""
     untold: int = 0
-    """How many of its windows closed and nobody was told yet."""
+    """How many of its windows closed without an event so far."""
 
     @property
     def is_limited(self) -> bool:
-        """Whether the end of a job may let another one start."""
+        """Whether the end of a job may allow another one to start."""
         limits = (self.concurrency, self.per_worker, self.rate)
         return any(limit is not None for limit in limits)
 
 
 class Totals(NamedTuple):
-    """How often jobs of a queue ended, also of those that are deleted."""
+    """How many jobs of a queue ended, including deleted ones."""
 
     completed: int = 0
     failed: int = 0
@@ -170,7 +176,7 @@ class Totals(NamedTuple):
 
 
 class Throttling(NamedTuple):
-    """Windows of a queue that were closed while jobs waited, each told once."""
+    """Windows of a queue that closed while jobs waited, reported once."""
 
     queue: str
     windows: int
@@ -178,7 +184,7 @@ class Throttling(NamedTuple):
 
 
 def admit(gate: Gate, *, wanted: int, running: int, now: Instant) -> Admission:
-    """Say how many of the wanted jobs may start."""
+    """Return how many of the wanted jobs may start."""
     window, started = _current(gate, now)
     if gate.paused:
         return Admission(0, window, started, is_rated=False)
@@ -190,7 +196,7 @@ def admit(gate: Gate, *, wanted: int, running: int, now: Instant) -> Admission:
 
 
 def count(gate: Gate, admission: Admission, *, taken: int, waiting: bool) -> Gate:
-    """Return the gate after jobs were taken; a window closes once."""
+    """Return the gate after jobs were claimed; a window is closed once."""
     counted = gate._replace(window=admission.window, started=admission.started + taken)
     if not (admission.is_rated and taken == admission.allowed and waiting):
         return counted
@@ -201,10 +207,10 @@ def count(gate: Gate, admission: Admission, *, taken: int, waiting: bool) -> Gat
 
 def _current(gate: Gate, now: Instant) -> tuple[Instant, int]:
     """
-    Return the window of an instant and what was started in it.
+    Return the current window and the number of starts in it.
 
-    A window never gives way to an earlier one, or two clocks that differ a little
-    would open it twice; unless it is so far ahead that the clock was set back.
+    It never goes back to an earlier window, or two clocks that differ slightly would
+    open one twice, unless the window is so far ahead that the clock was set back.
     """
     if gate.rate is None:
         return 0, 0

@@ -1,8 +1,8 @@
 """
-Which URLs and addresses given by users may be called.
+Decides which URLs and addresses given by users may be called.
 
-A URL is judged by its form when it is given, an address when it is connected to: what
-a name stands for may change in between. What a form allows is no promise.
+The form of a URL is checked when it is given, and the address when it is connected to,
+because the addresses of a name can change. A valid form is no guarantee.
 """
 
 import ipaddress
@@ -25,16 +25,16 @@ _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*", re.ASCII)
 _UNICAST: Final = ipaddress.ip_network("2000::/3")
 """
-The only part of IPv6 that is given out to be reached from anywhere.
+The only part of IPv6 that is assigned to public hosts.
 
-NAT64 (`64:ff9b::/96`, `64:ff9b:1::/48`), what is local to a site (`fec0::/10`) and
-everything reserved is elsewhere.
+NAT64 (`64:ff9b::/96`, `64:ff9b:1::/48`), site-local addresses (`fec0::/10`) and all
+reserved ranges are outside it.
 """
 _DENIED: Final = tuple(
     ipaddress.ip_network(text)
     for text in (
-        "100.64.0.0/10",  # behind a carrier's NAT; metadata of some clouds
-        "168.63.129.16/32",  # a cloud's own service, on a public address
+        "100.64.0.0/10",  # carrier-grade NAT; metadata services of some clouds
+        "168.63.129.16/32",  # a cloud's internal service, on a public address
         "192.0.0.0/24",
         "192.88.99.0/24",
         "198.18.0.0/15",
@@ -46,17 +46,17 @@ _DENIED: Final = tuple(
 
 
 class Target(NamedTuple):
-    """A URL taken apart, all of it plain ASCII."""
+    """The parts of a URL, all of them ASCII."""
 
     scheme: str
     host: str
     port: int
     path: str
-    """With its query."""
+    """Including the query."""
 
     @property
     def netloc(self) -> str:
-        """The host, and the port if it is not the usual one."""
+        """The host, and the port if it is not the default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         is_usual = self.port == USUAL_PORTS[self.scheme]
         return host if is_usual else f"{host}:{self.port}"
@@ -67,15 +67,15 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What may be called: the public net by https, and what the operator adds."""
+    """What may be called: public hosts by https, and what the operator allows."""
 
     is_plain_allowed: bool = False
-    """Whether http will do for everybody."""
+    """Whether http is allowed for all hosts."""
     ports: tuple[int, ...] = PORTS
     networks: tuple[Network, ...] = ()
-    """Addresses that are good though they are not public."""
+    """Networks that are allowed although they are not public."""
     hosts: frozenset[tuple[str, int | None]] = frozenset()
-    """Hosts, or one port of theirs: good by http as well, wherever they are."""
+    """Hosts, optionally with a port, that are allowed by http and on any address."""
 
     @classmethod
     def read(
@@ -85,19 +85,19 @@ class Reach:
         ports: tuple[int, ...] = PORTS,
         is_plain_allowed: bool = False,
     ) -> Self:
-        """Read hosts, `host:port`, addresses and networks; others are a ValueError."""
+        """Parse hosts, `host:port`, addresses and networks; `ValueError` for others."""
         entries = [(text, _network(text)) for text in allowed]
         return cls(
             is_plain_allowed=is_plain_allowed,
             ports=ports,
-            networks=tuple(found for _, found in entries if found is not None),
+            networks=tuple(network for _, network in entries if network is not None),
             hosts=frozenset(
-                named_host(text) for text, found in entries if found is None
+                named_host(text) for text, network in entries if network is None
             ),
         )
 
     def vouches_for(self, host: str, port: int) -> bool:
-        """Say whether the operator named this host, or its address."""
+        """Return whether the operator allowed this host or its address."""
         if not self.hosts.isdisjoint({(host, None), (host, port)}):
             return True
         try:
@@ -106,7 +106,7 @@ class Reach:
             return False
 
     def admits(self, address: str) -> bool:
-        """Say whether an address may be connected to."""
+        """Return whether an address may be connected to."""
         return self._holds(_judged(address)) or is_public(address)
 
     def _holds(self, address: Address) -> bool:
@@ -115,9 +115,9 @@ class Reach:
 
 def check_callback(url: str, reach: Reach) -> Target:
     """
-    Check a URL that a caller gives, as `check_url` does.
+    Check a URL given by a caller, as `check_url` does.
 
-    A host that is not public by its own words is refused too: it could never be called.
+    A host that is evidently not public is refused at once: calls to it would fail.
     """
     target = _target(url)
     if not reach.vouches_for(target.host, target.port) and _is_inside(target.host):
@@ -129,7 +129,7 @@ def check_callback(url: str, reach: Reach) -> Target:
 
 
 def check_url(url: str, reach: Reach) -> Target:
-    """Take a URL apart, or raise a ValueError that tells what its form lacks."""
+    """Parse a URL; raise a `ValueError` that says what is wrong with its form."""
     target = _target(url)
     if not reach.vouches_for(target.host, target.port):
         _check_usual(target, reach)
@@ -155,7 +155,7 @@ def _target(url: str) -> Target:
 
 
 def _is_inside(host: str) -> bool:
-    """Say whether a host is this machine, or the literal address of another inside."""
+    """Return whether a host is localhost or a literal non-public address."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -165,7 +165,7 @@ def _is_inside(host: str) -> bool:
 
 
 def is_public(address: str) -> bool:
-    """Say whether an address is reached from anywhere and is nobody's inside."""
+    """Return whether an address is public."""
     judged = _judged(address)
     if isinstance(judged, IPv6Address) and (
         judged not in _UNICAST or judged.scope_id is not None
@@ -177,15 +177,15 @@ def is_public(address: str) -> bool:
 
 
 def plain(address: str) -> str:
-    """Write an address as the one it is judged by: IPv4 within IPv6 as IPv4."""
+    """Normalise an address: an IPv4 address within IPv6 becomes IPv4."""
     return str(_judged(address))
 
 
 def _judged(address: str) -> Address:
-    found = ipaddress.ip_address(address)
-    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
-        return found.ipv4_mapped
-    return found
+    parsed = ipaddress.ip_address(address)
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
+        return parsed.ipv4_mapped
+    return parsed
 
 
 def _check_usual(target: Target, reach: Reach) -> None:
@@ -205,7 +205,7 @@ def _host(parts: SplitResult) -> str:
     if "[" in parts.netloc:
         return _ipv6(host)
     if not host.isascii():
-        import idna  # noqa: PLC0415 - large tables, for few names
+        import idna  # noqa: PLC0415 - large tables that are seldom needed
 
         try:
             host = idna.encode(host).decode()
@@ -218,12 +218,12 @@ def _host(parts: SplitResult) -> str:
 
 def _ipv6(host: str) -> str:
     try:
-        found = IPv6Address(host)
+        address = IPv6Address(host)
     except ValueError:
-        found = None
-    if found is None or found.scope_id is not None:
+        address = None
+    if address is None or address.scope_id is not None:
         raise ValueError("the URL has no valid host and port")
-    return str(found)
+    return str(address)
 
 
 def _path(parts: SplitResult) -> str:
@@ -241,7 +241,7 @@ def _network(text: str) -> Network | None:
 
 
 def named_host(text: str) -> tuple[str, int | None]:
-    """Read `host` or `host:port` by the rules of URLs, or raise a ValueError."""
+    """Parse `host` or `host:port` by the rules of URLs; `ValueError` if invalid."""
     try:
         parts = urlsplit(f"//{text}")
         named = _host(parts), parts.port

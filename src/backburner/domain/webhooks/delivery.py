@@ -1,9 +1,8 @@
 """
 Webhook deliveries: which ends are reported to which endpoint.
 
-A delivery is a job like any other, made in the transaction that ends its subject. Its
-id follows from the subject and its generation, so an end is told of once, however
-often it is decided.
+A delivery is a job, submitted in the transaction that ends its subject. Its id is
+derived from the subject and its generation, so each end is reported once.
 """
 
 import hashlib
@@ -20,7 +19,7 @@ PRIORITY: Final = 0
 
 
 class Result(NamedTuple):
-    """What a job's completion is told beyond its state, as it is stored."""
+    """What a job's completion receives besides the state, as it is stored."""
 
     capability: str
     created_at: Instant
@@ -30,7 +29,7 @@ class Result(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A job, flow or batch that ended and has somebody to tell."""
+    """A job, flow or batch that ended and whose end is to be reported."""
 
     id: str
     tenant: str
@@ -38,19 +37,19 @@ class Ended(NamedTuple):
     generation: int
     state: str
     callback: str | None
-    """What was asked for at submit, as JSON; of a job with its completion."""
+    """The receiver given at submission, as JSON; for a job, with its completion."""
     request_id: str | None
     traceparent: str | None
     result: Result | None = None
-    """Of a job that has a completion."""
+    """Set for a job that has a completion."""
 
 
 QUESTION: Final = "job.question"
-"""The type of the webhook that tells of a question to people."""
+"""The type of the webhook that reports a question to people."""
 
 
 def question_delivery(ended: Ended, name: str, at: Instant) -> NewJob:
-    """Return the job that tells of a question; the same one is told of once a day."""
+    """Return the job that reports a question, at most once a day for the same one."""
     job = delivery(ended._replace(state="question"), at)
     named = f"{ended.id}\0{ended.generation}\0{name}".encode()
     digest = hashlib.sha256(named).hexdigest()
@@ -61,9 +60,9 @@ def question_delivery(ended: Ended, name: str, at: Instant) -> NewJob:
 
 
 def delivery(ended: Ended, at: Instant) -> NewJob:
-    """Return the job that tells of an end."""
+    """Return the job that reports an end."""
     kind = ended.id.partition("_")[0]
-    told = {
+    input_ = {
         "callback": orjson.Fragment(ended.callback or "null"),
         "subject": ended.id,
         "generation": ended.generation,
@@ -77,7 +76,7 @@ def delivery(ended: Ended, at: Instant) -> NewJob:
         owner=Owner(ended.tenant, ended.user),
         capability=CAPABILITY,
         queue=QUEUE,
-        input=orjson.dumps(told).decode(),
+        input=orjson.dumps(input_).decode(),
         created_at=at,
         max_attempts=MAX_ATTEMPTS,
         priority=PRIORITY,

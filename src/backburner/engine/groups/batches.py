@@ -49,11 +49,11 @@ from backburner.ports.store.events import Topic
 from backburner.ports.store.flows import GroupFilter
 
 QUIET_SECONDS: Final = 0.01
-"""Ends in quick succession are answered by one look, when they pause …"""
+"""Ends in quick succession are handled by one check, after this pause …"""
 MOST_QUIETS: Final = 5
-"""… or after so many times that long."""
+"""… or after this many pauses."""
 NET_SECONDS: Final = 5.0
-"""How often batches are looked at whose last end nobody told of."""
+"""How often batches are checked whose end was not notified."""
 PAGE: Final = 500
 
 
@@ -82,9 +82,9 @@ class Batches:
         self._touched: dict[int, None] = {}
         self._touches = 0
         self._told: dict[int, Instant] = {}
-        """When each was told of here."""
+        """When the progress of each batch was reported here."""
         self._seen = 0
-        """Up to which batch it was looked for those that are over."""
+        """Up to which batch ended ones were looked for."""
         self._loop = Loop("batches", self.look, every=NET_SECONDS)
 
     def start(self) -> None:
@@ -311,7 +311,7 @@ class Batches:
             self._touched.pop(batch, None)
             await self._finish(batch)
         now = self._clock.now()
-        # What was told long ago holds nothing back; others may have ended the batch.
+        # Old reports delay nothing; another process may have ended the batch.
         self._told = {b: at for b, at in self._told.items() if now - at < PROGRESS_MS}
         due = [b for b in self._touched if now - self._told.get(b, 0) >= PROGRESS_MS]
         for batch in due:
@@ -434,7 +434,7 @@ def _said(members: Members) -> Any:
 
 def _said_job(job: NewJob) -> list[Any]:
     # Not when it runs: a delay is counted from each time it is asked for.
-    return [
+    said = [
         job.capability,
         job.input,
         job.queue,
@@ -445,3 +445,5 @@ def _said_job(job: NewJob) -> list[Any]:
         job.max_attempts,
         job.callback,
     ]
+    # Only where it is given: an older repeat must stay a repeat.
+    return [*said, dict(job.metadata)] if job.metadata else said

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from backburner.domain.costs.usage import Booking, Usage
+from backburner.domain.costs.usage import RunUsage, Usage
 from backburner.domain.jobs.job import Claim, Instant, Wait
 from backburner.engine.models.usage import UsageLog, UsageSink
 
@@ -74,9 +74,9 @@ class Spending:
         self.began: Callable[[], None] | None = None
         """Called when a call is being made, in its task."""
         self._unstored = 0
-        """How many paid calls have answers that no later run would get."""
+        """How many paid calls have answers that no later run could reuse."""
         self.has_recalled = False
-        """Whether an answer was used that an earlier run has paid for."""
+        """Whether an answer was reused that an earlier run has paid for."""
         self.stores = False
         """Whether the answers of this run are stored."""
         self.suspended: Wait | None = None
@@ -86,7 +86,7 @@ class Spending:
         self.under_way = 0
         """How many calls are being made now."""
         self.is_over = is_over
-        """Whether the run has ended: nobody waits for a call of it any more."""
+        """Whether the run has ended, so that nothing waits for its calls."""
 
     @property
     def has_paid(self) -> bool:
@@ -122,7 +122,7 @@ class Spending:
         """Return the time by the clock of the usage's records."""
         return 0 if self._usage_sink is None else self._usage_sink.now()
 
-    async def booking(self) -> Booking | None:
+    async def booking(self) -> RunUsage | None:
         """Return the usage that is not recorded yet, with its prices."""
         if (
             self._usage_sink is None
@@ -132,7 +132,7 @@ class Spending:
             return None
         return await self._usage_sink.booking(self.usage_log)
 
-    def booked(self, booking: Booking) -> None:
+    def booked(self, booking: RunUsage) -> None:
         """Note that this usage was recorded."""
         if self._usage_sink is not None and self.usage_log is not None:
             self._usage_sink.booked(self.usage_log, booking)
@@ -151,7 +151,7 @@ class Spending:
             self.began()
 
     def end(self, *, is_served: bool) -> None:
-        """Note that a call is over, and whether it was answered."""
+        """Record that a call has ended, and whether it was answered."""
         self.under_way -= 1
         self._has_been_served = self._has_been_served or is_served
         if is_served:

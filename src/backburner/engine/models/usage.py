@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from backburner.domain.costs.usage import NOTHING, Booking, Price, Spent, Usage
+from backburner.domain.costs.usage import NOTHING, Price, RunUsage, Spent, Usage
 from backburner.domain.errors import (
     BudgetExhausted,
     HoldExhausted,
@@ -28,9 +28,9 @@ from backburner.ports.prices import Prices
 from backburner.ports.store import Store
 
 FIRST_RUN: Final = 2
-"""The number of a job's `job.started` that can have none before it."""
+"""A `job.started` event with at most this number is the first one of its job."""
 PATIENCE_MS: Final = 50
-"""How long after a call its run's settlement is waited for."""
+"""How long after a call the settlement of its run is awaited."""
 LONG_MS: Final = 250
 """A run that takes longer may go on for long: its calls are booked at once."""
 RETRY_SECONDS: Final = 0.5
@@ -49,6 +49,10 @@ class UsageSink(Protocol):
         """Note that the log has a new call."""
         ...
 
+    async def ready(self) -> None:
+        """Return when prices can be told."""
+        ...
+
     async def spent_before(self, claim: Claim) -> Spent:
         """Return what earlier runs of a claim's generation used."""
         ...
@@ -57,11 +61,11 @@ class UsageSink(Protocol):
         """Return what a job has used so far, by all of its runs."""
         ...
 
-    async def booking(self, usage_log: "UsageLog") -> Booking:
+    async def booking(self, usage_log: "UsageLog") -> RunUsage:
         """Return a run's usage with its prices, to be recorded by the caller."""
         ...
 
-    def booked(self, usage_log: "UsageLog", booking: Booking) -> None:
+    def booked(self, usage_log: "UsageLog", booking: RunUsage) -> None:
         """Note that the caller has recorded this usage of a run."""
         ...
 
@@ -91,11 +95,11 @@ class UsageLog:
         self._estimates: set[int] = set()
         self._priced = 0
         self.booked = 0
-        """How many of the calls are in the store for sure."""
+        """How many of the calls are known to be in the store."""
         self.has_lost = False
-        """Whether the run has no settlement of its own to look forward to."""
+        """Whether the run will not be settled by this worker."""
         self.has_steps = False
-        """Whether its calls are booked with the results of steps, in a moment."""
+        """Whether its calls are about to be stored together with results of steps."""
 
     @property
     def calls(self) -> tuple[Usage, ...]:
@@ -127,7 +131,7 @@ class UsageLog:
             self._usage_sink.enqueue(self)
 
     def price(self, prices: Prices) -> None:
-        """Write the prices beside the calls that have none yet."""
+        """Add prices to the calls that have none yet."""
         for n in range(self._priced, len(self._calls)):
             if n in self._estimates:
                 continue
@@ -135,10 +139,10 @@ class UsageLog:
             self._calls[n] = Usage(*self._calls[n][:-2], cost, version)
         self._priced = len(self._calls)
 
-    def booking(self) -> Booking:
-        """Return it as the store takes it."""
+    def booking(self) -> RunUsage:
+        """Return the usage in the form that the store takes."""
         claim = self._claim
-        return Booking(
+        return RunUsage(
             claim.seq, claim.token, claim.generation, claim.events, self.calls
         )
 
@@ -146,22 +150,22 @@ class UsageLog:
 def _priced(prices: Prices, call: Usage) -> Price:
     try:
         return prices.price(call)
-    except Exception as error:  # noqa: BLE001 - work is not lost for want of a price
+    except Exception as error:  # noqa: BLE001 - a missing price must not fail a job
         kind = type(error).__name__
         log.error("price not known", model=call.model, error_type=kind)
         return Price()
 
 
 async def loaded(prices: Prices) -> None:
-    """Return when prices can be told; without them, costs are not known."""
+    """Load the prices; if that fails, costs are unknown."""
     try:
         await prices.load()
-    except Exception as error:  # noqa: BLE001 - work is not lost for want of a price
+    except Exception as error:  # noqa: BLE001 - missing prices must not fail a job
         log.error("prices not loaded", error_type=type(error).__name__)
 
 
 class UsageRecorder:
-    """Tells the store, for every run of this process, what was used."""
+    """Stores the usage of all runs of this process."""
 
     def __init__(self, store: Store, prices: Prices, clock: Clock) -> None:
         self._store = store
@@ -172,11 +176,11 @@ class UsageRecorder:
         self._loop = Loop("worker-booking", self._book, every=IDLE_SECONDS)
 
     def start(self) -> None:
-        """Begin to book."""
+        """Start to store usage."""
         self._loop.start()
 
     async def stop(self) -> None:
-        """Book what is left, if that is possible, and no more."""
+        """Store what is left, if possible, and stop."""
         await self._loop.stop()
         usage_logs = tuple(self._usage_logs)
         if usage_logs:
@@ -242,37 +246,37 @@ class UsageRecorder:
             await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - nothing tells when
 
     async def ready(self) -> None:
-        """Return when prices can be told."""
+        """Return when prices are loaded."""
         await loaded(self._prices)
 
     def settle(self, usage_log: UsageLog) -> Sequence[Usage]:
-        """Return the calls of a run that is over, for its settlement to book."""
+        """Return the calls of an ended run, to be stored by its settlement."""
         usage_log.price(self._prices)
         return usage_log.calls
 
     def settled(self, usage_log: UsageLog) -> None:
-        """Take note that the settlement of a run has booked all its calls."""
+        """Record that the settlement of a run has stored all its calls."""
         usage_log.booked = len(usage_log.calls)
         self._usage_logs.pop(usage_log, None)
 
-    async def booking(self, usage_log: UsageLog) -> Booking:
+    async def booking(self, usage_log: UsageLog) -> RunUsage:
         """Return a run's usage with its prices, to be recorded by the caller."""
         await self.ready()
         usage_log.price(self._prices)
         return usage_log.booking()
 
-    def booked(self, usage_log: UsageLog, booking: Booking) -> None:
-        """Note that this usage of a run is in the store."""
+    def booked(self, usage_log: UsageLog, booking: RunUsage) -> None:
+        """Record that this usage of a run is in the store."""
         usage_log.booked = max(usage_log.booked, len(booking.calls))
         if not usage_log.is_open:
             self._usage_logs.pop(usage_log, None)
 
     async def book(self, usage_logs: Sequence[UsageLog]) -> None:
-        """Book calls now; return when they are in the store."""
+        """Store calls now; return when they are in the store."""
         await self._tell(usage_logs)
 
     def lose(self, usage_log: UsageLog) -> None:
-        """Book the calls of a run that is not settled: others have its job."""
+        """Store the calls of a run that will not be settled, as its job was lost."""
         if usage_log.calls:
             usage_log.has_lost = True
             self.enqueue(usage_log)

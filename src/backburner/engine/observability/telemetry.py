@@ -31,23 +31,26 @@ from backburner.ports.log import Unbreakable, listed, log
 registry = CollectorRegistry()
 _SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600, 1800)
 
-jobs_submitted = Counter(
-    "backburner_jobs_submitted_total",
-    "Jobs accepted.",
-    ["capability"],
-    registry=registry,
+
+def _counter(name: str, text: str, *labels: str) -> Counter:
+    return Counter(name, text, labels, registry=registry)
+
+
+def _gauge(name: str, text: str, *labels: str) -> Gauge:
+    return Gauge(name, text, labels, registry=registry)
+
+
+jobs_submitted = _counter(
+    "backburner_jobs_submitted_total", "Jobs accepted.", "capability"
 )
-jobs_finished = Counter(
-    "backburner_jobs_finished_total",
-    "Jobs that ended.",
-    ["capability", "state"],
-    registry=registry,
+jobs_finished = _counter(
+    "backburner_jobs_finished_total", "Jobs that ended.", "capability", "state"
 )
-job_attempts = Counter(
+job_attempts = _counter(
     "backburner_job_attempts_total",
     "Attempts that ended, by outcome.",
-    ["capability", "outcome"],
-    registry=registry,
+    "capability",
+    "outcome",
 )
 job_wait = Durations(
     "backburner_job_wait_seconds", "From ready to started.", "queue", _SECONDS
@@ -60,146 +63,115 @@ job_run = Durations(
 )
 registry.register(job_wait)
 registry.register(job_run)
-connections_refused = Counter(
+connections_refused = _counter(
     "backburner_connections_refused_total",
     "Connections that were closed because of a server limit, by problem code.",
-    ["code"],
-    registry=registry,
+    "code",
 )
-leases_expired = Counter(
-    "backburner_leases_expired_total",
-    "Jobs taken from workers whose lease expired.",
-    registry=registry,
+leases_expired = _counter(
+    "backburner_leases_expired_total", "Jobs taken from workers whose lease expired."
 )
-stale_completions = Counter(
+stale_completions = _counter(
     "backburner_stale_completions_total",
     "Outcomes refused because the worker had lost the job.",
-    registry=registry,
 )
-poison_jobs = Counter(
+poison_jobs = _counter(
     "backburner_poison_jobs_total",
     "Jobs ended because their workers were lost too often.",
-    registry=registry,
 )
-redrive_jobs = Counter(
-    "backburner_redrive_jobs_total", "Dead letters queued again.", registry=registry
+redrive_jobs = _counter("backburner_redrive_jobs_total", "Dead letters queued again.")
+loop_lag = _gauge(
+    "backburner_event_loop_lag_seconds", "How late the event loop ran its last tick."
 )
-loop_lag = Gauge(
-    "backburner_event_loop_lag_seconds",
-    "How late the event loop ran its last tick.",
-    registry=registry,
+sse_clients = _gauge("backburner_sse_clients", "Readers of event streams.")
+queue_depth = _gauge(
+    "backburner_queue_depth", "Jobs by queue and live state.", "queue", "state"
 )
-sse_clients = Gauge(
-    "backburner_sse_clients", "Readers of event streams.", registry=registry
-)
-queue_depth = Gauge(
-    "backburner_queue_depth",
-    "Jobs by queue and live state.",
-    ["queue", "state"],
-    registry=registry,
-)
-queue_ended = Gauge(
+queue_ended = _gauge(
     "backburner_queue_ended_jobs",
     "Ends of jobs by queue, as the store counts them; a restart does not reset them.",
-    ["queue", "end"],
-    registry=registry,
+    "queue",
+    "end",
 )
-queue_throttled = Counter(
+queue_throttled = _counter(
     "backburner_queue_throttled_total",
     "Windows of a queue's rate that closed while jobs waited.",
-    ["queue"],
-    registry=registry,
+    "queue",
 )
-lane_calls = Counter(
+lane_calls = _counter(
     "backburner_lane_calls_total",
     "Calls per lane and result: served, refused or unknown.",
-    ["lane", "outcome"],
-    registry=registry,
+    "lane",
+    "outcome",
 )
-lane_asks = Counter(
+lane_asks = _counter(
     "backburner_lane_asks_total",
     "Requests for permits, by whether they were granted.",
-    ["lane", "given"],
-    registry=registry,
+    "lane",
+    "given",
 )
-lane_throttled = Counter(
+lane_throttled = _counter(
     "backburner_lane_throttled_total",
     "Number of times a lane was paused after a refused call.",
-    ["lane"],
-    registry=registry,
+    "lane",
 )
-schedule_ticks = Counter(
-    "backburner_schedule_ticks_total",
-    "Ticks of schedules that fired.",
-    ["schedule"],
-    registry=registry,
+schedule_ticks = _counter(
+    "backburner_schedule_ticks_total", "Ticks of schedules that fired.", "schedule"
 )
-queue_oldest = Gauge(
-    "backburner_queue_oldest_age_seconds",
-    "Age of the oldest queued job.",
-    ["queue"],
-    registry=registry,
+queue_oldest = _gauge(
+    "backburner_queue_oldest_age_seconds", "Age of the oldest queued job.", "queue"
 )
-budget_refused = Counter(
+budget_refused = _counter(
     "backburner_budget_refused_total",
     "Submits refused because a budget was exhausted.",
-    ["scope", "unit"],
-    registry=registry,
+    "scope",
+    "unit",
 )
-budget_amount = Gauge(
+budget_amount = _gauge(
     "backburner_budget_amount",
     "Held, settled and overdrawn amounts in current windows: tokens or micro-dollars.",
-    ["scope", "unit", "kind"],
-    registry=registry,
+    "scope",
+    "unit",
+    "kind",
 )
-broker_up = Gauge(
+broker_up = _gauge(
     "backburner_broker_up",
     "1 if the message broker is available, otherwise 0; jobs run without it.",
-    ["transport"],
-    registry=registry,
+    "transport",
 )
-broker_messages_published = Counter(
+broker_messages_published = _counter(
     "backburner_broker_messages_published_total",
     "Messages published to the broker: after a submit, or found missing.",
-    ["cause"],
-    registry=registry,
+    "cause",
 )
-foreign_messages = Counter(
+foreign_messages = _counter(
     "backburner_foreign_messages_total",
     "Messages of other programs: submitted, retried, stale or refused.",
-    ["queue", "outcome"],
-    registry=registry,
+    "queue",
+    "outcome",
 )
-dead_letters_exported = Counter(
+dead_letters_exported = _counter(
     "backburner_dead_letters_exported_total",
     "Dead letters written to the message broker.",
-    ["queue"],
-    registry=registry,
+    "queue",
 )
-guard_verdicts = Counter(
+guard_verdicts = _counter(
     "backburner_guard_verdicts_total",
     "Inputs that look like a prompt injection: flagged or blocked.",
-    ["capability", "verdict"],
-    registry=registry,
+    "capability",
+    "verdict",
 )
-ai_calls = Counter(
+ai_calls = _counter(
     "backburner_ai_calls_total",
     "Calls of models by provider, purpose and result: ok, or the code of the error.",
-    ["provider", "purpose", "result"],
-    registry=registry,
+    "provider",
+    "purpose",
+    "result",
 )
-dead_jobs = Gauge(
-    "backburner_dead_jobs",
-    "Dead letters kept; counted up to 100,000.",
-    registry=registry,
-)
-build_info = Gauge(
-    "backburner_build_info", "The release.", ["version"], registry=registry
-)
-log_keys_dropped = Counter(
-    "backburner_log_keys_dropped_total",
-    "Keys kept out of log lines.",
-    registry=registry,
+dead_jobs = _gauge("backburner_dead_jobs", "Dead letters kept; counted up to 100,000.")
+build_info = _gauge("backburner_build_info", "The release.", "version")
+log_keys_dropped = _counter(
+    "backburner_log_keys_dropped_total", "Keys kept out of log lines."
 )
 
 

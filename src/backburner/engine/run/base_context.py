@@ -6,7 +6,7 @@ from typing import Any
 
 from backburner.domain.errors import StoreUnavailable, readable
 from backburner.domain.jobs.job import Claim, Need, Owner
-from backburner.engine.blobs.payloads import JobBlobs, Payloads
+from backburner.engine.blobs.payloads import JobBlobs
 from backburner.engine.flow import Flow
 from backburner.engine.models.asking import Asker
 from backburner.engine.models.spending import Spending
@@ -78,7 +78,7 @@ class BaseContext:
             self.spent = Spending(
                 self._claim, usage_sink, patience, is_over=self.is_over
             )
-            self.spent.stores = self._services.storage is not None
+            self.spent.stores = self._services.engine is not None
         return self.spent
 
     @property
@@ -148,7 +148,7 @@ class BaseContext:
 
     async def _follow(self, output_stream: OutputStream) -> None:
         """Let the text go on from what readers have; if unknown, it begins anew."""
-        storage, claim = self._services.storage, self._claim
+        storage, claim = self._services.engine, self._claim
         if storage is None or not claim.token:
             return
         try:
@@ -170,8 +170,8 @@ class BaseContext:
             services = self._services
             self._steps = StepJournal(
                 self._claim,
-                services.storage,
-                services.payloads or Payloads(),
+                services.engine,
+                services.payloads,
                 self.spending,
                 lose=services.lose,
                 report=lambda kind, data: self._speak().mark(kind, data),

@@ -9,7 +9,7 @@ from backburner.domain.events.text import Draft
 from backburner.domain.groups.flow import Edge
 from backburner.domain.jobs.job import Owner
 from backburner.engine.blobs.app_blobs import AppBlobs
-from backburner.engine.blobs.payloads import JobBlobs, Payloads
+from backburner.engine.blobs.payloads import JobBlobs
 from backburner.engine.flow import Flow, Planned, Typed
 from backburner.engine.options import SubmitOptions
 from backburner.engine.run.model_context import ModelContext
@@ -18,7 +18,6 @@ from backburner.engine.run.services import Running, Storage, inherited
 from backburner.engine.run.step_context import StepContext
 from backburner.engine.ticket import Ticket
 from backburner.engine.transaction import Transaction, View
-from backburner.ports.app_settings import AppSettings
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,7 +33,7 @@ class Context(ModelContext, StepContext):
 
     def settings_of(self, model: type[S]) -> S:
         """Return an application's settings: `ctx.settings_of(SongsSettings).limit`."""
-        return (self._services.app_settings or AppSettings()).of(model)
+        return self._services.app_settings.of(model)
 
     async def deliver(self, url: str, body: bytes, *, topic: str) -> None:
         """
@@ -122,9 +121,9 @@ class Context(ModelContext, StepContext):
         return [job for job in found if job.duration_ms > least]
 
     def _database(self) -> Storage:
-        if self._services.storage is None:
+        if self._services.engine is None:
             raise PermanentError("no database is available here")
-        return self._services.storage
+        return self._services.engine
 
     def at_settlement(self, body: Callable[[Transaction], None]) -> None:
         """
@@ -167,7 +166,7 @@ class Context(ModelContext, StepContext):
         by themselves.
         """
         if self._blobs is None:
-            self._blobs = JobBlobs(self._claim, self._services.payloads or Payloads())
+            self._blobs = JobBlobs(self._claim, self._services.payloads)
         return self._blobs
 
     @property
@@ -178,7 +177,7 @@ class Context(ModelContext, StepContext):
         These blobs outlive the job, and are written and read as streams. A run that
         is repeated writes again: give the blob a time to live, or delete it.
         """
-        if self._services.payloads is None or self._services.payloads.of_app is None:
+        if self._services.payloads.of_app is None:
             raise PermanentError("blobs of applications are not available here")
         return self._services.payloads.of_app(self._claim)
 

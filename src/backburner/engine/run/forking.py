@@ -111,6 +111,7 @@ def _options(job: Job, key: str | None) -> Options:
         queue=job.queue,
         priority=job.priority,
         tags=[*tags, FORK_TAG + job.id],
+        metadata=job.metadata,
         max_attempts=job.max_attempts,
         owner=job.owner,
         key=key,

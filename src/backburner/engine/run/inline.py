@@ -5,7 +5,7 @@ What it may cost is held before it runs and settled with what it used, as a job'
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -15,15 +15,11 @@ from backburner.domain.costs.usage import MICRO, Usage
 from backburner.domain.errors import PermanentError, StoreUnavailable
 from backburner.domain.jobs.job import Claim, NewJob
 from backburner.domain.jobs.outcome import Cancel, Failed, Snooze
-from backburner.engine.models.asking import Providers
 from backburner.engine.models.usage import loaded
 from backburner.engine.registry import Capability
 from backburner.engine.run.context import Context
-from backburner.engine.run.outbound import Http
-from backburner.engine.run.services import Services, Storage, Submit
-from backburner.engine.run.streaming import OutputStream
+from backburner.engine.run.services import Services
 from backburner.engine.submit.budgets import Budgets
-from backburner.ports.app_settings import AppSettings
 from backburner.ports.log import log
 from backburner.ports.prices import Prices
 
@@ -35,25 +31,13 @@ SPARE: Final = timedelta(minutes=1)
 class InlineRunner:
     """What stands around a run without a job."""
 
-    submit: Submit
-    providers: Providers | None
+    services: Services
     budgets: Budgets
     prices: Prices
-    app_settings: AppSettings
-    http: Callable[[], Http] | None = None
-    storage: Storage | None = None
 
     async def run(self, found: Capability[Any, Any], job: NewJob) -> Any:
         """Run a capability by the code of a job; raise what goes wrong."""
-        services = Services(
-            _NoOutput(),
-            self.submit,
-            providers=self.providers,
-            app_settings=self.app_settings,
-            http=self.http,
-            storage=self.storage,
-        )
-        ctx = Context(_stand_in(job), services)
+        ctx = Context(_stand_in(job), self.services)
         held = await self.budgets.hold(job, lasts=found.timeout + SPARE)
         has_succeeded = False
         try:
@@ -122,12 +106,3 @@ def _stand_in(job: NewJob) -> Claim:
         request_id=job.request_id,
         traceparent=job.traceparent,
     )
-
-
-class _NoOutput:
-    """The output sink of a handler that nobody listens to."""
-
-    def hear(self, output_stream: OutputStream) -> None:
-        output_stream.drain(0)
-
-    def hurry(self) -> None: ...

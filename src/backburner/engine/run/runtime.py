@@ -1,4 +1,4 @@
-"""What a worker runs with."""
+"""What a worker and its attempts run with."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -6,16 +6,11 @@ from typing import Protocol
 
 from backburner.domain.groups.flow import NewStep
 from backburner.domain.jobs.job import Claim
-from backburner.engine.blobs.payloads import Payloads
 from backburner.engine.broker.intake import Intake
 from backburner.engine.flow import Planned
-from backburner.engine.models.asking import Providers
 from backburner.engine.registry import Registry
-from backburner.engine.run.outbound import Http
-from backburner.engine.run.services import Storage, Submit
+from backburner.engine.run.services import Services, Storage
 from backburner.engine.transaction import Transaction
-from backburner.engine.webhooks.callback_sender import CallbackSender
-from backburner.ports.app_settings import AppSettings
 from backburner.ports.clock import Clock, Dice
 from backburner.ports.faults import Faults
 from backburner.ports.notifier import Notifier
@@ -40,28 +35,24 @@ class JobEngine(Storage, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """What stands around a worker."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime(Services):
+    """
+    Everything that a worker, its attempts and its settler use.
 
+    Handlers see it through their context, as `Services`. The worker adds what belongs
+    to itself: where its attempts send output and usage, and its lanes.
+    """
+
+    engine: JobEngine
     store: Store
     notifier: Notifier
     clock: Clock
     dice: Dice
     faults: Faults
     registry: Registry
-    submit: Submit
-    engine: JobEngine
-    payloads: Payloads = field(default_factory=Payloads)
     prices: Prices = field(default_factory=NoPrices)
     on_job_failed: Callable[[], None] = lambda: None
-    """Note that a job has failed permanently."""
+    """Called after a job has failed permanently."""
     intake: Intake | None = None
-    """Where messages of a broker say what may be claimed, if one is used."""
-    providers: Providers | None = None
-    """Of models, for handlers to ask."""
-    callback_sender: CallbackSender | None = None
-    """Who delivers what handlers tell others, if this worker can sign."""
-    app_settings: AppSettings = field(default_factory=AppSettings)
-    http: Callable[[], Http] | None = None
-    """Opens what sends the HTTP requests of handlers, when the first one asks."""
+    """Receives a broker's messages, which say what may be claimed, if one is used."""

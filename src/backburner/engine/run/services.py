@@ -1,7 +1,7 @@
 """What handlers may use of the platform, as their context gets it."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar, Unpack
 
 from backburner.domain.events.text import Draft
@@ -13,7 +13,7 @@ from backburner.engine.models.usage import UsageSink
 from backburner.engine.options import SubmitGroupOptions, SubmitOptions
 from backburner.engine.run.outbound import Http
 from backburner.engine.run.steps import StepStorage
-from backburner.engine.run.streaming import OutputSink
+from backburner.engine.run.streaming import NoOutput, OutputSink
 from backburner.engine.run.waiting import WaitStorage
 from backburner.engine.transaction import Transaction, View
 from backburner.engine.webhooks.callback_sender import CallbackSender
@@ -89,18 +89,21 @@ class Storage(StepStorage, WaitStorage, Protocol):
 class Services:
     """What handlers may use; the same for every attempt of a worker."""
 
-    output_sink: OutputSink
     submit: Submit
-    payloads: Payloads | None = None
+    output_sink: OutputSink = field(default_factory=NoOutput)
+    engine: Storage | None = None
+    payloads: Payloads = field(default_factory=Payloads)
     usage_sink: UsageSink | None = None
     lanes: LaneGate | None = None
     providers: Providers | None = None
+    """The model providers that handlers can call."""
     callback_sender: CallbackSender | None = None
-    app_settings: AppSettings | None = None
+    """Delivers the callbacks of handlers, if this process can sign them."""
+    app_settings: AppSettings = field(default_factory=AppSettings)
     http: Callable[[], Http] | None = None
-    storage: Storage | None = None
+    """Returns the HTTP client of handlers, which is opened on first use."""
     lose: Callable[[Claim], None] | None = None
-    """Whom to tell that a job is no longer this worker's."""
+    """Called with the claim of a job that this worker no longer holds."""
 
 
 def inherited(claim: Claim) -> SubmitGroupOptions:

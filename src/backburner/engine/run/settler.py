@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Protocol, TypeAlias
 
-from backburner.domain.costs.usage import Usage
 from backburner.domain.errors import (
     MAX_MESSAGE,
     CallerError,
@@ -327,17 +326,18 @@ class Settler:
             if attempt.usage_log is None
             else self._usage_recorder.settle(attempt.usage_log)
         )
+        plain = Settlement(
+            claim.seq,
+            claim.token,
+            change,
+            consequences=claim.consequences,
+            usage=usage,
+            epoch=claim.events,
+        )
         if isinstance(outcome, Suspension) and change.to is JobState.WAITING:
-            return self._waiting(attempt, change, usage, outcome.names)
+            return self._waiting(attempt, plain, outcome.names)
         if not (bodies or added):
-            return Settlement(
-                claim.seq,
-                claim.token,
-                change,
-                consequences=claim.consequences,
-                usage=usage,
-                epoch=claim.events,
-            )
+            return plain
 
         def body(tx: Tx) -> None:
             ours = self._runtime.engine.wrap(tx, claim)
@@ -357,26 +357,14 @@ class Settler:
             failed = Failed(SETTLEMENT_FAILED, message, retryable=is_retryable)
             return self.decide(attempt, failed)
 
-        return Settlement(
-            claim.seq,
-            claim.token,
-            change,
-            body,
-            otherwise,
-            claim.consequences,
-            usage,
-            claim.events,
-        )
+        return plain._replace(body=body, otherwise=otherwise)
 
     def _waiting(
-        self,
-        attempt: Attempt,
-        change: Change,
-        usage: Sequence[Usage],
-        names: Sequence[str],
+        self, attempt: Attempt, plain: Settlement, names: Sequence[str]
     ) -> Settlement:
         """Return the settlement of a job that waits, unless it was signalled."""
-        claim, told = attempt.claim, _tellings(attempt.claim, change)
+        claim, change = attempt.claim, plain.change
+        told = _tellings(claim, change)
 
         def body(tx: Tx) -> None:
             # The job's row is locked: a signal is stored by now, or finds it waiting.
@@ -393,16 +381,7 @@ class Settler:
             name = (change.wait and change.wait.name) or ""
             return transitions.resume(claim, name, now=change.at)
 
-        return Settlement(
-            claim.seq,
-            claim.token,
-            change,
-            body,
-            otherwise,
-            claim.consequences,
-            usage,
-            claim.events,
-        )
+        return plain._replace(body=body, otherwise=otherwise)
 
     def decide(self, attempt: Attempt, outcome: Outcome) -> Change:
         """Say what an outcome means for its job."""

@@ -11,7 +11,6 @@ from pydantic_core import to_json
 
 from backburner.domain.jobs.job import Owner
 from backburner.domain.jobs.step import InDoubt
-from backburner.engine.blobs.payloads import Payloads
 from backburner.engine.flow import Typed
 from backburner.engine.options import SubmitOptions
 from backburner.engine.run.base_context import BaseContext
@@ -124,7 +123,7 @@ class StepContext(BaseContext):
             services = self._services
             self._waiting = Waiting(
                 self._claim,
-                services.storage,
+                services.engine,
                 self.steps,
                 now=self.spending.now,
                 lose=services.lose,
@@ -205,8 +204,8 @@ class StepContext(BaseContext):
                 self._claim,
                 self.steps,
                 self.waiting,
-                services.storage,
-                services.payloads or Payloads(),
+                services.engine,
+                services.payloads,
             )
 
         async def submit(key: str) -> str:

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from backburner.domain.ai import Trouble
 from backburner.domain.blobs.blob import is_large
-from backburner.domain.costs.usage import Booking
+from backburner.domain.costs.usage import RunUsage
 from backburner.domain.errors import (
     ClaimLost,
     PermanentError,
@@ -67,7 +67,7 @@ class StepStorage(Protocol):
     """Stores the results of steps."""
 
     async def save_steps(
-        self, results: Sequence[StepResult], bookings: Sequence[Booking] = ()
+        self, results: Sequence[StepResult], bookings: Sequence[RunUsage] = ()
     ) -> Sequence[bool]:
         """Store results with the usage of their runs; see `StepStore`."""
         ...

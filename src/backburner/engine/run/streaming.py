@@ -205,6 +205,15 @@ class OutputStream:
             yield PROGRESS, progress
 
 
+class NoOutput:
+    """An `OutputSink` that discards what it is given."""
+
+    def hear(self, output_stream: OutputStream) -> None:
+        output_stream.drain(0)
+
+    def hurry(self) -> None: ...
+
+
 class StreamWriter:
     """Writes the output streams of this process to the store."""
 

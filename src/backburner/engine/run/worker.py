@@ -1,9 +1,7 @@
 """
 Claims jobs, runs their handlers and settles the outcomes.
 
-The life of an attempt is `_claim`, `_prepare`, `_run`, `_flush` and `_settle`, in this
-order. `attempt.py` has what happens inside `_run`: it validates the input, calls the
-handler and classifies what it did; `settler.py` stores the outcomes in batches.
+`attempt.py` shows the life of an attempt; `settler.py` stores the outcomes in batches.
 """
 
 import asyncio
@@ -11,7 +9,7 @@ import os
 import socket
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from backburner.domain.errors import StoreUnavailable, readable
@@ -27,12 +25,11 @@ from backburner.engine.loop import Loop, supervised
 from backburner.engine.models.lanes import PAID_PATIENCE, PATIENCE, Lanes
 from backburner.engine.models.usage import UsageRecorder
 from backburner.engine.observability import telemetry
-from backburner.engine.run.attempt import Attempt, Interruption
+from backburner.engine.run.attempt import Attempt
 from backburner.engine.run.claim_planner import ClaimPlanner
-from backburner.engine.run.context import Context
 from backburner.engine.run.heartbeat import Heartbeat
+from backburner.engine.run.outcomes import Interruption
 from backburner.engine.run.runtime import Runtime
-from backburner.engine.run.services import Services
 from backburner.engine.run.settler import Ended, Settler
 from backburner.engine.run.streaming import StreamWriter
 from backburner.engine.run.timeouts import Timeouts
@@ -73,7 +70,6 @@ class Worker:
         heartbeat: Callable[[Callable[[str], None]], Heartbeat],
     ) -> None:
         self.id = ""
-        self._runtime = runtime
         self._options = options
         self._intake = runtime.intake
         self._claim_planner = ClaimPlanner(
@@ -106,7 +102,6 @@ class Worker:
         self._usage_recorder = UsageRecorder(
             runtime.store, runtime.prices, runtime.clock
         )
-        self._settler = Settler(runtime, self._usage_recorder, options.limits, self)
         self._lanes = Lanes(
             runtime.store,
             runtime.clock,
@@ -115,18 +110,15 @@ class Worker:
             patience=options.patience,
             paid_patience=options.paid_patience,
         )
-        self._services = Services(
-            self._stream_writer,
-            runtime.submit,
-            runtime.payloads,
-            self._usage_recorder,
-            self._lanes,
-            runtime.providers,
-            runtime.callback_sender,
-            runtime.app_settings,
-            runtime.http,
-            runtime.engine,
-            self._drop,
+        self._runtime = replace(
+            runtime,
+            output_sink=self._stream_writer,
+            usage_sink=self._usage_recorder,
+            lanes=self._lanes,
+            lose=self._drop,
+        )
+        self._settler = Settler(
+            self._runtime, self._usage_recorder, options.limits, self
         )
         self._watching = Loop("worker-queues", self._watch_queues, every=options.poll)
         self._unsubscribe: Callable[[], None] | None = None
@@ -273,10 +265,10 @@ class Worker:
         begun = await self._keep_apart(claims)
         now = self._runtime.clock.now()
         for claim in begun:
-            self._prepare(claim, now)
+            self._begin(claim, now)
         telemetry.started(begun, now)
 
-    def _prepare(self, claim: Claim, now: Instant) -> None:
+    def _begin(self, claim: Claim, now: Instant) -> None:
         """Start an attempt's task and its time limit; if that fails, it has failed."""
         attempt = Attempt(claim, self._runtime.registry.get(claim.capability))
         self._attempts[attempt] = None
@@ -295,29 +287,14 @@ class Worker:
             self._settler.add(attempt, Failed("UNEXPECTED", why))
 
     async def _run(self, attempt: Attempt) -> None:
-        """Run the handler, flush what it wrote, and settle the outcome."""
+        """Run an attempt and settle its outcome."""
         outcome = None
         try:
-            outcome = await attempt.run(self._services)
-            context = attempt.context
-            if context is not None and (context.spent or context.output_stream):
-                outcome = await self._flush(attempt, context, outcome)
+            outcome = await attempt.run(self._runtime)
         finally:
             self._timeouts.discard(attempt)
             self._attempts.pop(attempt, None)
             self._settle(attempt, outcome)
-
-    async def _flush(
-        self, attempt: Attempt, context: Context, outcome: Outcome | None
-    ) -> Outcome | None:
-        """Return the outcome when its prices are known and its output is stored."""
-        if attempt.usage_log is not None:
-            with suppress(asyncio.CancelledError):
-                await self._usage_recorder.ready()
-        if context.output_stream is None or outcome is None:
-            return outcome
-        self._timeouts.discard(attempt)
-        return await attempt.heard_out(context.output_stream, outcome)
 
     def _settle(self, attempt: Attempt, outcome: Outcome | None) -> None:
         """Have the outcome stored, and claim again if that makes room."""
@@ -456,6 +433,8 @@ class Worker:
                 attempt.interrupt(Interruption.LOST)
 
     def _time_out(self, attempt: Attempt) -> None:
+        if attempt.has_ended:
+            return
         deadline = attempt.claim.deadline
         if deadline is not None and self._runtime.clock.now() >= deadline:
             attempt.interrupt(Interruption.EXPIRED)

@@ -35,6 +35,9 @@ LOCAL = Owner(tenant="default", user="1")
 
 MAX_TAGS = 20
 MAX_TAG_LENGTH = 200
+MAX_METADATA = 16
+MAX_METADATA_KEY = 64
+MAX_METADATA_VALUE = 512
 MAX_KEY_LENGTH = 255
 MAX_FIELD_ERRORS = 20
 TOLD = 3
@@ -53,6 +56,8 @@ class Options:
     start_by: datetime | None = None
     deadline: datetime | None = None
     tags: Sequence[str] = ()
+    metadata: Mapping[str, str] | None = None
+    """Texts by name that are kept and shown with it, such as the caller's own ids."""
     idempotency_key: str | None = None
     max_attempts: int | None = None
     tokens: int | None = None
@@ -100,6 +105,7 @@ _KINDS: Final[Mapping[str, tuple[type | tuple[type, ...], str]]] = {
     "start_by": (datetime, "a datetime"),
     "deadline": (datetime, "a datetime"),
     "tags": ((list, tuple, set, frozenset), "a list of texts"),
+    "metadata": (Mapping, "texts by name"),
     "idempotency_key": (str, "a text"),
     "max_attempts": (int, "a whole number from 1 to 100"),
     "tokens": (int, f"a whole number up to {MAX_TOKENS}"),
@@ -188,7 +194,7 @@ class Submission:
         self._clock = clock
         self._dice = dice
         self._callbacks = callbacks
-        """Who may be told of ends; `None`: anybody."""
+        """The addresses that may receive callbacks; `None`: all of them."""
 
     def prepare(
         self, capability: Capability[Any, Any] | str, value: Any, options: Options
@@ -276,6 +282,7 @@ class Submission:
             start_by=instant(options.start_by),
             deadline=instant(options.deadline),
             tags=(*options.tags, *marks) if marks else options.tags,
+            metadata=options.metadata,
             request_id=options.request_id,
             callback=self._follows(options),
             traceparent=options.traceparent,
@@ -337,6 +344,8 @@ def _check(options: Options) -> None:
         raise refused_field("priority", "must be a whole number from 0 to 9")
     if options.run_at is not None and options.delay is not None:
         raise refused_field("run_at", "give either run_at or delay")
+    if options.metadata:
+        _check_metadata(options.metadata)
     check_group(options)
     if options.max_attempts is not None and not 1 <= options.max_attempts <= 100:  # noqa: PLR2004
         raise refused_field("max_attempts", "must be a whole number from 1 to 100")
@@ -356,13 +365,35 @@ def check_group(options: Options | GroupOptions) -> None:
         )
 
 
+def _check_metadata(metadata: Mapping[Any, Any]) -> None:
+    if len(metadata) > MAX_METADATA:
+        raise refused_field("metadata", f"at most {MAX_METADATA} keys")
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not _is_tag(key, MAX_METADATA_KEY):
+            raise refused_field(
+                "metadata", f"keys have 1 to {MAX_METADATA_KEY} printable characters"
+            )
+        if not _is_value(value):
+            raise refused_field(
+                f"metadata.{key}",
+                f"must be a text of at most {MAX_METADATA_VALUE} characters",
+            )
+
+
+def _is_value(value: object) -> bool:
+    if not isinstance(value, str) or len(value) > MAX_METADATA_VALUE:
+        return False
+    # Neither NUL nor half a character: not every store and reader takes them.
+    return not any(mark == "\0" or "\ud800" <= mark <= "\udfff" for mark in value)
+
+
 def refused_field(path: str, message: str) -> InvalidInput:
     """Return the error for a field."""
     return InvalidInput(f"{path}: {message}", [FieldError(path, message)])
 
 
-def _is_tag(tag: str) -> bool:
-    return 0 < len(tag) <= MAX_TAG_LENGTH and tag.isprintable()
+def _is_tag(tag: str, longest: int = MAX_TAG_LENGTH) -> bool:
+    return 0 < len(tag) <= longest and tag.isprintable()
 
 
 def _is_name(text: str, longest: int) -> bool:
@@ -404,8 +435,8 @@ def body_hash(said: Any) -> str:
 
 
 def _said(job: NewJob, value: Any, options: Options) -> list[Any]:
-    # Of what was sent, not of what validation made of it: a default drawn anew, or a
-    # field that a release adds, must not turn an honest repeat into a conflict.
+    # Hash what was sent, not the validated input: a random default, or a field added by
+    # a release, must not turn a repeat into a conflict.
     sent = value if isinstance(value, bytes) else to_json(value, by_alias=True)
     said = [
         job.capability,
@@ -426,6 +457,7 @@ def _said(job: NewJob, value: Any, options: Options) -> list[Any]:
     given = {
         "tokens": options.tokens,
         "share": options.share,
+        "metadata": dict(options.metadata) if options.metadata else None,
         "completion": completion.said(options.completion),
     }
     more = {name: value for name, value in given.items() if value is not None}

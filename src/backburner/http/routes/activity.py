@@ -1,4 +1,4 @@
-"""What happened lately, minute by minute."""
+"""Activity of the last minutes: numbers of jobs."""
 
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -10,19 +10,19 @@ from starlette.responses import Response
 
 from backburner.engine.submit.submission import instant
 from backburner.http import wire
-from backburner.http.auth import Caller, require
+from backburner.http.auth import Reader
 from backburner.http.problems import documented
 from backburner.http.schemas.jobs import Time
+from backburner.http.shared_answers import shareable
 from backburner.http.state import server_state_of
 
 router = APIRouter(tags=["jobs"])
 
-Reader = Annotated[Caller, require("jobs:read")]
 USUAL = timedelta(minutes=30)
 
 
 class ActivityQuery(BaseModel):
-    """Since when."""
+    """The time from which to count."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -30,7 +30,7 @@ class ActivityQuery(BaseModel):
 
 
 class MinuteView(BaseModel):
-    """How many jobs came and ended in a minute."""
+    """Numbers of jobs in one minute."""
 
     at: datetime
     submitted: int
@@ -40,7 +40,7 @@ class MinuteView(BaseModel):
 
 
 class ActivityView(BaseModel):
-    """Jobs by minute; minutes in which nothing happened are left out."""
+    """Jobs by minute; minutes without any are left out."""
 
     since: datetime
     capped: bool = Field(description="Whether `since` is later than was asked for.")
@@ -54,13 +54,15 @@ class ActivityView(BaseModel):
     response_model=ActivityView,
     responses=documented(),
 )
+@shareable
 async def activity(
     request: Request, caller: Reader, query: Annotated[ActivityQuery, Query()]
 ) -> Response:
     """
-    Count how many of the jobs that the caller sees came and ended, by minute.
+    Count the jobs visible to the caller that were submitted and that ended, by minute.
 
-    It looks at the newest 50,000 events of the store: `since` says how far they reach.
+    At most the newest 50,000 events of the store are read: `since` is how far they
+    reach.
     """
     engine = server_state_of(request).engine
     since = instant(query.since)

@@ -20,18 +20,17 @@ from backburner.domain.jobs.job import Submitted
 from backburner.engine.groups.batches import Batches
 from backburner.engine.submit.submission import GroupOptions, check_group, refused_field
 from backburner.http import audit, body, group_wire, headers, wire
-from backburner.http.auth import Caller, check_shares
+from backburner.http.auth import Caller, Reader, Retrier, Writer, check_shares
 from backburner.http.prefer import PREFER, FindOrWait, Prefer, found, wait_of
-from backburner.http.problems import TooManyStreams, documented
+from backburner.http.problems import documented
 from backburner.http.routes import groups, jobs
 from backburner.http.routes.events import (
-    STREAM,
     After,
     LastEventId,
     ended,
     event_stream,
+    until_end,
 )
-from backburner.http.routes.groups import Reader, Retrier, Writer
 from backburner.http.schemas.groups import (
     MAX_MEMBERS,
     BatchPage,
@@ -55,18 +54,7 @@ router = APIRouter(tags=["batches"])
     summary="Open a batch",
     status_code=202,
     response_model=BatchView,
-    responses={
-        200: {
-            "model": BatchView,
-            "description": "It ended within the requested wait.",
-            "headers": groups.RECEIPT,
-        },
-        202: {
-            "description": "All of it is durable and will reach its end.",
-            "headers": {**groups.RECEIPT, **headers.RETRY_AFTER},
-        },
-        **documented(*groups.REFUSALS),
-    },
+    responses=groups.submitted(BatchView),
     openapi_extra={
         "requestBody": jobs.json_body("BatchRequest"),
         "parameters": [headers.IDEMPOTENCY_KEY, PREFER],
@@ -74,10 +62,11 @@ router = APIRouter(tags=["batches"])
 )
 async def open_batch(request: Request, caller: Writer) -> Response:
     """
-    Put jobs and flows under one id, all or none.
+    Submit jobs and flows as one batch, all or none.
 
-    It finishes when nothing more comes and all of its members have ended. With
-    `expected` it waits for so many, with `"sealed": false` until it is sealed.
+    It finishes when no more can be added and all of its members have ended. With
+    `expected`, it accepts that many members; with `"sealed": false`, any number until
+    it is sealed.
     """
     server_state = server_state_of(request)
     with server_state.bodies.place(request):
@@ -100,7 +89,7 @@ async def _receipt(
         told["Idempotency-Replayed"] = "true"
     prefer = request.headers.get("prefer")
     if wait_of(prefer) is not None:
-        # It is stored: a store that cannot be read now does not take that back.
+        # The batch is stored, even if the store cannot be read at the moment.
         with suppress(StoreUnavailable):
             batch = await _find(request, caller, submitted.id, prefer, told)
             if batch.state is BatchState.FINISHED:
@@ -124,10 +113,7 @@ async def _receipt(
     status_code=202,
     response_model=BatchView,
     responses={
-        202: {
-            "description": "All of it is durable and will reach its end.",
-            "headers": {**groups.RECEIPT, **headers.RETRY_AFTER},
-        },
+        202: groups.ACCEPTED,
         **documented(BatchNotFound, *groups.REFUSALS),
     },
     openapi_extra={
@@ -136,7 +122,7 @@ async def _receipt(
     },
 )
 async def fill(request: Request, caller: Writer, batch_id: str) -> Response:
-    """Put jobs and flows into a batch that takes more, all or none, or seal it."""
+    """Add jobs and flows to an open batch, all or none, or seal it."""
     server_state = server_state_of(request)
     batches = server_state.engine.batches
     batch = await batches.find(batch_id, caller.owner)
@@ -149,7 +135,7 @@ async def fill(request: Request, caller: Writer, batch_id: str) -> Response:
     try:
         shown = await _shown(request, await batches.find(batch.id, caller.owner))
     except StoreUnavailable:
-        # They are stored: a store that cannot be read now does not take that back.
+        # They are stored, even if the store cannot be read at the moment.
         shown = group_wire.batch(batch)
     ids = [answer.id for answer in submitted]
     count = len(members.jobs)
@@ -176,8 +162,7 @@ async def listing(
         before=wire.read_cursor(query.cursor),
         limit=query.limit + 1,
     )
-    here = headers.here(request)
-    return wire.page(batches, limit=query.limit, here=here, write=group_wire.batch)
+    return wire.page(request, batches, limit=query.limit, write=group_wire.batch)
 
 
 @router.get(
@@ -217,7 +202,7 @@ async def show(
     },
 )
 async def cancel(request: Request, caller: Writer, batch_id: str) -> Response:
-    """End whatever of a batch is not over yet, and let nothing more come."""
+    """Cancel everything of a batch that has not ended, and seal the batch."""
     batches = server_state_of(request).engine.batches
     await batches.find(batch_id, caller.owner)
     await audit.record(request, caller, "batch.cancelled", batch_id)
@@ -240,7 +225,7 @@ async def cancel(request: Request, caller: Writer, batch_id: str) -> Response:
     },
 )
 async def retry(request: Request, caller: Retrier, batch_id: str) -> Response:
-    """Queue every job and step that failed again; the batch finishes once more."""
+    """Queue every failed job and step again; the batch then finishes once more."""
     batches = server_state_of(request).engine.batches
     await batches.find(batch_id, caller.visible)
     await audit.record(request, caller, "batch.retried", batch_id)
@@ -255,11 +240,7 @@ async def retry(request: Request, caller: Retrier, batch_id: str) -> Response:
     operation_id="watch_batch",
     summary="Watch a batch",
     response_class=Response,
-    responses={
-        200: STREAM,
-        204: {"description": "It has ended, and `after` is its last event: stop."},
-        **documented(BatchNotFound, StoreUnavailable, TooManyStreams),
-    },
+    responses=until_end(BatchNotFound),
 )
 async def watch(
     request: Request,
@@ -269,9 +250,10 @@ async def watch(
     last_event_id: LastEventId = None,
 ) -> Response:
     """
-    Stream a batch's own events, progress among them, and close when it is finished.
+    Stream the events of a batch, including its progress, until it is finished.
 
-    `id:` is the event's number among all events. Its members' events are not told.
+    `id:` is the event's number among all events. Events of its members are not
+    included.
     """
     server_state, caller = server_state_of(request), reader.following("batch", batch_id)
     batch = await server_state.engine.batches.find(batch_id, caller.visible)
@@ -285,9 +267,7 @@ async def watch(
 
 async def _read_batch(request: Request, caller: Caller) -> tuple[NewBatch, Members]:
     server_state = server_state_of(request)
-    asked = await body.read(
-        request, BatchRequest, limit=server_state.settings.body_limit
-    )
+    asked = await server_state.read(request, BatchRequest)
     check_shares(caller, _shares(asked))
     origin, key = headers.origin(request, caller), headers.key_of(request)
     work = partial(_prepared, server_state.engine.batches, asked, origin, key)
@@ -298,9 +278,7 @@ async def _read_members(
     request: Request, caller: Caller, batch: Batch
 ) -> tuple[Members, bool]:
     server_state = server_state_of(request)
-    asked = await body.read(
-        request, MembersRequest, limit=server_state.settings.body_limit
-    )
+    asked = await server_state.read(request, MembersRequest)
     check_shares(caller, _shares(asked))
     origin, key = headers.origin(request, caller), headers.key_of(request)
     check_group(GroupOptions(idempotency_key=key))
@@ -335,12 +313,13 @@ def _prepared(
 
 
 def _said(asked: BatchRequest) -> dict[str, Any]:
-    """Return a request as it is compared with a repeat."""
+    """Return a request in the form in which repeats of it are compared."""
     told = asked.model_dump(mode="json")
     steps = [step for flow in told["flows"] for step in flow["steps"]]
     for job in (*told["jobs"], *steps):
-        if job["completion"] is None:  # an older repeat must stay a repeat
-            del job["completion"]
+        for name in ("completion", "metadata"):
+            if job[name] is None:  # so that repeats of older requests still match
+                del job[name]
     return told
 
 

@@ -1,4 +1,4 @@
-"""Large inputs and outputs over HTTP, by signed URLs that expire."""
+"""Downloads of large inputs and outputs by signed URLs."""
 
 from datetime import timedelta
 from typing import Annotated, Final
@@ -16,22 +16,20 @@ from backburner.domain.errors import (
 )
 from backburner.domain.jobs.job import JobState
 from backburner.http import contents, wire
-from backburner.http.auth import PUBLIC, Caller, require
+from backburner.http.auth import Anybody, Reader
 from backburner.http.problems import LinkRefused, NoResult, documented
 from backburner.http.schemas.jobs import LinkQuery, LinkView, Signed
 from backburner.http.state import server_state_of
 
 router = APIRouter(tags=["blobs"])
 
-Reader = Annotated[Caller, require("jobs:read")]
-Anybody = Annotated[Caller, require(PUBLIC)]
 
 GUARDS: Final = {
     "Cache-Control": "private, no-store",
     "Content-Security-Policy": "sandbox; default-src 'none'",
     "Referrer-Policy": "no-referrer",
 }
-"""A content is the user's: it is saved, not shown, and kept by nobody on the way."""
+"""The headers of contents: not displayed by browsers, not stored by caches."""
 
 
 @router.get(
@@ -50,9 +48,9 @@ async def link(
     request: Request, caller: Reader, job_id: str, query: Annotated[LinkQuery, Query()]
 ) -> Response:
     """
-    Return a link that opens one content without a key, for 15 minutes or as asked.
+    Return a link that opens one content without a key, for 15 minutes by default.
 
-    Only what is over 64 KiB has one; a small content is in the job itself.
+    Only contents over 64 KiB have one; smaller ones are part of the job.
     """
     server_state = server_state_of(request)
     job = await server_state.engine.find(job_id, caller.visible)
@@ -92,7 +90,7 @@ async def link(
 async def content(
     request: Request, _caller: Anybody, blob_id: str, query: Annotated[Signed, Query()]
 ) -> Response:
-    """Send what a link of `GET /v1/jobs/{job_id}/link` opens: the link is the key."""
+    """Send the content of a link from `GET /v1/jobs/{job_id}/link`, without a key."""
     server_state = server_state_of(request)
     path = f"/v1/blobs/{blob_id}"
     if not server_state.signed_urls.holds(

@@ -1,7 +1,7 @@
-"""What pages in a browser need: tokens for streams, and sessions."""
+"""Routes for pages in a browser: stream tokens and sessions."""
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -16,7 +16,7 @@ from backburner.domain.errors import (
     StoreUnavailable,
 )
 from backburner.http import body, wire
-from backburner.http.auth import PUBLIC, Caller, caller_of, refuse_foreign_page, require
+from backburner.http.auth import Anybody, Caller, Reader, caller_of, refuse_foreign_page
 from backburner.http.problems import (
     BodyTooLarge,
     CsrfRefused,
@@ -39,8 +39,6 @@ from backburner.http.streams.access import Kind, issue
 
 router = APIRouter(tags=["browser"])
 
-Reader = Annotated[Caller, require("jobs:read")]
-Anybody = Annotated[Caller, require(PUBLIC)]
 
 UNKEPT = {"Cache-Control": "no-store"}
 MAX_BODY = 4096
@@ -65,7 +63,7 @@ async def stream_token(request: Request, caller: Reader) -> Response:
     Return a token that opens one stream as `?token=`, in place of a key.
 
     For `EventSource` and `WebSocket` in a browser, which cannot send a key. A stream
-    ends when its token expires or the key that it was made with is revoked.
+    ends when its token expires or the key that created it is revoked.
     """
     server_state = server_state_of(request)
     asked = await body.read(request, StreamTokenRequest, limit=MAX_BODY)
@@ -99,10 +97,10 @@ async def stream_token(request: Request, caller: Reader) -> Response:
 )
 async def log_in(request: Request, _caller: Anybody) -> Response:
     """
-    Begin a session: a cookie that a browser sends in place of the key, for 12 hours.
+    Create a session: a cookie that a browser sends in place of the key, for 12 hours.
 
-    With it, each request but GET must say `application/json` and show `csrf_token` as
-    `X-CSRF-Token`. It is worth what the key is, and ends when the key is revoked.
+    Requests other than GET must then have the type `application/json` and `csrf_token`
+    in `X-CSRF-Token`. A session has the key's permissions, and ends when it is revoked.
     """
     refuse_foreign_page(request)
     server_state = server_state_of(request)
@@ -122,7 +120,7 @@ async def log_in(request: Request, _caller: Anybody) -> Response:
     responses=documented(ForeignOrigin, Unauthorized, StoreUnavailable, public=True),
 )
 async def session(request: Request, _caller: Anybody) -> Response:
-    """Return the session of the cookie, with its CSRF token, to a page that reloads."""
+    """Return the session of the cookie with its CSRF token, for a page that reloads."""
     refuse_foreign_page(request)
     server_state = server_state_of(request)
     found = server_state.sessions.find(request)
@@ -160,7 +158,7 @@ async def log_out(request: Request, _caller: Anybody) -> Response:
 async def _check_exists(
     server_state: ServerState, caller: Caller, kind: Kind, name: str
 ) -> None:
-    """Refuse a token for what the caller does not see."""
+    """Refuse a token for something that the caller cannot see."""
     match kind:
         case "job":
             await server_state.engine.find(name, caller.visible)
@@ -169,7 +167,7 @@ async def _check_exists(
         case "batch":
             await server_state.engine.batches.find(name, caller.visible)
         case "topic":
-            pass  # a topic exists by being published to; readers see their own of it
+            pass  # topics exist without a row; readers see only their own events of it
 
 
 def _view(session: Session, key: ApiKey) -> dict[str, Any]:

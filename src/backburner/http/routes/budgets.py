@@ -11,9 +11,9 @@ from backburner.domain.auth.access import PLATFORM_TENANT
 from backburner.domain.costs.budget import Budget, BudgetState, Scope, amount, budget_of
 from backburner.engine.engine import Engine
 from backburner.engine.submit.submission import refused_field
-from backburner.http import body, wire
+from backburner.http import wire
 from backburner.http.audit import entry_of
-from backburner.http.auth import Caller, require
+from backburner.http.auth import Caller, Reader, require
 from backburner.http.problems import (
     BudgetNotFound,
     budget_headers,
@@ -27,7 +27,6 @@ from backburner.ports.store.keys import AuditEntry
 router = APIRouter(tags=["budgets"])
 
 ADMIN = "budgets:admin"
-Reader = Annotated[Caller, require("jobs:read")]
 Administrator = Annotated[Caller, require(ADMIN)]
 
 
@@ -39,7 +38,7 @@ Administrator = Annotated[Caller, require(ADMIN)]
     responses=documented(),
 )
 async def listing(request: Request, caller: Reader) -> Response:
-    """List the budgets that the caller is under; for operators, all of them."""
+    """List the budgets that apply to the caller; for operators, all budgets."""
     return wire.answer(await _list(server_state_of(request).engine, caller))
 
 
@@ -56,15 +55,13 @@ async def listing(request: Request, caller: Reader) -> Response:
 )
 async def put(request: Request, caller: Administrator) -> Response:
     """
-    Set a budget in place of the one with the same scope, value, unit and window.
+    Set a budget; it replaces one with the same scope, value, unit and window.
 
-    It holds everywhere within half a second, in the window that is under way. What the
-    code declares does not take its place.
+    It takes effect everywhere within half a second, in the current window, and
+    overrides what the code declares.
     """
     server_state = server_state_of(request)
-    asked = await body.read(
-        request, BudgetRequest, limit=server_state.settings.body_limit
-    )
+    asked = await server_state.read(request, BudgetRequest)
     if (asked.tokens is None) == (asked.money is None):
         raise refused_field("tokens", "give either tokens or money")
     budget = Budget(
@@ -93,7 +90,7 @@ async def put(request: Request, caller: Administrator) -> Response:
 async def drop(
     request: Request, caller: Administrator, query: Annotated[BudgetQuery, Query()]
 ) -> Response:
-    """Take a budget away; one that the code declares is back when it starts again."""
+    """Delete a budget; one that the code declares is set again at the next start."""
     engine = server_state_of(request).engine
     budget = budget_of(query.scope, query.unit, 0, query.per_seconds * 1000, query.of)
     entry = await _entry(request, caller, "budget.dropped", budget)
@@ -103,7 +100,7 @@ async def drop(
 
 
 async def budget_left(request: Request, caller: Caller) -> dict[str, str]:
-    """Return headers that say how much of the narrowest token budget is left."""
+    """Return headers with what is left of the token budget that has the least left."""
     engine = server_state_of(request).engine
     found = await engine.budgets.accounts(caller.owner, caller.key)
     states = [state for state in found if state.account.unit == "tokens"]
@@ -131,7 +128,7 @@ async def _list(engine: Engine, caller: Caller) -> dict[str, Any]:
 async def _entry(
     request: Request, caller: Caller, action: str, budget: Budget
 ) -> AuditEntry:
-    """Write an act for the log of the tenant whose budget it is."""
+    """Return the audit entry of a change, for the tenant of the budget."""
     tenant = budget.tenant
     if budget.scope == Scope.KEY and budget.of is not None:
         tenant = await server_state_of(request).keys.tenant_of(budget.of)

@@ -1,6 +1,6 @@
 """The route that lists capabilities."""
 
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter
 from pydantic import TypeAdapter
@@ -11,14 +11,12 @@ from starlette.responses import Response
 
 from backburner.engine.registry import Capability
 from backburner.http import wire
-from backburner.http.auth import Caller, require
+from backburner.http.auth import Reader
 from backburner.http.problems import documented
 from backburner.http.schemas.jobs import CapabilityList
 from backburner.http.state import server_state_of
 
 router = APIRouter(tags=["operations"])
-
-Reader = Annotated[Caller, require("jobs:read")]
 
 
 @router.get(

@@ -1,7 +1,7 @@
 """The configuration of the server, as `doctor` reports it; secrets are not shown."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
@@ -10,17 +10,15 @@ from starlette.responses import Response
 
 from backburner.environment import shown
 from backburner.http import wire
-from backburner.http.auth import Caller, require
+from backburner.http.auth import Operator
 from backburner.http.problems import documented
 from backburner.http.state import server_state_of
 
 router = APIRouter(tags=["operations"])
 
-Operator = Annotated[Caller, require("queues:read")]
-
 
 class FindingView(BaseModel):
-    """One thing that was looked at."""
+    """One finding."""
 
     status: Literal["pass", "warn", "fail"]
     name: str
@@ -29,14 +27,14 @@ class FindingView(BaseModel):
 
 
 class SettingView(BaseModel):
-    """A setting by the name of its variable."""
+    """A setting with the name of its variable."""
 
     name: str
     value: str = Field(description="Of a secret only `set` or `not set`.")
 
 
 class ConfigurationView(BaseModel):
-    """What a server is set to, and what an examination of it found."""
+    """The settings of a server, and the findings of an examination."""
 
     version: str
     examined_at: datetime
@@ -53,10 +51,10 @@ class ConfigurationView(BaseModel):
 )
 async def configuration(request: Request, _caller: Operator) -> Response:
     """
-    Examine store, broker and settings as `backburner doctor` does, and list them.
+    Examine store, broker and settings like `backburner doctor`, and list the settings.
 
-    It is examined at most every ten seconds. Secrets are only said to be set or not,
-    and passwords in URLs are left out.
+    The examination runs at most every ten seconds. Secrets are shown as set or not set,
+    and passwords in URLs are removed.
     """
     server_state = server_state_of(request)
     at, findings = await server_state.examination.report()

@@ -13,8 +13,8 @@ from backburner.domain.errors import (
     JobNotFound,
 )
 from backburner.domain.jobs.job import JobState
-from backburner.http import audit, body, contents, headers, wire
-from backburner.http.auth import Caller, require
+from backburner.http import audit, contents, wire
+from backburner.http.auth import Caller, Retrier, require
 from backburner.http.problems import (
     documented,
 )
@@ -27,13 +27,13 @@ from backburner.http.schemas.jobs import (
     Retried,
     RetryRequest,
 )
+from backburner.http.shared_answers import shareable
 from backburner.http.state import server_state_of
 from backburner.ports.store.maintenance import JobFilter
 
 router = APIRouter(tags=["dead letters"])
 
 Reader = Annotated[Caller, require("dead-letters:read")]
-Retrier = Annotated[Caller, require("dead-letters:retry")]
 
 
 @router.get(
@@ -46,10 +46,11 @@ Retrier = Annotated[Caller, require("dead-letters:retry")]
         **documented(),
     },
 )
+@shareable
 async def listing(
     request: Request, caller: Reader, query: Annotated[DeadLetterQuery, Query()]
 ) -> Response:
-    """List how jobs failed, the latest first; with `fingerprint`, which ones did so."""
+    """List kinds of failures, latest first; with `fingerprint`, the jobs of one."""
     engine = server_state_of(request).engine
     if query.fingerprint is None:
         if query.cursor is not None:
@@ -69,8 +70,7 @@ async def listing(
     found = await engine.jobs(
         where, before=wire.read_cursor(query.cursor), limit=query.limit + 1
     )
-    here = headers.here(request)
-    return wire.page(found, limit=query.limit, here=here, write=wire.summary)
+    return wire.page(request, found, limit=query.limit, write=wire.summary)
 
 
 @router.post(
@@ -86,15 +86,13 @@ async def listing(
 )
 async def retry_many(request: Request, caller: Retrier) -> Response:
     """
-    Queue the newest dead letters that match again, or only count them.
+    Queue the newest matching dead letters again, or only count them.
 
-    With `canary` only so many of them, to see how they fare; with `rate` the first
-    at once and the others as scheduled jobs, that many a second.
+    With `canary`, only that many are retried, to test the outcome. With `rate`, one
+    starts at once and the others are scheduled, at that many per second.
     """
     server_state = server_state_of(request)
-    asked = await body.read(
-        request, RetryRequest, limit=server_state.settings.body_limit
-    )
+    asked = await server_state.read(request, RetryRequest)
     where = JobFilter(
         owner=caller.visible,
         state=JobState.FAILED,
@@ -130,7 +128,7 @@ async def retry_many(request: Request, caller: Retrier) -> Response:
     },
 )
 async def show(request: Request, caller: Reader, job_id: str) -> Response:
-    """Return a job that failed for good; any other is not found here."""
+    """Return a job that failed permanently; other jobs are not found here."""
     engine = server_state_of(request).engine
     job = await engine.find(job_id, caller.visible)
     if job.state is not JobState.FAILED:
@@ -152,10 +150,10 @@ async def show(request: Request, caller: Reader, job_id: str) -> Response:
 async def retry(
     request: Request, caller: Retrier, job_id: str, *, fresh: jobs.Fresh = False
 ) -> Response:
-    """Queue a dead letter again, in its next generation, with fresh attempts."""
+    """Queue a dead letter again, in its next generation, with new attempts."""
     return await jobs.retried(request, caller, job_id, fresh=fresh)
 
 
 def _told(asked: RetryRequest) -> str:
-    """Write what a retry of many is restricted to."""
+    """Return the filter of a bulk retry, for the audit log."""
     return asked.model_dump_json(exclude_none=True, exclude={"dry_run"})

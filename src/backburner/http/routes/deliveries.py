@@ -15,7 +15,7 @@ from backburner.domain.errors import (
 from backburner.domain.jobs.job import JobState
 from backburner.engine.webhooks import deliveries
 from backburner.http import audit, headers, wire
-from backburner.http.auth import Caller, require
+from backburner.http.auth import Caller, Reader, Writer
 from backburner.http.problems import Forbidden, documented
 from backburner.http.schemas.jobs import JobPage, JobView
 from backburner.http.schemas.webhooks import PageQuery
@@ -23,8 +23,6 @@ from backburner.http.state import server_state_of
 
 router = APIRouter(tags=["webhooks"])
 
-Reader = Annotated[Caller, require("jobs:read")]
-Writer = Annotated[Caller, require("jobs:write")]
 
 RETRY = "dead-letters:retry"
 Page = Annotated[PageQuery, Query()]
@@ -43,7 +41,7 @@ LISTED: dict[int | str, dict[str, Any]] = {
 async def of_job(
     request: Request, caller: Reader, job_id: str, query: Page
 ) -> Response:
-    """List the deliveries of a job, newest first: they are jobs, with attempts."""
+    """List the deliveries of a job, newest first: they are jobs with attempts."""
     await server_state_of(request).engine.find(job_id, caller.visible)
     return await _listed(request, caller, job_id, query)
 
@@ -91,10 +89,10 @@ async def of_batch(
 )
 async def replay(request: Request, caller: Writer, job_id: str) -> Response:
     """
-    Send a webhook again, under the same `webhook-id`.
+    Send a webhook again, with the same `webhook-id`.
 
-    A delivery that failed is retried, which needs the scope `dead-letters:retry` too;
-    for any other that is over there is a new one.
+    A failed delivery is retried, which also needs the scope `dead-letters:retry`; for
+    any other that has ended, a new delivery is submitted.
     """
     engine = server_state_of(request).engine
     found = await engine.find(job_id, caller.owner)
@@ -119,5 +117,4 @@ async def _listed(
         before=wire.read_cursor(query.cursor),
         limit=query.limit + 1,
     )
-    here = headers.here(request)
-    return wire.page(found, limit=query.limit, here=here, write=wire.summary)
+    return wire.page(request, found, limit=query.limit, write=wire.summary)

@@ -11,7 +11,7 @@ from backburner.domain.errors import (
     IllegalTransition,
 )
 from backburner.domain.webhooks.webhook import Endpoint
-from backburner.http import audit, body, headers, wire
+from backburner.http import audit, headers, wire
 from backburner.http.auth import Caller, require
 from backburner.http.problems import (
     documented,
@@ -47,16 +47,14 @@ CHANGED = documented(EndpointNotFound, writes=True)
 )
 async def create(request: Request, caller: Writer) -> Response:
     """
-    Return the caller's endpoint for a URL; it is made if there is none.
+    Return the caller's endpoint for a URL; create it if there is none.
 
-    Each call shows its secrets and is in the audit log.
+    Each call shows its secrets and is recorded in the audit log.
     """
     server_state = server_state_of(request)
-    asked = await body.read(
-        request, EndpointRequest, limit=server_state.settings.body_limit
-    )
+    asked = await server_state.read(request, EndpointRequest)
     found = await server_state.engine.endpoints.create(asked.url, caller.owner)
-    # It shows the secrets, also of an endpoint that was there before.
+    # It shows the secrets, also of an existing endpoint.
     await audit.record(request, caller, "endpoint.revealed", found.id)
     return _with_secrets(request, found)
 
@@ -74,12 +72,11 @@ async def create(request: Request, caller: Writer) -> Response:
 async def listing(
     request: Request, caller: Reader, query: Annotated[PageQuery, Query()]
 ) -> Response:
-    """List the caller's endpoints; a URL that was only called back has one too."""
+    """List the caller's endpoints; callback URLs of jobs have one, too."""
     found = await server_state_of(request).engine.endpoints.listing(
         caller.owner, before=wire.read_cursor(query.cursor), limit=query.limit + 1
     )
-    here = headers.here(request)
-    return wire.page(found, limit=query.limit, here=here, write=_view)
+    return wire.page(request, found, limit=query.limit, write=_view)
 
 
 @router.get(
@@ -93,7 +90,7 @@ async def listing(
     },
 )
 async def show(request: Request, caller: Reader, endpoint_id: str) -> Response:
-    """Return an endpoint, without its secrets: making it once more tells them."""
+    """Return an endpoint without its secrets; `POST /v1/endpoints` shows them."""
     endpoints = server_state_of(request).engine.endpoints
     return wire.answer(_view(await endpoints.find(endpoint_id, caller.owner)))
 
@@ -110,7 +107,7 @@ async def show(request: Request, caller: Reader, endpoint_id: str) -> Response:
     },
 )
 async def rotate(request: Request, caller: Writer, endpoint_id: str) -> Response:
-    """Make a new secret; the one before it signs beside it for a day."""
+    """Create a new secret; the previous one stays valid for a day."""
     await _record(request, caller, endpoint_id, "rotated")
     endpoints = server_state_of(request).engine.endpoints
     return _with_secrets(request, await endpoints.rotate(endpoint_id, caller.owner))
@@ -124,7 +121,7 @@ async def rotate(request: Request, caller: Writer, endpoint_id: str) -> Response
     responses={200: {"description": "The endpoint."}, **CHANGED},
 )
 async def disable(request: Request, caller: Writer, endpoint_id: str) -> Response:
-    """Have nothing sent to it: its deliveries end as dead letters."""
+    """Stop sending to an endpoint: its deliveries become dead letters."""
     await _record(request, caller, endpoint_id, "disabled")
     endpoints = server_state_of(request).engine.endpoints
     return wire.answer(_view(await endpoints.disable(endpoint_id, caller.owner)))
@@ -138,7 +135,7 @@ async def disable(request: Request, caller: Writer, endpoint_id: str) -> Respons
     responses={200: {"description": "The endpoint."}, **CHANGED},
 )
 async def enable(request: Request, caller: Writer, endpoint_id: str) -> Response:
-    """Have webhooks sent again; those that failed meanwhile can be replayed."""
+    """Resume sending; deliveries that failed meanwhile can be replayed."""
     await _record(request, caller, endpoint_id, "enabled")
     endpoints = server_state_of(request).engine.endpoints
     return wire.answer(_view(await endpoints.enable(endpoint_id, caller.owner)))
@@ -153,7 +150,7 @@ async def enable(request: Request, caller: Writer, endpoint_id: str) -> Response
     responses={204: {"description": "The endpoint is deleted."}, **CHANGED},
 )
 async def delete(request: Request, caller: Writer, endpoint_id: str) -> Response:
-    """Forget an endpoint and its secrets; jobs that name it can tell nobody."""
+    """Delete an endpoint and its secrets; jobs that name it notify nobody."""
     await _record(request, caller, endpoint_id, "deleted")
     await server_state_of(request).engine.endpoints.delete(endpoint_id, caller.owner)
     return Response(status_code=204)
@@ -162,7 +159,7 @@ async def delete(request: Request, caller: Writer, endpoint_id: str) -> Response
 async def _record(
     request: Request, caller: Caller, endpoint_id: str, verb: str
 ) -> None:
-    # Only of what is there: nobody fills the log with words of his own.
+    # Only for existing endpoints, so that callers cannot fill the log with any text.
     await server_state_of(request).engine.endpoints.find(endpoint_id, caller.owner)
     await audit.record(request, caller, f"endpoint.{verb}", endpoint_id)
 

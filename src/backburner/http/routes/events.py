@@ -1,19 +1,20 @@
 """
-Events as they happen, over SSE.
+Streams events as they happen, over SSE.
 
-A reader may join late, leave and come back: it names the last event it saw, and gets
-everything after that once and in order.
+A reader may join late, leave and return: it names the last event that it has seen, and
+gets everything after it, once and in order.
 """
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from backburner.domain.errors import (
+    BackburnerError,
     BatchNotFound,
     FlowNotFound,
     JobNotFound,
@@ -57,13 +58,22 @@ STREAM = {
 }
 
 
+def until_end(missing: type[BackburnerError]) -> dict[int | str, dict[str, Any]]:
+    """Describe for OpenAPI a stream that closes at the end of what it is about."""
+    return {
+        200: STREAM,
+        204: {"description": "It has ended, and `after` is its last event: stop."},
+        **documented(missing, StoreUnavailable, TooManyStreams),
+    }
+
+
 def event_stream(
     events: AsyncGenerator[Event, None],
     *,
     number: Callable[[Event], int],
     start: int | None = None,
 ) -> ServerEvents:
-    """Answer with events of the log, each under the number that it is resumed by."""
+    """Respond with events of the log, each with the number to resume after it."""
     return ServerEvents(_written(events, number), start=start)
 
 
@@ -80,11 +90,7 @@ async def _written(
     operation_id="watch_job",
     summary="Watch a job",
     response_class=Response,
-    responses={
-        200: STREAM,
-        204: {"description": "It has ended, and `after` is its last event: stop."},
-        **documented(JobNotFound, StoreUnavailable, TooManyStreams),
-    },
+    responses=until_end(JobNotFound),
 )
 async def watch_job(
     request: Request,
@@ -94,10 +100,10 @@ async def watch_job(
     last_event_id: LastEventId = None,
 ) -> Response:
     """
-    Stream a job's events from the first, and close when it has ended.
+    Stream a job's events from the first one, until it has ended.
 
-    `id:` is the event's number within the job. After the end a browser that
-    reconnects is told by 204 to stop.
+    `id:` is the event's number within the job. A browser that reconnects after the end
+    gets a 204, which tells it to stop.
     """
     server_state = server_state_of(request)
     caller = reader.following("job", job_id)
@@ -126,13 +132,13 @@ async def watch_all(
     last_event_id: LastEventId = None,
 ) -> Response:
     """
-    Stream the events of all of the caller's jobs, flows and batches, for ever.
+    Stream the events of all jobs, flows and batches of the caller, without end.
 
-    With them come the events that applications publish to the caller or to its whole
-    tenant; `topic` chooses those of one topic.
-    `id:` is the event's number among all events. Without a cursor it begins now;
-    `after=0` begins with the oldest event that is kept. Whoever may read queues is
-    told of them, too, unless it asks for one thing only.
+    Events that applications publish to the caller or to its whole tenant are included;
+    `topic` selects those of one topic. `id:` is the event's number among all events.
+    Without a cursor, the stream starts now; `after=0` starts with the oldest stored
+    event. Callers with `queues:read` get the events of queues as well, unless they
+    select one subject.
     """
     server_state = server_state_of(request)
     start = last_event_id if last_event_id is not None else query.after
@@ -146,7 +152,7 @@ async def watch_all(
 async def _topic(
     engine: Engine, reader: StreamAccess, asked: EventQuery
 ) -> tuple[Caller, Topic]:
-    """Return who reads, and what of its events is asked for."""
+    """Return the caller and the selected events."""
     if asked.flow is not None:
         caller = reader.following("flow", asked.flow)
         flow = await engine.flows.find(asked.flow, caller.visible)
@@ -162,10 +168,10 @@ async def _topic(
 
 
 def all_of(caller: Caller) -> Topic:
-    """Return everything: with the events of queues, which belong to nobody."""
+    """Return the selection of all events, including those of queues if allowed."""
     return Topic(queues="queues:read" in caller.scopes)
 
 
 def ended() -> Response:
-    """Tell a reader that has seen the end to stay away."""
+    """Respond to a reader that has seen the last event: do not reconnect."""
     return Response(status_code=204, media_type=MEDIA_TYPE)

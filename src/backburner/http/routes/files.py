@@ -1,8 +1,8 @@
 """
-Applications' blobs over HTTP, by signed URLs: one method, one object, an expiry.
+Access to applications' blobs by signed URLs: one method, one object, an expiry.
 
-The signature is the key: who has the URL may do that one thing, whoever it is. What
-it may not do, for whatever reason, is answered with 403.
+The signature takes the place of a key: anyone with the URL may use it. Anything that
+the URL does not allow is refused with 403, whatever the reason.
 """
 
 import re
@@ -26,7 +26,7 @@ from backburner.engine.blobs import streams
 from backburner.engine.blobs.app_blobs import BlobService
 from backburner.engine.blobs.urls import FILES
 from backburner.http import body, wire
-from backburner.http.auth import PUBLIC, Caller, require
+from backburner.http.auth import Anybody
 from backburner.http.problems import (
     BodyTooLarge,
     LinkRefused,
@@ -41,13 +41,12 @@ from backburner.http.state import server_state_of
 
 router = APIRouter(tags=["files"])
 
-Anybody = Annotated[Caller, require(PUBLIC)]
 PATH: Final = f"{FILES}{{file_id}}"
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 
 
 class SignedFile(Signed):
-    """What a URL carries to prove itself and, for PUT, what it allows."""
+    """The signature of a URL and, for PUT, what it allows."""
 
     size: int | None = Field(None, ge=0, lt=2**53, description="Bytes, exactly.")
     max: int | None = Field(None, ge=0, lt=2**53, description="Bytes, at most.")
@@ -55,13 +54,13 @@ class SignedFile(Signed):
 
     @property
     def terms(self) -> dict[str, str]:
-        """What is signed besides method, object and expiry."""
-        told = self.model_dump(include={"size", "max", "type"}, exclude_none=True)
-        return {name: str(value) for name, value in told.items()}
+        """Return what is signed in addition to method, object and expiry."""
+        terms = self.model_dump(include={"size", "max", "type"}, exclude_none=True)
+        return {name: str(value) for name, value in terms.items()}
 
 
 class FileReceipt(BaseModel):
-    """What arrived."""
+    """Size and digest of an upload."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -70,7 +69,7 @@ class FileReceipt(BaseModel):
 
 
 class Part(NamedTuple):
-    """Which bytes of a content are asked for."""
+    """A range of bytes of a content."""
 
     offset: int
     size: int
@@ -103,7 +102,7 @@ async def download(
     file_id: str,
     query: Annotated[SignedFile, Query()],
 ) -> Response:
-    """Send what the URL was signed for, or one range of it."""
+    """Send the content that the URL was signed for, or one range of it."""
     service = _service(request)
     _check(service, "GET", file_id, query)
     blob = await service.signed(BlobKey.read(file_id).job)
@@ -150,7 +149,7 @@ async def upload(
     file_id: str,
     query: Annotated[SignedFile, Query()],
 ) -> Response:
-    """Take the bytes that the URL was signed for; sent again, they are replaced."""
+    """Store the bytes that the URL was signed for; a repeat replaces them."""
     service = _service(request)
     _check(service, "PUT", file_id, query)
     if query.type not in (None, request.headers.get("content-type")):
@@ -169,20 +168,20 @@ async def upload(
 
 @router.api_route(PATH, methods=["POST", "PATCH", "DELETE"], include_in_schema=False)
 async def refuse(_caller: Anybody) -> Response:
-    """Refuse what no URL is signed for."""
+    """Refuse methods for which no URL is signed."""
     raise LinkRefused("the URL is for another method")
 
 
 def asked_part(header: str, size: int) -> Part | None:
     """
-    Return which part a `Range` asks for, the whole without one; `None`: there is none.
+    Return the part that a `Range` header selects; `None` if there is no such part.
 
-    What is not one range of bytes is taken for no range, as RFC 9110 has it.
+    Anything but one range of bytes selects the whole content, as RFC 9110 requires.
     """
-    found = _RANGE.fullmatch(header.strip())
-    if found is None or found.groups() == ("", ""):
+    match = _RANGE.fullmatch(header.strip())
+    if match is None or match.groups() == ("", ""):
         return Part(0, size)
-    first, last = found.groups()
+    first, last = match.groups()
     if not first:
         offset, end = max(0, size - int(last)), size
     else:
@@ -215,7 +214,7 @@ def _send(
 async def _whole(
     chunks: AsyncIterator[bytes], size: int | None
 ) -> AsyncIterator[bytes]:
-    """Pass chunks on; a body with fewer bytes than was signed is no upload."""
+    """Pass chunks on; refuse a body with fewer bytes than were signed."""
     arrived = 0
     async for chunk in chunks:
         arrived += len(chunk)
@@ -227,5 +226,5 @@ async def _whole(
 def _service(request: Request) -> BlobService:
     service = server_state_of(request).engine.blobs
     if service is None:
-        raise LinkRefused("there are no files here")
+        raise LinkRefused("this server has no blob store for applications")
     return service

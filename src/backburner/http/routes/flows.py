@@ -18,18 +18,17 @@ from backburner.domain.errors import (
 from backburner.domain.groups.flow import FlowRecord, NewFlow
 from backburner.domain.jobs.job import Submitted
 from backburner.http import audit, body, group_wire, headers, wire
-from backburner.http.auth import Caller, check_shares
+from backburner.http.auth import Caller, Reader, Retrier, Writer, check_shares
 from backburner.http.prefer import PREFER, FindOrWait, Prefer, found, wait_of
-from backburner.http.problems import TooManyStreams, documented
+from backburner.http.problems import documented
 from backburner.http.routes import groups, jobs
 from backburner.http.routes.events import (
-    STREAM,
     After,
     LastEventId,
     ended,
     event_stream,
+    until_end,
 )
-from backburner.http.routes.groups import Reader, Retrier, Writer
 from backburner.http.schemas.groups import FlowPage, FlowQuery, FlowRequest, FlowView
 from backburner.http.state import server_state_of
 from backburner.http.streams.access import StreamReader
@@ -44,18 +43,7 @@ router = APIRouter(tags=["flows"])
     summary="Submit a flow",
     status_code=202,
     response_model=FlowView,
-    responses={
-        200: {
-            "model": FlowView,
-            "description": "It ended within the requested wait.",
-            "headers": groups.RECEIPT,
-        },
-        202: {
-            "description": "All of it is durable and will reach its end.",
-            "headers": {**groups.RECEIPT, **headers.RETRY_AFTER},
-        },
-        **documented(*groups.REFUSALS),
-    },
+    responses=groups.submitted(FlowView),
     openapi_extra={
         "requestBody": jobs.json_body("FlowRequest"),
         "parameters": [headers.IDEMPOTENCY_KEY, PREFER],
@@ -63,10 +51,10 @@ router = APIRouter(tags=["flows"])
 )
 async def submit(request: Request, caller: Writer) -> Response:
     """
-    Store jobs that wait for jobs, all or none, and answer with the flow.
+    Submit jobs that depend on each other, all or none.
 
-    It is checked as a whole first: circles, unknown steps and capabilities, inputs
-    that do not match, and outputs that cannot be the input of the step after them.
+    The flow is validated as a whole first: cycles, unknown steps and capabilities,
+    invalid inputs, and outputs that cannot be the input of the next step.
     """
     server_state = server_state_of(request)
     with server_state.bodies.place(request):
@@ -78,9 +66,7 @@ async def submit(request: Request, caller: Writer) -> Response:
 
 async def _prepared(request: Request, caller: Caller) -> NewFlow:
     server_state = server_state_of(request)
-    asked = await body.read(
-        request, FlowRequest, limit=server_state.settings.body_limit
-    )
+    asked = await server_state.read(request, FlowRequest)
     check_shares(caller, groups.shares_of([asked]))
     origin, key = headers.origin(request, caller), headers.key_of(request)
     flow, options = groups.flow_of(asked), groups.options_of(asked, origin, key)
@@ -96,7 +82,7 @@ async def _receipt(
         told["Idempotency-Replayed"] = "true"
     prefer = request.headers.get("prefer")
     if wait_of(prefer) is not None:
-        # It is stored: a store that cannot be read now does not take that back.
+        # The flow is stored, even if the store cannot be read at the moment.
         with suppress(StoreUnavailable):
             flow = await _find(request, caller, submitted.id, prefer, told)
             if flow.state.is_final:
@@ -130,8 +116,7 @@ async def listing(
     flows = await engine.flows.list(
         where, before=wire.read_cursor(query.cursor), limit=query.limit + 1
     )
-    here = headers.here(request)
-    return wire.page(flows, limit=query.limit, here=here, write=group_wire.flow)
+    return wire.page(request, flows, limit=query.limit, write=group_wire.flow)
 
 
 @router.get(
@@ -174,7 +159,7 @@ async def show(
     },
 )
 async def cancel(request: Request, caller: Writer, flow_id: str) -> Response:
-    """End whatever of a flow is not over yet; 409 if all of it is."""
+    """Cancel everything of a flow that has not ended; 409 if all of it has."""
     flows = server_state_of(request).engine.flows
     await flows.find(flow_id, caller.owner)
     await audit.record(request, caller, "flow.cancelled", flow_id)
@@ -194,7 +179,7 @@ async def cancel(request: Request, caller: Writer, flow_id: str) -> Response:
     },
 )
 async def retry(request: Request, caller: Retrier, flow_id: str) -> Response:
-    """Queue the failed steps again; what was cancelled because of them waits again."""
+    """Queue failed steps again; steps cancelled because of them are blocked again."""
     flows = server_state_of(request).engine.flows
     await flows.find(flow_id, caller.visible)
     await audit.record(request, caller, "flow.retried", flow_id)
@@ -208,11 +193,7 @@ async def retry(request: Request, caller: Retrier, flow_id: str) -> Response:
     operation_id="watch_flow",
     summary="Watch a flow",
     response_class=Response,
-    responses={
-        200: STREAM,
-        204: {"description": "It has ended, and `after` is its last event: stop."},
-        **documented(FlowNotFound, StoreUnavailable, TooManyStreams),
-    },
+    responses=until_end(FlowNotFound),
 )
 async def watch(
     request: Request,
@@ -222,7 +203,7 @@ async def watch(
     last_event_id: LastEventId = None,
 ) -> Response:
     """
-    Stream the events of a flow and its steps, and close when it has ended.
+    Stream the events of a flow and its steps, until the flow has ended.
 
     `id:` is the event's number among all events.
     """

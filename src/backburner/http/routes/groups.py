@@ -2,9 +2,10 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import orjson
+from pydantic import BaseModel
 from starlette.responses import Response
 
 from backburner.domain.errors import (
@@ -23,7 +24,6 @@ from backburner.domain.jobs.job import NewJob
 from backburner.engine.flow import NOTHING, Flow, Planned
 from backburner.engine.submit.submission import GroupOptions
 from backburner.http import headers, wire
-from backburner.http.auth import Caller, require
 from backburner.http.prefer import APPLIED
 from backburner.http.problems import (
     BodyTooLarge,
@@ -31,16 +31,15 @@ from backburner.http.problems import (
     MalformedRequest,
     TooManyBodies,
     UnsupportedMediaType,
+    documented,
 )
 from backburner.http.schemas.groups import FlowRequest, StepRequest
 from backburner.http.schemas.jobs import followed_by, told_to
 
-Reader = Annotated[Caller, require("jobs:read")]
-Writer = Annotated[Caller, require("jobs:write")]
-Retrier = Annotated[Caller, require("dead-letters:retry")]
-
+GIVEN: Final = {"tokens", "share", "metadata"}
+"""Options that a request is compared by only where it has them."""
 AT_ONCE: Final = 100
-"""So many jobs are checked while others wait; more, beside them."""
+"""Up to this number of jobs is validated at once, more in a thread."""
 
 REFUSALS: Final = (
     MalformedBody,
@@ -59,17 +58,31 @@ REFUSALS: Final = (
     StoreFull,
 )
 RECEIPT: Final = {**headers.LOCATION, **headers.REPLAYED, **APPLIED}
+ACCEPTED: Final = {
+    "description": "All of it is durable and will reach its end.",
+    "headers": {**RECEIPT, **headers.RETRY_AFTER},
+}
 SHOWN: Final = {**headers.RETRY_AFTER, **headers.ETAG, **APPLIED}
 
 
+def submitted(view: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """Describe for OpenAPI what the submit of a flow or batch answers."""
+    ended = {
+        "model": view,
+        "description": "It ended within the requested wait.",
+        "headers": RECEIPT,
+    }
+    return {200: ended, 202: ACCEPTED, **documented(*REFUSALS)}
+
+
 def forget_inputs(stored: Iterable[NewJob]) -> None:
-    """Let go of what may be large: the caller may wait, and nobody needs it."""
+    """Release inputs, which may be large, before the caller waits."""
     for job in stored:
         job.input = ""
 
 
 def flow_of(asked: FlowRequest) -> Flow:
-    """Return a flow as the engine takes it."""
+    """Convert a request to a flow of the engine."""
     flow = Flow()
     flow.steps.extend(map(_planned, asked.steps))
     return flow
@@ -78,7 +91,7 @@ def flow_of(asked: FlowRequest) -> Flow:
 def options_of(
     asked: FlowRequest, origin: Mapping[str, Any], key: str | None = None
 ) -> GroupOptions:
-    """Return how a flow is to be kept."""
+    """Return the options of a flow."""
     return GroupOptions(
         deadline=asked.deadline,
         tags=asked.tags,
@@ -103,8 +116,8 @@ def _planned(asked: StepRequest) -> Planned:
             "max_attempts": asked.max_attempts,
             "tags": asked.tags,
             "callback": told_to(asked.callback),
-            # Named only where they are given: an older repeat must stay a repeat.
-            **asked.model_dump(include={"tokens", "share"}, exclude_none=True),
+            # Only if given, so that repeats of older requests still match.
+            **asked.model_dump(include=GIVEN, exclude_none=True),
             **_completion(asked),
         },
     )
@@ -116,14 +129,14 @@ def _completion(asked: StepRequest) -> dict[str, Any]:
 
 
 def shares_of(flows: Iterable[FlowRequest]) -> list[str | None]:
-    """Return whose shares the steps of flows take."""
+    """Return the shares that the steps of flows use."""
     return [step.share for flow in flows for step in flow.steps]
 
 
 def answer_version(
     body: Mapping[str, Any], if_none_match: str | None, told: dict[str, str]
 ) -> Response:
-    """Send something with the name of its version, or that it is known already."""
+    """Respond with a resource and its ETag, or with 304 if the caller has it."""
     content = orjson.dumps(body)
     etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
     told |= {"ETag": etag, "Cache-Control": "private, no-cache"}

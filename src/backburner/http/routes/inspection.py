@@ -1,4 +1,4 @@
-"""What a job has done and what it waits for, for people who look at one job."""
+"""Details for people who look at one job: its events, input and why it waits."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
@@ -13,14 +13,13 @@ from backburner.domain.groups.flow import FROM_NEEDS
 from backburner.domain.jobs.job import Instant, Job, JobState, WaitReason
 from backburner.engine.engine import Engine
 from backburner.http import contents, wire
-from backburner.http.auth import Caller, require
+from backburner.http.auth import Reader
 from backburner.http.problems import documented
 from backburner.http.schemas.jobs import MAX_CURSOR, HistoryPage
 from backburner.http.state import server_state_of
 from backburner.ports.store.maintenance import JobFilter
 
 router = APIRouter(tags=["jobs"])
-Reader = Annotated[Caller, require("jobs:read")]
 
 MOST_EVENTS = 500
 
@@ -39,7 +38,7 @@ Reason = Literal[
 
 
 class HistoryQuery(BaseModel):
-    """Which events of a job to list."""
+    """The events of a job to list."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -71,7 +70,7 @@ async def history(
     job_id: str,
     query: Annotated[HistoryQuery, Query()],
 ) -> Response:
-    """List a job's events, the oldest first, in pages: `after` takes the last `n`."""
+    """List a job's events, oldest first, in pages: pass the last `n` as `after`."""
     engine = server_state_of(request).engine
     job = await engine.find(job_id, caller.visible)
     read = engine.store.changes if query.changes else engine.store.history
@@ -95,7 +94,7 @@ async def history(
     },
 )
 async def given(request: Request, caller: Reader, job_id: str) -> Response:
-    """Return the bare input; `null` if the steps before it give it."""
+    """Return the input only; `null` if it comes from earlier steps."""
     engine = server_state_of(request).engine
     job = await engine.find(job_id, caller.visible)
     stored = "null" if job.input == FROM_NEEDS else job.input
@@ -110,7 +109,7 @@ async def given(request: Request, caller: Reader, job_id: str) -> Response:
     responses=documented(JobNotFound),
 )
 async def waiting(request: Request, caller: Reader, job_id: str) -> Response:
-    """Say why a job does not run now: steps before it, time, its queue or workers."""
+    """Explain why a job does not run now: earlier steps, time, its queue or workers."""
     engine = server_state_of(request).engine
     job = await engine.find(job_id, caller.visible)
     return wire.answer(await _explained(engine, job))
@@ -141,8 +140,8 @@ async def _explained(engine: Engine, job: Job) -> dict[str, Any]:
 
 
 async def _queued(engine: Engine, job: Job) -> dict[str, Any]:
-    found = [state for state in await engine.store.queues() if state.name == job.queue]
-    for state in found:
+    states = [state for state in await engine.store.queues() if state.name == job.queue]
+    for state in states:
         if state.paused:
             return _view("paused", f"The queue {job.queue!r} is paused.")
         if state.limited_until is not None and state.limited_until > engine.now():

@@ -40,7 +40,7 @@ from backburner.engine.engine import Engine
 from backburner.engine.groups import bulk
 from backburner.engine.submit.submission import Options, instant
 from backburner.http import audit, body, contents, headers, problems, usage_wire, wire
-from backburner.http.auth import Caller, check_shares, require
+from backburner.http.auth import Caller, Reader, Retrier, Writer, check_shares
 from backburner.http.fast_route import FastRoute
 from backburner.http.prefer import (
     APPLIED,
@@ -69,15 +69,13 @@ from backburner.http.schemas.jobs import (
     followed_by,
     told_to,
 )
+from backburner.http.shared_answers import shareable
 from backburner.http.state import server_state_of
 from backburner.ports.store.maintenance import JobFilter
 
 router = APIRouter(tags=["jobs"])
 hot = APIRouter(tags=["jobs"], route_class=FastRoute)
 
-Reader = Annotated[Caller, require("jobs:read")]
-Writer = Annotated[Caller, require("jobs:write")]
-Retrier = Annotated[Caller, require("dead-letters:retry")]
 Fresh = Annotated[
     bool, Query(description="Discard the stored results of the job's steps.")
 ]
@@ -89,21 +87,21 @@ Content = Annotated[
 MAX_RETRY_AFTER = 60
 ANY_JOB = JobSelection.model_validate({})
 MOST_AUDITED = 1_000
-"""Characters of a selection that the audit log shows."""
+"""How many characters of a selection are written to the audit log."""
 MOST_COUNTED = 10_000
-"""Counts stop here: reading on takes long and tells nobody more."""
+"""Jobs are counted up to here, as counting more takes long."""
 REACH = 30_000
-"""How many jobs one request looks at for filters that no index serves."""
+"""How many jobs one request reads for filters that have no index."""
 RECEIPT = {**headers.LOCATION, **headers.REPLAYED, **APPLIED}
 RETRIED: dict[int | str, dict[str, Any]] = {
     202: {"description": "It is queued again.", "headers": headers.LOCATION},
     **documented(JobNotFound, IllegalTransition, BudgetExhausted, writes=True),
 }
-"""What a retry answers, for whoever describes one."""
+"""The responses of a retry, for OpenAPI."""
 
 
 def json_body(model: str) -> dict[str, Any]:
-    """Describe for OpenAPI a body that the route reads by itself."""
+    """Describe for OpenAPI a body that the route reads itself."""
     schema = {"$ref": f"#/components/schemas/{model}"}
     return {"required": True, "content": {body.JSON: {"schema": schema}}}
 
@@ -144,16 +142,14 @@ def json_body(model: str) -> dict[str, Any]:
 )
 async def submit(request: Request, caller: Writer) -> Response:
     """
-    Store a job and answer with its receipt.
+    Store a job and return its receipt.
 
-    A repeat under the same idempotency key gets the same receipt, word for word: the
-    job as it was accepted. Where it stands now is at `Location`.
+    A repeat with the same idempotency key gets exactly the same receipt: the job as it
+    was accepted. Its current state is at `Location`.
     """
     server_state = server_state_of(request)
     with server_state.bodies.place(request):
-        asked = await body.read(
-            request, JobRequest, limit=server_state.settings.body_limit
-        )
+        asked = await server_state.read(request, JobRequest)
         check_shares(caller, [asked.share])
         origin = headers.origin(request, caller)
         options = options_of(asked, origin, headers.key_of(request))
@@ -161,7 +157,7 @@ async def submit(request: Request, caller: Writer) -> Response:
         prepare = partial(server_state.engine.prepare, asked.capability, given, options)
         new = await body.checked(request, prepare)
         submitted = (await server_state.engine.store_jobs([new]))[0]
-        # It may be large, and the caller may wait: nobody needs it any more.
+        # The input may be large: release it before the caller waits.
         del asked, given, prepare
         new.input = ""
     told = {"Location": wire.location(submitted.id)}
@@ -171,7 +167,7 @@ async def submit(request: Request, caller: Writer) -> Response:
         new = _as_first_asked(new, first)
     prefer = request.headers.get("prefer")
     if wait_of(prefer) is not None:
-        # The job is stored: a store that cannot be read now does not take that back.
+        # The job is stored, even if the store cannot be read at the moment.
         with suppress(StoreUnavailable):
             job = await _find(request, caller, new.id, prefer, told)
             if job.state.is_final:
@@ -191,14 +187,15 @@ async def submit(request: Request, caller: Writer) -> Response:
         **documented(FlowNotFound, BatchNotFound),
     },
 )
+@shareable
 async def listing(
     request: Request, caller: Reader, query: Annotated[JobQuery, Query()]
 ) -> Response:
     """
     List the caller's jobs, or with the scope `tenant:read` those of its whole tenant.
 
-    `cursor` takes `next_cursor` of the page before. A page may have fewer jobs than
-    `limit`, or none, though there are more: go on until there is no `next_cursor`.
+    Pass `next_cursor` of the previous page as `cursor`. A page may have fewer jobs than
+    `limit`, or none, although there are more: continue until `next_cursor` is null.
     """
     engine = server_state_of(request).engine
     where = await selected(engine, query, caller)
@@ -209,12 +206,11 @@ async def listing(
         limit=query.limit + 1,
         reach=REACH,
     )
-    here = headers.here(request)
     spent = await engine.store.spent([job.seq for job in jobs])
     return wire.page(
+        request,
         jobs,
         limit=query.limit,
-        here=here,
         write=lambda job: {**wire.summary(job), **_used(spent.get(job.seq))},
         onward=onward,
     )
@@ -227,14 +223,15 @@ async def listing(
     response_model=JobCount,
     responses=documented(FlowNotFound, BatchNotFound),
 )
+@shareable
 async def counting(
     request: Request, caller: Reader, query: Annotated[JobSelection, Query()]
 ) -> Response:
     """
     Count the jobs that a list with the same filters shows, up to 10,000.
 
-    By filters that no index serves only the newest 30,000 jobs are looked at. `capped`
-    says that there may be more.
+    With filters that have no index, only the newest 30,000 jobs (10,000 dead letters),
+    or the newest in the given time, are read. `capped` means that there may be more.
     """
     engine = server_state_of(request).engine
     where = await selected(engine, query, caller)
@@ -264,15 +261,14 @@ async def change_many(request: Request, caller: Reader) -> Response:
     """
     Submit a job that cancels or retries the named jobs, or all that match.
 
-    It reaches what the caller can reach one by one, submitted before it: `cancel` needs
-    `jobs:write` and reaches the caller's own jobs, `retry` needs `dead-letters:retry`
-    and reaches those that it sees. With `staged`, it retries one job, then ten, then
-    all, and stops if more than half of a stage fail again.
+    It affects the jobs that the caller can change one by one and that were submitted
+    before it: `cancel` needs `jobs:write` and affects the caller's own jobs, `retry`
+    needs `dead-letters:retry` and affects all jobs that the caller sees. With `staged`,
+    it retries one job, then ten, then all, and stops if more than half of a stage fail
+    again.
     """
     server_state = server_state_of(request)
-    asked = await body.read(
-        request, BulkRequest, limit=server_state.settings.body_limit
-    )
+    asked = await server_state.read(request, BulkRequest)
     scope = "jobs:write" if asked.action == "cancel" else "dead-letters:retry"
     if scope not in caller.scopes:
         raise Forbidden(f"this needs the scope {scope}")
@@ -306,7 +302,7 @@ async def change_many(request: Request, caller: Reader) -> Response:
 
 
 def _fields(where: JobFilter) -> dict[str, Any]:
-    """Write a filter as a job's input holds it; whose jobs are meant is apart."""
+    """Return a filter in the form of a job's input, without its owner."""
     fields = {
         field.name: getattr(where, field.name)
         for field in dataclasses.fields(where)
@@ -317,7 +313,7 @@ def _fields(where: JobFilter) -> dict[str, Any]:
 
 
 async def selected(engine: Engine, asked: JobSelection, caller: Caller) -> JobFilter:
-    """Return which of the jobs that a caller sees are meant."""
+    """Return the filter for a selection among the jobs that a caller sees."""
     states: frozenset[JobState] = asked.state or frozenset()
     only = next(iter(states)) if len(states) == 1 else None
     flow = batch = None
@@ -341,12 +337,12 @@ async def selected(engine: Engine, asked: JobSelection, caller: Caller) -> JobFi
 
 
 def _owner(user: str | None, caller: Caller) -> Visibility:
-    """Return whose jobs are meant: all that the caller sees, or one user's of them."""
+    """Return whose jobs are selected: all that the caller sees, or one user's."""
     if user is None:
         return caller.visible
     wanted = Owner(caller.owner.tenant, user)
     if not caller.visible.covers(wanted):
-        raise Forbidden(f"to list the jobs of another user needs {READ_TENANT}")
+        raise Forbidden(f"listing the jobs of another user requires {READ_TENANT}")
     return wanted
 
 
@@ -409,10 +405,10 @@ async def result(
     request: Request, caller: Reader, job_id: str, prefer: Prefer = None
 ) -> Response:
     """
-    Return the bare output.
+    Return the output only.
 
-    A job that failed or was cancelled answers 409 `NO_RESULT`, with the job's own
-    error as `error`.
+    For a job that failed or was cancelled, the response is 409 `NO_RESULT`, with the
+    job's own error as `error`.
     """
     told: dict[str, str] = {}
     job = await _find(request, caller, job_id, prefer, told)
@@ -438,13 +434,13 @@ async def result(
 )
 async def change(request: Request, caller: Writer, job_id: str) -> Response:
     """
-    Reprioritise a job that has not started, or have it start at another time.
+    Change the priority or the start time of a job that has not started.
 
-    `run_at` is for jobs that are `scheduled` or `queued`; null has one start as soon as
-    it can. The audit log has an entry of it.
+    `run_at` applies to jobs that are `scheduled` or `queued`; null means as soon as
+    possible. The change is recorded in the audit log.
     """
     server_state = server_state_of(request)
-    asked = await body.read(request, JobChange, limit=server_state.settings.body_limit)
+    asked = await server_state.read(request, JobChange)
     engine = server_state.engine
     await engine.find(job_id, caller.owner)
     await audit.record(request, caller, "job.changed", job_id)
@@ -470,12 +466,15 @@ async def change(request: Request, caller: Writer, job_id: str) -> Response:
 )
 async def cancel(request: Request, caller: Writer, job_id: str) -> Response:
     """
-    End a job now; a running handler is interrupted. Asking twice is no error.
+    Cancel a job; a running handler is interrupted. Repeating this is not an error.
 
-    The job comes with a receipt: what it had used by then, what was held for it and is
-    free again, and what cannot be undone. Asked for again, it is the same.
+    The response has a receipt: what the job had used, what was held for it and is
+    released, and what cannot be undone. A repeat returns the same receipt. The audit
+    log has an entry of it.
     """
     engine = server_state_of(request).engine
+    if not (await engine.find(job_id, caller.owner)).state.is_final:
+        await audit.record(request, caller, "job.cancelled", job_id)
     job = await engine.cancel(job_id, caller.owner)
     receipt = await engine.quoting.receipt(job, await engine.attempts(job))
     more = {"receipt": usage_wire.receipt(receipt)}
@@ -494,14 +493,14 @@ async def cancel(request: Request, caller: Writer, job_id: str) -> Response:
 async def retry(
     request: Request, caller: Retrier, job_id: str, *, fresh: Fresh = False
 ) -> Response:
-    """Queue a failed job again, in its next generation, with fresh attempts."""
+    """Queue a failed job again, in its next generation, with new attempts."""
     return await retried(request, caller, job_id, fresh=fresh)
 
 
 async def retried(
     request: Request, caller: Caller, job_id: str, *, fresh: bool = False
 ) -> Response:
-    """Write in the log, queue a dead letter again and answer with the job."""
+    """Write an audit entry, queue a dead letter again and respond with the job."""
     engine = server_state_of(request).engine
     found = await engine.find(job_id, caller.visible)
     if found.state is JobState.FAILED:
@@ -514,7 +513,7 @@ async def retried(
 def options_of(
     asked: JobRequest, origin: Mapping[str, Any], key: str | None = None
 ) -> Options:
-    """Return how a job is to be run; `origin` is whose it is and where it is from."""
+    """Return the options of a job; `origin` is its owner and where it came from."""
     return Options(
         queue=asked.queue,
         priority=asked.priority,
@@ -522,6 +521,7 @@ def options_of(
         start_by=asked.start_by,
         deadline=asked.deadline,
         tags=asked.tags,
+        metadata=asked.metadata,
         max_attempts=asked.max_attempts,
         tokens=asked.tokens,
         share=asked.share,
@@ -533,12 +533,13 @@ def options_of(
 
 
 def _as_first_asked(repeat: NewJob, first: Job) -> NewJob:
-    """Turn a repeat into the request it repeats: the bodies are the same."""
+    """Return the original request of a repeat: their bodies are the same."""
     return replace(
         repeat,
         id=first.id,
         created_at=first.created_at,
         max_attempts=first.max_attempts,
+        metadata=first.metadata,
         request_id=first.request_id,
     )
 
@@ -595,8 +596,8 @@ def _retry_after(request: Request, job: Job) -> str:
 
 
 def _etag(caller: Caller, job: Job, spent: Spent | None) -> str:
-    # Every change of a job is told by an event, so their count names its version; only
-    # what it used is told without one, and traces are shown to some callers only.
+    # Every change of a job is an event, so their number identifies its version. Usage
+    # is the exception, and traces are shown to some callers only.
     calls = "" if spent is None else f"-{spent.calls}"
     traces = "-t" if caller.sees_traces else ""
     return f'"{job.events}{calls}{traces}"'

@@ -13,7 +13,7 @@ from backburner.domain.errors import (
 )
 from backburner.engine.access.keys import NewKey
 from backburner.engine.submit.submission import instant
-from backburner.http import body, wire
+from backburner.http import wire
 from backburner.http.auth import Caller, actor_of, require
 from backburner.http.problems import (
     Forbidden,
@@ -45,9 +45,9 @@ Auditor = Annotated[Caller, require("audit:read")]
 )
 async def listing(request: Request, caller: Administrator) -> Response:
     """
-    List the keys of the caller's tenant, also those that are not good any more.
+    List the keys of the caller's tenant, including expired and revoked ones.
 
-    A key that is bound to a user lists the keys of that user only.
+    A key that is bound to a user lists only the keys of that user.
     """
     found = await server_state_of(request).keys.list(caller.owner.tenant)
     seen = [key for key in found if may_see(caller.held, key.grant)]
@@ -70,11 +70,11 @@ async def create(request: Request, caller: Administrator) -> Response:
     """
     Create a key for the caller's tenant, with some or all of the caller's scopes.
 
-    A key gives no more than it has: one that is bound to a user makes keys of that user
-    only, and one that expires makes keys that expire no later.
+    A key cannot grant more than it has: one that is bound to a user creates only keys
+    of that user, and one that expires only keys that do not expire later.
     """
     server_state = server_state_of(request)
-    asked = await body.read(request, KeyRequest, limit=server_state.settings.body_limit)
+    asked = await server_state.read(request, KeyRequest)
     wanted = NewKey(
         name=asked.name,
         scopes=frozenset(asked.scopes),
@@ -103,10 +103,10 @@ async def create(request: Request, caller: Administrator) -> Response:
 )
 async def revoke(request: Request, caller: Administrator, key_id: str) -> Response:
     """
-    Revoke a key: here at once, elsewhere within seconds. Twice is no error.
+    Revoke a key: here at once, elsewhere within seconds. A repeat is not an error.
 
-    It needs every scope of that key; a key that is bound to a user revokes only keys of
-    that user.
+    It requires every scope of that key; a key that is bound to a user revokes only keys
+    of that user.
     """
     keys = server_state_of(request).keys
     key = await keys.find(key_id, caller.owner.tenant)
@@ -128,7 +128,7 @@ async def revoke(request: Request, caller: Administrator, key_id: str) -> Respon
 async def audited(
     request: Request, caller: Auditor, query: Annotated[AuditQuery, Query()]
 ) -> Response:
-    """List the acts of administrators in the caller's tenant, newest first."""
+    """List the actions of administrators in the caller's tenant, newest first."""
     found = await server_state_of(request).engine.store.audited(
         caller.owner.tenant, before=query.before, limit=query.limit
     )

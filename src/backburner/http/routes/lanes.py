@@ -1,6 +1,6 @@
 """Lanes over HTTP: their rates and which are paused."""
 
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -10,7 +10,7 @@ from backburner.domain.lanes.lane import present
 from backburner.domain.lanes.pace import pace
 from backburner.domain.lanes.permit import Held, forecast
 from backburner.http import wire
-from backburner.http.auth import Caller, require
+from backburner.http.auth import Operator
 from backburner.http.problems import documented
 from backburner.http.schemas.models import list_of, model_of
 from backburner.http.state import server_state_of
@@ -18,8 +18,6 @@ from backburner.ports.store.lanes import LaneView
 from backburner.shapes import operations
 
 router = APIRouter(tags=["operations"])
-
-Operator = Annotated[Caller, require("queues:read")]
 
 
 LaneShown = model_of(operations.Lane)
@@ -34,7 +32,7 @@ LaneList = list_of(operations.Lane, "LaneList", "The lanes that were declared or
     responses=documented(),
 )
 async def listing(request: Request, _caller: Operator) -> Response:
-    """List the lanes, what each allows and has learnt, and which are parked."""
+    """List the lanes with their limits, learnt rates and whether they are parked."""
     found = await server_state_of(request).engine.store.lanes()
     return wire.answer({"items": [_view(view) for view in found]})
 

@@ -1,6 +1,4 @@
-"""Who the caller is and what it may do, for pages that show only that."""
-
-from typing import Annotated
+"""The caller's identity and permissions, for pages that adapt to them."""
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
@@ -9,12 +7,11 @@ from starlette.responses import Response
 
 from backburner.domain.auth.access import READ_TENANT, role_of
 from backburner.http import wire
-from backburner.http.auth import PUBLIC, Caller, has_keys, require
+from backburner.http.auth import PUBLIC, Reader, has_keys
 from backburner.http.problems import documented
 from backburner.http.state import server_state_of
 
 router = APIRouter(tags=["browser"])
-Reader = Annotated[Caller, require("jobs:read")]
 
 
 class MeView(BaseModel):

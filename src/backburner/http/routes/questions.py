@@ -17,6 +17,7 @@ from backburner.http.problems import (
 )
 from backburner.http.routes.signals import MAX_BODY, stored, storing
 from backburner.http.schemas.jobs import QuestionPage
+from backburner.http.shared_answers import shareable
 from backburner.http.state import server_state_of
 
 router = APIRouter(tags=["questions"])
@@ -35,11 +36,12 @@ Limit = Annotated[int, Query(ge=1, le=100)]
         **documented(),
     },
 )
+@shareable
 async def listing(
     request: Request, caller: Reader, cursor: str | None = None, limit: Limit = 50
 ) -> Response:
     """
-    List the questions of jobs that wait for a person's answer.
+    List the questions of jobs that wait for an answer of a person.
 
     A key with the scope `questions:answer` sees those of its whole tenant.
     """
@@ -48,7 +50,7 @@ async def listing(
         before=wire.read_cursor(cursor),
         limit=limit + 1,
     )
-    return wire.page(found, limit=limit, here=headers.here(request), write=_view)
+    return wire.page(request, found, limit=limit, write=_view)
 
 
 @router.post(
@@ -61,10 +63,10 @@ async def answer(
     request: Request, caller: Answerer, job_id: str, name: str
 ) -> Response:
     """
-    Answer a question; the job goes on at once.
+    Answer a question; the job continues at once.
 
-    The first answer counts: the same again answers 200, another one 409. The audit log
-    records who answered.
+    The first answer counts: repeating it returns 200, a different one 409. The audit
+    log records who answered.
     """
     engine = server_state_of(request).engine
     value = await body.read_value(request, limit=MAX_BODY)
@@ -75,7 +77,7 @@ async def answer(
 
 
 def _reach(caller: Caller) -> Visibility:
-    """Return whose questions a caller may answer."""
+    """Return the owners whose questions a caller may answer."""
     if ANSWER in caller.scopes and not caller.names_user:
         return Tenant(caller.owner.tenant)
     return caller.owner

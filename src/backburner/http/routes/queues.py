@@ -15,14 +15,14 @@ from backburner.domain.queues.queue import Keep, QueueState, Totals
 from backburner.engine.engine import Engine
 from backburner.http import wire
 from backburner.http.audit import entry_of
-from backburner.http.auth import Caller, require
+from backburner.http.auth import Caller, Operator, require
 from backburner.http.problems import documented
 from backburner.http.schemas.jobs import QueueList, QueueView
+from backburner.http.shared_answers import shareable
 from backburner.http.state import server_state_of
 
 router = APIRouter(tags=["operations"])
 
-Operator = Annotated[Caller, require("queues:read")]
 Administrator = Annotated[Caller, require("queues:admin")]
 
 SETTLED = {
@@ -38,16 +38,17 @@ SETTLED = {
     response_model=QueueList,
     responses=documented(),
 )
+@shareable
 async def listing(request: Request, _caller: Operator) -> Response:
-    """List the queues, how many jobs are in each, and what each allows."""
+    """List the queues with their numbers of jobs and their limits."""
     found = await _queues(server_state_of(request).engine)
     return wire.answer({"items": [found[name] for name in sorted(found)]})
 
 
 def _switch(verb: str, told: str, *, paused: bool) -> None:
-    """Declare the route that pauses a queue, or lets it go on."""
+    """Declare the route that pauses or resumes a queue."""
 
-    # A queue's name may have slashes in it.
+    # A queue's name may contain slashes.
     @router.post(
         f"/v1/queues/{{queue:path}}/{verb}",
         operation_id=f"{verb}_queue",
@@ -96,7 +97,7 @@ async def _queues(engine: Engine) -> dict[str, dict[str, Any]]:
 
 
 async def counts(engine: Engine, queue: str) -> dict[str, Any]:
-    """Return how many jobs of a queue wait, run and have ended, in all."""
+    """Return how many jobs of a queue are waiting, running and ended."""
     found = (await _queues(engine)).get(queue)
     if found is None:
         raise QueueNotFound("no queue has this name")

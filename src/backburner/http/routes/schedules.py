@@ -23,9 +23,9 @@ from backburner.domain.queues.schedule import ScheduleState
 from backburner.engine.engine import Engine
 from backburner.engine.maintenance.schedule import Schedule, following
 from backburner.engine.maintenance.scheduler import Scheduler
-from backburner.http import body, headers, wire
+from backburner.http import headers, wire
 from backburner.http.audit import entry_of
-from backburner.http.auth import Caller, require
+from backburner.http.auth import Caller, Operator, require
 from backburner.http.problems import (
     Forbidden,
     documented,
@@ -41,7 +41,6 @@ from backburner.http.state import server_state_of
 
 router = APIRouter(tags=["operations"])
 
-Operator = Annotated[Caller, require("queues:read")]
 Administrator = Annotated[Caller, require("queues:admin")]
 
 DECLARED = "the code of an application declares this schedule: change it there"
@@ -55,12 +54,12 @@ DECLARED = "the code of an application declares this schedule: change it there"
     responses=documented(),
 )
 async def listing(request: Request, caller: Operator) -> Response:
-    """List what is submitted again and again, and when next, by name."""
+    """List the schedules by name, with the time when each fires next."""
     _, found = await server_state_of(request).engine.store.schedules()
     return wire.answer({"items": [_view(schedule, caller) for schedule in found]})
 
 
-# A schedule's name may have slashes in it.
+# A schedule's name may contain slashes.
 @router.put(
     "/v1/schedules/{schedule:path}",
     operation_id="set_schedule",
@@ -76,17 +75,15 @@ async def listing(request: Request, caller: Operator) -> Response:
 )
 async def put(request: Request, caller: Administrator, schedule: str) -> Response:
     """
-    Save a schedule, in place of the one that was saved under the same name.
+    Save a schedule, replacing one with the same name.
 
-    Its jobs belong to the caller's user: it needs `jobs:write` as well. It fires
-    within seconds of its time, in any process that knows the capability.
+    Its jobs belong to the caller's user, so it requires `jobs:write` as well. It fires
+    within seconds of its time, in any process that has the capability.
     """
     server_state = server_state_of(request)
-    asked = await body.read(
-        request, ScheduleRequest, limit=server_state.settings.body_limit
-    )
+    asked = await server_state.read(request, ScheduleRequest)
     if "jobs:write" not in caller.scopes:
-        raise Forbidden("this needs the scope jobs:write")
+        raise Forbidden("this requires the scope jobs:write")
     try:
         wanted = Schedule(
             schedule,
@@ -113,7 +110,7 @@ async def put(request: Request, caller: Administrator, schedule: str) -> Respons
     responses=documented(ScheduleNotFound, IllegalTransition, writes=True),
 )
 async def delete(request: Request, caller: Administrator, schedule: str) -> Response:
-    """Delete a schedule that was saved. Jobs that it has submitted stay."""
+    """Delete a saved schedule. The jobs that it submitted stay."""
     engine = server_state_of(request).engine
     if (await _find(engine, schedule)).owner is None:
         raise IllegalTransition(DECLARED)
@@ -123,7 +120,7 @@ async def delete(request: Request, caller: Administrator, schedule: str) -> Resp
 
 
 def _switch(verb: str, told: str, *, paused: bool) -> None:
-    """Declare the route that pauses a schedule, or lets it go on."""
+    """Declare the route that pauses or resumes a schedule."""
 
     @router.post(
         f"/v1/schedules/{{schedule:path}}/{verb}",
@@ -151,12 +148,12 @@ def _switch(verb: str, told: str, *, paused: bool) -> None:
 
 _switch(
     "pause",
-    "Pause a schedule: it submits nothing. A pause outlasts a restart.",
+    "Pause a schedule: it submits nothing, also after a restart.",
     paused=True,
 )
 _switch(
     "resume",
-    "Resume a schedule at its next time. Times during the pause are not made up for.",
+    "Resume a schedule from its next time on. Ticks during the pause are skipped.",
     paused=False,
 )
 
@@ -173,7 +170,7 @@ _switch(
     },
 )
 async def run(request: Request, caller: Administrator, schedule: str) -> Response:
-    """Submit its job now, also if it is paused; its next time stays."""
+    """Submit its job now, even if it is paused; its next time does not change."""
     engine = server_state_of(request).engine
     new = await _scheduler(engine).prepare(schedule)
     await _record(request, caller, "schedule.run", schedule)

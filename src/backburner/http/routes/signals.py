@@ -1,6 +1,6 @@
 """Signals to jobs over HTTP."""
 
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -12,7 +12,7 @@ from backburner.domain.errors import (
     SignalTooLarge,
 )
 from backburner.http import body, wire
-from backburner.http.auth import Caller, require
+from backburner.http.auth import Writer
 from backburner.http.problems import (
     BodyTooLarge,
     MalformedBody,
@@ -23,7 +23,7 @@ from backburner.http.schemas.jobs import SignalView
 from backburner.http.state import server_state_of
 
 MAX_BODY = 128 * 1024
-"""JSON may be written with more bytes than its value has."""
+"""JSON may be encoded with more bytes than its value has."""
 
 
 def storing(what: str) -> dict[str, Any]:
@@ -58,12 +58,11 @@ def storing(what: str) -> dict[str, Any]:
 
 
 def stored(job_id: str, name: str, *, is_new: bool) -> Response:
-    """Answer that a value is stored, or was before."""
+    """Respond that a value is stored, or was stored before."""
     return wire.answer({"job_id": job_id, "name": name}, 201 if is_new else 200)
 
 
 router = APIRouter(tags=["jobs"])
-Writer = Annotated[Caller, require("jobs:write")]
 
 
 @router.post(
@@ -74,10 +73,10 @@ Writer = Annotated[Caller, require("jobs:write")]
 )
 async def signal(request: Request, caller: Writer, job_id: str, name: str) -> Response:
     """
-    Store a value that the job's handler waits for, or will wait for.
+    Store a value that the job's handler awaits, now or later.
 
-    A job that waits starts at once. A name takes one value: the same again answers
-    200, another one 409, as does a job that is over or a wait that has timed out.
+    A waiting job is queued at once. A name takes one value: repeating it returns 200; a
+    different value, a job that has ended and a wait that has timed out return 409.
     """
     value = await body.read_value(request, limit=MAX_BODY)
     engine = server_state_of(request).engine

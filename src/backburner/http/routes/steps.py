@@ -21,8 +21,8 @@ from backburner.domain.jobs.job import JobState
 from backburner.domain.jobs.step import NAMED, StoredStep
 from backburner.domain.jobs.wait import WaitRecord
 from backburner.engine.run import forking
-from backburner.http import body, headers, usage_wire, wire
-from backburner.http.auth import Caller, require
+from backburner.http import headers, usage_wire, wire
+from backburner.http.auth import Reader, Writer
 from backburner.http.problems import (
     documented,
 )
@@ -31,11 +31,9 @@ from backburner.http.schemas.jobs import ForkQuote, ForkRequest, JobView, StepLi
 from backburner.http.state import server_state_of
 
 SHOWN = 1_000
-"""Results of more characters are left out of the list."""
+"""Longer results, in characters, are left out of the list."""
 
 router = APIRouter(tags=["jobs"])
-Reader = Annotated[Caller, require("jobs:read")]
-Writer = Annotated[Caller, require("jobs:write")]
 DryRun = Annotated[bool, Query(description="Store nothing; say what it would take.")]
 
 
@@ -48,14 +46,14 @@ DryRun = Annotated[bool, Query(description="Store nothing; say what it would tak
 )
 async def steps(request: Request, caller: Reader, job_id: str) -> Response:
     """
-    List the steps of a job's handler whose results are stored, the oldest first.
+    List the steps of a job's handler whose results are stored, oldest first.
 
-    A later run of the job uses these results instead of computing them again. A result
-    of more than 1,000 characters is left out. The answers of a run that succeeded right
-    after its last model call are not stored. `suspected` adds up model calls that were
-    under way when their worker was lost: they may have been charged, but are not part
+    Later runs of the job reuse these results instead of computing them again. Results
+    of more than 1,000 characters are left out. Answers of a run that succeeded right
+    after its last model call are not stored. `suspected` is the sum of model calls that
+    were open when their worker was lost: they may have been charged, but are not part
     of the usage; their tokens are estimates. `waits` are the waits of the handler and
-    the signals that the job got, also those that no wait has asked for.
+    the signals that the job received, including those that no wait has used.
     """
     engine = server_state_of(request).engine
     job = await engine.find(job_id, caller.visible)
@@ -98,17 +96,15 @@ async def fork(
     request: Request, caller: Writer, job_id: str, *, dry_run: DryRun = False
 ) -> Response:
     """
-    Submit a new job that uses the results of the steps before `from`.
+    Submit a new job that reuses the results of the steps before `from`.
 
-    With an `input` of its own the new job uses those results in their order, without
-    comparing what its handler asks; this is refused with 409 if steps ran
-    concurrently. A job that has not ended and a step of a flow are refused with 409.
-    With `dry_run` nothing is stored: the answer says what it would take.
+    With a new `input`, the job reuses those results in their order, without comparing
+    the requests; this is refused with 409 if steps ran concurrently. A job that has not
+    ended and a step of a flow are refused with 409. With `dry_run` nothing is stored:
+    the response is an estimate.
     """
     server_state = server_state_of(request)
-    asked = await body.read(
-        request, ForkRequest, limit=server_state.settings.body_limit
-    )
+    asked = await server_state.read(request, ForkRequest)
     has_input = "input" in asked.model_fields_set
     made = await forking.fork(
         server_state.engine,
@@ -127,14 +123,14 @@ async def fork(
 
 
 def _state(step: StoredStep, known: int | None) -> str:
-    """Say what is known of a step; the run `known` is under way or succeeded."""
+    """Return the state of a step; the run `known` is active or succeeded."""
     if step.size or not step.is_open:
         return "stored"
     return "begun" if step.epoch == known else "in_doubt"
 
 
 def _suspected(steps: Sequence[StoredStep], known: int | None) -> dict[str, int]:
-    """Add up the model calls that may have been charged though nobody has their end."""
+    """Add up the open model calls of lost runs, which may have been charged."""
     calls, tokens = 0, 0
     for step in steps:
         if step.kind != NAMED:

@@ -19,7 +19,7 @@ from backburner.domain.jobs.job import Owner
 from backburner.engine.engine import Engine
 from backburner.engine.submit.submission import instant
 from backburner.http import body, headers, usage_wire, wire
-from backburner.http.auth import Caller, check_shares, require
+from backburner.http.auth import Caller, Reader, check_shares
 from backburner.http.problems import (
     Forbidden,
     TooManyBodies,
@@ -28,6 +28,7 @@ from backburner.http.problems import (
 from backburner.http.routes import jobs
 from backburner.http.schemas.jobs import JobRequest, Time
 from backburner.http.schemas.usage import CostView, QuoteView, UsageReport
+from backburner.http.shared_answers import shareable
 from backburner.http.state import server_state_of
 from backburner.ports.store.usage import UsageFilter
 
@@ -37,11 +38,10 @@ EVERYONE = "usage:read"
 USUAL = timedelta(days=30)
 MAX_GROUPS = 1_000
 MAX_COSTS = 100
-Reader = Annotated[Caller, require("jobs:read")]
 
 
 class CallQuery(BaseModel):
-    """Whose calls are meant, and of when."""
+    """Selects model calls by time and user."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -53,14 +53,14 @@ class CallQuery(BaseModel):
 
 
 class UsageQuery(CallQuery):
-    """What to add up."""
+    """What to group by."""
 
     by: Literal["tag", "capability", "model", "user", "day", "minute"] = "model"
     limit: int = Field(100, ge=1, le=MAX_GROUPS)
 
 
 class CostQuery(CallQuery):
-    """Whose costs to tell."""
+    """How many jobs to list."""
 
     limit: int = Field(10, ge=1, le=MAX_COSTS)
 
@@ -72,11 +72,12 @@ class CostQuery(CallQuery):
     response_model=UsageReport,
     responses=documented(),
 )
+@shareable
 async def report(
     request: Request, caller: Reader, query: Annotated[UsageQuery, Query()]
 ) -> Response:
     """
-    Add up the caller's calls of models by tag, capability, model, user or time (UTC).
+    Add up the caller's model calls by tag, capability, model, user or time (UTC).
 
     A job with several tags counts for each of them; the total counts it once.
     """
@@ -102,13 +103,14 @@ async def report(
     response_model=CostView,
     responses=documented(),
 )
+@shareable
 async def costs(
     request: Request, caller: Reader, query: Annotated[CostQuery, Query()]
 ) -> Response:
     """
-    Say what the newest calls of models cost, by what, and which jobs cost most.
+    Return the cost of the newest model calls by purpose, and the most expensive jobs.
 
-    At most the newest 10,000 calls are counted: `since` says from when on.
+    At most the newest 10,000 calls are counted: `since` is the time of the oldest one.
     """
     engine = server_state_of(request).engine
     found = await engine.store.costs(_calls(engine, caller, query), limit=query.limit)
@@ -139,16 +141,13 @@ def _calls(engine: Engine, caller: Caller, query: CallQuery) -> UsageFilter:
 )
 async def quote(request: Request, caller: Reader) -> Response:
     """
-    Say what a job would use and cost, and when it would start and end.
+    Estimate what a job would use and cost, and when it would start and end.
 
-    It takes what a submit takes and refuses what a submit refuses; nothing is stored
-    and nothing is held.
+    The request is validated like a submission; nothing is stored and nothing is held.
     """
     server_state = server_state_of(request)
     with server_state.bodies.place(request):
-        asked = await body.read(
-            request, JobRequest, limit=server_state.settings.body_limit
-        )
+        asked = await server_state.read(request, JobRequest)
         check_shares(caller, [asked.share])
         options = jobs.options_of(asked, headers.origin(request, caller))
         given = orjson.dumps(asked.input)

@@ -10,15 +10,15 @@ from backburner.domain.auth.access import PLATFORM_TENANT
 from backburner.domain.errors import WorkerNotFound
 from backburner.http import wire
 from backburner.http.audit import entry_of
-from backburner.http.auth import Caller, require
+from backburner.http.auth import Caller, Operator, require
 from backburner.http.problems import documented
 from backburner.http.schemas.jobs import WorkerList, WorkerView
+from backburner.http.shared_answers import shareable
 from backburner.http.state import server_state_of
 from backburner.ports.store.workers import WorkerInfo
 
 router = APIRouter(tags=["operations"])
 
-Operator = Annotated[Caller, require("queues:read")]
 Administrator = Annotated[Caller, require("queues:admin")]
 
 
@@ -29,14 +29,15 @@ Administrator = Annotated[Caller, require("queues:admin")]
     response_model=WorkerList,
     responses=documented(),
 )
+@shareable
 async def listing(request: Request, _caller: Operator) -> Response:
-    """List who works, the oldest first."""
+    """List the live workers, oldest first."""
     found = await server_state_of(request).engine.store.workers()
     return wire.answer({"items": [_view(worker) for worker in found]})
 
 
 def _switch(verb: str, told: str, *, draining: bool) -> None:
-    """Declare the route that drains a worker, or lets it go on."""
+    """Declare the route that drains or resumes a worker."""
 
     @router.post(
         f"/v1/workers/{{worker_id}}/{verb}",
@@ -57,11 +58,11 @@ def _switch(verb: str, told: str, *, draining: bool) -> None:
 
 _switch(
     "drain",
-    "Have a worker finish its jobs and claim no others. It stays alive until it is "
-    "stopped or resumed; a worker that is started anew is not drained.",
+    "Let a worker finish its jobs and claim no more. It stays alive until it is "
+    "stopped or resumed. A restarted worker is not drained.",
     draining=True,
 )
-_switch("resume", "Have a worker that was drained claim jobs again.", draining=False)
+_switch("resume", "Let a drained worker claim jobs again.", draining=False)
 
 
 async def _set(
@@ -75,7 +76,7 @@ async def _set(
     for worker in await engine.store.workers():
         if worker.id == worker_id:
             return wire.answer(_view(worker))
-    raise WorkerNotFound("no worker with this id is alive")
+    raise WorkerNotFound("no live worker has this id")
 
 
 def _view(worker: WorkerInfo) -> dict[str, Any]:

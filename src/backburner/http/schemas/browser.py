@@ -1,4 +1,4 @@
-"""What pages in a browser send to log in and to follow streams, and what they get."""
+"""Request and response models of sessions and stream tokens."""
 
 from datetime import datetime
 from typing import Self
@@ -11,7 +11,7 @@ from backburner.http.streams.access import LONGEST, USUAL, Kind
 
 
 class StreamTokenRequest(Asked):
-    """The one stream that a token is to open."""
+    """The stream that a token is for."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -27,18 +27,18 @@ class StreamTokenRequest(Asked):
         int(USUAL.total_seconds()),
         ge=1,
         le=int(LONGEST.total_seconds()),
-        description="For how long it opens the stream, and keeps it open.",
+        description="Lifetime of the token, which also ends the stream.",
     )
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
         if len(self._named()) != 1:
-            raise ValueError("say one of job_id, flow_id, batch_id, topic")
+            raise ValueError("give one of job_id, flow_id, batch_id, topic")
         return self
 
     @property
     def subject(self) -> tuple[Kind, str]:
-        """What it is for."""
+        """The kind and name of the subject."""
         return self._named()[0]
 
     def _named(self) -> list[tuple[Kind, str]]:
@@ -54,7 +54,7 @@ class StreamTokenRequest(Asked):
 class StreamTokenView(BaseModel):
     """A token for one stream."""
 
-    token: str = Field(description="Goes in the stream's URL as `?token=`.")
+    token: str = Field(description="Pass it in the stream's URL as `?token=`.")
     expires_at: datetime
 
 
@@ -65,10 +65,10 @@ class SessionRequest(Asked):
 
 
 class SessionView(BaseModel):
-    """A browser that has logged in."""
+    """The session of a browser."""
 
     csrf_token: str = Field(
-        description="Goes with each request but GET, as `X-CSRF-Token`."
+        description="Send it as `X-CSRF-Token` with every request except GET."
     )
     expires_at: datetime
     tenant: str

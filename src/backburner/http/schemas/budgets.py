@@ -15,12 +15,12 @@ LONGEST = 10 * 366 * 86_400
 ScopeName = Literal["tenant", "user", "key", "capability", "model", "flow"]
 
 Amount = Annotated[
-    int | str, Field(description="Tokens; of money, dollars as a decimal text.")
+    int | str, Field(description="Tokens as a number, or dollars as a decimal text.")
 ]
 
 
 class BudgetRequest(Asked):
-    """So many tokens, or so much money, in each window of time."""
+    """A limit on tokens or money in each window of time."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -33,13 +33,13 @@ class BudgetRequest(Asked):
         None,
         min_length=1,
         max_length=LONGEST_VALUE,
-        description="Only for this value, instead of each.",
+        description="Only this value of the scope. Default: each value.",
     )
     overrun: Literal["extend", "stop"] = Field(
         "extend",
         description=(
-            "Whether a job that has used what was held for it may make further calls "
-            "while the budget has something left (`extend`), or none (`stop`)."
+            "Whether a job that has used up its hold may make further calls while the "
+            "budget has something left (`extend`), or not (`stop`)."
         ),
     )
     tokens: int | None = Field(None, ge=0, le=MOST, strict=True)
@@ -49,9 +49,11 @@ class BudgetRequest(Asked):
         le=1_000_000_000,
         decimal_places=6,
         strict=False,
-        description="In dollars; say this or `tokens`.",
+        description="Limit in dollars; give this or `tokens`.",
     )
-    per_seconds: int = Field(86_400, ge=1, le=LONGEST, description="The window.")
+    per_seconds: int = Field(
+        86_400, ge=1, le=LONGEST, description="Length of the window."
+    )
 
 
 BudgetRule = model_of(operations.BudgetRule, overrun={"default": "extend"})
@@ -59,7 +61,7 @@ BudgetList = model_of(operations.Budgets)
 
 
 class BudgetQuery(BaseModel):
-    """Which budget is meant."""
+    """Identifies a budget."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -14,6 +14,7 @@ from backburner.http.schemas.jobs import (
     CallbackRequest,
     Completion,
     JobRequest,
+    Metadata,
     Name,
     Tag,
     Time,
@@ -23,9 +24,9 @@ from backburner.http.schemas.models import model_of, page_of
 from backburner.shapes import groups
 
 MAX_MEMBERS: Final = 10_000
-"""How many jobs and flows one call puts into a batch …"""
+"""The maximum number of jobs and flows that one call adds to a batch."""
 MAX_JOBS: Final = 100_000
-"""… and how many steps these have."""
+"""The maximum number of steps of those flows."""
 
 StepName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME)]
 Tags = Annotated[
@@ -38,12 +39,12 @@ Callback = Annotated[
 
 
 class NeedRequest(Asked):
-    """A step that another waits for."""
+    """A prerequisite of a step."""
 
     step: StepName
     otherwise: Literal["cancel", "continue"] = Field(
         "cancel",
-        description="If it does not succeed: cancel the step that waits, or run it.",
+        description="If it does not succeed: cancel the dependent step, or run it.",
     )
 
 
@@ -58,13 +59,13 @@ Need = Annotated[
 
 
 class StepRequest(Asked):
-    """A job of a flow, and what it waits for."""
+    """A job of a flow, and its prerequisites."""
 
-    name: StepName = Field(description="What others name it by; once in a flow.")
+    name: StepName = Field(description="Name, unique within the flow.")
     capability: Name
     input: Any = Field(
         None,
-        description="Left out: the output of the step that it needs, or of several "
+        description="Default: the output of the step that it needs or, of several, "
         "an object of their outputs by name.",
     )
     needs: list[Need] = Field([], max_length=MAX_STEPS)
@@ -74,6 +75,7 @@ class StepRequest(Asked):
     start_by: Time | None = None
     max_attempts: int | None = Field(None, ge=1, le=100)
     tags: Tags = Field([])
+    metadata: Metadata = None
     tokens: Tokens | None = None
     share: Tag | None = None
     callback: Callback = None
@@ -81,19 +83,19 @@ class StepRequest(Asked):
 
 
 def _few_needs(steps: Any) -> Any:
-    """Count before anything is made of it: millions of needs fit into a body."""
+    """Count before parsing: millions of needs fit into a body."""
     if isinstance(steps, list) and sum(map(_needs_in, steps)) > MAX_EDGES:
         raise ValueError(f"a flow can have at most {MAX_EDGES:,} dependencies")
     return steps
 
 
 def _few_steps(flows: Any) -> Any:
-    """Count likewise what all flows of a call come to."""
+    """Count the steps of all flows of a call, likewise before parsing."""
     if not isinstance(flows, list):
         return flows
     asked = [flow["steps"] for flow in flows if _has_list(flow, "steps")]
     if sum(map(len, asked)) > MAX_JOBS:
-        raise ValueError(f"they have at most {MAX_JOBS:,} steps together")
+        raise ValueError(f"the flows may have at most {MAX_JOBS:,} steps in total")
     _few_needs([step for steps in asked for step in steps])
     return flows
 
@@ -107,7 +109,7 @@ def _has_list(value: Any, name: str) -> bool:
 
 
 class FlowRequest(Asked):
-    """Steps that wait for each other, in any order, without circles."""
+    """Steps that depend on each other, in any order, without cycles."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -153,17 +155,17 @@ class FlowRequest(Asked):
 
 
 class CompletionRequest(Asked):
-    """The job that follows a batch."""
+    """The job to submit after a batch."""
 
     capability: Name
     input: Any = Field(
         None,
-        description="Left out: it is told the batch's id, generation and counts.",
+        description="Default: the batch's id, generation and counts.",
     )
 
 
 class BatchRequest(Asked):
-    """Batches: jobs and flows that are counted and completed together."""
+    """Jobs and flows that are counted together and have one end."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -188,11 +190,11 @@ class BatchRequest(Asked):
         None,
         ge=0,
         le=MAX_EXPECTED,
-        description="How many members it will have; it takes no more, and waits for "
-        "them. Left out: those that come with it.",
+        description="Number of members. The batch accepts no more, and finishes with "
+        "no fewer. Default: the members in this request.",
     )
     sealed: bool | None = Field(
-        None, description="`false`: more may come, however many are expected."
+        None, description="`false`: members can be added until the batch is sealed."
     )
     completion: CompletionRequest | None = None
     tags: Tags = Field([])
@@ -200,7 +202,7 @@ class BatchRequest(Asked):
 
 
 class MembersRequest(Asked):
-    """More for a batch."""
+    """Members to add to a batch."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -217,29 +219,29 @@ class MembersRequest(Asked):
     flows: Annotated[list[FlowRequest], BeforeValidator(_few_steps)] = Field(
         [], max_length=MAX_MEMBERS
     )
-    seal: bool = Field(False, description="These are the last.")
+    seal: bool = Field(False, description="Accept no more members after these.")
 
 
 class FlowQuery(BaseModel):
-    """Which flows to list."""
+    """Selects flows to list."""
 
     model_config = ConfigDict(extra="forbid")
 
     state: FlowState | None = None
     tag: Tag | None = None
     batch: Name | None = Field(None, description="Flows of this batch.")
-    cursor: str | None = Field(None, description="`next_cursor` of the page before.")
+    cursor: str | None = Field(None, description="`next_cursor` of the previous page.")
     limit: int = Field(50, ge=1, le=MAX_LIMIT)
 
 
 class BatchQuery(BaseModel):
-    """Which batches to list."""
+    """Selects batches to list."""
 
     model_config = ConfigDict(extra="forbid")
 
     state: BatchState | None = None
     tag: Tag | None = None
-    cursor: str | None = Field(None, description="`next_cursor` of the page before.")
+    cursor: str | None = Field(None, description="`next_cursor` of the previous page.")
     limit: int = Field(50, ge=1, le=MAX_LIMIT)
 
 

@@ -1,7 +1,7 @@
 """
 Request and response models of the API.
 
-Answers are written by `wire`; these models of them are for OpenAPI and for tests.
+Responses are written by `wire`; their models are used for OpenAPI and in tests.
 """
 
 import re
@@ -27,7 +27,14 @@ from backburner.domain.jobs.job import JobState
 from backburner.domain.webhooks.address import LONGEST_URL
 from backburner.engine.access.signed_urls import LONGEST, USUAL
 from backburner.engine.groups.bulk import MOST_IDS
-from backburner.engine.submit.submission import MAX_TAG_LENGTH, MAX_TAGS, MAX_TOKENS
+from backburner.engine.submit.submission import (
+    MAX_METADATA,
+    MAX_METADATA_KEY,
+    MAX_METADATA_VALUE,
+    MAX_TAG_LENGTH,
+    MAX_TAGS,
+    MAX_TOKENS,
+)
 from backburner.http.schemas.models import list_of, model_of, page_of
 from backburner.shapes import jobs, operations, problems
 
@@ -42,7 +49,7 @@ _RFC_3339 = re.compile(
 
 
 def read_time(value: Any) -> Any:
-    """Read an RFC 3339 time; it names its zone."""
+    """Parse an RFC 3339 time, which must have a zone."""
     if not isinstance(value, str) or not _RFC_3339.fullmatch(value):
         raise ValueError("must be an RFC 3339 time, such as 2030-01-31T12:00:00Z")
     try:
@@ -55,11 +62,22 @@ Time = Annotated[datetime, BeforeValidator(read_time)]
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TAG_LENGTH)]
 TopicName = Annotated[str, StringConstraints(pattern=TOPIC_PATTERN)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+MetadataKey = Annotated[
+    str, StringConstraints(min_length=1, max_length=MAX_METADATA_KEY)
+]
+MetadataValue = Annotated[str, StringConstraints(max_length=MAX_METADATA_VALUE)]
+Metadata = Annotated[
+    dict[MetadataKey, MetadataValue] | None,
+    Field(
+        max_length=MAX_METADATA,
+        description="Texts by name that are kept with the job and shown with it.",
+    ),
+]
 Tokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 
 
 class Asked(BaseModel):
-    """Something that a caller sends: unknown fields are refused."""
+    """A request body: unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -68,10 +86,10 @@ class Asked(BaseModel):
         cls, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         """
-        Describe it without `default`, which goes into the descriptions.
+        Describe the model without `default`, which is added to the descriptions.
 
-        Generators of clients, openapi-typescript among them, take a field with a
-        default for one that is always there, and demand it of the caller.
+        Generators of clients, openapi-typescript among them, treat a field with a
+        default as always present, and require it from callers.
         """
         described = handler(core)
         for field in handler.resolve_ref_schema(described)["properties"].values():
@@ -83,7 +101,7 @@ class Asked(BaseModel):
 
 
 class CallbackRequest(Asked):
-    """Whom to tell of an end: a URL, or an endpoint that is kept here."""
+    """The receiver of a webhook: a URL, or a stored endpoint."""
 
     model_config = ConfigDict(
         json_schema_extra={"minProperties": 1, "maxProperties": 1}
@@ -100,34 +118,34 @@ class CallbackRequest(Asked):
 
 
 def told_to(asked: CallbackRequest | None) -> dict[str, str] | None:
-    """Return whom to tell of an end, as the engine takes it."""
+    """Convert a callback for the engine."""
     return None if asked is None else asked.model_dump(exclude_none=True)
 
 
 class JobCompletionRequest(Asked):
-    """The job that is submitted when another one ends."""
+    """The job to submit when another one ends."""
 
     capability: Name = Field(description="Name of the capability.")
     input: dict[str, Any] = Field(
         {},
-        description="What it is done with. The field `job` is added to it: the job's "
+        description="Input of the job. The field `job` is added to it: the ended job's "
         "`id`, `capability`, `state`, `generation`, and its `output` or `error`.",
     )
 
 
 def followed_by(asked: JobCompletionRequest | None) -> dict[str, Any] | None:
-    """Return the completion of a job, as the engine takes it."""
+    """Convert a completion for the engine."""
     return None if asked is None else asked.model_dump(exclude_unset=True)
 
 
 Completion = Annotated[
     JobCompletionRequest | None,
-    Field(description="The job to submit when it ends, however that is."),
+    Field(description="The job to submit when it ends, in whatever state."),
 ]
 
 
 class JobRequest(Asked):
-    """A job to be done."""
+    """A job to submit."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -160,6 +178,7 @@ class JobRequest(Asked):
     tags: list[Tag] = Field(
         [], max_length=MAX_TAGS, description="Tags to filter by; printable text."
     )
+    metadata: Metadata = None
     tokens: Tokens | None = Field(None, description="Expected number of tokens.")
     share: Tag | None = Field(
         None,
@@ -173,7 +192,7 @@ class JobRequest(Asked):
 
 
 class RetryRequest(Asked):
-    """Which dead letters to queue again. What is left out does not restrict."""
+    """Selects dead letters to retry. Fields that are left out do not restrict."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"capability": "demo.fail", "dry_run": True}]}
@@ -193,7 +212,7 @@ class RetryRequest(Asked):
 
 
 def read_states(value: Any) -> Any:
-    """Read states, separated by commas."""
+    """Parse states that are separated by commas."""
     if not isinstance(value, str):
         return value
     names = value.split(",")
@@ -204,14 +223,14 @@ def read_states(value: Any) -> Any:
 
 
 States = Annotated[
-    Any,  # a frozenset[JobState]; said so, FastAPI would take it for a list
+    Any,  # a frozenset[JobState], which FastAPI would parse as a list
     BeforeValidator(read_states),
     WithJsonSchema({"type": "string", "examples": ["failed", "queued,running"]}),
 ]
 
 
 class JobSelection(BaseModel):
-    """Which jobs are meant. What is left out does not restrict."""
+    """Selects jobs. Fields that are left out do not restrict."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -234,7 +253,7 @@ class JobSelection(BaseModel):
 
 
 class BulkRequest(Asked):
-    """What to do with many jobs: those of `ids`, or all that match `where`."""
+    """An action for many jobs: those of `ids`, or all that match `where`."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -256,35 +275,35 @@ class BulkRequest(Asked):
     @model_validator(mode="after")
     def _is_one(self) -> Self:
         if (self.ids is None) == (self.where is None):
-            raise ValueError("say either `ids` or `where`")
+            raise ValueError("give either `ids` or `where`")
         if self.staged and (self.action != "retry" or self.where is None):
-            raise ValueError("`staged` goes with `retry` and `where`")
+            raise ValueError("`staged` requires `retry` and `where`")
         return self
 
 
 class JobQuery(JobSelection):
-    """Which jobs to list, and in which order."""
+    """Selects jobs to list, and their order."""
 
     sort: Literal["newest", "oldest"] = Field(
         "newest", description="Which come first, by when they were submitted."
     )
-    cursor: str | None = Field(None, description="`next_cursor` of the page before.")
+    cursor: str | None = Field(None, description="`next_cursor` of the previous page.")
     limit: int = Field(50, ge=1, le=MAX_LIMIT)
 
 
 class DeadLetterQuery(BaseModel):
-    """Which dead letters to list: groups, or the jobs of one group."""
+    """Selects dead letters to list: groups, or the jobs of one group."""
 
     model_config = ConfigDict(extra="forbid")
 
     fingerprint: Name | None = Field(None, description="List the jobs of this group.")
-    cursor: str | None = Field(None, description="`next_cursor` of the page before.")
+    cursor: str | None = Field(None, description="`next_cursor` of the previous page.")
     limit: int = Field(50, ge=1, le=MAX_LIMIT)
-    impact: bool = Field(False, description="Say of groups whom they hit.")
+    impact: bool = Field(False, description="Include the users affected by each group.")
 
 
 class LinkQuery(BaseModel):
-    """Which content a link is to open, and for how long."""
+    """Selects the content and the lifetime of a link."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -295,17 +314,17 @@ class LinkQuery(BaseModel):
 
 
 class Signed(BaseModel):
-    """What a link carries to prove itself."""
+    """The signature of a link."""
 
     model_config = ConfigDict(extra="forbid")
 
-    exp: int = Field(ge=0, lt=2**53, description="When it ends, in Unix seconds.")
+    exp: int = Field(ge=0, lt=2**53, description="Expiry in Unix seconds.")
     kid: str = Field(max_length=64, description="Id of the secret that signed it.")
     sig: str = Field(max_length=128, description="The signature.")
 
 
 class LinkView(BaseModel):
-    """A link that opens one content for a while."""
+    """A link that opens one content until it expires."""
 
     url: str
     size: int
@@ -325,6 +344,7 @@ JobView = model_of(
             "state": "succeeded",
             "priority": 0,
             "tags": [],
+            "metadata": {"order": "A-1042"},
             "attempt": 1,
             "max_attempts": 3,
             "generation": 0,
@@ -356,23 +376,23 @@ JobPage = page_of(jobs.Job, "JobPage", "Jobs, newest first.")
 
 
 class JobCount(BaseModel):
-    """How many jobs match."""
+    """The number of matching jobs."""
 
     count: int
-    capped: bool = Field(description="Whether there are more: counting stopped.")
+    capped: bool = Field(description="Whether counting stopped before the end.")
 
 
 class ForkRequest(Asked):
-    """From which step on a job is to run again, as a new job."""
+    """The step from which a job runs again, as a new job."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"from": 1}]})
 
     start: str | int = Field(
         alias="from",
-        description="The step that is run again, by its name or its number `n`.",
+        description="The first step to run again, by its name or its number `n`.",
     )
     input: Any = Field(
-        None, description="Another input. Left out, it is that of the job."
+        None, description="New input. Default: the input of the original job."
     )
 
 
@@ -383,25 +403,25 @@ Retried = model_of(jobs.Retried)
 
 
 def refuse_several(named: Mapping[str, str | None]) -> None:
-    """Refuse to be asked for more than one thing at once."""
+    """Refuse more than one of several exclusive options."""
     if sum(value is not None for value in named.values()) > 1:
         raise ValueError(f"give only one of {', '.join(named)}")
 
 
 class EventQuery(BaseModel):
-    """Which events to stream: all, or those about one thing."""
+    """Selects events to stream: all, or those of one subject."""
 
     model_config = ConfigDict(extra="forbid")
 
     after: int | None = Field(
         None, ge=0, le=MAX_CURSOR, description="Last event that the reader has seen."
     )
-    flow: Name | None = Field(None, description="A flow's events and its steps'.")
-    batch: Name | None = Field(None, description="A batch's own events.")
-    tag: Tag | None = Field(None, description="The events of jobs with this tag.")
+    flow: Name | None = Field(None, description="Events of a flow and its steps.")
+    batch: Name | None = Field(None, description="Events of a batch as a whole.")
+    tag: Tag | None = Field(None, description="Events of jobs with this tag.")
     token: str | None = Field(None, description="A stream token, in place of a key.")
     topic: TopicName | None = Field(
-        None, description="What applications publish under this topic."
+        None, description="Events that applications publish under this topic."
     )
 
     @model_validator(mode="after")
@@ -425,7 +445,7 @@ HistoryPage = model_of(jobs.HistoryPage)
 
 
 class CapabilityView(BaseModel):
-    """Something that can be asked for."""
+    """A capability."""
 
     name: str
     description: str
@@ -437,27 +457,27 @@ class CapabilityView(BaseModel):
 
 
 class CapabilityList(BaseModel):
-    """What can be asked for."""
+    """The capabilities."""
 
     items: list[CapabilityView]
 
 
 QueueView = model_of(operations.Queue)
 QueueList = list_of(
-    operations.Queue, "QueueList", "The queues that are in use or known."
+    operations.Queue, "QueueList", "The queues that are declared or in use."
 )
 ScheduleList = list_of(
-    operations.Schedule, "ScheduleList", "The schedules that were declared or saved."
+    operations.Schedule, "ScheduleList", "The declared and the saved schedules."
 )
 
 
 ScheduleView = model_of(operations.Schedule)
 WorkerView = model_of(operations.Worker)
-WorkerList = list_of(operations.Worker, "WorkerList", "Who works.")
+WorkerList = list_of(operations.Worker, "WorkerList", "The live workers.")
 
 
 class ScheduleRequest(Asked):
-    """A schedule to be saved: whose jobs it submits is the caller's user."""
+    """A schedule to save; its jobs belong to the caller's user."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -481,7 +501,7 @@ class ScheduleRequest(Asked):
 
 
 class JobChange(Asked):
-    """What to change of a job that has not started. What is left out stays."""
+    """Changes to a job that has not started. Fields that are left out stay."""
 
     model_config = ConfigDict(
         json_schema_extra={"minProperties": 1, "examples": [{"priority": 9}]}
@@ -491,7 +511,7 @@ class JobChange(Asked):
         None, ge=0, le=9, description="0 to 9; higher runs first."
     )
     run_at: Time | None = Field(
-        None, description="Earliest start; null: as soon as it can."
+        None, description="Earliest start; null: as soon as possible."
     )
 
     @model_validator(mode="after")
@@ -502,7 +522,7 @@ class JobChange(Asked):
 
 
 class KeyRequest(Asked):
-    """A key to be made, for the caller's tenant."""
+    """A key to create in the caller's tenant."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -510,9 +530,9 @@ class KeyRequest(Asked):
         }
     )
 
-    name: Name = Field(description="What it is for.")
+    name: Name = Field(description="Name, to recognise the key.")
     scopes: list[Name] = Field(
-        min_length=1, max_length=50, description="What it may do."
+        min_length=1, max_length=50, description="Scopes to grant."
     )
     user: Name | None = Field(None, description="User that the key acts as.")
     expires_at: Time | None = Field(None, description="Expiry time.")
@@ -528,11 +548,11 @@ class KeyView(BaseModel):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
-    last_used_at: datetime | None = Field(description="Within a minute.")
+    last_used_at: datetime | None = Field(description="Accurate to a minute.")
 
 
 class NewKeyView(KeyView):
-    """A key that was just made."""
+    """A key that was just created."""
 
     key: str = Field(description="The whole key. It is not shown again.")
 
@@ -544,16 +564,16 @@ class KeyList(BaseModel):
 
 
 class AuditQuery(BaseModel):
-    """Which acts to list."""
+    """Selects entries of the audit log."""
 
     model_config = ConfigDict(extra="forbid")
 
-    before: int | None = Field(None, ge=0, lt=2**63, description="Below this `seq`.")
+    before: int | None = Field(None, ge=0, lt=2**63, description="Only lower `seq`.")
     limit: int = Field(50, ge=1, le=MAX_LIMIT)
 
 
 class AuditView(BaseModel):
-    """Something that an administrator did."""
+    """An action of an administrator."""
 
     seq: int
     at: datetime
@@ -564,13 +584,13 @@ class AuditView(BaseModel):
 
 
 class AuditPage(BaseModel):
-    """Acts of administrators, newest first."""
+    """Actions of administrators, newest first."""
 
     items: list[AuditView]
 
 
 class Health(BaseModel):
-    """That it is well."""
+    """The health of the server."""
 
     status: str
     unavailable: list[str] = []

@@ -9,7 +9,7 @@ from backburner.shapes import operations
 
 
 class EndpointRequest(Asked):
-    """Where webhooks are to go."""
+    """An endpoint to create."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"url": "https://shop.example.com/hooks"}]}
@@ -19,11 +19,11 @@ class EndpointRequest(Asked):
 
 
 class PageQuery(BaseModel):
-    """Which page of a list."""
+    """Selects a page of a list."""
 
     model_config = ConfigDict(extra="forbid")
 
-    cursor: str | None = Field(None, description="`next_cursor` of the page before.")
+    cursor: str | None = Field(None, description="`next_cursor` of the previous page.")
     limit: int = Field(50, ge=1, le=MAX_LIMIT)
 
 

@@ -1,15 +1,15 @@
 """
 Events as they happen, over one WebSocket.
 
-A client sends `{"type": "subscribe", "job_id": …, "after": …}`, or with `flow_id`,
-`batch_id`, `tag` or `topic` in its place, or with none for everything that is its own,
-and `{"type": "unsubscribe", …}`. It gets `subscribed`, the events in the same shape as
+A client sends `{"type": "subscribe", "job_id": …, "after": …}`, or `flow_id`,
+`batch_id`, `tag` or `topic` instead of `job_id`, or none of them for all its events,
+and `{"type": "unsubscribe", …}`. It receives `subscribed`, events in the same shape as
 over SSE, `ended` when a job, flow or batch has ended, and `error` with a problem.
-`after` is a job's own number of the last event seen, else the number among all events.
+`after` is the number of the last event seen: within a job, otherwise among all events.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Literal, Self
@@ -45,11 +45,11 @@ POLICY_VIOLATION = 1008
 
 
 Subject = tuple[str, str | None]
-"""What a subscription is about: the field that names it, and its value."""
+"""The subject of a subscription: the field that names it, and its value."""
 
 
 class SocketRequest(Asked):
-    """What a client asks of the socket."""
+    """A message from a client."""
 
     type: Literal["subscribe", "unsubscribe"]
     job_id: Name | None = None
@@ -66,7 +66,7 @@ class SocketRequest(Asked):
 
     @property
     def subject(self) -> Subject:
-        """What it is about; everything is no job in particular."""
+        """The subject; for all events, `job_id` without a value."""
         given = {name: value for name, value in self._named().items() if value}
         return next(iter(given.items()), ("job_id", None))
 
@@ -89,7 +89,7 @@ async def connect(socket: WebSocket, reader: StreamReader) -> None:
         await socket.accept()
         session = Session(socket, reader)
         listening = asyncio.ensure_future(session.listen())
-        # It returns when the server stops, too.
+        # This ends when the server stops, too.
         revoked = asyncio.ensure_future(
             server_state.revoked(reader.key, until_of(socket.scope))
         )
@@ -111,7 +111,7 @@ async def connect(socket: WebSocket, reader: StreamReader) -> None:
 
 
 class Session:
-    """One client and what it subscribed to."""
+    """One client and its subscriptions."""
 
     def __init__(self, socket: WebSocket, reader: StreamAccess) -> None:
         self._socket = socket
@@ -119,10 +119,10 @@ class Session:
         self._reader = reader
         self._following: dict[Subject, asyncio.Task[None]] = {}
         self.fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Fails when telling the client does."""
+        """Fails if sending to the client fails."""
 
     async def listen(self) -> None:
-        """Do what the client asks, until it leaves."""
+        """Handle the messages of the client until it leaves."""
         while (message := await self._socket.receive())["type"] == "websocket.receive":
             try:
                 if self._server_state.limits is not None:
@@ -134,7 +134,7 @@ class Session:
                 await self._refuse(error)
 
     async def end(self) -> None:
-        """Stop telling."""
+        """End all subscriptions."""
         tasks = list(self._following.values())
         for task in tasks:
             task.cancel()
@@ -210,7 +210,7 @@ class Session:
         told = problem(error, request_id=request_id_of(self._socket))
         await self._send({"type": "error", "problem": told})
 
-    async def _send(self, message: dict[str, Any]) -> None:
+    async def _send(self, message: Mapping[str, Any]) -> None:
         await self._socket.send_text(orjson.dumps(message).decode())
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from backburner.domain.costs.usage import Booking
+from backburner.domain.costs.usage import RunUsage
 from backburner.domain.jobs.job import NewJob, Submitted
 from backburner.domain.jobs.step import StepResult, StoredStep
 
@@ -12,7 +12,7 @@ class StepStore(Protocol):
     """Stores the results of steps, each with its job."""
 
     async def save_steps(
-        self, results: Sequence[StepResult], bookings: Sequence[Booking] = ()
+        self, results: Sequence[StepResult], bookings: Sequence[RunUsage] = ()
     ) -> Sequence[bool]:
         """
         Store results, each if its job still runs under its token; durable.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from backburner.domain.costs.usage import Booking, Spent
+from backburner.domain.costs.usage import RunUsage, Spent
 from backburner.domain.jobs.job import Instant
 
 
@@ -46,7 +46,7 @@ class CostReport(NamedTuple):
 class UsageStore(Protocol):
     """The model usage of jobs; kept longer than the jobs."""
 
-    async def book(self, bookings: Sequence[Booking]) -> None:
+    async def book(self, bookings: Sequence[RunUsage]) -> None:
         """
         Record the usage of runs, durably; entries that exist are left unchanged.
 

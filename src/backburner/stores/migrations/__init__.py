@@ -1,4 +1,4 @@
-"""The schema's history, for every database. `HEAD` is where the code expects it."""
+"""The schema's history for all databases. `HEAD` is the revision the code needs."""
 
 import threading
 from collections.abc import Sequence
@@ -8,19 +8,19 @@ import sqlalchemy as sa
 
 from backburner.ports.history import History
 
-HEAD = "0023"
+HEAD = "0024"
 VERSION_TABLE = "backburner_version"
 _HERE = Path(__file__).parent
 ENGINE = History(
     "backburner", _HERE / "versions", VERSION_TABLE, HEAD, frozenset({HEAD})
 )
-"""The engine's own tables. An application brings a history of its own."""
+"""The engine's own tables. Applications bring their own histories."""
 _ONE_AT_A_TIME = threading.Lock()
-"""Alembic keeps the migration under way in globals of its modules."""
+"""Alembic keeps the running migration in module globals."""
 
 
 def current(connection: sa.Connection, history: History = ENGINE) -> str | None:
-    """Return the revision that the database is at, `None` for an empty one."""
+    """Return the revision of the database; `None` if it is empty."""
     if not sa.inspect(connection).has_table(history.version_table):
         return None
     version = sa.column("version_num", sa.String)
@@ -31,16 +31,16 @@ def current(connection: sa.Connection, history: History = ENGINE) -> str | None:
 def upgrade(
     connection: sa.Connection, revision: str = "head", history: History = ENGINE
 ) -> None:
-    """Bring the schema to a revision, inside the caller's transaction."""
+    """Upgrade the schema to a revision, inside the caller's transaction."""
     _do("upgrade", connection, revision, history)
 
 
 def upgrade_live(connection: sa.Connection, history: History = ENGINE) -> None:
     """
-    Bring the schema up to date beside others who use it.
+    Upgrade the schema while others use it.
 
-    Each revision commits by itself, and `create_index_live` builds concurrently. The
-    connection must not be in a transaction.
+    Each revision is a transaction of its own, and `create_index_live` builds
+    concurrently. The connection must not be in a transaction.
     """
     _do("upgrade", connection, "head", history, is_live=True)
 
@@ -55,9 +55,9 @@ def create_index_live(
     """
     Build an index in a revision, on a table that may be large and in use.
 
-    It comes first in its revision, or alone: what the revision did before is
-    committed. A revision that is cut off is run again as a whole, so an index that
-    is there already is left, and one that was not completed is built anew.
+    It must come first in its revision, as it commits what the revision did before. An
+    interrupted revision runs again as a whole, so an existing index is kept, and an
+    incomplete one is built again.
     """
     from alembic import op  # noqa: PLC0415 - see `_do`
 
@@ -70,7 +70,7 @@ def create_index_live(
     with context.autocommit_block():
         run = op.get_bind().execute
         patience = run(sa.text("SHOW lock_timeout")).scalar()
-        run(_BE_PATIENT, {"span": "0"})  # it waits for others, nobody for it
+        run(_BE_PATIENT, {"span": "0"})  # it waits for others; nothing waits for it
         if not run(_IS_VALID, {"name": name}).scalar():
             op.execute(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
         op.create_index(
@@ -91,7 +91,7 @@ _IS_VALID = sa.text(
 
 
 def downgrade(connection: sa.Connection, revision: str) -> None:
-    """Take the schema back to a revision, inside the caller's transaction."""
+    """Downgrade the schema to a revision, inside the caller's transaction."""
     _do("downgrade", connection, revision, ENGINE)
 
 
@@ -103,11 +103,11 @@ def _do(
     *,
     is_live: bool = False,
 ) -> None:
-    # Takes a sixth of a second to load, which a process at `HEAD` does not need.
+    # Loading takes a sixth of a second, which a process at `HEAD` does not need.
     from alembic import command, config  # noqa: PLC0415
 
     given = config.Config()
-    # A `%` in a path would be read as the start of an interpolation.
+    # A `%` in a path would start an interpolation.
     given.set_main_option("script_location", str(_HERE).replace("%", "%%"))
     given.set_main_option("path_separator", "newline")
     given.set_main_option("version_locations", str(history.versions).replace("%", "%%"))

@@ -1,16 +1,14 @@
 """
-Wake-ups over LISTEN and NOTIFY, off the submitting transaction and debounced.
+Notifications over LISTEN and NOTIFY, outside the submitting transaction, debounced.
 
-A commit that notifies takes a lock over the whole database, so nobody notifies inside
-one: a side connection does it afterwards, at most every few milliseconds.
+A commit with NOTIFY takes a lock on the whole database, so transactions do not notify:
+a separate connection does it afterwards, at most every few milliseconds.
 """
 
 import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-
-import asyncpg
 
 from backburner.ports.log import log
 from backburner.ports.notifier import ALL, Notification
@@ -19,12 +17,6 @@ from backburner.stores.postgres.database import CONNECT_SECONDS, dial
 CHANNEL = "backburner"
 DEBOUNCE_SECONDS = 0.002
 RECONNECT_SECONDS = 1.0
-_LOST = (
-    OSError,
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-)
 
 
 class PostgresNotifier:
@@ -39,12 +31,12 @@ class PostgresNotifier:
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Begin to hear the others."""
+        """Start to receive notifications."""
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._work(), name="notifier")
 
     def close(self) -> None:
-        """Hear and tell nothing any more."""
+        """Stop to receive and to send notifications."""
         if self._task is not None:
             self._task.cancel()
         self._task = self._loop = None
@@ -68,7 +60,7 @@ class PostgresNotifier:
         while True:
             try:
                 await self._serve()
-            except _LOST as error:
+            except Exception as error:  # noqa: BLE001 - one that ends is a silent fault
                 log.warning("notifier lost", error_type=type(error).__name__)
                 await asyncio.sleep(RECONNECT_SECONDS)  # noqa: TID251 - back-off
 
@@ -82,7 +74,7 @@ class PostgresNotifier:
         ended = asyncio.Event()
         connection.add_termination_listener(lambda _: self._end(ended))
         try:
-            # Asked now: a word may come after the connection was closed.
+            # Read now: a notification may arrive after the connection was closed.
             own = connection.get_server_pid()
             await connection.add_listener(CHANNEL, partial(self._hear, own))
             self._call(ALL)
@@ -102,7 +94,7 @@ class PostgresNotifier:
         try:
             await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, f"{what:d}")
         except BaseException:
-            self._pending |= what  # told by the next connection
+            self._pending |= what  # sent by the next connection
             raise
         await asyncio.sleep(DEBOUNCE_SECONDS)  # noqa: TID251 - debounce
 
@@ -111,6 +103,6 @@ class PostgresNotifier:
         self._rung.set()
 
     def _hear(self, own: int, _: Any, pid: int, _channel: str, payload: str) -> None:
-        # Anyone may notify: what is no number of ours says nothing.
+        # Anyone may notify: payloads that are not our numbers are ignored.
         if pid != own and payload.isdecimal():
             self._call(Notification(int(payload) & int(ALL)))

@@ -1,8 +1,8 @@
 """
-What the store does on a pipe, each for many callers at once, one statement each.
+The store's operations on a pipe: one statement each, for many callers at once.
 
 A statement commits by itself; only idempotency keys and bodies need a transaction.
-Batches are sorted by key, so that two of them never wait for each other in a circle.
+Batches are sorted by key, so that two of them cannot deadlock.
 """
 
 from collections import Counter
@@ -21,15 +21,13 @@ from typing import Any, NamedTuple, TypeVar
 import asyncpg
 import sqlalchemy as sa
 
-from backburner.domain.costs.budget import Charge, Reservation, Rules, budget_of
+from backburner.domain.costs.budget import Charge, Rules, budget_of
 from backburner.domain.errors import (
     BudgetExhausted,
     ClaimLost,
     IdempotencyConflict,
     StoreUnavailable,
 )
-from backburner.domain.events.publication import Publication
-from backburner.domain.groups.flow import NewStep
 from backburner.domain.jobs.job import (
     Claim,
     Instant,
@@ -44,7 +42,6 @@ from backburner.domain.jobs.transitions import Change
 from backburner.domain.queues.fairness import Share, by_share, costs
 from backburner.domain.queues.queue import Gate, admit, count
 from backburner.ports.faults import Faults
-from backburner.ports.store.budgets import HoldRequest
 from backburner.ports.store.events import Note
 from backburner.ports.store.jobs import ClaimRequest, Move, Settlement
 from backburner.ports.store.workers import WorkerLost
@@ -54,15 +51,11 @@ from backburner.stores.postgres.pipe import Many, Pipe
 from backburner.stores.postgres.queries import Queries
 from backburner.stores.postgres.shares import Shares
 from backburner.stores.shared import (
-    budgets,
-    flow_extension,
     flows,
     lanes,
     ledger,
-    publications,
     sharing,
     steps,
-    translations,
 )
 from backburner.stores.shared.consequences import (
     Telling,
@@ -72,7 +65,7 @@ from backburner.stores.shared.consequences import (
     settle_consequences,
 )
 from backburner.stores.shared.deferral import INFO, Deferred
-from backburner.stores.shared.grouped import GroupedTx
+from backburner.stores.shared.grouped import SharedTx
 from backburner.stores.shared.row_values import job_values, move_values, settle_values
 from backburner.stores.shared.settling import (
     KEY_LIFETIME_MS,
@@ -100,7 +93,7 @@ _UNUSABLE = (asyncpg.UndefinedTableError, asyncpg.InsufficientPrivilegeError)
 
 
 class Statements:
-    """The store's verbs over a pipe."""
+    """The store's operations over a pipe."""
 
     def __init__(self, queries: Queries, rulebook: ledger.Rulebook) -> None:
         self._queries = queries
@@ -108,12 +101,12 @@ class Statements:
         self.shares = Shares(queries)
         self._output_cache = OutputCache()
         self._gated: Collection[str] = frozenset()
-        """Queues that had limits when somebody looked last."""
+        """Queues that had limits when they were last read."""
 
     async def submit(
         self, pipe: Pipe, batches: Sequence[Sequence[NewJob]]
     ) -> Sequence[Sequence[Submitted]]:
-        """Store every caller's jobs that have no idempotency key."""
+        """Store the jobs of all callers; none has an idempotency key."""
         jobs = list(chain.from_iterable(batches))
         ranks = await self.shares.rank(pipe, jobs)
         if ranks is None:
@@ -124,7 +117,7 @@ class Statements:
     async def submit_keyed(
         self, pipe: Pipe, batches: Sequence[Sequence[NewJob]]
     ) -> Sequence[Sequence[Submitted]]:
-        """Store every caller's jobs, or find those that their keys stand for."""
+        """Store the jobs of all callers, or find those with the same keys."""
         jobs = list(chain.from_iterable(batches))
         ranks = await self.shares.rank(pipe, jobs)
         if ranks is None:
@@ -141,7 +134,7 @@ class Statements:
         return as_given(batches, answers)
 
     async def rules(self, pipe: Pipe, asks: Sequence[None]) -> Sequence[Rules]:
-        """Read the budgets, once for all who ask."""
+        """Read the budgets once for all callers."""
         try:
             rows = await pipe.rows(self._queries.list_budgets)
         except _UNUSABLE as error:
@@ -152,7 +145,7 @@ class Statements:
     async def submit_held(
         self, pipe: Pipe, batches: Sequence[Sequence[NewJob]]
     ) -> Sequence[Sequence[Submitted] | BudgetExhausted]:
-        """Store every caller's jobs and hold what they may cost; refuse the others."""
+        """Store the jobs of callers and hold their expected cost; refuse the others."""
         return await self.transact(pipe, lambda tx: ledger.submit_each(tx, batches))
 
     async def _submit_whole(
@@ -164,7 +157,7 @@ class Statements:
         return Transaction(connection, self._queries, pipe.faults, self._rulebook)
 
     async def transact(self, pipe: Pipe, body: Callable[["Transaction"], T]) -> T:
-        """Run a body in a transaction; what its jobs take is paid after it."""
+        """Run a body in a transaction; charge the shares of its jobs after it."""
         begun: list[Transaction] = []
 
         def run(connection: sa.Connection) -> T:
@@ -203,7 +196,7 @@ class Statements:
     async def claim(
         self, pipe: Pipe, asks: Sequence[Claiming]
     ) -> Sequence[Sequence[Claim] | WorkerLost]:
-        """Hand queued jobs to every worker that asks; a lost one gets its exception."""
+        """Claim queued jobs for all workers; a lost worker gets its exception."""
         return [await self._claim(pipe, *ask) for ask in asks]
 
     async def _claim(
@@ -214,7 +207,7 @@ class Statements:
         claim_requests: Sequence[ClaimRequest],
         now: Instant,
     ) -> Sequence[Claim] | WorkerLost:
-        """Take jobs; if a queue gives none, see whether that is for its limits."""
+        """Claim jobs; if a queue gives none, check whether its limits are why."""
         claims: list[Claim] = []
         unused, has_looked = UnusedSlots(), False
         for request in claim_requests:
@@ -244,14 +237,14 @@ class Statements:
         wanted: tuple[str, int],
         now: Instant,
     ) -> Sequence[Claim]:
-        """Take jobs of a queue within its limits, if it has any now."""
+        """Claim jobs of a queue with limits, or without if they were removed."""
         if wanted[0] not in self._gated:
             return await self._take(pipe, worker, token, wanted, now)
         async with pipe.driver.transaction():
             return await self._claim_gated(pipe, worker, token, wanted, now)
 
     async def _read_gates(self, pipe: Pipe, worker: str) -> bool:
-        """Read which queues have limits; say whether the worker is enlisted."""
+        """Read which queues have limits; return whether the worker is enlisted."""
         found = await pipe.rows(self._queries.list_gates, worker)
         if found:
             self._gated = frozenset((found[0][0] or "").split("\n"))
@@ -267,20 +260,20 @@ class Statements:
         *,
         is_locked: bool = False,
     ) -> Sequence[Claim]:
-        """Take jobs of a queue that has no limits, or whose lock is held."""
+        """Claim jobs of a queue that has no limits, or whose lock is held."""
         asked = (token, worker, now, *wanted, is_locked)
         rows = await pipe.rows(self._queries.claim_jobs, *asked)
         steps = [row[0] for row in rows if row[NEEDS]]
         if steps:
             given = await self._given(pipe, rows, steps)
             rows = [(*row, given.get(row[0], ())) for row in rows]
-        # RETURNING is in no order.
+        # RETURNING does not guarantee an order.
         return in_turn(starmap(Claim, rows))
 
     async def _given(
         self, pipe: Pipe, rows: Sequence[Any], steps: Collection[int]
     ) -> Mapping[int, Sequence[Need]]:
-        """Return what steps get from their prerequisites; read what is not known."""
+        """Return the results of steps' prerequisites; read those not cached."""
         self._output_cache.serve(pipe.driver)
         given = {
             row[0]: [need]
@@ -300,7 +293,7 @@ class Statements:
         wanted: tuple[str, int],
         now: Instant,
     ) -> Sequence[Claim]:
-        """Take what the queue's limits leave, and count it against them."""
+        """Claim what the queue's limits allow, and count it."""
         queue, most = wanted
         gate = Gate(*(await pipe.rows(self._queries.lock_gate, queue))[0])
         [(running, at)] = await pipe.rows(self._queries.count_running, queue)
@@ -317,7 +310,7 @@ class Statements:
         return taken
 
     def way(self, settlement: Settlement) -> Many | None:
-        """Return what settles this, along with others; `None` if it brings a body."""
+        """Return the method for a settlement, batched; `None` if it has a body."""
         consequences = settlement.consequences
         if settlement.body is not None:
             return None
@@ -338,7 +331,7 @@ class Statements:
     async def settle(
         self, pipe: Pipe, batches: Sequence[Sequence[Settlement]]
     ) -> Sequence[Sequence[Change | None]]:
-        """Settle every worker's jobs whose ends mean nothing to others."""
+        """Settle jobs without consequences, for all workers."""
         asks = list(chain.from_iterable(batches))
         answers: list[Change | None] = [None] * len(asks)
         for turn in turns(asks):
@@ -351,7 +344,7 @@ class Statements:
     async def settle_linked(
         self, pipe: Pipe, batches: Sequence[Sequence[Settlement]]
     ) -> Sequence[Sequence[Change | None]]:
-        """Settle jobs whose ends mean something to others, all in one transaction."""
+        """Settle jobs with consequences, all in one transaction."""
         asks = list(chain.from_iterable(batches))
 
         def body(tx: Transaction) -> list[Change | None]:
@@ -371,7 +364,7 @@ class Statements:
     async def settle_steps(
         self, pipe: Pipe, batches: Sequence[Sequence[Settlement]]
     ) -> Sequence[Sequence[Change | None]]:
-        """Settle steps that succeeded, and that nobody but their flow waits for."""
+        """Settle succeeded steps whose only consequence is their flow."""
         if not pipe.has_function:
             return await self.settle_linked(pipe, batches)
         asks = list(chain.from_iterable(batches))
@@ -403,7 +396,7 @@ class Statements:
     async def move(
         self, pipe: Pipe, batches: Sequence[Sequence[Move]]
     ) -> Sequence[Sequence[bool]]:
-        """Move jobs that are not running; of two from one state the first wins."""
+        """Move jobs that are not running; of two moves of one job the first wins."""
         asks = list(chain.from_iterable(batches))
         answers = [False] * len(asks)
         for turn in turns(asks):
@@ -417,7 +410,7 @@ class Statements:
     async def move_linked(
         self, pipe: Pipe, batches: Sequence[Sequence[Move]]
     ) -> Sequence[Sequence[bool]]:
-        """Move jobs whose ends mean something to others, all in one transaction."""
+        """Move jobs with consequences, all in one transaction."""
         asks = list(chain.from_iterable(batches))
 
         def body(tx: Transaction) -> list[bool]:
@@ -437,7 +430,7 @@ class Statements:
     async def promote(
         self, pipe: Pipe, asks: Sequence[tuple[Instant, int]]
     ) -> Sequence[int]:
-        """Queue what is due."""
+        """Queue the jobs that are due."""
         return [
             len(await pipe.rows(self._queries.promote_jobs, now, limit))
             for now, limit in asks
@@ -446,7 +439,7 @@ class Statements:
     async def report(
         self, pipe: Pipe, batches: Sequence[Sequence[Note]]
     ) -> Sequence[None]:
-        """Tell what handlers say, on jobs that are still held."""
+        """Store progress and text of jobs that are still held."""
         asks = list(chain.from_iterable(batches))
         rounds = [_by_seq(asks[i] for i in turn.values()) for turn in turns(asks)]
         if len(rounds) > 1:
@@ -459,7 +452,7 @@ class Statements:
         self, pipe: Pipe, rounds: Sequence[Sequence[Note]]
     ) -> None:
         async with pipe.driver.transaction():
-            # The first round names every job, but it locks only those it changes.
+            # The first round names every job, but locks only those that it changes.
             seqs = [note.seq for note in rounds[0]]
             await pipe.rows(self._queries.lock_jobs, seqs)
             await self._report(pipe, rounds)
@@ -480,7 +473,7 @@ class Statements:
     async def pace(
         self, pipe: Pipe, acts: Sequence[lanes.Act]
     ) -> Sequence[lanes.Answer]:
-        """Take and give permits for every caller, in their order."""
+        """Take and return permits for all callers, in their order."""
 
         def body(connection: sa.Connection) -> Sequence[lanes.Answer]:
             def clock() -> Instant:
@@ -494,14 +487,14 @@ class Statements:
     async def execute(
         self, pipe: Pipe, asks: Sequence[tuple[str, tuple[Any, ...]]]
     ) -> Sequence[list[Any]]:
-        """Run plain statements; return the rows of each."""
+        """Run statements; return the rows of each."""
         return [
             await pipe.rows(statement, *parameters) for statement, parameters in asks
         ]
 
 
-class Transaction(GroupedTx):
-    """A `Tx` over a connection in a transaction, as bodies see it."""
+class Transaction(SharedTx):
+    """A `Tx` over a connection in a transaction, as passed to bodies."""
 
     def __init__(
         self,
@@ -515,7 +508,7 @@ class Transaction(GroupedTx):
         self.rulebook = rulebook
         self.settling: Collection[int] = ()
         self.owed: Counter[Share] = Counter()
-        """What is to be paid after the commit, so that no share is locked until it."""
+        """What shares are charged after the commit: they are not locked before."""
         self._finishes: dict[Share, int] = {}
         self._now: Instant | None = None
         self._faults = faults
@@ -524,20 +517,20 @@ class Transaction(GroupedTx):
         self._batches: set[int] = set()
         """The batches that this transaction has locked."""
         self.missing: set[int] = set()
-        """Batches that it would have to wait for: it must begin with their locks."""
+        """Batches that it would have to wait for: the next try locks them first."""
         self._flows: set[int] = set()
         """The flows that this transaction has locked."""
         self._jobs: set[int] = set()
         """The jobs that it has locked by their keys alone."""
 
     def run(self, body: Callable[["Transaction"], T]) -> T:
-        """Run a body, and whatever it left for the end of the transaction."""
+        """Run a body, and what it deferred to the end of the transaction."""
         answer = body(self)
         self.finish()
         return answer
 
     def finish(self) -> None:
-        """Take the last locks, each kind in one order: caps, then accounts."""
+        """Take the last locks, each kind in a fixed order: caps, then accounts."""
         assert self.deferred is not None  # noqa: S101 - tells the type checker
         self._check_caps(self.deferred.take(_Capped))
         ledger.finish(self)
@@ -555,10 +548,10 @@ class Transaction(GroupedTx):
 
     def lock_batch(self, batch: int) -> None:
         """
-        Lock a batch that is to be filled, without waiting for it.
+        Lock a batch to add members, without waiting for it.
 
-        By then a body holds its job, or names, which come after batches in the order
-        of locks: were it to wait, two could wait for each other in a circle.
+        At this point the body holds its job, or names, which come after batches in the
+        order of locks: if it waited, two bodies could deadlock.
         """
         if batch in self._batches:
             return
@@ -577,17 +570,17 @@ class Transaction(GroupedTx):
             self._jobs.update(missing)
 
     def lock_ends(self, asks: Sequence[Settlement] | Sequence[Move]) -> None:
-        """Lock what the settlements or moves of jobs need: flows, then the jobs."""
+        """Lock what settlements or moves of jobs need: flows, then the jobs."""
         self.lock_groups(flows={*_flows_of(asks)})
         if _needs_several_statements(asks):
             self.lock_jobs({ask.seq for ask in asks})
 
     def lock_booked(self, seqs: Sequence[int]) -> None:
-        """Keep the flows of jobs as they are, before the jobs are locked."""
+        """Lock the flows of jobs against changes, before the jobs are locked."""
         self.rows(self.queries.lock_flows_shared, [*seqs])
 
     def limit(self, seconds: float) -> None:
-        """Have the server end the transaction should this process stand still."""
+        """Make the server end the transaction if this process is blocked."""
         span = f"{max(1, round(seconds * 1000))}ms"
         self.rows(self.queries.limit_transaction, span)
 
@@ -599,7 +592,7 @@ class Transaction(GroupedTx):
         self.hit("transact.claimed")
 
     def lock_hold(self, hold_id: str) -> None:
-        """Have others that reserve by this id wait for the end of the transaction."""
+        """Make others that reserve with this id wait for the end of the transaction."""
         self.rows(self.queries.lock_name, f"hold\n{hold_id}")
 
     def hit(self, moment: str) -> None:
@@ -611,27 +604,12 @@ class Transaction(GroupedTx):
         result = self.connection.exec_driver_sql(statement, parameters)
         return result.fetchall() if result.returns_rows else ()
 
-    def reserve_hold(self, ask: HoldRequest) -> Reservation:
-        return budgets.reserve_hold(self, ask)
-
-    def settle_hold(self, hold_id: str, tokens: int) -> bool:
-        return budgets.settle_hold(self, hold_id, tokens)
-
-    def release_hold(self, hold_id: str) -> bool:
-        return budgets.release_hold(self, hold_id)
-
-    def publish(self, events: Sequence[Publication]) -> None:
-        publications.publish(self.connection, events)
-
-    def advance(self, application: str, mark: int, upto: int) -> bool:
-        return translations.advance(self.connection, application, mark, upto)
-
     def array(self, keys: Collection[int]) -> list[int]:
-        """Write keys as statements take them."""
+        """Convert keys for the statements."""
         return [*keys]
 
     def columns(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
-        """Write rows as statements take them."""
+        """Convert rows for the statements."""
         return _columns(rows)
 
     def now(self) -> Instant:
@@ -643,14 +621,14 @@ class Transaction(GroupedTx):
     def release(
         self, done: Collection[int], failed: Collection[int], at: Instant
     ) -> Sequence[int]:
-        """Count down what waits for steps, and tell; return each one's flow."""
+        """Count down the dependents of steps, and add events; return their flows."""
         rows = self.rows(self.queries.release_jobs, [*done], [*failed], at)
         return [row[0] for row in rows]
 
     def conclude(
         self, ended: Mapping[int, int], troubled: Collection[int], at: Instant
     ) -> Sequence[Any]:
-        """Count down what is left of flows; return those that are over."""
+        """Count down the active steps of flows; return the flows that ended."""
         counts = [*ended], [*ended.values()], [flow in troubled for flow in ended]
         over = self.rows(self.queries.count_down_flows, *counts, at)
         told = [row[2:] for row in over if not row[1]]
@@ -665,7 +643,7 @@ class Transaction(GroupedTx):
         return [key for (key,) in rows]
 
     def tell(self, events: Sequence[Telling]) -> None:
-        """Note events of jobs whose counters were raised."""
+        """Insert events of jobs whose counters were incremented."""
         if events:
             self.rows(self.queries.insert_events, *_columns(events))
 
@@ -675,15 +653,15 @@ class Transaction(GroupedTx):
             self.rows(self.queries.insert_edges, *_columns(edges))
 
     def book(self, calls: Sequence[Booked]) -> Sequence[Any]:
-        """Note calls of models; return the jobs of new ones, and whether it is late."""
+        """Store model calls; return the jobs of new ones, and whether each is late."""
         return self.rows(self.queries.insert_usages, *_columns(calls))
 
     def save_steps(self, results: Sequence[StepResult]) -> Sequence[Any]:
-        """Store results of jobs that are held; return their jobs and keys."""
+        """Store results of jobs that are still held; return their jobs and keys."""
         return self.rows(self.queries.save_steps, *_columns(results))
 
     def insert(self, jobs: Sequence[NewJob]) -> list[int]:
-        """Store jobs that have no idempotency key; return their keys."""
+        """Store jobs without idempotency keys; return their keys."""
         if not jobs:
             return []
         charges = ledger.charge(self, jobs)
@@ -700,19 +678,15 @@ class Transaction(GroupedTx):
         charges: Sequence[Sequence[Charge]],
         keys: Mapping[str, int],
     ) -> None:
-        """Hold what those of the jobs are charged that were stored."""
+        """Hold the charges of the jobs that were stored."""
         asked = zip(jobs, charges, strict=True)
         ledger.reserve(
             self,
             [ledger.Holder(found, keys[j.id]) for j, found in asked if j.id in keys],
         )
 
-    def extend(self, flow: int, steps: Sequence[NewStep]) -> None:
-        """Add steps to the flow of the step that is being settled."""
-        flow_extension.extend(self, flow, steps)
-
     def move(self, moves: Sequence[Move]) -> Collection[int]:
-        """Move jobs that are not running; return the keys of those that were."""
+        """Move jobs that are not running; return the keys of those that moved."""
         ordered = _by_seq(moves)
         rows = self.rows(self.queries.move_jobs, *_move_columns(ordered))
         return {seq for (seq,) in rows}
@@ -720,7 +694,7 @@ class Transaction(GroupedTx):
     def submit(
         self, jobs: Sequence[NewJob], *, capped: bool = True
     ) -> Sequence[Submitted]:
-        """Store jobs, or find those that their keys stand for."""
+        """Store jobs, or find those with the same idempotency keys."""
         if not jobs:
             return []
         charges = ledger.charge(self, jobs)
@@ -740,7 +714,7 @@ class Transaction(GroupedTx):
         return answers
 
     def _rank(self, jobs: Sequence[NewJob], *, capped: bool) -> tuple[list[int], Taken]:
-        """Rank new jobs; whoever is capped adds to what waits after all others."""
+        """Rank new jobs; capped shares are counted at the end of the transaction."""
         ranks, taken = sharing.rank(self, jobs)
         for share, place in taken.places.items():
             self._finishes[share] = place.finish
@@ -749,14 +723,14 @@ class Transaction(GroupedTx):
         return ranks, taken
 
     def _count(self, stored: Sequence[NewJob], taken: Taken) -> None:
-        """Have jobs that were stored just now counted, and paid for."""
+        """Charge and count jobs that were just stored."""
         assert self.deferred is not None  # noqa: S101 - tells the type checker
         if taken.caps:
             self.deferred.add([_Capped(taken.caps, stored)])
         self.owe(costs(stored, by_share(stored)))
 
     def _check_caps(self, added: Sequence["_Capped"]) -> None:
-        """Count what waits in capped queues after all others that added to it."""
+        """Check the caps of queues, after all others that added jobs to them."""
         caps = {share: cap for some, _ in added for share, cap in some.items()}
         for name in sorted({sharing.capped(share) for share in caps}):
             self.rows(self.queries.lock_name, "\n".join(name))
@@ -764,11 +738,11 @@ class Transaction(GroupedTx):
         sharing.check_waiting(self, caps, stored)
 
     def owe(self, owed: Mapping[Share, int]) -> None:
-        """Have shares pay for it after the commit."""
+        """Charge shares after the commit."""
         self.owed.update(owed)
 
     def standing(self, shares: Collection[Share]) -> Sequence[Any]:
-        """Return how shares stand, each after its name, with what was taken here."""
+        """Return the state of shares, including what this transaction has taken."""
         rows = self.rows(self.queries.list_shares, *_columns(shares))
         found = ((Share(*row[:4]), row[4], row[5:]) for row in rows)
         return [
@@ -809,7 +783,7 @@ class Transaction(GroupedTx):
 
 
 class _Capped(NamedTuple):
-    """Jobs that were stored, to be counted against the caps of their queues."""
+    """Stored jobs that are to be counted against the caps of their queues."""
 
     caps: Mapping[Share, int]
     stored: Sequence[NewJob]
@@ -817,9 +791,9 @@ class _Capped(NamedTuple):
 
 def _needs_several_statements(asks: Sequence[Settlement] | Sequence[Move]) -> bool:
     """
-    Say whether jobs must be locked beforehand to be locked by key.
+    Return whether jobs must be locked in the order of their keys beforehand.
 
-    One statement over a pipe takes them by key; a body's connection plans for itself.
+    One statement over a pipe locks them by key; a body's connection plans for itself.
     """
     kinds = {
         isinstance(ask, Settlement) and ask.change.to is JobState.SUCCEEDED
@@ -831,7 +805,7 @@ def _needs_several_statements(asks: Sequence[Settlement] | Sequence[Move]) -> bo
 
 
 def _flows_of(asks: Iterable[Settlement | Move]) -> Iterator[int]:
-    """Yield the flows that ends are counted in, or that a body may extend."""
+    """Yield the flows that these ends affect, or that a body may extend."""
     for ask in asks:
         has_body = isinstance(ask, Settlement) and ask.body is not None
         if ask.consequences is not None and (has_body or ask.change.to.is_final):
@@ -844,9 +818,9 @@ def _advance(
     steps: Sequence[Settlement], tx: Transaction
 ) -> tuple[Sequence[int], Sequence[tuple[str, int]]]:
     """
-    End steps, release those who wait for them, end flows, and tell of it.
+    End steps, release their dependents, end flows, and insert events.
 
-    Return those that ended, and who was released by which of them alone.
+    Return the ended steps, and the dependents released by one of them alone.
     """
     *columns, at = finish_columns(steps)
     flows_ = sorted({*_flows_of(steps)})
@@ -858,7 +832,7 @@ def _advance(
 
 
 def as_known(job: NewJob, job_id: str, state: str, body_hash: str | None) -> Submitted:
-    """Answer with the job that a key stands for, if the body is the same."""
+    """Return the job that an idempotency key stands for, if the body is the same."""
     if body_hash != job.body_hash:
         raise IdempotencyConflict(
             "this idempotency key was used with another request body"
@@ -867,12 +841,12 @@ def as_known(job: NewJob, job_id: str, state: str, body_hash: str | None) -> Sub
 
 
 def columns(jobs: Sequence[NewJob], ranks: Sequence[int]) -> list[Any]:
-    """Write new jobs, at least one, as one array per column."""
+    """Convert new jobs, at least one, to one array per column."""
     return [*_columns(map(job_values, jobs)), [*ranks]]
 
 
 def finish_columns(settlements: Sequence[Settlement]) -> list[Any]:
-    """Write successes as one array per column, and their time."""
+    """Convert successes to one array per column, and their time."""
     return [
         [s.seq for s in settlements],
         [s.token for s in settlements],
@@ -882,7 +856,7 @@ def finish_columns(settlements: Sequence[Settlement]) -> list[Any]:
 
 
 def settle_columns(settlements: Sequence[Settlement]) -> list[list[Any]]:
-    """Write settlements as one array per column."""
+    """Convert settlements to one array per column."""
     rows = [
         (*settle_values(s), s.change.event, event_json(s.change), wait_json(s.change))
         for s in settlements
@@ -900,7 +874,7 @@ def _key(job: NewJob) -> tuple[str, str, str]:
 
 
 def _elusive() -> StoreUnavailable:
-    """Say that whoever holds the key came and went between every two statements."""
+    """Return the error for a key whose job appeared and vanished between statements."""
     return StoreUnavailable("the idempotency key is in use; ask again")
 
 
@@ -909,7 +883,7 @@ def _submitted(job: NewJob) -> Submitted:
 
 
 def _columns(rows: Iterable[Sequence[Any]]) -> list[Any]:
-    """Turn rows into arrays for `unnest`, which fills up what is not there by NULL."""
+    """Convert rows to arrays for `unnest`, which fills missing values with NULL."""
     return [
         None if column[0] is None and column.count(None) == len(column) else column
         for column in zip(*rows, strict=True)

@@ -1,4 +1,4 @@
-"""The store for many machines: a `Store` for `postgresql://` URLs."""
+"""The PostgreSQL store for many machines: a `Store` for `postgresql://` URLs."""
 
 import asyncio
 from collections.abc import (
@@ -85,15 +85,18 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 PRUNED_EVENTS = 20_000
-"""How many events are deleted by one statement, about."""
+"""About how many events are deleted by one statement."""
 
 
 MOST_BODIES = 50
-"""Settlement bodies that share a transaction: locks are held until all have run."""
+FIRST_PROOF_SECONDS = 2.0
+"""How long a process waits in all for its first horizon; then readers get 0."""
+PROOF_PAUSE_SECONDS = 0.01
+"""How many settlement bodies share a transaction, which holds all of their locks."""
 
 
 class _BodyFailed(Exception):
-    """A body raised something of its own: an `OSError` of its is no store's fault."""
+    """A body raised its own error: its `OSError`, for example, is not the store's."""
 
     def __init__(self, cause: Exception) -> None:
         self.cause = cause
@@ -128,12 +131,13 @@ class PostgresStore(BaseStore):
             self._pacing,
         )
         self._horizon = Horizon()
+        self._proof_until = 0.0
         self._horizons = Rounds(self._find_horizon)
 
     @classmethod
     def from_url(cls, url: str, clock: Clock, faults: Faults) -> Self:
-        """Take any `postgresql://` URL."""
-        del clock  # the server's is the one that counts
+        """Create a store from a `postgresql://` URL."""
+        del clock  # the server's clock is used
         return cls(url, faults=faults)
 
     def notifier(self) -> PostgresNotifier:
@@ -141,7 +145,7 @@ class PostgresStore(BaseStore):
         return PostgresNotifier(self._database.dsn)
 
     def side(self) -> PostgresSide:
-        """Return what a move reads and writes by, whether the store is open or not."""
+        """Return the access for a move, whether the store is open or not."""
         return PostgresSide(self._database, self._url, self.queries.remove_dead_workers)
 
     async def open(self) -> None:
@@ -240,7 +244,7 @@ class PostgresStore(BaseStore):
         return await self._transact(body)
 
     async def signal(self, job: int, signal: Signal) -> Signalled:
-        # As a rule the job waits for it: that takes one statement.
+        # Usually the job waits for it: that takes one statement.
         woken = transitions.signal(signal.name, now=0)
         asked = (job, signal.name, signal.value, signal.is_answer)
         told = (woken.event, event_json(woken))
@@ -344,7 +348,22 @@ class PostgresStore(BaseStore):
             [(drawn,)] = await self._rows(self.queries.draw_transaction)
             self._horizon.note(newest, drawn)
             await self._look()
+        if newest and not self._horizon.safe:
+            await self._prove_first()
         return self._horizon.safe
+
+    async def _prove_first(self) -> None:
+        """
+        Wait for the transactions that run when this process reads its first horizon.
+
+        Until one event is known to be safe the horizon is 0, and a reader that wants
+        new events only would read the whole log.
+        """
+        clock = asyncio.get_running_loop().time
+        self._proof_until = self._proof_until or clock() + FIRST_PROOF_SECONDS
+        while not self._horizon.safe and clock() < self._proof_until:
+            await asyncio.sleep(PROOF_PAUSE_SECONDS)  # noqa: TID251 - nobody tells
+            await self._look()
 
     async def _look(self) -> int:
         made = self._horizon.made
@@ -368,7 +387,7 @@ class PostgresStore(BaseStore):
     async def prune(
         self, *, keep: Retention, now: Instant, limit: int
     ) -> Sequence[str]:
-        # Apart from the pipes and the pool: nobody waits for what is deleted.
+        # On its own connection, as deletions must not block the pipes and the pool.
         await self._commit("transact", batching.prune(keep, now, limit), alone=True)
         prune_flows = flowing.prune(keep, now, limit)
         steps = await self._commit("transact", prune_flows, alone=True)
@@ -384,7 +403,7 @@ class PostgresStore(BaseStore):
     async def _prune_plain(
         self, keep: Retention, now: Instant, limit: int
     ) -> Sequence[str]:
-        """Delete jobs that are in no flow, in slices that each commit by themselves."""
+        """Delete jobs without a flow, in slices that commit on their own."""
         gone: list[str] = []
         async with self._database.alone() as connection:
             raw = await driver(connection)
@@ -406,7 +425,7 @@ class PostgresStore(BaseStore):
     async def _settle_with_bodies(
         self, settlements: Sequence[Settlement]
     ) -> Sequence[Change | None]:
-        """Settle jobs in transactions that their bodies share, many in each."""
+        """Settle jobs with bodies, many of them in each transaction."""
         answers: list[Change | None] = [None] * len(settlements)
         for turn in turns(settlements):
             indexes = sorted(turn.values(), key=lambda i: settlements[i].seq)
@@ -424,7 +443,7 @@ class PostgresStore(BaseStore):
         Settle jobs in one transaction; if a body raises, in halves, down to that one.
 
         A savepoint for each body would cost two statements for each job that succeeds;
-        this costs a few more transactions where one fails.
+        this costs a few more transactions if one fails.
         """
 
         def run(tx: Transaction) -> Collection[int]:
@@ -440,11 +459,11 @@ class PostgresStore(BaseStore):
         try:
             settled = await self._commit("settle", run)
         except StoreUnavailable as error:
-            # Many bodies in one transaction may wait for another one's in a circle.
+            # Bodies that share a transaction may deadlock with another one.
             if len(settlements) == 1 or not was_chosen(error):
                 raise
             return await self._settle_halves(settlements)
-        except Exception as error:  # noqa: BLE001 - it is the body's, and goes there
+        except Exception as error:  # noqa: BLE001 - the body's error, passed on to it
             if len(settlements) > 1:
                 return await self._settle_halves(settlements)
             cause = error.cause if isinstance(error, _BodyFailed) else error
@@ -483,17 +502,17 @@ class PostgresStore(BaseStore):
         limit: Limit | None = None,
     ) -> T:
         """
-        Run a body in a transaction of its own, past the failpoints of its verb.
+        Run a body in its own transaction, with the failpoints of its verb.
 
-        `alone`: on a connection of its own and without a time limit, for bulk work.
-        `limit`: cut off the body when its time is over.
+        `alone`: on its own connection and without a time limit, for bulk work. `limit`:
+        end the body when its time is over.
         """
         run = Committing(self._begin, body, limit)
         lend = self._database.bulk if alone else self._database.transaction
         answer = await run.run(lend, lambda: self._faults.hit(f"{verb}.before_commit"))
         self._faults.hit(f"{verb}.after_commit")
         if run.tx is not None and run.tx.owed:
-            # If it gets lost, what it is for stands nevertheless.
+            # If this is lost, the transaction itself is committed nevertheless.
             with suppress(StoreUnavailable):
                 await self._write(self._keeping, self._shares.pay_all, run.tx.owed)
         return answer
@@ -537,7 +556,7 @@ def _run_body(tx: Transaction, settlement: Settlement) -> None:
     except sa.exc.DBAPIError:
         raise
     except StoreUnavailable as error:
-        # The ledger says so of every error that it meets: the database's own counts.
+        # The ledger raises this for every error: the database's own error counts.
         cause = error.__cause__
         if isinstance(cause, sa.exc.DBAPIError) and as_ours(cause) is not None:
             raise

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from backburner.domain.jobs.job import Instant, Visibility
 from backburner.ports.store.activity import Activity, Impact, Minute
-from backburner.stores.shared.paging import seen_by
+from backburner.stores.shared.paging import first_since, seen_by
 from backburner.stores.tables import events, jobs, usages
 
 T = TypeVar("T")
@@ -20,6 +20,8 @@ T = TypeVar("T")
 MOST_EVENTS: Final = 50_000
 MOST_FAILURES: Final = 10_000
 MINUTE_MS: Final = 60_000
+CLOCKS_AGREE_MS: Final = 300_000
+"""Events are numbered in the order of their times, give or take five minutes."""
 
 
 class Activities(Protocol):
@@ -38,38 +40,39 @@ class Activities(Protocol):
 
 def _activity(connection: sa.Connection, owner: Visibility, since: Instant) -> Activity:
     e = events.c
+    begin = first_since(connection, e.at, since - CLOCKS_AGREE_MS)
     columns = (e.at, e.n, e.type, e.job, e.tenant, e.user)
-    newest = sa.select(*columns).order_by(e.seq.desc()).limit(MOST_EVENTS)
-    c = newest.cte("newest").c
-    first, looked_at = connection.execute(
-        sa.select(sa.func.min(c.at), sa.func.count(c.at))
-    ).one()
+    newest = sa.select(*columns).where(e.seq >= begin).order_by(e.seq.desc())
+    c = newest.limit(MOST_EVENTS).cte("newest").c
     minute = c.at // MINUTE_MS
-    query = (
-        sa.select(
-            minute,
-            _count(c.n == 1),
-            _count(c.type == "job.succeeded"),
-            _count(c.type == "job.failed"),
-            _count(c.type == "job.retrying"),
-        )
-        .where(c.job.is_not(None), c.at >= since, *seen_by(owner, c))
-        .group_by(minute)
-        .order_by(minute)
+    is_seen = sa.and_(c.job.is_not(None), c.at >= since, *seen_by(owner, c))
+    # In one pass: who sees them is not asked before they are counted as looked at.
+    query = sa.select(
+        minute,
+        sa.func.count(),
+        sa.func.min(c.at),
+        _count(is_seen),
+        _count(is_seen, c.n == 1),
+        _count(is_seen, c.type == "job.succeeded"),
+        _count(is_seen, c.type == "job.failed"),
+        _count(is_seen, c.type == "job.retrying"),
     )
-    is_capped = looked_at >= MOST_EVENTS and first > since
+    rows = connection.execute(query.group_by(minute).order_by(minute)).all()
+    first = min((row[2] for row in rows), default=since)
+    is_capped = sum(row[1] for row in rows) >= MOST_EVENTS and first > since
     return Activity(
         since=max(since, first) if is_capped else since,
         is_capped=is_capped,
         minutes=[
-            Minute(int(at) * MINUTE_MS, *(int(count or 0) for count in counts))
-            for at, *counts in connection.execute(query)
+            Minute(int(at) * MINUTE_MS, *map(int, counts))
+            for at, _, _, seen, *counts in rows
+            if seen
         ],
     )
 
 
-def _count(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[Any]:
-    return sa.func.sum(sa.case((condition, 1), else_=0))
+def _count(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[Any]:
+    return sa.func.sum(sa.case((sa.and_(*conditions), 1), else_=0))
 
 
 def _impacts(connection: sa.Connection, owner: Visibility) -> dict[str, Impact]:

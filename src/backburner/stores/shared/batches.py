@@ -17,7 +17,7 @@ from backburner.domain.groups.batch import (
     Members,
     NewBatch,
 )
-from backburner.domain.jobs.job import Instant, NewJob, Owner, Submitted
+from backburner.domain.jobs.job import Instant, NewJob, Submitted
 from backburner.domain.webhooks.delivery import Ended
 from backburner.ports.store.flows import GroupFilter
 from backburner.ports.store.maintenance import Retention
@@ -37,7 +37,7 @@ SELECT 'job', state, count(*) FROM jobs
 SELECT 'flow', state, count(*) FROM flows
  WHERE batch = :batch AND batch IS NOT NULL GROUP BY state
 """)
-# Of a flow without trouble that succeeded, every step did: there is none to look at.
+# In a flow that succeeded without trouble, every step did: none has to be read.
 COUNT_STEPS = sa.text("""
 SELECT state, sum(steps) FROM flows
  WHERE batch = :batch AND batch IS NOT NULL AND state = 'succeeded' AND NOT troubled
@@ -49,8 +49,8 @@ SELECT jobs.state, count(*) FROM flows JOIN jobs ON jobs.flow = flows.seq
    AND (flows.state <> 'succeeded' OR troubled)
  GROUP BY jobs.state
 """)
-# Literals, so that partial indexes serve, and a sign, so that the primary key does not;
-# a flow ends with its last step.
+# Literals, so that partial indexes are used, and a sign, so that the primary key is
+# not; a flow ends with its last step.
 OVER = sa.text("""
 SELECT seq FROM batches
  WHERE state = 'open' AND sealed AND +seq > :after
@@ -67,7 +67,7 @@ Finish = Callable[[Batch, Counts], Sequence[NewJob]]
 
 
 def open_(batch: NewBatch, members: Members) -> Callable[[InternalTx], Submitted]:
-    """Return a body that stores a batch and what is in it, or finds its like."""
+    """Return a body that stores a batch and its members, or finds an equal one."""
 
     def body(tx: InternalTx) -> Submitted:
         [(answer, seq)] = groups.insert(
@@ -83,13 +83,15 @@ def open_(batch: NewBatch, members: Members) -> Callable[[InternalTx], Submitted
 def fill(
     batch: int, members: Members, *, seal: bool
 ) -> Callable[[InternalTx], Sequence[Submitted]]:
-    """Return a body that puts more into a batch, as many as it takes."""
+    """Return a body that adds members to a batch, within its limits."""
 
     def body(tx: InternalTx) -> Sequence[Submitted]:
         found = _locked(tx, batch)
         if found is None:
-            raise BatchNotFound("the batch is gone: it was kept for its time")
-        takes_no_more = IllegalTransition(f"batch {found.id} takes no more")
+            raise BatchNotFound(
+                "the batch does not exist any more: its retention is over"
+            )
+        takes_no_more = IllegalTransition(f"batch {found.id} accepts no more members")
         if found.sealed and not _may_repeat(members, seal=seal):
             raise takes_no_more
         answers = _put(tx, batch, found, members, seal=seal)
@@ -101,7 +103,7 @@ def fill(
 
 
 def _may_repeat(members: Members, *, seal: bool) -> bool:
-    """Say whether all that is asked may have been done before."""
+    """Return whether the whole request may have been executed before."""
     if not members.size:
         return seal
     return all(job.idempotency_key is not None for job in members.jobs) and all(
@@ -127,7 +129,7 @@ def _put(
         is_full = size == batch.expected
         if size > batch.expected:
             raise IllegalTransition(
-                f"batch {batch.id} has room for {batch.expected}; this makes {size}"
+                f"batch {batch.id} expects {batch.expected} members; this makes {size}"
             )
     if (seal or is_full) and not batch.sealed:
         sealing = batches.update().where(b.seq == seq)
@@ -142,7 +144,7 @@ def _locked(tx: InternalTx, batch: int) -> Batch | None:
 
 
 def counts(connection: sa.Connection, batch: int) -> Counts:
-    """Count a batch's members, and all jobs in it, by state."""
+    """Count a batch's members, and all its jobs, by state."""
     counted = count_members(connection, batch)
     jobs = Counter(counted.jobs)
     for state, count in connection.execute(COUNT_STEPS, {"batch": batch}):
@@ -151,7 +153,7 @@ def counts(connection: sa.Connection, batch: int) -> Counts:
 
 
 def count_members(connection: sa.Connection, batch: int) -> Counts:
-    """Count a batch's members only: steps may be many, flows know their state."""
+    """Count a batch's members only: steps may be many, and flows know their state."""
     members: Counter[str] = Counter()
     jobs: dict[str, int] = {}
     for kind, state, count in connection.execute(COUNT_MEMBERS, {"batch": batch}):
@@ -162,15 +164,15 @@ def count_members(connection: sa.Connection, batch: int) -> Counts:
 
 
 def over(connection: sa.Connection, after: int, limit: int) -> list[int]:
-    """Return open batches that take no more and have nothing left to do."""
+    """Return open batches that are sealed and have nothing left to do."""
     return list(connection.execute(OVER, {"after": after, "limit": limit}).scalars())
 
 
 def tell(batch: int, counted: Counts, now: Instant) -> Callable[[InternalTx], bool]:
     """
-    Return a body that tells of a batch's progress, if there is any.
+    Return a body that adds a progress event to a batch, if there is any progress.
 
-    At most once a second, over all processes; it never goes back.
+    At most one per second over all processes; the counts never go back.
     """
 
     def body(tx: InternalTx) -> bool:
@@ -190,12 +192,12 @@ def tell(batch: int, counted: Counts, now: Instant) -> Callable[[InternalTx], bo
 
 
 def finish(batch: int, now: Instant, then: Finish) -> Callable[[InternalTx], bool]:
-    """Return a body that ends a batch if nothing of it is left to do."""
+    """Return a body that finishes a batch if nothing of it is left to do."""
 
     def body(tx: InternalTx) -> bool:
         found = _locked(tx, batch)
         if found is None or found.state is not BatchState.OPEN or not found.sealed:
-            return False  # whoever looked did so a while ago
+            return False  # it changed since the caller read it
         counted = counts(tx.connection, batch)
         if not counted.is_over:
             return False
@@ -246,7 +248,7 @@ def _ended(batch: Batch) -> Ended:
 
 
 def prune(keep: Retention, now: Instant, limit: int) -> Callable[[InternalTx], None]:
-    """Return a body that forgets finished batches as old as any member may get."""
+    """Return a body that deletes finished batches that are older than any member."""
 
     def body(tx: InternalTx) -> None:
         horizon = now - max(keep) // timedelta(milliseconds=1)
@@ -306,24 +308,12 @@ def _batch_row(batch: NewBatch) -> dict[str, Any]:
 
 
 def _as_batch(row: Any) -> Batch:
-    tags = row.tags
     return Batch(
-        seq=row.seq,
-        id=row.id,
-        owner=Owner(row.tenant, row.user),
+        **groups.fields(row),
         state=BatchState(row.state),
-        generation=row.generation,
-        events=row.events,
         sealed=bool(row.sealed),
-        created_at=row.created_at,
         expected=row.expected,
-        finished_at=row.finished_at,
         completion=row.completion,
         counts=row.counts,
         told=row.told,
-        callback=row.callback,
-        tags=tuple(tags.split("\n")) if tags else (),
-        request_id=row.request_id,
-        traceparent=row.traceparent,
-        body_hash=row.body_hash,
     )

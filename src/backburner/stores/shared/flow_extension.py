@@ -21,7 +21,7 @@ from backburner.stores.tables import jobs as job_table
 
 c, f = job_table.c, flows.c
 There = Mapping[str, tuple[int, JobState]]
-"""The key and state of steps that were there before, by name."""
+"""The key and state of existing steps, by name."""
 
 UNSUCCESSFUL = FINAL - {JobState.SUCCEEDED}
 
@@ -30,8 +30,8 @@ def extend(tx: InternalTx, flow: int, new: Sequence[NewStep]) -> None:
     """
     Add steps to a flow.
 
-    The step that is being settled still holds back whoever waits for it, though it
-    has ended: links are settled after bodies.
+    The step that is being settled has ended but still blocks its dependents:
+    consequences are applied after bodies.
     """
     tx.lock_groups(flows=[flow])
     batch = _batch_of(tx, flow)
@@ -54,7 +54,7 @@ def _batch_of(tx: InternalTx, flow: int) -> int | None:
     query = sa.select(f.id, f.state, f.batch).where(f.seq == flow)
     found = tx.connection.execute(query).first()
     if found is None or found.state != FlowState.RUNNING:
-        raise IllegalTransition("the flow is over: no step can be added to it")
+        raise IllegalTransition("the flow has ended: no step can be added to it")
     batch: int | None = found.batch
     return batch
 
@@ -66,10 +66,10 @@ def _named(new: Sequence[NewStep]) -> set[str]:
 
 def _standing(tx: InternalTx, flow: int, names: Collection[str]) -> There:
     """
-    Return where steps stand.
+    Return the keys and states of steps.
 
-    Whoever has the flow's lock has them stay there: no step ends, waits again or ceases
-    to be blocked without it.
+    Under the flow's lock they do not change: no step ends, waits again or stops being
+    blocked without it.
     """
     query = sa.select(c.step, c.seq, c.state).where(c.flow == flow, c.step.in_(names))
     rows = tx.connection.execute(query.order_by(c.seq))
@@ -80,7 +80,7 @@ def _check_names(new: Sequence[NewStep], names: Counter[str], there: There) -> N
     for step in new:
         name = step.job.step or ""
         if name in there or names[name] > 1:
-            raise refused(name, "a step of that name is there already")
+            raise refused(name, "the flow already has a step of this name")
         known = {*names, *there}
         unknown = [edge.step for edge in step.needs if edge.step not in known]
         unknown += [other for other in step.before if other not in there]
@@ -91,7 +91,7 @@ def _check_names(new: Sequence[NewStep], names: Counter[str], there: There) -> N
 def _check_order(
     tx: InternalTx, flow: int, new: Sequence[NewStep], there: There
 ) -> None:
-    """Refuse circles: only one that leads through old steps can close one."""
+    """Refuse cycles, which can only lead through existing steps."""
     needed = {edge.step for step in new for edge in step.needs} & {*there}
     is_waited_for = any(there[name][1] not in FINAL for name in needed)
     if not (is_waited_for and any(step.before for step in new)):
@@ -108,7 +108,7 @@ def _check_order(
 
 
 def _is_open(tx: InternalTx, edge: Edge, there: There) -> bool:
-    """Say whether an edge holds a new step back; one that never opens does, too."""
+    """Return whether an edge blocks a new step, now or for ever."""
     if edge.step not in there:
         return True
     seq, state = there[edge.step]
@@ -135,12 +135,12 @@ def _hold(tx: InternalTx, seq: int, name: str) -> None:
     held = tx.connection.execute(update.values(open=c.open + 1, needs=c.needs + 1))
     if not held.rowcount:
         raise IllegalTransition(
-            f"step {name!r} waits no longer: nothing can precede it"
+            f"step {name!r} is not blocked any more: no step can precede it"
         )
 
 
 def _give_up(tx: InternalTx, flow: int, new: Sequence[NewStep], there: There) -> None:
-    """End whatever cannot run because it was put after a step that failed."""
+    """End the steps that cannot run because they follow a failed step."""
     unmet = [seq for seq, state in there.values() if state in UNSUCCESSFUL]
     at = max((step.job.created_at for step in new), default=0)
     while unmet:

@@ -18,7 +18,7 @@ from backburner.domain.groups.flow import (
     NewStep,
     refused,
 )
-from backburner.domain.jobs.job import Instant, JobState, Need, Owner, Submitted
+from backburner.domain.jobs.job import Instant, JobState, Need, Submitted
 from backburner.domain.jobs.transitions import Change
 from backburner.domain.webhooks.delivery import Ended
 from backburner.ports.store.flows import FlowStep, GroupFilter
@@ -51,13 +51,13 @@ LIVE = sa.text("jobs.state IN ('blocked','scheduled','waiting','queued','running
 
 
 def submit(tx: InternalTx, wanted: Sequence[NewFlow]) -> list[Submitted]:
-    """Store flows and their steps, or find those that their keys stand for."""
+    """Store flows and their steps, or find those with the same keys."""
     answers = groups.insert(tx, flows, wanted, _flow_row, event.FLOW_STARTED)
     new = [(flow, seq) for flow, (_, seq) in zip(wanted, answers, strict=True) if seq]
     for flow, seq in new:
         for step in flow.steps:
             if step.before:
-                raise refused(step.job.step or "", "no step was there before it")
+                raise refused(step.job.step or "", "`before` names no existing step")
             step.job.flow = seq
             step.job.batch = flow.batch
             step.job.needs = step.job.open = len(needs_of(step))
@@ -70,7 +70,7 @@ def submit(tx: InternalTx, wanted: Sequence[NewFlow]) -> list[Submitted]:
 
 
 def _insert_steps(tx: InternalTx, many: Sequence[Sequence[NewStep]]) -> list[int]:
-    """Store steps that wait for nobody but each other."""
+    """Store steps that depend only on each other."""
     seqs = tx.insert([step.job for steps in many for step in steps])
     numbers = iter(seqs)
     rows: list[tuple[int, int, bool]] = []
@@ -85,7 +85,7 @@ def _insert_steps(tx: InternalTx, many: Sequence[Sequence[NewStep]]) -> list[int
 
 
 def needs_of(step: NewStep) -> list[Edge]:
-    """Return what a step waits for, each once; it must succeed if any edge says so."""
+    """Return a step's prerequisites once each; it must succeed if any edge says so."""
     continues: dict[str, bool] = {}
     for edge in step.needs:
         continues[edge.step] = continues.get(edge.step, True) and edge.continues
@@ -93,13 +93,13 @@ def needs_of(step: NewStep) -> list[Edge]:
 
 
 def add_active(tx: InternalTx, flow: int, more: int) -> None:
-    """Count steps that wait for no other any more, and are not over."""
+    """Increase the number of steps that are neither blocked nor ended."""
     if more:
         _count(tx, flow, active=f.active + more)
 
 
 def add_steps(tx: InternalTx, flow: int, more: int) -> None:
-    """Count steps that a flow got later."""
+    """Increase the number of steps of a flow."""
     _count(tx, flow, steps=f.steps + more)
 
 
@@ -108,7 +108,7 @@ def _count(tx: InternalTx, flow: int, **counts: sa.ColumnElement[int]) -> None:
 
 
 def calling(tx: InternalTx, seqs: Collection[int]) -> list[Ended]:
-    """Return what there is to tell of flows that are over."""
+    """Return the ends of flows that have a callback."""
     if not seqs:
         return []
     told = [f[name] for name in Ended._fields if name != "result"]
@@ -117,12 +117,12 @@ def calling(tx: InternalTx, seqs: Collection[int]) -> list[Ended]:
 
 
 def cancel(change: Change, *, flow: int) -> Callable[[InternalTx], int]:
-    """Return a body that ends whatever of a flow is not over yet."""
+    """Return a body that cancels everything of a flow that has not ended."""
     return lambda tx: _cancel(tx, c.flow == flow, change, [flow])
 
 
 class Cut(NamedTuple):
-    """What was ended of a batch in one transaction."""
+    """The result of cancelling a part of a batch."""
 
     ended: int
     is_last: bool
@@ -132,9 +132,9 @@ def cancel_some(
     change: Change, *, batch: int, limit: int
 ) -> Callable[[InternalTx], Cut]:
     """
-    Return a body that closes a batch and ends about `limit` jobs of it.
+    Return a body that seals a batch and cancels about `limit` of its jobs.
 
-    A flow is ended as a whole: if the process dies, none is left half cancelled.
+    A flow is cancelled as a whole: if the process dies, none is half cancelled.
     """
 
     def body(tx: InternalTx) -> Cut:
@@ -153,7 +153,7 @@ def cancel_some(
 
 
 def _flows_to_end(tx: InternalTx, batch: int, room: int) -> tuple[list[int], bool]:
-    """Return flows of a batch with about `room` steps, and whether they are all."""
+    """Return flows of a batch with about `room` steps, and whether these are all."""
     if room <= 0:
         return [], False
     unfinished = sa.exists().where(c.flow == f.seq, LIVE)
@@ -172,7 +172,7 @@ def _cancel(
     change: Change,
     chosen: Collection[int],
 ) -> int:
-    # First, so that nobody adds a step to these flows until this is over.
+    # First, so that no step is added to these flows until this is committed.
     tx.lock_groups(flows=chosen)
     found = sa.select(c.seq, c.flow, c.state, c.queue).where(mine, LIVE)
     rows = tx.connection.execute(found.order_by(c.seq).with_for_update()).all()
@@ -211,7 +211,7 @@ def _end(tx: InternalTx, seqs: Sequence[int], change: Change) -> None:
 def prune(
     keep: Retention, now: Instant, limit: int
 ) -> Callable[[InternalTx], Sequence[str]]:
-    """Return a body that deletes finished flows past their time, steps and all."""
+    """Return a body that deletes ended flows with their steps after their retention."""
 
     def body(tx: InternalTx) -> Sequence[str]:
         gone: list[int] = []
@@ -226,7 +226,7 @@ def prune(
 
 
 def delete_some(tx: InternalTx, gone: Sequence[int], limit: int) -> Sequence[str]:
-    """Delete flows with their steps, about `limit` of them; return the steps' ids."""
+    """Delete about `limit` flows with their steps; return the ids of the steps."""
     return delete(tx, _enough(tx, gone, limit)) if gone else ()
 
 
@@ -245,7 +245,7 @@ _OLD = (
 
 
 def _enough(tx: InternalTx, gone: Sequence[int], limit: int) -> list[int]:
-    """Return as many flows as have the steps that may go at once, at least one."""
+    """Return flows up to the limit of steps per transaction, at least one."""
     counting = sa.select(c.flow, sa.func.count()).where(c.flow.in_(gone))
     rows = tx.connection.execute(counting.group_by(c.flow))
     sizes = {flow: int(size) for flow, size in rows}
@@ -254,10 +254,10 @@ def _enough(tx: InternalTx, gone: Sequence[int], limit: int) -> list[int]:
 
 
 def delete(tx: InternalTx, gone: Sequence[int]) -> Sequence[str]:
-    """Delete flows that are locked, steps and all; return the ids of the steps."""
+    """Delete locked flows with their steps; return the ids of the steps."""
     run = tx.connection.execute
     ids = run(sa.select(c.id).where(c.flow.in_(gone))).scalars().all()
-    # By the flow: the steps may be more than a statement has room for.
+    # By flow, as the steps may be more than a statement has parameters.
     seqs = sa.select(c.seq).where(c.flow.in_(gone))
     run(events.delete().where(events.c.job.in_(seqs)))
     delete_of(tx.connection, seqs)
@@ -286,7 +286,7 @@ def listing(
 
 
 def steps(connection: sa.Connection, flow: int) -> list[FlowStep]:
-    """Return the steps of a flow in their order, without inputs and outputs."""
+    """Return the steps of a flow in order, without inputs and outputs."""
     query = sa.select(*LISTED_COLUMNS).where(c.flow == flow).order_by(c.seq)
     found = [as_listed(row) for row in connection.execute(query)]
     names = {job.seq: job.step or "" for job in found}
@@ -304,7 +304,7 @@ def steps(connection: sa.Connection, flow: int) -> list[FlowStep]:
 
 
 def as_needs(rows: Iterable[Any]) -> dict[int, list[Need]]:
-    """Build what steps get from their prerequisites, by the step's key."""
+    """Return the results of prerequisites, by the dependent step's key."""
     found: dict[int, list[Need]] = {}
     for dependent, step, job_id, state, output, error in rows:
         problem = orjson.loads(error) if error else None
@@ -326,11 +326,11 @@ def _flow_row(flow: NewFlow) -> dict[str, Any]:
 
 
 MOST_QUEUES = 1_000
-"""How many characters the names of a flow's queues may have to be kept by them."""
+"""The maximum length of the names of a flow's queues for their own retention."""
 
 
 def kept_together(flow: NewFlow) -> str | None:
-    """Name the queues that say how long a flow is kept; `None`: none of them does."""
+    """Return the queues that determine a flow's retention; `None` if none does."""
     jobs = [step.job for step in flow.steps]
     if flow.batch is not None or not any(job.kept for job in jobs):
         return None
@@ -341,23 +341,11 @@ def kept_together(flow: NewFlow) -> str | None:
 
 
 def _as_flow(row: Any) -> FlowRecord:
-    tags = row.tags
     return FlowRecord(
-        seq=row.seq,
-        id=row.id,
-        owner=Owner(row.tenant, row.user),
+        **groups.fields(row),
         state=FlowState(row.state),
-        generation=row.generation,
-        events=row.events,
-        created_at=row.created_at,
-        finished_at=row.finished_at,
         deadline=row.deadline,
         batch=row.batch,
-        callback=row.callback,
-        tags=tuple(tags.split("\n")) if tags else (),
-        request_id=row.request_id,
-        traceparent=row.traceparent,
-        body_hash=row.body_hash,
         batch_id=row.batch_id,
         size=row.steps,
     )

@@ -1,18 +1,29 @@
-"""Flows and batches for any store that can read and transact."""
+"""The operations of transactions, flows and batches, on both databases."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+from backburner.domain.costs.budget import Reservation
+from backburner.domain.events.publication import Publication
 from backburner.domain.groups.batch import Batch, Counts, Members, NewBatch
-from backburner.domain.groups.flow import FlowRecord, NewFlow
+from backburner.domain.groups.flow import FlowRecord, NewFlow, NewStep
 from backburner.domain.jobs.job import Instant, NewJob, Submitted
 from backburner.domain.jobs.transitions import Change
+from backburner.ports.store.budgets import HoldRequest
 from backburner.ports.store.events import Topic
 from backburner.ports.store.flows import FlowStep, GroupFilter
 from backburner.ports.store.jobs import Move
 from backburner.stores.shared import batches as batching
+from backburner.stores.shared import (
+    budgets,
+    flow_extension,
+    listing,
+    publications,
+    reopening,
+    translations,
+    waits,
+)
 from backburner.stores.shared import flows as flowing
-from backburner.stores.shared import listing, reopening, waits
 from backburner.stores.shared.access import Access
 from backburner.stores.shared.consequences import InternalTx
 
@@ -23,15 +34,15 @@ SLICE = 1000
 
 
 class FillTx(InternalTx, Protocol):
-    """A transaction that may put more into batches."""
+    """A transaction that can add members to batches."""
 
     def lock_batch(self, batch: int) -> None:
-        """Lock a batch that is to be filled."""
+        """Lock a batch to add members."""
         ...
 
 
-class GroupedTx:
-    """The verbs of `Tx` for flows and batches that both databases do alike."""
+class SharedTx:
+    """The operations of `Tx` that are the same on both databases."""
 
     def submit_flows(self: InternalTx, flows: Sequence[NewFlow]) -> Sequence[Submitted]:
         return flowing.submit(self, flows)
@@ -52,12 +63,30 @@ class GroupedTx:
     def has_signal(self: InternalTx, job: int, names: Sequence[str]) -> bool:
         return waits.has_signal(self.connection, job, names)
 
+    def extend(self: InternalTx, flow: int, steps: Sequence[NewStep]) -> None:
+        flow_extension.extend(self, flow, steps)
+
+    def reserve_hold(self: InternalTx, ask: HoldRequest) -> Reservation:
+        return budgets.reserve_hold(self, ask)
+
+    def settle_hold(self: InternalTx, hold_id: str, tokens: int) -> bool:
+        return budgets.settle_hold(self, hold_id, tokens)
+
+    def release_hold(self: InternalTx, hold_id: str) -> bool:
+        return budgets.release_hold(self, hold_id)
+
+    def publish(self: InternalTx, events: Sequence[Publication]) -> None:
+        publications.publish(self.connection, events)
+
+    def advance(self: InternalTx, application: str, mark: int, upto: int) -> bool:
+        return translations.advance(self.connection, application, mark, upto)
+
 
 class Grouped(Access, Protocol):
-    """The verbs of `Flows` and `Batches` that both databases do alike."""
+    """The operations of `Flows` and `Batches`, on both databases."""
 
     async def internal_transaction(self, body: Callable[[InternalTx], T]) -> T:
-        """Run a body in a transaction of its own, durable."""
+        """Run a body in its own durable transaction."""
         ...
 
     async def submit_flows(self, flows: Sequence[NewFlow]) -> Sequence[Submitted]:

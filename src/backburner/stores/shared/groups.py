@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from backburner.domain.errors import IdempotencyConflict, StoreUnavailable
 from backburner.domain.groups.batch import BatchState, NewBatch
 from backburner.domain.groups.flow import FlowState, NewFlow
-from backburner.domain.jobs.job import Instant, Submitted, Visibility
+from backburner.domain.jobs.job import Instant, Owner, Submitted, Visibility
 from backburner.ports.store.flows import GroupFilter
 from backburner.stores.shared.consequences import InternalTx
 from backburner.stores.shared.listing import has_tag
@@ -32,7 +32,7 @@ def insert(
     more: Callable[[G], dict[str, Any]],
     first: str,
 ) -> list[tuple[Submitted, int]]:
-    """Store groups, each with its first event; its key is 0 if another is meant."""
+    """Store groups with their first events; the key of an existing group is 0."""
     numbers = tx.draw(table.name, len(wanted))
     rows = [
         {"seq": seq, **_row(group), **more(group)}
@@ -41,7 +41,7 @@ def insert(
     plain = [row for row in rows if row["idempotency_key"] is None]
     if plain:
         tx.connection.execute(table.insert(), plain)
-    # By key: two that store the same groups never wait for each other in a circle.
+    # By key, so that two transactions that store the same groups cannot deadlock.
     stored = {
         row["seq"]: _inserted(tx, table, row) for row in sorted(rows, key=_by_key)
     }
@@ -134,11 +134,29 @@ def _row(group: NewFlow | NewBatch) -> dict[str, Any]:
     }
 
 
+def fields(row: Any) -> dict[str, Any]:
+    """Return the fields of a record that flows and batches have in common."""
+    return {
+        "seq": row.seq,
+        "id": row.id,
+        "owner": Owner(row.tenant, row.user),
+        "generation": row.generation,
+        "events": row.events,
+        "created_at": row.created_at,
+        "finished_at": row.finished_at,
+        "callback": row.callback,
+        "tags": tuple(row.tags.split("\n")) if row.tags else (),
+        "request_id": row.request_id,
+        "traceparent": row.traceparent,
+        "body_hash": row.body_hash,
+    }
+
+
 def reopen(tx: InternalTx, table: sa.Table, seqs: Collection[int], at: Instant) -> None:
     """
-    Have groups go on that were over, in their next generation.
+    Reopen ended groups in their next generation.
 
-    The caller has locked them: whoever is about to end one has looked before that.
+    The caller must have locked them.
     """
     if not seqs:
         return
@@ -177,7 +195,7 @@ def reopen(tx: InternalTx, table: sa.Table, seqs: Collection[int], at: Instant) 
 
 
 def in_batch(batch: sa.Column[Any]) -> sa.ColumnElement[bool]:
-    """Say that a member's batch is there: it may be counted again."""
+    """Select members whose batch exists, so that it can be counted again."""
     return sa.exists().where(batches.c.seq == batch)
 
 
@@ -190,7 +208,7 @@ def page(
     *,
     before: int | None,
 ) -> list[Any]:
-    """Return those of a table's groups that are asked for, newest first."""
+    """Return the groups of a table that match a filter, newest first."""
     t = table.c
     if where.state is not None:
         query = query.where(t.state == where.state)
@@ -198,6 +216,6 @@ def page(
         query = query.where(has_tag(t.tags, where.tag))
     owner: Visibility | None = where.owner
     if where.batch is not None:
-        # The batch is named: its index holds fewer rows than that of the owners.
+        # A batch is given: its index has fewer rows than that of the owners.
         query, owner = query.where(*seen_without_index(where.owner, t)), None
     return newest(connection, query, table, owner, limit, before=before)

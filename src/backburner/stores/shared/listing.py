@@ -1,8 +1,8 @@
 """Reads whose shape varies, in SQLAlchemy Core; and a few cold ones."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -21,6 +21,8 @@ from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.shared.owned import FIRST, owned_jobs
 from backburner.stores.shared.paging import (
     WINDOW,
+    ends_of,
+    first_since,
     newest,
     seen_by,
     seen_without_index,
@@ -53,7 +55,7 @@ def jobs(
         return _page(connection, where, before, limit)
     # Each rare state by its own index; the common ones in one walk by number.
     rare, common = where.states & (_FEW | _LIVE), where.states - _FEW - _LIVE
-    parts = [replace(where, state=state, states=frozenset()) for state in rare]
+    parts = _parts(where, rare)
     if common:
         parts.append(replace(where, states=common))
     found = [job for part in parts for job in _page(connection, part, before, limit)]
@@ -62,11 +64,14 @@ def jobs(
 
 
 def _page(
-    connection: sa.Connection, where: JobFilter, before: int | None, limit: int
+    connection: sa.Connection,
+    where: JobFilter,
+    before: int | None,
+    limit: int,
+    edge: int | None = None,
 ) -> list[Job]:
-    query = SELECT_LISTED.where(*_conditions(where))
-    if where.since is not None or where.until is not None:
-        query = query.where(*_numbers(connection, where))
+    query = SELECT_LISTED.where(*_conditions(where), *_until(where, edge))
+    query = query.where(*_numbered(connection, where))
     ascending = where.oldest_first
     if where.state not in _FEW:
         owner = where.owner
@@ -131,66 +136,150 @@ def walk(
 
     Also return the number to go on from, if it stopped before the page was full.
     """
-    edge = _edge(connection, where, before, reach) if _is_walked(where) else None
-    if edge is None:
+    where, few = _by_index(connection, where, reach)
+    span = _span(connection, where, before, reach) if _is_walked(where, few) else None
+    if span is None:
         return jobs(connection, where, before, limit), None
-    rare = where.states & (_FEW | _LIVE)
+    rare = where.states & few
     found = [
         job
-        for state in rare
-        for job in _page(
-            connection, replace(where, state=state, states=frozenset()), before, limit
-        )
-        if (job.seq <= edge if where.oldest_first else job.seq >= edge)
+        for part in _parts(where, rare)
+        for job in _page(connection, part, before, limit, span.edge)
     ]
     common = replace(where, states=where.states - rare)
     query = SELECT_LISTED.where(*_conditions(common))
-    if where.since is not None or where.until is not None:
-        query = query.where(*_numbers(connection, where))
     found += [
         as_listed(row)
         for row in connection.execute(
-            _between(connection, query, where, before, edge).limit(limit)
+            _between(connection, query, where, span).limit(limit)
         )
     ]
     found.sort(key=lambda job: job.seq, reverse=not where.oldest_first)
-    return found[:limit], edge if len(found) < limit else None
+    is_over = span.is_last or len(found) >= limit
+    return found[:limit], None if is_over else span.edge
 
 
-def _is_walked(where: JobFilter) -> bool:
+def _by_index(
+    connection: sa.Connection, where: JobFilter, reach: int
+) -> tuple[JobFilter, frozenset[JobState]]:
+    """
+    Say in which states jobs are few enough to be found by the index of their state.
+
+    Return it with the filter, which names one such state as such.
+    """
+    states = where.states or frozenset({where.state} if where.state else ())
+    many = {
+        state
+        for state in states & _LIVE
+        if _is_named(where)
+        and count(connection, JobFilter(state=state), reach + 1) > reach
+    }
+    few = (_FEW | _LIVE) - many
+    if len(states) == 1 and not many:
+        return replace(where, state=next(iter(states)), states=frozenset()), few
+    return replace(where, state=None, states=states), few
+
+
+def _is_named(where: JobFilter) -> bool:
+    """Say whether jobs are asked for by something that no index has."""
+    named = (where.capability, where.queue, where.tag, where.since, where.until)
+    return any(one is not None for one in named)
+
+
+def _is_walked(where: JobFilter, few: Collection[JobState]) -> bool:
     """Say whether no index finds the jobs: they are looked for one by one."""
     if _is_in_group(where) or where.fingerprint is not None:
         return False
     states = where.states or ({where.state} if where.state else set())
-    if states and states <= _FEW | _LIVE:
-        return False
-    named = (where.capability, where.queue, where.tag)
-    return bool(states) or any(one is not None for one in named)
+    if states and states <= set(few):
+        return _is_named(where) and states == {JobState.FAILED}
+    return bool(states) or _is_named(where)
+
+
+def _parts(where: JobFilter, states: Collection[JobState]) -> list[JobFilter]:
+    """Ask for each state on its own: each has an index."""
+    return [replace(where, state=state, states=frozenset()) for state in states]
+
+
+def _until(where: JobFilter, edge: int | None) -> list[sa.ColumnElement[bool]]:
+    """Say that a number is not beyond an edge, without its index."""
+    if edge is None:
+        return []
+    seq = unindexed(job_table)
+    return [seq <= edge if where.oldest_first else seq >= edge]
+
+
+DEAD: Final[sa.ColumnElement[bool]] = sa.literal_column("jobs.state = 'failed'")
+DEAD_REACH: Final = 10_000
+"""How many dead letters are looked at: they lie far apart."""
+MOST: Final = 2**63 - 1
+"""Greater than every number."""
+
+
+class _Span(NamedTuple):
+    """The numbers of jobs that are looked at, in the order of a walk."""
+
+    before: int | None
+    """Where it begins, without that number; `None`: at the first of all."""
+    edge: int
+    """Where it ends, with that number."""
+    is_last: bool
+    """Whether no job beyond the edge can match."""
+
+
+def _span(
+    connection: sa.Connection, where: JobFilter, before: int | None, reach: int
+) -> _Span | None:
+    """Say which `reach` jobs to look at; `None`: a tenant has no more than that."""
+    low, high = _numbers(connection, where)
+    if where.oldest_first:
+        first, last = None if low is None else low - 1, high
+        nearer, further, end = max, min, MOST
+    else:
+        first, last = high, low
+        nearer, further, end = min, max, 0
+    begin = nearer((one for one in (before, first) if one is not None), default=None)
+    edge = _edge(connection, where, begin, reach)
+    if edge is None:
+        return None
+    edge = further(edge, end if last is None else last)
+    return _Span(begin, edge, edge in {end, last})
 
 
 def _edge(
     connection: sa.Connection, where: JobFilter, before: int | None, reach: int
 ) -> int | None:
-    """Return the number that is `reach` jobs away; `None`: there are fewer left."""
+    """
+    Return the number that is `reach` jobs away, or beyond all if there are fewer.
+
+    `None`: a tenant has no more than that.
+    """
     owner, ascending = where.owner, where.oldest_first
-    if isinstance(owner, Owner):
-        some, number = owned_jobs(connection, sa.select(c.seq), owner)
+    end = MOST if ascending else 0
+    is_dead = where.state is JobState.FAILED
+    if is_dead or isinstance(owner, Owner):
+        some = sa.select(c.seq).select_from(job_table)
+        some, number = _seen(connection, some, where)
+        if is_dead:
+            some = some.where(DEAD)
+            reach = min(reach, DEAD_REACH)
         some = some.with_only_columns(number.label("seq"))
         if before is not None:
             some = some.where(number > before if ascending else number < before)
         order = number if ascending else number.desc()
         last = some.order_by(order).offset(reach - 1).limit(1)
-        return connection.execute(last).scalar()
-    low, high = connection.execute(
-        sa.select(sa.func.min(c.seq), sa.func.max(c.seq))
-    ).one()
-    if low is None or (owner is not None and _is_small(connection, owner, reach)):
+        return connection.execute(last).scalar() or end
+    if owner is not None and _is_small(connection, owner, reach):
         return None
+    ends = ends_of(connection, job_table)
+    if ends is None:
+        return end
+    low, high = ends
     if ascending:
         edge = (before if before is not None else low - 1) + reach
-        return edge if edge < high else None
+        return edge if edge < high else end
     edge = (before if before is not None else high + 1) - reach
-    return edge if edge > low else None
+    return edge if edge > low else end
 
 
 def _is_small(connection: sa.Connection, owner: Visibility, reach: int) -> bool:
@@ -204,23 +293,30 @@ def _is_small(connection: sa.Connection, owner: Visibility, reach: int) -> bool:
 
 
 def _between(
-    connection: sa.Connection,
-    query: sa.Select[Any],
-    where: JobFilter,
-    before: int | None,
-    edge: int,
+    connection: sa.Connection, query: sa.Select[Any], where: JobFilter, span: _Span
 ) -> sa.Select[Any]:
-    """Restrict a query to what is seen from `before` to an edge, in order."""
-    owner, ascending = where.owner, where.oldest_first
-    number: sa.ColumnElement[int] = c.seq
-    if isinstance(owner, Owner):
-        query, number = owned_jobs(connection, query, owner)
-    elif owner is not None:
-        query = query.where(*seen_without_index(owner, c))
-    query = query.where(number <= edge if ascending else number >= edge)
-    if before is not None:
-        query = query.where(number > before if ascending else number < before)
+    """Restrict a query to what is seen within a span, in order."""
+    ascending = where.oldest_first
+    query, number = _seen(connection, query, where)
+    query = query.where(number <= span.edge if ascending else number >= span.edge)
+    if span.before is not None:
+        first = number > span.before if ascending else number < span.before
+        query = query.where(first)
     return query.order_by(number if ascending else number.desc())
+
+
+def _seen(
+    connection: sa.Connection, query: sa.Select[Any], where: JobFilter
+) -> tuple[sa.Select[Any], sa.ColumnElement[int]]:
+    """Restrict a query to what is seen; return it with the number to walk by."""
+    if where.state is JobState.FAILED:
+        mine = [] if where.owner is None else seen_by(where.owner, c)
+        return query.where(*mine), unindexed(job_table)
+    if isinstance(where.owner, Owner):
+        return owned_jobs(connection, query, where.owner)
+    if where.owner is not None:
+        query = query.where(*seen_without_index(where.owner, c))
+    return query, c.seq
 
 
 def count_within(
@@ -229,26 +325,24 @@ def count_within(
     """
     Count the jobs that match, `most` at most, among the newest `reach` jobs.
 
-    Say also whether all of them were counted.
+    With `until`, among the newest made before that. Say also whether all of them were
+    counted.
     """
-    where = replace(where, oldest_first=False)
-    edge = _edge(connection, where, None, reach) if _is_walked(where) else None
-    if edge is None:
+    where, few = _by_index(connection, replace(where, oldest_first=False), reach)
+    span = _span(connection, where, None, reach) if _is_walked(where, few) else None
+    if span is None:
         found = count(connection, where, most)
         return found, found < most
-    rare = where.states & (_FEW | _LIVE)
+    rare = where.states & few
     total = sum(
-        count(connection, replace(where, state=state, states=frozenset()), most)
-        for state in rare
+        count(connection, part, most, span.edge) for part in _parts(where, rare)
     )
     common = replace(where, states=where.states - rare)
     query = sa.select(c.seq).select_from(job_table).where(*_conditions(common))
-    if where.since is not None or where.until is not None:
-        query = query.where(*_numbers(connection, where))
-    some = _between(connection, query, where, None, edge).limit(most).subquery()
+    some = _between(connection, query, where, span).limit(most).subquery()
     counted = sa.select(sa.func.count()).select_from(some)
     total += int(connection.execute(counted).scalar_one())
-    return min(total, most), False
+    return min(total, most), span.is_last and total < most
 
 
 CLOCKS_AGREE_MS: Final = 3_600_000
@@ -257,50 +351,48 @@ CLOCKS_AGREE_MS: Final = 3_600_000
 
 def _numbers(
     connection: sa.Connection, where: JobFilter
-) -> list[sa.ColumnElement[bool]]:
+) -> tuple[int | None, int | None]:
     """Bound the numbers of jobs by when they were made: times have no index."""
-    bounds: list[sa.ColumnElement[bool]] = []
+    low = high = None
     if where.since is not None:
-        bounds.append(c.seq >= _first_made(connection, where.since - CLOCKS_AGREE_MS))
+        low = first_since(connection, c.created_at, where.since - CLOCKS_AGREE_MS)
     if where.until is not None:
-        bounds.append(c.seq <= _first_made(connection, where.until + CLOCKS_AGREE_MS))
+        high = first_since(connection, c.created_at, where.until + CLOCKS_AGREE_MS)
+    return low, high
+
+
+def _numbered(
+    connection: sa.Connection, where: JobFilter
+) -> list[sa.ColumnElement[bool]]:
+    low, high = _numbers(connection, where)
+    bounds: list[sa.ColumnElement[bool]] = []
+    if low is not None:
+        bounds.append(c.seq >= low)
+    if high is not None:
+        bounds.append(c.seq < high)
     return bounds
 
 
-def _first_made(connection: sa.Connection, at: Instant) -> int:
-    """Return about the number of the first job made at a time, by halving."""
-    low, high = connection.execute(
-        sa.select(sa.func.min(c.seq), sa.func.max(c.seq))
-    ).one()
-    if low is None:
-        return 0
-    high += 1
-    while low < high:
-        middle = (low + high) // 2
-        found = connection.execute(_MADE, {"seq": middle}).one_or_none()
-        if found is None or found.created_at >= at:
-            high = middle
-        else:
-            low = found.seq + 1
-    return int(low)
+def count(
+    connection: sa.Connection,
+    where: JobFilter,
+    most: int | None = None,
+    edge: int | None = None,
+) -> int:
+    """
+    Return how many jobs match; with `most`, count no further than that.
 
-
-_MADE = (
-    sa.select(c.seq, c.created_at)
-    .where(c.seq >= sa.bindparam("seq", type_=sa.BigInteger))
-    .order_by(c.seq)
-    .limit(1)
-)
-
-
-def count(connection: sa.Connection, where: JobFilter, most: int | None = None) -> int:
-    """Return how many jobs match; with `most`, count no further than that."""
+    With `edge`, count from that number on.
+    """
+    if where.states and where.states <= _FEW | _LIVE:  # each has an index of its own
+        parts = _parts(where, where.states)
+        total = sum(count(connection, part, most, edge) for part in parts)
+        return total if most is None else min(total, most)
     query = sa.select(sa.func.count()).select_from(job_table)
     if most is not None:
         query = sa.select(c.seq).select_from(job_table)
-    query = query.where(*_conditions(where))
-    if where.since is not None or where.until is not None:
-        query = query.where(*_numbers(connection, where))
+    query = query.where(*_conditions(where), *_until(where, edge))
+    query = query.where(*_numbered(connection, where))
     # A tenant's live jobs are few beside all that it has.
     is_live = where.state in _LIVE and not isinstance(where.owner, Owner)
     by_state = where.state in _FEW or is_live
@@ -373,10 +465,19 @@ def overdue(connection: sa.Connection, now: Instant, limit: int) -> list[Job]:
 def failures(
     connection: sa.Connection, owner: Visibility, limit: int
 ) -> list[FailureGroup]:
-    """Group an owner's dead letters by fingerprint."""
+    """
+    Group an owner's dead letters by fingerprint, up to `DEAD_COUNTED` of them.
+
+    Beyond the newest `DEAD_REACH` only the first and the last job of each group are
+    looked at; the others are counted in the index.
+    """
+    mine = (DEAD, *seen_by(owner, c))
+    seq = unindexed(job_table)
+    newest_dead = sa.select(c.seq).where(*mine).order_by(seq.desc()).limit(DEAD_REACH)
     last_at = sa.func.max(c.finished_at)
     query = (
         sa.select(
+            sa.func.sum(sa.func.count()).over(),
             c.fingerprint,
             sa.func.min(c.capability),
             sa.func.min(c.error_code),
@@ -385,12 +486,48 @@ def failures(
             last_at,
             sa.func.max(c.id),
         )
-        .where(sa.text("state = 'failed'"), *seen_by(owner, c))
+        # Found by their numbers: in the order of the index they lie far apart.
+        .where(c.seq.in_(newest_dead))
         .group_by(c.fingerprint)
         .order_by(last_at.desc())
         .limit(limit)
     )
-    return [FailureGroup(*row) for row in connection.execute(query)]
+    rows = connection.execute(query).all()
+    found = [FailureGroup(*group) for _, *group in rows]
+    if not rows or rows[0][0] < DEAD_REACH:
+        return found
+    return _with_older(connection, found, mine, limit)
+
+
+def _with_older(
+    connection: sa.Connection,
+    found: Sequence[FailureGroup],
+    mine: Sequence[sa.ColumnElement[bool]],
+    limit: int,
+) -> list[FailureGroup]:
+    """Count what is older as well, and add groups that are older as a whole."""
+    some = sa.select(c.fingerprint, c.seq).where(*mine).limit(DEAD_COUNTED).subquery()
+    first, last = sa.func.min(some.c.seq), sa.func.max(some.c.seq)
+    counted = sa.select(some.c.fingerprint, sa.func.count(), first, last)
+    query = counted.group_by(some.c.fingerprint).order_by(last.desc())
+    ends = {mark: rest for mark, *rest in connection.execute(query)}
+    groups = {group.fingerprint: group for group in found}
+    older = [mark for mark in ends if mark not in groups][: limit - len(groups)]
+    shown = {mark: ends[mark] for mark in (*groups, *older) if mark in ends}
+    numbers = {seq for _, *both in shown.values() for seq in both}
+    columns = (c.seq, c.capability, c.error_code, c.finished_at, c.id)
+    read = sa.select(*columns).where(c.seq.in_(numbers), *mine)
+    jobs = {row.seq: row for row in connection.execute(read)}
+    for mark, (size, oldest, latest) in shown.items():
+        if not {oldest, latest} <= jobs.keys():
+            continue  # one was retried in between: what was found before stays
+        at, job = jobs[oldest].finished_at, jobs[latest]
+        known = groups.get(mark) or FailureGroup(
+            *(mark, job.capability, job.error_code, size),
+            *(at, job.finished_at, job.id),
+        )
+        groups[mark] = known._replace(size=size, first_at=min(known.first_at, at))
+    return [*groups.values()]
 
 
 DEAD_COUNTED: Final = 100_000
@@ -513,7 +650,8 @@ def _in_states(where: JobFilter) -> list[sa.ColumnElement[bool]]:
     if where.state is not None:
         conditions.append(sa.literal_column(f"jobs.state = '{where.state}'"))
     if where.states:
-        listed = ", ".join(f"'{state}'" for state in sorted(where.states))
+        # With one that no job has: no partial index serves, the numbers are used.
+        listed = ", ".join(f"'{state}'" for state in ("", *sorted(where.states)))
         conditions.append(sa.literal_column(f"jobs.state IN ({listed})"))
     if where.state is JobState.BLOCKED:
         conditions.append(c.flow.in_(_running_flows(where.owner)))

@@ -6,6 +6,7 @@ is found among the newest rows of all, a small one by the index of its owners.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
@@ -95,6 +96,45 @@ def _walked(
         query = query.where(number > before if ascending else number < before)
     order = number if ascending else number.desc()
     return list(connection.execute(query.order_by(order).limit(limit)))
+
+
+def ends_of(connection: sa.Connection, table: sa.Table) -> tuple[int, int] | None:
+    """Return the lowest and the highest number in a table; `None`: it is empty."""
+    # Each on its own: SQLite reads the whole table for both at once.
+    low, high = (
+        sa.select(end(table.c.seq)).scalar_subquery()
+        for end in (sa.func.min, sa.func.max)
+    )
+    found = connection.execute(sa.select(low, high)).one()
+    return None if found[0] is None else (found[0], found[1])
+
+
+def first_since(connection: sa.Connection, at: sa.Column[int], time: int) -> int:
+    """
+    Return about the number of the first row of a time, by halving.
+
+    Rows are numbered roughly in the order of the times in this column, which has no
+    index. It is one more than the last number if all rows are older, 0 without rows.
+    """
+    halving = _halving(at.table.name, at.name)
+    return connection.execute(halving, {"time": time}).scalar() or 0
+
+
+@cache
+def _halving(table: str, at: str) -> sa.TextClause:
+    middle = "(low + high) / 2"
+    later = f"FROM {table} WHERE seq >= {middle} ORDER BY seq LIMIT 1"
+    is_older = f"(SELECT {at} < :time {later})"
+    return sa.text(f"""
+WITH RECURSIVE halves (low, high) AS (
+  SELECT (SELECT min(seq) FROM {table}), (SELECT max(seq) + 1 FROM {table})
+  UNION ALL
+  SELECT CASE WHEN {is_older} THEN {middle} + 1 ELSE low END,
+         CASE WHEN {is_older} THEN high ELSE {middle} END
+    FROM halves WHERE low < high
+)
+SELECT low FROM halves WHERE low >= high
+""")  # noqa: S608 - names of the schema
 
 
 def unindexed(table: sa.Table) -> sa.ColumnElement[int]:

@@ -5,6 +5,7 @@ from typing import Any
 from backburner.domain.jobs.job import NewJob, first_state, waits
 from backburner.ports.store.jobs import Move, Settlement
 from backburner.stores.shared.settling import (
+    as_json,
     error_json,
     expires_at,
     kept_by_queue,
@@ -46,6 +47,7 @@ def job_values(job: NewJob) -> tuple[Any, ...]:
         job.share,
         job.holds,
         kept_by_queue(job),
+        as_json(job.metadata) if job.metadata else None,
     )
 
 

@@ -60,6 +60,7 @@ JOB_COLUMNS: Sequence[sa.Column[Any] | sa.Label[Any]] = (
     FLOW_ID.label("flow_id"),
     BATCH_ID.label("batch_id"),
     jobs.c.wait,
+    jobs.c.metadata,
 )
 
 LARGE = frozenset({"input", "output"})
@@ -82,6 +83,7 @@ def as_listed(row: Any) -> Job:
 def _job(columns: dict[str, Any]) -> Job:
     owner = Owner(columns.pop("tenant"), columns.pop("user"))
     error, tags = columns.pop("error"), columns.pop("tags")
+    metadata = columns.pop("metadata")
     state, wait = JobState(columns["state"]), columns["wait"]
     is_suspended = wait is not None and state in SUSPENDED
     return Job(
@@ -89,6 +91,7 @@ def _job(columns: dict[str, Any]) -> Job:
         owner=owner,
         error=Problem(**orjson.loads(error)) if error else None,
         tags=tuple(tags.split("\n")) if tags else (),
+        metadata=orjson.loads(metadata) if metadata else None,
     )
 
 

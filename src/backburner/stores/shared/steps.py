@@ -5,7 +5,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import sqlalchemy as sa
 
-from backburner.domain.costs.usage import Booking
+from backburner.domain.costs.usage import RunUsage
 from backburner.domain.events.event import FORKED
 from backburner.domain.jobs.job import FINAL, NewJob, Submitted
 from backburner.domain.jobs.step import StepResult, StoredStep
@@ -21,15 +21,15 @@ class StepTx(BookTx, Protocol):
     """A transaction of either database."""
 
     def save_steps(self, results: Sequence[StepResult]) -> Sequence[Any]:
-        """Store results of jobs that are held; return their jobs and keys."""
+        """Store results of jobs that are still held; return their jobs and keys."""
         ...
 
 
 class Steps(Access, Protocol):
-    """The verbs of `StepStore`, for any store that can read and transact."""
+    """The operations of `StepStore`, on both databases."""
 
     async def internal_transaction(self, body: Callable[[Any], T]) -> T:
-        """Run a body in a transaction of its own, durable."""
+        """Run a body in its own durable transaction."""
         ...
 
     async def save_plain_steps(self, results: Sequence[StepResult]) -> Sequence[bool]:
@@ -37,7 +37,7 @@ class Steps(Access, Protocol):
         ...
 
     async def save_steps(
-        self, results: Sequence[StepResult], bookings: Sequence[Booking] = ()
+        self, results: Sequence[StepResult], bookings: Sequence[RunUsage] = ()
     ) -> Sequence[bool]:
         if not bookings:
             return await self.save_plain_steps(results)
@@ -91,7 +91,7 @@ def delete_of(connection: sa.Connection, seqs: Any) -> None:
 
 
 def _save(
-    tx: StepTx, results: Sequence[StepResult], bookings: Sequence[Booking]
+    tx: StepTx, results: Sequence[StepResult], bookings: Sequence[RunUsage]
 ) -> list[bool]:
     tx.lock_booked([booking.seq for booking in bookings])
     stored = kept(results, tx.save_steps(results))
@@ -117,7 +117,7 @@ def _fork(tx: Any, job: NewJob, results: Sequence[StepResult], event: str) -> Su
     [submitted] = tx.submit([job])
     found = sa.select(jobs.c.seq, jobs.c.events).where(jobs.c.id == job.id)
     seq, last = tx.connection.execute(found).one()
-    # With an event more than a new job has, its first run looks for results.
+    # A first run looks for results only if the job has more events than a new one.
     told = {"job": seq, "n": last + 1, "type": FORKED, "at": job.created_at}
     whose = {"tenant": job.owner.tenant, "user": job.owner.user}
     tx.connection.execute(events.insert().values(**told, data=event, **whose))
@@ -136,7 +136,7 @@ def _withdraw(tx: Any, job: int, token: str, key: str) -> bool:
     if not _held(tx, jobs.c.seq == job, jobs.c.token == token):
         return False
     begun = s.job == job, s.key == key, s.result == ""
-    # What earlier runs left in doubt stays known.
+    # Doubts from earlier runs are kept.
     tx.connection.execute(step_results.delete().where(*begun, s.doubts == 0))
     tx.connection.execute(step_results.update().where(*begun).values(is_open=False))
     tx.hit("step.withdrawn")

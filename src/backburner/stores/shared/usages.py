@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from backburner.domain.costs.usage import NOTHING, Booking, Spent, Usage
+from backburner.domain.costs.usage import NOTHING, RunUsage, Spent, Usage
 from backburner.domain.jobs.job import Instant
 from backburner.ports.store.jobs import Settlement
 from backburner.ports.store.usage import UsageFilter
@@ -29,7 +29,7 @@ MINUTE_MS = 60_000
 
 
 class Booked(NamedTuple):
-    """A call as the statement takes it; the rest is read from the job."""
+    """A call's values for the statement; the rest is read from the job."""
 
     job: int
     token: str | None
@@ -50,18 +50,18 @@ class BookTx(LedgerTx, Protocol):
     """A transaction of either database."""
 
     def lock_booked(self, seqs: Sequence[int]) -> None:
-        """Keep the flows of jobs as they are, before the jobs are locked."""
+        """Lock the flows of jobs against changes, before the jobs are locked."""
         ...
 
     def book(self, calls: Sequence[Booked]) -> Sequence[Any]:
-        """Note calls of models; return the jobs of new ones, and whether it is late."""
+        """Store model calls; return the jobs of new ones, and whether each is late."""
         ...
 
 
 def book_settled(
     tx: BookTx, settlements: Sequence[Settlement], applied: Collection[int]
 ) -> None:
-    """Book what runs used that are settled; those that wait keep no more than that."""
+    """Store the usage of settled runs; a waiting job then keeps only what it used."""
     calls = [
         _booked(s.seq, None, None, s.epoch, n, call)
         for s in settlements
@@ -70,7 +70,7 @@ def book_settled(
     ]
     if calls:
         tx.book(calls)
-    # What is held for those that ended is closed, with all that they used.
+    # The holds of jobs that ended are closed, including all that they used.
     held = [
         s
         for s in settlements
@@ -83,8 +83,8 @@ def book_settled(
     shrink(tx, [s.seq for s in held if s.change.wait is not None])
 
 
-def book_calls(tx: BookTx, bookings: Sequence[Booking]) -> None:
-    """Record what runs used, each call once; a lost job's calls are late."""
+def book_calls(tx: BookTx, bookings: Sequence[RunUsage]) -> None:
+    """Store the usage of runs, each call once; calls of lost runs are late."""
     calls = [
         _booked(b.seq, b.token, b.generation, b.epoch, n, call)
         for b in bookings
@@ -126,13 +126,13 @@ def _booked(
 
 
 class Usages(Access, Protocol):
-    """The verbs of `Usages`, for any store that can read and transact."""
+    """The operations of `Usages`, on both databases."""
 
     async def internal_transaction(self, body: Callable[[Any], T]) -> T:
         """Run a body in a transaction of its own, durable."""
         ...
 
-    async def book(self, bookings: Sequence[Booking]) -> None:
+    async def book(self, bookings: Sequence[RunUsage]) -> None:
         await self.internal_transaction(lambda tx: book_calls(tx, bookings))
 
     async def spent(
@@ -154,7 +154,7 @@ class Usages(Access, Protocol):
         return await self.read(lambda connection: _sums(connection, where, by, limit))
 
     async def forget_usage(self, *, before: Instant, limit: int) -> int:
-        # The first ones are the oldest, but for a few that were booked late.
+        # The first rows are the oldest, except for a few that were stored late.
         first = sa.select(c.seq).order_by(c.seq).limit(limit)
         forget = sa.delete(table).where(c.seq.in_(first), c.at < before)
         return await self.transact(
@@ -163,7 +163,7 @@ class Usages(Access, Protocol):
 
 
 def sums_of(c: sa.ColumnCollection[str, Any]) -> Sequence[sa.ColumnElement[Any]]:
-    """Return what `spent_of` reads, of calls with these columns."""
+    """Return the sums that `spent_of` reads, over calls with these columns."""
     return (
         sa.func.count(),
         sa.func.sum(c.input_tokens),
@@ -182,7 +182,7 @@ _SUMS: Sequence[sa.ColumnElement[Any]] = sums_of(c)
 def spent(
     connection: sa.Connection, seqs: Sequence[int], *only: sa.ColumnElement[bool]
 ) -> dict[int, Spent]:
-    """Add up what jobs used, by calls that are `only` such."""
+    """Add up the usage of jobs, restricted by the conditions `only`."""
     found: dict[int, Spent] = {}
     query = (
         sa.select(c.job, c.model, c.price_version, *_SUMS)
@@ -208,7 +208,7 @@ _KEYS = {
 
 
 def conditions_of(where: UsageFilter) -> list[sa.ColumnElement[bool]]:
-    """Say which calls are meant."""
+    """Return the conditions of a filter."""
     conditions = [c.tenant == where.tenant]
     if where.user is not None:
         conditions.append(c.user == where.user)
@@ -236,7 +236,7 @@ def _sums(
 
 
 def spent_of(sums: Iterable[Any]) -> Spent:
-    """Return what `sums_of` has added up."""
+    """Convert the sums of `sums_of`."""
     calls, read, written, cached, cost, unpriced, late, jobs = (
         int(value or 0) for value in sums
     )

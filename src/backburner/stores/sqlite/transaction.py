@@ -1,4 +1,4 @@
-"""A transaction under way: what bodies get, and what the store's statements run in."""
+"""A transaction of the SQLite store, as bodies and statements use it."""
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -7,10 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from backburner.domain.costs.budget import Reservation
 from backburner.domain.errors import ClaimLost, IdempotencyConflict
-from backburner.domain.events.publication import Publication
-from backburner.domain.groups.flow import NewStep
 from backburner.domain.jobs.job import (
     Claim,
     Instant,
@@ -21,19 +18,11 @@ from backburner.domain.jobs.job import (
 from backburner.domain.jobs.step import StepResult
 from backburner.domain.queues.fairness import Share
 from backburner.ports.faults import Faults
-from backburner.ports.store.budgets import HoldRequest
 from backburner.ports.store.jobs import Move
-from backburner.stores.shared import (
-    budgets,
-    flow_extension,
-    ledger,
-    publications,
-    sharing,
-    translations,
-)
+from backburner.stores.shared import ledger, sharing
 from backburner.stores.shared.consequences import Telling
 from backburner.stores.shared.deferral import Deferred
-from backburner.stores.shared.grouped import GroupedTx
+from backburner.stores.shared.grouped import SharedTx
 from backburner.stores.shared.row_values import job_values, move_values
 from backburner.stores.shared.settling import (
     KEY_LIFETIME_MS,
@@ -49,7 +38,7 @@ from backburner.stores.sqlite.queries import Queries
 
 
 class savepoint(AbstractContextManager[None]):  # noqa: N801 - reads as the statement
-    """Keep all of what the block writes, or nothing of it."""
+    """Keep all writes of the block, or none if it raises."""
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self._raw = raw
@@ -67,7 +56,7 @@ class savepoint(AbstractContextManager[None]):  # noqa: N801 - reads as the stat
         self._raw.execute("RELEASE caller")
 
 
-class Transaction(GroupedTx):
+class Transaction(SharedTx):
     """A `Tx` over the one writing connection."""
 
     def __init__(
@@ -86,11 +75,11 @@ class Transaction(GroupedTx):
         self.settling: Collection[int] = ()
         self.names: Sequence[str] = ()
         self.then: tuple[Callable[..., Any], Sequence[Any]] | None = None
-        """What runs next in it, and what each caller of that asks for."""
+        """The call that runs next in this transaction, with its callers' arguments."""
         self.next_claim: NextClaim | None = None
-        """Whoever takes released steps at once."""
+        """The claim that may take released steps directly."""
         self.deferred: Deferred | None = None
-        """Nothing waits for the end: no other transaction is under way."""
+        """Nothing is deferred: no other transaction is active."""
         self._faults = faults
 
     @contextmanager
@@ -103,7 +92,7 @@ class Transaction(GroupedTx):
             self.settling = ()
 
     def pass_all(self, moment: str) -> None:
-        """Pass the failpoints of whatever ran in this transaction."""
+        """Pass the failpoints of everything that ran in this transaction."""
         for name in self.names:
             self._faults.hit(f"{name}.{moment}")
 
@@ -116,17 +105,17 @@ class Transaction(GroupedTx):
         return self.driver.execute(statement, parameters).fetchall()
 
     def array(self, keys: Collection[int]) -> str:
-        """Write keys as statements take them."""
+        """Convert keys for the statements."""
         return as_json([*keys])
 
     def columns(self, rows: Sequence[Sequence[Any]]) -> tuple[str]:
-        """Write rows as statements take them."""
+        """Convert rows for the statements."""
         return (as_json(rows),)
 
     def release(
         self, done: Collection[int], failed: Collection[int], at: Instant
     ) -> Sequence[int]:
-        """Count down what waits for steps, and tell; return each one's flow."""
+        """Count down the dependents of steps, and add events; return their flows."""
         handed: Sequence[int] = ()
         if self.next_claim is not None and not failed:
             waiting = dict(self.rows(self.queries.list_dependents, self.array(done)))
@@ -140,7 +129,7 @@ class Transaction(GroupedTx):
         return [*handed, *(row[2] for row in released)]
 
     def gates(self, worker: str) -> Collection[str] | None:
-        """Return the queues that have a gate; `None` if the worker is not enlisted."""
+        """Return the queues with limits; `None` if the worker is not enlisted."""
         found = self.rows(self.queries.list_gates, worker)
         if not found:
             return None
@@ -149,7 +138,7 @@ class Transaction(GroupedTx):
     def conclude(
         self, ended: Mapping[int, int], troubled: Collection[int], at: Instant
     ) -> Sequence[Any]:
-        """Count down what is left of flows; return those that are over."""
+        """Count down the active steps of flows; return the flows that ended."""
         counts = as_json([(flow, n, flow in troubled) for flow, n in ended.items()])
         rows = self.rows(self.queries.conclude_flows, counts, at)
         over = [row for row in rows if row[1] is not None]
@@ -163,12 +152,12 @@ class Transaction(GroupedTx):
         return range(last + 1, last + 1 + count)
 
     def tell(self, events: Sequence[Telling]) -> None:
-        """Note events of jobs whose counters were raised."""
+        """Insert events of jobs whose counters were incremented."""
         if events:
             self.driver.execute(self.queries.insert_events, (as_json(events),))
 
     def tell_states(self, seqs: Sequence[int], at: Instant) -> None:
-        """Note that jobs came to the states they are in."""
+        """Insert the events of jobs that reached their current state."""
         if seqs:
             self.driver.execute(self.queries.insert_state_events, (as_json(seqs), at))
 
@@ -178,24 +167,20 @@ class Transaction(GroupedTx):
             self.driver.execute(self.queries.insert_edges, (as_json(edges),))
 
     def book(self, calls: Sequence[Booked]) -> Sequence[Any]:
-        """Note calls of models; return the jobs of new ones, and whether it is late."""
+        """Store model calls; return the jobs of new ones, and whether each is late."""
         rows = as_json([tuple(call) for call in calls])
         return self.rows(self.queries.insert_usages, rows)
 
     def save_steps(self, results: Sequence[StepResult]) -> Sequence[Any]:
-        """Store results of jobs that are held; return their jobs and keys."""
+        """Store results of jobs that are still held; return their jobs and keys."""
         rows = as_json([tuple(result) for result in results])
         return self.rows(self.queries.save_steps, rows)
 
     def insert(self, jobs: Sequence[NewJob]) -> list[int]:
-        """Store jobs that have no idempotency key; return their keys."""
+        """Store jobs without idempotency keys; return their keys."""
         base = self.rows(self.queries.last_seq)[0][0] + 1
         self.submit(jobs)
         return [base + index for index in range(len(jobs))]
-
-    def extend(self, flow: int, steps: Sequence[NewStep]) -> None:
-        """Add steps to the flow of the step that is being settled."""
-        flow_extension.extend(self, flow, steps)
 
     def require(self, claim: Claim) -> None:
         """Raise `ClaimLost` unless the job still runs under the claim's token."""
@@ -204,39 +189,24 @@ class Transaction(GroupedTx):
         self.hit("transact.claimed")
 
     def lock_hold(self, hold_id: str) -> None:
-        """Do nothing: no other transaction is under way."""
+        """Do nothing: no other transaction is active."""
 
     def lock_groups(
         self, *, batches: Collection[int] = (), flows: Collection[int] = ()
     ) -> None:
-        """Do nothing: no other transaction is under way."""
+        """Do nothing: no other transaction is active."""
 
     def lock_batch(self, batch: int) -> None:
-        """Do nothing: no other transaction is under way."""
+        """Do nothing: no other transaction is active."""
 
     def lock_booked(self, seqs: Sequence[int]) -> None:
-        """Do nothing: no other transaction is under way."""
+        """Do nothing: no other transaction is active."""
 
     def lock_jobs(self, seqs: Collection[int]) -> None:
-        """Do nothing: no other transaction is under way."""
-
-    def reserve_hold(self, ask: HoldRequest) -> Reservation:
-        return budgets.reserve_hold(self, ask)
-
-    def settle_hold(self, hold_id: str, tokens: int) -> bool:
-        return budgets.settle_hold(self, hold_id, tokens)
-
-    def release_hold(self, hold_id: str) -> bool:
-        return budgets.release_hold(self, hold_id)
-
-    def publish(self, events: Sequence[Publication]) -> None:
-        publications.publish(self.connection, events)
-
-    def advance(self, application: str, mark: int, upto: int) -> bool:
-        return translations.advance(self.connection, application, mark, upto)
+        """Do nothing: no other transaction is active."""
 
     def move(self, moves: Sequence[Move]) -> Collection[int]:
-        """Move jobs that are not running; return the keys of those that were."""
+        """Move jobs that are not running; return the keys of those that moved."""
         rows = as_json([*map(move_values, moves)])
         came = self.rows(self.queries.move_jobs, rows)
         moved = {row[0] for row in came}
@@ -253,7 +223,7 @@ class Transaction(GroupedTx):
     def submit(
         self, jobs: Sequence[NewJob], *, capped: bool = True
     ) -> Sequence[Submitted]:
-        """Store jobs, or find those that their keys stand for."""
+        """Store jobs, or find those with the same idempotency keys."""
         charges = ledger.charge(self, jobs)
         base = self.rows(self.queries.last_seq)[0][0] + 1
         ranks, taken = sharing.rank(self, jobs)
@@ -284,7 +254,7 @@ class Transaction(GroupedTx):
         return answers
 
     def owe(self, owed: Mapping[Share, int]) -> None:
-        """Have shares pay for more than they were given places for, or for less."""
+        """Charge shares for more than they were given, or refund them."""
         self._save(sharing.place(self, owed))
 
     def _save(self, taken: Taken) -> None:
@@ -292,7 +262,7 @@ class Transaction(GroupedTx):
         self.driver.executemany(self.queries.save_shares, rows)
 
     def standing(self, shares: Collection[Share]) -> Sequence[Any]:
-        """Return how shares stand, each after its name."""
+        """Return the state of shares, each after its name."""
         read = self.queries.read_share
         return [(share, *self.rows(read, *share)[0]) for share in shares]
 

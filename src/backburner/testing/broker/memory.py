@@ -1,4 +1,4 @@
-"""A broker in memory that does whatever a broker may do, and more if it is told to."""
+"""A broker in memory that does whatever a broker may do, and misbehaves on request."""
 
 import asyncio
 import itertools
@@ -15,19 +15,19 @@ from backburner.ports.finding import Finding, Status
 
 @dataclass(slots=True)
 class Mischief:
-    """What becomes of messages on their way."""
+    """How messages are treated on their way."""
 
     copies: int = 1
     """How often each is delivered."""
     loss: float = 0.0
-    """How many of them are never seen again."""
+    """The share of messages that are lost."""
     is_shuffled: bool = False
-    """Whether they are handed out in any order."""
+    """Whether they are delivered in random order."""
     lots: random.Random = field(default_factory=lambda: random.Random(0))
 
 
 class MemoryServer:
-    """What brokers share: the queues, those who wait there, and the mischief."""
+    """The shared part of brokers: queues, waiting receivers, and misbehaviour."""
 
     def __init__(self, mischief: Mischief | None = None) -> None:
         self.mischief = mischief or Mischief()
@@ -35,15 +35,15 @@ class MemoryServer:
         self.dead: defaultdict[str, list[DeadLetter]] = defaultdict(list)
         self.is_down = False
         self.published = 0
-        """How many messages were ever asked for …"""
+        """How many messages were published."""
         self.delivered = 0
-        """… and how many handed out."""
+        """How many messages were delivered."""
         self._handed: dict[int, tuple[MemoryBroker, str, BrokerMessage]] = {}
         self._numbers = itertools.count(1)
         self._waiting: dict[asyncio.Event, str] = {}
 
     def put(self, queue: str, *bodies: bytes, name: str = "") -> None:
-        """Take messages, as from any program."""
+        """Accept messages, as from any program."""
         mischief = self.mischief
         for body in bodies:
             for _ in range(mischief.copies):
@@ -55,7 +55,7 @@ class MemoryServer:
     def take(
         self, broker: "MemoryBroker", queue: str, limit: int
     ) -> list[BrokerMessage]:
-        """Hand messages out."""
+        """Deliver messages."""
         ready = self.queues[queue]
         taken: list[BrokerMessage] = []
         while ready and len(taken) < limit:
@@ -67,12 +67,12 @@ class MemoryServer:
         return taken
 
     def forget(self, messages: Sequence[BrokerMessage]) -> None:
-        """Have messages done with; those that others have by now are not."""
+        """Acknowledge messages, unless they were delivered to others meanwhile."""
         for message in messages:
             self._handed.pop(message.handle, None)
 
     def put_back(self, messages: Sequence[BrokerMessage]) -> None:
-        """Let others have messages."""
+        """Return messages to their queue."""
         held = [self._handed.pop(one.handle, None) for one in messages]
         for _, queue, message in filter(None, held):
             fresh = message._replace(handle=next(self._numbers))
@@ -80,18 +80,18 @@ class MemoryServer:
             self._call(queue)
 
     def cut(self, broker: "MemoryBroker | None" = None) -> None:
-        """End one's connection, or everybody's: what they hold goes to others."""
+        """Close one connection, or all of them; messages held by them are returned."""
         self.put_back(
             [one for who, _, one in [*self._handed.values()] if broker in {None, who}]
         )
 
     def flush(self) -> None:
-        """Forget everything."""
+        """Delete everything."""
         self.queues.clear()
         self._handed.clear()
 
     def stop(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         self.is_down = True
         self.cut()
         for event in self._waiting:
@@ -102,15 +102,15 @@ class MemoryServer:
         self.is_down = False
 
     def depth(self, queue: str) -> int:
-        """Count a queue's messages, those handed out with them."""
+        """Count a queue's messages, including delivered ones."""
         return len(self.queues.get(queue, ())) + self.handed(queue)
 
     def handed(self, queue: str) -> int:
-        """Count those of a queue's messages that somebody has in hand."""
+        """Count a queue's delivered messages that are not acknowledged."""
         return sum(1 for _, name, _ in self._handed.values() if name == queue)
 
     async def arrival(self, queue: str) -> None:
-        """Wait until there may be a message, or nobody answers."""
+        """Wait until there may be a message, or the server is stopped."""
         event = asyncio.Event()
         self._waiting[event] = queue
         try:
@@ -125,7 +125,7 @@ class MemoryServer:
 
 
 class MemoryBroker:
-    """One program's connection to a `MemoryServer`."""
+    """A program's connection to a `MemoryServer`."""
 
     def __init__(self, server: MemoryServer | None = None) -> None:
         self.server = server or MemoryServer()
@@ -174,7 +174,9 @@ class MemoryBroker:
 
     async def examine(self) -> AsyncIterator[Finding]:
         self._reach()
-        yield Finding(Status.PASS, "broker", "in memory: gone with the process")
+        yield Finding(
+            Status.PASS, "broker", "in memory, lost at the end of this process"
+        )
 
     def _reach(self) -> None:
         if self.server.is_down:

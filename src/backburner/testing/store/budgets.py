@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from backburner.domain.costs.budget import Balance, Budget, Posting, replay
-from backburner.domain.costs.usage import Booking, Usage
+from backburner.domain.costs.usage import RunUsage, Usage
 from backburner.domain.errors import BudgetExhausted, HoldExhausted
 from backburner.domain.groups.batch import Members
 from backburner.domain.jobs import transitions
@@ -196,7 +196,7 @@ class BudgetConformance(WithWorkers):
         [claim] = await self.claim(store)
         seen = []
         for used in ([30], [30, 10], [30, 10, 55], [30, 10, 55, 10]):
-            run = Booking(claim.seq, claim.token, 0, claim.events, calls(*used))
+            run = RunUsage(claim.seq, claim.token, 0, claim.events, calls(*used))
             await store.book([run])
             await store.book([run])
             seen.append(
@@ -246,8 +246,8 @@ class BudgetConformance(WithWorkers):
         back = transitions.hand_back(lost, now=NOON)
         await store.settle([settlement(lost, Done("1"))._replace(change=back)])
         [claim] = await self.claim(store, token="t2")
-        late = Booking(lost.seq, lost.token, 0, lost.events, calls(50))
-        own = Booking(claim.seq, claim.token, 0, claim.events, calls(60))
+        late = RunUsage(lost.seq, lost.token, 0, lost.events, calls(50))
+        own = RunUsage(claim.seq, claim.token, 0, claim.events, calls(60))
         await asyncio.gather(store.book([late]), store.book([own]))
         between = await ann(store)
         done = settlement(
@@ -266,7 +266,9 @@ class BudgetConformance(WithWorkers):
         await store.put_budgets([HUNDRED])
         await submit(store, tokens=40)
         [claim] = await self.claim(store)
-        await store.book([Booking(claim.seq, claim.token, 0, claim.events, calls(200))])
+        await store.book(
+            [RunUsage(claim.seq, claim.token, 0, claim.events, calls(200))]
+        )
         refused = await store.overspent(claim.seq, claim.token)
         await store.drop_budget(HUNDRED)
 
@@ -404,7 +406,7 @@ class BudgetConformance(WithWorkers):
             ]
         )
         released = await ann(store)
-        late = Booking(claim.seq, claim.token, 0, claim.events, calls(30))
+        late = RunUsage(claim.seq, claim.token, 0, claim.events, calls(30))
         await store.book([late])
         await store.book([late])
 

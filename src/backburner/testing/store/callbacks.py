@@ -11,14 +11,11 @@ from backburner.domain.webhooks import delivery
 from backburner.ports.store import Store
 from backburner.ports.store.jobs import Move
 from backburner.ports.store.maintenance import JobFilter
-from backburner.ports.store.transactions import Tx
 from backburner.testing.samples import ANN, BOB, NOON, a_new_flow, a_new_job, a_new_step
 from backburner.testing.store.acts import (
     DAY,
     SECOND,
-    Refused,
     find,
-    settlement,
     types,
 )
 from backburner.testing.store.linked import (
@@ -99,21 +96,8 @@ class CallbackConformance(WithFlows):
     ) -> None:
         job = a_new_job(callback=CALLBACK)
         await store.submit([job])
-        claim = (await hands.take())[job.id]
-
-        def refuse(_: Tx) -> None:
-            raise Refused("no")
-
-        stale = settlement(
-            claim._replace(token="stale"), BAD, consequences=claim.consequences
-        )
-        await store.settle([stale])
-        with pytest.raises(Refused):
-            await store.settle(
-                [settlement(claim, BAD, body=refuse, consequences=claim.consequences)]
-            )
+        once = await hands.end_in_vain(job.id)
         early = await told_of(store, job.id)
-        once = settlement(claim, BAD, consequences=claim.consequences)
         await store.settle([once, once])
 
         assert [] == early
@@ -124,10 +108,7 @@ class CallbackConformance(WithFlows):
     ) -> None:
         job = a_new_job(callback=CALLBACK)
         await store.submit([job])
-        for _ in range(2):
-            await hands.end(job.id, outcome=BAD)
-            await store.reopen([again(await find(store, job.id))])
-        await hands.end(job.id)
+        await hands.end_thrice(job.id)
 
         assert [("job.failed", 0), ("job.failed", 1), ("job.succeeded", 2)] == (
             await told_of(store, job.id)

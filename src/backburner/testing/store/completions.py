@@ -18,9 +18,8 @@ from backburner.domain.queues.queue import Queue
 from backburner.ports.store import Store
 from backburner.ports.store.jobs import ClaimRequest, Move, Settlement
 from backburner.ports.store.maintenance import JobFilter
-from backburner.ports.store.transactions import Tx
 from backburner.testing.samples import BOB, NOON, a_new_flow, a_new_job, a_new_step
-from backburner.testing.store.acts import SECOND, Refused, find, settlement, types
+from backburner.testing.store.acts import SECOND, find, settlement, types
 from backburner.testing.store.budgets import HUNDRED, ann, calls
 from backburner.testing.store.linked import (
     BAD,
@@ -30,7 +29,6 @@ from backburner.testing.store.linked import (
     Hands,
     WithFlows,
     adding,
-    again,
     told_of,
 )
 
@@ -207,24 +205,8 @@ class CompletionConformance(WithFlows):
     ) -> None:
         job = a_new_job(callback=FOLLOWED)
         await store.submit([job])
-        claim = (await hands.take())[job.id]
-
-        def refuse(_: Tx) -> None:
-            raise Refused("no")
-
-        await store.settle(
-            [
-                settlement(
-                    claim._replace(token="stale"), BAD, consequences=claim.consequences
-                )
-            ]
-        )
-        with pytest.raises(Refused):
-            await store.settle(
-                [settlement(claim, BAD, body=refuse, consequences=claim.consequences)]
-            )
+        once = await hands.end_in_vain(job.id)
         early = await completions(store, job.id)
-        once = settlement(claim, BAD, consequences=claim.consequences)
         await store.settle([once, once])
 
         assert [] == early
@@ -235,10 +217,7 @@ class CompletionConformance(WithFlows):
     ) -> None:
         job = a_new_job(callback=FOLLOWED)
         await store.submit([job])
-        for _ in range(2):
-            await hands.end(job.id, outcome=BAD)
-            await store.reopen([again(await find(store, job.id))])
-        await hands.end(job.id)
+        await hands.end_thrice(job.id)
 
         expected = [("failed", 0), ("failed", 1), ("succeeded", 2)]
         assert expected == await ends_of(store, job.id)

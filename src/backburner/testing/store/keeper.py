@@ -27,6 +27,8 @@ from backburner.testing.store.acts import (
     types,
 )
 
+HOUR = 3_600 * SECOND
+
 
 class KeeperConformance(WithWorkers):
     """Lists, what is due, and what is old."""
@@ -84,6 +86,37 @@ class KeeperConformance(WithWorkers):
         assert steps > 2
         assert (len(listed), True) == (counted, is_all)
         assert few < len(listed)
+
+    @pytest.mark.parametrize("owner", [None, ANN, Tenant(ANN.tenant)])
+    @pytest.mark.parametrize("oldest_first", [False, True])
+    async def test_a_walk_looks_at_the_jobs_of_the_time_that_is_asked_for(
+        self, store: Store, owner: Visibility | None, oldest_first: bool
+    ) -> None:
+        ids = [
+            await submit(store, created_at=NOON + place * 2 * HOUR)
+            for place in range(20)
+        ]
+        where = JobFilter(
+            owner,
+            since=NOON + 6 * HOUR,
+            until=NOON + 20 * HOUR,
+            oldest_first=oldest_first,
+        )
+        reach = 9  # far fewer than there are before and after
+
+        walked, onward = await store.walk(where, before=None, limit=99, reach=reach)
+        last = await find(store, ids[5])
+        rest, _ = await store.walk(where, before=last.seq, limit=99, reach=reach)
+        counted = await store.count_within(where, most=99, reach=reach)
+        late = replace(where, since=None)
+        few = await store.count_within(late, most=99, reach=reach)
+
+        expected = ids[3:10] if oldest_first else ids[9:2:-1]
+        assert expected == [job.id for job in walked]
+        assert expected[expected.index(ids[5]) + 1 :] == [job.id for job in rest]
+        assert onward is None
+        assert (7, True) == counted
+        assert (8, False) == few  # one that was looked at is within an hour after it
 
     async def test_a_list_carries_neither_inputs_nor_outputs(
         self, store: Store

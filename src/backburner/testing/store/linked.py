@@ -19,7 +19,14 @@ from backburner.ports.store.jobs import ClaimRequest, Move, Settlement
 from backburner.ports.store.maintenance import JobFilter
 from backburner.ports.store.transactions import Tx
 from backburner.testing.samples import ANN, NOON, a_new_batch, a_new_flow
-from backburner.testing.store.acts import SECOND, WithWorkers, find, retry, settlement
+from backburner.testing.store.acts import (
+    SECOND,
+    Refused,
+    WithWorkers,
+    find,
+    retry,
+    settlement,
+)
 
 BAD = Failed("BAD", "no", retryable=False)
 GOOD = Done("1")
@@ -63,6 +70,30 @@ class Hands:
         """Settle jobs in one call, each the same way."""
         asked = [await self.settlement(j, outcome, **fields) for j in job_ids]
         return await self.store.settle(asked)
+
+    async def end_in_vain(self, job_id: str) -> Settlement:
+        """
+        Settle a job under a stale token, and with a body that raises.
+
+        It still runs. Return a settlement that would end it.
+        """
+        claim = (await self.take())[job_id]
+
+        def refuse(_: Tx) -> None:
+            raise Refused("no")
+
+        valid = settlement(claim, BAD, consequences=claim.consequences)
+        await self.store.settle([valid._replace(token="stale")])
+        with pytest.raises(Refused):
+            await self.store.settle([valid._replace(body=refuse)])
+        return valid
+
+    async def end_thrice(self, job_id: str) -> None:
+        """Have a job fail and be retried twice, then succeed."""
+        for _ in range(2):
+            await self.end(job_id, outcome=BAD)
+            await self.store.reopen([again(await find(self.store, job_id))])
+        await self.end(job_id)
 
 
 class Course:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from backburner.domain.costs.usage import Booking, Usage
+from backburner.domain.costs.usage import RunUsage, Usage
 from backburner.domain.jobs.job import Claim
 from backburner.domain.jobs.outcome import Done, Failed
 from backburner.domain.jobs.step import StepResult
@@ -28,9 +28,9 @@ def result(claim: Claim, key: str = "step/a", **fields: Any) -> StepResult:
     return usual._replace(**fields)
 
 
-def booking(claim: Claim, *calls: Usage) -> Booking:
+def booking(claim: Claim, *calls: Usage) -> RunUsage:
     """Return what a claim's run has used."""
-    return Booking(claim.seq, claim.token, claim.generation, claim.events, calls)
+    return RunUsage(claim.seq, claim.token, claim.generation, claim.events, calls)
 
 
 async def keys(store: Store, claim: Claim) -> list[str]:

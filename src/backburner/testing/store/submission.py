@@ -34,6 +34,7 @@ class SubmitConformance:
             start_by=NOON + DAY,
             deadline=NOON + 2 * DAY,
             tags=("one", "two words"),
+            metadata={"order": "A-1042 🎶", "empty": ""},
             request_id="r_1",
             idempotency_key="k",
             body_hash="h",
@@ -168,6 +169,7 @@ _READ_BACK = (
     "start_by",
     "deadline",
     "tags",
+    "metadata",
     "request_id",
     "body_hash",
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from backburner.domain.costs.usage import Booking, Spent, Usage
+from backburner.domain.costs.usage import RunUsage, Spent, Usage
 from backburner.domain.jobs.job import Claim
 from backburner.domain.jobs.outcome import (
     Cancel,
@@ -34,9 +34,9 @@ MORE = Usage("m-2", 1_000, 200, None, 0, NOON + SECOND, 30, "t-2")
 UNPRICED = Usage("m-3", 5, 5, at=NOON)
 
 
-def booking(claim: Claim, *calls: Usage, **fields: Any) -> Booking:
+def booking(claim: Claim, *calls: Usage, **fields: Any) -> RunUsage:
     """Return what a claim's run has used."""
-    usual = Booking(claim.seq, claim.token, claim.generation, claim.events, calls)
+    usual = RunUsage(claim.seq, claim.token, claim.generation, claim.events, calls)
     return usual._replace(**fields)
 
 

@@ -1,4 +1,4 @@
-"""What the Discord form adds to the application `chat`."""
+"""Capabilities, queues and routes that Discord adds to the application `chat`."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -31,10 +31,10 @@ def routes(backburner: Backburner) -> Sequence[Any]:
             "DISCORD_PUBLIC_KEY"
         )
     try:
-        from backburner_apps.chat.discord import routes as found  # noqa: PLC0415
+        from backburner_apps.chat.discord import routes as discord  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"DISCORD_PUBLIC_KEY: needs the Python package {error.name!r}, which is "
             'not installed: pip install "backburner[discord]"'
         ) from None
-    return found.routes(backburner)
+    return discord.routes(backburner)

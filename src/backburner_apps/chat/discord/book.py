@@ -1,9 +1,9 @@
 """
-What is stored about replies in Discord, and who may change the shown message next.
+Stores replies in Discord and coordinates the two jobs that edit the same message.
 
-Two jobs edit the same message: one shows the draft while the model writes, the other
-one the finished reply. The finished reply must be what stays. It never waits for the
-draft: if both edits may have been under way at once, it is sent a second time.
+One job shows the draft while the model writes, the other one the finished reply, which
+must remain. The finished reply never waits for the draft: if both edits may have
+overlapped, it is sent a second time.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from backburner_apps.chat.discord.tables import interactions, turns
 from backburner_apps.chat.shapes import Turn
 
 MAX_TURNS: Final = 20
-"""How many messages of a channel are kept, those of users and replies together."""
+"""Number of messages kept per channel, counting users' messages and replies."""
 MAX_CONTENT: Final = 6_000
-"""How many characters of a message are kept; a user's has no more."""
+"""Maximum stored length of a message, in characters; users' messages are shorter."""
 KEPT: Final = 24 * 3_600_000
-"""How long an interaction is kept, in milliseconds; its token holds 15 minutes."""
+"""Retention of interactions, in milliseconds; their tokens expire in 15 minutes."""
 
 i, t = interactions.c, turns.c
 
@@ -39,13 +39,13 @@ class Opened(NamedTuple):
 
     webhook: str
     sent: int
-    """How many of its messages were sent by an earlier run."""
+    """The number of its messages that earlier runs have sent."""
     is_contested: bool
-    """Whether an edit of the draft may be under way."""
+    """Whether an edit with the draft may be in progress."""
 
 
 def add(tx: Transaction, owner: Owner, asked: Interaction, message: str) -> bool:
-    """Store an interaction; say whether it is new."""
+    """Store an interaction; return whether it is new."""
     return rows.add(
         tx.connection,
         interactions,
@@ -66,22 +66,22 @@ def add(tx: Transaction, owner: Owner, asked: Interaction, message: str) -> bool
 
 
 def history(view: View, tenant: str, channel: str) -> list[Turn]:
-    """Return the last messages of a channel, the oldest first."""
+    """Return the last messages of a channel, oldest first."""
     query = (
         sa.select(t.role, t.content)
         .where(t.tenant == tenant, t.channel == channel)
         .order_by(t.at.desc(), t.interaction.desc(), t.position.desc())
         .limit(MAX_TURNS)
     )
-    found = view.connection.execute(query).all()
-    return [Turn(role=role, content=content) for role, content in reversed(found)]
+    newest = view.connection.execute(query).all()
+    return [Turn(role=role, content=content) for role, content in reversed(newest)]
 
 
 def begin_edit(tx: Transaction, interaction_id: str, shown: int) -> str | None:
     """
-    Return the webhook to show a draft with, of which `shown` characters are there.
+    Record that a draft of `shown` characters is being shown; return the webhook.
 
-    `None` if there is nothing new to show, or if the reply is finished.
+    Returns `None` if there is nothing new to show, or if the reply is finished.
     """
     if not shown:
         return None
@@ -97,10 +97,10 @@ def begin_edit(tx: Transaction, interaction_id: str, shown: int) -> str | None:
 
 def end_edit(tx: Transaction, interaction_id: str) -> Late | None:
     """
-    Say that no edit of the draft is under way any more.
+    Record that the edit with the draft has ended.
 
-    Return the reply to send again if it was sent meanwhile; then the edit counts as
-    under way until `settle_edit`.
+    If the finished reply was sent in the meantime, returns it to be sent again; the
+    edit then counts as in progress until `settle_edit`.
     """
     row = _locked(tx, interaction_id)
     if row is None or not row.editing:
@@ -112,7 +112,7 @@ def end_edit(tx: Transaction, interaction_id: str) -> Late | None:
 
 
 def settle_edit(tx: Transaction, interaction_id: str) -> None:
-    """Say that the draft cannot replace the reply any more."""
+    """Record that the draft can no longer replace the reply."""
     change = interactions.update().where(i.id == interaction_id)
     tx.connection.execute(change.values(editing=False))
 
@@ -121,10 +121,10 @@ def begin_reply(
     tx: Transaction, interaction_id: str, generation: int, final: str
 ) -> Opened | None:
     """
-    Store what the reply is; from now on no edit of a draft begins.
+    Store the finished reply, after which no edit with a draft begins.
 
-    Return `None` if there is nothing to send: the interaction was deleted, or the job
-    was retried and that reply came first.
+    Returns `None` if there is nothing to send: the interaction was deleted, or the job
+    was retried and the reply of the later run came first.
     """
     row = _locked(tx, interaction_id)
     if row is None or row.generation > generation:
@@ -139,10 +139,10 @@ def mark_sent(
     tx: Transaction, interaction_id: str, sent: int, *, was_contested: bool = False
 ) -> None:
     """
-    Store that so many messages of the reply were sent.
+    Store how many messages of the reply were sent.
 
-    Nothing is stored if an edit of the draft ended since `begin_reply`: it may have
-    replaced the reply, which is to be sent again.
+    Stores nothing if an edit with the draft has ended since `begin_reply`: it may have
+    replaced the reply, which must be sent again.
     """
     row = _locked(tx, interaction_id)
     if row is None or (was_contested and not row.editing):
@@ -152,13 +152,13 @@ def mark_sent(
 
 
 def add_turns(tx: Transaction, interaction_id: str, reply: str, at: int) -> None:
-    """Keep a message and its reply, once, and the last ones of the channel only."""
+    """Store a message and its reply once, and delete the channel's oldest ones."""
     query = sa.select(i.tenant, i.user, i.channel, i.message)
     asked = tx.connection.execute(query.where(i.id == interaction_id)).one_or_none()
     if asked is None:
         return
-    said = (("user", asked.message), ("assistant", reply))
-    for position, (role, content) in enumerate(said):
+    messages = (("user", asked.message), ("assistant", reply))
+    for position, (role, content) in enumerate(messages):
         row = {
             "tenant": asked.tenant,
             "user": asked.user,
@@ -170,33 +170,33 @@ def add_turns(tx: Transaction, interaction_id: str, reply: str, at: int) -> None
             "content": content[:MAX_CONTENT],
         }
         rows.add(tx.connection, turns, row)
-    here = t.tenant == asked.tenant, t.channel == asked.channel
-    _keep_newest(tx, here)
+    in_channel = t.tenant == asked.tenant, t.channel == asked.channel
+    _keep_newest(tx, in_channel)
 
 
 def forget(tx: Transaction, owner: Owner) -> None:
-    """Delete the messages of a user, and the replies to them, in every channel."""
+    """Delete the messages of a user and the replies to them in all channels."""
     mine = t.tenant == owner.tenant, t.user == owner.user
     tx.connection.execute(turns.delete().where(*mine))
 
 
 def clean(tx: Transaction, most: int) -> int:
-    """Delete interactions that are over, at most so many; return how many."""
+    """Delete up to `most` expired interactions; return how many."""
     old = sa.select(i.id).where(i.created_at < tx.now() - KEPT).limit(most)
     done = tx.connection.execute(interactions.delete().where(i.id.in_(old)))
     return int(done.rowcount)
 
 
-def _keep_newest(tx: Transaction, here: Sequence[Any]) -> None:
+def _keep_newest(tx: Transaction, in_channel: Sequence[Any]) -> None:
     order = (t.at.desc(), t.interaction.desc(), t.position.desc())
-    old = sa.select(t.interaction, t.position).where(*here).order_by(*order)
+    old = sa.select(t.interaction, t.position).where(*in_channel).order_by(*order)
     over = tx.connection.execute(old.offset(MAX_TURNS)).all()
     for interaction_id, position in over:
         one = t.interaction == interaction_id, t.position == position
-        tx.connection.execute(turns.delete().where(*here, *one))
+        tx.connection.execute(turns.delete().where(*in_channel, *one))
 
 
 def _locked(tx: Transaction, interaction_id: str) -> Any:
-    """Return an interaction, which nobody else changes until this commits."""
+    """Return an interaction and lock its row until this transaction ends."""
     query = sa.select(interactions).where(i.id == interaction_id).with_for_update()
     return tx.connection.execute(query).one_or_none()

@@ -1,4 +1,4 @@
-"""`backburner chat register`: tells Discord which slash commands there are."""
+"""`backburner chat register`: registers the slash commands with Discord."""
 
 from typing import Annotated, Final, NoReturn
 
@@ -25,11 +25,11 @@ def group() -> None:
 def register(
     guild: Annotated[
         str,
-        typer.Option(help="Register in this server only, by its id: at once."),
+        typer.Option(help="Id of the only Discord server to register in."),
     ] = "",
 ) -> None:
     """
-    Register the slash commands of the Discord application, in place of all others.
+    Register the slash commands of the Discord application, replacing existing ones.
 
     Needs DISCORD_APPLICATION_ID and DISCORD_BOT_TOKEN.
     """

@@ -1,8 +1,8 @@
 """
-What Discord sends, as far as it is used, and what it is answered.
+The used parts of Discord's requests, and the answers to them.
 
-Numbers are those of Discord's API; unknown fields are ignored, since Discord adds some
-without notice.
+Numbers are those of Discord's API; unknown fields are ignored, because Discord adds
+fields without notice.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -15,13 +15,13 @@ PING: Final = 1
 APPLICATION_COMMAND: Final = 2
 PONG: Final[dict[str, Any]] = {"type": 1}
 DEFERRED: Final[dict[str, Any]] = {"type": 5}
-"""Discord shows "is thinking" until the reply is edited; everybody sees it."""
+"""Discord shows "is thinking" to everybody until the reply is edited."""
 EPHEMERAL: Final = 64
 """The flag of a message that only the user sees."""
 
 Snowflake = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,20}$")]
 Token = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.~-]{1,500}$")]
-"""It becomes part of a path."""
+"""Restricted, because it becomes part of a URL's path."""
 
 
 class _Incoming(BaseModel):
@@ -29,13 +29,13 @@ class _Incoming(BaseModel):
 
 
 class DiscordUser(_Incoming):
-    """Who used the command."""
+    """The user of a command in a direct message."""
 
     id: Snowflake
 
 
 class Member(_Incoming):
-    """The same, in a server."""
+    """The user of a command in a server."""
 
     user: DiscordUser
 
@@ -50,7 +50,7 @@ class DiscordAttachment(_Incoming):
 
 
 class Resolved(_Incoming):
-    """What the options' values stand for."""
+    """The objects to which the values of options refer."""
 
     attachments: Annotated[
         dict[Snowflake, DiscordAttachment], Field(max_length=10)
@@ -65,25 +65,25 @@ class Option(_Incoming):
 
 
 class Command(_Incoming):
-    """A slash command as the user gave it."""
+    """A slash command with its options."""
 
     name: str = Field(max_length=32)
     options: list[Option] = Field([], max_length=25)
     resolved: Resolved = Resolved()
 
     def text(self, option: str) -> str:
-        """Return the value of an option that is a text; empty if it is not given."""
+        """Return the value of a text option, or an empty text if it is not given."""
         values = [given.value for given in self.options if given.name == option]
         return values[0] if values and isinstance(values[0], str) else ""
 
     @property
     def attachment(self) -> DiscordAttachment | None:
-        """The file that was given, if any."""
+        """The attached file, if any."""
         return self.resolved.attachments.get(self.text(commands.ATTACHMENT))
 
 
 class Ping(_Incoming):
-    """Discord asks whether the endpoint is there."""
+    """A check by Discord that the endpoint exists."""
 
     type: Literal[1]
 
@@ -104,18 +104,18 @@ class Interaction(_Incoming):
     @property
     def user_id(self) -> str:
         """The id of the user: in a server a member, in a direct message a user."""
-        found = self.member.user if self.member else self.user
-        return found.id if found else ""
+        user = self.member.user if self.member else self.user
+        return user.id if user else ""
 
 
 Request = Annotated[Ping | Interaction, Field(discriminator="type")]
 
 
 def message(content: str) -> dict[str, Any]:
-    """Return the body of a message; nobody is notified by a mention in it."""
+    """Return the body of a message whose mentions notify nobody."""
     return {"content": content, "allowed_mentions": {"parse": []}}
 
 
-def told(content: str) -> dict[str, Any]:
+def private(content: str) -> dict[str, Any]:
     """Return an answer that only the user sees."""
     return {"type": 4, "data": {**message(content), "flags": EPHEMERAL}}

@@ -1,9 +1,8 @@
 """
-`POST /discord/interactions`: what Discord calls when a user gives a command.
+`POST /discord/interactions`, which Discord calls when a user gives a command.
 
-Discord shows an error if it gets no answer within three seconds. So the route writes
-one transaction, with the flow that makes the reply, and answers that the reply comes
-later.
+Discord shows an error if it gets no answer within three seconds. The route therefore
+stores the flow that writes the reply, in one transaction, and answers with a deferral.
 """
 
 from collections.abc import Sequence
@@ -59,7 +58,7 @@ Anybody = Annotated[Caller, require("public")]
 PATH: Final = "/discord/interactions"
 MAX_BODY: Final = 256 * 1024
 DEADLINE: Final = timedelta(minutes=14)
-"""The token of an interaction is valid for 15 minutes: one is left to say sorry."""
+"""An interaction's token is valid for 15 minutes: one is left for the apology."""
 MAX_LISTED: Final = 10
 UNKNOWN_TYPE: Final = "application/octet-stream"
 
@@ -74,19 +73,19 @@ def routes(backburner: Backburner) -> Sequence[BaseRoute]:
         PATH,
         Interactions(backburner, Verifier(settings.discord_public_key)).receive,
         methods=["POST"],
-        summary="Take an interaction of Discord",
+        summary="Receive an interaction from Discord",
         operation_id="discord_interactions",
         responses=documented(),
     )
     return router.routes
 
 
-class _Told(Exception):
-    """Ends a transaction with something to tell the user."""
+class _UserError(Exception):
+    """Rolls a transaction back and shows its message to the user."""
 
 
 class Interactions:
-    """Answers Discord."""
+    """Handles Discord's requests."""
 
     def __init__(self, backburner: Backburner, verifier: Verifier) -> None:
         self._backburner = backburner
@@ -95,9 +94,9 @@ class Interactions:
 
     async def receive(self, request: Request, _caller: Anybody) -> Response:
         """Verify a call and answer it within Discord's three seconds."""
-        body = await read_bytes(request, MAX_BODY)
-        self._verify(request, body)
-        asked = checked(_REQUEST, parse(body))
+        content = await read_bytes(request, MAX_BODY)
+        self._verify(request, content)
+        asked = checked(_REQUEST, parse(content))
         if isinstance(asked, Ping):
             return answer(wire.PONG)
         if asked.application_id != self._settings.discord_application_id:
@@ -106,12 +105,12 @@ class Interactions:
             )
         request_id = request_id_of(request)
         try:
-            told = await self._backburner.transact(
+            body = await self._backburner.transact(
                 lambda tx: self._run(tx, asked, request_id)
             )
-        except _Told as told_user:
-            told = wire.told(str(told_user))
-        return answer(told)
+        except _UserError as error:
+            body = wire.private(str(error))
+        return answer(body)
 
     def _verify(self, request: Request, body: bytes) -> None:
         signature = request.headers.get(SIGNATURE_HEADER, "")
@@ -124,17 +123,17 @@ class Interactions:
     def _run(
         self, tx: Transaction, asked: Interaction, request_id: str | None
     ) -> dict[str, Any]:
-        """Carry out a command; `_Told` undoes it and tells the user why."""
+        """Run a command; return the answer or raise `_UserError`."""
         if not asked.user_id:
-            raise _Told("❌ Discord did not say who you are.")
+            raise _UserError("❌ Discord did not say who you are.")
         owner = Owner(self._settings.discord_tenant, f"discord:{asked.user_id}")
         if asked.data.name not in {commands.CHAT, commands.FORGET}:
-            raise _Told("❌ This command is not known here.")
+            raise _UserError("❌ This command is not known here.")
         personality = _personality(tx, owner.tenant, asked)
         if asked.data.name == commands.FORGET:
             memories.forget(tx, owner, personality.id)
             book.forget(tx, owner)
-            return wire.told(f"{personality.name} has forgotten what you said.")
+            return wire.private(f"{personality.name} has forgotten what you said.")
         wanted = self._wanted(tx, owner, personality, asked)
         if book.add(tx, owner, asked, wanted.user_message):
             made = self._submit(tx, owner, wanted, asked.id, request_id)
@@ -149,7 +148,7 @@ class Interactions:
         personality: Personality,
         asked: Interaction,
     ) -> GenerateRequest:
-        """Return the request that a command stands for."""
+        """Return the request for a reply that a command makes."""
         try:
             return GenerateRequest(
                 request_id=f"discord-{asked.id}",
@@ -162,7 +161,9 @@ class Interactions:
                 attachments=_attachments(asked),
             )
         except ValidationError:
-            raise _Told("❌ Write a message of at most 6,000 characters.") from None
+            raise _UserError(
+                "❌ Write a message of at most 6,000 characters."
+            ) from None
 
     def _submit(
         self,
@@ -188,27 +189,29 @@ class Interactions:
                 options={"request_id": request_id},
             )
         except TooManyRequests as error:
-            raise _Told(
+            raise _UserError(
                 f"❌ You have asked very often. Try again in {error.retry_after} s."
             ) from None
         except BudgetExhausted:
-            raise _Told("❌ Your budget is used up. Try again later.") from None
+            raise _UserError("❌ Your budget is used up. Try again later.") from None
         except DuplicateRequest:
-            raise _Told("❌ This was asked a moment ago.") from None
+            raise _UserError("❌ This was asked a moment ago.") from None
 
 
 def _personality(tx: Transaction, tenant: str, asked: Interaction) -> Personality:
     """Return the personality that a command names by its id or name."""
-    named = asked.data.text(commands.PERSONALITY)
+    name = asked.data.text(commands.PERSONALITY)
     known = personalities.listed(tx, tenant)
-    for found in known:
-        if named in {found.id, found.name}:
-            return found
-    for found in known:
-        if named.casefold() == found.name.casefold():
-            return found
-    names = ", ".join(f"`{found.name}`" for found in known[:MAX_LISTED])
-    raise _Told(f"❌ There is no such personality. Try: {names or 'none is there yet'}")
+    for personality in known:
+        if name in {personality.id, personality.name}:
+            return personality
+    for personality in known:
+        if name.casefold() == personality.name.casefold():
+            return personality
+    names = ", ".join(f"`{personality.name}`" for personality in known[:MAX_LISTED])
+    raise _UserError(
+        f"❌ There is no such personality. Try: {names or 'none is there yet'}"
+    )
 
 
 def _attachments(asked: Interaction) -> list[Attachment]:
@@ -217,7 +220,7 @@ def _attachments(asked: Interaction) -> list[Attachment]:
         return []
     refusal = attachments.refusal(given)
     if refusal is not None:
-        raise _Told(refusal)
+        raise _UserError(refusal)
     name = "".join(letter for letter in given.filename[:200] if letter.isprintable())
     return [
         Attachment(

@@ -25,9 +25,9 @@ async function send(method, path, body) {
   } catch {
     throw new Problem(0, {detail: "The server cannot be reached. Check the connection and try again."})
   }
-  const told = response.status === 204 ? null : await response.json().catch(() => ({}))
-  if (!response.ok) throw new Problem(response.status, told)
-  return told
+  const answer = response.status === 204 ? null : await response.json().catch(() => ({}))
+  if (!response.ok) throw new Problem(response.status, answer)
+  return answer
 }
 
 // Returns the body of an answer; an answer that is an error is thrown as a Problem.

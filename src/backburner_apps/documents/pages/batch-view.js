@@ -58,7 +58,7 @@ export class BatchView {
     this.events.subscribe(() => this.#take(this.events.getSnapshot()))
   }
 
-  // Reads the files of the batch anew.
+  // Reads the files of the batch again.
   async reload() {
     const found = []
     let cursor = ""

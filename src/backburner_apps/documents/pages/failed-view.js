@@ -1,4 +1,4 @@
-// The tab of failed files: one's own, or all of them for an administrator.
+// The tab of failed files: the user's own, or for an administrator those of the tenant.
 import {call} from "./api.js"
 import {byId, element, notify, timeOf, withoutCode} from "./elements.js"
 
@@ -11,7 +11,7 @@ const isRetried = ({failedAt, retriedAt}) =>
   Boolean(retriedAt) && Date.parse(retriedAt) >= Date.parse(failedAt)
 
 export class FailedView {
-  #told = ""
+  #shown = ""
 
   constructor() {
     byId("retry-all").onclick = () => this.#retryAll()
@@ -20,10 +20,10 @@ export class FailedView {
   async load() {
     const {entries, total} = await call("GET", `${DLQ}?limit=${SHOWN}`)
     const open = total - entries.filter(isRetried).length
-    // Elements stay while nothing has changed: a click may be under way on one.
-    const told = JSON.stringify(entries)
-    if (told !== this.#told) byId("failed").replaceChildren(...entries.map(entry => this.#item(entry)))
-    this.#told = told
+    // Elements stay while nothing has changed: a click may be in progress on one.
+    const current = JSON.stringify(entries)
+    if (current !== this.#shown) byId("failed").replaceChildren(...entries.map(entry => this.#item(entry)))
+    this.#shown = current
     byId("failed-count").textContent = open
     byId("failed-count").hidden = open === 0
     byId("no-failed").hidden = total > 0

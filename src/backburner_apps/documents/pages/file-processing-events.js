@@ -120,10 +120,10 @@ export function applied(state, event) {
 }
 
 function changed(file, {fileId, to, error, chunkCount}) {
-  const told = {fileId, status: to, stalls: file?.stalls ?? 0}
-  if (error !== undefined && error !== null) told.error = error
-  if (chunkCount !== undefined && chunkCount !== null) told.chunkCount = chunkCount
-  return told
+  const next = {fileId, status: to, stalls: file?.stalls ?? 0}
+  if (error !== undefined && error !== null) next.error = error
+  if (chunkCount !== undefined && chunkCount !== null) next.chunkCount = chunkCount
+  return next
 }
 
 function noticed(state, {seq, at, type}, text) {

@@ -1,4 +1,4 @@
-// The page of documents: logs in, takes files, and shows what becomes of them.
+// The page of documents: logs in, uploads files and shows their progress.
 import {call, currentSession, logIn, logOut, resume} from "./api.js"
 import {BatchView} from "./batch-view.js"
 import {byId, notify, timeOf} from "./elements.js"
@@ -71,7 +71,7 @@ async function take(files) {
   }
 }
 
-// Returns the files of a drop; folders are left out, and the reader is told.
+// Returns the files of a drop; folders are left out, with a notice.
 function dropped(transfer) {
   const items = [...transfer.items].filter(item => item.kind === "file")
   const folders = items.filter(item => item.webkitGetAsEntry?.()?.isDirectory)
@@ -125,14 +125,14 @@ for (const tab of tabs) {
 const login = byId("login")
 login.querySelector("form").onsubmit = async event => {
   event.preventDefault()
-  const field = byId("key"), told = login.querySelector(".error")
-  told.textContent = ""
+  const field = byId("key"), failure = login.querySelector(".error")
+  failure.textContent = ""
   try {
     await logIn(field.value)
     field.value = ""
     await start()
   } catch (error) {
-    told.textContent = error.message
+    failure.textContent = error.message
   }
 }
 byId("log-out").onclick = async () => {

@@ -7,7 +7,7 @@ const UPLOADS = "/api/v2/uploads"
 
 export const createBatch = fileCount => call("POST", `${UPLOADS}/batches`, {fileCount})
 
-// Uploads one file and confirms it; `entry` keeps what was done, so that a repeat goes on.
+// Uploads one file and confirms it; `entry` stores the progress, so that a repeat continues.
 export async function upload(batchId, entry, {onSigned, onProgress}) {
   const {file} = entry
   if (!entry.url) {
@@ -27,7 +27,7 @@ export async function upload(batchId, entry, {onSigned, onProgress}) {
   try {
     return await call("POST", path, {size: file.size})
   } catch (error) {
-    // What arrived is not what was sent: send it again when asked to.
+    // The stored bytes differ from the file: a repeat uploads it again.
     if (error.status === 409 || error.status === 422) entry.isSent = false
     throw error
   }
@@ -40,14 +40,14 @@ function put({file, url, headers}, onProgress) {
     for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value)
     request.upload.onprogress = ({loaded, total}) => onProgress(total ? loaded / total : 1)
     request.onload = () =>
-      request.status < 300 ? resolve() : reject(new Problem(request.status, told(request)))
+      request.status < 300 ? resolve() : reject(new Problem(request.status, problemOf(request)))
     request.onerror = () =>
       reject(new Problem(0, {detail: "The upload was interrupted. Try again."}))
     request.send(file)
   })
 }
 
-function told(request) {
+function problemOf(request) {
   try {
     return JSON.parse(request.responseText)
   } catch {

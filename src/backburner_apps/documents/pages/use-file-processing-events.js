@@ -1,9 +1,9 @@
-// A React hook: the state of an upload batch, live. React is the page's own.
+// A React hook: the state of an upload batch, live. It uses the React of the page.
 import {useEffect, useMemo, useRef, useSyncExternalStore} from "react"
 import {useFileProcessingEvents as stateOf} from "./file-processing-events.js"
 
 // Returns the state of a batch and renders again whenever it changes. The options are
-// those of the plain function; a change of `url` connects anew.
+// those of the plain function; after a change of `url`, it reconnects.
 export function useFileProcessingEvents(batchId, options = {}) {
   const latest = useRef(options)
   useEffect(() => {
@@ -17,7 +17,7 @@ export function useFileProcessingEvents(batchId, options = {}) {
       return typeof token === "function" ? token() : token
     },
     onEvent: event => latest.current.onEvent?.(event),
-    onConnection: (...told) => latest.current.onConnection?.(...told),
+    onConnection: (...values) => latest.current.onConnection?.(...values),
   }), [batchId, options.url])
   return useSyncExternalStore(events.subscribe, events.getSnapshot, events.getSnapshot)
 }

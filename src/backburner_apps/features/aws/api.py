@@ -1,4 +1,4 @@
-"""What the functions behind the API have in common: callers, bodies, errors."""
+"""Shared code of the functions behind the API: callers, bodies and errors."""
 
 import json
 from http import HTTPStatus
@@ -27,14 +27,14 @@ _STATUS: Final = {
     ResultCode.IDEMPOTENCY_CONFLICT: 422,
 }
 MAX_KEY: Final = 255
-"""Characters of an idempotency key."""
+"""Maximum length of an idempotency key, in characters."""
 _PASSING: Final = frozenset({429, 502, 503, 504})
 _UNSENT: Final = frozenset({ResultCode.MISSING_INDEX})
-"""Codes whose text is for operators: it goes to the log."""
+"""Codes whose message is for operators: it is logged and not sent to clients."""
 
 
 class Refusal(Exception):
-    """A request is answered with a problem (RFC 9457)."""
+    """Ends a request with an error body in the format of RFC 9457."""
 
     def __init__(self, status: int, code: str, detail: str, **members: Any) -> None:
         super().__init__(detail)
@@ -51,7 +51,7 @@ class Refusal(Exception):
 
 
 def api() -> APIGatewayRestResolver:
-    """Return a resolver that answers every error as a problem."""
+    """Return a resolver that answers every error in the format of RFC 9457."""
     origins = aws_settings().cors_origins
     cors = CORSConfig(origins[0], list(origins[1:])) if origins else None
     app = APIGatewayRestResolver(cors=cors)
@@ -64,21 +64,21 @@ def api() -> APIGatewayRestResolver:
 
 
 def answer(body: Any, status: int = 200, **headers: str) -> Response[str]:
-    """Return JSON that no cache keeps."""
+    """Return a JSON response that must not be cached."""
     shown = {"Cache-Control": "no-store", **headers}
     return Response(status, JSON, json.dumps(body), headers=dict(shown))
 
 
 def user_of(event: APIGatewayProxyEvent) -> str:
-    """Return who calls, by the authorizer's claims."""
+    """Return the user's id from the authorizer's claims."""
     user = (event.request_context.authorizer.claims or {}).get("sub")
     if not user:
-        raise Refusal(401, "UNAUTHORIZED", "the request has no claims of a user")
+        raise Refusal(401, "UNAUTHORIZED", "the request has no authenticated user")
     return str(user)
 
 
 def body_of(event: APIGatewayProxyEvent) -> Any:
-    """Return the body as plain data; it is JSON whatever the `Content-Type` says."""
+    """Return the body, parsed as JSON regardless of its `Content-Type`."""
     kind = str(event.headers.get("content-type") or "").strip().lower()
     if kind.startswith("multipart/"):
         raise Refusal(415, "UNSUPPORTED_MEDIA_TYPE", "multipart is not read: send JSON")
@@ -102,17 +102,17 @@ def key_of(event: APIGatewayProxyEvent) -> str | None:
 
 
 def handler_of(feature: str, key: str | None = None) -> AsyncTaskHandler[Any]:
-    """Return the handler of a feature; an unknown one is a 404 with those there are."""
-    found = features().get(feature)
-    if found is None:
+    """Return the handler of a feature; raise a 404 that lists the existing ones."""
+    handler = features().get(feature)
+    if handler is None:
         known = list(features())
         detail = f"there is no such feature; the features are {', '.join(known)}"
         raise Refusal(404, "UNKNOWN_FEATURE", detail, features=known)
-    return found(deployment_of(jobs_of(key=key)))
+    return handler(deployment_of(jobs_of(key=key)))
 
 
 def data_of(result: Result[Any]) -> Any:
-    """Return the value of a result; refuse with what its code means."""
+    """Return the value of a result, or raise the HTTP error for its code."""
     if result.success:
         return result.data
     code = result.code or ResultCode.STORE_ERROR
@@ -140,7 +140,7 @@ def _unavailable(error: DataAccessError) -> Response[str]:
 
 
 def _unexpected(error: Exception) -> Response[str]:
-    # Its text may hold what the caller sent.
+    # Its text may contain data of the caller.
     logger.error("Request failed", error_type=type(error).__name__)
     return _refused(Refusal(500, "INTERNAL_ERROR", "the request could not be served"))
 

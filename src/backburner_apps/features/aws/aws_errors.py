@@ -1,4 +1,4 @@
-"""What errors of AWS mean to features."""
+"""Converts errors of AWS into results of data access."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -33,17 +33,17 @@ def code_of(error: Exception) -> str:
 
 
 def judged(error: Exception, table: str = "") -> Result[Any]:
-    """Return what a failed call means: the store's text is not repeated."""
+    """Return the result for a failed call, without AWS's own message."""
     code = code_of(error)
     if code in _THROTTLED:
-        return Result.failed(ResultCode.THROTTLED, f"AWS asks to wait ({code})")
+        return Result.failed(ResultCode.THROTTLED, f"AWS throttled the call ({code})")
     if _lacks_index(error):
         return Result.failed(ResultCode.MISSING_INDEX, missing_index(table))
     return Result.failed(ResultCode.STORE_ERROR, f"the call to AWS failed ({code})")
 
 
 def missing_index(table: str) -> str:
-    """Say how to add the index to a table that was imported."""
+    """Return the message that tells how to add the index to an imported table."""
     return (
         f"table {table} has no index {INDEX}: add it with "
         f"`python deploy/aws/add_index.py {table}` (deploy/aws/RUNBOOK.md)"
@@ -51,7 +51,7 @@ def missing_index(table: str) -> str:
 
 
 def raising(call: Callable[P, T]) -> Callable[P, T]:
-    """Have a function raise `DataAccessError` where a call to AWS fails."""
+    """Return a function that raises `DataAccessError` if its call of AWS fails."""
 
     @wraps(call)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:

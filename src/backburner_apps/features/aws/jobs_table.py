@@ -1,4 +1,4 @@
-"""The DynamoDB table of job records: single calls, whose errors are those of AWS."""
+"""The calls of the DynamoDB table of job records; errors are those of AWS."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from backburner_apps.features.core.records import JobStatus
 
 MAX_LISTED: Final = 1_000
 FAILURES: Final = (ClientError, BotoCoreError)
-"""What a call raises."""
+"""The errors that a call raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class JobsTable:
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except ClientError as error:
-            # The library repeats a call whose answer was lost: then it is our own item.
+            # boto3 repeats a call whose answer was lost: then the item is our own.
             if old_item(error).get("created_at") != item["created_at"]:
                 raise
 
     def put_keyed(self, item: Item, key: Item, now: int) -> None:
-        """Store a new item with that of its idempotency key, both or neither."""
+        """Store a new item and the item of its idempotency key in one transaction."""
         is_free = "attribute_not_exists(pk) OR #ttl <= :now"
         puts = [
             {"Item": dict(item), "ConditionExpression": "attribute_not_exists(pk)"},
@@ -61,15 +61,15 @@ class JobsTable:
 
     def get_key(self, key: Item) -> Item:
         """Return the stored item of an idempotency key; empty if there is none."""
-        wanted = {name: key[name] for name in ("pk", "sk")}
-        answer = self.table.get_item(Key=wanted, ConsistentRead=True)
+        primary = {name: key[name] for name in ("pk", "sk")}
+        answer = self.table.get_item(Key=primary, ConsistentRead=True)
         item: Item = answer.get("Item", {})
         return item
 
     def update(
         self, job_id: str, sets: Mapping[str, Any], condition: ConditionBase
     ) -> Item:
-        """Change an item if a condition holds; return it is then."""
+        """Change an item if a condition holds; return the changed item."""
         answer = self.table.update_item(
             Key=key_of(job_id),
             **update_of(sets),
@@ -81,7 +81,7 @@ class JobsTable:
         return item
 
     def mark_sent(self, job_id: str) -> None:
-        """End the lease of a submit, unless a worker has begun already."""
+        """Remove the lease of the submitting function, unless a worker has begun."""
         try:
             self.table.update_item(
                 Key=key_of(job_id),
@@ -93,7 +93,7 @@ class JobsTable:
                 raise
 
     def get(self, job_id: str, *more: str) -> Item | None:
-        """Return an item as it is now, with the request only if `more` names it."""
+        """Return an item's listed attributes and `more`, by a consistent read."""
         names = {f"#{name}": name for name in (*LISTED, *more)}
         answer = self.table.get_item(
             Key=key_of(job_id),
@@ -105,7 +105,7 @@ class JobsTable:
         return item
 
     def query(self, key: ConditionBase) -> list[Item]:
-        """Return items by the index, the last first."""
+        """Return items by the index, newest first."""
         items: list[Item] = []
         start: dict[str, Any] = {}
         while len(items) < MAX_LISTED:
@@ -124,7 +124,7 @@ class JobsTable:
 
 
 def old_item(error: ClientError) -> dict[str, Any]:
-    """Return the item that a condition was held against; empty if there is none."""
+    """Return the item that failed a condition; empty if there is none."""
     read = TypeDeserializer().deserialize
     found: Mapping[str, Any] = error.response.get("Item", {})
     return {name: read(value) for name, value in found.items()}

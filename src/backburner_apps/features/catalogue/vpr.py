@@ -19,7 +19,7 @@ honestly. Use only facts from the given texts. Write in the language of the post
 
 
 class GapAnswer(BaseModel):
-    """A question of `gap-analysis`, and what the candidate answered."""
+    """A question of `gap-analysis` and the candidate's answer."""
 
     question: Text
     answer: Text
@@ -48,7 +48,7 @@ class Concern(BaseModel):
 
 
 class ValuePropositionReport(BaseModel):
-    """The result, as it is fetched."""
+    """The result of the feature."""
 
     headline: str = Field(min_length=1)
     summary: str
@@ -64,12 +64,12 @@ class Vpr(AsyncTaskHandler[ValuePropositionReport]):
     request_model = VprRequest
 
     async def process(self, job_id: str, request: VprRequest) -> ValuePropositionReport:
-        """Ask the model for the report."""
-        told = [f"{one.question}\n{one.answer}" for one in request.gap_answers]
+        """Call the model for the report."""
+        answers = [f"{one.question}\n{one.answer}" for one in request.gap_answers]
         sections = [
             section("job_posting", request.job_posting),
             section("cv", request.user_cv or ""),
-            *(section("answer", text) for text in told),
+            *(section("answer", text) for text in answers),
             f"Write in a {request.tone} tone.",
         ]
         return await self.ask(
@@ -81,11 +81,11 @@ class Vpr(AsyncTaskHandler[ValuePropositionReport]):
 
 
 def _example(request: VprRequest) -> ValuePropositionReport:
-    """Report by comparing words, where no model is set up."""
+    """Return the answer of the mock provider, by comparing words."""
     answers = [one.answer for one in request.gap_answers]
-    said = "\n".join([request.user_cv or "", *answers])
-    met, missing = compare(said, request.job_posting)
-    found = {one: sentence_with(said, one) for one in met}
+    text = "\n".join([request.user_cv or "", *answers])
+    met, missing = compare(text, request.job_posting)
+    found = {one: sentence_with(text, one) for one in met}
     advice = "Say what you have done that is close to it, and how you would learn it."
     return ValuePropositionReport(
         headline=f"Meets {len(met)} of {len(met) + len(missing)} requirements",

@@ -1,4 +1,4 @@
-"""What requests of all features have in common."""
+"""The common part of all features' requests."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Self
@@ -22,7 +22,7 @@ class FeatureRequest(BaseModel):
 
     user_cv: Text | None = None
     user_cv_key: Annotated[str, StringConstraints(max_length=200)] | None = None
-    """The `key` that `POST /api/{feature}/uploads` answered with."""
+    """The `user_cv_key` of an answer of `POST /api/{feature}/uploads`."""
     job_posting: Text
 
     @model_validator(mode="after")
@@ -33,7 +33,7 @@ class FeatureRequest(BaseModel):
 
 
 def texts_of(data: Any, name: str = "the body") -> Iterator[tuple[str, str]]:
-    """Yield every text in plain data, with the name of the field that has it."""
+    """Yield every text in JSON data with the name of its field."""
     if isinstance(data, str):
         yield name, data
     elif isinstance(data, Mapping):
@@ -45,9 +45,9 @@ def texts_of(data: Any, name: str = "the body") -> Iterator[tuple[str, str]]:
 
 
 def mistakes(error: ValidationError) -> str:
-    """Say what is wrong with a request, without repeating its values."""
-    found = [_mistake(one) for one in error.errors(include_input=False)[:MOST_SHOWN]]
-    return "; ".join(found)
+    """Return a message about a request's errors, without its values."""
+    texts = [_mistake(one) for one in error.errors(include_input=False)[:MOST_SHOWN]]
+    return "; ".join(texts)
 
 
 def _mistake(one: Any) -> str:

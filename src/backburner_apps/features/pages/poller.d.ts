@@ -32,11 +32,11 @@ export interface Upload {
 export interface PollOptions {
     /** Called with the job after each poll. */
     onProgress?: (job: FeatureJob) => void;
-    /** Stops polling; the job goes on. */
+    /** Stops polling; the job continues. */
     signal?: AbortSignal;
     /** Milliseconds between two polls. Default: 5000. */
     intervalMs?: number;
-    /** How many polls at most. Default: 60. */
+    /** Maximum number of polls. Default: 60. */
     attempts?: number;
 }
 export declare const POLL_TIMEOUT = "Job processing timeout - please check status later";
@@ -46,23 +46,23 @@ export declare class FeatureError extends Error {
     readonly code: string;
     readonly retryAfterMs: number;
     constructor(message: string, status: number, code: string, retryAfterMs?: number);
-    /** Whether asking again later may help. */
+    /** Whether the request may succeed later. */
     get isPassing(): boolean;
 }
-/** The job had not ended at the last poll; it goes on. */
+/** The job had not ended at the last poll; it continues. */
 export declare class PollTimeoutError extends Error {
     constructor();
 }
 export declare class FeatureClient {
     private readonly baseUrl;
     private readonly apiKey;
-    /** `baseUrl` is the server's; `apiKey` is sent to it as a bearer. */
+    /** `baseUrl` is the server's URL; `apiKey` is sent as a bearer token. */
     constructor(baseUrl: string, apiKey?: string);
-    /** Submits a request. Without a key of your own a repeat is another job. */
+    /** Submits a request. Without `idempotencyKey`, a repeat is another job. */
     submit(feature: string, request: FeatureRequest, idempotencyKey?: string): Promise<FeatureJob>;
-    /** Sends a CV as a file; returns what to name as `user_cv_key`. */
+    /** Uploads a CV as a file; returns its `user_cv_key`. */
     uploadCv(feature: string, file: Blob): Promise<string>;
-    /** Returns a job as it is now. */
+    /** Returns the current state of a job. */
     status(feature: string, jobId: string, signal?: AbortSignal): Promise<FeatureJob>;
     /** Ends a job: `FAILED` with the code `CANCELLED`. */
     cancel(feature: string, jobId: string): Promise<FeatureJob>;

@@ -17,12 +17,12 @@ export class FeatureError extends Error {
         this.retryAfterMs = retryAfterMs;
         this.name = "FeatureError";
     }
-    /** Whether asking again later may help. */
+    /** Whether the request may succeed later. */
     get isPassing() {
         return this.status === 429 || this.status >= 500;
     }
 }
-/** The job had not ended at the last poll; it goes on. */
+/** The job had not ended at the last poll; it continues. */
 export class PollTimeoutError extends Error {
     constructor() {
         super(POLL_TIMEOUT);
@@ -32,12 +32,12 @@ export class PollTimeoutError extends Error {
 export class FeatureClient {
     baseUrl;
     apiKey;
-    /** `baseUrl` is the server's; `apiKey` is sent to it as a bearer. */
+    /** `baseUrl` is the server's URL; `apiKey` is sent as a bearer token. */
     constructor(baseUrl, apiKey = "") {
         this.baseUrl = baseUrl;
         this.apiKey = apiKey;
     }
-    /** Submits a request. Without a key of your own a repeat is another job. */
+    /** Submits a request. Without `idempotencyKey`, a repeat is another job. */
     submit(feature, request, idempotencyKey) {
         const headers = { "Content-Type": "application/json" };
         if (idempotencyKey !== undefined)
@@ -45,7 +45,7 @@ export class FeatureClient {
         const body = JSON.stringify(request);
         return this.ask(`${path(feature)}/submit`, { method: "POST", headers, body });
     }
-    /** Sends a CV as a file; returns what to name as `user_cv_key`. */
+    /** Uploads a CV as a file; returns its `user_cv_key`. */
     async uploadCv(feature, file) {
         const offered = await this.ask(`${path(feature)}/uploads`, {
             method: "POST",
@@ -58,7 +58,7 @@ export class FeatureClient {
             throw await refusal(sent);
         return offered.user_cv_key;
     }
-    /** Returns a job as it is now. */
+    /** Returns the current state of a job. */
     status(feature, jobId, signal) {
         const options = signal === undefined ? {} : { signal };
         return this.ask(`${path(feature)}/status/${encodeURIComponent(jobId)}`, options);
@@ -118,11 +118,11 @@ export class FeatureClient {
 function path(feature) {
     return `/api/${encodeURIComponent(feature)}`;
 }
-/** Returns how long to wait after an error; rethrows one that will not pass. */
+/** Returns how long to wait after an error; rethrows a permanent one. */
 function pauseAfter(error, misses, intervalMs, signal) {
     signal?.throwIfAborted();
     const isRefusal = error instanceof FeatureError;
-    // What `fetch` throws by itself is a TypeError: the network failed.
+    // `fetch` throws a TypeError if the network failed.
     if (isRefusal ? !error.isPassing : !(error instanceof TypeError))
         throw error;
     const asked = isRefusal ? error.retryAfterMs : 0;
@@ -147,9 +147,9 @@ function wait(milliseconds, signal) {
     });
 }
 async function refusal(answer) {
-    const told = (await answer.json().catch(() => ({})));
-    const message = told.detail ?? `the server answered ${answer.status}`;
+    const body = (await answer.json().catch(() => ({})));
+    const message = body.detail ?? `the server answered ${answer.status}`;
     const seconds = Number(answer.headers.get("retry-after") ?? 0);
     const retryAfterMs = Number.isFinite(seconds) ? seconds * 1000 : 0;
-    return new FeatureError(message, answer.status, told.code ?? "HTTP_ERROR", retryAfterMs);
+    return new FeatureError(message, answer.status, body.code ?? "HTTP_ERROR", retryAfterMs);
 }

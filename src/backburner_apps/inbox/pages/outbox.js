@@ -1,4 +1,4 @@
-// Shows the replies of a process without a bot. Texts are set as text, never as HTML.
+// Shows the replies of a server without a bot. Texts are set as text, never as HTML.
 const state = document.getElementById("state");
 const list = document.getElementById("replies");
 
@@ -18,10 +18,10 @@ function shown(reply) {
 async function refresh() {
   try {
     const answer = await fetch("/inbox/outbox");
-    const told = await answer.json();
-    if (!answer.ok) throw new Error(told.detail);
-    list.replaceChildren(...told.items.map(shown));
-    state.textContent = told.items.length ? "" : "No replies yet.";
+    const body = await answer.json();
+    if (!answer.ok) throw new Error(body.detail);
+    list.replaceChildren(...body.items.map(shown));
+    state.textContent = body.items.length ? "" : "No replies yet.";
   } catch (error) {
     state.textContent = `Replies cannot be shown: ${error.message}`;
   }

@@ -2,13 +2,15 @@
 
 import json
 
+import pytest
+
 from backburner_apps.chat.discord.commands import COMMANDS
 from backburner_apps.chat.discord.interaction import (
     DEFERRED,
     PONG,
     Interaction,
     message,
-    told,
+    private,
 )
 from tests.apps.chat.discord import node
 from tests.apps.chat.discord.payloads import IMAGE, PING, a_command, a_user
@@ -37,7 +39,7 @@ SAMPLES = {
     ],
     "APIInteractionResponsePong": [PONG],
     "APIInteractionResponseDeferredChannelMessageWithSource": [DEFERRED],
-    "APIInteractionResponseChannelMessageWithSource": [told("hi")],
+    "APIInteractionResponseChannelMessageWithSource": [private("hi")],
     "RESTPatchAPIInteractionOriginalResponseJSONBody": [message("hi")],
     "RESTPostAPIInteractionFollowupJSONBody": [message("hi")],
     "RESTPutAPIApplicationCommandsJSONBody": [COMMANDS],
@@ -73,6 +75,7 @@ def compiled(folder, samples):
     return [line for line in ran.stdout.splitlines() if "error" in line], ran
 
 
+@pytest.mark.thorough
 def test_payloads_have_the_types_of_discord_and_the_compiler_would_tell(tmp_path):
     errors, ran = compiled(tmp_path, SAMPLES)
     assert ([], 0) == (errors, ran.returncode), ran.stdout + ran.stderr

@@ -6,6 +6,8 @@ import pytest
 
 from bench.retrieval import MOST_SHARED, SETS, measure, read_corpus, shared
 
+pytestmark = pytest.mark.thorough
+
 FLOORS = {
     "paraphrased-english": {
         "keyword": [0.05, 0.12, 0.22],

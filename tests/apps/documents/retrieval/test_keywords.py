@@ -1,11 +1,12 @@
 """Chunks are found by their words, by their owner only."""
 
 import pytest
+import sqlalchemy as sa
 
 from backburner_apps.documents import full_text
 from backburner_apps.documents.chunk_store import erase, rebuild
 from backburner_apps.documents.chunk_tables import chunks
-from tests.apps.documents.retrieval.conftest import ADA, BOB, ELSEWHERE
+from tests.apps.documents.retrieval.conftest import ADA, BOB, ELSEWHERE, opened
 
 WHALES = "Blue whales feed on krill in the Antarctic summer."
 BRIDGE = "The bridge over the river was repaired after the flood."
@@ -84,6 +85,53 @@ async def test_frequent_words_are_left_out_where_there_are_too_many(start, monke
     monkeypatch.setattr(full_text, "MOST_POSTINGS", 3)
     assert ["f3"] == await library.found(ADA, asked)
     assert 4 == len(await library.found(ADA, "harvest"))  # never none of them
+
+
+async def test_statistics_tell_the_frequency_of_frequent_words(
+    migrated_url, monkeypatch
+):
+    async with opened(migrated_url) as library:
+        for n in range(8):
+            await library.file(ADA, f"f{n}")
+            await library.write(ADA, f"f{n}", f"harvest{' walnuts' * (n in (3, 7))}")
+            if n == 3:
+                await library.bb.transact(_analyse)
+
+        async def counts():
+            return await library.bb.read(_counts, "harvest", "walnut")
+
+        assert [8, 2] == await counts()
+        monkeypatch.setattr(full_text, "FREQUENT", 3)
+        assert [4, 2] == await counts()  # four when the table was analysed
+        monkeypatch.setattr(full_text, "MOST_POSTINGS", 2)
+        assert [3, 2] == await counts()
+        assert ["f3", "f7"] == await library.found(ADA, "harvest walnuts")
+
+
+async def test_postgresql_finds_by_rare_words_and_ranks_by_all(
+    migrated_url, monkeypatch
+):
+    async with opened(migrated_url) as library:
+        for n, text in enumerate(("walnuts", "walnuts harvest", "harvest", "harvest")):
+            await library.file(ADA, f"f{n}")
+            await library.write(ADA, f"f{n}", text)
+        asked = "walnuts harvest"
+        assert 4 == len(await library.found(ADA, asked))
+        monkeypatch.setattr(full_text, "MOST_READ", 2)
+        both, one = (await library.search(ADA, asked)).results
+        assert ("f1", 1.0, "f0") == (both.file_id, both.score, one.file_id)
+        assert 0.5 < one.score < 1  # the share of the rarer word
+        assert ["f2"] == await library.found(ADA, asked, file_id="f2")
+
+
+def _analyse(tx):
+    tx.connection.execute(sa.text("ANALYZE documents_words"))
+
+
+def _counts(view, *words):
+    lexemes = [f"'{full_text.prefix_of(1)}{word}'" for word in words]
+    counts = full_text.TsVector(view.connection)._counts(lexemes)
+    return [counts[each] for each in lexemes]
 
 
 async def test_a_deleted_file_is_found_no_more(start):

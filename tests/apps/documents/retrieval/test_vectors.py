@@ -55,6 +55,28 @@ async def test_a_vector_goes_with_the_last_chunk_that_uses_it(start):
     assert [0, 0, 1] == await library.counts()
 
 
+async def test_words_and_meaning_are_searched_at_once(start, monkeypatch):
+    library = await start(**MOCK)
+    await library.add(ADA, "f1", WHALES, BRIDGE)
+    both = asyncio.Barrier(2)
+    read, question = library.bb.read, search._question
+
+    async def read_together(body, *rest):
+        if body is search._by_words:
+            await both.wait()
+        return await read(body, *rest)
+
+    async def ask_together(*rest):
+        await both.wait()
+        return await question(*rest)
+
+    monkeypatch.setattr(library.bb, "read", read_together)
+    monkeypatch.setattr(search, "_question", ask_together)
+    async with asyncio.timeout(30):
+        found = await library.search(ADA, "whales")
+    assert ("hybrid", "f1") == (found.mode, found.results[0].file_id)
+
+
 async def test_without_a_model_files_are_found_by_words_and_embedded_later(
     start, store_url
 ):
@@ -107,9 +129,9 @@ async def _nothing(_source, _version):
 
 
 async def _near(library, text):
-    found = await library.bb.read(search._by_words, ADA, ["bridge"], search.Filters())
+    index = await library.bb.read(search._index, ADA)
     question = await library.bb.run(search.embed_question, text, owner=ADA)
-    return await search.CACHE.nearest(library.bb.read, found.standing, question, 10)
+    return await search.CACHE.nearest(library.bb.read, index.status, question, 10)
 
 
 def _hash(text):
@@ -127,7 +149,7 @@ async def test_many_deleted_vectors_hide_nothing(start, monkeypatch):
     await library.delete(ADA, "many")
     near = await search._by_meaning(
         library.bb,
-        await library.bb.read(search._by_words, ADA, [], search.Filters()),
+        await library.bb.read(search._index, ADA),
         await library.bb.run(search.embed_question, "whales", owner=ADA),
         search.Filters(),
         10,

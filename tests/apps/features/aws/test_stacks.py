@@ -330,6 +330,7 @@ def test_an_existing_table_and_user_pool_are_used(stacks):
     assert "secretsmanager" not in json.dumps(template), "the mock needs no key"
 
 
+@pytest.mark.thorough
 def test_cfn_lint_finds_nothing(stacks):
     linter = Path(sys.executable).with_name("cfn-lint")
     templates = [str(stacks.path(name)) for name in ("dev", "prod")]
@@ -352,6 +353,7 @@ def test_the_archives_are_small_enough_for_lambda(stacks):
     assert all("cpython-312-x86_64-linux-gnu" in name for name in built)
 
 
+@pytest.mark.thorough
 def test_the_archives_run_on_python_3_12_where_there_is_one(stacks, tmp_path):
     python = python_3_12()
     packages = {path.name.partition("-")[0] for path in layer_folder().glob("*/*-info")}
@@ -371,6 +373,7 @@ def test_the_archives_run_on_python_3_12_where_there_is_one(stacks, tmp_path):
     assert 0 == ended.returncode, ended.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:Tried to parse:UserWarning")  # UNKNOWN has them
 def test_moto_deploys_the_stack_and_the_functions_use_it(stacks, monkeypatch):
     with mock_aws():

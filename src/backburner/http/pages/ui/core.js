@@ -32,14 +32,24 @@ export class Problem extends Error {
   }
 }
 
-/** Send a request; return what it answers as JSON, or throw a `Problem`. */
-export async function api(path, { method = 'GET', body, signal: abort } = {}) {
+/** How old an answer may be, in seconds, that is read because something happened. */
+export const AGE = 1
+
+/**
+ * Send a request; return what it answers as JSON, or throw a `Problem`.
+ *
+ * With `age` the server may give an answer that it gave another page so many seconds ago.
+ */
+export async function api(path, { method = 'GET', body, signal: abort, age = 0 } = {}) {
   let response
   try {
     response = await fetch(path, {
       method,
       signal: abort,
-      headers: { ...(method === 'GET' ? {} : { 'Content-Type': 'application/json', 'X-CSRF-Token': csrf }) },
+      headers: {
+        ...(method === 'GET' ? {} : { 'Content-Type': 'application/json', 'X-CSRF-Token': csrf }),
+        ...(age && { 'Cache-Control': `max-age=${age}` }),
+      },
       body: body === undefined ? undefined : JSON.stringify(body),
     })
   } catch (error) {
@@ -282,28 +292,39 @@ export function useApi(path, { live = 0, when } = {}) {
   const [state, set] = useState({ path: null, data: null, error: null })
   const current = useRef(path)
   current.current = path
+  const read = useRef(null)
   const reload = useRef(null)
   const asked = useRef(0)
-  reload.current ??= async () => {
+  const heard = useRef(-Infinity)
+  read.current ??= async age => {
     const wanted = current.current
     if (!wanted) return
+    const begun = performance.now()
     // Answers may overtake each other: only that of the latest request counts.
     const mine = ++asked.current
     const isLatest = () => current.current === wanted && asked.current === mine
     try {
-      const data = await api(wanted)
-      if (isLatest()) set({ path: wanted, data, error: null })
+      const data = await api(wanted, { age })
+      if (!isLatest()) return
+      set({ path: wanted, data, error: null })
+      // The answer may be older than what has happened: it is read once more.
+      if (age && heard.current > begun - age * 1000) soon.current()
     } catch (error) {
       if (isLatest()) set(was => ({ path: wanted, data: was.path === wanted ? was.data : null, error }))
     }
   }
   const soon = useRef(null)
-  soon.current ??= throttled(() => reload.current(), live || 1000)
+  reload.current ??= () => read.current(0)
+  soon.current ??= throttled(() => read.current(live > AGE * 1000 ? AGE : 0), live || 1000)
   useEffect(() => {
     reload.current()
     return () => soon.current.stop()
   }, [path, reconnected.value])
-  useEvents(event => live && (!when || when(event)) && soon.current())
+  useEvents(event => {
+    if (!live || (when && !when(event))) return
+    heard.current = performance.now()
+    soon.current()
+  })
   const is = state.path === path
   return {
     data: state.data,

@@ -3,8 +3,7 @@ import { html, Ago, api, bounded, may, number, say, sayProblem, useApi, useEffec
 import { confirmed, Empty, Failure, Frame, Head, inline, Name, pretty } from './parts.js'
 import { Deliveries, Endpoints } from './webhooks.js'
 
-function Queues() {
-  const { data, error, reload } = useApi('/v1/queues', { live: 2000 })
+function Queues({ data, error, reload }) {
   const set = async (queue, verb) => {
     if (verb === 'pause' && !(await confirmed(`Pause the queue ${bounded(queue.name, 80)}?`, 'Jobs that run go on. No other job of it starts until it is resumed. It concerns all tenants.', 'Pause the queue', { danger: true }))) return
     try {
@@ -40,8 +39,7 @@ async function act(path, done, reload, { method = 'POST', body = method === 'DEL
   }
 }
 
-function Workers() {
-  const { data, error, reload } = useApi('/v1/workers', { live: 5000 })
+function Workers({ data, error, reload }) {
   const drain = async worker => {
     const question = 'It finishes its jobs and claims no others, until it is resumed or started anew.'
     if (!worker.draining && !(await confirmed(`Drain the worker ${bounded(worker.id, 40)}?`, question, 'Drain the worker', { danger: true }))) return
@@ -96,8 +94,7 @@ function ScheduleForm({ one, close, reload }) {
   </form></dialog>`
 }
 
-function Schedules() {
-  const { data, error, reload } = useApi('/v1/schedules', { live: 10_000 })
+function Schedules({ data, error, reload }) {
   const [edited, edit] = useState(null)
   const maySave = may('queues:admin') && may('jobs:write')
   const remove = async one =>
@@ -116,4 +113,12 @@ function Schedules() {
           ${!one.declared && html`<button class="danger" onClick=${() => remove(one)}>Delete</button>`}</div>`}</td></tr>`)}</tbody></table></${Frame}>`}`
 }
 
-export const Fleet = () => html`<${Head} title="Fleet" /><${Queues} /><${Workers} /><${Schedules} /><${Deliveries} />${may('webhooks:read') && html`<${Endpoints} />`}`
+export function Fleet() {
+  const queues = useApi('/v1/queues', { live: 2000 })
+  const workers = useApi('/v1/workers', { live: 5000 })
+  const schedules = useApi('/v1/schedules', { live: 10_000 })
+  // All at once: a table that arrives later would push those below it down.
+  const isRead = [queues, workers, schedules].every(one => one.data || one.error)
+  return html`<${Head} title="Fleet" />${isRead ? html`<${Queues} ...${queues} /><${Workers} ...${workers} /><${Schedules} ...${schedules} /><${Deliveries} />${may('webhooks:read') && html`<${Endpoints} />`}`
+    : html`<p class="faint">Reading…</p>`}`
+}

@@ -1,18 +1,22 @@
 // A form from a JSON Schema: simple fields where the schema is simple, JSON elsewhere.
 import { html, useState, bounded } from './core.js'
+import { pretty } from './parts.js'
 
-const MOST_FIELDS = 30
+const MOST_FIELDS = 60
 const MOST_CHOICES = 20
+/** A text that may be longer has several lines. */
+const LINE = 200
 const SIMPLE = ['boolean', 'integer', 'number', 'string']
 
 /** Follow references within the schema, and leave out that it may be null. */
 function resolved(schema, root, depth = 0) {
   if (!schema || typeof schema !== 'object' || depth > 8) return {}
   if (typeof schema.$ref === 'string') {
-    const found = schema.$ref.startsWith('#/$defs/') ? root.$defs?.[schema.$ref.slice(8)] : null
-    return { ...resolved(found, root, depth + 1), ...(schema.title ? { title: schema.title } : {}) }
+    const { $ref, ...own } = schema
+    const found = $ref.startsWith('#/$defs/') ? root.$defs?.[$ref.slice(8)] : null
+    return { ...resolved(found, root, depth + 1), ...own }
   }
-  const some = schema.anyOf ?? schema.oneOf
+  const some = schema.anyOf ?? schema.oneOf ?? schema.allOf
   if (Array.isArray(some)) {
     const others = some.filter(one => one?.type !== 'null')
     if (others.length === 1) return { ...schema, ...resolved(others[0], root, depth + 1), mayBeNull: others.length < some.length }
@@ -64,7 +68,7 @@ function first(field) {
   if (field.kind === 'boolean') return Boolean(field.start)
   if (field.start === undefined || field.start === null) return ''
   if (field.kind === 'choice') return String(field.choices.indexOf(field.start))
-  return field.kind === 'json' ? JSON.stringify(field.start) : String(field.start)
+  return field.kind === 'json' ? pretty(field.start) : String(field.start)
 }
 
 function Field({ field, id, text, set, problem }) {
@@ -73,22 +77,22 @@ function Field({ field, id, text, set, problem }) {
   const control = field.kind === 'boolean' ? html`<input ...${more} type="checkbox" checked=${text} onInput=${event => set(event.target.checked)} />`
     : field.kind === 'choice' ? html`<select ...${more} value=${text}><option value="">Choose…</option>${field.choices.map((one, at) => html`<option value=${at}>${bounded(String(one), 120)}</option>`)}</select>`
       : field.kind === 'integer' || field.kind === 'number' ? html`<input ...${more} type="number" step=${field.kind === 'integer' ? 1 : 'any'} min=${field.least} max=${field.most} value=${text} />`
-        : field.kind === 'json' || !field.name ? html`<textarea ...${more} class=${field.kind} value=${text} maxlength=${field.longest} spellcheck=${field.kind !== 'json'}></textarea>`
+        : field.kind === 'json' || !field.name || !(field.longest <= LINE) ? html`<textarea ...${more} class=${field.kind} value=${text} maxlength=${field.longest} spellcheck=${field.kind !== 'json'}></textarea>`
           : html`<input ...${more} value=${text} maxlength=${field.longest} autocomplete="off" />`
   return html`<div class=${`field ${field.kind}`}><label for=${id}>${label}${field.kind !== 'boolean' && (field.isRequired === false || field.mayBeNull) ? html` <span class="faint">(optional)</span>` : ''}</label>${control}
     <p id=${`${id}-note`} class=${problem ? 'bad-text' : 'faint'}>${problem || (field.about ? bounded(field.about, 300) : field.kind === 'json' ? 'JSON' : '')}</p></div>`
 }
 
-/** A form for one value; `send(value)` is called with what was entered. Few choices are buttons. */
-export function Form({ schema, id, send, busy, action = 'Send' }) {
+/**
+ * The fields of a form: `{top, view, read}`. `read()` returns `{value}`, or null and shows
+ * what is wrong; `changed` is called when somebody enters something.
+ */
+export function useForm(schema, id, changed = () => {}) {
   const top = schema ? asked(schema) : { kind: 'string' }
   const fields = top.kind === 'object' ? top.fields : [{ ...top, isRequired: !top.mayBeNull }]
   const [texts, setTexts] = useState(() => fields.map(first))
   const [problems, setProblems] = useState([])
-  const buttons = top.kind === 'boolean' ? [[true, 'Yes'], [false, 'No']] : top.kind === 'choice' && top.choices.length <= MOST_CHOICES ? top.choices.map(one => [one, String(one)]) : null
-  if (buttons) return html`<${Choices} buttons=${buttons} send=${send} busy=${busy} />`
-  const submit = event => {
-    event.preventDefault()
+  const read = () => {
     const found = []
     const values = fields.map((field, at) => {
       if (isEmpty(field, texts[at])) {
@@ -102,11 +106,29 @@ export function Form({ schema, id, send, busy, action = 'Send' }) {
       }
     })
     setProblems(found)
-    if (found.some(Boolean)) return
-    send(top.kind === 'object' ? Object.fromEntries(fields.map((field, at) => [field.name, values[at]]).filter(([, value]) => value !== undefined)) : values[0] ?? null)
+    if (found.some(Boolean)) return null
+    return { value: top.kind === 'object' ? Object.fromEntries(fields.map((field, at) => [field.name, values[at]]).filter(([, value]) => value !== undefined)) : values[0] ?? null }
   }
-  return html`<form class="form" onSubmit=${submit} novalidate>${fields.map((field, at) => html`<${Field} key=${at} field=${field} id=${`${id}-${at}`} text=${texts[at]} problem=${problems[at]}
-    set=${text => setTexts(was => was.map((one, place) => (place === at ? text : one)))} />`)}
+  const set = at => text => {
+    changed()
+    setTexts(was => was.map((one, place) => (place === at ? text : one)))
+  }
+  const nameOf = (field, at) => `${id}-${/^[\w-]+$/.test(field.name) ? field.name : at}`
+  const view = fields.map((field, at) => html`<${Field} key=${at} field=${field} id=${nameOf(field, at)} text=${texts[at]} problem=${problems[at]} set=${set(at)} />`)
+  return { top, view, read }
+}
+
+/** A form for one value; `send(value)` is called with what was entered. Few choices are buttons. */
+export function Form({ schema, id, send, busy, action = 'Send' }) {
+  const { top, view, read } = useForm(schema, id)
+  const buttons = top.kind === 'boolean' ? [[true, 'Yes'], [false, 'No']] : top.kind === 'choice' && top.choices.length <= MOST_CHOICES ? top.choices.map(one => [one, String(one)]) : null
+  if (buttons) return html`<${Choices} buttons=${buttons} send=${send} busy=${busy} />`
+  const submit = event => {
+    event.preventDefault()
+    const found = read()
+    if (found) send(found.value)
+  }
+  return html`<form class="form" onSubmit=${submit} novalidate>${view}
     <div class="actions"><button class="primary" disabled=${busy}>${action}</button></div></form>`
 }
 

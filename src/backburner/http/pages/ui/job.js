@@ -1,13 +1,13 @@
 // One job: why it waits, what it did, what came of it, and what can be done with it.
 import {
   html, useEffect, useRef, useState, Ago, api, bounded, exact, go, may, me, money, now, number, say, sayProblem, span,
-  reconnected, throttled, useApi, useEvents, useKeys,
+  useApi, useEvents, useKeys,
 } from './core.js'
-import { confirmed, Copy, Empty, Failure, Frame, Head, Icon, inline, LIVE, Meter, Name, pretty, State, Text } from './parts.js'
+import { confirmed, Copy, Failure, Frame, Head, Icon, inline, LIVE, Meter, Name, pretty, State, Text } from './parts.js'
+import { TEXT_KEPT, useWritten } from './written.js'
 
 const EVENTS_SHOWN = 200
 const CONTENT_MOST = 2_000_000
-const TEXT_KEPT = 200_000
 
 // --- The timeline: every wait with its reason, every attempt --------------------------
 
@@ -152,23 +152,8 @@ function Events({ id }) {
     <div class="pager">${after > 0 && html`<button onClick=${() => setAfter(Math.max(0, after - EVENTS_SHOWN))}>Earlier</button>`}
       ${data.more && html`<button onClick=${() => setAfter(last)}>Later</button>`}
       ${data.total > last && html`<button onClick=${() => setAfter(Math.max(0, data.total - EVENTS_SHOWN))}>Latest</button>`}
-      <span class="faint">${data.items[0]?.n ?? 0}–${last} of ${number(data.total)} events</span></div>`
+      <span class="faint">${number(data.items[0]?.n ?? 0)}–${number(last)} of ${number(data.total)} events</span></div>`
 }
-
-// --- Streamed text ------------------------------------------------------------------------------
-
-/** Add `job.output.delta` to a text: a higher epoch, or `replaces`, starts it anew. */
-export function written(was, { epoch = 0, text = '', offset = 0, replaces = false }) {
-  if (epoch < was.epoch) return was
-  const base = epoch > was.epoch || replaces ? '' : was.text
-  const skipped = epoch > was.epoch || replaces ? 0 : was.skipped
-  if (offset < base.length + skipped && !replaces) return was
-  const whole = base + text
-  const cut = Math.max(0, whole.length - TEXT_KEPT)
-  return { epoch, text: whole.slice(cut), skipped: skipped + cut }
-}
-
-const NOTHING_WRITTEN = { epoch: -1, text: '', skipped: 0 }
 
 // --- Copy as -------------------------------------------------------------------------------------
 
@@ -176,7 +161,7 @@ const quoted = text => `'${text.replaceAll("'", `'\\''`)}'`
 
 function commands(job, input) {
   const value = JSON.stringify(input)
-  const body = JSON.stringify({ capability: job.capability, input, ...(job.tags.length ? { tags: job.tags } : {}) })
+  const body = JSON.stringify({ capability: job.capability, input, ...(job.tags.length ? { tags: job.tags } : {}), ...(Object.keys(job.metadata).length ? { metadata: job.metadata } : {}) })
   const header = me.value.needs_login ? ` \\\n  -H "Authorization: Bearer $BACKBURNER_API_KEY"` : ''
   return {
     curl: `curl ${location.origin}/v1/jobs${header} \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(body)}`,
@@ -255,40 +240,8 @@ export function Job({ id }) {
   const [tab, setTab] = useState('Timeline')
   const [progress, setProgress] = useState(null)
   const [changing, setChanging] = useState(false)
-  const [text, setText] = useState(NOTHING_WRITTEN)
-  const pending = useRef([])
-  const flush = useRef(null)
-  flush.current ??= throttled(() => {
-    const some = pending.current
-    pending.current = []
-    setText(was => some.reduce(written, was))
-  }, 100)
-
-  useEvents(event => {
-    if (event.job_id !== id) return
-    if (event.type === 'job.progress') setProgress(event.data)
-    if (event.type === 'job.output.delta') {
-      pending.current.push(event.data)
-      flush.current()
-    }
-  })
-  // What was written before this page was opened.
-  const state = job?.state
-  useEffect(() => {
-    if (state !== 'running') return
-    let isOver = false
-    ;(async () => {
-      for (let after = 0; !isOver; ) {
-        const page = await api(`${path}/history?after=${after}&limit=500`)
-        pending.current.push(...page.items.filter(one => one.type === 'job.output.delta').map(one => one.data))
-        flush.current()
-        if (!page.more || after > 20_000) return
-        after = page.items.at(-1).n
-      }
-    })().catch(() => {})
-    return () => (isOver = true)
-  }, [state, reconnected.value])
-  useEffect(() => () => flush.current.stop(), [])
+  const text = useWritten(id, job?.state)
+  useEvents(event => event.job_id === id && event.type === 'job.progress' && setProgress(event.data))
 
   const isLive = job && LIVE.has(job.state)
   const isOwn = job && (job.user === me.value.user || !me.value.needs_login)
@@ -358,6 +311,7 @@ export function Job({ id }) {
       <dt>Started</dt><dd><${Ago} at=${job.started_at} /></dd>
       <dt>Ended</dt><dd><${Ago} at=${job.finished_at} /></dd>
       ${job.tags.length > 0 && html`<dt>Tags</dt><dd>${job.tags.slice(0, 20).map(tag => html`<a class="tag" href=${`/ui/jobs?tag=${encodeURIComponent(tag)}`}><${Name} text=${tag} most=${40} /></a> `)}</dd>`}
+      ${Object.entries(job.metadata).map(([name, text]) => html`<dt class="given"><${Name} text=${name} most=${64} /></dt><dd class="given" dir="auto">${inline(text, 600)}</dd>`)}
       ${job.flow_id && html`<dt>Flow</dt><dd class="mono"><a href=${`/ui/flows/${job.flow_id}`}>${bounded(job.flow_id, 60)}</a>${job.step ? `, step ${bounded(job.step, 60)}` : ''}</dd>`}
       ${job.batch_id && html`<dt>Batch</dt><dd class="mono"><a href=${`/ui/batches/${job.batch_id}`}>${bounded(job.batch_id, 60)}</a></dd>`}
       ${job.request_id && html`<dt>Request</dt><dd class="mono">${bounded(job.request_id, 64)}</dd>`}

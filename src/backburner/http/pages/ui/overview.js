@@ -1,5 +1,5 @@
 // Overview: how much waits, runs and fails, rates and cost over time, and what needs attention.
-import { html, useEffect, useRef, useState, Ago, api, may, money, number, now, reconnected, span, useApi, useKeys } from './core.js'
+import { html, useEffect, useRef, useState, AGE, Ago, api, may, money, number, now, reconnected, span, useApi, useKeys } from './core.js'
 import { Empty, Failure, Head, inline, Name } from './parts.js'
 import { projected } from './cost.js'
 
@@ -31,7 +31,7 @@ function useMinutes(everyone) {
   useEffect(() => {
     const from = first.current === reconnected.value ? minute - 1 : minute - MINUTES + 1
     const since = new Date(from * 60_000).toISOString()
-    Promise.all([api(`/v1/activity?since=${since}`), api(`/v1/usage?by=minute&limit=100&since=${since}${everyone}`)]).then(([jobs, usage]) => {
+    Promise.all([`/v1/activity?since=${since}`, `/v1/usage?by=minute&limit=100&since=${since}${everyone}`].map(path => api(path, { age: AGE }))).then(([jobs, usage]) => {
       const read = {}
       const at = text => Math.floor(Date.parse(text) / 60_000)
       for (let one = from; one <= minute; one++) read[one] = { submitted: 0, succeeded: 0, failed: 0, tokens: 0, cost: 0 }

@@ -1,72 +1,28 @@
 // Playground: a form from a capability's schema, a quote, and the answer as it is written.
-import { html, useEffect, useRef, useState, address, Ago, api, bounded, go, me, money, number, reconnected, route, say, sayProblem, throttled, useApi, useEvents, useKeys } from './core.js'
-import { Empty, Failure, Frame, Head, inline, LIVE, Name, pretty, State, Text } from './parts.js'
-import { written } from './job.js'
+import { html, useEffect, useState, address, Ago, api, bounded, go, me, money, number, route, say, sayProblem, useApi, useKeys } from './core.js'
+import { Empty, Failure, Head, inline, LIVE, Name, pretty, State, Text } from './parts.js'
+import { useForm } from './form.js'
+import { useWritten } from './written.js'
 
-const MOST_FIELDS = 60
 const MOST_SHOWN = 400_000
 const UPLOADS = '/api/v2/uploads'
 
-// --- A form from a JSON schema ----------------------------------------------------------------
+// --- What is sent -------------------------------------------------------------------------------------
 
-/** Follow a reference, and leave out that a value may be null. */
-export function resolved(schema, root) {
-  for (let depth = 0; schema?.$ref && depth < 20; depth++) schema = { ...root.$defs?.[schema.$ref.replace('#/$defs/', '')], ...schema, $ref: undefined }
-  const some = (schema?.anyOf ?? schema?.allOf)?.filter(one => one.type !== 'null')
-  return some?.length === 1 ? resolved({ ...schema, anyOf: undefined, allOf: undefined, ...some[0] }, root) : schema ?? {}
+/** Return what lines of `name=text` say. */
+function metadataOf(text) {
+  const lines = text.split('\n').filter(line => line.trim())
+  const pairs = lines.map(line => /^([^=]+)=(.*)$/.exec(line))
+  if (pairs.includes(null)) throw new Error('Metadata has one name=text in each line.')
+  return Object.fromEntries(pairs.map(([, name, value]) => [name.trim(), value]))
 }
 
-/** Say how a value is entered: `choice`, `flag`, `number`, `text` or `json`. */
-export function kindOf(schema) {
-  if (schema.enum?.every(one => typeof one === 'string')) return 'choice'
-  return { boolean: 'flag', integer: 'number', number: 'number', string: 'text' }[schema.type] ?? 'json'
-}
-
-/** Return the fields of a schema, or null if only JSON can be entered. */
-export function fieldsOf(schema) {
-  const whole = resolved(schema, schema)
-  const entries = Object.entries(whole.properties ?? {})
-  if (whole.type !== 'object' || !entries.length || entries.length > MOST_FIELDS) return null
-  return entries.map(([name, part]) => {
-    const found = resolved(part, schema)
-    return { name, schema: found, kind: kindOf(found), isRequired: Boolean(whole.required?.includes(name)), value: part.default ?? found.default }
-  })
-}
-
-const entered = ({ kind, value }) => (value === undefined || value === null ? (kind === 'flag' ? false : '') : kind === 'json' ? pretty(value) : value)
-
-/** Return the input that the fields say; throws with the field's name if one is wrong. */
-export function inputOf(fields, values) {
-  const input = {}
-  for (const field of fields) {
-    const value = values[field.name]
-    if (value === '' && !(field.isRequired && field.kind === 'text')) continue
-    if (field.kind === 'number') input[field.name] = Number(value)
-    else if (field.kind === 'json') input[field.name] = parsed(value, field.name)
-    else input[field.name] = value
-  }
-  return input
-}
-
-function parsed(text, name) {
+function parsed(text) {
   try {
     return JSON.parse(text)
   } catch {
-    throw new Error(`${name} is not JSON.`)
+    throw new Error('The input is not JSON.')
   }
-}
-
-function Field({ field, value, set }) {
-  const { name, schema, kind, isRequired } = field
-  const id = `field-${name}`
-  const common = { id, name, required: isRequired, value, onInput: event => set(event.target.value) }
-  const control = kind === 'choice' ? html`<select ...${common}>${!isRequired && html`<option value=""></option>`}${schema.enum.map(one => html`<option value=${one}>${bounded(one, 60)}</option>`)}</select>`
-    : kind === 'flag' ? html`<input id=${id} type="checkbox" checked=${value} onChange=${event => set(event.target.checked)} />`
-      : kind === 'number' ? html`<input ...${common} type="number" step=${schema.type === 'integer' ? 1 : 'any'} min=${schema.minimum ?? schema.exclusiveMinimum} max=${schema.maximum ?? schema.exclusiveMaximum} />`
-        : kind === 'text' && schema.maxLength <= 200 ? html`<input ...${common} maxlength=${schema.maxLength} minlength=${schema.minLength} />`
-          : html`<textarea ...${common} rows=${kind === 'json' ? 4 : 3} maxlength=${schema.maxLength} spellcheck=${kind === 'text'}></textarea>`
-  const help = [isRequired ? '' : 'optional', kind === 'json' ? 'JSON' : '', schema.description].filter(Boolean).join(' · ')
-  return html`<div class="field"><label for=${id}>${bounded(name, 60)} <span class="faint">${inline(help, 200)}</span></label>${control}</div>`
 }
 
 // --- A quote ---------------------------------------------------------------------------------------
@@ -81,32 +37,13 @@ const Quote = ({ quote }) => html`<div class="notice" role="status"><dl class="f
 
 // --- The answer as it is written --------------------------------------------------------------------
 
-const NOTHING = { epoch: -1, text: '', skipped: 0 }
-
 function Answer({ id }) {
   const path = `/v1/jobs/${encodeURIComponent(id)}`
   const isMine = event => event.job_id === id
   const { data: job, error } = useApi(`${path}?content=false`, { live: 300, when: event => isMine(event) && event.type !== 'job.output.delta' })
-  const [text, setText] = useState(NOTHING)
   const [result, setResult] = useState(null)
-  const pending = useRef([])
-  const flush = useRef(null)
-  flush.current ??= throttled(() => {
-    const some = pending.current
-    pending.current = []
-    setText(was => some.reduce(written, was))
-  }, 100)
-  const add = events => {
-    pending.current.push(...events.filter(one => one.type === 'job.output.delta').map(one => one.data))
-    flush.current()
-  }
-  useEvents(event => isMine(event) && add([event]))
-  // What was written before the job's id was known here.
-  useEffect(() => {
-    api(`${path}/history?limit=500`).then(page => add(page.items), () => {})
-    return () => flush.current.stop()
-  }, [reconnected.value])
   const state = job?.state
+  const text = useWritten(id, state)
   useEffect(() => {
     if (state === 'succeeded') fetch(`${path}/result`).then(async response => setResult((await response.text()).slice(0, MOST_SHOWN)), () => {})
   }, [state])
@@ -124,35 +61,33 @@ function Answer({ id }) {
 }
 
 function Try({ capability }) {
-  const fields = fieldsOf(capability.input_schema)
-  const initial = () => Object.fromEntries((fields ?? []).map(field => [field.name, entered(field)]))
-  const [values, setValues] = useState(initial)
-  const [asJson, setAsJson] = useState(!fields)
+  const { top, view, read } = useForm(capability.input_schema, 'field', () => setQuote(null))
+  const hasFields = top.kind === 'object'
+  const [asJson, setAsJson] = useState(!hasFields)
   const [json, setJson] = useState('{}')
+  const [metadata, setMetadata] = useState('')
   const [quote, setQuote] = useState(null)
   const [sent, setSent] = useState(null)
   const [wrong, setWrong] = useState(null)
   const [busy, setBusy] = useState(false)
-  const form = useRef(null)
-  const input = () => (asJson ? parsed(json, 'The input') : inputOf(fields, values))
-  const change = edit => {
+  const edit = text => {
     setQuote(null)
-    edit()
+    setJson(text)
   }
   const swap = () => {
-    try {
-      if (!asJson) setJson(pretty(inputOf(fields, values)))
-      setAsJson(!asJson)
-    } catch (error) {
-      say(error.message, 'error')
-    }
+    const found = asJson || read()
+    if (!found) return
+    if (!asJson) setJson(pretty(found.value))
+    setAsJson(!asJson)
   }
   const ask = async (path, done) => {
-    if (!form.current.reportValidity()) return
+    const entered = asJson || read()
+    if (!entered) return
     setBusy(true)
     setWrong(null)
     try {
-      done(await api(path, { method: 'POST', body: { capability: capability.name, input: input() } }))
+      const input = asJson ? parsed(json) : entered.value
+      done(await api(path, { method: 'POST', body: { capability: capability.name, input, ...(metadata.trim() ? { metadata: metadataOf(metadata) } : {}) } }))
     } catch (problem) {
       setWrong(problem)
     }
@@ -160,14 +95,15 @@ function Try({ capability }) {
   }
   const send = () => ask('/v1/jobs', job => setSent(job.id))
   useKeys({ r: [send, 'Send it'] })
-  return html`<div class="grid even"><div><form ref=${form} class="card form" aria-label="Input" onSubmit=${event => (event.preventDefault(), send())}>
+  return html`<div class="grid even"><div><form class="card form" aria-label="Input" novalidate onSubmit=${event => (event.preventDefault(), send())}>
       ${capability.description && html`<p class="faint">${inline(capability.description, 400)}</p>`}
-      ${asJson ? html`<div class="field"><label for="json">Input <span class="faint">JSON</span></label><textarea id="json" rows="10" value=${json} onInput=${event => change(() => setJson(event.target.value))} spellcheck=${false}></textarea></div>`
-        : fields.map(field => html`<${Field} key=${field.name} field=${field} value=${values[field.name]} set=${value => change(() => setValues(was => ({ ...was, [field.name]: value })))} />`)}
+      ${asJson ? html`<div class="field"><label for="json">Input <span class="faint">JSON</span></label><textarea id="json" rows="10" value=${json} onInput=${event => edit(event.target.value)} spellcheck=${false}></textarea></div>`
+        : view}
+      <details><summary>Metadata</summary><div class="field"><label for="metadata">Metadata <span class="faint">optional · kept with the job: one name=text in each line</span></label><textarea id="metadata" rows="3" value=${metadata} onInput=${event => setMetadata(event.target.value)} spellcheck=${false}></textarea></div></details>
       <${Failure} error=${wrong} />
       ${quote && html`<${Quote} quote=${quote} />`}
       <div class="actions"><button type="button" disabled=${busy} onClick=${() => ask('/v1/quote', setQuote)}>Get a quote</button><button class="primary" disabled=${busy}>Send</button>
-        ${fields && html`<button type="button" class="quiet" onClick=${swap}>${asJson ? 'Edit as a form' : 'Edit as JSON'}</button>`}</div></form></div>
+        ${hasFields && html`<button type="button" class="quiet" onClick=${swap}>${asJson ? 'Edit as a form' : 'Edit as JSON'}</button>`}</div></form></div>
     <div>${sent ? html`<${Answer} key=${sent} id=${sent} />` : html`<div class="card"><h2>Answer</h2><p class="faint">It appears here as it is written. The job runs on if you leave this page.</p></div>`}</div></div>`
 }
 

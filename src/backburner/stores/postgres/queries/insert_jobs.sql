@@ -1,6 +1,6 @@
--- Rows come as one array per column; the sequence is drawn in the order of submission.
--- Where a key is taken nothing is inserted: the unique index decides. Keys are inserted
--- in their order, so that two who insert the same ones never wait in a circle.
+-- Rows come as one array per column; numbers are assigned in the order of submission. If
+-- an idempotency key exists, nothing is inserted: the unique index decides. Keys are
+-- inserted in order, so that two transactions with the same keys cannot deadlock.
 WITH asked AS (
   SELECT nextval('jobs_seq_seq') AS seq, sorted.* FROM (
     SELECT * FROM unnest(
@@ -9,12 +9,13 @@ WITH asked AS (
       $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[],
       $18::text[], $19::text[], $20::bigint[], $21::text[], $22::int[], $23::int[],
       $24::bigint[], $25::text[], $26::text[], $27::bigint[], $28::text[],
-      $29::text[], $30::int[], $31::smallint[], $32::bigint[]
+      $29::text[], $30::int[], $31::smallint[], $32::text[], $33::bigint[]
     ) WITH ORDINALITY AS a (
       id, tenant, "user", capability, queue, state, priority, max_attempts, run_at,
       start_by, deadline, expires_at, created_at, ready_at, input, tags, request_id,
       idempotency_key, body_hash, flow, step, needs, open, batch, callback,
-      traceparent, tokens, model, share, holds, kept, rank, place
+      traceparent, tokens, model, share, holds, kept, metadata, rank,
+      place
     ) ORDER BY place
   ) AS sorted
 ), stored AS (
@@ -22,12 +23,12 @@ WITH asked AS (
     seq, rank, id, tenant, "user", capability, queue, state, priority, max_attempts,
     run_at, start_by, deadline, expires_at, created_at, ready_at, input, tags,
     request_id, idempotency_key, body_hash, flow, step, needs, open, batch, callback,
-    traceparent, tokens, model, share, holds, kept
+    traceparent, tokens, model, share, holds, kept, metadata
   )
   SELECT seq, rank, id, tenant, "user", capability, queue, state, priority,
          max_attempts, run_at, start_by, deadline, expires_at, created_at, ready_at,
          input, tags, request_id, idempotency_key, body_hash, flow, step, needs, open,
-         batch, callback, traceparent, tokens, model, share, holds, kept
+         batch, callback, traceparent, tokens, model, share, holds, kept, metadata
     FROM asked ORDER BY tenant, "user", idempotency_key, seq
   ON CONFLICT (tenant, "user", idempotency_key)
     WHERE idempotency_key IS NOT NULL DO NOTHING

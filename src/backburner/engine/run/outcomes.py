@@ -1,0 +1,123 @@
+"""Decides which outcome an attempt has: of an answer, an exception, an interruption."""
+
+from datetime import timedelta
+from enum import Enum, auto
+from typing import Any
+
+from backburner.domain.errors import (
+    BlobMissing,
+    PermanentError,
+    Throttled,
+    TransactionTooLong,
+    WorkError,
+    readable,
+)
+from backburner.domain.jobs.job import Claim
+from backburner.domain.jobs.outcome import (
+    Cancel,
+    Done,
+    Expired,
+    Failed,
+    Outcome,
+    Snooze,
+    Suspension,
+)
+from backburner.domain.jobs.transitions import TIMEOUT, UNEXPECTED
+from backburner.domain.jobs.wait import suspended_by
+from backburner.engine.registry import Capability
+from backburner.engine.run.tracing import trace_of
+
+LONGEST_WAIT = 365 * 86_400.0
+SHORTEST_UNKNOWN = timedelta(seconds=5)
+HOUR = timedelta(hours=1)
+
+
+class Interruption(Enum):
+    """Why a handler is not let to finish."""
+
+    LOST = auto()
+    """The job is not this worker's any more: cancelled, or the lease is gone."""
+    TIMED_OUT = auto()
+    EXPIRED = auto()
+
+
+def of_answer(capability: Capability[Any, Any], answer: Any) -> Outcome:
+    """Return the outcome of what a handler returned."""
+    if not isinstance(answer, Failed | Snooze | Cancel):
+        return _dumped(capability, answer)
+    match answer:
+        case Failed(str(), str(message), bool(), None | timedelta()):
+            return answer._replace(message=readable(message))
+        case Snooze(timedelta(), str(reason)) | Cancel(str(reason)):
+            return answer._replace(reason=readable(reason))
+        case _:
+            message = f"its {type(answer).__name__} holds a value of the wrong type"
+            return Failed("INVALID_OUTPUT", message, retryable=False)
+
+
+def _dumped(capability: Capability[Any, Any], answer: Any) -> Outcome:
+    try:
+        write = capability.output.serializer.to_json
+        text = write(answer, by_alias=True, warnings="error")
+    except Exception as error:  # noqa: BLE001 - whatever the handler returned
+        message = readable(f"the result does not match its declared type: {error}")
+        return Failed("INVALID_OUTPUT", message, retryable=False)
+    return Done(text.decode())
+
+
+def of_exception(error: BaseException) -> Outcome:
+    """Return what an exception of a handler comes to: a wait, or a failure."""
+    suspended = suspended_by(error)
+    return classify(error) if suspended is None else Suspension(suspended.wait)
+
+
+def classify(error: BaseException) -> Failed:
+    """Say what an exception of a handler means. The only place that does."""
+    failed = _classified(error)
+    is_meant = failed.retry_after is not None
+    return failed if is_meant else failed._replace(trace=trace_of(error))
+
+
+def _classified(error: BaseException) -> Failed:
+    message = _message(error)
+    match error:
+        case Throttled(retry_after=float() | int() as seconds):
+            wait = timedelta(seconds=min(max(0.0, seconds), LONGEST_WAIT))
+            return Failed(error.problem_code, message, True, wait, error.lane)
+        case BlobMissing() | TransactionTooLong():
+            return Failed(error.code, message, retryable=error.retryable)
+        case PermanentError():
+            return Failed(error.problem_code, message, retryable=False)
+        case WorkError():
+            return Failed(error.problem_code, message, retryable=error.retryable)
+        case TimeoutError():
+            return Failed(TIMEOUT, message or "it exceeded its time limit")
+        case _:
+            return Failed(UNEXPECTED, f"{type(error).__name__}: {message}")
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return readable(str(error))
+    except Exception:  # noqa: BLE001 - even its text may be broken
+        return "the error has no readable message"
+
+
+def of_interruption(why: Interruption) -> Outcome | None:
+    """Return the outcome of an interrupted attempt; `None` if it lost its job."""
+    match why:
+        case Interruption.LOST:
+            return None
+        case Interruption.TIMED_OUT:
+            return Failed(TIMEOUT, "it ran longer than the timeout of its capability")
+        case Interruption.EXPIRED:
+            return Expired()
+
+
+def of_unknown(claim: Claim) -> Failed:
+    """Return the outcome of a job whose capability this worker does not have."""
+    # During a roll-out another worker may know it: wait, at no cost of an attempt, for
+    # longer each time, until the limit on such waits ends it.
+    wait = min(max(SHORTEST_UNKNOWN, timedelta(milliseconds=claim.throttled)), HOUR)
+    message = f"this worker has no capability {claim.capability!r}"
+    return Failed("UNKNOWN_CAPABILITY", message, True, wait)
