@@ -183,6 +183,14 @@ class Client:
 
         return await asyncio.gather(*map(end, ids))
 
+    async def at_rest(self):
+        """Wait for all jobs, also those whose answer never reached the ledger."""
+
+        async def is_at_rest():
+            return not await self.store.depths()
+
+        await eventually(is_at_rest)
+
     async def seen(self, job_id, kind, *, after=0):
         """Wait until something happened to a job; return the event."""
         job = await self.engine.find(job_id)
@@ -269,11 +277,7 @@ class Caller:
         """Let the load end, look at what became of it; return how much it was."""
         await self.pause()
         ended = await client.ended(client.ledger.acknowledged)
-
-        async def is_at_rest():
-            return not await client.store.depths()
-
-        await eventually(is_at_rest)  # the last answers came too late for the ledger
+        await client.at_rest()
         assert {202} == {status for status, _ in self.answers}
         assert {JobState.SUCCEEDED} == {job.state for job in ended}
         assert [] == await client.audit()

@@ -181,7 +181,7 @@ async def test_a_reader_of_every_event_is_cut_often_and_misses_none(
     caller.follow()
     await terminate_all(store_url, ticks(0.5, 6))
     await caller.pause()
-    await client.ended(client.ledger.acknowledged)
+    await client.at_rest()
     last = await client.store.latest()
 
     async def has_read_all():

@@ -13,6 +13,7 @@ BEGIN = (
     "INSERT INTO runs (job, queue, worker, begun) "
     "VALUES ($1, $2, $3, clock_timestamp())"
 )
+BEGUN = "SELECT count(*) FROM runs WHERE queue = $1"
 END = "UPDATE runs SET ended = clock_timestamp() WHERE job = $1"
 TABLE = (
     "CREATE TABLE runs (job text, queue text, worker int, begun timestamptz, "
@@ -31,10 +32,12 @@ async def _connect(url: str) -> asyncpg.Pool:
     return await asyncpg.create_pool(url, min_size=1, max_size=4)
 
 
-async def run(ctx: Context, queue: str, seconds: float) -> int:
-    """Take a while, on the server."""
+async def run(ctx: Context, queue: str, seconds: float, together: int = 1) -> int:
+    """Wait until several jobs of the queue have begun, then take a while."""
     connections = await pool()
     await connections.execute(BEGIN, ctx.job.id, queue, os.getpid())
+    while await connections.fetchval(BEGUN, queue) < together:
+        await connections.execute("SELECT pg_sleep(0.02)")
     await connections.execute("SELECT pg_sleep($1)", seconds)
     await connections.execute(END, ctx.job.id)
     return 1
@@ -42,7 +45,7 @@ async def run(ctx: Context, queue: str, seconds: float) -> int:
 
 @capability("five_at_once", queue="five")
 async def five_at_once(ctx: Context, _value: int) -> int:
-    return await run(ctx, "five", 0.03)
+    return await run(ctx, "five", 0.03, together=5)
 
 
 @capability("two_each", queue="two")
