@@ -1,7 +1,7 @@
 # `make` alone prints what there is. Each target sets up what it needs, once.
 #
 # ARGS goes to the program behind a target: make test ARGS="-k budget"; make bench ARGS=--help
-# Without ARGS, `make test` runs in six processes and leaves out what is repeated at length
+# Without ARGS, `make test` runs in five processes and leaves out what is repeated at length
 # (CONTRIBUTING.md). `make coverage` runs all tests and measures line coverage. Bytecode is
 # written, whatever the environment says: the tests start hundreds of processes.
 
@@ -11,6 +11,7 @@ ARGS ?=
 SUITE = PYTHONDONTWRITEBYTECODE= \
   BACKBURNER_TEST_HOME=$${BACKBURNER_TEST_HOME:-sqlite,postgres,postgres+rabbitmq} \
   $(BIN)/python tools/services run --in-memory -- $(BIN)/pytest -m "not chaos"
+BRIEFLY = $(if $(ARGS),,BACKBURNER_TEST_FRESH_SEEDS=$${BACKBURNER_TEST_FRESH_SEEDS:-40})
 
 .DEFAULT_GOAL := help
 .PHONY: synth help run test coverage test-quick check bench chaos matrix services fixtures docs lock clean setup-run setup-test setup-dev
@@ -24,7 +25,7 @@ run: setup-run ## start Backburner with sample jobs: API and worker over one SQL
 	  $(BIN)/backburner demo $(ARGS)
 
 test: setup-test ## the tests of every guarantee on real servers, in under ten minutes
-	@$(SUITE) $(or $(ARGS),-n 6 --brief)
+	@$(BRIEFLY) $(SUITE) $(or $(ARGS),-n 5 --brief)
 
 coverage: setup-test ## all tests; line coverage of both packages at least 90 %
 	@$(SUITE) -n 3 --cov $(ARGS)

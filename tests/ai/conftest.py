@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 import pytest
 
 from backburner import Backburner
-from backburner.ai.openai import OpenAI
 from backburner.clock import SystemClock
 from backburner.engine.models.asking import Asker, Providers
 from backburner.ports.ai import Access, Models
@@ -78,6 +77,8 @@ async def raw():
 @pytest.fixture
 async def openai_at():
     """Make the adapter for a base URL."""
+    from backburner.ai.openai import OpenAI  # noqa: PLC0415 - it takes a second
+
     made = []
 
     def build(url, key=KEY):

@@ -21,7 +21,8 @@ HIDDEN_SECONDS = 8
 class SqsServer(Proxied):
     """A server that speaks like SQS, seen from outside."""
 
-    def __init__(self, url, client):
+    def __init__(self, url, client, monkeypatch):
+        self._monkeypatch = monkeypatch
         self.address = Address.read(url)
         endpoint = urlsplit(self.address.endpoint)
         super().__init__(endpoint.hostname, endpoint.port)
@@ -32,6 +33,10 @@ class SqsServer(Proxied):
             f"sqs://test:test@{self.address.region}?wait=1&visibility={HIDDEN_SECONDS}"
             f"&endpoint=http://127.0.0.1:{self.port}"
         )
+
+    async def freeze(self):
+        self._monkeypatch.setattr("backburner.brokers.sqs.ANSWER_SECONDS", 4.0)
+        await super().freeze()
 
     async def put(self, queue, body, *, name=""):
         named = {"id": {"DataType": "String", "StringValue": name}} if name else {}
@@ -92,8 +97,9 @@ class TestSqsBroker(BrokerConformance):
 
     @pytest.fixture
     async def server(self, sqs_url, client, monkeypatch):
-        monkeypatch.setattr("backburner.brokers.sqs.ANSWER_SECONDS", 4.0)
-        server = SqsServer(sqs_url, client)
+        # The one process that plays SQS serves all tests, and may be slow.
+        monkeypatch.setattr("backburner.brokers.sqs.ANSWER_SECONDS", 30.0)
+        server = SqsServer(sqs_url, client, monkeypatch)
         await server.start()
         yield server
         await server.stop()

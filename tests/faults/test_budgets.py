@@ -104,6 +104,7 @@ async def test_no_more_are_admitted_by_four_servers_than_the_budget_has_room_for
     assert [] == await ledger_breaches(client)
 
 
+@pytest.mark.thorough
 async def test_with_check_then_add_more_are_admitted(servers, client):
     answers = await ask(await servers("checks_then_adds", 2))
 

@@ -133,6 +133,7 @@ async def test_what_users_say_stays_out_of_logs_metrics_and_others_answers(
     assert [] == [name for name, status in statuses.items() if status >= 500]
 
 
+@pytest.mark.thorough
 async def test_a_handler_that_prints_them_is_found_out(fleet, client):
     answers = await plant("leaky", fleet, client)
 

@@ -128,6 +128,7 @@ async def test_a_handler_that_blocks_the_loop_is_not_run_twice(fleet, client, ga
     assert ["job.queued", "job.started", "job.succeeded"] == await client.types(job)
 
 
+@pytest.mark.thorough
 async def test_with_the_heartbeat_on_the_loop_it_is(fleet, client, gate):
     job, started = await block_until_open("beat_on_the_loop", fleet, client, gate)
     await client.seen(job, "job.started", after=started.n)

@@ -123,6 +123,7 @@ async def test_a_reader_over_http_skips_nothing_that_commits_late(
     assert expected == reader.jobs
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [SseReader, SocketReader], ids=["sse", "ws"])
 async def test_without_the_horizon_it_skips_what_commits_late(
     fleet, client, hold, kind

@@ -126,6 +126,7 @@ async def test_no_more_calls_are_under_way_than_the_lane_allows_the_fleet(
     assert 2 == len(provider.workers)
 
 
+@pytest.mark.thorough
 async def test_without_the_lane_more_calls_are_under_way(
     fleet, backburner, provider, eventually
 ):
@@ -175,6 +176,7 @@ async def test_what_a_killed_worker_held_comes_back(
     assert (LANE, 0) == (view.state.name, view.in_use)
 
 
+@pytest.mark.thorough
 async def test_if_permits_outlive_their_workers_the_lane_stays_shut(
     fleet, backburner, provider, eventually
 ):

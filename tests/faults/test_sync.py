@@ -63,6 +63,7 @@ async def test_a_sync_of_the_log_lies_before_each_202(fleet, trace):
     assert [True] * SUBMITS == answers
 
 
+@pytest.mark.thorough
 async def test_with_lazy_commits_it_is_not_waited_for(fleet, trace):
     process = await fleet.serve("without_sync", "--no-worker").ready()
     answers = await submit_and_trace(process, fleet.url, trace)

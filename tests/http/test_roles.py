@@ -294,6 +294,7 @@ async def test_every_role_gets_what_the_table_says_on_every_route(world):
     assert [] == await crawl(world)
 
 
+@pytest.mark.thorough
 async def test_the_crawler_sees_a_reader_of_everything(world, monkeypatch):
     monkeypatch.setattr(Owner, "covers", lambda _self, _owner: True)
     odd = await crawl(world, USER)
@@ -303,6 +304,7 @@ async def test_the_crawler_sees_a_reader_of_everything(world, monkeypatch):
     assert not [at for at in odd if at.startswith("get_job by user on ann's")]
 
 
+@pytest.mark.thorough
 async def test_the_crawler_sees_a_scope_too_many(world):
     more = [*ROLES[Role.USER], "tenant:read", "queues:admin"]
     world.callers[USER] = world.server.shown(await world.server.key("default", *more))

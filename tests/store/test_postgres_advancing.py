@@ -141,6 +141,7 @@ async def test_it_comes_to_the_same_as_a_transaction(played):
     assert told
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

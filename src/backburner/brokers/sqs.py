@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
@@ -78,6 +79,7 @@ class SqsBroker:
         self._stack = AsyncExitStack()
         self._client: Any = None
         self._urls: dict[str, str] = {}
+        self._look_ups: dict[str, asyncio.Task[str]] = {}
         self._readings: dict[str, Reading] = {}
         self._held: dict[str, dict[str, BrokerMessage]] = {}
         self._turns = asyncio.Semaphore(AT_ONCE)
@@ -249,14 +251,30 @@ class SqsBroker:
         """Make a call on a queue, and create the queue if it does not exist."""
         name = self._name_of(queue)
         try:
-            url = self._urls.get(name) or await self._look_up(queue)
+            url = await self._url_of(queue)
             return await self._call(operation, wait=wait, QueueUrl=url, **words)
         except _Missing:
             self._urls.pop(name, None)
-            url = await self._look_up(queue)
+            url = await self._url_of(queue)
             return await self._call(operation, wait=wait, QueueUrl=url, **words)
 
+    async def _url_of(self, queue: str) -> str:
+        """Return a queue's URL; concurrent calls look it up once."""
+        name = self._name_of(queue)
+        if name in self._urls:
+            return self._urls[name]
+        if name not in self._look_ups:
+            self._look_ups[name] = asyncio.create_task(self._look_up(queue))
+            self._look_ups[name].add_done_callback(partial(self._looked_up, name))
+        return await asyncio.shield(self._look_ups[name])
+
+    def _looked_up(self, name: str, task: asyncio.Task[str]) -> None:
+        del self._look_ups[name]
+        if not task.cancelled() and task.exception() is None:
+            self._urls[name] = task.result()
+
     async def _look_up(self, queue: str) -> str:
+        """Return a queue's URL; create the queue if it does not exist."""
         name = self._name_of(queue)
         try:
             answer = await self._call("get_queue_url", QueueName=name)
@@ -268,9 +286,8 @@ class SqsBroker:
                 "create_queue", QueueName=name, Attributes=attributes
             )
             if not is_dead:
-                await self._look_up(queue + DEAD)
-        self._urls[name] = answer["QueueUrl"]
-        return self._urls[name]
+                await self._url_of(queue + DEAD)
+        return str(answer["QueueUrl"])
 
     def _name_of(self, queue: str) -> str:
         is_dead = queue.endswith(DEAD)

@@ -76,6 +76,7 @@ def test_with_hints_fewer_are_refused_and_more_of_the_limit_is_used(
     assert min(throughput(steps, limit) for limit in LIMITS) > 0.95
 
 
+@pytest.mark.thorough
 @PROVIDERS
 def test_a_lane_that_only_rises_is_refused_far_more_often(provider, monkeypatch):
     # Control: no fall, neither of the pace nor of the ceiling.
@@ -88,6 +89,7 @@ def test_a_lane_that_only_rises_is_refused_far_more_often(provider, monkeypatch)
     assert refused(steps) > 0.02
 
 
+@pytest.mark.thorough
 @PROVIDERS
 def test_a_pace_that_never_tries_for_more_leaves_most_of_a_higher_limit(
     provider, monkeypatch
@@ -100,6 +102,7 @@ def test_a_pace_that_never_tries_for_more_leaves_most_of_a_higher_limit(
     assert throughput(steps, 90) < 0.9
 
 
+@pytest.mark.thorough
 @PROVIDERS
 def test_a_lane_that_does_not_park_is_refused_far_more_often(provider):
     # Control: a refusal says nothing to the others.
@@ -141,6 +144,7 @@ def test_refusals_by_chance_that_tell_when_to_come_again_slow_a_lane_little(
     assert median(many) < 400
 
 
+@pytest.mark.thorough
 def test_a_lane_that_never_doubts_its_pace_crawls(monkeypatch):
     # Control: every refusal is believed to be for the pace.
     monkeypatch.setattr(pace, "spared", lambda _state, _now: 0.0)

@@ -341,6 +341,7 @@ def test_cfn_lint_finds_nothing(stacks):
     assert (0, "") == (ended.returncode, ended.stdout + ended.stderr)
 
 
+@pytest.mark.thorough
 def test_the_archives_are_small_enough_for_lambda(stacks):
     total = unzipped_size(*stacks.archives)
 
