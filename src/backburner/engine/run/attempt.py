@@ -58,7 +58,7 @@ class _Fetched(NamedTuple):
 
 
 class Attempt:
-    """A handler at work on one claim."""
+    """Runs the handler of one claimed job."""
 
     __slots__ = (
         "capability",
@@ -80,13 +80,13 @@ class Attempt:
         self.interruption: Interruption | None = None
         self.is_started = False
         self.has_ended = False
-        """Whether its handler has returned and its output is being stored."""
+        """Whether the handler has returned and its output is being stored."""
         self.has_submitted = False
-        """Whether jobs were made in its settlement."""
+        """Whether the settlement submitted jobs."""
         self.filled: Collection[int] = ()
-        """Batches that got members in its settlement."""
+        """Batches to which the settlement added members."""
         self.is_put_off = False
-        """Whether its settlement changed nothing and must be tried again."""
+        """Whether the settlement changed nothing and must be tried again."""
         self.task: asyncio.Task[None] | None = None
 
     def interrupt(self, why: Interruption) -> None:
@@ -98,9 +98,9 @@ class Attempt:
 
     async def run(self, services: Services) -> Outcome | None:
         """
-        Prepare the input, call the handler and flush; return the outcome.
+        Prepare the input, call the handler and flush its output; return the outcome.
 
-        It is `None` if the job is not this worker's any more.
+        Returns `None` if this worker no longer holds the job.
         """
         self.is_started = True
         if self.interruption is not None:
@@ -123,7 +123,7 @@ class Attempt:
         return outcome
 
     async def _fetched(self, payloads: Payloads) -> "_Fetched | Outcome | None":
-        """Return what the row only names, or why it is not there."""
+        """Read inputs and outputs from the blob store, or return a failure."""
         outcome: Outcome
         try:
             text = self.claim.input
@@ -162,7 +162,7 @@ class Attempt:
             outcome = Failed(
                 "CANCELLED_INSIDE", "its handler was cancelled from inside"
             )
-        except (KeyboardInterrupt, GeneratorExit):  # closed: its loop is gone
+        except (KeyboardInterrupt, GeneratorExit):  # the event loop has ended
             raise
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything
             outcome = of_exception(error)
@@ -176,7 +176,7 @@ class Attempt:
         return _with_names(paid, context)
 
     async def _stowed(self, output: str, payloads: Payloads) -> Done:
-        """Put a large output away; until that works, the job still runs."""
+        """Move a large output to the blob store; retry until it is stored."""
         while True:
             try:
                 return Done(await payloads.stow_output(self.claim, output))
@@ -185,17 +185,17 @@ class Attempt:
                 await asyncio.sleep(STOW_RETRY_SECONDS)  # noqa: TID251 - see watch
 
     async def _part(self, context: Context, outcome: Outcome) -> None:
-        """Have the results of a run's steps stored, if a later run may need them."""
+        """Store the results of the run's steps if a later run may need them."""
         if self.interruption is not Interruption.LOST:
             with suppress(asyncio.CancelledError, ClaimLost):
                 if isinstance(outcome, Suspension):
-                    await context.flush()  # the next run must not pay again
+                    await context.flush()  # or the next run would pay again
                 await context.part(is_done=isinstance(outcome, Done))
 
     async def _flush(
         self, context: Context, services: Services, outcome: Outcome | None
     ) -> Outcome | None:
-        """Return the outcome when its prices are known and its output is stored."""
+        """Wait until prices are known and the output is stored; return the outcome."""
         if context.spent is not None and services.usage_sink is not None:
             with suppress(asyncio.CancelledError):
                 await services.usage_sink.ready()
@@ -207,19 +207,19 @@ class Attempt:
     async def _stored(
         self, output_stream: OutputStream, outcome: Outcome
     ) -> Outcome | None:
-        """Return the outcome when the store has all of the attempt's output."""
+        """Return the outcome once the store has all of the attempt's output."""
         try:
             await output_stream.told()
         except asyncio.CancelledError:
             lost = Failed("CANCELLED_INSIDE", "it was cancelled from inside")
             return lost if self.interruption is None else self.came_to()
-        except Exception as error:  # noqa: BLE001 - its text is not whole
+        except Exception as error:  # noqa: BLE001 - the stored text is incomplete
             return classify(error)
         return outcome
 
     @property
     def usage_log(self) -> UsageLog | None:
-        """What its handler used of models, if anything."""
+        """Return the usage of the handler's model calls, if there was any."""
         context = self.context
         return (
             None
@@ -228,14 +228,14 @@ class Attempt:
         )
 
     def came_to(self) -> Outcome | None:
-        """Say what an interrupted attempt comes to, however its handler takes it."""
+        """Return the outcome of an interrupted attempt, whatever its handler does."""
         return None if self.interruption is None else of_interruption(self.interruption)
 
 
 def _validated(
     capability: Capability[Any, Any], text: str, needs: Sequence[Need]
 ) -> tuple[Any, Failed | None]:
-    """Return the input that the handler is called with, or why there is none."""
+    """Return the handler's validated input, or a failure."""
     try:
         fed = _fed(capability, needs) if text == FROM_NEEDS else text
         return capability.input.validator.validate_json(fed), None
@@ -249,14 +249,14 @@ def _validated(
 
 
 def _fed(capability: Capability[Any, Any], needs: Sequence[Need]) -> str:
-    """Return what a step gets from others, if it may have it."""
+    """Build a step's input from its prerequisites and check it with the guard."""
     text = input_of(needs)
     guarding.check_fed(capability, text)
     return text
 
 
 def _conclude(output_stream: OutputStream, outcome: Outcome) -> None:
-    """Let the text end as the result says, if that is a text."""
+    """Make the streamed text equal to the result if the result is a text."""
     if isinstance(outcome, Done):
         if outcome.output.startswith('"'):
             output_stream.conclude(orjson.loads(outcome.output))
@@ -264,14 +264,14 @@ def _conclude(output_stream: OutputStream, outcome: Outcome) -> None:
 
 
 def _paid(outcome: Outcome, spent: Spending) -> Outcome:
-    """Say of a failure whether a call was paid for."""
+    """Record in a failure whether a model call was paid for."""
     if spent.has_paid and isinstance(outcome, Failed):
         return outcome._replace(is_paid=True)
     return outcome
 
 
 def _with_names(outcome: Outcome, context: Context) -> Outcome:
-    """Let a run that waits name its waits, which a signal may decide meanwhile."""
+    """Add the names of open waits, which a signal may have decided meanwhile."""
     if isinstance(outcome, Suspension):
         return outcome._replace(names=context.open_waits)
     return outcome

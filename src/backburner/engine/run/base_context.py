@@ -1,4 +1,4 @@
-"""What all parts of a context share: the claim, the output and the steps."""
+"""The base of the handler context: the claim, the output and the steps."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ LARGEST_WHOLE = 2**53
 
 
 class BaseContext:
-    """One attempt as its handler sees it; `Context` adds what a handler can do."""
+    """The state of one attempt; `Context` adds what a handler can call."""
 
     __slots__ = (
         "_asker",
@@ -57,7 +57,7 @@ class BaseContext:
         self._children: Children | None = None
         self._questions: Questions | None = None
         self.output_stream: OutputStream | None = None
-        """What was said so far, if anything was."""
+        """Progress and text emitted so far, if any."""
         self.is_over = False
         """Whether the handler has ended."""
         self._blobs: JobBlobs | None = None
@@ -67,7 +67,7 @@ class BaseContext:
         self._needs = needs
         self._given: Mapping[str, StepInput] | None = None
         self.spent: Spending | None = None
-        """The same, if there may have been any."""
+        """The spending, once it was used."""
 
     @property
     def spending(self) -> Spending:
@@ -83,14 +83,14 @@ class BaseContext:
 
     @property
     def needs(self) -> Mapping[str, StepInput]:
-        """What the steps before this one came to, by name."""
+        """The results of the prerequisite steps, by name."""
         if self._given is None:
             self._given = given(self._needs)
         return self._given
 
     @property
     def job(self) -> JobInfo:
-        """The job that this is an attempt of."""
+        """The job of this attempt."""
         claim = self._claim
         return JobInfo(
             id=claim.id,
@@ -110,9 +110,9 @@ class BaseContext:
         self, done: float, total: float = 1.0, message: str | None = None
     ) -> None:
         """
-        Say how far the work is; readers see it live.
+        Report progress; readers see it live.
 
-        Calls in quick succession are coalesced: the latest is what is told.
+        Calls in quick succession are combined: only the latest is stored.
         """
         told: dict[str, Any] = {"done": _number(done), "total": _number(total)}
         if message is not None:
@@ -121,12 +121,12 @@ class BaseContext:
 
     async def emit(self, text: str) -> None:
         """
-        Stream text; readers see it live, and late ones all of it.
+        Stream text; readers see it live, and later readers see all of it.
 
-        Calls in quick succession are told together. If another attempt follows, what
-        it emits is compared with what readers have: they get what is new, and begin
-        anew where it differs. If the result is a text, the text that was emitted is
-        made equal to it.
+        Calls in quick succession are stored together. If another attempt follows, its
+        text is compared with what readers have: they get what is new, or all of it from
+        where it differs. If the result is a text, the streamed text is made equal to
+        it.
         """
         if self.is_over:
             raise RuntimeError(
@@ -147,7 +147,7 @@ class BaseContext:
         return claim.events > FIRST_RUN or claim.generation > 0
 
     async def _follow(self, output_stream: OutputStream) -> None:
-        """Let the text go on from what readers have; if unknown, it begins anew."""
+        """Continue the text that readers have; if it is unknown, start again."""
         storage, claim = self._services.engine, self._claim
         if storage is None or not claim.token:
             return
@@ -160,7 +160,7 @@ class BaseContext:
 
     @property
     def text(self) -> str:
-        """All that this attempt has emitted."""
+        """All text that this attempt has emitted."""
         return "" if self.output_stream is None else self.output_stream.text
 
     @property
@@ -180,16 +180,16 @@ class BaseContext:
 
     @property
     def has_steps(self) -> bool:
-        """Whether this run has come to a step."""
+        """Whether this run has used a step."""
         return self._steps is not None
 
     async def flush(self) -> None:
-        """Have the answers stored before something else is done with them."""
+        """Store the results of model calls before something else happens."""
         if self._steps is not None:
             await self._steps.flush()
 
     def end(self) -> None:
-        """Let the handler, which has ended, do nothing more."""
+        """Mark the handler as ended, so that it can do nothing more."""
         self.is_over = True
         if self.spent is not None:
             self.spent.is_over = True
@@ -206,7 +206,7 @@ class BaseContext:
 
 
 def _number(value: float) -> float:
-    """Take a number; anything else is the handler's own mistake, told to it."""
-    # JSON holds whole numbers up to 64 bits: a larger one would cost others theirs.
+    """Return the value as a JSON number; raise if it is not a number."""
+    # JSON integers have up to 64 bits: one that is too large would spoil the batch.
     is_whole = isinstance(value, int) and abs(value) <= LARGEST_WHOLE
     return value if is_whole else float(value)

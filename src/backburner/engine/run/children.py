@@ -1,8 +1,8 @@
 """
-Child jobs that a handler waits for: submitted once, their result a step.
+Child jobs that a handler waits for: each is submitted once, its result is a step.
 
-The end of a child submits a job that signals the parent, in one transaction; the child
-locks no row of its parent. `engine/run/parents.py` has that job.
+The end of a child submits a job that signals the parent, in the same transaction. The
+child locks no row of its parent. `engine/run/parents.py` has that job.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from backburner.engine.run.waiting import Waiting
 
 
 class ChildFailed(PermanentError):
-    """A child job failed or was cancelled; catch it to go on without its result."""
+    """A child job failed or was cancelled; catch it to continue without its result."""
 
     def __init__(self, job: Job) -> None:
         error = job.error
@@ -74,7 +74,7 @@ class Children:
         """Return the output of a child; `submit` takes an idempotency key."""
         self._waiting.require()
         request = name.encode() + b"\0" + to_json(value, by_alias=True)
-        # Of the same request, the second child is another one.
+        # A second child with the same request is a different child.
         claim, count = self._claim, self._counts[request]
         self._counts[request] += 1
         numbered = f"{claim.id}\0{claim.generation}\0{count}\0".encode() + request
@@ -89,7 +89,7 @@ class Children:
         return output
 
     async def _result(self, child: str) -> Any:
-        """Return what a child came to, once it has ended."""
+        """Return the output of a child, once it has ended."""
         await self._waiting.decided(NewWait(CHILD + child, WaitReason.JOB))
         assert self._storage is not None  # noqa: S101 - tells the type checker
         owner = Owner(self._claim.tenant, self._claim.user)

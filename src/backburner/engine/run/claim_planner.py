@@ -8,11 +8,11 @@ from backburner.domain.queues.queue import Queue, QueueState
 from backburner.ports.store.jobs import ClaimRequest
 
 Bound: TypeAlias = Callable[[str], int | None]
-"""Says how much of a queue may be asked for; `None`: any number."""
+"""Returns how many jobs of a queue may be claimed; `None`: no limit."""
 
 
 class ClaimPlanner:
-    """One worker's queues: whose turn it is, which have limits, which may have work."""
+    """Tracks a worker's queues: order, limits, and which may have jobs."""
 
     def __init__(
         self,
@@ -21,7 +21,7 @@ class ClaimPlanner:
         running: Callable[[str], int],
         bound: Bound = lambda _queue: None,
     ) -> None:
-        """Plan for these queues; `running` counts the jobs of a queue that run here."""
+        """Plan claims from `queues`; `running` counts a queue's jobs in this worker."""
         self.queues = tuple(queues)
         self.may_have_work = True
         self.limited = set(policies)
@@ -33,13 +33,15 @@ class ClaimPlanner:
         self._notifications = 0
         self._heard = 0
         self._order = (*self.queues[-1:], *self.queues[:-1])
-        """The queues, those first that were asked longest ago."""
+        """The queues, least recently asked first."""
         self._asked: Collection[str] = ()
-        """Those that could be asked at the last claim."""
+        """The queues that could be asked at the last claim."""
         self._drained: set[str] = set()
-        """Those that gave less than was asked for since the last notification."""
+        """
+        Queues that returned fewer jobs than requested since the last notification.
+        """
         self._empty: set[str] = set()
-        """Those that gave nothing when they were last asked."""
+        """Queues that returned no jobs when they were last asked."""
 
     def notify(self) -> None:
         """Record that any queue may have jobs to claim."""
@@ -48,16 +50,16 @@ class ClaimPlanner:
         self.may_have_work = True
 
     def has_limits(self, queue: str) -> bool:
-        """Say whether the end of one of its jobs may let another one start."""
+        """Say whether the end of one of the queue's jobs may let another one start."""
         return queue in self.limited
 
     def claim_requests(self, free: int) -> Sequence[ClaimRequest]:
         """
-        Divide the free slots among the queues, another one first each time.
+        Divide the free slots among the queues, starting with another one each time.
 
-        A queue that gave less than was asked for is not asked again before the next
-        notification. What a queue leaves unused goes to the others (`extra`), and one
-        that gave nothing the last time counts for one slot only.
+        A queue that returned fewer jobs than requested is not asked again before the
+        next notification. Slots that a queue leaves unused go to the others (`extra`).
+        A queue that returned no jobs the last time gets one slot only.
         """
         queues = [
             queue
@@ -77,7 +79,7 @@ class ClaimPlanner:
             return [self._request(queue, free // len(asked), free) for queue in asked]
         idle = [queue for queue in asked if queue in self._empty]
         share = (free - len(idle)) // len(busy)
-        # Idle queues first: what they leave goes to the others in the same claim.
+        # Idle queues first: the slots they leave go to the others in the same claim.
         return [
             *(self._request(queue, 1, free) for queue in idle),
             *(self._request(queue, share, free) for queue in busy),
@@ -86,7 +88,7 @@ class ClaimPlanner:
     def _request(self, queue: str, share: int, free: int) -> ClaimRequest:
         limit = self._most(queue, share)
         if self._bound(queue) is not None:
-            return ClaimRequest(queue, limit)  # a job of it needs a message
+            return ClaimRequest(queue, limit)  # each job needs a broker message
         return ClaimRequest(queue, limit, self._share(queue, free) - limit)
 
     def got(
@@ -95,8 +97,8 @@ class ClaimPlanner:
         """
         Record what a claim returned: `claimed` names the queue of each job.
 
-        Work may be left unless every queue that could be asked gave less than it was
-        asked for, and no notification came meanwhile.
+        No jobs are left if every queue that could be asked returned fewer than
+        requested and no notification came meanwhile.
         """
         counts = Counter(claimed)
         is_current = self._heard == self._notifications
@@ -112,16 +114,16 @@ class ClaimPlanner:
             self.may_have_work = False
 
     def room(self, queue: str, free: int) -> int:
-        """Return how much of a queue there is room for, if anything of it may start."""
+        """Return how many jobs of a queue could start; 0 if it is paused."""
         return 0 if queue in self.paused else self._share(queue, free)
 
     def learn(self, states: Sequence[QueueState]) -> tuple[bool, float | None]:
         """
-        Take in the states of queues, read once per poll.
+        Record the states of queues, read once per poll.
 
-        Return whether one may have work now that had none, and in how many seconds a
-        window opens. All queues are asked again at the next claim: a notification may
-        have been lost while other queues kept the worker busy.
+        Return whether a queue may have jobs now that had none before, and the seconds
+        until a rate window opens. All queues are asked again at the next claim: a
+        notification may have been lost while other queues kept the worker busy.
         """
         self._drained.clear()
         ours = [state for state in states if state.name in self.queues]
@@ -138,7 +140,7 @@ class ClaimPlanner:
         return left if bound is None else min(left, bound)
 
     def _share(self, queue: str, share: int) -> int:
-        """Return how much of a share the queue's limit on one worker leaves."""
+        """Return how much of a share the queue's limit per worker leaves."""
         policy = self._policies.get(queue)
         if policy is None or policy.per_worker is None:
             return share

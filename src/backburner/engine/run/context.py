@@ -27,7 +27,7 @@ Out = TypeVar("Out")
 
 
 class Context(ModelContext, StepContext):
-    """What one attempt can use. Nothing here outlives the attempt."""
+    """What a handler can use during one attempt. Nothing here outlives the attempt."""
 
     __slots__ = ()
 
@@ -37,10 +37,10 @@ class Context(ModelContext, StepContext):
 
     async def deliver(self, url: str, body: bytes, *, topic: str) -> None:
         """
-        Post a signed body to an address that a caller gave; return if it is accepted.
+        Post a signed body to a caller's URL; return once the receiver accepts it.
 
-        It has this job's id at every attempt, and its request's id. What goes wrong
-        is raised as what it means: worth another attempt, later, or never.
+        Every attempt sends the same job id and request id. A failure is raised as the
+        exception that fits it: try again, try later, or give up.
         """
         if self._services.callback_sender is None:
             raise TransientError("this process does not deliver webhooks")
@@ -50,11 +50,11 @@ class Context(ModelContext, StepContext):
     @property
     def http(self) -> Http:
         """
-        Other servers over HTTP: `await ctx.http.get(url)`, `await ctx.http.post(url)`.
+        Sends HTTP requests: `await ctx.http.get(url)`, `await ctx.http.post(url)`.
 
-        Only public addresses are reached, and what the operator adds. Answers are
-        bounded in size and time; what goes wrong is raised as what it means: worth
-        another attempt, later, or never.
+        Only public addresses can be reached, and those that the operator allows.
+        Responses are limited in size and time. A failure is raised as the exception
+        that fits it: try again, try later, or give up.
         """
         if self._services.http is None:
             raise TransientError("this process does not send requests")
@@ -64,9 +64,9 @@ class Context(ModelContext, StepContext):
         self, body: Callable[Concatenate[View, P], T], *args: P.args, **named: P.kwargs
     ) -> T:
         """
-        Run a plain function over what is committed now; it cannot write.
+        Run a plain function on a read-only snapshot of the committed data.
 
-        It gets the database as it is at one instant, and what else is given.
+        The function gets a `View` and the other arguments.
         """
         return await self._database().read(lambda view: body(view, *args, **named))
 
@@ -88,12 +88,12 @@ class Context(ModelContext, StepContext):
         """
         Run a plain function in one transaction, committed when this returns.
 
-        It gets the transaction, and what else is given. It is committed only if this
-        worker still holds the job; otherwise `ClaimLost` is raised and the attempt is
-        over. A body that takes longer than
+        The function gets the transaction and the other arguments. The transaction
+        commits only if this worker still holds the job; otherwise `ClaimLost` is raised
+        and the attempt ends. A body that takes longer than
         `BACKBURNER_TRANSACTION_SECONDS` is rolled back: `TransactionTooLong`. If the
-        job runs again, as after a lost worker, it may commit again: write so that a
-        repeat changes nothing, or use `at_settlement`.
+        job runs again, for example after its worker was lost, the body may commit
+        again: make repeats harmless, or use `at_settlement`.
         """
         database = self._database()
         if not self._claim.token:
@@ -112,9 +112,10 @@ class Context(ModelContext, StepContext):
 
     async def running(self, queue: str, *, longer_than: timedelta) -> list[Running]:
         """
-        Return jobs of a queue whose run takes longer than it should, whoever's.
+        Return running jobs of a queue that have taken too long, of all owners.
 
-        Of the newest 1,000 that run; for an application that reports on its queues.
+        Only the newest 1,000 running jobs are looked at. For applications that report
+        on their queues.
         """
         least = longer_than // timedelta(milliseconds=1)
         found = await self._database().running(queue)
@@ -127,10 +128,10 @@ class Context(ModelContext, StepContext):
 
     def at_settlement(self, body: Callable[[Transaction], None]) -> None:
         """
-        Write to the database together with this job's success, or not at all.
+        Write to the database in the transaction that stores this job's success.
 
-        `body` is a plain function; it runs in the transaction that settles the job,
-        after the handler returned. If it raises, the attempt has failed.
+        `body` is a plain function that runs after the handler has returned. If it
+        raises, the attempt has failed.
         """
         if self._bodies is None:
             self._bodies = []
@@ -152,7 +153,7 @@ class Context(ModelContext, StepContext):
     async def submit(
         self, capability: Any, value: Any, **options: Unpack[SubmitOptions]
     ) -> Any:
-        """Submit another job, durable when this returns; takes what `submit` takes."""
+        """Submit another job, durable when this returns; takes the usual options."""
         await self.flush()
         chosen: SubmitOptions = {**inherited(self._claim), **options}
         return await self._services.submit(capability, value, **chosen)
@@ -160,10 +161,10 @@ class Context(ModelContext, StepContext):
     @property
     def blobs(self) -> JobBlobs:
         """
-        Contents of this job: `await ctx.blobs.put(bytes)` gives an id to `get` by.
+        Blobs of this job: `await ctx.blobs.put(bytes)` returns an id for `get`.
 
-        They are kept for as long as the job is. Large inputs and outputs go that way
-        by themselves.
+        They are kept as long as the job. Large inputs and outputs are stored this way
+        automatically.
         """
         if self._blobs is None:
             self._blobs = JobBlobs(self._claim, self._services.payloads)
@@ -172,10 +173,10 @@ class Context(ModelContext, StepContext):
     @property
     def app_blobs(self) -> AppBlobs:
         """
-        What the application of this job keeps for the job's owner.
+        Blobs of the job's application that belong to the job's owner.
 
-        These blobs outlive the job, and are written and read as streams. A run that
-        is repeated writes again: give the blob a time to live, or delete it.
+        They outlive the job, and are written and read as streams. A repeated run writes
+        them again: give a blob a time to live, or delete it.
         """
         if self._services.payloads.of_app is None:
             raise PermanentError("blobs of applications are not available here")
@@ -184,11 +185,12 @@ class Context(ModelContext, StepContext):
     @property
     def flow(self) -> Flow:
         """
-        The flow that this job is a step of, to add steps to: `ctx.flow.add(…)`.
+        The flow of this job, for adding steps: `ctx.flow.add(…)`.
 
-        They are stored together with this step's success, or not at all, and begin
-        after it; those `after=[ctx.anyway]` are stored also if it fails for good.
-        `before=["join"]` has a step wait for them that waits for this one.
+        Added steps are stored together with this step's success and start after it.
+        Steps with `after=[ctx.anyway]` are also stored if this step fails permanently.
+        `before=["join"]` makes a step that waits for this one wait for the new steps
+        too.
         """
         if self._claim.flow is None:
             raise PermanentError("this job is not a step of a flow")
@@ -198,24 +200,24 @@ class Context(ModelContext, StepContext):
 
     @property
     def anyway(self) -> Edge:
-        """The step as one that need not succeed: `ctx.flow.add(…, after=[…])`."""
+        """Return this step as one that may fail: `ctx.flow.add(…, after=[…])`."""
         return Edge(self._claim.step or "", continues=True)
 
     @property
     def added_steps(self) -> tuple[Planned, ...]:
-        """What was added to the flow, in order."""
+        """The steps added to the flow, in order."""
         return () if self._flow is None else tuple(self._flow.steps)
 
     @property
     def brought(
         self,
     ) -> tuple[Sequence[Callable[[Transaction], None]], Sequence[Planned]]:
-        """What is written with its success: `settlement_bodies`, `added_steps`."""
+        """What is written when the job succeeds: `settlement_bodies`, `added_steps`."""
         if self._bodies is None and self._flow is None:
             return (), ()
         return self.settlement_bodies, self.added_steps
 
     @property
     def settlement_bodies(self) -> tuple[Callable[[Transaction], None], ...]:
-        """What `at_settlement` was given, in order."""
+        """The bodies passed to `at_settlement`, in order."""
         return tuple(self._bodies or ())

@@ -1,4 +1,4 @@
-"""Answers of models as steps store them: usable ones, and those being corrected."""
+"""Stored model answers: usable ones, and drafts that are being corrected."""
 
 from typing import Any, Final, Generic, TypeVar
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Answered(BaseModel, Generic[T]):
-    """A model's answer as it is stored, with the calls that it took."""
+    """A model's answer as it is stored, with the calls that produced it."""
 
     value: T
     calls: list[Called]
@@ -22,21 +22,21 @@ TEXT: Final = Answered[str]
 
 class StepDraft:
     """
-    An answer that did not match its type, stored while its correction is asked for.
+    An answer that did not match its type, stored until it is corrected.
 
-    A run that is interrupted between the two calls pays for the first one once. If the
-    correction does not match either, nothing of it stays stored.
+    A run that is interrupted between the two calls pays for the first one only once. If
+    the correction does not match either, the draft is deleted.
     """
 
     def __init__(self, steps: StepJournal, asker: Asker, call: str) -> None:
-        """Take the key of the step whose answer it is."""
+        """Create it for the step with the key `call`."""
         self._steps = steps
         self._asker = asker
         self._call = call
         self._begun = len(asker.calls)
 
     async def read(self) -> str | None:
-        """Return the answer that an earlier run did not get to correct."""
+        """Return the answer that an earlier run received but did not correct."""
         found: Any = await self._steps.draft(self._call, TEXT)
         if found is None:
             return None
@@ -44,7 +44,7 @@ class StepDraft:
         return str(found.value)
 
     async def keep(self, text: str) -> None:
-        """Store an answer, with its usage; return when it is stored."""
+        """Store an answer with its usage; return when it is stored."""
         calls = [*self._asker.calls[self._begun :]]
         answered = TEXT(value=text, calls=calls)
         await self._steps.keep_draft(self._call, answered, TEXT)

@@ -1,4 +1,4 @@
-"""Forks: a new job that begins with the first steps of another one."""
+"""Forks: a new job that reuses the first steps of another job."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from backburner.engine.engine import Engine
 
 SAME: Final = object()
-"""Stands for the input of the job that is forked."""
+"""Use the input of the forked job."""
 
 
 class Fork(NamedTuple):
-    """A fork as it would be stored, or is."""
+    """A fork that is stored, or would be."""
 
     job: NewJob
     reused: Sequence[StoredStep]
@@ -35,14 +35,14 @@ class Fork(NamedTuple):
 
 
 def stored_steps(steps: Sequence[StoredStep]) -> list[StoredStep]:
-    """Return the steps of a handler that a fork may begin with, in order."""
+    """Return the steps of a handler that a fork can reuse, in order."""
     return [s for s in steps if s.size and s.kind != DRAFT and s.is_top]
 
 
 def steps_before(
     steps: Sequence[StoredStep], start: str | int, *, in_order: bool
 ) -> list[StoredStep]:
-    """Return the steps before one, by its name or its number from 1 on."""
+    """Return the steps before `start`, a name or a number from 1."""
     places = [n for n, s in enumerate(steps, 1) if start in (n, s.name)]
     if not places and start != len(steps) + 1:
         raise InvalidInput(
@@ -69,10 +69,10 @@ async def fork(  # noqa: PLR0913 - whose, from where, with what
     dry_run: bool = False,
 ) -> Fork:
     """
-    Submit a new job that uses the results of the steps before `start`.
+    Submit a new job that reuses the results of the steps before `start`.
 
-    With an input of its own it uses them in their order, without comparing what is
-    asked. With `dry_run` nothing is stored, and the fork has a quote.
+    With a new input the results are used in their order, without comparing the
+    requests. With `dry_run` nothing is stored, and the fork has a quote.
     """
     job = await engine.find(job_id, owner)
     _check(job)
@@ -121,7 +121,7 @@ def _options(job: Job, key: str | None) -> Options:
 async def _result(
     engine: "Engine", new: NewJob, n: int, step: StoredStep, *, keeps_key: bool
 ) -> StepResult:
-    """Write a result for the new job; one that is stored apart is copied."""
+    """Build a result for the new job; one in the blob store is copied."""
     result = step.result
     if reference(result) is not None:
         content = (await engine.payloads.text(result)).encode()

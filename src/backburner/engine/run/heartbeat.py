@@ -2,8 +2,8 @@
 Renews a worker's lease from a separate thread.
 
 A handler that blocks the event loop for a while must not cost the worker its jobs, so
-the lease is renewed without the loop. One that blocks it for good must not keep them
-for ever: without a tick of the loop for a given time, the lease is left to run out.
+the thread does not need the loop. A handler that blocks it for ever must not keep the
+jobs: if the loop has not run for a given time, the lease is no longer renewed.
 """
 
 import asyncio
@@ -18,23 +18,23 @@ from backburner.ports.log import log
 from backburner.ports.store.workers import Heart
 
 LAST_SECONDS = 5.0
-"""How long the last beat is waited for."""
+"""How long to wait for the last heartbeat."""
 
 
 class Heartbeat(Protocol):
     """Renews a lease until it is stopped."""
 
     def start(self, worker: str) -> None:
-        """Beat for this worker from now on."""
+        """Send heartbeats for this worker from now on."""
         ...
 
     async def stop(self) -> None:
-        """Beat no more; return when the last beat is over."""
+        """Stop; return when the last heartbeat has ended."""
         ...
 
 
 class Pulse:
-    """What one beat means, apart from when it comes."""
+    """Sends one heartbeat and evaluates its result; does not decide when."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Pulse:
         lost: Callable[[str], None],
         blocked_ms: float = math.inf,
     ) -> None:
-        """Take for how long the event loop may be blocked before beats end."""
+        """Stop beating if the event loop was blocked for longer than `blocked_ms`."""
         self._heart = heart
         self._clock = clock
         self._lease_ms = lease_ms
@@ -57,16 +57,16 @@ class Pulse:
         self._was_blocked = False
 
     def begin(self, worker: str) -> None:
-        """Take up a new name, whose lease has just begun."""
+        """Start with a new worker id, whose lease has just begun."""
         self._worker = worker
         self._last = self._clock.monotonic()
 
     def tick(self) -> None:
-        """Take note that the event loop goes round."""
+        """Record that the event loop runs."""
         self._ticked = self._clock.monotonic()
 
     def beat(self) -> None:
-        """Renew the lease; say when it is lost, or was not renewed for too long."""
+        """Renew the lease; call `lost` if it is lost or was not renewed in time."""
         if self._is_blocked():
             return
         worker, now = self._worker, self._clock.monotonic()
@@ -74,7 +74,7 @@ class Pulse:
             alive = self._heart.beat(worker)
         except StoreUnavailable as error:
             log.warning("heartbeat failed", worker=worker, code=error.code)
-            # By now, not by when it began: a beat may hang for a while before it fails.
+            # Use the time now, not when the call began: it may hang before it fails.
             alive = self._clock.monotonic() - self._last < self._lease_ms
         except Exception as error:  # noqa: BLE001 - without beats the worker is lost
             kind = type(error).__name__
@@ -86,7 +86,7 @@ class Pulse:
             self._lost(worker)
 
     def _is_blocked(self) -> bool:
-        """Say whether the event loop stands still for too long; report it once."""
+        """Say whether the event loop has been blocked for too long; log it once."""
         is_blocked = self._clock.monotonic() - self._ticked > self._blocked_ms
         if is_blocked and not self._was_blocked:
             log.error("event loop blocked", worker=self._worker)
@@ -94,12 +94,12 @@ class Pulse:
         return is_blocked
 
     def close(self) -> None:
-        """Give the heart back."""
+        """Close the heart's connection."""
         self._heart.close()
 
 
 class ThreadHeartbeat:
-    """A thread that beats every so often."""
+    """A thread that sends heartbeats periodically."""
 
     def __init__(self, pulse: Pulse, *, every: float) -> None:
         self._pulse = pulse
@@ -129,7 +129,7 @@ class ThreadHeartbeat:
             self._pulse.beat()
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Show, from the event loop, that it goes round."""
+        """Record, from the event loop, that it runs."""
         self._pulse.tick()
         self._ticking = loop.call_later(self._every, self._tick, loop)
 
@@ -137,5 +137,5 @@ class ThreadHeartbeat:
         if self._thread is not None:
             self._thread.join(LAST_SECONDS)
             if self._thread.is_alive():
-                return  # it hangs in a beat, and goes with the process
+                return  # it hangs in a heartbeat and ends with the process
         self._pulse.close()

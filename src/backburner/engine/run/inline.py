@@ -1,7 +1,7 @@
 """
 Runs a capability within a request, without a job.
 
-What it may cost is held before it runs and settled with what it used, as a job's is.
+Its expected cost is held before it runs and settled with its usage, as for a job.
 """
 
 import asyncio
@@ -24,19 +24,19 @@ from backburner.ports.log import log
 from backburner.ports.prices import Prices
 
 SPARE: Final = timedelta(minutes=1)
-"""How much longer than it may take it holds what it may cost."""
+"""How much longer than the timeout the hold lasts."""
 
 
 @dataclass(frozen=True, slots=True)
 class InlineRunner:
-    """What stands around a run without a job."""
+    """Runs capabilities with a hold and without a job."""
 
     services: Services
     budgets: Budgets
     prices: Prices
 
     async def run(self, found: Capability[Any, Any], job: NewJob) -> Any:
-        """Run a capability by the code of a job; raise what goes wrong."""
+        """Run a capability as a job would; raise its error."""
         ctx = Context(_stand_in(job), self.services)
         held = await self.budgets.hold(job, lasts=found.timeout + SPARE)
         has_succeeded = False
@@ -59,7 +59,7 @@ class InlineRunner:
             money = await self._cost(calls)
             await self.budgets.settle(hold_id, tokens, money=money)
         except StoreUnavailable as error:
-            # Its answer is there, and what is held frees itself.
+            # The answer exists already, and the hold expires by itself.
             log.warning("booking failed", code=error.code, count=len(calls))
 
     async def _cost(self, calls: Sequence[Usage]) -> Decimal | None:
@@ -81,7 +81,7 @@ async def _answer(found: Capability[Any, Any], ctx: Context, text: str) -> Any:
 
 
 def _stand_in(job: NewJob) -> Claim:
-    """Return what stands for the claim of a job that is not stored."""
+    """Return a claim for a job that is not stored."""
     now = job.created_at
     return Claim(
         seq=0,

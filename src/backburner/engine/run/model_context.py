@@ -1,4 +1,4 @@
-"""Model calls of a handler: asked by lanes, booked, and stored as steps."""
+"""Model calls of a handler: limited by lanes, recorded, and stored as steps."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -20,7 +20,7 @@ from backburner.ports.ai import Message
 T = TypeVar("T")
 
 NOT_REQUESTED = frozenset({"seconds", "on_correction", "stream"})
-"""Options of a model call that do not change what is asked."""
+"""Options of a model call that do not change the request."""
 
 
 class ModelContext(BaseContext):
@@ -38,26 +38,26 @@ class ModelContext(BaseContext):
         cached_tokens: int = 0,
     ) -> None:
         """
-        Book what a call used of a model, as its provider counted it.
+        Record the usage of a model call, as its provider counted it.
 
-        It stays booked whatever the attempt comes to. `cached_tokens` are some of the
-        input's.
+        It stays recorded whatever the outcome of the attempt. `cached_tokens` are part
+        of the input tokens.
         """
         call = usage(model, input_tokens, output_tokens, provider, cached_tokens)
         self.spending.add(call)
 
     def _book(self, call: Usage, *, is_estimate: bool) -> None:
-        """Book a call of the asker; see `Book`."""
+        """Record a call of the asker; see `Book`."""
         self.spending.add(call, is_estimate=is_estimate)
 
     @property
     def usage(self) -> tuple[Usage, ...]:
-        """What `used` was told, in order."""
+        """The calls recorded with `used`, in order."""
         usage_log = None if self.spent is None else self.spent.usage_log
         return () if usage_log is None else usage_log.calls
 
     async def used_before(self) -> Spent:
-        """Add up what earlier attempts used of models, since it was last retried."""
+        """Sum up the usage of earlier attempts since the last retry by hand."""
         usage_sink = self._services.usage_sink
         return (
             NOTHING
@@ -66,7 +66,7 @@ class ModelContext(BaseContext):
         )
 
     async def used_by(self, step: str) -> Spent:
-        """Add up what a step of `needs` used of models, by all of its runs."""
+        """Sum up the usage of a step in `needs`, over all of its runs."""
         usage_sink, given = self._services.usage_sink, self.needs[step]
         return (
             NOTHING if usage_sink is None else await usage_sink.spent_on(given.job_id)
@@ -82,13 +82,13 @@ class ModelContext(BaseContext):
         tokens: int | None = None,
     ) -> Call:
         """
-        Wait for leave to call a provider: `async with ctx.lane(…) as call:`.
+        Wait for a permit to call a provider: `async with ctx.lane(…) as call:`.
 
-        The lane is the fleet's: all workers keep its limits together. If its turn is
-        not near, the job is put back at no cost of an attempt and its slot is free;
-        if this attempt has already paid for a call, it waits here instead.
-        Of a `credential` only a digest is kept; a `label` stands for it is.
-        `tokens` is what the call is expected to use; unless said, what the job is.
+        All workers share the limits of a lane. If the wait would be long, the job is
+        put back without using an attempt and its slot becomes free; if this attempt has
+        already paid for a call, it waits here instead. Only a digest of the
+        `credential` is stored; a `label` is stored as it is. `tokens` is the expected
+        usage of the call, by default that of the job.
         """
         name = lane_name(provider, model, credential, label)
         expected = self._claim.tokens if tokens is None else tokens
@@ -122,14 +122,14 @@ class ModelContext(BaseContext):
 
     @property
     def _model_lane(self) -> str | None:
-        """The lane of its application, by which all model calls of that go."""
+        """The lane of the job's application, used by all of its model calls."""
         providers = self._services.providers
         lanes = {} if providers is None else providers.lanes
         return lanes.get(self._claim.capability)
 
     @property
     def ai(self) -> Asker:
-        """Who asks models for this job: by lanes, booked, with `calls` to look at."""
+        """Calls models for this job, with lanes and usage; `calls` lists the calls."""
         if self._asker is None:
             if self._services.providers is None:
                 raise PermanentError("no model provider is configured here")
@@ -172,7 +172,7 @@ class ModelContext(BaseContext):
         **options: Any,
     ) -> Any:
         """
-        Ask a model, if you like `into` a type; takes what `Asker.ask` takes.
+        Ask a model, optionally with an answer of the type `into`; see `Asker.ask`.
 
         The answer is a step: a later run of the job gets it without another call.
         `remember=False` asks again each time.
@@ -197,7 +197,7 @@ class ModelContext(BaseContext):
     async def embed(
         self, texts: Sequence[str], *, remember: bool = True, **options: Any
     ) -> Vectors:
-        """Return a vector for each text; takes what `Asker.embed` takes."""
+        """Return a vector for each text; takes the options of `Asker.embed`."""
         called = partial(self.ai.embed, texts, **options)
         if not remember:
             return await called()
@@ -208,14 +208,14 @@ class ModelContext(BaseContext):
     async def transcribe(
         self, audio: bytes, mime_type: str, *, remember: bool = True, **options: Any
     ) -> str:
-        """Write down a recording; takes what `Asker.transcribe` takes."""
+        """Transcribe a recording; takes the options of `Asker.transcribe`."""
         called = partial(self.ai.transcribe, audio, mime_type, **options)
         return await self._media("transcribe", audio, mime_type, called, remember)
 
     async def describe(
         self, image: bytes, mime_type: str, *args: Any, **options: Any
     ) -> str:
-        """Say what is in a picture; takes what `Asker.describe` takes."""
+        """Describe an image; takes the options of `Asker.describe`."""
         remember = options.pop("remember", True)
         called = partial(self.ai.describe, image, mime_type, *args, **options)
         return await self._media(
@@ -249,7 +249,7 @@ class ModelContext(BaseContext):
         *,
         corrects: bool = False,
     ) -> tuple[Any, bool]:
-        """Return a model's answer and whether an earlier run of the job got it."""
+        """Return a model's answer and whether an earlier run of the job stored it."""
         asker = self.ai
 
         async def compute(key: str) -> Answered[Any]:

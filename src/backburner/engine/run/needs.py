@@ -1,4 +1,4 @@
-"""The outputs of prerequisites that a step gets."""
+"""The outputs of prerequisites that a step receives."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,18 +12,18 @@ from backburner.engine.blobs.payloads import Payloads
 
 
 class StepInput(NamedTuple):
-    """What a prerequisite came to."""
+    """The result of a prerequisite."""
 
     job_id: str
     state: JobState
     output: Any
-    """Its result as plain data; `None` if it did not succeed."""
+    """Its output as plain data; `None` if it did not succeed."""
     error: Mapping[str, Any] | None
-    """Why it did not."""
+    """Its error, if it did not succeed."""
 
 
 async def whole(needs: Sequence[Need], payloads: Payloads) -> Sequence[Need]:
-    """Return needs with the texts that their rows only name."""
+    """Return needs with the outputs that are stored in the blob store."""
     return [
         need._replace(output=await payloads.text(need.output or ""))
         if is_apart(need.output)
@@ -33,12 +33,12 @@ async def whole(needs: Sequence[Need], payloads: Payloads) -> Sequence[Need]:
 
 
 def is_apart(text: str | None) -> bool:
-    """Say whether a text is kept apart from its row."""
+    """Say whether a text is stored in the blob store."""
     return text is not None and text.startswith(MARK)
 
 
 def input_of(needs: Sequence[Need]) -> str:
-    """Return the input of a step that has none of its own: what it needs."""
+    """Return the input of a step that has none of its own: the outputs it needs."""
     if len(needs) == 1 and needs[0].output is not None:
         return needs[0].output
     if not needs or any(need.output is None for need in needs):
@@ -48,7 +48,7 @@ def input_of(needs: Sequence[Need]) -> str:
 
 
 def given(needs: Sequence[Need]) -> dict[str, StepInput]:
-    """Return what a handler sees of its needs, by step."""
+    """Return the prerequisites' results as the handler sees them, by step."""
     return {
         need.step: StepInput(
             need.job_id,

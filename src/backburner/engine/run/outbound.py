@@ -1,9 +1,8 @@
 """
 HTTP requests of handlers: `await ctx.http.get(url)`, `await ctx.http.post(url, …)`.
 
-A request that gets no usable answer raises what that means for the job: worth another
-attempt, or not. An answer is returned whatever its status; `raise_for_status` decides
-by it.
+A request without a usable response raises an exception that says whether to try again.
+A response is returned whatever its status; `raise_for_status` evaluates the status.
 """
 
 import re
@@ -40,7 +39,7 @@ INVALID: Final = "HTTP_INVALID"
 AGENT: Final = "Backburner"
 MAX_REDIRECTS: Final = 5
 DEFAULT_LIMIT: Final = 1024 * 1024
-"""The most bytes of an answer's body, unless a call says otherwise."""
+"""The maximum size of a response body in bytes, unless a call sets `limit`."""
 
 _SILENCES: Final[Mapping[Silence, tuple[str, str]]] = {
     Silence.REFUSED: (REFUSED, "the server cannot be reached or is not allowed"),
@@ -67,22 +66,29 @@ _VALUE: Final = re.compile(r"[!-~]([ -~\t]{0,8190}[!-~])?|")
 
 
 class HttpOptions(TypedDict, total=False):
-    """What a call may say."""
+    """Options of a request."""
 
     headers: Mapping[str, str]
     hosts: Iterable[str] | None
-    """The only hosts it may reach, redirects included: `host`, `host:port` or
-    `*.domain`. Without it: any that the operator allows, by default public ones."""
+    """
+    The only hosts that it may reach, redirects included: `host`, `host:port` or
+    `*.domain`. Without it: all that the operator allows, by default public ones.
+    """
     limit: int
-    """The most bytes of the answer's body; 1 MiB by default, at most
-    `BACKBURNER_HTTP_LIMIT`."""
+    """
+    The maximum size of the response body in bytes; 1 MiB by default, at most
+    `BACKBURNER_HTTP_LIMIT`.
+    """
     seconds: float
-    """The time for all of it; by default and at most `BACKBURNER_HTTP_SECONDS`."""
+    """
+    The time limit of the whole request; by default and at most
+    `BACKBURNER_HTTP_SECONDS`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """What the operator allows one request of a handler."""
+    """The operator's limits for one request of a handler."""
 
     bytes: int
     seconds: float
@@ -90,17 +96,17 @@ class HttpLimits:
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A server's whole answer."""
+    """A complete response."""
 
     status: int
     headers: Mapping[str, str]
-    """By names in small letters."""
+    """By lower-case name."""
     body: bytes
-    """As it was sent: compressed answers are not asked for, and not unpacked."""
+    """As sent; compressed responses are neither requested nor decompressed."""
     url: str
-    """Where it came from, after redirects."""
+    """The URL that sent it, after redirects."""
     retry_after: float | None = None
-    """After how many seconds to ask again, if a 429 or 503 says so."""
+    """Seconds until the next attempt, if a 429 or 503 says so."""
 
     @property
     def is_success(self) -> bool:
@@ -108,7 +114,7 @@ class HttpResponse:
         return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
     def json(self) -> Any:
-        """Return the body as JSON; one that is none is worth another attempt."""
+        """Return the body as JSON; an invalid one raises `TransientError`."""
         try:
             return orjson.loads(self.body)
         except orjson.JSONDecodeError:
@@ -116,15 +122,15 @@ class HttpResponse:
             raise TransientError(message, code=INVALID) from None
 
     def text(self) -> str:
-        """Return the body as UTF-8; other bytes are replaced."""
+        """Return the body as UTF-8; invalid bytes are replaced."""
         return self.body.decode(errors="replace")
 
     def raise_for_status(self) -> "HttpResponse":
         """
-        Return this answer if its status is 2xx, else raise what the status means.
+        Return this response if its status is 2xx, otherwise raise.
 
-        429, and 503 with `Retry-After`: `Throttled`, which costs no attempt if the
-        server says when. Other 5xx, 408 and 425: `TransientError`. The rest:
+        429, and 503 with `Retry-After`: `Throttled`, which uses no attempt if the
+        server gives a delay. Other 5xx, 408 and 425: `TransientError`. All others:
         `PermanentError`.
         """
         if self.is_success:
@@ -138,7 +144,7 @@ class HttpResponse:
 
 
 class Http:
-    """Sends the requests of handlers, within the operator's limits."""
+    """Sends the HTTP requests of handlers within the operator's limits."""
 
     def __init__(self, fetcher: Fetcher, clock: Clock, limits: HttpLimits) -> None:
         self._fetcher = fetcher
@@ -153,10 +159,10 @@ class Http:
         **options: Unpack[HttpOptions],
     ) -> HttpResponse:
         """
-        Get a URL, following so many redirects; with 0 a redirect is the answer.
+        Get a URL, following up to `redirects` redirects; with 0 it returns a redirect.
 
-        Each redirect is checked as the first URL is. Headers go to another origin only
-        if they are `Accept`, `Accept-Language` or `User-Agent`.
+        Each redirect is checked like the first URL. Only the headers `Accept`,
+        `Accept-Language` and `User-Agent` are sent to another origin.
         """
         return await self._send("GET", url, options, redirects=redirects)
 
@@ -169,10 +175,10 @@ class Http:
         **options: Unpack[HttpOptions],
     ) -> HttpResponse:
         """
-        Post bytes, or plain data as JSON. A redirect is not followed: it is the answer.
+        Post bytes, or plain data as JSON. Redirects are returned, not followed.
 
-        A job may run twice, and so may this: give the server an id to know it by, such
-        as `ctx.job.id`.
+        A job may run twice, and so may this request: send an id by which the server can
+        recognise it, such as `ctx.job.id`.
         """
         return await self._send("POST", url, options, _body(content, json, options))
 
@@ -184,7 +190,7 @@ class Http:
         json: Any = None,
         **options: Unpack[HttpOptions],
     ) -> HttpResponse:
-        """Send a PATCH request; otherwise the same as `post`."""
+        """Send a PATCH request; otherwise like `post`."""
         return await self._send("PATCH", url, options, _body(content, json, options))
 
     async def _send(
@@ -258,7 +264,7 @@ def _refuse(why: Unusable, request: Outgoing) -> NoReturn:
 
 
 def _body(content: bytes, json: Any, options: HttpOptions) -> bytes:
-    """Return the bytes to send, and name their type in the headers if it is JSON."""
+    """Return the bytes to send; for JSON, also set the content type."""
     if json is None:
         return content
     given = options.get("headers", {})

@@ -1,4 +1,4 @@
-"""Decides which outcome an attempt has: of an answer, an exception, an interruption."""
+"""Decides the outcome of an attempt from an answer, an exception or an interruption."""
 
 from datetime import timedelta
 from enum import Enum, auto
@@ -33,16 +33,16 @@ HOUR = timedelta(hours=1)
 
 
 class Interruption(Enum):
-    """Why a handler is not let to finish."""
+    """Why a handler is interrupted."""
 
     LOST = auto()
-    """The job is not this worker's any more: cancelled, or the lease is gone."""
+    """This worker no longer holds the job: it was cancelled, or the lease was lost."""
     TIMED_OUT = auto()
     EXPIRED = auto()
 
 
 def of_answer(capability: Capability[Any, Any], answer: Any) -> Outcome:
-    """Return the outcome of what a handler returned."""
+    """Return the outcome for a handler's return value."""
     if not isinstance(answer, Failed | Snooze | Cancel):
         return _dumped(capability, answer)
     match answer:
@@ -59,20 +59,20 @@ def _dumped(capability: Capability[Any, Any], answer: Any) -> Outcome:
     try:
         write = capability.output.serializer.to_json
         text = write(answer, by_alias=True, warnings="error")
-    except Exception as error:  # noqa: BLE001 - whatever the handler returned
+    except Exception as error:  # noqa: BLE001 - a handler may return anything
         message = readable(f"the result does not match its declared type: {error}")
         return Failed("INVALID_OUTPUT", message, retryable=False)
     return Done(text.decode())
 
 
 def of_exception(error: BaseException) -> Outcome:
-    """Return what an exception of a handler comes to: a wait, or a failure."""
+    """Return the outcome for an exception of a handler: a wait or a failure."""
     suspended = suspended_by(error)
     return classify(error) if suspended is None else Suspension(suspended.wait)
 
 
 def classify(error: BaseException) -> Failed:
-    """Say what an exception of a handler means. The only place that does."""
+    """Convert a handler's exception into a failure. Only this function does."""
     failed = _classified(error)
     is_meant = failed.retry_after is not None
     return failed if is_meant else failed._replace(trace=trace_of(error))
@@ -99,7 +99,7 @@ def _classified(error: BaseException) -> Failed:
 def _message(error: BaseException) -> str:
     try:
         return readable(str(error))
-    except Exception:  # noqa: BLE001 - even its text may be broken
+    except Exception:  # noqa: BLE001 - an exception's own text may raise
         return "the error has no readable message"
 
 
@@ -116,8 +116,8 @@ def of_interruption(why: Interruption) -> Outcome | None:
 
 def of_unknown(claim: Claim) -> Failed:
     """Return the outcome of a job whose capability this worker does not have."""
-    # During a roll-out another worker may know it: wait, at no cost of an attempt, for
-    # longer each time, until the limit on such waits ends it.
+    # During a roll-out another worker may have it: wait without using an attempt,
+    # longer each time, until the limit on such waits ends the job.
     wait = min(max(SHORTEST_UNKNOWN, timedelta(milliseconds=claim.throttled)), HOUR)
     message = f"this worker has no capability {claim.capability!r}"
     return Failed("UNKNOWN_CAPABILITY", message, True, wait)

@@ -1,4 +1,4 @@
-"""The job by which the end of a child signals the parent that waits for it."""
+"""The job with which the end of a child signals the waiting parent."""
 
 from datetime import timedelta
 
@@ -20,7 +20,7 @@ RETRY = RetryPolicy(
 
 
 class EndOfChild(BaseModel):
-    """A child that ended, as `domain/jobs/completion.py` writes it."""
+    """The end of a child job, as `domain/jobs/completion.py` writes it."""
 
     parent: str
     child: str
@@ -32,7 +32,7 @@ def telling_parents(engine: Engine) -> Capability[EndOfChild, bool]:
 
     @capability(TELL_PARENT, queue="backburner.parents", retry=RETRY)
     async def tell(ctx: Context, told: EndOfChild) -> bool:
-        """Signal a parent; one that is over, or was told before, is left alone."""
+        """Signal a parent, unless it has ended or was signalled before."""
         found = await engine.store.find([told.parent])
         if not found or ctx.job.owner != found[0].owner:
             return False

@@ -1,8 +1,8 @@
 """
 Questions to people that a handler asks: a wait whose signal is an answer.
 
-An answer that does not match the handler's type is put aside, and the question is asked
-again with what was wrong: the job does not fail because of one wrong answer.
+An answer that does not match the handler's type is discarded, and the question is asked
+again with the reason: one wrong answer does not fail the job.
 """
 
 from collections import Counter
@@ -27,11 +27,11 @@ NO_DEFAULT: Final = object()
 MAX_QUESTION: Final = 10_000
 MAX_CHOICES: Final = 100
 MOST_WRONG: Final = 10
-"""How many answers of the wrong type are taken before the job fails."""
+"""How many answers of the wrong type are accepted before the job fails."""
 
 
 class Resolution(BaseModel, Generic[T]):
-    """What a person knows about a step whose worker was lost."""
+    """A person's answer about a step whose worker was lost."""
 
     done: bool
     result: T | None = None
@@ -87,10 +87,10 @@ class Questions:
 
 
 def _shown(default: Any) -> Any:
-    """Return a default as people are shown it; what is no JSON, or long, as text."""
+    """Return a default for display; as text if it is long or not JSON."""
     try:
         written = to_json(default, by_alias=True, fallback=repr)
-    except ValueError:  # it contains itself, or bytes that are no text
+    except ValueError:  # it contains itself, or bytes that are not text
         return repr(default)[:MAX_QUESTION]
     if len(written) > MAX_QUESTION:
         return f"{written[:MAX_QUESTION].decode(errors='ignore')}…"

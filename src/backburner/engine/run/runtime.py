@@ -1,4 +1,4 @@
-"""What a worker and its attempts run with."""
+"""Everything that a worker and its attempts run with."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,14 +20,14 @@ from backburner.ports.store.transactions import Tx
 
 
 class JobEngine(Storage, Protocol):
-    """The engine, as far as it takes part in running and settling jobs."""
+    """The part of the engine that running and settling jobs needs."""
 
     def wrap(self, tx: Tx, parent: Claim) -> Transaction:
         """Return the transaction object that bodies receive."""
         ...
 
     def plan_steps(self, added: Sequence[Planned], claim: Claim) -> Sequence[NewStep]:
-        """Check steps that a handler added to its flow."""
+        """Validate steps that a handler added to its flow."""
         ...
 
     def touch_batches(self, batches: Iterable[int]) -> None:
@@ -40,8 +40,8 @@ class Runtime(Services):
     """
     Everything that a worker, its attempts and its settler use.
 
-    Handlers see it through their context, as `Services`. The worker adds what belongs
-    to itself: where its attempts send output and usage, and its lanes.
+    Handlers see it through their context, as `Services`. The worker adds its own parts:
+    the sinks for output and usage, and its lanes.
     """
 
     engine: JobEngine
@@ -55,4 +55,4 @@ class Runtime(Services):
     on_job_failed: Callable[[], None] = lambda: None
     """Called after a job has failed permanently."""
     intake: Intake | None = None
-    """Receives a broker's messages, which say what may be claimed, if one is used."""
+    """Receives broker messages, which permit claims; `None` without a broker."""

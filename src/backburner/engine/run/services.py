@@ -1,4 +1,4 @@
-"""What handlers may use of the platform, as their context gets it."""
+"""What a handler's context can use of the platform."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -36,9 +36,9 @@ class JobInfo:
     created_at: Instant
     request_id: str | None
     step: str | None = None
-    """Its name within its flow, if it is a step of one."""
+    """Its name within its flow, if it is a step."""
     traceparent: str | None = None
-    """The trace that its request was part of."""
+    """The trace context of its request."""
 
 
 class Submit(Protocol):
@@ -52,32 +52,32 @@ class Submit(Protocol):
 
 
 class Running(NamedTuple):
-    """A job in a worker's hands."""
+    """A job that a worker is running."""
 
     job_id: str
     duration_ms: int
-    """How long this run of it takes by now."""
+    """How long this run has taken so far."""
 
 
 class Storage(StepStorage, WaitStorage, Protocol):
-    """The database, as handlers may use it."""
+    """The database operations that handlers can use."""
 
     async def find(self, job_id: str, owner: Visibility) -> Job:
         """Return an owner's job."""
         ...
 
     async def running(self, queue: str) -> Sequence[Running]:
-        """Return jobs of a queue that run now, whoever's they are."""
+        """Return the running jobs of a queue, of all owners."""
         ...
 
     async def read(self, body: Callable[[View], T]) -> T:
-        """Run a body over what is committed now; it cannot write."""
+        """Run a body on a read-only snapshot of the committed data."""
         ...
 
     async def transact(
         self, body: Callable[[Transaction], T], *, claim: Claim | None = None
     ) -> T:
-        """Run a body in one transaction; `ClaimLost` unless the claim still holds."""
+        """Run a body in one transaction; raise `ClaimLost` if the claim is lost."""
         ...
 
     async def draft(self, job_id: str, owner: Owner) -> Draft:
@@ -101,13 +101,13 @@ class Services:
     """Delivers the callbacks of handlers, if this process can sign them."""
     app_settings: AppSettings = field(default_factory=AppSettings)
     http: Callable[[], Http] | None = None
-    """Returns the HTTP client of handlers, which is opened on first use."""
+    """Returns the HTTP client of handlers, which is created on first use."""
     lose: Callable[[Claim], None] | None = None
     """Called with the claim of a job that this worker no longer holds."""
 
 
 def inherited(claim: Claim) -> SubmitGroupOptions:
-    """Return what a job made by another one takes over: its owner and request."""
+    """Return the options that a job passes on to the jobs it submits."""
     return {
         "owner": Owner(claim.tenant, claim.user),
         "request_id": claim.request_id,

@@ -36,7 +36,7 @@ from backburner.ports.store.transactions import Tx
 SETTLE_RETRY_SECONDS = 0.2
 DRAIN_SECONDS = 3.0
 MOST_WHY = 500
-"""How many characters of a failure's message say why its steps are not stored."""
+"""Maximum length of the message that says why steps were not stored."""
 
 Ended: TypeAlias = tuple[Attempt, Settlement]
 Body: TypeAlias = Callable[[Transaction], None]
@@ -44,25 +44,25 @@ Steps: TypeAlias = Sequence[Planned]
 
 
 class SettlingWorker(Protocol):
-    """The worker, as far as settling concerns it."""
+    """The part of the worker that the settler uses."""
 
     id: str
 
     def on_settled(self, batch: Sequence[Ended]) -> None:
-        """Be told which attempts are settled."""
+        """Note which attempts were settled."""
         ...
 
     def on_settle_failed(self) -> None:
-        """Be told that an outcome could not be stored: its job is held by nobody."""
+        """Note that an outcome could not be stored, so no attempt holds its job."""
         ...
 
 
 class _SignalledMeanwhile(Exception):
-    """A signal came between a run's last look and its end."""
+    """A signal came between a run's last check and its settlement."""
 
 
 class Settler:
-    """One worker's outcomes, on their way to the store."""
+    """Stores the outcomes of one worker's attempts."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Settler:
         limits: Limits,
         worker: SettlingWorker,
     ) -> None:
-        """Take the worker whose attempts are settled."""
+        """Create it; `worker` is notified of settled attempts."""
         self._runtime = runtime
         self._usage_recorder = usage_recorder
         self._limits = limits
@@ -80,19 +80,19 @@ class Settler:
         self._outcomes: list[Ended] = []
         self._in_flight: list[Ended] = []
         self._holding: Sequence[Ended] = ()
-        """Those in flight that still hold a slot."""
+        """Settlements that are being stored and still occupy a slot."""
         self._wake = asyncio.Event()
         self._is_draining = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the background task."""
         self._task = asyncio.create_task(
             supervised("worker-settle", self._run), name="worker-settle"
         )
 
     def add(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Have an outcome stored; one that nothing can be made of is a failure."""
+        """Queue an outcome for storage; an invalid one becomes a failure."""
         try:
             settlement = self._settlement(attempt, outcome)
         except Exception as error:  # noqa: BLE001 - a retry policy may raise anything
@@ -104,17 +104,17 @@ class Settler:
         self._wake.set()
 
     def lose(self, attempt: Attempt) -> None:
-        """Book what was used by an attempt that no settlement speaks for."""
+        """Record the usage of an attempt that has no settlement."""
         if attempt.usage_log is not None:
             self._usage_recorder.lose(attempt.usage_log)
 
     def unsettled(self, queue: str | None = None) -> int:
         """
-        Return how many jobs have ended but still hold a slot.
+        Return how many ended jobs still occupy a slot.
 
-        A job holds its slot until its settlement is sent to the store, and if that has
-        a body until the store has answered: bodies take as long as they like, the rest
-        is one short write. Where claims are applied after what was sent before them, a
+        A job occupies its slot until its settlement is sent to the store; if the
+        settlement has a body, until the store has answered. Bodies may take long, the
+        rest is one short write. In a store that applies writes and claims in order, a
         slot is free as soon as the settlement is sent.
         """
         if queue is None:
@@ -124,12 +124,12 @@ class Settler:
 
     @property
     def coming(self) -> set[tuple[int, str]]:
-        """The `(seq, token)` of what is not settled yet."""
+        """The `(seq, token)` of attempts that are not settled yet."""
         both = (*self._outcomes, *self._in_flight)
         return {(settlement.seq, settlement.token) for _, settlement in both}
 
     async def drain(self, seconds: float) -> bool:
-        """Settle what is left, for so long; return whether nothing is left."""
+        """Settle what is left within `seconds`; return whether nothing is left."""
         self._is_draining = True
         self._wake.set()
         if self._task is None:
@@ -139,10 +139,10 @@ class Settler:
 
     async def part(self) -> bool:
         """
-        Settle what is left within a few seconds; return whether that could be done.
+        Settle what is left within a few seconds; return whether that succeeded.
 
-        Jobs whose settlements have bodies are handed back, since bodies may take long;
-        so is what is in flight if there is no answer.
+        Jobs whose settlements have bodies are handed back, because bodies may take
+        long. So are settlements in flight if the store does not answer.
         """
         is_whole = all(settlement.body is None for _, settlement in self._outcomes)
         self._outcomes = [*map(self._handed_back, self._outcomes)]
@@ -194,12 +194,12 @@ class Settler:
                 attempt.is_put_off = False
             applied = await self._runtime.store.settle([s for _, s in batch])
         except StoreUnavailable as error:
-            # The outcome is kept and tried again for as long as the lease holds.
+            # Keep the outcome and try again for as long as the lease holds.
             self._seldom.write(
                 log.warning, "settle failed", worker=self._worker.id, code=error.code
             )
             self._settle_later(batch)
-        except Exception as error:  # noqa: BLE001 - one bad outcome must not hold the rest
+        except Exception as error:  # noqa: BLE001 - one outcome must not block all
             kind = type(error).__name__
             log.error("settle failed", worker=self._worker.id, error_type=kind)
             await self._settle_singly(batch)
@@ -210,7 +210,7 @@ class Settler:
     def _take_answers(
         self, batch: Sequence[Ended], applied: Sequence[Change | None]
     ) -> None:
-        """Tell what was settled, and keep what was put off."""
+        """Report what was settled, and retry what was put off."""
         answers = zip(batch, applied, strict=True)
         put_off = [e for e, change in answers if change is None and e[0].is_put_off]
         if not put_off:
@@ -246,7 +246,7 @@ class Settler:
                 self._worker.on_settle_failed()
 
     async def _book_first(self, batch: Sequence[Ended]) -> None:
-        """Book the calls of runs whose settlement may take long: it has a body."""
+        """Record usage early for settlements with a body, which may take long."""
         usage_logs = [
             a.usage_log
             for a, s in batch
@@ -258,7 +258,7 @@ class Settler:
             )
 
     def _refused(self, attempt: Attempt, why: str) -> Settlement:
-        """Return the settlement of a job whose own one cannot be made."""
+        """Return a settlement that fails a job whose own outcome cannot be stored."""
         claim, problem = attempt.claim, Failed(SETTLEMENT_FAILED, why, retryable=False)
         change = transitions.settle(
             claim,
@@ -276,10 +276,10 @@ class Settler:
         batch: Sequence[Ended],
         applied: Sequence[Change | None],
     ) -> None:
-        """Tell others what was settled: whatever they do, it is."""
+        """Report settled attempts; an error here does not undo the settlement."""
         try:
             self._tell_all(batch, applied)
-        except Exception as error:  # noqa: BLE001 - settling it again would not help
+        except Exception as error:  # noqa: BLE001 - settling again would not help
             kind = type(error).__name__
             log.error("settled but not told", worker=self._worker.id, error_type=kind)
 
@@ -367,7 +367,8 @@ class Settler:
         told = _tellings(claim, change)
 
         def body(tx: Tx) -> None:
-            # The job's row is locked: a signal is stored by now, or finds it waiting.
+            # The job's row is locked: a signal is either stored by now or will find the
+            # job waiting.
             self._runtime.faults.hit("wait.settling")
             if tx.has_signal(claim.seq, names):
                 raise _SignalledMeanwhile
@@ -384,7 +385,7 @@ class Settler:
         return plain._replace(body=body, otherwise=otherwise)
 
     def decide(self, attempt: Attempt, outcome: Outcome) -> Change:
-        """Say what an outcome means for its job."""
+        """Return the change of a job that an outcome causes."""
         if isinstance(outcome, Done):
             return transitions.succeed(outcome, now=self._runtime.clock.now())
         claim, capability = attempt.claim, attempt.capability
@@ -403,7 +404,7 @@ class Settler:
         )
 
     def _limits_of(self, attempt: Attempt) -> Limits:
-        """Return how much a job may be put back, as its capability says if it does."""
+        """Return the limits on putting a job back; its capability may set its own."""
         limits, capability = self._limits, attempt.capability
         if capability is None or capability.patience is None:
             return limits
@@ -411,7 +412,7 @@ class Settler:
 
 
 def _tellings(claim: Claim, change: Change) -> list[NewJob]:
-    """Return the webhook that tells of a question, if its job has a callback."""
+    """Return the webhook that reports a question, if the job has a callback."""
     callback, wait = callback_of(claim.callback), change.wait
     if callback is None or wait is None or wait.reason is not WaitReason.QUESTION:
         return []
@@ -431,7 +432,7 @@ def _tellings(claim: Claim, change: Change) -> list[NewJob]:
 def _without_steps(
     attempt: Attempt, failure: Change, error: Exception
 ) -> Change | None:
-    """Return a failure that says why its steps are not stored; `None`: try again."""
+    """Return a failure that says why its steps were not stored; `None`: try again."""
     if isinstance(error, StoreUnavailable):
         attempt.is_put_off = True
         return None
@@ -445,7 +446,7 @@ def _without_steps(
 
 
 def _brought(attempt: Attempt, change: Change) -> tuple[Sequence[Body], Steps]:
-    """Return what is written with a job's end: what follows anyway, if it failed."""
+    """Return what is written with a job's end, in success or failure."""
     context = attempt.context
     if context is None:
         return (), ()

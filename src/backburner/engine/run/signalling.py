@@ -1,4 +1,4 @@
-"""Signals to jobs: checked, stored, and their jobs started."""
+"""Checks and stores signals to jobs, and queues jobs that waited for them."""
 
 from typing import Any, Protocol
 
@@ -25,11 +25,11 @@ from backburner.ports.store.waits import WaitStore
 
 
 class Signals(Protocol):
-    """Where signals are stored, and who starts the jobs that got one."""
+    """The signal store, and the notification of woken jobs."""
 
     @property
     def store(self) -> WaitStore:
-        """Stores waits and signals."""
+        """The store of waits and signals."""
         ...
 
     def woken(self, job: Job) -> None:
@@ -40,7 +40,7 @@ class Signals(Protocol):
 async def deliver(
     signals: Signals, job: Job, name: str, value: Any, *, is_answer: bool = False
 ) -> bool:
-    """Store a signal; return whether it is new. `SignalConflict` if it cannot be."""
+    """Store a signal; return whether it is new. Raises `SignalConflict` if refused."""
     _check_name(name)
     signal = Signal(name, canonical(value), is_answer)
     if len(signal.value.encode()) > MAX_SIGNAL_BYTES:
@@ -59,7 +59,7 @@ async def deliver(
 async def answer(
     signals: Signals, job: Job, name: str, value: Any, asked: Question | None
 ) -> bool:
-    """Answer a question of a job; `InvalidInput` if it is none of the choices."""
+    """Answer a question of a job; `InvalidInput` if the answer is not a choice."""
     choices = None if asked is None else orjson.loads(asked.question).get("choices")
     if choices is not None and value not in choices:
         listed = ", ".join(choices)
@@ -69,7 +69,7 @@ async def answer(
 
 
 def canonical(value: Any) -> str:
-    """Write a value as JSON that is the same for the same value."""
+    """Return a value as canonical JSON: equal values give equal text."""
     try:
         plain = orjson.loads(to_json(value, by_alias=True))
         return orjson.dumps(plain, option=orjson.OPT_SORT_KEYS).decode()

@@ -1,4 +1,4 @@
-"""Steps, waits, child jobs and questions of a handler: each is passed once."""
+"""Steps, waits, child jobs and questions of a handler: each happens once per job."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
@@ -26,7 +26,7 @@ Out = TypeVar("Out")
 
 
 class StepContext(BaseContext):
-    """The part of a context that computes once, and that waits without a slot."""
+    """The part of the context for steps, and for waits that hold no slot."""
 
     __slots__ = ()
 
@@ -72,13 +72,13 @@ class StepContext(BaseContext):
 
         The result is stored before this returns. If the handler runs again, after a
         crash, a failed attempt or a retry, it gets the stored result and `compute` is
-        not called. A crash before the result is stored calls it again. A name is used
-        once in a run. The result is read back as `into`, else as the type that
-        `compute` is annotated to return, else as JSON.
+        not called. After a crash before the result is stored, `compute` is called
+        again. A name can be used once in a run. The result is read back as `into`,
+        otherwise as the return type of `compute`, otherwise as JSON.
 
-        With `once`, that the step begins is stored before `compute` is called. After
-        a crash in between, `reconcile` is called with the same arguments: it returns
-        the result if the step happened, else `NOT_DONE`. Without it `in_doubt` says
+        With `once`, the begin of the step is stored before `compute` is called. After a
+        crash in between, `reconcile` is called with the same arguments: it returns the
+        result if the step happened, otherwise `NOT_DONE`. Without it, `in_doubt` says
         what to do: `fail` the job, `retry` the step, or `ask_person`.
         """
 
@@ -98,7 +98,7 @@ class StepContext(BaseContext):
         return await self.steps.named(name, running(compute), shape, guard)
 
     async def _ask_whether_done(self, step: str, shape: Any) -> Any:
-        """Ask a person what became of a step; return its result or `NOT_DONE`."""
+        """Ask a person whether a step happened; return its result or `NOT_DONE`."""
         into = Resolution.__class_getitem__(shape)
         answer = await self.ask_person(
             f"Step {step!r} of this job began, and its worker was lost before it "
@@ -111,8 +111,8 @@ class StepContext(BaseContext):
         """
         Discard a step's stored result, so that the next run computes it again.
 
-        Without a name it is the answer of this run's last model call: for a handler
-        that rejects an answer and raises to have the model asked again.
+        Without a name, discard the answer of this run's last model call: for a handler
+        that rejects an answer and raises so that the model is asked again.
         """
         await self.steps.forget(step)
 
@@ -132,16 +132,16 @@ class StepContext(BaseContext):
 
     @property
     def open_waits(self) -> tuple[str, ...]:
-        """The names of the waits that were not decided when this run asked."""
+        """The names of waits that were still open when this run reached them."""
         return () if self._waiting is None else tuple(self._waiting.names)
 
     async def sleep(self, delay: float | timedelta) -> None:
         """
         Wait without holding a slot: `await ctx.sleep(60)`, or a `timedelta`.
 
-        The job is `scheduled` meanwhile, for seconds or weeks, and uses no attempt.
-        Then the handler runs again from the top, gets the results of its steps and
-        passes the sleep. The first run decides when it is over.
+        The job is `scheduled` meanwhile and uses no attempt. Then the handler runs
+        again from the top, gets the results of its steps and passes the sleep. The
+        first run decides when the sleep ends.
         """
         await self.waiting.sleep(delay)
 
@@ -171,10 +171,10 @@ class StepContext(BaseContext):
         into: Any = None,
     ) -> Any:
         """
-        Return what a signal brings: `await ctx.wait("paid", into=Payment)`.
+        Wait for a signal and return its value: `await ctx.wait("paid", into=Payment)`.
 
-        The job is `waiting` meanwhile: it holds no slot and uses no attempt. The
-        signal may have come before. Without one in time, `WaitTimedOut` is raised.
+        The job is `waiting` meanwhile: it holds no slot and uses no attempt. The signal
+        may have come before. If none comes in time, `WaitTimedOut` is raised.
         """
         return await self.waiting.signal(name, timeout, into)
 
@@ -196,7 +196,7 @@ class StepContext(BaseContext):
 
         This job is `waiting` meanwhile and holds no slot. The child is submitted once
         and its output is stored as a step. `ChildFailed` is raised if it fails or is
-        cancelled. The child goes on if this job is cancelled.
+        cancelled. The child continues if this job is cancelled.
         """
         services = self._services
         if self._children is None:
@@ -236,11 +236,10 @@ class StepContext(BaseContext):
         """
         Ask a person: `await ctx.ask_person("Send it?", choices=["yes", "no"])`.
 
-        The job is `waiting` until its owner, or a key with the scope
-        `questions:answer` in its tenant, answers. An answer is one of the `choices`
-        and matches `into`. Without one in time the `default` is returned, or
-        `WaitTimedOut` raised if there is none. A question is known by its text;
-        `name` gives it another name.
+        The job is `waiting` until its owner, or a key with the scope `questions:answer`
+        in its tenant, answers. An answer is one of the `choices` and matches `into`. If
+        none comes in time, the `default` is returned, or `WaitTimedOut` is raised if
+        there is none. A question is identified by its text, or by `name` if given.
         """
         if self._questions is None:
             self._questions = Questions(self.waiting)
@@ -255,10 +254,10 @@ class StepContext(BaseContext):
 
 
 def _return_type(compute: Callable[..., Any]) -> Any:
-    """Return the type that a function is annotated to return; `Any` if none."""
+    """Return the annotated return type of a function; `Any` if there is none."""
     if "return" not in getattr(compute, "__annotations__", ()):
         return Any
-    # A function within a function is another one each time.
+    # A nested function is a new object each time, so it is not cached.
     is_lasting = isinstance(compute, FunctionType) and (
         "<locals>" not in compute.__qualname__
     )

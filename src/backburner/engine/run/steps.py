@@ -1,9 +1,9 @@
 """
-Steps of a handler: their results are stored, and a later run of the job reads them.
+Steps of a handler: their results are stored and read by later runs of the job.
 
 A named step is stored before `ctx.step` returns. The answer of a model call is stored a
-moment later, or before the handler does anything else that lasts: a handler that ends
-in success right after its last call needs no stored answer, so nothing is written.
+moment later, or before the handler does anything else that lasts. A handler that
+succeeds right after its last call needs no stored answer, so nothing is written.
 """
 
 import asyncio
@@ -50,17 +50,17 @@ from backburner.engine.models.usage import FIRST_RUN
 from backburner.ports.log import log
 
 MOMENT_SECONDS: Final = 0.005
-"""How long after a model's answer the end of its run is waited for."""
+"""How long to wait after a model's answer for the run to end."""
 RETRY_SECONDS: Final = 0.5
 PARTING_SECONDS: Final = 2.0
-"""How long a run that failed waits for its answers to be stored."""
+"""How long a failed run waits until its answers are stored."""
 
 _path: ContextVar[tuple[str, ...]] = ContextVar("step_path", default=())
-"""The named steps within which this code runs."""
+"""The named steps that enclose the running code."""
 _calling: ContextVar[StepResult | None] = ContextVar("model_call", default=None)
-"""The model call that this code makes, as it is noted."""
+"""The model call that the running code makes, as a result to store."""
 CHARACTERS: Final = 4
-"""How many characters of a request count as one token that it may have cost."""
+"""Estimated characters of a request per token."""
 
 
 class StepStorage(Protocol):
@@ -77,11 +77,11 @@ class StepStorage(Protocol):
         ...
 
     async def forget_step(self, job: int, token: str, key: str) -> bool:
-        """Delete a result; `False` if the job is not held any more."""
+        """Delete a result; `False` if the job is no longer held."""
         ...
 
     async def withdraw_step(self, job: int, token: str, key: str) -> bool:
-        """Record that a step that was begun did not happen."""
+        """Record that a step that had begun did not happen."""
         ...
 
 
@@ -95,15 +95,15 @@ NOT_DONE: Final = NotDone.NOT_DONE
 
 
 class Once(NamedTuple):
-    """What a step that must not be repeated blindly does after a crash."""
+    """How a `once` step continues after a crash."""
 
     reconcile: Callable[[], Awaitable[Any]] | None
-    """Returns the result if the step happened, else `NOT_DONE`."""
+    """Returns the result if the step happened, otherwise `NOT_DONE`."""
     in_doubt: InDoubt
 
 
 class Step(NamedTuple):
-    """A step that the handler has come to."""
+    """A step that the handler has reached."""
 
     key: str
     kind: str
@@ -111,7 +111,7 @@ class Step(NamedTuple):
     adapter: TypeAdapter[Any]
 
     def dump(self, value: Any) -> str:
-        """Return the result as JSON; raise `PermanentError` if that cannot be."""
+        """Return the result as JSON; raise `PermanentError` if that is impossible."""
         try:
             text = self.adapter.dump_json(value, by_alias=True, warnings="error")
         except Exception as error:
@@ -152,10 +152,10 @@ class StepJournal:
         report: Callable[[str, dict[str, Any]], None] | None = None,
     ) -> None:
         """
-        Without `storage` nothing is stored: each step is computed.
+        Create it; without `storage` nothing is stored and each step is computed.
 
-        `lose` is called if the job turns out to be held by another worker, `report`
-        with the type and data of an event.
+        `lose` is called if another worker holds the job, `report` with the type and
+        data of an event.
         """
         self._claim = claim
         self._storage = storage if claim.token else None
@@ -168,14 +168,14 @@ class StepJournal:
         self._seen: set[str] = set()
         self._drafts: set[str] = set()
         self._replay: deque[StoredStep] = deque()
-        """Results of a fork that are used in their order."""
+        """Results of a fork, which are used in order."""
         self._active: Counter[tuple[str, ...]] = Counter()
-        """Steps under way, by the steps within which they are."""
+        """The number of running steps, by their enclosing steps."""
         self._are_concurrent = False
         self._open: dict[str, StoredStep] = {}
         """Steps that an earlier run began and did not end."""
         self._openings: dict[str, StepResult] = {}
-        """Model calls that are being made and are not written down as such."""
+        """Model calls in progress that are not recorded in the store yet."""
         self._opened: set[str] = set()
         self._counts: Counter[tuple[tuple[str, ...], str, bytes]] = Counter()
         self._pending: list[StepResult] = []
@@ -194,7 +194,7 @@ class StepJournal:
         into: Any,
         once: Once | None = None,
     ) -> Any:
-        """Return the stored result of a step that the handler names, or compute it."""
+        """Return the stored result of a named step, or compute it."""
         path = (*_path.get(), _checked_name(name))
         step = Step(named_key(path), NAMED, name, adapter_of(into))
         if step.key in self._seen:
@@ -225,7 +225,7 @@ class StepJournal:
     async def _once(
         self, step: Step, compute: Callable[[], Awaitable[Any]], once: Once
     ) -> Any:
-        """Compute a step whose begin is stored; after a crash, find out what it did."""
+        """Compute a step whose begin is stored, or find out if it happened."""
         if step.key in self._open:
             value = await self._resolved(step, once)
             if value is not NOT_DONE:
@@ -236,7 +236,8 @@ class StepJournal:
         try:
             return await compute()
         except (WorkError, Suspended):
-            # The function says that it did not happen, or waits and will run again.
+            # Either the function says that it did not happen, or it waits and will run
+            # again.
             await self._withdraw(step.key)
             raise
 
@@ -254,7 +255,7 @@ class StepJournal:
         )
 
     async def _withdraw(self, key: str) -> None:
-        """Record that a step that was begun did not happen."""
+        """Record that a step that had begun did not happen."""
         await self.flush()
         if self._storage is None:
             return
@@ -271,7 +272,7 @@ class StepJournal:
         into: Any,
     ) -> tuple[Any, bool]:
         """
-        Return a model's answer and whether it was stored by an earlier run.
+        Return a model's answer and whether an earlier run stored it.
 
         `compute` is given the key of the step.
         """
@@ -293,7 +294,7 @@ class StepJournal:
     async def _called(
         self, step: Step, size: int, compute: Callable[[str], Awaitable[Any]]
     ) -> Any:
-        """Make a model call; one that takes a while is noted, lest it be lost."""
+        """Make a model call; record a slow one as begun, so that a crash is noticed."""
         opening = self._result(step, "")._replace(
             is_open=True, expected=size // CHARACTERS
         )
@@ -312,13 +313,13 @@ class StepJournal:
             _calling.reset(outer)
 
     def _enter(self, path: tuple[str, ...]) -> None:
-        """Note that a step begins within others, and whether others are beside it."""
+        """Record that a step begins, and whether others run concurrently with it."""
         self._active[path] += 1
         if self._active[path] > 1:
             self._are_concurrent = True
 
     def _began(self) -> None:
-        """Note that a model call is being made."""
+        """Record that a model call has begun."""
         opening = _calling.get()
         if opening is None or self._storage is None or opening.key in self._opened:
             return
@@ -329,7 +330,7 @@ class StepJournal:
         """
         Discard a stored result, so that the next run computes it again.
 
-        Without a name, the last model call of this run.
+        Without a name, discard that of the last model call of this run.
         """
         await self.flush()
         key = self._last_call if name is None else named_key((*_path.get(), name))
@@ -373,14 +374,14 @@ class StepJournal:
             self._stored.pop(key, None)
 
     async def flush(self) -> None:
-        """Return when all results so far are stored; `ClaimLost` if they are not."""
+        """Return when all results are stored; raise `ClaimLost` if they are not."""
         while (saving := self._saving()) is not None:
             await asyncio.shield(saving)
         if self._is_lost:
             raise ClaimLost(self._claim.id)
 
     async def part(self, *, is_done: bool) -> None:
-        """End the run: one that succeeded needs no results any more."""
+        """End the run; after a success, results need not be stored."""
         self._cancel_timer()
         self._openings.clear()
         if is_done:
@@ -390,7 +391,7 @@ class StepJournal:
                 await self.flush()
         except (ClaimLost, TimeoutError):
             return
-        except Exception as error:  # noqa: BLE001 - the run has its outcome
+        except Exception as error:  # noqa: BLE001 - the outcome is decided already
             log.error("step not stored", error_type=type(error).__name__)
 
     def _saving(self) -> "asyncio.Task[None] | None":
@@ -419,7 +420,7 @@ class StepJournal:
             self._note(step)
             return await self._payloads.text(found.result)
         if self._unread and self._report is not None:
-            # The code is not the one that stored them, or its input has changed.
+            # Either the code has changed since, or its input.
             self._report(STEP_CHANGED, {"step": step.name, "unread": len(self._unread)})
             self._unread.clear()
         return None
@@ -461,7 +462,7 @@ class StepJournal:
         return () if is_first else await storage.steps_of(claim.seq)
 
     async def _keep(self, step: Step, text: str) -> None:
-        """Put a result into what is to be stored."""
+        """Add a result to those that will be stored."""
         self._note(step)
         if self._storage is None:
             return
@@ -507,7 +508,7 @@ class StepJournal:
             self._timer = None
 
     async def _save(self) -> None:
-        """Store what is pending, with the usage that is not recorded yet."""
+        """Store pending results, with usage that is not recorded yet."""
         storage = self._storage
         results, self._pending = self._pending, []
         results += self._openings.values()
@@ -529,13 +530,13 @@ class StepJournal:
             self._lose(self._claim)
 
     async def persist(self, verb: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        """Do it again while the store is away: what is paid for is not thrown away."""
+        """Retry while the store is unavailable, so that paid results are not lost."""
         while True:
             try:
                 return await verb(*args)
             except StoreUnavailable as error:
                 log.warning("step not stored", job_id=self._claim.id, code=error.code)
-            await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - nothing tells when
+            await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - no event to wait for
 
 
 def _checked_name(name: str) -> str:
@@ -552,13 +553,13 @@ _known: Callable[[Any], TypeAdapter[Any]] = lru_cache(maxsize=256)(TypeAdapter)
 
 
 def adapter_of(into: Any) -> TypeAdapter[Any]:
-    """Return what writes and reads a type, made once where that can be."""
+    """Return the adapter of a type, cached if the type is hashable."""
     try:
         return _known(into)
-    except TypeError:  # a type that is no key of a cache
+    except TypeError:  # the type is not hashable
         return TypeAdapter(into)
 
 
 def request_of(**parts: Any) -> bytes:
-    """Return a request as bytes that are the same for the same request."""
+    """Return a request as bytes; equal requests give equal bytes."""
     return orjson.dumps(parts, option=orjson.OPT_SORT_KEYS, default=str)

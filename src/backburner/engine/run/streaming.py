@@ -1,9 +1,8 @@
 """
 Sends progress and streamed text of running handlers to the store.
 
-Whatever is said within a moment is told together, in order, once, and all of it before
-the attempt that said it is settled. Of progress only the latest matters; of text every
-character does.
+What is emitted within a moment is stored together, in order, once, and before the
+attempt is settled. Only the latest progress is stored, but every character of text.
 """
 
 import asyncio
@@ -28,23 +27,23 @@ MOMENT_SECONDS: Final = 0.1
 RETRY_SECONDS: Final = 0.2
 IDLE_SECONDS: Final = 60.0
 MOST_UNTOLD: Final = 262_144
-"""Characters; a handler that is further ahead of the store waits for it."""
+"""How many characters a handler may be ahead of the store before it waits."""
 
 
 class OutputSink(Protocol):
-    """Takes what a run writes."""
+    """Receives the output of runs."""
 
     def hear(self, output_stream: "OutputStream") -> None:
-        """Be told that there is something new to tell."""
+        """Note that a stream has something new to store."""
         ...
 
     def hurry(self) -> None:
-        """Be told that somebody waits for it to be told."""
+        """Note that a handler waits until its output is stored."""
         ...
 
 
 class OutputStream:
-    """All that one attempt says."""
+    """The output of one attempt: progress, text and other events."""
 
     __slots__ = (
         "_claim",
@@ -71,36 +70,36 @@ class OutputStream:
         self._length = 0
         self._untold: list[str] = []
         self._noted = 0
-        """How many characters of the text are in notes, or were."""
+        """How many characters of the text are in notes that were built so far."""
         self._earlier: str | None = None
-        """What readers have of an earlier attempt, while this one says the same."""
+        """The text of an earlier attempt, as long as this one repeats it."""
         self._replaces = False
         self._progress: Mapping[str, Any] | None = None
         self._marks: list[tuple[str, Mapping[str, Any]]] = []
         """Events that are neither text nor progress."""
         self._notes: Sequence[Note] = ()
-        """What is under way to the store: it stays as it is until it is there."""
+        """Notes that are being stored; they do not change until they are stored."""
         self._told = asyncio.Event()
         self._fault: Exception | None = None
 
     @property
     def text(self) -> str:
-        """All that was emitted."""
+        """All text emitted so far."""
         self._pieces = ["".join(self._pieces)]
         return self._pieces[0]
 
     def report(self, progress: Mapping[str, Any]) -> None:
-        """Say how far it is."""
+        """Record the progress."""
         self._progress = progress
         self._output_sink.hear(self)
 
     def mark(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Write an event of another type."""
+        """Add an event of another type."""
         self._marks.append((kind, data))
         self._output_sink.hear(self)
 
     def say(self, text: str) -> None:
-        """Say more of the text; what cannot be stored is the handler's own mistake."""
+        """Emit text; raise if it cannot be stored."""
         text.encode()
         if not text:
             return
@@ -113,11 +112,11 @@ class OutputStream:
             self._output_sink.hear(self)
 
     def follow(self, earlier: str) -> None:
-        """Take what readers have of an earlier attempt; nothing was said yet."""
+        """Continue the text of an earlier attempt; call this before emitting any."""
         self._earlier = earlier or None
 
     def _news_of(self, text: str, earlier: str) -> str:
-        """Return what of a text readers do not have; where it differs, all of it."""
+        """Return the part of a text that readers lack; all of it if it differs."""
         begun = self._length - len(text)
         if earlier.startswith(text, begun):
             self._noted = self._length
@@ -130,14 +129,14 @@ class OutputStream:
         return self.text
 
     def finish(self) -> None:
-        """Have readers drop what an earlier attempt said and this one did not."""
+        """Remove text of an earlier attempt that this one did not repeat."""
         earlier, self._earlier = self._earlier, None
         if earlier is not None and 0 < self._length < len(earlier):
             self._untold, self._noted, self._replaces = [self.text], 0, True
             self._output_sink.hear(self)
 
     def conclude(self, result: str) -> None:
-        """Make the text equal to the result, if anything was said at all."""
+        """Make the text equal to the result, if any text was emitted."""
         if not self._length:
             return
         if result.startswith(self.text):
@@ -150,7 +149,7 @@ class OutputStream:
         self._output_sink.hear(self)
 
     def notes(self, at: Instant) -> Sequence[Note]:
-        """Write down what is new; until it was heard, the same again."""
+        """Return the new output as notes; the same ones until `heard` is called."""
         if not self._notes:
             self._notes = [
                 Note(self._claim.seq, self._claim.token, n, at, kind, _json(data))
@@ -159,20 +158,20 @@ class OutputStream:
         return self._notes
 
     def heard(self, fault: Exception | None = None) -> None:
-        """Be told that the notes are in the store, or why they never will be."""
+        """Record that the notes are stored, or why they cannot be."""
         self._n += len(self._notes)
         self._notes = ()
         self._fault = self._fault or fault
         self._told.set()
 
     def drain(self, at: Instant) -> Sequence[Note]:
-        """Take what is new as told: for those who have no store to tell."""
+        """Return the new output and mark it as stored: for runs without a store."""
         notes = self.notes(at)
         self.heard()
         return notes
 
     async def told(self, *, but_for: int = 0) -> None:
-        """Return when the store has all of it, or all but for so many characters."""
+        """Return when the output is stored, except for up to `but_for` characters."""
         while self._fault is None and self._is_ahead(but_for):
             self._told.clear()
             self._output_sink.hurry()
@@ -182,7 +181,7 @@ class OutputStream:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is anything that the store does not have."""
+        """Whether there is output that is not stored."""
         return bool(self._notes or self._untold or self._progress or self._marks)
 
     def _is_ahead(self, allowed: int) -> bool:
@@ -206,7 +205,7 @@ class OutputStream:
 
 
 class NoOutput:
-    """An `OutputSink` that discards what it is given."""
+    """An `OutputSink` that discards its input."""
 
     def hear(self, output_stream: OutputStream) -> None:
         output_stream.drain(0)
@@ -227,11 +226,11 @@ class StreamWriter:
         self._loop = Loop("worker-telling", self._tell, every=IDLE_SECONDS)
 
     def start(self) -> None:
-        """Begin to tell."""
+        """Start writing."""
         self._loop.start()
 
     async def stop(self) -> None:
-        """Tell no more; whoever waits for it is let go."""
+        """Stop writing; handlers that wait for it get an error."""
         await self._loop.stop()
         for output_stream in self._output_streams:
             output_stream.heard(StoreUnavailable("the worker has stopped"))
@@ -270,7 +269,7 @@ class StreamWriter:
             self._let_go(output_stream)
 
     def _refuse(self, output_stream: OutputStream, error: Exception) -> None:
-        """Let the attempt fail whose output the store does not take."""
+        """Fail the attempt whose output the store refuses."""
         log.error("report failed", error_type=type(error).__name__)
         self._let_go(output_stream, error)
 

@@ -1,9 +1,9 @@
 """
-Timers for attempts: one for all of them.
+Timeouts of attempts, with one timer for all of them.
 
-What is due is kept in a heap, and the event loop has one timer, for the first of it.
-An item that ends in its time leaves its place in the heap behind; when there are more
-of those than items, the heap is built anew.
+The deadlines are in a heap, and the event loop has one timer, for the first of them. An
+item that is discarded leaves its entry in the heap; the heap is rebuilt when it has too
+many of those.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 T = TypeVar("T", bound=Hashable)
 
 MOST_STALE: Final = 64
-"""How many more places than items the heap may have besides as many again."""
+"""The heap is rebuilt when it exceeds twice the number of items by this many."""
 
 Place: TypeAlias = list[Any]
-"""When an item is due, a number to tell equal times apart, and the item or `None`."""
+"""The deadline, a number that makes equal times distinct, and the item or `None`."""
 ITEM: Final = 2
 
 
 class Timeouts(Generic[T]):
-    """Calls back for what was not discarded in its time."""
+    """Calls `expired` for each item that is not discarded in time."""
 
     def __init__(self, expired: Callable[[T], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -31,11 +31,11 @@ class Timeouts(Generic[T]):
         self._numbers = count()
         self._place: dict[T, Place] = {}
         self._heap: list[Place] = []
-        """By when they are due; also the places of items that were discarded."""
+        """The entries by deadline, including those of discarded items."""
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, item: T, seconds: float) -> None:
-        """Begin an item's time."""
+        """Start an item's timeout."""
         at = self._loop.time() + seconds
         place = self._place[item] = [at, next(self._numbers), item]
         heapq.heappush(self._heap, place)
@@ -43,7 +43,7 @@ class Timeouts(Generic[T]):
             self._wake_at(at)
 
     def discard(self, item: T) -> None:
-        """End an item's time; it may have ended before."""
+        """End an item's timeout, if it has not expired yet."""
         place = self._place.pop(item, None)
         if place is None:
             return

@@ -2,7 +2,7 @@
 The stack trace that is stored with a failed attempt.
 
 It has files, lines, functions and code, and the types of exceptions. It has neither
-their messages nor the values of variables: those may be a user's.
+their messages nor the values of variables, which may be user data.
 """
 
 import sysconfig
@@ -15,9 +15,9 @@ from typing import Final
 from backburner.domain.jobs.outcome import Trace
 
 MOST_FRAMES: Final = 30
-"""Of each exception, the innermost."""
+"""Of each exception, the innermost frames."""
 MOST_ERRORS: Final = 5
-"""Of a chain or group of exceptions."""
+"""The maximum number of exceptions of a chain or group."""
 LONGEST: Final = 8_000
 _PATHS = sysconfig.get_paths()
 _FOREIGN: Final = (
@@ -25,11 +25,11 @@ _FOREIGN: Final = (
     *(f"{_PATHS[name]}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")),
     "<frozen",
 )
-"""Where code is that is not the application's."""
+"""Folders whose code is not the application's."""
 
 
 def trace_of(error: BaseException) -> Trace | None:
-    """Return where an exception came from; `None` if it was raised nowhere."""
+    """Return the stack trace of an exception; `None` if it was never raised."""
     try:
         parts = [_part(one) for one in _chain(error)]
         place = _place(error.__traceback__)
@@ -42,7 +42,7 @@ def trace_of(error: BaseException) -> Trace | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception, what it came from and what it consists of; not too many."""
+    """Yield an exception, its causes and its members, up to a limit."""
     seen: dict[int, BaseException] = {}
     waiting: list[BaseException | None] = [error]
     while waiting and len(seen) < MOST_ERRORS:
@@ -63,12 +63,12 @@ def _part(error: BaseException) -> str:
 
 
 def _place(trace: TracebackType | None) -> str | None:
-    """Return file and line of the innermost frame, of the application's if any is."""
+    """Return file and line of the innermost frame, preferably of the application."""
     frames = traceback.extract_tb(trace, limit=-MOST_FRAMES)
     own = [frame for frame in frames if not frame.filename.startswith(_FOREIGN)]
     found = (own or frames)[-1:]
     if not found:
         return None
-    # Not the whole path: the same code is elsewhere on another machine.
+    # Not the whole path: it differs between machines.
     name = "/".join(PurePath(found[0].filename).parts[-2:])
     return f"{name}:{found[0].lineno}"

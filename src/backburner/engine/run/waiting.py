@@ -1,8 +1,8 @@
 """
 Waits of a handler that release its slot: sleeps, signals, questions and child jobs.
 
-A wait that is not over raises `Suspended`, which ends the run. When the wait is over,
-the handler runs again from the top, finds its stored steps and passes the wait.
+A wait that is not over raises `Suspended`, which ends the run. When it is over, the
+handler runs again from the top, gets its stored steps and passes the wait.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ LONGEST: Final = timedelta(days=3660)
 
 
 class WaitTimedOut(PermanentError):
-    """No signal or answer came in time; catch it to go on without one."""
+    """No signal or answer came in time; catch it to continue without one."""
 
     problem_code = WAIT_TIMEOUT
 
@@ -42,18 +42,18 @@ class WaitStorage(Protocol):
     async def open_wait(
         self, job: int, token: str, generation: int, wait: NewWait
     ) -> StoredWait | None:
-        """Store a wait, or return the one that is there; see `WaitStore`."""
+        """Store a wait, or return the stored one; see `WaitStore`."""
         ...
 
     async def find_wait(
         self, job: int, generation: int, name: str
     ) -> StoredWait | None:
-        """Return a wait as it is stored; see `WaitStore`."""
+        """Return a stored wait; see `WaitStore`."""
         ...
 
 
 class Decided(NamedTuple):
-    """How a wait was decided: the value, or that none came."""
+    """How a wait was decided: by a value or a timeout."""
 
     value: str | None
     is_timed_out: bool = False
@@ -77,10 +77,10 @@ class Waiting:
         self._now = now
         self._lose = lose
         self.names: list[str] = []
-        """The waits that this run has come to and that were not decided."""
+        """The names of waits that this run has reached and that are not decided."""
 
     async def sleep(self, delay: float | timedelta) -> None:
-        """Return when the time is over that the first run decided on."""
+        """Return once the time is over that the first run decided on."""
         self.require()
         span = milliseconds(delay, "sleep")
 
@@ -95,12 +95,12 @@ class Waiting:
     async def signal(
         self, name: str, limit: float | timedelta | None, into: Any
     ) -> Any:
-        """Return what a signal brought; raise `WaitTimedOut` if none came in time."""
+        """Return the value of a signal; raise `WaitTimedOut` if none came in time."""
         wait = NewWait(check_name(name), WaitReason.SIGNAL, span_of(limit))
         return self.loaded(name, await self.decided(wait), into)
 
     async def decided(self, wait: NewWait) -> Decided:
-        """Return how a wait was decided; end the run if it was not."""
+        """Return how a wait was decided; end the run if it is not decided."""
         storage = self.require()
         name = wait.name
         if name not in self.names:
@@ -114,11 +114,11 @@ class Waiting:
         return Decided(found.value, found.outcome is WaitOutcome.TIMED_OUT)
 
     async def _stored(self, storage: WaitStorage, wait: NewWait) -> StoredWait:
-        """Return the wait as it is stored; in a first run it is not there yet."""
+        """Return the stored wait; create it if needed."""
         claim, persist = self._claim, self._journal.persist
         found: StoredWait | None
         if claim.events > FIRST_RUN or claim.generation:
-            # What was decided stays so: no transaction is needed to read it.
+            # A decision never changes, so it is read without a transaction.
             named = (claim.seq, claim.generation, wait.name)
             found = await persist(storage.find_wait, *named)
             if found is not None and found.outcome is not None:
@@ -132,21 +132,21 @@ class Waiting:
         return found
 
     def loaded(self, name: str, decided: Decided, into: Any) -> Any:
-        """Return a signal's value as the type that the handler wants."""
+        """Return a signal's value as the type that the handler expects."""
         if decided.is_timed_out:
             raise WaitTimedOut(name)
         step = Step(name, "wait", name, adapter_of(Any if into is None else into))
         return step.load(decided.value or "null")
 
     def require(self) -> WaitStorage:
-        """Return where waits are stored; a run without a job cannot wait."""
+        """Return the store of waits; raise if the run has no job."""
         if self._storage is None:
             raise PermanentError("only a job can wait; this run has no job")
         return self._storage
 
 
 def check_name(name: str) -> str:
-    """Return the name of a signal if it may have it."""
+    """Return the name of a signal; raise if it is invalid."""
     is_good = 0 < len(name) <= MAX_SIGNAL_NAME and name.isprintable()
     if not is_good or name.startswith(CHILD):
         raise PermanentError(
@@ -158,7 +158,7 @@ def check_name(name: str) -> str:
 
 
 def milliseconds(span: float | timedelta, what: str) -> int:
-    """Return a span in milliseconds; raise `PermanentError` if it is none."""
+    """Return a time span in milliseconds; raise `PermanentError` if it is invalid."""
     try:
         delay = span if isinstance(span, timedelta) else timedelta(seconds=span)
     except (OverflowError, ValueError, TypeError):
@@ -172,5 +172,5 @@ def milliseconds(span: float | timedelta, what: str) -> int:
 
 
 def span_of(timeout: float | timedelta | None) -> int | None:
-    """Return how many milliseconds a wait may take; `None`: as many as it does."""
+    """Return the timeout of a wait in milliseconds; `None`: no limit."""
     return None if timeout is None else milliseconds(timeout, "timeout")

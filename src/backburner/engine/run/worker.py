@@ -40,28 +40,30 @@ from backburner.ports.store.maintenance import JobFilter
 from backburner.ports.store.workers import WorkerInfo, WorkerLost
 
 STUBBORN_SECONDS = 5.0
-"""How long a handler may take to give in to its interruption."""
+"""How long to wait for a handler to end after it was interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """How a worker works."""
+    """Settings of a worker."""
 
     slots: int = 100
     queues: Sequence[str] = ()
-    """The queues it takes from, the first first; empty: those of its capabilities."""
+    """
+    The queues it claims from, in order of preference; empty: those of its capabilities.
+    """
     poll: float = 1.0
-    """How often it looks by itself, should a wake-up be lost."""
+    """Seconds between polls, in case a notification was lost."""
     beat: float = 2.0
     patience: float = PATIENCE
-    """For how many seconds a handler may wait for a lane where it is …"""
+    """How many seconds a handler may wait for a lane while it holds its slot …"""
     paid_patience: float = PAID_PATIENCE
-    """… and for how many if it has already paid for a call."""
+    """… and how many if it has already paid for a model call."""
     limits: Limits = field(default_factory=Limits)
 
 
 class Worker:
-    """One process's hands: any number of jobs at once, one lease for all of them."""
+    """Runs jobs concurrently in one process, with one lease for all of them."""
 
     def __init__(
         self,
@@ -85,13 +87,13 @@ class Worker:
         self._timeouts: Timeouts[Attempt] = Timeouts(self._time_out)
         self._is_lost = False
         self._former: list[str] = []
-        """Names of this worker whose jobs are still to be given back."""
+        """Earlier ids of this worker whose jobs are still to be returned."""
         self._is_in_doubt = False
         self._unknown: set[tuple[int, str]] = set()
-        """Jobs that the last check found held here and nobody working on."""
+        """Jobs that the last check found held by this worker but not running."""
         self._is_stopping = False
         self._is_draining = False
-        """Whether an operator has it finish its jobs and claim no others."""
+        """Whether an operator told it to finish its jobs and claim no others."""
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._claiming: asyncio.Task[None] | None = None
@@ -124,7 +126,7 @@ class Worker:
         self._unsubscribe: Callable[[], None] | None = None
 
     async def start(self) -> None:
-        """Enlist and begin to claim."""
+        """Register the worker and start to claim."""
         policies = tuple(self._runtime.registry.policies.values())
         try:
             if policies:
@@ -157,7 +159,7 @@ class Worker:
         self._watching.start()
 
     def _warn_of_idle(self, lanes: Sequence[Lane]) -> None:
-        """Say which lanes no call of `ctx.ask` goes by, as the providers are set."""
+        """Log which lanes no model call uses with the configured providers."""
         providers = self._runtime.providers
         chain = () if providers is None else providers.chain
         paced = [(p.name, p.credential) for p in chain if p.is_paced]
@@ -189,7 +191,7 @@ class Worker:
 
     @property
     def running(self) -> int:
-        """How many handlers are at work."""
+        """The number of running handlers."""
         return len(self._attempts)
 
     async def _enlist(self) -> None:
@@ -221,7 +223,7 @@ class Worker:
             self._checking.poke()
 
     def _hear_lost(self, worker: str) -> None:
-        """Be told, from any thread, that the lease is gone."""
+        """Note, from any thread, that the lease is lost."""
         with suppress(RuntimeError):  # the loop may be closed already
             self._loop.call_soon_threadsafe(self._lose, worker)
 
@@ -240,14 +242,14 @@ class Worker:
             except StoreUnavailable as error:
                 log.warning("claim failed", worker=self.id, code=error.code)
                 self._claim_planner.may_have_work, self._is_in_doubt = False, True
-            except Exception as error:  # noqa: BLE001 - a dead loop is a silent fault
+            except Exception as error:  # noqa: BLE001 - the loop must not end silently
                 kind = type(error).__name__
                 log.error("claim failed", worker=self.id, error_type=kind)
                 self._claim_planner.may_have_work, self._is_in_doubt = False, True
             await self._pause()
 
     async def _claim(self) -> None:
-        """Take what there is room for."""
+        """Claim as many jobs as there is capacity for."""
         if self._is_lost:
             await self._start_over()
         if self._is_in_doubt:
@@ -269,7 +271,7 @@ class Worker:
         telemetry.started(begun, now)
 
     def _begin(self, claim: Claim, now: Instant) -> None:
-        """Start an attempt's task and its time limit; if that fails, it has failed."""
+        """Start an attempt's task and timeout; if that fails, so has the attempt."""
         attempt = Attempt(claim, self._runtime.registry.get(claim.capability))
         self._attempts[attempt] = None
         try:
@@ -279,7 +281,7 @@ class Worker:
                     seconds = min(seconds, max(0.0, (claim.deadline - now) / 1000))
                 self._timeouts.add(attempt, seconds)
             attempt.task = self._loop.create_task(self._run(attempt))
-        except Exception as error:  # noqa: BLE001 - one job must not hold up the others
+        except Exception as error:  # noqa: BLE001 - one job must not block the others
             del self._attempts[attempt]
             kind = type(error).__name__
             log.error("attempt not begun", job_id=claim.id, error_type=kind)
@@ -297,7 +299,7 @@ class Worker:
             self._settle(attempt, outcome)
 
     def _settle(self, attempt: Attempt, outcome: Outcome | None) -> None:
-        """Have the outcome stored, and claim again if that makes room."""
+        """Queue the outcome for storage, and claim again if that frees capacity."""
         if outcome is None and attempt.interruption is not Interruption.LOST:
             outcome = Failed("UNEXPECTED", "its attempt ended without an outcome")
         if outcome is None:
@@ -316,9 +318,10 @@ class Worker:
 
     async def _keep_apart(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         """
-        Put jobs on their last chance off until none of them runs here, all but one.
+        Put off jobs on their last attempt until no other of them runs here.
 
-        One of them may be what takes workers down: the others must not go with it.
+        One of them may be the cause of lost workers and must not take the others with
+        it.
         """
         limits = self._options.limits
         risky = [claim for claim in claims if is_last_chance(claim, limits)]
@@ -340,7 +343,7 @@ class Worker:
         return Settlement(claim.seq, claim.token, change)
 
     async def _take(self, claim_requests: Sequence[ClaimRequest]) -> Sequence[Claim]:
-        """Claim, and have the messages acknowledged that asked for it."""
+        """Claim jobs, and acknowledge the broker messages that were used."""
         runtime, intake = self._runtime, self._intake
         now, token = runtime.clock.now(), runtime.dice.token()
         if intake is None:
@@ -356,7 +359,7 @@ class Worker:
 
     @property
     def _free(self) -> int:
-        """How many jobs may begin; one that has ended is held until it is settled."""
+        """Return the free slots; an ended job holds its slot until it is settled."""
         if self._is_draining:
             return 0
         held = len(self._attempts) + self._settler.unsettled()
@@ -367,11 +370,11 @@ class Worker:
         return running + self._settler.unsettled(queue)
 
     def _room(self, queue: str) -> int:
-        """Return how many jobs of a queue could begin."""
+        """Return how many jobs of a queue could start."""
         return self._claim_planner.room(queue, self._free)
 
     async def _pause(self) -> None:
-        """Wait for a notification, a free slot or the poll."""
+        """Wait for a notification, a free slot or the next poll."""
         if self._claim_planner.may_have_work and self._free > 0:
             return
         try:
@@ -382,14 +385,15 @@ class Worker:
 
     async def _start_over(self) -> None:
         """
-        Come back under a new name, and give back what the old one still holds.
+        Register under a new id, and return the jobs of the old one.
 
-        If nobody took its jobs meanwhile, as after an outage of the store that all
-        workers met, they go on elsewhere without having lost a worker.
+        If no other worker took them meanwhile, as after an outage of the store, they
+        continue elsewhere without counting as stalled.
         """
         former = self.id
         if self._former[-1:] != [former]:
-            # Once: while the store is away, this is tried again and again.
+            # Log this once: while the store is unavailable, this function is called
+            # again and again.
             count = len(self._attempts)
             log.warning("worker lost its lease", worker=former, count=count)
             self._former.append(former)
@@ -401,7 +405,7 @@ class Worker:
         self._is_in_doubt = True
 
     async def _give_back(self) -> None:
-        """Return what the store says is held here and nobody here works on."""
+        """Return jobs that the store says are held here but that do not run here."""
         coming = self._settler.coming
         while self._former:
             await self._give_back_of(self._former[0], coming)
@@ -427,7 +431,7 @@ class Worker:
         return known | self._settler.coming
 
     def _drop(self, claim: Claim) -> None:
-        """Interrupt the handler of a job that is no longer this worker's."""
+        """Interrupt the handler of a job that this worker no longer holds."""
         for attempt in self._attempts:
             if attempt.claim is claim:
                 attempt.interrupt(Interruption.LOST)
@@ -443,7 +447,7 @@ class Worker:
         self._loop.call_later(STUBBORN_SECONDS, self._give_up, attempt)
 
     def _give_up(self, attempt: Attempt) -> None:
-        """Settle for a handler that does not let itself be interrupted."""
+        """Settle the attempt of a handler that ignores its interruption."""
         outcome = attempt.came_to()
         if attempt.has_ended or attempt not in self._attempts:
             return
@@ -452,7 +456,7 @@ class Worker:
             self._settler.add(attempt, outcome)
 
     async def _watch_queues(self) -> float | None:
-        """Learn which queues have limits; look again when a window opens."""
+        """Read the limits of queues; return when a rate window opens."""
         states = await self._runtime.store.queues()
         is_opened, seconds = self._claim_planner.learn(states)
         if is_opened:
@@ -463,7 +467,7 @@ class Worker:
         return seconds
 
     def on_settled(self, batch: Sequence[Ended]) -> None:
-        """Claim again if what was settled makes room; called by the settler."""
+        """Claim again if the settlements free capacity; called by the settler."""
         if self._claim_planner.limited and any(
             self._claim_planner.has_limits(attempt.claim.queue) for attempt, _ in batch
         ):
@@ -474,7 +478,7 @@ class Worker:
             self._intake.look()
 
     def on_settle_failed(self) -> None:
-        """Look up which jobs the store says are held here before the next claim."""
+        """Before the next claim, check which jobs the store says are held here."""
         self._is_in_doubt = True
 
     def _look_again(self) -> None:
@@ -485,11 +489,11 @@ class Worker:
 
     async def _check_held(self) -> float | None:
         """
-        Compare the jobs that are held with those that are worked on.
+        Compare the jobs held in the store with the running ones.
 
-        Interrupt handlers whose jobs were taken away: cancelled, or rescued. Have jobs
-        handed back that nobody works on, if they were seen twice: a claim whose answer
-        is on its way looks like one.
+        Interrupt handlers whose jobs were cancelled or rescued. Hand back jobs that do
+        not run here if two checks in a row found them: a claim whose answer is on its
+        way looks the same.
         """
         attempts = tuple(self._attempts)
         held = set(await self._runtime.store.held(self.id))
@@ -505,7 +509,7 @@ class Worker:
         return None
 
     async def _learn_draining(self) -> None:
-        """Learn whether an operator wants it to claim nothing, or to go on."""
+        """Read whether an operator told the worker to drain or to resume."""
         worker = self.id
         is_draining = await self._runtime.store.is_draining(worker)
         if is_draining is None or is_draining is self._is_draining:
@@ -516,7 +520,7 @@ class Worker:
             self._look_again()
 
     async def _finished(self, grace: float) -> bool:
-        """Let handlers end and be settled for so long; return whether all ended."""
+        """Wait until handlers have ended and are settled; return whether all have."""
         over_at = self._loop.time() + grace
         self._idle.clear()
         if self._attempts:
@@ -530,9 +534,9 @@ class Worker:
 
     async def _part(self) -> bool:
         """
-        Hand back what is left, tell it, and go; go also if it cannot be told.
+        Hand back unfinished jobs and sign off, even if the store is unavailable.
 
-        Return whether all that had ended was settled as it had.
+        Return whether every ended attempt was settled with its own outcome.
         """
         self._hand_back()
         try:
@@ -544,7 +548,7 @@ class Worker:
         return is_settled
 
     def _hand_back(self) -> None:
-        """Give away at once what is not finished, however its handler takes it."""
+        """Hand back unfinished jobs at once, whatever their handlers do."""
         for attempt in tuple(self._attempts):
             self._settler.add(attempt, HandedBack())
             attempt.interrupt(Interruption.LOST)
@@ -558,7 +562,7 @@ class Worker:
             await self._watching.stop()
             if self._intake is not None:
                 await self._intake.stop()
-        finally:  # or what it still holds would be its own for ever
+        finally:  # otherwise the worker would keep its remaining jobs for ever
             if self._unsubscribe is not None:
                 self._unsubscribe()
             await self._heartbeat.stop()
