@@ -1,4 +1,4 @@
-"""The access to the database that a store offers to the modules of this package."""
+"""The access to the database on which the modules of this package are built."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class Access(Protocol):
-    """Reads and transactions; the code that they run is the same on every database."""
+    """Reads and transactions; the code run in them is the same on both databases."""
 
     async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Run a read; each statement sees what was committed before it."""
+        """Run a read; each statement sees the data that was committed before it."""
         ...
 
     async def transact(self, body: Callable[[Tx], T]) -> T:

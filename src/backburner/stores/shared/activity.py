@@ -1,8 +1,7 @@
 """
-What happened lately and whom failures hit: the same on every database.
+Recent activity and the impact of failures, on both databases.
 
-Both look at a bounded number of the newest rows, so that the time does not grow with
-the table.
+Both read a bounded number of the newest rows, so the time does not grow with the table.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,14 +20,14 @@ MOST_EVENTS: Final = 50_000
 MOST_FAILURES: Final = 10_000
 MINUTE_MS: Final = 60_000
 CLOCKS_AGREE_MS: Final = 300_000
-"""Events are numbered in the order of their times, give or take five minutes."""
+"""Events are numbered in the order of their times, with a tolerance of five minutes."""
 
 
 class Activities(Protocol):
-    """Tells what happened lately, for any store that can read."""
+    """The operations of `ActivityStore`, for any store that can read."""
 
     async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read; each statement sees what was committed before it."""
+        """Run a read; each statement sees the data that was committed before it."""
         ...
 
     async def activity(self, owner: Visibility, *, since: Instant) -> Activity:
@@ -46,7 +45,7 @@ def _activity(connection: sa.Connection, owner: Visibility, since: Instant) -> A
     c = newest.limit(MOST_EVENTS).cte("newest").c
     minute = c.at // MINUTE_MS
     is_seen = sa.and_(c.job.is_not(None), c.at >= since, *seen_by(owner, c))
-    # In one pass: who sees them is not asked before they are counted as looked at.
+    # In one pass: the owner is checked only after the limit on rows is applied.
     query = sa.select(
         minute,
         sa.func.count(),

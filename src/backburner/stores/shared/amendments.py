@@ -1,4 +1,4 @@
-"""Changes that callers make to jobs that have not started, on both databases."""
+"""Changes by callers to jobs that have not started, on both databases."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,8 @@ def amend(job: Job, amendment: Amendment) -> Callable[[InternalTx], bool]:
         if tx.connection.execute(as_it_was.with_for_update()).first() is None:
             return False
         if amendment.change is not None:
-            # Before the move, whose event includes both: rows of jobs come first.
+            # Before the move, whose event includes both, because rows of jobs are
+            # locked first.
             _set_priority(tx, job, amendment.priority, job.events)
             told = amendment.change._replace(data=_told(amendment))
             tx.move([Move(job.seq, job.state, job.generation, told)])

@@ -1,4 +1,4 @@
-"""Rows of applications' blobs, in SQLAlchemy Core: the same on every database."""
+"""Rows of applications' blobs, on both databases."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol

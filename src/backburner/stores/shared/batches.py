@@ -37,7 +37,7 @@ SELECT 'job', state, count(*) FROM jobs
 SELECT 'flow', state, count(*) FROM flows
  WHERE batch = :batch AND batch IS NOT NULL GROUP BY state
 """)
-# In a flow that succeeded without trouble, every step did: none has to be read.
+# In a flow that succeeded with no failed step, all steps did: none has to be read.
 COUNT_STEPS = sa.text("""
 SELECT state, sum(steps) FROM flows
  WHERE batch = :batch AND batch IS NOT NULL AND state = 'succeeded' AND NOT troubled
@@ -67,7 +67,7 @@ Finish = Callable[[Batch, Counts], Sequence[NewJob]]
 
 
 def open_(batch: NewBatch, members: Members) -> Callable[[InternalTx], Submitted]:
-    """Return a body that stores a batch and its members, or finds an equal one."""
+    """Return a body that stores a batch with its members, or returns the old one."""
 
     def body(tx: InternalTx) -> Submitted:
         [(answer, seq)] = groups.insert(
@@ -153,7 +153,7 @@ def counts(connection: sa.Connection, batch: int) -> Counts:
 
 
 def count_members(connection: sa.Connection, batch: int) -> Counts:
-    """Count a batch's members only: steps may be many, and flows know their state."""
+    """Count only a batch's members: steps may be many, and flows know their state."""
     members: Counter[str] = Counter()
     jobs: dict[str, int] = {}
     for kind, state, count in connection.execute(COUNT_MEMBERS, {"batch": batch}):
@@ -164,15 +164,15 @@ def count_members(connection: sa.Connection, batch: int) -> Counts:
 
 
 def over(connection: sa.Connection, after: int, limit: int) -> list[int]:
-    """Return open batches that are sealed and have nothing left to do."""
+    """Return open batches that are sealed and have no unfinished members."""
     return list(connection.execute(OVER, {"after": after, "limit": limit}).scalars())
 
 
 def tell(batch: int, counted: Counts, now: Instant) -> Callable[[InternalTx], bool]:
     """
-    Return a body that adds a progress event to a batch, if there is any progress.
+    Return a body that adds a progress event to a batch if its counts have changed.
 
-    At most one per second over all processes; the counts never go back.
+    All processes together add at most one per second; the counts never decrease.
     """
 
     def body(tx: InternalTx) -> bool:
@@ -192,7 +192,7 @@ def tell(batch: int, counted: Counts, now: Instant) -> Callable[[InternalTx], bo
 
 
 def finish(batch: int, now: Instant, then: Finish) -> Callable[[InternalTx], bool]:
-    """Return a body that finishes a batch if nothing of it is left to do."""
+    """Return a body that finishes a batch if it has no unfinished members."""
 
     def body(tx: InternalTx) -> bool:
         found = _locked(tx, batch)
@@ -248,7 +248,7 @@ def _ended(batch: Batch) -> Ended:
 
 
 def prune(keep: Retention, now: Instant, limit: int) -> Callable[[InternalTx], None]:
-    """Return a body that deletes finished batches that are older than any member."""
+    """Return a body that deletes finished batches after the longest retention."""
 
     def body(tx: InternalTx) -> None:
         horizon = now - max(keep) // timedelta(milliseconds=1)

@@ -1,4 +1,4 @@
-"""Budgets for any store that can read and transact; the ledger is in `ledger`."""
+"""Budgets and reservations on both databases; `ledger.py` has the ledger."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -39,7 +39,7 @@ from backburner.stores.tables import accounts, budgets, entries, flows, holds, j
 T = TypeVar("T")
 
 SLICE = 20_000
-"""How many entries or holds of old accounts are deleted in one transaction."""
+"""The number of entries or holds of old accounts deleted in one transaction."""
 a, b, h, j = accounts.c, budgets.c, holds.c, jobs.c
 
 # A limit set by an operator stands until an operator removes it.
@@ -58,7 +58,7 @@ _HELD = (
     .join(accounts, a.seq == h.account)
     .where(h.id == sa.bindparam("hold"))
 )
-"""Built once, like everything that each reservation and settlement needs."""
+"""Built once, as every reservation and settlement runs it."""
 _TERMS = sa.select(h.seq).where(sa.text("is_open"), h.expires_at.is_not(None)).limit(1)
 _UNSETTLED = (
     sa.select(h.seq, h.account, h.amount, h.is_open, a.unit)

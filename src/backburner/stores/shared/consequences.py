@@ -1,9 +1,8 @@
 """
-What the end of a job triggers, in the transaction that ends it.
+The consequences of the end of a job, in the transaction that ends it.
 
-Its dependents are released or given up, its flow ends with its last step, and
-deliveries are submitted. Both databases run this code; the differences are in their
-statements.
+Its dependents are released or ended, its flow ends with its last step, and deliveries
+are submitted. Both databases run this code; only their statements differ.
 """
 
 from collections import defaultdict
@@ -34,7 +33,7 @@ Telling = tuple[int, str, Instant, str | None]
 
 CALLBACK = Ended._fields.index("callback")
 End = tuple[int, Consequences, Change, bool]
-"""A job with consequences that ended here, and whether it had no prerequisites."""
+"""An ended job with consequences, and whether it had no prerequisites."""
 
 
 class InternalTx(LedgerTx, SharingTx, Protocol):
@@ -48,7 +47,7 @@ class InternalTx(LedgerTx, SharingTx, Protocol):
     def release(
         self, done: Collection[int], failed: Collection[int], at: Instant
     ) -> Sequence[int]:
-        """Count down the dependents of steps, and add events; return their flows."""
+        """Count down the dependents of steps and add events; return the flows."""
         ...
 
     def conclude(
@@ -57,19 +56,19 @@ class InternalTx(LedgerTx, SharingTx, Protocol):
         """
         Count down the active steps of flows.
 
-        Flows in trouble have a step that did not succeed. Add events for flows that
-        ended, and return the columns of an `Ended` for each of them.
+        The flows in `troubled` have a step that did not succeed. Add events for flows
+        that ended, and return the columns of an `Ended` for each of them.
         """
         ...
 
     def lock_groups(
         self, *, batches: Collection[int] = (), flows: Collection[int] = ()
     ) -> None:
-        """Lock batches, then flows, by their keys, before any job of theirs."""
+        """Lock batches, then flows, by key; call this before locking their jobs."""
         ...
 
     def lock_jobs(self, seqs: Collection[int]) -> None:
-        """Lock jobs by their keys, whatever their states."""
+        """Lock jobs by key, in any state."""
         ...
 
     def insert(self, jobs: Sequence[NewJob]) -> list[int]:
@@ -91,14 +90,14 @@ class InternalTx(LedgerTx, SharingTx, Protocol):
     def submit(
         self, jobs: Sequence[NewJob], *, capped: bool = True
     ) -> Sequence[Submitted]:
-        """Store jobs; if `capped`, refuse more than may wait."""
+        """Store jobs; if `capped`, refuse more than the cap on waiting jobs allows."""
         ...
 
 
 def ends(
     asks: Sequence[Settlement] | Sequence[Move], applied: Collection[int]
 ) -> list[End]:
-    """Return those of the jobs with consequences that ended."""
+    """Return the jobs with consequences that have ended."""
     return [
         (
             ask.seq,
@@ -164,9 +163,9 @@ def _advance(
     at: Instant,
 ) -> list[int]:
     """
-    Release the dependents of these steps; return those that were given up.
+    Release the dependents of these steps; return those that cannot run any more.
 
-    `left` collects how many fewer steps of each flow are active.
+    `left` collects by how many the active steps of each flow decrease.
     """
     given_up: list[int] = []
     while done or failed:
@@ -178,7 +177,7 @@ def _advance(
 
 
 def give_up(tx: InternalTx, failed: Sequence[int], at: Instant) -> list[int]:
-    """End the steps that cannot run without one of these; return them."""
+    """End and return the steps that cannot run without one of these."""
     change = transitions.give_up(now=at)
     error, code = error_json(change), transitions.DEPENDENCY_FAILED
     rows = tx.rows(tx.queries.cancel_dependents, tx.array(failed), at, error, code)
@@ -199,7 +198,7 @@ def deliver(tx: InternalTx, told: Sequence[Ended], at: Instant) -> None:
 
 
 def callers_of(tx: InternalTx, seqs: Collection[int]) -> list[Ended]:
-    """Return the ends among these jobs that are followed by another job."""
+    """Return the ends of those jobs that trigger another job."""
     if not seqs:
         return []
     keys = tx.array(seqs)
@@ -226,6 +225,6 @@ def over(
     at: Instant,
     troubled: Collection[int] = (),
 ) -> list[Ended]:
-    """Do the same for flows that may never have had a step."""
+    """Like `conclude`, also for flows that may never have had a step."""
     rows = tx.conclude(ended, troubled, at) if ended else ()
     return [Ended(*row) for row in rows if row[CALLBACK] is not None]

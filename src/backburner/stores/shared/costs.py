@@ -1,8 +1,8 @@
 """
-What the newest calls of models cost, by what: the same on every database.
+The cost of the newest model calls by capability, model and user.
 
-At most `MOST_CALLS` calls are looked at, so that the time does not grow with the
-history; the report says from when on they are.
+At most `MOST_CALLS` calls are read, so the time does not grow with the history; the
+report says how far back they go.
 """
 
 from collections import defaultdict
@@ -19,18 +19,18 @@ T = TypeVar("T")
 
 MOST_CALLS: Final = 10_000
 KINDS: Final = ("capability", "model", "user")
-"""What costs are told by."""
+"""The groupings of a cost report."""
 _TOTAL: Final = "total"
 _PROGRESS: Final = ("job.progress", "job.output.delta")
 _FAILURES: Final = ("job.retrying", "job.failed", "job.stalled")
-"""How a run ends that failed."""
+"""The events that end a failed run."""
 
 
 class Costs(Protocol):
-    """Tells costs, for any store that can read."""
+    """The cost reports of `UsageStore`, for any store that can read."""
 
     async def read(self, read: Callable[[sa.Connection], T]) -> T:
-        """Read; each statement sees what was committed before it."""
+        """Run a read; each statement sees the data that was committed before it."""
         ...
 
     async def costs(self, where: UsageFilter, *, limit: int) -> CostReport:
@@ -38,7 +38,7 @@ class Costs(Protocol):
 
 
 def _costs(connection: sa.Connection, where: UsageFilter, limit: int) -> CostReport:
-    """Add up the newest calls, and name the dearest jobs."""
+    """Sum up the newest calls and list the most expensive jobs."""
     newest = _newest(where)
     groups: defaultdict[str, list[Any]] = defaultdict(list)
     for kind, key, first, *sums in connection.execute(_grouped(newest)):
@@ -81,9 +81,9 @@ def _dearest(found: Sequence[Any], limit: int) -> list[Any]:
 
 
 def _failed(newest: sa.CTE) -> sa.Select[Any]:
-    """Add up the calls of runs that failed: what came next in the job says so."""
+    """Sum up the calls of failed runs, found by the next event of the job."""
     c, e, j = newest.c, events.c, jobs.c
-    # Most jobs have had one run, which succeeded: their events are not looked at.
+    # Most jobs succeed in their first run: their events are not read.
     had_failure = sa.or_(
         j.state == "failed", j.attempt > 1, j.generation > 0, j.crashes > 0
     )
@@ -115,7 +115,7 @@ def _dearest_jobs(
     sums = {seq: spent_of(found) for seq, *found in connection.execute(dearest)}
     named = sa.select(j.seq, j.id, j.capability, j.user, j.state)
     rows = connection.execute(named.where(j.seq.in_(sums)))
-    # A job that is gone has no page: what it cost is in the sums.
+    # A deleted job is not listed; the sums include its cost.
     found = {
         seq: JobCost(job_id, capability, user, state, sums[seq])
         for seq, job_id, capability, user, state in rows

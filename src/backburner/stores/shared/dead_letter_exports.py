@@ -1,4 +1,4 @@
-"""How far dead letters have been exported to a broker, in SQLAlchemy Core."""
+"""The position up to which dead letters have been exported to a broker."""
 
 from datetime import timedelta
 from typing import Any, Protocol
@@ -62,7 +62,7 @@ class DeadLetterExports(Access, Protocol):
             sa.update(marks)
             .where(_IS_OURS, m.at == after)
             .where(
-                # If a clock was set back, the others must not wait for it.
+                # If the holder's clock was set back, others must not wait for it.
                 (m.holder == exporter) | (m.until <= now) | (m.until > until)
             )
             .values(holder=exporter, until=until)
@@ -87,7 +87,7 @@ class DeadLetterExports(Access, Protocol):
 def failures(
     connection: sa.Connection, after: int, upto: int, limit: int
 ) -> UnexportedDeadLetters | None:
-    """Return the jobs that failed between two marks."""
+    """Return the jobs that failed between two positions."""
     asked = {"after": after, "upto": upto, "limit": limit}
     told = connection.execute(FAILURES, asked).all()
     if not told:

@@ -1,4 +1,4 @@
-"""Webhook endpoints, in SQLAlchemy Core: the same on every database."""
+"""Webhook endpoints, on both databases."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -36,7 +36,7 @@ class Endpoints(Access, Protocol):
     """The operations of `EndpointStore`, on both databases."""
 
     async def add_endpoint(self, endpoint: Endpoint) -> Endpoint:
-        # It usually exists: each delivery asks for it, and reading needs no commit.
+        # It usually exists: every delivery looks it up, and reading needs no commit.
         found = await self.read(lambda connection: _like(connection, endpoint))
         if found is not None:
             return found
@@ -93,7 +93,7 @@ def _add(connection: Connection, endpoint: Endpoint) -> Endpoint:
     }
     connection.execute(_ADD, row)
     found = _like(connection, endpoint)
-    assert found is not None  # noqa: S101 - just added, or there before
+    assert found is not None  # noqa: S101 - just added, or it existed before
     return found
 
 

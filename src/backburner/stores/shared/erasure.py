@@ -1,4 +1,4 @@
-"""Deletes what belongs to a user, in SQLAlchemy Core: the same on every database."""
+"""Deletes the data of a user, on both databases."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate

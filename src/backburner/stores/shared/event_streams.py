@@ -1,13 +1,14 @@
 """
-Reads of the event log on both databases: by owner, flow, batch, tag or topic.
+Reads the event log on both databases: by owner, flow, batch, tag or topic.
 
 The events of one owner are a range of an index, so a page of them costs the same
-whatever others do. For a whole tenant, the ranges of its users are read if they are
-few, otherwise all events of a span of numbers. Every read is bounded: a page says up to
-where it looked, even if it found nothing.
+whatever the number of other events. For a whole tenant, the ranges of its users are
+read if they are few, otherwise all events in a range of numbers. Every read is bounded:
+a page says how far it has read, even if it found nothing.
 
-Events that were written before schema 0015 have no owner until upkeep adds it. For such
-events, all owners' events are read, span by span, and their jobs are looked up.
+Events that were written before schema 0015 have no owner until upkeep adds it. While
+there are such events, the events of all owners are read, range by range, and their jobs
+are looked up.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from backburner.stores.tables import batches, events, flows, jobs
 e, c, f, b = events.c, jobs.c, flows.c, batches.c
 
 FEW: Final = 20
-"""Up to this number of users, their ranges are read separately."""
+"""Up to this number of users, the range of each is read separately."""
 SPAN: Final = 5_000
 """How many numbers a read of all events covers."""
 SCANNED: Final = 2_000
@@ -49,7 +50,7 @@ IN_SPAN: Final = (e.seq > AFTER, e.seq <= UPTO)
 
 
 class Span(NamedTuple):
-    """The numbers to read, and how many events to return."""
+    """A range of event numbers, and how many events to return."""
 
     after: int
     upto: int
@@ -84,7 +85,7 @@ def page(
     connection: sa.Connection, owner: Visibility, wanted: Topic, span: Span
 ) -> EventPage:
     """
-    Return the visible events of a span, and up to where it was read.
+    Return the visible events of a range, and how far it was read.
 
     A page of a topic begins with a `reset` if events after the cursor were deleted.
     """
@@ -94,9 +95,9 @@ def page(
         found = EventPage((), span.after, is_last=True)
     if wanted.name is None:
         return found
-    # Checked afterwards, when everything deleted before the read is marked.
+    # Check this after the read, so that deletions before the read are noticed.
     reset = missed(connection, wanted.name, span.after)
-    # Events up to there are deleted for all topics: the reader is told once.
+    # Events up to here are deleted for all topics: the reader is notified once.
     upto = max([found.upto, *(event.seq for event in reset)])
     return found._replace(events=[*reset, *found.events], upto=upto)
 
@@ -129,7 +130,7 @@ _FIRST_WITHOUT_OWNER = sa.select(sa.func.min(e.seq)).where(WITHOUT_OWNER, *IN_SP
 def _users(
     connection: sa.Connection, owner: Visibility, wanted: Topic
 ) -> Sequence[str]:
-    """Return the users whose events are visible; of a tenant, `FEW` + 1 at most."""
+    """Return the users whose events are visible; for a tenant, at most `FEW` + 1."""
     if isinstance(owner, Owner):
         return (owner.user, EVERYBODY)
     asked = {"tenant": owner.tenant, "topic": wanted.name, "limit": FEW + 1}
@@ -137,7 +138,7 @@ def _users(
     return connection.execute(query, asked).scalars().all() or (EVERYBODY,)
 
 
-# Skips from one name to the next in the index, however many events each has.
+# Skip from one name to the next in the index, however many events each has.
 _NAMES = """
 WITH RECURSIVE names (name) AS (
   SELECT min(events."user") FROM events WHERE {mine}
@@ -185,13 +186,13 @@ def _of_users(
 def _ranges(
     users: int, is_topic: bool, is_tag: bool, has_queues: bool
 ) -> sa.Select[Any]:
-    """Select the next events of some users, each by a range of an index."""
+    """Select the next events of some users, each from its range of the index."""
     parts = [_range(f"user_{i}", is_topic) for i in range(users)]
     if has_queues:
         of_queues = sa.select(events).where(OF_QUEUES, *IN_SPAN)
         parts.append(of_queues.order_by(e.seq).limit(LIMIT))
     t = sa.union_all(*(sa.select(part.subquery()) for part in parts)).subquery().c
-    # One look-up per row by its key, which planners do not turn into a join of tables.
+    # One look-up per row by its key, because planners do not turn that into a join.
     ids = (_scalar(table.c.id, t[key]) for key, table in HOLDERS.items())
     subject = sa.func.coalesce(*ids, t.queue, t.topic)
     tags = _scalar(c.tags, t.job)
@@ -225,7 +226,7 @@ def _range(user: str, is_topic: bool) -> sa.Select[Any]:
 def _walk(
     connection: sa.Connection, owner: Visibility, wanted: Topic, span: Span
 ) -> EventPage:
-    """Read all events of a bounded span, and filter them."""
+    """Read all events of a bounded range, and filter them."""
     upto = min(span.upto, span.after + SPAN)
     mine = sa.func.coalesce(e.tenant, c.tenant, f.tenant, b.tenant) == owner.tenant
     if isinstance(owner, Owner):
@@ -266,13 +267,13 @@ def _news(key: str, chosen: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """
     Select the next events after the cursor of each chosen job, flow or batch.
 
-    Their events have the same order by `n`, which has no gaps, as in the log. So the
-    last one up to the cursor is found by bisection, where `low` and `high` meet; from
-    there on they are read one by one while some are `left` to read. However many events
-    there are, few are read besides those that are returned.
+    Within each of them, `n` has no gaps and the same order as the log. So the last
+    event up to the cursor is found by bisection, where `low` and `high` meet. From
+    there on events are read one by one, as long as `left` is positive. Few events are
+    read besides those that are returned.
 
-    This is one recursive statement: SQLite assumes that its result is so large that,
-    for a join, it would read all events in advance.
+    This is one recursive statement: SQLite assumes that its result is so large that a
+    join would read all events in advance.
     """
     holder = HOLDERS[key].c
     begin = sa.select(

@@ -1,4 +1,4 @@
-"""Adds steps to a flow from inside one of its steps, on both databases."""
+"""Adds steps to a flow from within one of its steps, on both databases."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -68,8 +68,8 @@ def _standing(tx: InternalTx, flow: int, names: Collection[str]) -> There:
     """
     Return the keys and states of steps.
 
-    Under the flow's lock they do not change: no step ends, waits again or stops being
-    blocked without it.
+    They do not change under the flow's lock, which every step needs to end, to wait
+    again or to be released.
     """
     query = sa.select(c.step, c.seq, c.state).where(c.flow == flow, c.step.in_(names))
     rows = tx.connection.execute(query.order_by(c.seq))
@@ -108,7 +108,7 @@ def _check_order(
 
 
 def _is_open(tx: InternalTx, edge: Edge, there: There) -> bool:
-    """Return whether an edge blocks a new step, now or for ever."""
+    """Return whether an edge blocks a new step, for now or permanently."""
     if edge.step not in there:
         return True
     seq, state = there[edge.step]
@@ -140,7 +140,7 @@ def _hold(tx: InternalTx, seq: int, name: str) -> None:
 
 
 def _give_up(tx: InternalTx, flow: int, new: Sequence[NewStep], there: There) -> None:
-    """End the steps that cannot run because they follow a failed step."""
+    """End the new steps that cannot run because a prerequisite has failed."""
     unmet = [seq for seq, state in there.values() if state in UNSUCCESSFUL]
     at = max((step.job.created_at for step in new), default=0)
     while unmet:

@@ -1,4 +1,4 @@
-"""Flows on both databases: store, cancel, delete, list."""
+"""Flows on both databases: stores, cancels, deletes and lists them."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -51,7 +51,7 @@ LIVE = sa.text("jobs.state IN ('blocked','scheduled','waiting','queued','running
 
 
 def submit(tx: InternalTx, wanted: Sequence[NewFlow]) -> list[Submitted]:
-    """Store flows and their steps, or find those with the same keys."""
+    """Store flows and their steps, or return those with the same idempotency keys."""
     answers = groups.insert(tx, flows, wanted, _flow_row, event.FLOW_STARTED)
     new = [(flow, seq) for flow, (_, seq) in zip(wanted, answers, strict=True) if seq]
     for flow, seq in new:
@@ -85,7 +85,7 @@ def _insert_steps(tx: InternalTx, many: Sequence[Sequence[NewStep]]) -> list[int
 
 
 def needs_of(step: NewStep) -> list[Edge]:
-    """Return a step's prerequisites once each; it must succeed if any edge says so."""
+    """Return each prerequisite once; it must succeed if any of its edges says so."""
     continues: dict[str, bool] = {}
     for edge in step.needs:
         continues[edge.step] = continues.get(edge.step, True) and edge.continues
@@ -117,12 +117,12 @@ def calling(tx: InternalTx, seqs: Collection[int]) -> list[Ended]:
 
 
 def cancel(change: Change, *, flow: int) -> Callable[[InternalTx], int]:
-    """Return a body that cancels everything of a flow that has not ended."""
+    """Return a body that cancels all steps of a flow that have not ended."""
     return lambda tx: _cancel(tx, c.flow == flow, change, [flow])
 
 
 class Cut(NamedTuple):
-    """The result of cancelling a part of a batch."""
+    """The result of cancelling part of a batch."""
 
     ended: int
     is_last: bool
@@ -134,7 +134,7 @@ def cancel_some(
     """
     Return a body that seals a batch and cancels about `limit` of its jobs.
 
-    A flow is cancelled as a whole: if the process dies, none is half cancelled.
+    Each flow is cancelled as a whole, so a crash leaves none half cancelled.
     """
 
     def body(tx: InternalTx) -> Cut:
@@ -172,7 +172,7 @@ def _cancel(
     change: Change,
     chosen: Collection[int],
 ) -> int:
-    # First, so that no step is added to these flows until this is committed.
+    # First, so that no step is added to these flows before this is committed.
     tx.lock_groups(flows=chosen)
     found = sa.select(c.seq, c.flow, c.state, c.queue).where(mine, LIVE)
     rows = tx.connection.execute(found.order_by(c.seq).with_for_update()).all()
@@ -257,7 +257,7 @@ def delete(tx: InternalTx, gone: Sequence[int]) -> Sequence[str]:
     """Delete locked flows with their steps; return the ids of the steps."""
     run = tx.connection.execute
     ids = run(sa.select(c.id).where(c.flow.in_(gone))).scalars().all()
-    # By flow, as the steps may be more than a statement has parameters.
+    # By flow, because there may be more steps than a statement can have parameters.
     seqs = sa.select(c.seq).where(c.flow.in_(gone))
     run(events.delete().where(events.c.job.in_(seqs)))
     delete_of(tx.connection, seqs)
@@ -326,7 +326,7 @@ def _flow_row(flow: NewFlow) -> dict[str, Any]:
 
 
 MOST_QUEUES = 1_000
-"""The maximum length of the names of a flow's queues for their own retention."""
+"""The maximum total length of the names of a flow's queues with own retention."""
 
 
 def kept_together(flow: NewFlow) -> str | None:

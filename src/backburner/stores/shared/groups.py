@@ -1,4 +1,4 @@
-"""Helpers that flows and batches share on both databases."""
+"""Helpers for flows and batches, on both databases."""
 
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
@@ -32,7 +32,7 @@ def insert(
     more: Callable[[G], dict[str, Any]],
     first: str,
 ) -> list[tuple[Submitted, int]]:
-    """Store groups with their first events; the key of an existing group is 0."""
+    """Store groups with their first events; an existing group returns the key 0."""
     numbers = tx.draw(table.name, len(wanted))
     rows = [
         {"seq": seq, **_row(group), **more(group)}
@@ -41,7 +41,8 @@ def insert(
     plain = [row for row in rows if row["idempotency_key"] is None]
     if plain:
         tx.connection.execute(table.insert(), plain)
-    # By key, so that two transactions that store the same groups cannot deadlock.
+    # In order of the keys, so that two transactions with the same groups cannot
+    # deadlock.
     stored = {
         row["seq"]: _inserted(tx, table, row) for row in sorted(rows, key=_by_key)
     }
@@ -216,6 +217,6 @@ def page(
         query = query.where(has_tag(t.tags, where.tag))
     owner: Visibility | None = where.owner
     if where.batch is not None:
-        # A batch is given: its index has fewer rows than that of the owners.
+        # With a batch given, its index has fewer rows than that of the owners.
         query, owner = query.where(*seen_without_index(where.owner, t)), None
     return newest(connection, query, table, owner, limit, before=before)

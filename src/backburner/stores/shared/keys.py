@@ -1,4 +1,4 @@
-"""API keys and the audit log, in SQLAlchemy Core: the same on every database."""
+"""API keys and the audit log, on both databases."""
 
 from collections.abc import Sequence
 
@@ -64,7 +64,7 @@ def listed(connection: Connection, tenant: str | None) -> list[ApiKey]:
 
 
 def revoke(connection: Connection, key_id: str, entry: AuditEntry) -> bool:
-    """Revoke a tenant's key and add an audit entry, if it was valid until now."""
+    """Revoke a tenant's key and add an audit entry, if the key is still valid."""
     query = sa.update(key_table).where(
         k.id == key_id, k.tenant == entry.tenant, k.revoked_at.is_(None)
     )

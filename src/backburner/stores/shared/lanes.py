@@ -1,4 +1,4 @@
-"""Lanes and their permits, in SQLAlchemy Core: the same on every database."""
+"""Lanes and their permits, on both databases."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -43,7 +43,7 @@ _LIVING = sa.select(workers.c.id)
 _COUNT = (
     sa.select(p.lane, sa.func.count()).where(p.worker.in_(_LIVING)).group_by(p.lane)
 )
-"""Built once, like every statement that each call needs."""
+"""Built once, like all statements that every call runs."""
 _LOCK = (
     _SELECT.where(c.name.in_(sa.bindparam("names", expanding=True)))
     .order_by(c.name)
@@ -134,7 +134,7 @@ def perform(
     states = _locked(connection, sorted({act.lane for act in acts}), with_models=True)
     names = [*states]
     connection.execute(_SWEEP, {"names": names})
-    # Read after the lock, so that it is not before an instant that was written.
+    # Read the clock after locking, so that it is not before a stored instant.
     now = clock()
     enlisted = _enlisted(connection, acts)
     held = {name: _held(connection, states[name]) for name in names}
@@ -155,7 +155,7 @@ def perform(
 
 
 class _Batch:
-    """Locked lanes, and the changes made to them one after the other."""
+    """Locked lanes, and the changes made to them in order."""
 
     def __init__(
         self,
@@ -227,9 +227,9 @@ def _locked(
     """
     Lock lanes in the order of their names, and create missing ones.
 
-    With `with_models`, the lanes of their models are locked as well if they have
-    limits. Lanes are created before any is locked, so that a transaction that waits for
-    a lane created by another one holds no lock that the other needs.
+    With `with_models`, the lanes of their models are locked too if they have limits.
+    Lanes are created before any is locked, so a transaction that waits for a lane that
+    another one creates holds no lock that the other needs.
     """
     models = (
         {model_lane(name) for name in names} - {None, *names} if with_models else ()
@@ -275,7 +275,7 @@ def _with(permit: Permit, held: Held) -> Held:
 def _without(
     connection: Connection, permit: Permit, held: Held, given: list[dict[str, Any]]
 ) -> Held:
-    """Free a permit, which may be of this batch, or freed already."""
+    """Release a permit, which may be of this batch, or released already."""
     fresh = [row for row in given if row["id"] == permit.id]
     for row in fresh:
         given.remove(row)

@@ -1,13 +1,13 @@
 """
-The ledger on either database: what is held, settled, released and overdrawn.
+The ledger on both databases: holds, settlements, releases and overdrafts.
 
 A hold is made in the transaction that stores its job and closed in the one that ends
-it. Accounts are locked before they are judged, so the second of two transactions sees
-what the first was admitted. What cannot be written is refused.
+it. Accounts are locked before they are checked, so the second of two transactions sees
+the holds of the first. If the ledger cannot be written, the job is refused.
 
-A transaction that shares its database with other writers collects what it does to
-accounts (`LedgerTx.deferred`) and carries it out once, at its end: every account it
-needs is locked by one statement, in the order of the accounts' names.
+A transaction that shares its database with other writers collects its changes of
+accounts (`LedgerTx.deferred`) and applies them once, at its end: one statement locks
+all accounts it needs, in the order of their names.
 """
 
 import sqlite3
@@ -41,11 +41,11 @@ from backburner.stores.shared.settling import as_given
 from backburner.stores.tables import accounts, budgets, holds, jobs
 
 REREAD_MS = 500
-"""How long the budgets are believed: a new one is in force everywhere after that."""
+"""How long budgets are cached; every process applies a new one after this time."""
 
 
 class Rulebook:
-    """The budgets as this process read them last."""
+    """The budgets as this process last read them."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -54,40 +54,40 @@ class Rulebook:
 
     @property
     def is_stale(self) -> bool:
-        """Whether they must be read again."""
+        """Whether the budgets must be read again."""
         return self._read_at is None or self._now() - self._read_at >= REREAD_MS
 
     def take(self, rules: Rules) -> Rules:
-        """Believe these for a while."""
+        """Cache these budgets for a while."""
         self.rules, self._read_at = rules, self._now()
         return rules
 
     def forget(self) -> None:
-        """Have them read again: somebody changed them."""
+        """Expire the cache, because somebody changed the budgets."""
         self._read_at = None
 
 
 class LedgerTx(Protocol):
-    """A transaction of either database, as far as the ledger needs it."""
+    """The parts of a transaction that the ledger needs, on both databases."""
 
     @property
     def connection(self) -> sa.Connection:
-        """The database, for what is asked seldom."""
+        """The SQLAlchemy connection, for statements that run rarely."""
         ...
 
     @property
     def queries(self) -> Any:
-        """The database's own statements."""
+        """The statements of the database."""
         ...
 
     @property
     def rulebook(self) -> Rulebook:
-        """The budgets as this process knows them."""
+        """The budgets as this process last read them."""
         ...
 
     @property
     def deferred(self) -> Deferred | None:
-        """What is carried out at the end; `None` to do everything at once."""
+        """The work to do at the end; `None` to do everything at once."""
         ...
 
     def now(self) -> Instant:
@@ -99,11 +99,11 @@ class LedgerTx(Protocol):
         ...
 
     def array(self, keys: Collection[int]) -> Any:
-        """Write keys as the database's statements take them."""
+        """Convert keys for the database's statements."""
         ...
 
     def columns(self, rows: Sequence[Sequence[Any]]) -> Sequence[Any]:
-        """Write rows, at least one, as the database's statements take them."""
+        """Convert rows, at least one, for the database's statements."""
         ...
 
     def draw(self, table: str, count: int) -> Sequence[int]:
@@ -111,7 +111,7 @@ class LedgerTx(Protocol):
         ...
 
     def lock_hold(self, hold_id: str) -> None:
-        """Have others that reserve by this id wait for the end of the transaction."""
+        """Make others that reserve by this id wait for the end of the transaction."""
         ...
 
     def hit(self, moment: str) -> None:
@@ -120,15 +120,15 @@ class LedgerTx(Protocol):
 
 
 class SubmitTx(LedgerTx, Protocol):
-    """One that stores jobs, too."""
+    """A transaction that also stores jobs."""
 
     def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
-        """Store jobs, or find those that their keys stand for."""
+        """Store jobs, or return those with the same idempotency keys."""
         ...
 
 
 class Holder(NamedTuple):
-    """What holds: a job in one of its generations, or somebody by an id."""
+    """The owner of a hold: a generation of a job, or a reservation by its id."""
 
     charges: Sequence[Charge]
     job: int | None = None
@@ -138,7 +138,7 @@ class Holder(NamedTuple):
 
 
 class _Hold(NamedTuple):
-    """A hold as it is found, with what its job used."""
+    """A stored hold, with the usage of its job."""
 
     seq: int
     job: int
@@ -146,33 +146,35 @@ class _Hold(NamedTuple):
     unit: str
     amount: int
     used: int | None
-    """Of an open one: what its job used, if that is at least what is held."""
+    """Of an open hold: the usage of its job, if it exceeds or equals the amount."""
     calls: int
     known: int
-    """What its job used since it last waited."""
+    """The usage since the job last waited."""
     unknown: int
     earlier: int | None
-    """What its job used until it last waited; `None`: it never has."""
+    """The usage until the job last waited; `None`: it never waited."""
     resumes_with: int | None
-    """What is reserved again before the next call; `None`: the job does not wait."""
+    """
+    The amount to reserve again before the next call; `None`: the job does not wait.
+    """
 
     @property
     def booked(self) -> int:
-        """How much is held, or known to be used beyond that."""
+        """The amount that is held, or the known usage if that is higher."""
         return max(self.amount, self.used or 0)
 
     @property
     def expected(self) -> int:
-        """How much is held, or will be when the job goes on."""
+        """The amount that is held, or will be when the job resumes."""
         return self.amount if self.resumes_with is None else self.resumes_with
 
     def actual(self, *, succeeded: bool) -> tuple[int, bool]:
-        """Return what it is settled with, and whether that is an estimate."""
+        """Return the amount to settle, and whether it is an estimate."""
         told = self.calls, self.known, self.unknown
         return actual(self.expected, *told, succeeded=succeeded)
 
     def settled(self, used: int) -> "list[_Entry]":
-        """Return the entries of its settlement with what was used."""
+        """Return the entries that settle this hold with `used`."""
         overdrawn = self.booked - self.amount
         return [
             _Entry(self.account, self.seq, posting)
@@ -182,7 +184,7 @@ class _Hold(NamedTuple):
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Refuse if the ledger cannot be used, for whatever reason."""
+    """Convert any database error of the ledger into `StoreUnavailable`."""
     try:
         yield
     except (sqlite3.Error, sa.exc.DBAPIError) as error:
@@ -199,13 +201,13 @@ def read_rules(connection: sa.Connection) -> Rules:
 
 
 def rules_of(tx: LedgerTx) -> Rules:
-    """Return the budgets, read again if that was a while ago."""
+    """Return the budgets, reading them again if the cache has expired."""
     book = tx.rulebook
     return book.take(read_rules(tx.connection)) if book.is_stale else book.rules
 
 
 def charge(tx: LedgerTx, new: Sequence[NewJob]) -> list[Sequence[Charge]] | None:
-    """Note on new jobs how many budgets hold for them; return what, or `None`."""
+    """Set how many budgets apply to new jobs; return the charges, or `None`."""
     rules = rules_of(tx)
     if not rules:
         return None
@@ -218,7 +220,7 @@ def charge(tx: LedgerTx, new: Sequence[NewJob]) -> list[Sequence[Charge]] | None
 def _charges(
     rules: Rules, new: Sequence[NewJob], now: Instant
 ) -> list[Sequence[Charge]]:
-    """Say what each is charged; those who come together are mostly alike."""
+    """Return the charges of each job; jobs of one request mostly have equal ones."""
     known: dict[tuple[Any, ...], Sequence[Charge]] = {}
     found = []
     for job in new:
@@ -237,10 +239,10 @@ def _charges(
 
 def reserve(tx: LedgerTx, holders: Sequence[Holder], *, foreseen: bool = False) -> None:
     """
-    Hold what all of them are charged, or raise `BudgetExhausted`.
+    Hold all charges of these holders, or raise `BudgetExhausted`.
 
-    Where that is deferred, it raises at the end of the transaction; if `foreseen`, at
-    once as well if there is no room as things are now.
+    If deferred, it raises at the end of the transaction; with `foreseen` also at once,
+    if the current balances leave no room.
     """
     wanted = [holder for holder in holders if holder.charges]
     if tx.deferred is None:
@@ -252,7 +254,7 @@ def reserve(tx: LedgerTx, holders: Sequence[Holder], *, foreseen: bool = False) 
 
 
 def finish(tx: LedgerTx) -> None:
-    """Carry out what was deferred: judge, hold and post, under the accounts' locks."""
+    """Do the deferred work: check, hold and post, with the accounts locked."""
     if tx.deferred is not None:
         _carry_out(tx, tx.deferred.take(Holder, _Entry))
         ended = dict(tx.deferred.take(_Ended))
@@ -261,14 +263,14 @@ def finish(tx: LedgerTx) -> None:
 
 
 def is_pending(tx: LedgerTx, hold_id: str) -> bool:
-    """Say whether a hold of this id waits for the end of the transaction."""
+    """Say whether a hold with this id is deferred to the end of the transaction."""
     return tx.deferred is not None and any(
         holder.id == hold_id for holder in tx.deferred.of(Holder)
     )
 
 
 def _foresee(tx: LedgerTx, acts: Sequence["Act"]) -> None:
-    """Judge as `_carry_out` does, by what can be seen without a lock."""
+    """Check like `_carry_out`, with balances that are read without a lock."""
     entries = [act for act in acts if isinstance(act, _Entry)]
     names = _names_of(tx, {entry.account for entry in entries})
     asked = {*_limits_of(acts), *(account for account, _ in names.values())}
@@ -280,7 +282,7 @@ def _foresee(tx: LedgerTx, acts: Sequence["Act"]) -> None:
 def submit_each(
     tx: SubmitTx, batches: Sequence[Sequence[NewJob]]
 ) -> list[Sequence[Submitted] | BudgetExhausted]:
-    """Store the jobs of callers who come at once; each is refused for its own only."""
+    """Store the jobs of concurrent callers; a refusal concerns only one caller."""
     refusals = _judge(tx, batches) if len(batches) > 1 else [None] * len(batches)
     told = zip(batches, refusals, strict=True)
     taken = [jobs for jobs, refused in told if refused is None]
@@ -293,11 +295,11 @@ def _judge(
     tx: LedgerTx, batches: Sequence[Sequence[NewJob]]
 ) -> list[BudgetExhausted | None]:
     """
-    Say which callers there is no room for, one after the other.
+    Return a refusal for each caller that exceeds a budget, in order.
 
-    Locks nothing. What others take meanwhile is found when the holds are made; then
-    every caller is judged again by itself. So are callers with idempotency keys, whose
-    jobs may be there already.
+    It locks nothing. Concurrent holds are noticed when the holds are made; then every
+    caller is checked again separately. So are callers with idempotency keys, whose jobs
+    may exist already.
     """
     refusals: list[BudgetExhausted | None] = [None] * len(batches)
     rules = rules_of(tx)
@@ -342,7 +344,7 @@ Names = Mapping[int, tuple[Account, int]]
 
 
 def _carry_out(tx: LedgerTx, acts: Sequence[Act]) -> None:
-    """Judge holds in their turn, then write all holds and entries."""
+    """Check holders in order, then write all holds and entries."""
     holders = [act for act in acts if isinstance(act, Holder)]
     entries = [act for act in acts if isinstance(act, _Entry)]
     now = tx.now() if acts else 0
@@ -368,7 +370,7 @@ def _limits_of(acts: Iterable[Act]) -> dict[Account, int]:
 
 
 def _names_of(tx: LedgerTx, seqs: Collection[int]) -> Names:
-    """Read which accounts these are: a row's name never changes."""
+    """Read the names and limits of accounts: the name of a row never changes."""
     if not seqs:
         return {}
     a = accounts.c
@@ -383,7 +385,7 @@ def _names_of(tx: LedgerTx, seqs: Collection[int]) -> Names:
 def _judge_in_turn(
     acts: Iterable[Act], balances: dict[Account, Balance], names: Names, now: Instant
 ) -> None:
-    """Admit holders one after the other, each after the entries before it."""
+    """Admit holders in order, each after the entries before it."""
     for act in acts:
         if isinstance(act, Holder):
             balances |= admit(balances, act.charges, now)
@@ -393,7 +395,7 @@ def _judge_in_turn(
 
 
 def _peek(tx: LedgerTx, asked: Iterable[Account]) -> dict[Account, Balance]:
-    """Return the balances of those accounts, at least one, that exist, unlocked."""
+    """Return the balances of these accounts, at least one, without a lock."""
     rows = tx.rows(tx.queries.list_accounts, *tx.columns(sorted(asked)))
     return {Account(*row[:6]): Balance(*row[6:]) for row in rows}
 
@@ -443,7 +445,7 @@ def _post(tx: LedgerTx, entries: Sequence[_Entry]) -> None:
 
 
 def _write(tx: LedgerTx, found: Sequence[_Entry], now: Instant) -> None:
-    """Write entries, and what they do to their accounts."""
+    """Write entries, and change their accounts accordingly."""
     if not found:
         return
     sums: Counter[tuple[int, Kind]] = Counter()
@@ -461,11 +463,11 @@ def _write(tx: LedgerTx, found: Sequence[_Entry], now: Instant) -> None:
 
 
 def close(tx: LedgerTx, ended: Mapping[int, bool]) -> None:
-    """Settle what is held for jobs that ended: each with whether it succeeded."""
+    """Settle the holds of ended jobs; `ended` says which of them succeeded."""
     if not ended:
         return
     if tx.deferred is not None:
-        # What the same transaction is yet to hold for a job is closed after that.
+        # Holds of the same transaction that are not made yet are closed after they are.
         fresh = {holder.job for holder in tx.deferred.of(Holder)}
         tx.deferred.add(_Ended(*one) for one in ended.items() if one[0] in fresh)
         ended = {job: told for job, told in ended.items() if job not in fresh}
@@ -475,7 +477,7 @@ def close(tx: LedgerTx, ended: Mapping[int, bool]) -> None:
 
 
 def _closed(tx: LedgerTx, ended: Mapping[int, bool]) -> list[_Entry]:
-    """Close the holds of jobs that ended; return the entries of that."""
+    """Close the holds of ended jobs; return the entries of that."""
     with kept():
         rows = tx.rows(tx.queries.list_holds, tx.array(ended), True)
         closing = [
@@ -502,10 +504,10 @@ _NOTE = (
 
 def book_used(tx: LedgerTx, seqs: Collection[int]) -> None:
     """
-    Book what open jobs have used beyond what is held for them, as overdraft.
+    Book the usage of open jobs beyond their holds, as overdraft.
 
-    Their holds are locked first, so that of two bookings for one job the second sees
-    what the first has booked.
+    Their holds are locked first, so the second of two bookings for one job sees the
+    first.
     """
     if not seqs:
         return
@@ -543,10 +545,10 @@ _SHRINK = (
 
 def shrink(tx: LedgerTx, seqs: Collection[int]) -> None:
     """
-    Settle what jobs have used that begin to wait, and release the rest.
+    Settle the usage of jobs that begin to wait, and release the rest of their holds.
 
-    What they may still use is noted: `resume` reserves it again. A hold of nothing,
-    because nobody knows what its job costs, stays as it is.
+    The amount that they may still use is stored, and `resume` reserves it again. An
+    empty hold, whose job has no estimate, stays as it is.
     """
     if not seqs:
         return
@@ -585,17 +587,18 @@ _RESUME = (
 
 def resume(tx: LedgerTx, job: int) -> None:
     """
-    Reserve again what a job that waited may still use, in the windows of now.
+    Reserve again what a job that waited may still use, in the current windows.
 
-    The caller has locked the job. Raises `BudgetExhausted` if one of its budgets does
-    not let it make a further call; then nothing is reserved.
+    The caller has locked the job. Raises `BudgetExhausted` and reserves nothing if one
+    of its budgets allows no further call.
     """
     rules, now = rules_of(tx), tx.now()
     with kept():
         rows = tx.rows(tx.queries.list_holds, tx.array([job]), True)
         holds = map(_Hold._make, rows)
         found = [hold for hold in holds if hold.resumes_with is not None]
-        # What was used meanwhile, as a rule nothing, counts where it was held.
+        # Usage while the job waited, normally none, counts in the window of the old
+        # hold.
         entries = [entry for hold in found for entry in hold.settled(hold.known)]
         names = _names_of(tx, {hold.account for hold in found})
         asked = {
@@ -626,7 +629,7 @@ def resume(tx: LedgerTx, job: int) -> None:
 
 
 def book_late(tx: LedgerTx, seqs: Collection[int]) -> None:
-    """Book what jobs are found to have used after what they held was settled."""
+    """Book usage of jobs that became known after their holds were settled."""
     with kept():
         rows = tx.rows(tx.queries.list_holds, tx.array(seqs), False)
         late = [
@@ -645,7 +648,7 @@ def book_late(tx: LedgerTx, seqs: Collection[int]) -> None:
 
 
 class Closing(NamedTuple):
-    """What becomes of a hold without a job; `used` is `None` if it is released."""
+    """How to close a hold without a job; `used` is `None` to release it."""
 
     seq: int
     account: int
@@ -655,7 +658,7 @@ class Closing(NamedTuple):
 
 
 def settle_holds(tx: LedgerTx, closings: Sequence[Closing]) -> None:
-    """Settle or release holds of whoever holds without a job."""
+    """Settle or release holds without a job."""
     entries = [
         _Entry(closing.account, closing.seq, posting)
         for closing in closings
@@ -671,7 +674,7 @@ def _mark(tx: LedgerTx, rows: Sequence[tuple[int, int | None, bool]]) -> None:
 
 
 class _Retried(NamedTuple):
-    """A job that runs again, as it is charged."""
+    """A retried job, with the data for its charges."""
 
     owner: Owner
     capability: str
@@ -683,7 +686,7 @@ class _Retried(NamedTuple):
 
 
 def renew(tx: LedgerTx, seqs: Collection[int]) -> None:
-    """Hold again for jobs that are retried, in the generation that they are in now."""
+    """Hold again for retried jobs, in their current generation."""
     rules = rules_of(tx)
     if not rules or not seqs:
         return
@@ -724,7 +727,7 @@ def renew(tx: LedgerTx, seqs: Collection[int]) -> None:
 def _known(
     tx: LedgerTx, seqs: Collection[int]
 ) -> tuple[dict[int, str], dict[int, int]]:
-    """Return what is known of jobs by their earlier holds: keys, and money."""
+    """Return data of jobs from their earlier holds: API keys and money."""
     rest = sa.func.coalesce(holds.c.resumes_with, holds.c.amount)
     estimate = sa.func.coalesce(holds.c.earlier, 0) + rest
     joined = sa.select(holds.c.job, accounts.c.scope, accounts.c.unit, accounts.c.value)
@@ -739,5 +742,5 @@ def _known(
 
 
 def is_charged(rules: Rules, payers: Iterable[Payer]) -> bool:
-    """Say whether any of them is charged anything."""
+    """Say whether any of these payers has a charge."""
     return bool(rules) and any(rules.charges(payer, 0) for payer in payers)

@@ -1,12 +1,12 @@
 """
-Jobs of an owner or a tenant, found by their first events.
+Finds the jobs of an owner or a tenant by their first events.
 
-The first event of a job is written with it, names its owner and never changes. So its
-index costs nothing at claims and settlements, unlike one on `jobs`.
+The first event of a job is written with it, has its owner and never changes. So, unlike
+an index on `jobs`, its index costs nothing at claims and settlements.
 
-A process of an earlier release writes events without an owner, which upkeep fills in.
-While there are first events without one, jobs are found by their own columns: without
-an index, and none is left out.
+A process of an earlier release writes events without an owner, which upkeep adds. While
+there are first events without one, jobs are found by their own columns: without an
+index, but completely.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from backburner.stores.tables import events, jobs
 
 e = events.c
 
-# Literals, so that the partial index events_first_by_owner serves.
+# Literals, so that the partial index events_first_by_owner is used.
 FIRST = sa.text("events.n = 1 AND events.job IS NOT NULL")
 _WITHOUT_OWNER = sa.select(sa.true()).where(FIRST, e.tenant.is_(None)).limit(1)
 
@@ -28,9 +28,9 @@ def owned_jobs(
     connection: Any, query: sa.Select[Any], view: Visibility
 ) -> tuple[sa.Select[Any], sa.ColumnElement[int]]:
     """
-    Restrict a query over jobs to those that are seen.
+    Restrict a query over jobs to visible ones.
 
-    Return it with the number by which to sort and page: that of the index.
+    Return it with the column by which to sort and page.
     """
     if connection.execute(_WITHOUT_OWNER).scalar():
         return query.where(*seen_by(view, jobs.c)), jobs.c.seq

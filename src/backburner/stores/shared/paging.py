@@ -1,8 +1,9 @@
 """
 Pages of the newest rows of an owner, without reading the rows of others.
 
-An owner's rows are in the order of an index. A whole tenant's are not: a large tenant
-is found among the newest rows of all, a small one by the index of its owners.
+An owner's rows are in the order of an index. The rows of a whole tenant are not: those
+of a large tenant are found among the newest rows of all, those of a small one by the
+index of owners.
 """
 
 from collections.abc import Callable
@@ -14,18 +15,18 @@ import sqlalchemy as sa
 from backburner.domain.jobs.job import Owner, Tenant, Visibility
 
 WINDOW = 1_000
-"""How many of the newest numbers are looked at for rows of a tenant."""
+"""How many of the newest rows are searched for those of a tenant."""
 
 
 Restrict: TypeAlias = Callable[
     [sa.Connection, sa.Select[Any], Visibility],
     tuple[sa.Select[Any], sa.ColumnElement[int]],
 ]
-"""Restricts a query to what is seen; returns it with the number to sort and page by."""
+"""Restricts a query to visible rows; returns it with the column to sort and page by."""
 
 
 def seen_by(view: Visibility, columns: Any) -> list[sa.ColumnElement[bool]]:
-    """Say that a row belongs to those whose things are seen."""
+    """Return the conditions for rows that are visible."""
     tenant: sa.ColumnElement[bool] = columns.tenant == view.tenant
     if isinstance(view, Owner):
         return [tenant, columns.user == view.user]
@@ -33,7 +34,7 @@ def seen_by(view: Visibility, columns: Any) -> list[sa.ColumnElement[bool]]:
 
 
 def seen_without_index(view: Visibility, columns: Any) -> list[sa.ColumnElement[bool]]:
-    """Say the same where another index finds fewer rows than that of the owners."""
+    """Return the same conditions, written so that the index of owners is not used."""
     tenant: sa.ColumnElement[bool] = columns.tenant.concat("") == view.tenant
     if isinstance(view, Owner):
         return [tenant, columns.user.concat("") == view.user]
@@ -52,9 +53,9 @@ def newest(  # noqa: PLR0913 - each is a part of one query
     restrict: Restrict | None = None,
 ) -> list[Any]:
     """
-    Run a query for the newest rows that are seen, with numbers below `before`.
+    Run a query for the newest visible rows with numbers below `before`.
 
-    If `ascending`, for the oldest rows, with numbers above it. `restrict` finds them by
+    With `ascending`: the oldest rows with numbers above it. `restrict` finds them by
     another table than their own.
     """
     seq: sa.ColumnElement[int] = table.c.seq
@@ -74,7 +75,7 @@ def newest(  # noqa: PLR0913 - each is a part of one query
         found, number = restrict(connection, query, view)
     if isinstance(view, Owner):
         return _walked(connection, found, number, limit, before, ascending=ascending)
-    # All rows of a tenant are found by the index of its owners, then sorted.
+    # All rows of a tenant are found by the index of owners, then sorted.
     if before is not None:
         found = found.where(number > before if ascending else number < before)
     place = unindexed(table)
@@ -91,7 +92,7 @@ def _walked(
     *,
     ascending: bool,
 ) -> list[Any]:
-    """Run a query in the order of an index, from the newest or the oldest on."""
+    """Run a query in the order of an index."""
     if before is not None:
         query = query.where(number > before if ascending else number < before)
     order = number if ascending else number.desc()
@@ -100,7 +101,7 @@ def _walked(
 
 def ends_of(connection: sa.Connection, table: sa.Table) -> tuple[int, int] | None:
     """Return the lowest and the highest number in a table; `None`: it is empty."""
-    # Each on its own: SQLite reads the whole table for both at once.
+    # Two queries: for one with both, SQLite reads the whole table.
     low, high = (
         sa.select(end(table.c.seq)).scalar_subquery()
         for end in (sa.func.min, sa.func.max)
@@ -111,10 +112,10 @@ def ends_of(connection: sa.Connection, table: sa.Table) -> tuple[int, int] | Non
 
 def first_since(connection: sa.Connection, at: sa.Column[int], time: int) -> int:
     """
-    Return about the number of the first row of a time, by halving.
+    Return the approximate number of the first row at or after a time, by bisection.
 
     Rows are numbered roughly in the order of the times in this column, which has no
-    index. It is one more than the last number if all rows are older, 0 without rows.
+    index. Returns the last number plus one if all rows are older, 0 without rows.
     """
     halving = _halving(at.table.name, at.name)
     return connection.execute(halving, {"time": time}).scalar() or 0
@@ -138,5 +139,5 @@ SELECT low FROM halves WHERE low >= high
 
 
 def unindexed(table: sa.Table) -> sa.ColumnElement[int]:
-    """Return the number, signed: rows are sorted by it, not walked through by it."""
+    """Return the number with a sign, so that its index is not used for sorting."""
     return sa.literal_column(f"+{table.name}.seq", sa.BigInteger)

@@ -1,4 +1,4 @@
-"""Data for quotes and receipts, in SQLAlchemy Core."""
+"""Data for quotes and receipts, on both databases."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -33,13 +33,13 @@ from backburner.stores.tables import (
 j = jobs.c
 
 REMEMBERED = 2_000
-"""Of how many jobs that ended lately a forecast knows."""
+"""How many recently ended jobs a forecast uses."""
 CALLS = 1_000
 MOST_RUNNING = 2_000
 
 
 class Prospects(Access, Protocol):
-    """The verbs of `Prospects`, for any store that can read."""
+    """The operations of `ForecastStore`, for any store that can read."""
 
     async def outlook(
         self, queue: str, capability: str, priority: int, *, now: Instant
@@ -111,7 +111,7 @@ _PAST = (
         *(j.capability, j.queue, j.attempt, j.generation, j.throttled),
         *(j.created_at, j.ready_at, j.started_at, j.finished_at),
     )
-    # Jobs that their queues keep are in an index of their own.
+    # Jobs with their queue's own retention have an index of their own.
     .where(j.finished_at.is_not(None), j.kept.is_(None))
     .order_by(j.finished_at.desc())
     .limit(REMEMBERED)
@@ -201,10 +201,10 @@ def _text(connection: sa.Connection, job: Job) -> int:
 
 
 def _released(connection: sa.Connection, job: Job) -> dict[str, int]:
-    """Return what was held and not needed; of several budgets, the most of one."""
+    """Return the amounts held and not used; of several budgets, the highest."""
     h, a, e = holds.c, accounts.c, entries.c
     freed = sa.func.coalesce(sa.func.sum(e.amount), 0)
-    # A literal, so that the partial index entries_released serves.
+    # A literal, so that the partial index entries_released is used.
     is_kind = sa.text(f"entries.kind = '{Kind.RELEASED}'")
     is_release = sa.and_(e.hold == h.seq, is_kind)
     held = sa.func.coalesce(h.resumes_with, h.amount)
@@ -217,7 +217,7 @@ def _released(connection: sa.Connection, job: Job) -> dict[str, int]:
     )
     found: dict[str, int] = {}
     for unit, earlier, is_open, unused, amount in connection.execute(query):
-        # Of one that waited: what it released then was held again.
+        # If the job waited, the amount released then was held again.
         rest = 0 if is_open else max(0, unused or 0)
         released = amount if earlier is None else rest
         found[unit] = max(found.get(unit, 0), int(released))
@@ -225,7 +225,7 @@ def _released(connection: sa.Connection, job: Job) -> dict[str, int]:
 
 
 def _webhooks(connection: sa.Connection, job: Job) -> int:
-    """Count what was told of earlier ends; this one's is on its way at best."""
+    """Count the webhooks of earlier ends; that of this end may not exist yet."""
     if job.callback is None or not job.generation:
         return 0
     told: list[Any] = [
@@ -236,5 +236,5 @@ def _webhooks(connection: sa.Connection, job: Job) -> int:
     ]
     query = sa.select(sa.func.count()).select_from(jobs).where(*told)
     mine, number = owned_jobs(connection, query, job.owner)
-    # What tells of a job was made after it.
+    # Webhooks about a job were submitted after it.
     return int(connection.execute(mine.where(number > job.seq)).scalar_one())

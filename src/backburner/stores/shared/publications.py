@@ -1,4 +1,4 @@
-"""Events of applications on both databases: store them, and delete old ones."""
+"""Stores events of applications and deletes old ones, on both databases."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -15,11 +15,11 @@ from backburner.stores.tables import events, marks
 e, m = events.c, marks.c
 
 FORGOTTEN: Final = "events.forgotten"
-"""The mark at the last event that was deleted for its age; `until` says when."""
+"""The mark of the last event that was deleted by age; `until` is the time."""
 
 
 def publish(connection: Connection, published: Sequence[Publication]) -> None:
-    """Store events of applications; they are numbered among all others only."""
+    """Store events of applications, with numbers of the event log only."""
     rows = [
         {
             "n": 0,
@@ -37,9 +37,9 @@ def publish(connection: Connection, published: Sequence[Publication]) -> None:
 
 def forget(connection: Any, before: Instant, limit: int, now: Instant) -> int:
     """
-    Delete the first events of applications, up to one that is young enough.
+    Delete the oldest events of applications, up to the first one to keep.
 
-    The mark tells readers whose cursors are below it that they missed some.
+    The mark shows readers with an older cursor that they missed some.
     """
     first = connection.execute(_FIRST, {"limit": limit}).all()
     old = [seq for seq, at in takewhile(lambda row: row.at <= before, first)]
@@ -51,12 +51,12 @@ def forget(connection: Any, before: Instant, limit: int, now: Instant) -> int:
 
 _FIRST = (
     sa.select(e.seq, e.at)
-    # A literal, so that the partial index events_published serves.
+    # A literal, so that the partial index events_published is used.
     .where(sa.text("events.topic IS NOT NULL"))
     .order_by(e.seq)
     .limit(sa.bindparam("limit", type_=sa.Integer))
 )
-# Two that delete at once may end in either order: the mark never goes back.
+# Concurrent deletions may end in either order; the mark never goes back.
 _MARK = sa.text("""
 INSERT INTO marks (name, at, until) VALUES (:name, :at, :until)
 ON CONFLICT (name) DO UPDATE SET at = excluded.at, until = excluded.until
@@ -65,9 +65,9 @@ ON CONFLICT (name) DO UPDATE SET at = excluded.at, until = excluded.until
 
 
 def missed(connection: sa.Connection, topic: str, after: int) -> Sequence[Event]:
-    """Return an event that says so if some after the cursor may have been deleted."""
+    """Return a `reset` event if events after the cursor may have been deleted."""
     if not after:
-        return ()  # whoever begins with the oldest has missed nothing
+        return ()  # a reader that starts with the oldest has missed nothing
     found = connection.execute(_FORGOTTEN).first()
     if found is None or found.at <= after:
         return ()

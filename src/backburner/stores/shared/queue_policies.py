@@ -1,4 +1,4 @@
-"""Policies of queues on either database; what a claim needs is in queries/."""
+"""Policies of queues, on both databases; the statements of claims are in queries/."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -17,8 +17,8 @@ from backburner.stores.tables import queues as queue_table
 
 c = queue_table.c
 
-# What code declares takes the place of what was declared; a pause stays. A window of
-# another length begins anew.
+# A declaration in code replaces an earlier one but keeps a pause. A window of another
+# length starts again.
 _DECLARE = sa.text("""
 INSERT INTO queues (name, paused, concurrency, per_worker, rate, per, window_at,
                     started, closed, told, weights, waiting, keep)
@@ -41,7 +41,7 @@ ON CONFLICT (name) DO UPDATE SET paused = excluded.paused
 
 
 def declare(queues: Sequence[Queue]) -> Callable[[Tx], None]:
-    """Return a body that stores policies, in an order that all callers share."""
+    """Return a body that stores policies, in the same order for all callers."""
     rows = [
         {
             "name": queue.name,
@@ -65,7 +65,7 @@ def declare(queues: Sequence[Queue]) -> Callable[[Tx], None]:
 
 
 def _written(keep: Keep | None) -> str | None:
-    """Write a policy as it is stored: ages are milliseconds."""
+    """Convert a policy for storage; ages are in milliseconds."""
     if keep is None:
         return None
     ages = (keep.succeeded, keep.failed)
@@ -85,14 +85,14 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def policies(connection: sa.Connection) -> dict[str, Keep]:
-    """Return how long queues keep ended jobs that have a policy for it."""
+    """Return the retention policies of the queues that have one."""
     query = sa.select(c.name, c.keep).where(c.keep.is_not(None))
     found = {name: _as_keep(keep) for name, keep in connection.execute(query)}
     return {name: keep for name, keep in found.items() if keep is not None}
 
 
 def pause(name: str, *, paused: bool) -> Callable[[Tx], None]:
-    """Return a body that pauses a queue or lets it go on."""
+    """Return a body that pauses or resumes a queue."""
 
     def body(tx: Tx) -> None:
         tx.connection.execute(_PAUSE, {"name": name, "paused": paused})
@@ -101,7 +101,7 @@ def pause(name: str, *, paused: bool) -> Callable[[Tx], None]:
 
 
 def tell(now: Instant) -> Callable[[Tx], list[Throttling]]:
-    """Return a body that tells of closed windows: an event each, by one caller."""
+    """Return a body that adds an event for each closed window, once."""
 
     def body(tx: Tx) -> list[Throttling]:
         query = sa.select(c.name, c.closed, c.told, c.limited_until)
@@ -131,7 +131,7 @@ def prune(keep: Retention, now: Instant, limit: int) -> Callable[[Tx], None]:
     def body(tx: Tx) -> None:
         before = now - max(keep) // timedelta(milliseconds=1)
         e = events.c
-        # Their numbers rise with their times, nearly: the oldest come first.
+        # Their numbers and times have nearly the same order: the oldest come first.
         first = sa.select(e.seq, e.at).where(sa.text("events.queue IS NOT NULL"))
         some = first.order_by(e.seq).limit(limit).subquery()
         old = sa.select(some.c.seq).where(some.c.at <= before)
@@ -172,7 +172,7 @@ def listing(connection: sa.Connection, now: Instant) -> list[QueueState]:
     ]
 
 
-# Built once: every worker asks every second.
+# Built once: every worker runs it every second.
 _LISTING = sa.select(
     c.name,
     c.paused,

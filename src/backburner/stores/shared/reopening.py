@@ -1,4 +1,4 @@
-"""Retries of jobs that others depend on, on both databases."""
+"""Retries jobs that other jobs depend on, on both databases."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -20,7 +20,7 @@ c, e = job_table.c, edges.c
 
 
 def reopen(tx: InternalTx, moves: Sequence[Move]) -> list[bool]:
-    """Retry failed jobs; what was given up because of them waits again."""
+    """Retry failed jobs; steps that ended because of them wait again."""
     held = [False] * len(moves)
     _lock(tx, [move.seq for move in moves])
     for turn in turns(moves):
@@ -77,7 +77,7 @@ def _is_as_it_was(step: StepStatus, wanted: Mapping[int, Move]) -> bool:
 
 
 def _prepare(wanted: dict[int, Move], opened: Reopening) -> None:
-    """Have retried steps wait for what they need; leave those that wait for nothing."""
+    """Make retried steps wait for their prerequisites, if they have open ones."""
     for seq in opened.refused:
         del wanted[seq]
     for seq in opened.retried:
@@ -117,7 +117,7 @@ _RECOUNT = sa.text("UPDATE jobs SET open = :open WHERE seq = :seq")
 
 
 def _block(tx: InternalTx, opened: Reopening, at: Instant) -> None:
-    """Have given-up steps wait again, and all for as many as are open now."""
+    """Make steps that had been ended wait again; correct counts of open edges."""
     if opened.again:
         rows = [{"seq": seq, "at": at} for seq in opened.again]
         tx.connection.execute(_BLOCK, rows)

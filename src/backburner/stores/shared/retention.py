@@ -1,9 +1,9 @@
 """
 Deletes ended jobs of queues with their own retention, on both databases.
 
-Such jobs and flows are marked when they are submitted and have indexes of their own,
-ordered so that what may go comes first. One whose queue has no policy any more goes by
-the general retention.
+Such jobs and flows are marked when they are submitted and have indexes of their own, in
+which those to delete come first. If the queue has no policy any more, the general
+retention applies.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,9 +26,9 @@ from backburner.stores.tables import events, flows, jobs
 
 j, f = jobs.c, flows.c
 MOST_EVENTS = 5_000
-"""As many events are deleted at once: readers of all events wait for it."""
+"""How many events are deleted at once: readers of all events wait meanwhile."""
 KINDS = (1, KEYED)
-# Literals, so that the partial indexes jobs_kept and flows_kept serve.
+# Literals, so that the partial indexes jobs_kept and flows_kept are used.
 MINE = sa.text("finished_at IS NOT NULL AND kept IS NOT NULL")
 NAMES = """
 WITH RECURSIVE names (name) AS (
@@ -46,7 +46,7 @@ Body = Callable[[InternalTx], Sequence[str]]
 
 
 def prune_jobs(general: Retention, now: Instant, limit: int) -> Body:
-    """Return a body that deletes jobs past their queues' limits; it says which."""
+    """Return a body that deletes jobs beyond their queues' limits."""
 
     def body(tx: InternalTx) -> Sequence[str]:
         known = policies(tx.connection)
@@ -68,7 +68,7 @@ def prune_jobs(general: Retention, now: Instant, limit: int) -> Body:
 
 
 def prune_flows(general: Retention, now: Instant, limit: int) -> Body:
-    """Return a body that deletes flows once every step's queue allows it."""
+    """Return a body that deletes flows once the queues of all steps allow it."""
 
     def body(tx: InternalTx) -> Sequence[str]:
         known = policies(tx.connection)
@@ -84,7 +84,7 @@ def prune_flows(general: Retention, now: Instant, limit: int) -> Body:
 
 
 Limits = tuple[timedelta, int | None]
-"""An age and a count."""
+"""The maximum age and count."""
 
 
 def _limits(keep: Keep | None, general: Retention, state: str) -> Limits:
@@ -145,12 +145,12 @@ def _flow_horizon(
     general: Retention,
     now: Instant,
 ) -> Place:
-    """Return the last place that all queues of such flows allow to go."""
+    """Return the last position up to which all queues of such flows allow deletion."""
     kept, troubled = where
     key, *queues = kept.split("\n")
     alike = ["\n".join((key_, *queues)) for key_ in ("", "key")]
     parts = [(MINE, f.kept == one, f.troubled == sa.literal(troubled)) for one in alike]
-    # A flow in which all went well has only steps that succeeded.
+    # A flow without a failed step has only succeeded steps.
     states = general._fields if troubled else (JobState.SUCCEEDED.value,)
     places: list[Place] = [_keyed(now)] if key else []
     for queue in queues:
@@ -172,7 +172,7 @@ def _old_flows(
 def _allowed(
     tx: InternalTx, kept: str, found: Sequence[Any], general: Place
 ) -> list[int]:
-    """Leave out flows that were extended by steps of other queues, until the latest."""
+    """Leave out flows that were extended by steps of queues with a longer retention."""
     known = {*kept.split("\n")[1:]}
     steps = sa.select(j.flow, j.queue).where(j.flow.in_([row.seq for row in found]))
     rows = tx.connection.execute(steps.distinct()).all() if found else ()

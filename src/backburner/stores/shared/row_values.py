@@ -1,4 +1,4 @@
-"""Jobs, settlements and moves as the values of a row, in the statements' order."""
+"""The values of jobs, settlements and moves, in the order of the statements."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from backburner.stores.shared.settling import (
 
 
 def job_values(job: NewJob) -> tuple[Any, ...]:
-    """Return a new job's columns but for its number and rank."""
+    """Return the columns of a new job, except its number and rank."""
     return (
         job.id,
         job.owner.tenant,
@@ -52,7 +52,7 @@ def job_values(job: NewJob) -> tuple[Any, ...]:
 
 
 def settle_values(settlement: Settlement) -> tuple[Any, ...]:
-    """Return what a settlement changes; its event and its wait come after these."""
+    """Return the values of a settlement, without its event and its wait."""
     change = settlement.change
     return (
         settlement.seq,
@@ -72,7 +72,7 @@ def settle_values(settlement: Settlement) -> tuple[Any, ...]:
 
 
 def move_values(move: Move) -> tuple[Any, ...]:
-    """Return what a move changes; its event comes after these."""
+    """Return the values of a move, without its event."""
     change = move.change
     return (
         move.seq,

@@ -64,7 +64,7 @@ JOB_COLUMNS: Sequence[sa.Column[Any] | sa.Label[Any]] = (
 )
 
 LARGE = frozenset({"input", "output"})
-"""What only `find` reads."""
+"""Columns that only `find` reads."""
 LISTED_COLUMNS = tuple(c for c in JOB_COLUMNS if c.name not in LARGE)
 _NAMES = tuple(c.name for c in JOB_COLUMNS)
 _LISTED_NAMES = tuple(c.name for c in LISTED_COLUMNS)
@@ -96,13 +96,13 @@ def _job(columns: dict[str, Any]) -> Job:
 
 
 def as_wait(text: str) -> Wait:
-    """Build what a job waits for from how it is stored."""
+    """Convert a stored wait."""
     reason, name, until = orjson.loads(text)
     return Wait(WaitReason(reason), name, until)
 
 
 def as_events(rows: Iterable[Any]) -> list[Event]:
-    """Build events from rows in the order of their fields, and a topic if they have."""
+    """Build events from rows in the order of their fields, with a topic if present."""
     return [
         Event(seq, subject, n, kind, at, *_told(kind, data, *topic), *topic)
         for seq, subject, n, kind, at, data, *topic in rows
@@ -112,11 +112,11 @@ def as_events(rows: Iterable[Any]) -> list[Event]:
 def _told(
     kind: str, text: str | None, topic: str | None = None
 ) -> tuple[dict[str, Any], str | None]:
-    """Read what an event says, and apart from it the stack, which few may see."""
+    """Return an event's data and, separately, its stack trace, which few may see."""
     data = orjson.loads(text) if text else {}
     has_trace = kind in _ENDS and topic is None
     return data, data.pop(TRACE, None) if has_trace else None
 
 
 _ENDS = frozenset({RETRYING, FAILED})
-"""The events that may have a stack."""
+"""The types of events that may have a stack trace."""

@@ -1,4 +1,4 @@
-"""The error, event and rank of a state change, for both databases."""
+"""The error, event and rank of a state change, on both databases."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -13,14 +13,14 @@ from backburner.domain.jobs.transitions import Change
 A = TypeVar("A")
 
 TRACE = "trace"
-"""Under which a stack is stored with an event: `as_events` sets it apart."""
+"""The key of the stack trace in an event's stored data: `as_events` separates it."""
 
 KEY_LIFETIME_MS = 24 * 60 * 60 * 1000
-"""How long an idempotency key is good for."""
+"""The lifetime of an idempotency key."""
 
 
 class Numbered(Protocol):
-    """Something about one job."""
+    """Something that has a job's key."""
 
     @property
     def seq(self) -> int:
@@ -30,9 +30,9 @@ class Numbered(Protocol):
 
 def turns(asks: Sequence[Numbered]) -> Iterator[dict[int, int]]:
     """
-    Yield rounds of asks by job, as indexes: two for one job go one after the other.
+    Yield rounds of requests, as indexes by job, with one per job in each round.
 
-    In one statement a stale ask would stand in the way of the one that holds.
+    In one statement, a stale request would prevent the valid one for the same job.
     """
     waiting: Sequence[int] = range(len(asks))
     while waiting:
@@ -42,7 +42,7 @@ def turns(asks: Sequence[Numbered]) -> Iterator[dict[int, int]]:
 
 
 def as_given(batches: Sequence[Sequence[Any]], answers: Sequence[A]) -> list[list[A]]:
-    """Deal answers out to callers, as many as each asked for."""
+    """Split answers into one list per caller, by the number of its requests."""
     given: list[list[A]] = []
     first = 0
     for batch in batches:
@@ -52,10 +52,10 @@ def as_given(batches: Sequence[Sequence[Any]], answers: Sequence[A]) -> list[lis
 
 
 def in_turn(claims: Iterable[Claim]) -> list[Claim]:
-    """Sort claims by whose turn it is: by priority, the highest first, then rank."""
+    """Sort claims by priority, the highest first, then by rank."""
     ordered = sorted(claims, key=_BY_RANK)
     if len({claim.priority for claim in ordered}) > 1:
-        ordered.sort(key=_BY_PRIORITY, reverse=True)  # of equal ones the order stays
+        ordered.sort(key=_BY_PRIORITY, reverse=True)  # stable: ranks stay in order
     return ordered
 
 
@@ -64,17 +64,17 @@ _BY_PRIORITY = attrgetter("priority")
 
 
 def as_json(value: Any) -> str:
-    """Write JSON as it is stored."""
+    """Return a value as JSON for storage."""
     return orjson.dumps(value).decode()
 
 
 def error_json(change: Change) -> str | None:
-    """Write a change's error as it is stored and shown."""
+    """Return a change's error as JSON."""
     return None if change.error is None else as_json(_problem(change))
 
 
 def event_json(change: Change) -> str | None:
-    """Write what a change's event tells besides its type."""
+    """Return the data of a change's event."""
     data = dict(change.data or {})
     if change.error is not None:
         data["error"] = _problem(change)
@@ -86,7 +86,7 @@ def event_json(change: Change) -> str | None:
 
 
 def wait_json(change: Change) -> str | None:
-    """Write what a change has its job wait for, as it is stored."""
+    """Return the wait that a change sets, as JSON."""
     return None if change.wait is None else as_json(list(change.wait))
 
 
@@ -96,17 +96,17 @@ def _problem(change: Change) -> dict[str, Any]:
 
 
 def expires_at(job: NewJob) -> int | None:
-    """Return when a new job is over if it has not started."""
+    """Return when a new job expires if it has not started."""
     times = [time for time in (job.start_by, job.deadline) if time is not None]
     return min(times, default=None)
 
 
 KEYED = 2
-"""Of a job that is kept by its queue and has an idempotency key; 1: without."""
+"""The kind of a job with own retention and an idempotency key; without a key: 1."""
 
 
 def kept_by_queue(job: NewJob) -> int | None:
-    """Say how a job's queue keeps it; `None`: it is kept like all others."""
+    """Return the retention kind of a job; `None`: the general retention applies."""
     if not job.kept or job.flow is not None or job.batch is not None:
         return None
     return 1 if job.idempotency_key is None else KEYED
@@ -119,5 +119,5 @@ class Tagged(Protocol):
 
 
 def tags_text(tagged: Tagged) -> str | None:
-    """Write tags as they are stored: one a line."""
+    """Return tags for storage: one per line."""
     return "\n".join(tagged.tags) if tagged.tags else None

@@ -1,4 +1,4 @@
-"""Fair ranks and the cap on waiting jobs, in transactions of both databases."""
+"""Fair ranks and the cap on waiting jobs, on both databases."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -29,15 +29,15 @@ from backburner.stores.tables import shares as share_table
 f, s = fronts.c, share_table.c
 LINE = (s.queue == f.queue) & (s.priority == f.priority)
 PRUNED = 1_000
-"""How many shares are forgotten at a time."""
+"""How many shares are deleted at a time."""
 
 
 class SharingTx(Protocol):
-    """A transaction that can say how shares stand."""
+    """A transaction that can read and change shares."""
 
     @property
     def queries(self) -> Any:
-        """The database's own statements."""
+        """The statements of the database."""
         ...
 
     def rows(self, statement: str, *parameters: Any) -> Sequence[Any]:
@@ -45,32 +45,32 @@ class SharingTx(Protocol):
         ...
 
     def array(self, keys: Collection[int]) -> Any:
-        """Write keys as the database's statements take them."""
+        """Convert keys for the database's statements."""
         ...
 
     def standing(self, shares: Collection[Share]) -> Sequence[Any]:
         """
-        Return how shares stand: each with its line's front and its finish.
+        Return each share with the front of its line and its finish.
 
-        Its queue's weights and cap come with it, as they are stored.
+        The stored weights and cap of its queue are included.
         """
         ...
 
     def owe(self, owed: Mapping[Share, int]) -> None:
-        """Have shares pay for more than they were given places for, or for less."""
+        """Charge shares for more cost than they were placed for, or refund them."""
         ...
 
 
 class Taken(NamedTuple):
-    """What is to be written once shares were given their places."""
+    """The positions of shares, to be stored with their jobs."""
 
     places: dict[Share, Place]
     caps: dict[Share, int]
-    """How many jobs may wait, of shares in queues with a cap."""
+    """The maximum number of waiting jobs, for shares in queues with a cap."""
 
 
 def rank(tx: SharingTx, new: Sequence[NewJob]) -> tuple[list[int], Taken]:
-    """Rank new jobs; those of a capped queue name their share, so that it counts."""
+    """Rank new jobs; those of a capped queue get their share, to be counted."""
     shares = by_share(new)
     taken = place(tx, costs(new, shares))
     for share in taken.caps:
@@ -80,7 +80,7 @@ def rank(tx: SharingTx, new: Sequence[NewJob]) -> tuple[list[int], Taken]:
 
 
 def place(tx: SharingTx, owed: Mapping[Share, int]) -> Taken:
-    """Give shares virtual time for what they owe, or take it back."""
+    """Charge virtual time to shares, or refund it; return their positions."""
     taken = Taken({}, {})
     for share, front, finish, weights, waiting in tx.standing(owed):
         weight = orjson.loads(weights).get(share.name, 1) if weights else 1
@@ -93,7 +93,7 @@ def place(tx: SharingTx, owed: Mapping[Share, int]) -> Taken:
 def check_waiting(
     tx: SharingTx, caps: Mapping[Share, int], stored: Sequence[NewJob]
 ) -> None:
-    """Refuse jobs that were stored just now if too many of their share wait."""
+    """Refuse jobs that were just stored if their share exceeds its cap."""
     new = Counter(capped(share) for share in map(share_of, stored) if share in caps)
     for share, cap in caps.items():
         added = new.pop(capped(share), 0)
@@ -105,12 +105,12 @@ def check_waiting(
 
 
 def capped(share: Share) -> tuple[str, str, str]:
-    """Return what a cap is for: a share of all priorities together."""
+    """Return the key of a cap: a share with all priorities together."""
     return share.queue, share.tenant, share.name
 
 
 def refund(known: Sequence[NewJob]) -> dict[Share, int]:
-    """Say what shares get back for jobs that were there already."""
+    """Return the refunds for jobs that existed already."""
     owed = costs(known, by_share(known))
     return {share: -total for share, total in owed.items()}
 
@@ -118,7 +118,7 @@ def refund(known: Sequence[NewJob]) -> dict[Share, int]:
 def used_tokens(
     settlements: Sequence[Settlement], applied: Collection[int]
 ) -> dict[int, int]:
-    """Return what attempts used, by job: of those that held and that said so."""
+    """Return the tokens that attempts used, by job, where usage is known."""
     return {
         s.seq: sum(call.tokens for call in s.usage)
         for s in settlements
@@ -129,7 +129,7 @@ def used_tokens(
 def corrections(
     estimates: Sequence[Any], used: Mapping[int, int], over: Collection[int]
 ) -> dict[Share, int]:
-    """Say what shares owe after attempts that used tokens; `over`: jobs that ended."""
+    """Return what shares owe after attempts that used tokens; `over`: ended jobs."""
     owed: Counter[Share] = Counter()
     for seq, *share, tokens, _ in estimates:
         is_over = seq in over
@@ -138,13 +138,13 @@ def corrections(
 
 
 def forgo(tx: SharingTx, ended: Collection[int]) -> None:
-    """Give shares back what jobs took that ended while they waited."""
+    """Refund shares for jobs that ended while they waited."""
     if ended:
         tx.owe(unused(tx.rows(tx.queries.list_estimates, tx.array(ended))))
 
 
 def unused(estimates: Sequence[Any]) -> dict[Share, int]:
-    """Say what shares get back for jobs that never ran."""
+    """Return the refunds for jobs that never ran."""
     owed: Counter[Share] = Counter()
     for _, *share, tokens, attempt in estimates:
         if not attempt:
@@ -153,7 +153,7 @@ def unused(estimates: Sequence[Any]) -> dict[Share, int]:
 
 
 def ended_waiting(moves: Sequence[Move], moved: Collection[int]) -> list[int]:
-    """Return the jobs that were moved from waiting to their end."""
+    """Return the jobs that ended while they waited."""
     return [
         m.seq
         for m in moves
@@ -162,16 +162,16 @@ def ended_waiting(moves: Sequence[Move], moved: Collection[int]) -> list[int]:
 
 
 def prune(tx: Tx) -> None:
-    """Forget shares that would begin at the front anyway."""
-    # Not also those of which nothing waits: on PostgreSQL a place is drawn before its
-    # jobs are stored.
+    """Delete shares that would start at the front anyway."""
+    # Do not also delete those without waiting jobs: PostgreSQL assigns a position
+    # before it stores the jobs.
     is_behind = sa.exists().where(LINE, s.finish <= f.front)
     keys = (s.queue, s.priority, s.tenant, s.name)
     found = (
         sa.select(*keys)
         .where(is_behind)
         .limit(PRUNED)
-        # Whoever takes from a share now goes first: nobody waits for anybody.
+        # Rows that a transaction is using are skipped, so nobody waits.
         .with_for_update(skip_locked=True)
     )
     tx.connection.execute(

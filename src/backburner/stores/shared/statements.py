@@ -1,4 +1,4 @@
-"""Loads SQL statements from files, one file each; comments are for readers."""
+"""Loads SQL statements from files, one file each, without comments."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class CommonQueries:
-    """The statements that both stores have, by the name of their file."""
+    """The statements that both stores have, by file name."""
 
     beat_worker: str
     cancel_dependents: str
@@ -62,9 +62,9 @@ class CommonQueries:
     @classmethod
     def load_from(cls, package: str, *, dollars: bool = False) -> Self:
         """
-        Read `queries/<name>.sql` of a package for every field, or the shared one.
+        Read `queries/<name>.sql` of a package for every field, or the shared file.
 
-        Shared statements have parameters as `?1`; `dollars` makes that `$1`.
+        Shared statements have parameters as `?1`; `dollars` converts them to `$1`.
         """
         names = tuple(field.name for field in fields(cls))
         return cls(**_texts(package, names, dollars=dollars))
@@ -72,7 +72,7 @@ class CommonQueries:
 
 @cache
 def _texts(package: str, names: tuple[str, ...], *, dollars: bool) -> Mapping[str, str]:
-    """Return statements by their names; a process reads the files once."""
+    """Return statements by name; a process reads the files once."""
     own = files(package).joinpath("queries")
     common = files("backburner.stores.shared").joinpath("queries")
     texts = {}

@@ -1,4 +1,4 @@
-"""Results of steps within handlers, in SQLAlchemy Core: the same on every database."""
+"""Results of steps within handlers, on both databases."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar, cast
@@ -117,7 +117,7 @@ def _fork(tx: Any, job: NewJob, results: Sequence[StepResult], event: str) -> Su
     [submitted] = tx.submit([job])
     found = sa.select(jobs.c.seq, jobs.c.events).where(jobs.c.id == job.id)
     seq, last = tx.connection.execute(found).one()
-    # A first run looks for results only if the job has more events than a new one.
+    # A first run reads results only if the job has more events than a new one.
     told = {"job": seq, "n": last + 1, "type": FORKED, "at": job.created_at}
     whose = {"tenant": job.owner.tenant, "user": job.owner.user}
     tx.connection.execute(events.insert().values(**told, data=event, **whose))

@@ -14,7 +14,7 @@ from backburner.stores.tables import schedules as schedule_table
 
 c = schedule_table.c
 
-# A due tick is kept while the times stay the same, as it may have been missed.
+# A due tick is kept if the schedule is unchanged, because it may have been missed.
 _DECLARE = sa.text("""
 INSERT INTO schedules (name, capability, cron, timezone, missed, next_at, paused,
                        tenant, "user", input)
@@ -31,7 +31,7 @@ ON CONFLICT (name) DO UPDATE SET
 
 
 def declare(schedules: Sequence[ScheduleState]) -> Callable[[Tx], None]:
-    """Return a body that stores schedules, in an order that all callers share."""
+    """Return a body that stores schedules, in the same order for all callers."""
     rows = [_row(s) for s in sorted(schedules, key=lambda s: s.name)]
 
     def body(tx: Tx) -> None:

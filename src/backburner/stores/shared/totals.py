@@ -95,4 +95,4 @@ SELECT count(*), coalesce(sum(n), 0) FROM (
   SELECT count(*) AS n FROM (SELECT queue, state FROM totals LIMIT :n) AS first
    GROUP BY queue, state) AS groups
 """)
-"""The number of sums that the first rows would make, and the number of these rows."""
+"""The number of sums that the first rows would become, and the number of these rows."""

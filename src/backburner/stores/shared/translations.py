@@ -1,4 +1,4 @@
-"""Positions of applications in the event log."""
+"""The positions of applications in the event log."""
 
 from typing import Any, Final, Protocol
 
@@ -15,7 +15,7 @@ from backburner.stores.tables import batches, events, flows, jobs, marks
 m, e, c = marks.c, events.c, jobs.c
 
 SPAN: Final = 5_000
-"""How many numbers one read covers."""
+"""How many event numbers one read covers."""
 
 _BEGIN = sa.text("""
 INSERT INTO marks (name, at, until)
@@ -55,7 +55,7 @@ class Translations(Access, Protocol):
 
 
 def advance(connection: Connection, application: str, mark: int, upto: int) -> bool:
-    """Advance a mark, unless another process did; a second transaction waits here."""
+    """Advance a position unless another process did; concurrent calls wait here."""
     asked = {"name": _name(application), "mark": mark, "upto": upto}
     return bool(connection.execute(_ADVANCE, asked).rowcount)
 
@@ -112,7 +112,7 @@ _IS_OF_JOB = sa.and_(
 _IS_OF_QUEUE = sa.and_(
     e.type == QUEUE_THROTTLED, e.queue.in_(sa.bindparam("queues", expanding=True))
 )
-# Built once: every process asks every second.
+# Built once: every process runs it every second.
 _EVENTS: Final = (
     sa.select(*_COLUMNS)
     .select_from(events)

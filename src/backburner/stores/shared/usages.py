@@ -1,4 +1,4 @@
-"""Usage of models, in SQLAlchemy Core: the same on every database."""
+"""Usage of models, on both databases."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -126,10 +126,10 @@ def _booked(
 
 
 class Usages(Access, Protocol):
-    """The operations of `Usages`, on both databases."""
+    """The operations of `UsageStore`, on both databases."""
 
     async def internal_transaction(self, body: Callable[[Any], T]) -> T:
-        """Run a body in a transaction of its own, durable."""
+        """Run a body in its own durable transaction."""
         ...
 
     async def book(self, bookings: Sequence[RunUsage]) -> None:

@@ -1,9 +1,8 @@
 """
-Waits and signals, in SQLAlchemy Core: the same on every database.
+Waits and signals, on both databases.
 
 A transaction that opens or decides a wait first locks the row of its job. So a signal
-and a time-out, or a signal and the end of the run that will wait for it, are
-serialised.
+and a time-out, or a signal and the settlement to `waiting`, are serialised.
 """
 
 from collections.abc import Callable, Sequence
@@ -77,7 +76,7 @@ class Waits(Access, Protocol):
 
 
 def has_signal(connection: Connection, job: int, names: Sequence[str]) -> bool:
-    """Return whether one of these waits of a job was signalled."""
+    """Return whether one of these waits of a job has a signal."""
     decided = sa.select(w.seq).where(
         w.job == job, w.name.in_(names), w.outcome == WaitOutcome.SIGNALLED
     )
@@ -153,7 +152,7 @@ def _open(
 def _decide(
     tx: InternalTx, seq: int | None, now: int, outcome: WaitOutcome, value: str | None
 ) -> None:
-    """Decide an open wait; a decided one stays as it is."""
+    """Decide an open wait; a decided one does not change."""
     deciding = waits.update().where(w.seq == seq, w.outcome.is_(None))
     tx.connection.execute(deciding.values(outcome=outcome, value=value, decided_at=now))
 
