@@ -75,18 +75,18 @@ from backburner.ports.store.transactions import Tx
 T = TypeVar("T")
 
 TRIES = 10
-"""How often a decision is taken again because the job moved meanwhile."""
+"""How often a decision is repeated because the job changed meanwhile."""
 TRANSACTION_SECONDS = 5.0
 """How long a transaction body may take."""
 MOST_RUNNING = 1_000
 PAGE = 1_000
 """How many events are read at once."""
 HISTORY = 10_000
-"""How many events of a job its attempts are read from."""
+"""The maximum number of a job's events from which its attempts are computed."""
 
 
 class Engine:
-    """The operations on jobs: submit, find, cancel, retry, follow."""
+    """The operations on jobs, such as submit, find, cancel, retry and follow."""
 
     def __init__(  # noqa: PLR0913 - what it asks, each by its name
         self,
@@ -108,7 +108,7 @@ class Engine:
         self.registry = registry
         self.payloads = payloads or Payloads()
         self.blobs: BlobService | None = None
-        """What applications keep, if this process has a place for it."""
+        """The blobs of applications; `None` if no blob store is configured."""
         self._notifier = notifier
         self._clock = clock
         self._faults = faults or NoFaults()
@@ -117,7 +117,7 @@ class Engine:
         self._relay = relay
         self._transaction_seconds = transaction_seconds
         self.scheduler: Scheduler | None = None
-        """What fires schedules, if this process does."""
+        """Fires schedules; `None` if this process does not."""
         self.batches = Batches(
             store=store,
             notifier=notifier,
@@ -252,7 +252,7 @@ class Engine:
         )
 
     def plan_steps(self, added: Sequence[Planned], claim: Claim) -> Sequence[NewStep]:
-        """Check steps that a handler added to its flow."""
+        """Validate steps that a handler added to its flow."""
         return self.flows.plan(added, claim)
 
     def touch_batches(self, batches: Iterable[int]) -> None:
@@ -290,7 +290,7 @@ class Engine:
         return await self.store.steps_of(job, most=most)
 
     async def known_run(self, job: Job) -> int | None:
-        """Return a job's run that is under way or succeeded, by its epoch."""
+        """Return the epoch of a job's current or successful run."""
         found, seen = None, 0
         if job.state not in {JobState.RUNNING, JobState.SUCCEEDED}:
             return None
@@ -318,7 +318,7 @@ class Engine:
         return submitted
 
     async def withdraw_step(self, job: int, token: str, key: str) -> bool:
-        """Record that a step that was begun did not happen."""
+        """Record that a step that had begun did not happen."""
         return await self.store.withdraw_step(job, token, key)
 
     async def open_wait(
@@ -418,7 +418,8 @@ class Engine:
         """
         Change the priority or the start time of a job that has not started.
 
-        `run_at=None` has it start as soon as it can; left out, its time stays.
+        `run_at=None` lets it start as soon as possible; without `run_at` its time
+        stays.
         """
         for _ in range(TRIES):
             job, change = await self.find(job_id, owner), None
@@ -464,7 +465,8 @@ class Engine:
         changed = len(done)
         for job in jobs:
             if job.seq not in done and not job.state.is_final:
-                # It runs, or went on meanwhile; or it has ended, and stays so.
+                # It is running, has changed meanwhile, or has ended: change it
+                # separately or not at all.
                 with suppress(IllegalTransition, JobNotFound):
                     await self.cancel(job.id, job.owner, reason=reason)
                     changed += 1
@@ -529,7 +531,7 @@ class Engine:
             raise WorkerNotFound("no live worker has this id")
         await self.store.record([entry])
         await self.store.drain(worker, draining=draining)
-        # Workers look at what concerns them, not only at their jobs.
+        # This notification makes workers check their own state, not only their jobs.
         self._notifier.notify(Notification.CANCELLED)
 
     def events(self, job: Job, *, after: int = 0) -> AsyncGenerator[Event, None]:

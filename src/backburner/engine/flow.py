@@ -6,7 +6,7 @@ The builder of flows: steps in the order in which they run.
     parts = flow.map(summarise, pieces, after=[text])
     flow.add(join, after=parts)
 
-A step without an input of its own takes what its prerequisites give.
+A step without its own input takes the outputs of its prerequisites.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,11 +23,11 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 NOTHING: Final = object()
-"""No input of its own."""
+"""The step has no input of its own."""
 
 
 class Named(Protocol):
-    """Anything that has the name of a capability."""
+    """Anything with the name of a capability."""
 
     @property
     def name(self) -> str:
@@ -36,7 +36,7 @@ class Named(Protocol):
 
 
 class Typed(Named, Protocol[In, Out]):
-    """Anything that has the name and the types of a capability."""
+    """Anything with the name and the types of a capability."""
 
     @property
     def input(self) -> TypeAdapter[In]:
@@ -65,7 +65,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Planned:
-    """A step of a flow that is being written."""
+    """A step that was added to a flow builder."""
 
     name: str
     capability: Asked
@@ -76,7 +76,7 @@ class Planned:
 
     @property
     def anyway(self) -> Edge:
-        """The step as a prerequisite that may fail: `after=[step.anyway]`."""
+        """Return this step as one that may fail: `after=[step.anyway]`."""
         return Edge(self.name, continues=True)
 
 
@@ -126,11 +126,12 @@ class Flow:
         **options: Unpack[StepOptions],
     ) -> Planned:
         """
-        Add a step that runs after others; of a chain, return the last.
+        Add a step that runs after others; for a chain, return its last step.
 
-        Without an input it takes its prerequisite's output, or, of several, an object
-        of their outputs by name. Options: `queue`, `priority`, `delay`, `run_at`,
-        `start_by`, `tags`, `metadata`, `max_attempts`, `callback`, `completion`.
+        Without an input it takes the output of its prerequisite or, with several, an
+        object of their outputs by name. Options: `queue`, `priority`, `delay`,
+        `run_at`, `start_by`, `tags`, `metadata`, `max_attempts`, `callback`,
+        `completion`.
         """
         links = step.capabilities if isinstance(step, Chain) else (step,)
         edges = tuple(map(_edge, after))
@@ -200,11 +201,11 @@ class Flow:
 
 
 def anyway(added: Sequence[Planned], by: str) -> list[Planned]:
-    """Return the added steps that start whatever the outcome of the adding step is."""
+    """Return the added steps that start whatever the outcome of the adding step."""
     left = {planned.name for planned in added}
     found: list[Planned] = []
     for planned in added:
-        # What waits for a step that is left out could never run.
+        # A step that waits for one that is left out could never run.
         if Edge(by, continues=True) in planned.needs and not any(
             edge.step in left for edge in planned.needs
         ):

@@ -1,4 +1,4 @@
-"""A job's history: its events without progress and text, however many there are."""
+"""A job's events without progress and text, read page by page."""
 
 from collections.abc import AsyncIterator
 from typing import Final

@@ -49,7 +49,7 @@ class Capability(Generic[In, Out]):
     retry: RetryPolicy
     description: str
     tokens: int | Callable[[In], int] | None
-    """What a job is expected to cost, input and output together."""
+    """The expected tokens of a job, input and output together."""
     model: str | None
     """The model that it is expected to call."""
     guard: Policy
@@ -126,12 +126,12 @@ def capability(  # noqa: PLR0913 - independent policies
     """
     Make a capability of an async function of `(ctx, input)`.
 
-    The input's and the result's types are read from the annotations. `retry` says
-    more than `max_attempts` and takes its place. `tokens` says what a job is expected
-    to cost, `model` what it is expected to call: budgets, fair shares and quotes go by
-    them. `guard` says what is done about inputs that look like a prompt injection,
-    `patience` how long a job may be told to wait in all, at no cost of an attempt
-    (without it: BACKBURNER_THROTTLE_LIMIT_HOURS).
+    The types of the input and the result are read from the annotations. `retry`
+    replaces `max_attempts`. `tokens` is the expected usage of a job and `model` the
+    model it is expected to call: budgets, fair shares and quotes use them. `guard` says
+    what happens to inputs that look like a prompt injection. `patience` limits the
+    total wait for rate limits, which uses no attempt (default:
+    BACKBURNER_THROTTLE_LIMIT_HOURS).
     """
     if callable(name):
         example = getattr(name, "__name__", "name")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 SECONDS: Final = 10.0
-"""How far apart two lines of one kind are."""
+"""The minimum number of seconds between two lines of one kind."""
 
 
 class Seldom:

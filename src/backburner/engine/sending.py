@@ -1,4 +1,4 @@
-"""Sends what was collected to the store, so that one bad item cannot hold the rest."""
+"""Sends collected items to the store; one invalid item does not block others."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -14,16 +14,16 @@ async def send_all(
     failed: Callable[[T, Exception], None],
 ) -> None:
     """
-    Send items together; if the store refuses them, each by itself.
+    Send items together; if the store refuses them, send each separately.
 
-    `failed` is told of an item that is refused by itself. `StoreUnavailable` is raised:
-    nothing is wrong with the items, and what was not sent may be sent again.
+    `failed` is called with an item that is refused on its own. `StoreUnavailable` is
+    raised, because the items are not the cause and can be sent again.
     """
     try:
         await send(items)
     except StoreUnavailable:
         raise
-    except Exception as error:  # noqa: BLE001 - one bad item must not hold the rest
+    except Exception as error:  # noqa: BLE001 - one bad item must not block others
         if len(items) == 1:
             failed(items[0], error)
             return

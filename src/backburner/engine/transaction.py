@@ -1,4 +1,4 @@
-"""The transaction that a body gets: its connection and verbs that commit with it."""
+"""The transaction that a body receives: its connection and operations."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, Unpack, overload
@@ -98,7 +98,7 @@ class Transaction(View):
         self.has_submitted = False
         self.has_published = False
         self.filled: set[int] = set()
-        """The batches that got more members; they are looked at after the commit."""
+        """The batches that got more members; they are checked after the commit."""
 
     def now(self) -> Instant:
         """Return the time by the store's clock, in milliseconds since the epoch."""
@@ -162,7 +162,7 @@ class Transaction(View):
         """
         Return the job ids of a flow that this transaction submitted, by step name.
 
-        Raises `KeyError` for any other flow, also for one that was found by its
+        Raises `KeyError` for any other flow, including one returned for a repeated
         idempotency key.
         """
         return self._steps[flow_id]

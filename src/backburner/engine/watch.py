@@ -1,9 +1,9 @@
 """
 Event readers: each sees every event once and in order, also after reconnecting.
 
-The event log is the truth; a notification only says when to read it. One query serves
-all readers of jobs in this process, so its cost grows with the number of readers and
-not with the traffic.
+The event log is the source of truth; a notification only says when to read it. One
+query serves all readers of jobs in this process, so its cost grows with the number of
+readers and not with the traffic.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class Watch:
         self._ids: dict[str, int] = {}
         self._streams: dict[asyncio.Event, None] = {}
         self._awaited: dict[str, dict[asyncio.Event, None]] = {}
-        """The events that waiters of each flow or batch wait for."""
+        """The `asyncio` events of those who wait for each flow or batch."""
         self._pause = SETTLE_SECONDS
         """The pause after a check for ends, until the next one …"""
         self._over = asyncio.Event()

@@ -39,7 +39,7 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """The attributes of a key that is requested."""
+    """The attributes of a requested key."""
 
     name: str
     scopes: frozenset[str] = access.DEFAULT_SCOPES
@@ -115,7 +115,7 @@ class Keys:
             return None
         made = keys.digest(self._pepper, shown)
         key = await self._find(shown.id)
-        # Also compared when there is none: the answer must take as long.
+        # Compare in any case: the time must not show whether the key exists.
         is_ours = keys.is_same(NOTHING if key is None else key.digest, made)
         now = self._clock.now()
         if key is None or not is_ours or not key.is_good(now):
@@ -152,7 +152,7 @@ class Keys:
         since = now - USED_MS
         if key.last_used_at is not None and key.last_used_at > since:
             return
-        # Before the write, so that those who come meanwhile do not write too.
+        # Before the write, so that concurrent requests do not write too.
         if key.id in self._known:
             read_at, _ = self._known[key.id]
             self._known[key.id] = (read_at, replace(key, last_used_at=now))

@@ -45,7 +45,7 @@ from backburner.ports.store.app_blobs import AppBlobStore
 T = TypeVar("T")
 
 LONGEST_WRITE: Final = timedelta(hours=12)
-"""How long a write may take: what has no row after a day is swept."""
+"""The maximum duration of a write: bytes without a row are deleted after a day."""
 LONGEST_PAGE: Final = 1000
 MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -69,16 +69,18 @@ class BlobService:
     blobs: BlobStore
     transact: Transact
     commit: Transact
-    """Stores rows: for a handler, only while it holds its job."""
+    """Stores rows; for a handler, only while it holds its job."""
     clock: Clock
     draw: Callable[[str], str]
     """Draws an id of a kind."""
     limit: int
-    """The most bytes of one content."""
+    """The maximum size of a content in bytes."""
     faults: Faults
     urls: UrlSigner
     uploaded: tuple[Callable[[Transaction, str, int], None], ...] = ()
-    """What applications do when bytes arrive at a signed URL of this server."""
+    """
+    Hooks of applications, called when bytes arrive at a signed URL of this server.
+    """
 
     async def note_upload(self, upload: str, size: int) -> None:
         """Notify the applications of an upload, in one transaction."""

@@ -119,7 +119,8 @@ class Payloads:
         """Store a large output as a blob; return the value for its row."""
         if self._blobs is None or not is_large(text):
             return text
-        # By token: a worker that lost the job must not write over another's output.
+        # Include the token: a worker that lost the job must not overwrite another's
+        # output.
         key = BlobKey(claim.id, f"output-{claim.token}")
         content = text.encode()
         contents = [(key, content)]
@@ -132,7 +133,7 @@ class Payloads:
         """Store a large result of a step as a blob; return the value for its row."""
         if self._blobs is None:
             return text
-        # By token, as outputs are.
+        # Include the token, as for outputs.
         key = BlobKey(claim.id, f"step-{claim.token}-{n}")
         content = text.encode()
         await asyncio.to_thread(self._blobs.put, [(key, content)])

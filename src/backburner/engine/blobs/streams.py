@@ -13,11 +13,11 @@ from backburner.ports.faults import Faults
 T = TypeVar("T")
 
 PIECE: Final = 1024 * 1024
-"""About how many bytes of a content are in memory while it is written."""
+"""The approximate number of bytes in memory while a content is written."""
 
 Source = bytes | Iterable[bytes] | AsyncIterable[bytes]
 """
-Where a content comes from: all at once, or in pieces.
+The source of a content: all at once, or in pieces.
 
 A plain iterable is read by the event loop: it must not block.
 """
@@ -29,7 +29,7 @@ class Measured(NamedTuple):
     size: int
     sha256: str
     md5: str | None
-    """Only if it was asked for."""
+    """Only if requested."""
 
 
 class _Measure:

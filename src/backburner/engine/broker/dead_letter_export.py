@@ -24,7 +24,7 @@ from backburner.ports.store import Store
 
 LOOK_SECONDS: Final = 1.0
 SPAN: Final = timedelta(seconds=30)
-"""For how long one process has the export to itself; it may have died."""
+"""How long one process may export alone before another takes over."""
 PAGE: Final = 100
 OLDEST: Final = timedelta(days=DEAD_DAYS)
 """Dead letters older than their retention at the broker are not exported."""
@@ -50,9 +50,9 @@ class DeadLetterExporter:
         self._faults = faults
         self._exporter = exporter
         self._written: set[str] = set()
-        """The letters above the mark that this process wrote."""
+        """The dead letters beyond the stored position that this process exported."""
         self._is_told = False
-        """Whether it was said that letters cannot be written."""
+        """Whether it was logged that dead letters cannot be exported."""
         self._loop = Loop("dead-letter-export", self.export, every=LOOK_SECONDS)
 
     async def start(self) -> None:
@@ -85,7 +85,8 @@ class DeadLetterExporter:
             )
             self._written.clear()
         except BrokerUnavailable as error:
-            # It may be the dead letters' queue alone: work goes on, and says if not.
+            # Perhaps only the queue of dead letters fails: jobs go on and report other
+            # faults.
             if not self._is_told:
                 log.warning("dead letters not written", code=error.code)
             self._is_told = True

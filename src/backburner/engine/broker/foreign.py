@@ -38,13 +38,13 @@ _FIELDS: Final = {
     "callback.url": "callbackUrl",
     "tokens": "tokenReservation.tokensReserved",
 }
-"""What a field of `Options` is called in a message."""
+"""The name of a field of `Options` in a message."""
 
 Reader = Callable[[Request], NewFlow | None]
 """
-Writes a request in an application's own form as a flow with an idempotency key.
+Converts a request in an application's own format into a flow with an idempotency key.
 
-`None`: it is not in that form. Raises `CallerError` if it cannot be taken.
+Returns `None` if it is not in that format. Raises `CallerError` to refuse it.
 """
 
 
@@ -60,7 +60,7 @@ class ForeignMessages:
         readers: Mapping[str, Reader] | None = None,
     ) -> None:
         """
-        Create it; `limit` is the largest body in bytes.
+        Create it; `limit` is the maximum size of a body in bytes.
 
         `readers` are, by queue, the parsers of applications with their own message
         format.
@@ -112,7 +112,8 @@ class ForeignMessages:
             if len(asked) == 1:
                 await self._publish_dead_letters(queue, [_refused(asked[0][0], error)])
                 return
-            # All or none were stored, so none: whose fault it is, is not known.
+            # All or none were stored, so none was: store each separately to find the
+            # cause.
             for one in asked:
                 await self._submit(queue, [one])
         else:
@@ -140,7 +141,7 @@ class ForeignMessages:
             )
         except BackburnerError:
             raise
-        except Exception as error:  # a validator's or an estimate's, and as bad again
+        except Exception as error:  # a validator or an estimate raised it, permanently
             kind = type(error).__name__
             raise InvalidInput(f"input: reading it raised {kind}") from error
 
@@ -165,7 +166,7 @@ class ForeignMessages:
             )
             log.warning("dead letter not retried", queue=queue, code=error.code)
         if not dead:
-            # Only an id that was found is known to be ours, and no user's text.
+            # Only log the id of a job that exists: any other text may be a user's.
             known = jobs[0].id if jobs else None
             log.info("dead letter is stale", queue=queue, job_id=known)
             telemetry.foreign_messages.labels(queue, "stale").inc()

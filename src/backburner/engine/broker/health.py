@@ -18,7 +18,9 @@ class BrokerHealth:
         self._up.set()
         self._on_loss: list[Callable[[], None]] = []
         self.spent: Counter[str] = Counter()
-        """Messages of queues that were used up here and may still be counted there."""
+        """
+        Messages of queues that were used here and may still be counted by the broker.
+        """
         telemetry.broker_up.labels(transport).set(1)
 
     @property

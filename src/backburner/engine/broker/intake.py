@@ -26,9 +26,9 @@ from backburner.ports.log import log
 from backburner.ports.store.jobs import ClaimRequest
 
 KEEP_SECONDS: Final = 1.0
-"""How long messages are kept for which there is no room after all …"""
+"""How long messages without capacity for their jobs are kept …"""
 LIMITED_SECONDS: Final = 15.0
-"""… and those of a queue whose limits leave no job."""
+"""… and those of a queue whose limits allow no job."""
 TIDY_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 0.5
 PARTING_SECONDS: Final = 2.0
@@ -37,9 +37,9 @@ ACCEPT_SECONDS: Final = 10.0
 """How long `stop` waits for messages of other programs to become jobs."""
 
 ForeignHandler: TypeAlias = Callable[[str, Sequence[BrokerMessage]], Awaitable[None]]
-"""Takes messages of other programs, all that may be done with them included."""
+"""Processes messages of other programs."""
 Grip: TypeAlias = Mapping[str, Sequence[BrokerMessage]]
-"""The messages that a claim uses up, by queue."""
+"""The messages that a claim uses, by queue."""
 
 
 class Intake:
@@ -67,7 +67,7 @@ class Intake:
         self._swept_at = clock.monotonic()
         self._hands: dict[str, list[BrokerMessage]] = {}
         self._since: dict[str, Instant] = {}
-        """When a queue's messages in hand were received last."""
+        """When messages of a queue were last received."""
         self._done: dict[str, list[BrokerMessage]] = {}
         self._unused: dict[str, list[BrokerMessage]] = {}
         self._is_resting = False
@@ -111,7 +111,7 @@ class Intake:
     async def stop(self) -> None:
         """Stop receiving and return unused messages; repeating it is no error."""
         left = set(self._tasks)
-        while left:  # a broker's library may keep a cancellation to itself: see Loop
+        while left:  # a broker's library may swallow a cancellation: see Loop
             for task in left:
                 task.cancel()
             _, left = await asyncio.wait(left, timeout=AGAIN_SECONDS)
@@ -243,7 +243,7 @@ class Intake:
             message for message in messages if message.body == WORK_AVAILABLE
         ]
         others = [message for message in messages if message.body != WORK_AVAILABLE]
-        left = self._left(queue)  # less than was asked for, if nothing came for long
+        left = self._left(queue)  # less than requested if nothing came for long
         if work_messages[left:]:
             self._unused.setdefault(queue, []).extend(work_messages[left:])
             self._tidying.poke()

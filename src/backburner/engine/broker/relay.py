@@ -56,9 +56,9 @@ class Relay:
         self._broker_health = broker_health
         self._look_ms = int(look * 1000)
         self._told: dict[str, int] = {}
-        """Submitted jobs that the broker was not notified of yet."""
+        """Submitted jobs that are not published to the broker yet."""
         self._missed: dict[str, int] = {}
-        """What was missing at the last comparison."""
+        """The missing messages found by the last comparison."""
         self._looked_at = self._look_at = clock.monotonic()
         self._is_asked = False
         self._is_returning = False
@@ -101,7 +101,7 @@ class Relay:
 
     def tell(self, counts: Mapping[str, int], what: Notification) -> None:
         """Notify, and publish messages for the number of new jobs in each queue."""
-        # While it is down nothing is remembered: a look will find it.
+        # Nothing is remembered while the broker is down: a comparison finds it.
         if counts and (self._broker_health.is_up or self._is_returning):
             self._remember(counts)
             self._poke()

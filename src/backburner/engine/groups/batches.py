@@ -82,9 +82,9 @@ class Batches:
         self._touched: dict[int, None] = {}
         self._touches = 0
         self._told: dict[int, Instant] = {}
-        """When the progress of each batch was reported here."""
+        """When this process last reported the progress of each batch."""
         self._seen = 0
-        """Up to which batch ended ones were looked for."""
+        """The last batch that was checked for its end."""
         self._loop = Loop("batches", self.look, every=NET_SECONDS)
 
     def start(self) -> None:
@@ -305,7 +305,7 @@ class Batches:
     async def look(self) -> float | None:
         """End finished batches; publish the progress of the others that changed."""
         over = await self._store.batches_over(after=self._seen, limit=PAGE)
-        # What cannot end yet must not stand before the others.
+        # Batches that cannot end yet must not block the others.
         self._seen = over[-1] if len(over) == PAGE else 0
         for batch in over:
             self._touched.pop(batch, None)
@@ -341,7 +341,7 @@ class Batches:
                     batch, self._completion, now=now
                 )
         except BudgetExhausted:
-            # What follows it has no room yet: it is looked at again.
+            # Its completion job exceeds a budget: it is checked again.
             log.warning("batch waits for a budget")
             return
         except StoreUnavailable:
@@ -433,7 +433,7 @@ def _said(members: Members) -> Any:
 
 
 def _said_job(job: NewJob) -> list[Any]:
-    # Not when it runs: a delay is counted from each time it is asked for.
+    # Without the start time: a delay is counted from each request.
     said = [
         job.capability,
         job.input,
@@ -445,5 +445,5 @@ def _said_job(job: NewJob) -> list[Any]:
         job.max_attempts,
         job.callback,
     ]
-    # Only where it is given: an older repeat must stay a repeat.
+    # Add it only if given, so that repeats of older requests still match.
     return [*said, dict(job.metadata)] if job.metadata else said

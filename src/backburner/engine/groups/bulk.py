@@ -203,7 +203,7 @@ class _Run:
         return await self._engine.jobs(where, before=last, limit=limit)
 
     async def _change(self, jobs: Sequence[Job]) -> int:
-        # Its own kind is left alone: an action does not end itself.
+        # Skip other bulk actions, so that an action does not end itself.
         others = [job for job in jobs if job.id != self._ctx.job.id]
         if self._asked.action == "retry":
             return await self._engine.retry_jobs(others)

@@ -26,7 +26,7 @@ async def retry_failed(
     while page := await store.jobs(where, before=before, limit=PAGE):
         moves += retry_moves(page, now)
         before = page[-1].seq
-    moves.reverse()  # or a step would be refused for what comes on the next page
+    moves.reverse()  # or a step would be refused because of one on the next page
     pages = [moves[first : first + PAGE] for first in range(0, len(moves), PAGE)]
     return sum([sum(await store.reopen(page)) for page in pages])
 

@@ -16,7 +16,7 @@ from backburner.ports.store.keys import AuditEntry
 
 EraseRows = Callable[[Transaction, Owner, int], int]
 """
-Deletes up to so many rows of a user in a transaction and returns how many.
+Deletes up to `limit` rows of a user in a transaction and returns how many.
 
 It is called until it returns 0, and again from the start after a crash.
 """
@@ -69,7 +69,7 @@ class Eraser:
         counts["jobs"] = await self._jobs(owner)
         for name, erase in self._apps.items():
             counts[name] = await self._repeat(partial(self._rows, erase, owner))
-        # Batches whose last members were just deleted, and what was made meanwhile.
+        # Batches whose last members were just deleted, and rows created meanwhile.
         counts["records"] += await self._repeat(partial(self._records, owner))
         counts["renamed"] = await self._repeat(partial(self._rename, owner, alias))
         await self._check_idle(owner)

@@ -33,8 +33,10 @@ class Schedule:
     input: Any = None
     timezone: str = "UTC"
     missed: Missed = "skip"
-    """What happens to ticks that passed while no process ran: `skip`, `run_once` for
-    all of them together, or `run_all`. A tick less than a minute late is not missed."""
+    """
+    What happens to ticks that passed while no process ran: `skip`, `run_once` for all
+    of them together, or `run_all`. A tick less than a minute late is not missed.
+    """
     owner: Owner = LOCAL
     completion: Mapping[str, Any] | None = None
     """The job to submit when a job of the schedule ends; see `submit`."""
@@ -82,7 +84,7 @@ def following(cron: str, timezone: str) -> Callable[[Instant], Instant]:
         moment = _EPOCH + timedelta(milliseconds=instant)
         ticks = CronSim(cron, moment.astimezone(zone))
         tick = instant
-        # In the hour that comes twice, the wall's next tick may be over already.
+        # In the hour that occurs twice, the next tick may be in the past already.
         while tick <= instant:
             tick = (next(ticks) - _EPOCH) // timedelta(milliseconds=1)
         return tick

@@ -68,7 +68,7 @@ class Scheduler:
         self._loop.start()
 
     async def stop(self) -> None:
-        """End."""
+        """Stop."""
         await self._loop.stop()
 
     async def fire(self) -> float | None:
@@ -101,9 +101,9 @@ class Scheduler:
 
     async def save(self, schedule: Schedule) -> bool:
         """
-        Store a schedule, with its input as JSON, that no code declares.
+        Store a schedule that no code declares, with its input as JSON.
 
-        `False`: code declares one of its name.
+        Returns `False` if code declares a schedule of the same name.
         """
         self._job(schedule, 0)
         now, _ = await self._store.schedules()

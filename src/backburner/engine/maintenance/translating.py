@@ -27,9 +27,9 @@ from backburner.ports.notifier import Notification, Notifier
 PAGE = 100
 """How many events are translated in one transaction."""
 IDLE = 1_000
-"""How many events of others are passed before the mark is moved for them alone."""
+"""After how many unwanted events the stored cursor is advanced without a page."""
 SETTLE_SECONDS = 0.05
-"""Notifications in quick succession are answered by one look."""
+"""Notifications in quick succession cause one read."""
 
 
 class Translator:
@@ -64,7 +64,7 @@ class Translator:
         self._loop.start()
 
     async def stop(self) -> None:
-        """End."""
+        """Stop."""
         self._unsubscribe()
         await self._loop.stop()
 
@@ -75,7 +75,7 @@ class Translator:
         )
         is_due = found.events or found.upto - found.mark >= IDLE
         if is_due and not await self._commit(found):
-            return 0.0  # another process was first; it may have seen fewer of them
+            return 0.0  # another process was first; it may have translated fewer
         self._seen = found.upto
         if not found.is_last:
             return 0.0
@@ -114,9 +114,9 @@ class Translator:
     def _limit_after(self, error: Exception, *, is_begun: bool) -> int:
         """Return the page size after a failed page."""
         if not isinstance(error, TransactionTooLong):
-            # One by one: those before it are not held up by the one that fails.
+            # One by one, so that a failing event does not block those before it.
             return 1
-        # Before the first event it waited for the process that holds the mark.
+        # Before the first event it waited for the process that holds the cursor.
         return max(1, self._limit // 4) if is_begun else self._limit
 
     def _hear(self, what: Notification) -> None:

@@ -27,7 +27,7 @@ from backburner.ports.store.maintenance import Retention
 
 BATCH = 500
 MANY = 10_000
-"""How many rows of the totals are added up at once."""
+"""How many rows of the totals are summed up at once."""
 
 
 @dataclass(frozen=True, slots=True)

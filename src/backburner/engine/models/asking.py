@@ -1,7 +1,7 @@
 """
 Calls models: rate limits, time limit, fallback providers, typed answers.
 
-An `Asker` does so for a job, or for whoever has none: it is the same code.
+An `Asker` makes calls for a job, or outside of jobs, with the same code.
 """
 
 import asyncio
@@ -46,9 +46,9 @@ T = TypeVar("T")
 
 SECONDS: Final = 60.0
 NEAR_SECONDS: Final = 1.0
-"""Up to how many seconds a run waits in place for a provider that refused it."""
+"""How many seconds a run waits in place for a provider that refused a call."""
 SHORTEST_WAIT: Final = 0.1
-"""The least that is waited before a provider is asked again, so that it ends."""
+"""The minimum wait before a provider is asked again, so that retries end."""
 
 
 _SETTING: Final[Mapping[Purpose, str]] = {
@@ -60,7 +60,7 @@ _SETTING: Final[Mapping[Purpose, str]] = {
 
 
 class Called(NamedTuple):
-    """One call that was answered, and what it took."""
+    """One answered call and its usage."""
 
     provider: str
     model: str
@@ -71,7 +71,7 @@ class Called(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """An answer that cannot be used, just before the model is asked to correct it."""
+    """An invalid answer, just before the model is asked to correct it."""
 
     code: str
     """`AI_INVALID_JSON` or `AI_SCHEMA_VIOLATION`."""
@@ -80,14 +80,14 @@ class Correction(NamedTuple):
     provider: str
     model: str
     length: int
-    """How many characters the answer had."""
+    """The number of characters of the answer."""
 
 
 class AnswerDraft(Protocol):
-    """Where an answer that is being corrected is kept, so that it is paid for once."""
+    """Stores an answer that is being corrected, so that it is paid for once."""
 
     async def read(self) -> str | None:
-        """Return the answer that an earlier run did not get to correct."""
+        """Return the answer that an earlier run received but did not correct."""
         ...
 
     async def keep(self, text: str) -> None:
@@ -95,7 +95,7 @@ class AnswerDraft(Protocol):
         ...
 
     async def drop(self) -> None:
-        """Discard it: its correction cannot be used either."""
+        """Discard the answer, because its correction is invalid too."""
         ...
 
 
@@ -107,7 +107,7 @@ class Choice(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """Texts as vectors; only those of one model can be compared."""
+    """Texts as vectors; only vectors of the same model can be compared."""
 
     model: str
     vectors: Sequence[Vector]
@@ -124,16 +124,16 @@ class Providers:
     codes: Mapping[tuple[str, Purpose], str] = field(default_factory=dict)
     """By capability and purpose, the error code if no provider is available."""
     by_purpose: Mapping[Purpose, Sequence[Provider]] = field(default_factory=dict)
-    """The providers of purposes that have a list of their own."""
+    """The providers of purposes that have their own list."""
     lanes: Mapping[str, str] = field(default_factory=dict)
-    """By capability, a lane for all its calls in addition to the models' lanes."""
+    """By capability, a lane for all of its calls in addition to the models' lanes."""
     fallbacks: Mapping[tuple[str, Purpose], Sequence[Provider]] = field(
         default_factory=dict
     )
-    """By capability and purpose, the providers of its application where none is set."""
+    """By capability and purpose, its application's providers if none is configured."""
 
     def of(self, purpose: Purpose, capability: str = "") -> Sequence[Provider]:
-        """Return who is asked for a purpose, the first first."""
+        """Return the providers for a purpose, in order of preference."""
         own = self.fallbacks.get((capability, purpose))
         return self.by_purpose.get(purpose, self.chain) if own is None else own
 
@@ -157,24 +157,24 @@ class LaneOf(Protocol):
         waits: bool,
     ) -> Call:
         """
-        Return a call to be made by it.
+        Return a call in the lane.
 
-        Unless it `is_paced`, it needs no leave. If it `waits`, a run that has paid for
-        other calls waits for its turn; else it is told when that is.
+        Unless it `is_paced`, it needs no permit. If it `waits`, a run that has paid for
+        other calls waits for a permit; otherwise it gets the time of its turn.
         """
         ...
 
 
 class Book(Protocol):
-    """Takes note of what was used."""
+    """Records usage."""
 
     def __call__(self, call: Usage, *, is_estimate: bool) -> None:
-        """Book one call; its tokens may be an estimate."""
+        """Record one call; its tokens may be an estimate."""
         ...
 
 
 class _Work(NamedTuple):
-    """A call, to be made by one of the providers."""
+    """A call that one of the providers will make."""
 
     purpose: Purpose
     do: Callable[[Provider, str], Awaitable[Reply[Any]]]
@@ -183,7 +183,7 @@ class _Work(NamedTuple):
     speech: "_Speech | None" = None
     """Streams the text to readers."""
     read: Callable[[], str] = str
-    """Returns the text that the model reads, in case its provider does not count it."""
+    """Returns the text that the model reads, for providers that do not count tokens."""
 
 
 class _Time:
@@ -212,15 +212,15 @@ class _Speech:
     def __init__(self, emit: Hear | None) -> None:
         self._emit = emit
         self.call: Call | None = None
-        """The call that the text comes from."""
+        """The call that produces the text."""
         self.has_begun = False
-        """Whether readers have received some of it."""
+        """Whether readers have received some text."""
 
     async def hear(self, text: str) -> None:
         if not text or self._emit is None:
             return
         if not self.has_begun and self.call is not None:
-            # It is served: who waits for that need not wait for the rest.
+            # The call was accepted: others that wait for that can go on now.
             self.call.hear(HTTPStatus.OK)
         self.has_begun = True
         await self._emit(text)
@@ -230,7 +230,7 @@ class Asker:
     """
     Asks models on behalf of one job or request.
 
-    What goes wrong is raised as the engine's own errors, with `AI_…` codes.
+    Errors are raised as the engine's own exceptions, with `AI_…` codes.
     """
 
     def __init__(
@@ -260,7 +260,7 @@ class Asker:
 
     @property
     def calls(self) -> Sequence[Called]:
-        """The calls that were answered so far, in order, with their providers."""
+        """The answered calls so far, in order, with their providers."""
         return tuple(self._calls)
 
     @property
@@ -269,11 +269,11 @@ class Asker:
         return tuple(self._made)
 
     def recall(self, calls: Iterable[Called]) -> None:
-        """Add calls of an earlier run whose answers are used again."""
+        """Add calls of an earlier run whose answers are reused."""
         self._calls += calls
 
     def first(self, purpose: Purpose = "chat") -> Choice | None:
-        """Return the provider and the model that are asked first for a purpose."""
+        """Return the provider and model that are asked first for a purpose."""
         for provider in self._providers.of(purpose, self._capability)[:1]:
             return Choice(provider.name, str(getattr(provider.models, purpose)))
         return None
@@ -326,12 +326,12 @@ class Asker:
         """
         Ask a model; with `into`, return its answer as that type.
 
-        An answer of another shape is shown to the model with what is wrong, once, and
-        `on_correction` is called before that; what it raises is logged. The
-        `seconds` are for all of it but waits for lanes. With `stream` the text is
-        emitted as it comes, or passed to `stream` if that is a function. An answer
-        that reached its limit of tokens raises `AnswerTruncated`, unless `partial`
-        text will do. An answer that is to be corrected is kept in `draft` meanwhile.
+        An answer that does not match is sent back to the model once, with the errors;
+        `on_correction` is called before, and its exceptions are only logged. `seconds`
+        limits the total time without waits for lanes. With `stream` the text is emitted
+        as it arrives, or passed to `stream` if that is a function. An answer that
+        reached its token limit raises `AnswerTruncated`, unless `partial` is set. An
+        answer that is being corrected is stored in `draft` meanwhile.
         """
         if stream and into is not None:
             raise ValueError("an answer that may be corrected cannot be streamed")
@@ -352,7 +352,7 @@ class Asker:
         model: str | None = None,
         seconds: float | None = None,
     ) -> Vectors:
-        """Return a vector for each text, by the first provider: others' differ."""
+        """Return a vector for each text, from the first provider only."""
         work = _Work(
             "embedding",
             lambda p, m: p.embed(texts, m),
@@ -479,7 +479,7 @@ class Asker:
             time.extend(wait)
 
     def _suspend(self, work: _Work, refusal: Throttled) -> None:
-        """End a run that can be suspended, unless the provider's time is near."""
+        """End a run that can be suspended, unless the provider is available soon."""
         spending, wait = self._spending, refusal.retry_after
         has_begun = work.speech is not None and work.speech.has_begun
         if spending is None or wait is None or wait <= NEAR_SECONDS or has_begun:
@@ -491,7 +491,7 @@ class Asker:
         raise Suspended(spending.suspended)
 
     def _patience(self, work: _Work) -> float:
-        """Return how long to wait for a provider that says when to come again."""
+        """Return how long to wait for a provider that gives a time for the next try."""
         has_begun = work.speech is not None and work.speech.has_begun
         if self._spending is None or not self._has_paid or has_begun:
             return -1.0
@@ -504,7 +504,7 @@ class Asker:
     async def _tried(
         self, work: _Work, time: _Time, chain: Sequence[Provider]
     ) -> Reply[Any]:
-        """Return the first answer; a provider that has none is passed over."""
+        """Return the first answer; a provider without one is skipped."""
         errors: list[WorkError] = []
         for n, provider in enumerate(chain):
             try:
@@ -534,12 +534,12 @@ class Asker:
         place: int,
         providers: int,
     ) -> Reply[Any]:
-        """Call the provider at this place of the list."""
+        """Call the provider at this position of the list."""
         wanted = work.wanted if place == 0 else None
         model = wanted or str(getattr(provider.models, work.purpose))
         asked_at = time.now()
         try:
-            # While its lane is full, the next one is asked, if there are several.
+            # While its lane is full, the next provider is asked, if there is one.
             async with self._leave(provider, model, waits=providers == 1) as call:
                 time.extend(time.now() - asked_at)
                 until = time.share(providers - place)
@@ -621,7 +621,7 @@ class Asker:
     def _judged(
         self, provider: Provider, fault: Fault, refusal: Throttled | None = None
     ) -> WorkError:
-        """Convert a fault to an error of the engine."""
+        """Convert a fault into an error of the engine."""
         message, code = f"{provider.name}: {fault}", fault.trouble
         if not code.is_passing:
             return PermanentError(message, code=code)
@@ -631,10 +631,11 @@ class Asker:
         told = rate_limit_info(
             fault.status_code, fault.headers, fault.body, now=now
         ).wait
-        # With a lane, its next turn counts as well as the provider's response.
+        # With a lane, the time of the next turn counts as well as the provider's
+        # response.
         turn = refusal.retry_after if self._is_paced(provider) else None
         if told is None and (turn is None or not self._has_paid):
-            # The wait is unknown: the error uses up an attempt, so that retries end.
+            # The wait is unknown: the error uses an attempt, so that retries end.
             return TransientError(message, code=code)
         wait = max((told or 0) / 1000, turn or 0.0)
         return Throttled(message, retry_after=wait, code=code, lane=refusal.lane)
@@ -657,7 +658,7 @@ def _may_be_passed_over(error: WorkError) -> bool:
 
 
 def _whole(reply: Reply[Any], *, partial: bool = False) -> str:
-    """Return the text of an answer that is not cut off, or that may be."""
+    """Return the text of an answer; raise if it is truncated and must not be."""
     text = str(reply.content)
     if reply.is_truncated and not partial:
         raise AnswerTruncated(
@@ -670,7 +671,7 @@ def _whole(reply: Reply[Any], *, partial: bool = False) -> str:
 
 
 def _soonest(errors: Sequence[WorkError]) -> WorkError:
-    """Tell the shortest wait that a provider asked for, else what may pass first."""
+    """Return the error with the shortest requested wait, otherwise a transient one."""
     waits = [
         error
         for error in errors
@@ -685,7 +686,7 @@ def _soonest(errors: Sequence[WorkError]) -> WorkError:
 def _conversation(
     prompt: str | Sequence[Message], system: str | None
 ) -> tuple[Message, ...]:
-    """Put what the system says in one message: some servers take no second one."""
+    """Merge all system texts into one message: some servers accept only one."""
     told = (Message("user", prompt),) if isinstance(prompt, str) else tuple(prompt)
     if system is None:
         return told
@@ -701,6 +702,6 @@ def _estimated(reply: Reply[Any], read: str) -> Tokens:
 
 
 def _believable(tokens: Tokens) -> Tokens:
-    """Keep a provider's odd counts from costing the job its answer."""
+    """Limit implausible counts of a provider, which must not fail the job."""
     read, written, cached = (min(max(0, count), MOST_TOKENS) for count in tokens)
     return Tokens(read, written, min(cached, read))

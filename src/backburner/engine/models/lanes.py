@@ -34,10 +34,10 @@ UNKNOWN = Wait(2000)
 
 
 class LaneGate(Protocol):
-    """Where permits come from."""
+    """The source of permits."""
 
     async def take(self, lane: str, ask: PermitRequest) -> Permit | Wait:
-        """Ask for leave to call."""
+        """Request a permit to call."""
         ...
 
     def give(
@@ -61,12 +61,12 @@ class LaneGate(Protocol):
         ...
 
     def now(self) -> Instant:
-        """Return the time by which dates in answers are understood."""
+        """Return the time to which dates in responses are compared."""
         ...
 
     @property
     def patience(self) -> float:
-        """For how many seconds a handler may wait where it is."""
+        """How many seconds a handler may wait while it holds its slot."""
         ...
 
     @property
@@ -75,12 +75,12 @@ class LaneGate(Protocol):
         ...
 
     def turn(self, lane: str) -> asyncio.Lock:
-        """Return what those hold who wait where they are, one after the other."""
+        """Return a lock that makes waiting calls of this process take turns."""
         ...
 
 
 class Lanes:
-    """One worker's way to the lanes of the fleet."""
+    """One worker's access to the lanes, which all workers share."""
 
     def __init__(
         self,
@@ -118,7 +118,8 @@ class Lanes:
         try:
             answer = await asyncio.shield(taking)
         except asyncio.CancelledError:
-            # The permit may be granted still: return it, as its caller was cancelled.
+            # The permit may still be granted: then return it, as its caller was
+            # cancelled.
             taking.add_done_callback(lambda task: self._return(lane, ask, task))
             raise
         telemetry.lane_asked(lane, is_served=isinstance(answer, Permit))
@@ -128,9 +129,9 @@ class Lanes:
         try:
             return await self._store.take_permit(lane, self._worker(), ask)
         except WorkerLost:
-            return UNKNOWN  # its job is another's by now
+            return UNKNOWN  # another worker holds the job by now
         except StoreUnavailable:
-            # There may be a permit all the same: it goes back, and so does the job.
+            # The permit may have been granted: return it, and put the job back.
             self.give(lane, Permit(ask.id, 0), None, ask)
             return UNKNOWN
 
@@ -157,7 +158,7 @@ class Lanes:
         return giving
 
     async def close(self) -> None:
-        """Wait until every permit is back, or cannot be given."""
+        """Wait until every permit is returned, or cannot be."""
         if self._giving:
             _, left = await asyncio.wait(self._giving, timeout=PARTING_SECONDS)
             for giving in left:
@@ -181,7 +182,8 @@ class Lanes:
             except StoreUnavailable as error:
                 if self._is_closed:
                     raise
-                # Again: a permit that is lost is lost for the worker's life.
+                # Retry: a permit that is not returned stays taken for the worker's
+                # life.
                 log.warning("permit not given back", lane=lane, code=error.code)
                 await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - nothing tells when
             else:
@@ -195,9 +197,9 @@ class Call:
     """
     One call to a provider: `async with ctx.lane("openai", "gpt-5-mini") as call:`.
 
-    Inside, the call may be made. Tell what came of it by `call.hear(status, headers)`;
-    an exception that carries a `response`, as those of httpx and of providers' own
-    clients do, is understood without.
+    Make the call inside the block, and report the response with `call.hear(status,
+    headers)`. An exception with a `response` attribute, such as those of httpx and of
+    the providers' own clients, is reported automatically.
     """
 
     def __init__(  # noqa: PLR0913 - independent options
@@ -212,11 +214,11 @@ class Call:
         within: str | None = None,
     ) -> None:
         """
-        Take where leave comes from, `None` if none is needed, and the lane's name.
+        Create a call in a lane; without a `lane_gate` it needs no permit.
 
         With `waits`, a run whose `spending` shows that it has paid for a call waits
-        here for its turn. `within` is another lane that must have room first; what
-        the provider says of its limits is of no concern to it.
+        here for its turn. `within` is another lane that must have capacity first; the
+        provider's rate limits do not apply to it.
         """
         if not 0 < len(lane) <= MAX_NAME or not lane.isprintable():
             raise ValueError(f"a lane's name has 1 to {MAX_NAME} printable characters")
@@ -255,13 +257,13 @@ class Call:
         return self
 
     async def take(self) -> None:
-        """Get leave to call."""
+        """Get a permit to call."""
         if self._lane_gate is not None:
             self._ask = self._wish(self._lane_gate)
             self._permit = await self._permitted(self._lane_gate, self._ask)
 
     def _wish(self, lane_gate: LaneGate) -> PermitRequest:
-        """Write a request to call; who has paid before goes first, and is not new."""
+        """Create a request; runs that have reused paid answers go first."""
         spending = self._spending
         if spending is None or not spending.has_recalled:
             return lane_gate.ask(self._tokens, self._waited)
@@ -270,7 +272,7 @@ class Call:
         )
 
     def release(self) -> None:
-        """Give leave back, whatever the provider said."""
+        """Return the permit, whatever the provider answered."""
         permit, self._permit = self._permit, None
         if self._lane_gate is not None and permit is not None and self._ask is not None:
             self._lane_gate.give(self.lane, permit, SERVED, self._ask)
@@ -280,7 +282,7 @@ class Call:
             self._outer.release()
 
     async def _permitted(self, lane_gate: LaneGate, ask: PermitRequest) -> Permit:
-        """Return leave to call, as soon as its turn is; raise if that is not near."""
+        """Return a permit as soon as it is granted; raise if that takes too long."""
         patience = lane_gate.patience
         while True:
             answer = await lane_gate.take(self.lane, ask)
@@ -302,7 +304,7 @@ class Call:
             await self._check()
 
     def _suspended(self, spending: Spending, until: Instant) -> Suspended:
-        """End the run until its turn: its answers are stored, so it pays once."""
+        """End the run until its turn; its answers are stored, so it pays only once."""
         spending.suspended = JobWait(WaitReason.LANE, self.lane, until)
         return Suspended(spending.suspended)
 
@@ -313,10 +315,10 @@ class Call:
         answer: Permit | Wait,
         patience: float,
     ) -> Permit:
-        """Wait for leave without ending the run, which has paid for calls already."""
+        """Wait for a permit without ending the run, which has paid for calls."""
         ask = ask._replace(goes_first=True)
         try:
-            # One of a process asks at a time: the others know that they are not next.
+            # One call of a process asks at a time: the others would come later anyway.
             async with asyncio.timeout(patience), lane_gate.turn(self.lane):
                 while isinstance(answer, Wait):
                     await asyncio.sleep(answer.span / 1000)  # noqa: TID251 - its turn
@@ -340,17 +342,17 @@ class Call:
         self, status: int, headers: Headers | None = None, body: Any = None
     ) -> None:
         """
-        Tell what the provider answered; the `body` matters only if it refused.
+        Report the provider's response; the `body` matters only if it refused.
 
-        After a refusal (429 or 529) this raises `Throttled`: let it pass. The job is
-        put back at no cost of an attempt, and everybody else keeps off the lane.
+        After a refusal (429 or 529) this raises `Throttled`: do not catch it. The job
+        is put back without using an attempt, and all workers pause the lane.
         """
         now = 0 if self._lane_gate is None else self._lane_gate.now()
         self._said = rate_limit_info(status, headers, body, now=now)
         if self._said.is_refused:
             raise self._throttled("the provider refused the call", None)
         if self._lane_gate and self._ask and self._permit and self._permit.is_probe:
-            # Others wait for this call, and its text may take a while to come.
+            # Others wait for this call, and its text may take a while to arrive.
             self._lane_gate.give(
                 self.lane, self._permit, self._said, self._ask, is_over=False
             )
@@ -381,7 +383,7 @@ class Call:
             ) from error
 
     def _understood(self, error: BaseException | None) -> RateLimitInfo | None:
-        """Return what an exception says about the response; without one: served."""
+        """Return what an exception says about the response; `SERVED` without one."""
         if error is None:
             return SERVED
         answer = getattr(error, "response", None)
@@ -402,7 +404,7 @@ class Call:
 
 
 def _statuses(error: BaseException) -> list[Any]:
-    """Return what may be a status: clients call it by different names."""
+    """Return possible status codes: clients use different attribute names."""
     return [getattr(error, name, None) for name in ("status_code", "status", "code")]
 
 
@@ -413,5 +415,5 @@ def _body(error: BaseException, answer: object) -> Any:
             return body
     try:
         return getattr(answer, "text", None)
-    except Exception:  # noqa: BLE001 - a stream that was not read raises what it likes
+    except Exception:  # noqa: BLE001 - reading an unread stream may raise anything
         return None

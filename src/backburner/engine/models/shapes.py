@@ -17,7 +17,7 @@ INSTRUCTION: Final = (
 
 
 class Shape:
-    """A type that an answer is to have."""
+    """A type that an answer must have."""
 
     def __init__(self, into: Any) -> None:
         self._adapter: TypeAdapter[Any] = TypeAdapter(into)
@@ -25,7 +25,7 @@ class Shape:
         self.instruction = INSTRUCTION + orjson.dumps(self.schema).decode()
 
     def read(self, text: str) -> Any:
-        """Return the answer as a value; raise `ValueError` if it is none."""
+        """Return the answer as a value; raise `ValueError` if it does not match."""
         return self._adapter.validate_json(found_json(text))
 
 
@@ -33,10 +33,10 @@ _known = lru_cache(maxsize=256)(Shape)
 
 
 def shape_of(into: Any) -> Shape:
-    """Return the shape for a type, made once where that can be."""
+    """Return the shape of a type, cached if the type is hashable."""
     try:
         return _known(into)
-    except TypeError:  # a type with notes on it may be no key of a cache
+    except TypeError:  # an annotated type may be unhashable
         return Shape(into)
 
 

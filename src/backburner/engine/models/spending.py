@@ -19,12 +19,12 @@ class Bill:
 
 
 _bill: ContextVar[Bill | None] = ContextVar("bill", default=None)
-"""The step within which this code runs, if its result will be stored."""
+"""The bill of the step in which this code runs, if its result will be stored."""
 
 
 @contextmanager
 def billed() -> Iterator[Bill]:
-    """Count the paid calls that the block makes, concurrent ones not included."""
+    """Count the paid calls that the block makes, except concurrent ones."""
     bill = Bill()
     outer = _bill.set(bill)
     try:
@@ -37,10 +37,10 @@ class Spending:
     """
     The model calls of one run of a job.
 
-    A run that has paid for a call must not start over free of charge: it would pay for
-    that call again each time. So it waits where it is for its next call, and if it
-    ends all the same it has used an attempt. A run whose paid answers are all stored
-    can be suspended instead: the next run gets them free of charge.
+    A run that has paid for a call must not start again without using an attempt: it
+    would pay for that call each time. So it waits in place for its next call, and if it
+    ends it has used an attempt. A run whose paid answers are all stored can be
+    suspended instead: the next run reuses them.
     """
 
     __slots__ = (
@@ -67,41 +67,41 @@ class Spending:
         is_over: bool = False,
     ) -> None:
         self.patience = patience
-        """For how many seconds a run that has paid waits for its next call."""
+        """How many seconds a run that has paid waits for its next call."""
         self._claim = claim
         self._usage_sink = usage_sink
         self._has_been_served = False
         self.began: Callable[[], None] | None = None
         """Called when a call is being made, in its task."""
         self._unstored = 0
-        """How many paid calls have answers that no later run could reuse."""
+        """The number of paid calls whose answers no later run could reuse."""
         self.has_recalled = False
-        """Whether an answer was reused that an earlier run has paid for."""
+        """Whether an answer that an earlier run paid for was reused."""
         self.stores = False
         """Whether the answers of this run are stored."""
         self.suspended: Wait | None = None
-        """What a call of this run waits for: the run is about to end."""
+        """What a call of this run waits for, if the run is about to end."""
         self.usage_log: UsageLog | None = None
         """The usage that was recorded, if there is any."""
         self.under_way = 0
-        """How many calls are being made now."""
+        """The number of calls in progress."""
         self.is_over = is_over
         """Whether the run has ended, so that nothing waits for its calls."""
 
     @property
     def has_paid(self) -> bool:
-        """Whether a call was answered, or is under way and may be."""
+        """Whether a call was answered, or is in progress."""
         return self._has_been_served or self.usage_log is not None or self.under_way > 0
 
     @property
     def can_be_suspended(self) -> bool:
-        """Whether the run can end at a full lane and no answer is paid for again."""
+        """Whether the run can end at a full lane without paying twice for an answer."""
         has_answers = self.has_paid or self.has_recalled
         is_stored = self.stores and not self.under_way and not self._unstored
         return bool(self._claim.token) and has_answers and is_stored
 
     def store(self, bill: Bill) -> None:
-        """Note that the answer of these calls is a step's result."""
+        """Record that the answer of these calls is stored as a step's result."""
         self._unstored -= bill.calls
 
     def _count(self) -> None:
@@ -111,7 +111,7 @@ class Spending:
             bill.calls += 1
 
     def add(self, call: Usage, *, is_estimate: bool = False) -> None:
-        """Record what a call used, as its provider counted it or as an estimate."""
+        """Record the usage of a call, as its provider counted it or as an estimate."""
         if self.usage_log is None:
             self.usage_log = UsageLog(self._claim, self._usage_sink)
         self.usage_log.has_steps = self.began is not None
@@ -119,7 +119,7 @@ class Spending:
         self._count()
 
     def now(self) -> Instant:
-        """Return the time by the clock of the usage's records."""
+        """Return the time by the clock of the usage records."""
         return 0 if self._usage_sink is None else self._usage_sink.now()
 
     async def booking(self) -> RunUsage | None:
@@ -133,7 +133,7 @@ class Spending:
         return await self._usage_sink.booking(self.usage_log)
 
     def booked(self, booking: RunUsage) -> None:
-        """Note that this usage was recorded."""
+        """Record that this usage is in the store."""
         if self._usage_sink is not None and self.usage_log is not None:
             self._usage_sink.booked(self.usage_log, booking)
 
@@ -145,7 +145,7 @@ class Spending:
             await self._usage_sink.check(self._claim, self.usage_log)
 
     def begin(self) -> None:
-        """Note that a call is being made."""
+        """Record that a call has begun."""
         self.under_way += 1
         if self.began is not None:
             self.began()

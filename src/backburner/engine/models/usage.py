@@ -1,10 +1,10 @@
 """
 Records the usage of models in the store.
 
-A call is booked in the transaction that settles its run, if that comes within a moment
-of the call, and by itself if not: what was paid for is known also if the worker dies,
-and whoever cancels a job sees what it has used. The calls of a run that lost its job
-are booked late. Each is numbered, so it counts once however often it is told.
+Calls are recorded by the settlement of their run if that comes within a moment, and
+separately if not: so usage is known if the worker dies, and to someone who cancels the
+job. Calls of a run that lost its job are recorded late. Calls are numbered, so each
+counts once however often it is sent.
 """
 
 import asyncio
@@ -32,33 +32,35 @@ FIRST_RUN: Final = 2
 PATIENCE_MS: Final = 50
 """How long after a call the settlement of its run is awaited."""
 LONG_MS: Final = 250
-"""A run that takes longer may go on for long: its calls are booked at once."""
+"""
+The calls of a run that takes longer are recorded at once, as it may go on for long.
+"""
 RETRY_SECONDS: Final = 0.5
 IDLE_SECONDS: Final = 60.0
 PARTING_SECONDS: Final = 2.0
 
 
 class UsageSink(Protocol):
-    """Records what runs use."""
+    """Records the usage of runs."""
 
     def now(self) -> Instant:
         """Return the time of a call."""
         ...
 
     def enqueue(self, usage_log: "UsageLog") -> None:
-        """Note that the log has a new call."""
+        """Record that the log has a new call."""
         ...
 
     async def ready(self) -> None:
-        """Return when prices can be told."""
+        """Return when prices are loaded."""
         ...
 
     async def spent_before(self, claim: Claim) -> Spent:
-        """Return what earlier runs of a claim's generation used."""
+        """Return the usage of earlier runs in a claim's generation."""
         ...
 
     async def spent_on(self, job_id: str) -> Spent:
-        """Return what a job has used so far, by all of its runs."""
+        """Return the usage of a job so far, over all of its runs."""
         ...
 
     async def booking(self, usage_log: "UsageLog") -> RunUsage:
@@ -66,7 +68,7 @@ class UsageSink(Protocol):
         ...
 
     def booked(self, usage_log: "UsageLog", booking: RunUsage) -> None:
-        """Note that the caller has recorded this usage of a run."""
+        """Record that the caller has stored this usage."""
         ...
 
     async def check(self, claim: Claim, usage_log: "UsageLog | None") -> None:
@@ -75,7 +77,7 @@ class UsageSink(Protocol):
 
 
 class UsageLog:
-    """All that one run has used."""
+    """The usage of one run."""
 
     __slots__ = (
         "_calls",
@@ -99,21 +101,21 @@ class UsageLog:
         self.has_lost = False
         """Whether the run will not be settled by this worker."""
         self.has_steps = False
-        """Whether its calls are about to be stored together with results of steps."""
+        """Whether its calls will be stored together with results of steps."""
 
     @property
     def calls(self) -> tuple[Usage, ...]:
-        """Its calls, in order."""
+        """The calls, in order."""
         return tuple(self._calls)
 
     @property
     def begun_at(self) -> Instant:
-        """When the run began."""
+        """The start of the run."""
         return self._claim.started_at
 
     @property
     def since(self) -> Instant:
-        """When the first of the calls was made that may not be in the store."""
+        """The time of the first call that may not be in the store."""
         return self._calls[self.booked].at
 
     @property
@@ -122,7 +124,7 @@ class UsageLog:
         return self.booked < len(self._calls)
 
     def add(self, call: Usage, *, is_estimate: bool = False) -> None:
-        """Put a call on it; one whose tokens are an estimate gets no price."""
+        """Add a call; one whose tokens are an estimate gets no price."""
         if is_estimate:
             self._estimates.add(len(self._calls))
         now = 0 if self._usage_sink is None else self._usage_sink.now()
@@ -131,7 +133,7 @@ class UsageLog:
             self._usage_sink.enqueue(self)
 
     def price(self, prices: Prices) -> None:
-        """Add prices to the calls that have none yet."""
+        """Set the prices of calls that have none yet."""
         for n in range(self._priced, len(self._calls)):
             if n in self._estimates:
                 continue
@@ -140,7 +142,7 @@ class UsageLog:
         self._priced = len(self._calls)
 
     def booking(self) -> RunUsage:
-        """Return the usage in the form that the store takes."""
+        """Return the usage in the form that the store expects."""
         claim = self._claim
         return RunUsage(
             claim.seq, claim.token, claim.generation, claim.events, self.calls
@@ -196,7 +198,7 @@ class UsageRecorder:
         self._loop.poke()
 
     async def spent_before(self, claim: Claim) -> Spent:
-        """Return what earlier runs of a claim's generation used."""
+        """Return the usage of earlier runs in a claim's generation."""
         if claim.events <= FIRST_RUN:
             return NOTHING
         return await self._store.spent_before(
@@ -204,7 +206,7 @@ class UsageRecorder:
         )
 
     async def spent_on(self, job_id: str) -> Spent:
-        """Return what a job has used so far, by all of its runs."""
+        """Return the usage of a job so far, over all of its runs."""
         seqs = [job.seq for job in await self._store.find([job_id])]
         return next(iter((await self._store.spent(seqs)).values()), NOTHING)
 
@@ -212,8 +214,8 @@ class UsageRecorder:
         """
         Raise `OverBudget` if a run may make no further call.
 
-        All that it has used is booked first. While the store cannot be had this waits:
-        nobody is waved through, and what is paid for is not thrown away.
+        All of its usage is recorded first. While the store is unavailable this waits,
+        so that no call exceeds a budget and no paid answer is lost.
         """
         if not claim.holds or (usage_log is None and claim.events <= FIRST_RUN):
             return
@@ -276,7 +278,7 @@ class UsageRecorder:
         await self._tell(usage_logs)
 
     def lose(self, usage_log: UsageLog) -> None:
-        """Store the calls of a run that will not be settled, as its job was lost."""
+        """Store the calls of a run that lost its job and will not be settled."""
         if usage_log.calls:
             usage_log.has_lost = True
             self.enqueue(usage_log)
@@ -300,7 +302,7 @@ class UsageRecorder:
         return min(left) / 1000 if left else None
 
     def _refuse(self, usage_log: UsageLog, error: Exception) -> None:
-        """Log that the store does not take a run's usage; it is tried again."""
+        """Log that the store refused a run's usage; it is sent again."""
         kind = type(error).__name__
         log.error("usage not booked", count=len(usage_log.calls), error_type=kind)
 
@@ -314,7 +316,7 @@ class UsageRecorder:
 
 
 def _wait(usage_log: UsageLog, now: Instant) -> int:
-    """Return in how many milliseconds a log is to be booked by itself."""
+    """Return in how many milliseconds a log must be recorded separately."""
     if usage_log.has_lost or not usage_log.is_open:
         return 0
     if usage_log.has_steps:

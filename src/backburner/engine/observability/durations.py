@@ -1,9 +1,10 @@
 """
 A histogram for the hot path: one look-up and one addition per observation.
 
-The library's histogram walks its buckets and takes locks, which took a tenth of the CPU
-of a short job. Here the counts are plain numbers that only the event loop's thread
-changes; the library reads them when the metrics are requested, from any thread.
+The library's histogram goes through its buckets and takes locks, which took a tenth of
+the CPU time of a short job. Here the counts are plain numbers that only the event
+loop's thread changes; the library reads them when the metrics are requested, from any
+thread.
 """
 
 from bisect import bisect_left
@@ -32,7 +33,7 @@ class Durations(Collector):
         """Count one duration for a label value."""
         counts = self._counts.get(value)
         if counts is None:
-            # A thread may read meanwhile: what has counts has a sum.
+            # A thread may read concurrently: every label with counts has a sum.
             self._sums[value] = 0.0
             counts = self._counts[value] = [0] * len(self._names)
         counts[bisect_left(self._bounds, seconds)] += 1

@@ -206,7 +206,7 @@ def settled(ends: Sequence[tuple[Claim, Change]]) -> None:
 
 def _log_failure(claim: Claim, change: Change, error: Problem) -> None:
     line = f"job {change.event.removeprefix('job.')}"
-    # To wait is what a handler meant that asks for it, or that goes by a lane.
+    # A wait is intended if the handler asks for it or waits for a lane.
     is_meant = change.event == SCHEDULED or "lane" in (change.data or {})
     tell = log.debug if is_meant else log.warning
     tell(

@@ -31,7 +31,7 @@ MOST_FAULTS: Final = 20
 _FIELDS: Final = frozenset({"capability", "input"})
 _FAILED_SAMPLE: Final = {"error": {"code": "FAILED", "message": "it failed"}}
 _BY_VALUE: Final = frozenset({"value_error", "assertion_error"})
-"""What a validator of the capability's own raises."""
+"""Errors that the capability's own validators raise."""
 
 
 class JobEnd(BaseModel):
@@ -63,7 +63,7 @@ def parts(asked: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def said(asked: Mapping[str, Any] | None) -> Any:
-    """Return a completion as it was requested, for the comparison of requests."""
+    """Return a completion as requested, to compare repeated requests."""
     if asked is None:
         return None
     capability, value = parts(asked)

@@ -10,7 +10,7 @@ from backburner.domain.costs.usage import MICRO, Price
 from backburner.ports.prices import Prices
 
 FRAME = 9
-"""What the chat format adds to a system prompt and a question."""
+"""The tokens that the chat format adds to a system prompt and a question."""
 
 
 def estimate_of(*, system: str = "", output: int = 0) -> Callable[[Any], int]:

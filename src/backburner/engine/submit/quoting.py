@@ -129,7 +129,7 @@ def _slots(workers: Sequence[WorkerInfo], state: QueueState, busy: int) -> int:
     serving = [worker.slots for worker in workers if state.name in worker.queues]
     if state.per_worker is not None:
         serving = [min(slots, state.per_worker) for slots in serving]
-    # What others run may go on for ever; a worker gives each queue its turn.
+    # Running jobs of other queues may never end; a worker serves each queue in turn.
     slots = max(sum(serving) - busy, len(serving))
     return slots if state.concurrency is None else min(slots, state.concurrency)
 

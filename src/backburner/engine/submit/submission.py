@@ -31,7 +31,7 @@ from backburner.ports.clock import Clock, Dice
 from backburner.ports.prices import NoPrices, Prices
 
 LOCAL = Owner(tenant="default", user="1")
-"""Who submits from inside the process, and everybody in development."""
+"""The owner of jobs that are submitted inside the process or in development."""
 
 MAX_TAGS = 20
 MAX_TAG_LENGTH = 200
@@ -41,7 +41,7 @@ MAX_METADATA_VALUE = 512
 MAX_KEY_LENGTH = 255
 MAX_FIELD_ERRORS = 20
 TOLD = 3
-"""How many fields the message of an error names."""
+"""The maximum number of fields in an error message."""
 MAX_TOKENS = 1_000_000_000
 
 
@@ -57,24 +57,26 @@ class Options:
     deadline: datetime | None = None
     tags: Sequence[str] = ()
     metadata: Mapping[str, str] | None = None
-    """Texts by name that are kept and shown with it, such as the caller's own ids."""
+    """
+    Texts by name that are stored and shown with the job, such as the caller's ids.
+    """
     idempotency_key: str | None = None
     max_attempts: int | None = None
     tokens: int | None = None
-    """What it is expected to cost, if the capability does not know."""
+    """The expected tokens, if the capability does not estimate them."""
     share: str | None = None
-    """Whose share of the queue it takes, if not its user's."""
+    """The share of the queue that it uses, by default its user's."""
     callback: Mapping[str, Any] | str | None = None
-    """Whom to tell when it ends: a URL, `{"url": …}` or `{"endpoint": …}`."""
+    """Where to report the end: a URL, `{"url": …}` or `{"endpoint": …}`."""
     completion: Mapping[str, Any] | None = None
     """The job to submit when it ends: `{"capability": …, "input": …}`."""
     parent: Mapping[str, str] | None = None
-    """The `id` and `queue` of the job that waits for it: `ctx.run` sets it."""
+    """The `id` and `queue` of the job that waits for it; set by `ctx.run`."""
     owner: Owner = LOCAL
     request_id: str | None = None
     traceparent: str | None = None
     key: str | None = None
-    """The API key that it is asked for with; budgets may go by it."""
+    """The API key of the request; budgets may apply to it."""
 
     def __post_init__(self) -> None:
         _check_kinds(self)
@@ -151,7 +153,7 @@ class Callbacks:
 
     def __init__(self, reach: Reach, *, are_signed: bool) -> None:
         self._are_signed = are_signed
-        # One who submits thousands names the same receiver each time.
+        # A caller with thousands of jobs usually names the same receiver.
         self._usual = lru_cache(maxsize=256)(
             lambda url: str(check_callback(url, reach))
         )
@@ -227,7 +229,7 @@ class Submission:
         return known if known is capability else self._registry.find(name)
 
     def knows(self, capability: str) -> bool:
-        """Say whether callers can have a capability here."""
+        """Say whether callers can submit a capability here."""
         return self._registry.offers(capability)
 
     def callback(self, asked: Mapping[str, Any] | str | None) -> str | None:
@@ -383,7 +385,7 @@ def _check_metadata(metadata: Mapping[Any, Any]) -> None:
 def _is_value(value: object) -> bool:
     if not isinstance(value, str) or len(value) > MAX_METADATA_VALUE:
         return False
-    # Neither NUL nor half a character: not every store and reader takes them.
+    # Neither NUL nor a surrogate: not every store and reader accepts them.
     return not any(mark == "\0" or "\ud800" <= mark <= "\udfff" for mark in value)
 
 
@@ -435,8 +437,8 @@ def body_hash(said: Any) -> str:
 
 
 def _said(job: NewJob, value: Any, options: Options) -> list[Any]:
-    # Hash what was sent, not the validated input: a random default, or a field added by
-    # a release, must not turn a repeat into a conflict.
+    # Hash the request, not the validated input: a random default, or a field added by a
+    # release, must not turn a repeat into a conflict.
     sent = value if isinstance(value, bytes) else to_json(value, by_alias=True)
     said = [
         job.capability,
@@ -453,7 +455,7 @@ def _said(job: NewJob, value: Any, options: Options) -> list[Any]:
     callback = callback_of(job.callback)
     if callback is not None:
         said.append(callback)
-    # Named only where they are given: an older repeat must stay a repeat.
+    # Add these only if they are given, so that repeats of older requests still match.
     given = {
         "tokens": options.tokens,
         "share": options.share,

@@ -18,7 +18,7 @@ Schema = Mapping[str, Any]
 
 DEEPEST: Final = 8
 _FOREIGN: Final = frozenset({"metadata", "default"})
-"""What a part of a type holds that is no part of it."""
+"""Schema keys that do not affect the type."""
 _SCALARS: Final = frozenset({"integer", "number", "boolean", "string"})
 _TAKES: Final[Mapping[str, frozenset[str]]] = {
     "integer": _SCALARS,
@@ -90,7 +90,7 @@ class _Comparison:
         given, taken = _at(given, self._given), _at(taken, self._taken)
         is_a, wants = given.get("type"), taken.get("type")
         if depth > DEEPEST or not isinstance(is_a, str) or not isinstance(wants, str):
-            return None  # too deep, or one of several, or anything
+            return None  # too deep, a union, or any type
         if not _may_be(is_a, wants, taken):
             return f"{path} is of type {is_a} and {wants} is wanted"
         if is_a == wants == "object":

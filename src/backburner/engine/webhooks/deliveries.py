@@ -41,8 +41,8 @@ def delivering(
 ) -> Capability[Told, Delivered]:
     """Return the capability that sends webhooks."""
 
-    # A receiver that says when to come again is not given up before one that fails.
-    # A wait that would pass the limit ends the job, so the limit is one wait longer.
+    # A receiver that asks for later retries is not given up sooner than one that fails.
+    # A wait beyond the limit ends the job, so the limit is one wait longer.
     @capability(CAPABILITY, queue=QUEUE, retry=retry, patience=retry.longest() + LATEST)
     async def handle(ctx: Context, told: Told) -> Delivered | Snooze | Failed:
         """Send one webhook to its endpoint."""

@@ -28,7 +28,7 @@ SCHEDULE: Final = RetryPolicy.listed(
     *(timedelta(hours=hours) for hours in (2, 5, 10, 14, 20, 24)),
     spread=0.1,
 )
-"""Now, and after each of these: three days in all."""
+"""The delays of the attempts: three days in all."""
 
 STATUS: Final = "WEBHOOK_STATUS"
 REDIRECT: Final = "WEBHOOK_REDIRECT"
@@ -41,7 +41,7 @@ CUT: Final = "WEBHOOK_CUT"
 
 SOONEST: Final = timedelta(seconds=5)
 LATEST: Final = timedelta(hours=24)
-"""The bounds of what a receiver may ask for by `Retry-After`."""
+"""The range of delays that a receiver may request with `Retry-After`."""
 
 SILENCES: Final[Mapping[Silence, Failed]] = {
     Silence.REFUSED: Failed(REFUSED, "the address cannot be reached or is not allowed"),
@@ -69,7 +69,7 @@ class Delivered(BaseModel):
     """The receiver accepted the message."""
 
     status: int
-    """What it answered."""
+    """The receiver's status code."""
 
 
 Delivery: TypeAlias = Delivered | Snooze | Failed

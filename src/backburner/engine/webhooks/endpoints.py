@@ -13,7 +13,7 @@ from backburner.ports.store.endpoints import EndpointStore
 
 ON_REQUEST: Final = "disabled on request"
 BELIEVED_MS: Final = 1_000
-"""For how long an endpoint is taken to be as it was found by a delivery."""
+"""How long deliveries cache an endpoint."""
 MOST_BELIEVED: Final = 1_000
 
 

@@ -1,4 +1,4 @@
-"""The content of a webhook: the end of a job, flow or batch as it was."""
+"""The content of a webhook: the end of a job, flow or batch at its time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -19,7 +19,7 @@ from backburner.ports.store import Store
 from backburner.ports.store.events import Topic
 
 LARGEST_OUTPUT: Final = 16 * 1024
-"""An output of more bytes is fetched, not sent."""
+"""A larger output, in bytes, is left out; the receiver fetches it."""
 _PAGE: Final = 1_000
 
 
@@ -32,9 +32,9 @@ class Told(BaseModel):
     type: str
     at: Instant
     name: str | None = None
-    """Of a question: its name."""
+    """The name of a question."""
     message: str | None = None
-    """The delivery that this one repeats: its receiver knows the message by that."""
+    """The id of the repeated delivery, by which its receiver recognises the message."""
 
 
 class Owned(Protocol):

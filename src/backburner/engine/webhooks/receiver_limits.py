@@ -23,11 +23,11 @@ from backburner.ports.egress import Answer, Silence
 SILENT: Final = "WEBHOOK_SILENT"
 
 AT_ONCE: Final = 4
-"""The concurrent calls of one endpoint in one worker; fewer if it has few slots."""
+"""The maximum of concurrent calls to one endpoint per worker; fewer with few slots."""
 SHARE: Final = 4
-"""The concurrent calls of one tenant at one host, as a multiple of those."""
+"""The maximum of calls of one tenant to one host, as a multiple of `AT_ONCE`."""
 PATIENCE_SECONDS: Final = 1.0
-"""How long a slot waits for a place at receivers that answer quickly."""
+"""How long a slot waits for capacity at receivers that answer quickly."""
 
 _SLOW: Final = (Silence.REFUSED, Silence.TIMED_OUT)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -36,7 +36,7 @@ _JITTER: Final = 4 * _SECOND
 _SHORTEST_REST: Final = 5 * _SECOND
 _LONGEST_REST: Final = 60 * _SECOND
 _OUT: Final = 600 * _SECOND
-"""After this long without an answer, not being called costs an attempt."""
+"""After this long without an answer, a postponed delivery uses an attempt."""
 _FEW: Final = 1000
 
 
@@ -117,11 +117,11 @@ class _Receiver:
         self._places = asyncio.Semaphore(at_once)
         self._waiting = 0
         self._begun: deque[Instant] = deque()
-        """When calls began, as many as go on."""
+        """The start times of calls in progress."""
         self._pace = 0
-        """How long its calls take, about."""
+        """The approximate duration of its calls."""
         self._strikes = 0
-        """How often in a row it did not answer."""
+        """The number of consecutive calls without an answer."""
         self._struck_at: Instant = 0
         self._silent_since: Instant | None = None
         self._rests_until: Instant = 0
