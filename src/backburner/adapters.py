@@ -1,4 +1,4 @@
-"""Finds what installed packages offer: adapters by a URL's scheme, and applications."""
+"""Finds what installed packages offer: adapters by URL scheme, and applications."""
 
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ def find_broker(url: str) -> Broker | None:
 
 
 def find_blobs(settings: Settings, dice: SystemDice, faults: Faults) -> BlobStore:
-    """Return the store for large contents that is set, or the one beside the jobs."""
+    """Return the configured blob store, or the default one next to the database."""
     url = blobs_url(settings)
     found = _by_scheme("blob store", url, "BLOBS")
     blobs: BlobStore = found.from_url(url, dice, faults)
@@ -69,7 +69,7 @@ def _by_scheme(kind: str, url: str, setting: str, *others: str) -> Any:
 
 
 def _load(entry: EntryPoint, setting: str) -> Any:
-    """Load what an entry point names; say what to install if that is missing."""
+    """Load an entry point; the error for a missing package says what to install."""
     try:
         return entry.load()
     except ModuleNotFoundError as error:
@@ -84,7 +84,7 @@ def _load(entry: EntryPoint, setting: str) -> Any:
 
 
 def _package_with(module: str, entry: EntryPoint) -> str | None:
-    """Return what to install: the extra of the entry point's package that has it."""
+    """Return the extra of the entry point's package that installs a module."""
     if entry.dist is None:
         return None
     for requirement in entry.dist.requires or ():
@@ -96,7 +96,7 @@ def _package_with(module: str, entry: EntryPoint) -> str | None:
 
 @asynccontextmanager
 async def open_broker(url: str) -> AsyncIterator[Broker | None]:
-    """Open the broker for a URL; nothing runs beside."""
+    """Open the broker for a URL without starting anything else."""
     broker = find_broker(url)
     if broker is None:
         yield None
@@ -111,7 +111,7 @@ async def open_broker(url: str) -> AsyncIterator[Broker | None]:
 
 
 def unreachable(url: str, error: BrokerUnavailable) -> ConfigurationError:
-    """Say where no broker answers and why, without what proves who asks."""
+    """Return the error for an unreachable broker, without credentials."""
     parts = urlsplit(url)
     place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     why = str(error).replace(parts.netloc.rpartition("@")[0] or "@", "…")
@@ -121,19 +121,19 @@ def unreachable(url: str, error: BrokerUnavailable) -> ConfigurationError:
 
 
 def blobs_url(settings: Settings) -> str:
-    """Say where large contents are, whether anybody named it or not."""
+    """Return the URL of the blob store, by default derived from the store's."""
     return settings.blobs or _beside(settings.store)
 
 
 def carry_blobs(ours: Settings, theirs: Settings) -> int:
-    """Copy large contents that are not there yet; return how many there are."""
+    """Copy blobs that the target lacks; return the number of blobs."""
     dice, faults = SystemDice(), NoFaults()
     source, target = find_blobs(ours, dice, faults), find_blobs(theirs, dice, faults)
     return copy(source, target, now=SystemClock().now())
 
 
 def _beside(store: str) -> str:
-    """Name the folder for large contents if nobody does."""
+    """Return the default folder of blobs for a store's URL."""
     scheme, _, rest = store.partition(":///")
     name = f"{rest.partition('?')[0]}-blobs" if scheme == "sqlite" else FOLDER
     beside_link = Path(name).absolute()
@@ -146,7 +146,7 @@ def _beside(store: str) -> str:
 def find_providers(
     settings: Settings, clock: Clock
 ) -> Mapping[Purpose, Sequence[Provider]]:
-    """Return the chosen providers of models for each purpose, the first first."""
+    """Return the configured model providers of each purpose, in order of preference."""
     made: dict[tuple[str, Models], Provider] = {}
     if any(":" in name for name in settings.ai):
         raise ConfigurationError(
@@ -164,16 +164,16 @@ def find_providers(
 
 def is_chosen(settings: Settings, purpose: Purpose, chain: Sequence[Provider]) -> bool:
     """
-    Say whether somebody chose who serves a purpose.
+    Say whether a provider was configured for a purpose.
 
-    The mock serves every purpose where it is set for all of them, which is no choice.
+    The mock that is set for all purposes does not count.
     """
     is_named = bool(getattr(settings, presets.SETTINGS[purpose]))
     return is_named or any(provider.name != MOCK for provider in chain)
 
 
 def find_provider(settings: Settings, name: str, clock: Clock) -> Provider:
-    """Return a provider of models by its name, with its own models."""
+    """Return a model provider by name, with its own models."""
     choice = presets.Choice(name, "")
     models = _models(settings, choice, "chat", is_first=False)
     return _provider(settings, name, models, "ModelUse(fallback=…)", clock)
@@ -182,7 +182,7 @@ def find_provider(settings: Settings, name: str, clock: Clock) -> Provider:
 def _chain(
     settings: Settings, purpose: Purpose
 ) -> Iterator[tuple[tuple[str, Models], str]]:
-    """Yield names and models of a purpose's providers, and who named them."""
+    """Yield names and models of a purpose's providers, and the setting of each."""
     special = getattr(settings, presets.SETTINGS[purpose])
     setting = variable(presets.SETTINGS[purpose] if special else "ai")
     nick = presets.SETTINGS[purpose].removeprefix("ai_")
@@ -197,7 +197,7 @@ def _chain(
         if purpose != "chat" and not presets.is_usable(
             choice.name, _of_openai(settings)
         ):
-            # Only what uses it needs the key: `startup.py` knows who does.
+            # Only its users need the key: `startup.py` knows them.
             log.warning("provider has no key", provider=choice.name)
             continue
         models = _models(settings, choice, purpose, is_first=place == 0)
@@ -213,7 +213,7 @@ def _chain(
 def _models(
     settings: Settings, choice: presets.Choice, purpose: Purpose, *, is_first: bool
 ) -> Models:
-    """Return a provider's models: as named, as set for the first, else its own."""
+    """Return a provider's models: as named, as set for the first one, or its own."""
     set_here = Models(
         settings.ai_model,
         settings.ai_embedding_model,
@@ -239,7 +239,7 @@ def _of_openai(settings: Settings) -> presets.Credentials:
 def _provider(
     settings: Settings, name: str, models: Models, setting: str, clock: Clock
 ) -> Provider:
-    """Make a provider: of a preset, or of an entry point."""
+    """Create a provider from a preset or an entry point."""
     found = entry_points_of("backburner.ai")
     preset = presets.PRESETS.get(name)
     if preset is None and name not in found.names:

@@ -1,4 +1,4 @@
-"""What one application brings, and what it needs from the process that runs it."""
+"""What an application provides, and what it needs from the process that runs it."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -23,50 +23,50 @@ from backburner.ports.finding import Finding
 
 WorkerPhase = Literal["starting", "failed", "stopping", "stopped"]
 Serves = Callable[[Any], AbstractAsyncContextManager[Sequence[Any]]]
-"""Takes the open `Backburner` and gives routes, for as long as they are served."""
+"""Takes the open `Backburner` and returns routes, for as long as they are served."""
 Uploaded = Callable[[Transaction, str, int], None]
-"""Takes a transaction, the id of an upload and how many bytes arrived."""
+"""Takes a transaction, the id of an upload and the number of bytes."""
 ReadsMessage = Callable[[Any, Any], Any]
 """
 Takes the open `Backburner` and a request that another program put on a queue.
 
 Returns a prepared flow with an idempotency key, or `None` if the request is not in the
-application's own form: then it is a job as any other.
+application's own format: then it becomes an ordinary job.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a process was asked to run."""
+    """What a process is started to do."""
 
     served: frozenset[str] = frozenset()
     """The names of the applications whose routes it serves."""
     works: bool = True
     """Whether it runs jobs."""
     is_keyed: bool = False
-    """Whether its callers must show an API key."""
+    """Whether its callers need an API key."""
     is_dev: bool = False
     """Whether it was started for development, with `--dev`."""
 
 
 class ModelUse(NamedTuple):
-    """A purpose that an application uses models for."""
+    """A purpose for which an application uses models."""
 
     purpose: Purpose
     is_required: bool = True
     """Whether a process refuses to start if no provider serves the purpose."""
     code: str = NOT_CONFIGURED
-    """The error code of a call that no provider can serve."""
+    """The error code of a call without an available provider."""
     fallback: str = ""
     """
-    The provider that serves the purpose for this application if none is set for it.
+    The provider for this purpose of the application if none is configured.
 
-    It also goes before the mock, unless that is set for this very purpose.
+    It also takes precedence over the mock, unless that is set for this purpose.
     """
 
 
 class Need(NamedTuple):
-    """A setting without which a process must not start."""
+    """A setting that a process needs to start."""
 
     settings: tuple[str, ...]
     """
@@ -96,33 +96,32 @@ class App:
     lanes: Sequence[Lane] = ()
     model_lane: Callable[[Any], Lane] | None = None
     """
-    Takes its settings and returns a lane by which all its model calls go.
+    Takes its settings and returns a lane for all of its model calls.
 
-    It limits them over all workers, whatever their models, besides each model's lane.
+    It limits them over all workers and models, in addition to each model's lane.
     """
     retries: Callable[[Any], Mapping[str, RetryPolicy]] | None = None
     """
-    Takes its settings and returns delays of retries, by the name of the capability.
+    Takes its settings and returns retry delays, by the name of the capability.
 
-    They take the place of the delays in the capability's own policy; how many attempts
-    there are is up to that.
+    They replace the delays of the capability's own policy, not its number of attempts.
     """
     uploaded: Uploaded | None = None
     """
-    Called when bytes arrive at a signed URL that this server answers itself.
+    Called when bytes arrive at a signed URL of this server.
 
-    It is given the uploads of all applications, and again if a client sends again. The
-    client is answered after the transaction has committed.
+    It is called for the uploads of all applications, and again if a client repeats an
+    upload. The client gets its response after the transaction has committed.
     """
     counted_queue: str = ""
-    """The queue whose counts `GET /metrics` answers with as JSON."""
+    """The queue whose counts `GET /metrics` returns as JSON."""
     serves: Serves | None = None
     own: Sequence[Capability[Any, Any]] = ()
-    """Capabilities that its code asks for and nobody else can, by whatever API."""
+    """Internal capabilities: only the application's code can submit them."""
     messages: Mapping[str, ReadsMessage] = field(default_factory=dict)
-    """By queue, who reads requests of other programs in a form of its own."""
+    """By queue, a parser for messages of other programs in a format of its own."""
     models: Sequence[ModelUse] = ()
-    """What its handlers use models for."""
+    """The purposes for which its handlers use models."""
     worker_log: Mapping[WorkerPhase, str] = field(default_factory=dict)
     """The messages to log when a worker that runs it starts and stops."""
     needs: Callable[[Setup], Iterable[Need]] | None = None
@@ -131,55 +130,55 @@ class App:
     """
     The model of its own settings: read from the environment and validated at start.
 
-    Handlers and routes get them by `settings_of(Model)`, commands by
+    Handlers and routes get them with `settings_of(Model)`, commands with
     `read_settings(Model)`.
     """
     reaches: Callable[[Any, str], Iterable[str]] | None = None
     """
     Takes its settings and the address at which this process serves it, if it does.
 
-    Returns URLs or hosts that callbacks may go to although they are not public.
+    Returns URLs or hosts to which callbacks may go although they are not public.
     """
     migrations: str = ""
     """
-    The package whose folder `versions` holds its Alembic revisions, for example
-    `shop.migrations`. They have a version table of their own.
+    The package whose folder `versions` contains its Alembic revisions, for example
+    `shop.migrations`. They have their own version table.
     """
     tables: Callable[[], Iterable[Any]] | None = None
-    """Returns its SQLAlchemy tables, but for those that are derived from others."""
+    """Returns its SQLAlchemy tables, except those that are derived from others."""
     commands: Any = None
-    """A `typer.Typer`: its commands are `backburner NAME …`."""
+    """A `typer.Typer`: its commands become `backburner NAME …`."""
     pages: Traversable | None = None
     """A folder of static files, such as `files("songs") / "pages"`: `/apps/NAME/`."""
     translates: Translation | None = None
-    """Which events of its jobs and queues it turns into events of its own, and how."""
+    """The events of its jobs and queues that it translates into its own, and how."""
     log_keys: Sequence[str] = ()
-    """Keys that its log lines may carry besides those of the platform."""
+    """Keys that its log lines may have in addition to those of the platform."""
     metrics: Sequence[AppMetric] = ()
-    """Its metrics, written by `/metrics` of every process that loads it."""
+    """Its metrics, part of `/metrics` of every process that loads it."""
     erase: EraseRows | None = None
     """
     Deletes rows of a user, for `backburner users erase`.
 
     It takes the transaction, the user and a number of rows, deletes at most that many
-    and returns how many there were. It is called until it returns 0. `erase_rows` does
-    so for a table with the columns `tenant` and `user`.
+    and returns how many. It is called until it returns 0. `erase_rows` does this for a
+    table with the columns `tenant` and `user`.
     """
     samples: Callable[[Any], Awaitable[object]] | None = None
-    """Takes the open `Backburner` and makes sample data for `demo`; may run again."""
+    """Takes the open `Backburner` and creates sample data for `demo`; may run again."""
     rebuild: Callable[[Any], object] | None = None
     """
-    Takes a connection and fills what is derived from the tables, for example a
+    Takes a connection and rebuilds data that is derived from the tables, such as a
     full-text index, after `backburner move` has copied them. It may run again.
     """
 
     examine: Callable[[Any], Iterable[Finding]] | None = None
     """
-    Takes a connection to the database and returns what `backburner doctor` reports.
+    Takes a database connection and returns the findings for `backburner doctor`.
 
     It is called when the application's schema is up to date, and must not write.
     """
 
     def queues_for(self, settings: Any) -> Sequence[Queue]:
-        """Return the limits of its queues under its settings."""
+        """Return the limits of its queues for these settings."""
         return self.queues(settings) if callable(self.queues) else self.queues

@@ -49,7 +49,7 @@ Out = TypeVar("Out")
 
 class Backburner:
     """
-    An instance over one store: submit from it, and work in it if you like.
+    An instance over one store: submits jobs, and runs them if a worker is started.
 
     `async with Backburner(store="sqlite:///jobs.db", capabilities=[…]) as bb:`
     """
@@ -73,13 +73,12 @@ class Backburner:
         ai: Provider | Sequence[Provider] | None = None,
     ) -> None:
         """
-        Take what to run and, for `deliveries`, when to repeat a failed webhook.
+        Create an instance; `deliveries` says when failed webhooks are sent again.
 
-        `app_settings` take the place of what applications would read from the
-        environment. `address` is the URL at which this process serves, if it does.
-
-        A `broker` takes the place of the one that the settings name.
-        `ai` are providers of models of your own, in place of those that are set.
+        `app_settings` replace settings that applications would read from the
+        environment. `address` is the URL at which this process serves, if it does. A
+        `broker` replaces the one in the settings, and `ai` the configured model
+        providers.
         """
         self.settings = settings or read(store=store)
         self.address = address
@@ -97,7 +96,7 @@ class Backburner:
         )
         self.registry = self._given.registry
         self.unavailable = self._given.unavailable
-        """Applications whose tables are not as they need them, and why."""
+        """Applications whose schema is not the required one, and why."""
         self._parts = Parts(
             self.settings,
             self._given,
@@ -111,7 +110,7 @@ class Backburner:
 
     @property
     def engine(self) -> Engine:
-        """The engine's verbs, while Backburner is open."""
+        """The engine, while Backburner is open."""
         return self._parts.engine
 
     def settings_of(self, model: type[S]) -> S:
@@ -120,16 +119,16 @@ class Backburner:
 
     @property
     def budgets(self) -> Budgets:
-        """The budgets, and holds without a job, while Backburner is open."""
+        """Budgets, and holds without a job, while Backburner is open."""
         return self.engine.budgets
 
     def asker(self) -> Asker:
-        """Return who asks models without a job: no lane, no ledger but `calls`."""
+        """Return an asker outside of jobs, without lanes and ledger: see `calls`."""
         return Asker(self._parts.providers)
 
     @cached_property
     def callback_sender(self) -> CallbackSender:
-        """Who signs what applications tell others, and checks whom they may tell."""
+        """The signer of applications' callbacks, which also checks their URLs."""
         return self._parts.callback_sender()
 
     @overload
@@ -164,10 +163,10 @@ class Backburner:
         request_id: str | None = None,
     ) -> Any:
         """
-        Run a capability here and now, by the code of a job: return its result.
+        Run a capability in this process, by the code of a job: return its result.
 
-        There is no job: no retry, no lane. Budgets hold what it may cost and are
-        settled with what it used. What goes wrong is raised.
+        There is no job, so no retry and no lane. Budgets hold the expected cost and are
+        settled with the usage. Errors are raised.
         """
         submission = self._parts.submission
         found = submission.find(capability)
@@ -198,7 +197,7 @@ class Backburner:
             await self._parts.close()
 
     async def start_worker(self) -> None:
-        """Begin to run jobs in this process."""
+        """Start to run jobs in this process."""
         worker = self._parts.make_worker(self)
         await worker.start()
         self._worker = worker
@@ -234,7 +233,8 @@ class Backburner:
         """
         Submit a job; when this returns it is durable. Options: see `Options`.
 
-        By its capability the input and the result are typed, by a name they are JSON.
+        With a capability object, input and result are typed; with a name, they are
+        JSON.
         """
         submitted = await self.engine.submit(capability, value, job_options(options))
         return self._ticket(submitted, capability)
@@ -292,7 +292,7 @@ class Backburner:
         **options: Unpack[SubmitGroupOptions],
     ) -> BatchTicket:
         """
-        Put jobs and flows under one id; with `expected`, more may be added until then.
+        Store jobs and flows as one batch; with `expected`, more can be added later.
 
         `completion` names the job that follows: `{"capability": …, "input": …}`.
         """
@@ -310,9 +310,9 @@ class Backburner:
         **named: P.kwargs,
     ) -> T:
         """
-        Run a plain function in one transaction, jobs it submits included.
+        Run a plain function in one transaction, including the jobs it submits.
 
-        It gets the transaction and what else is given: `transact(add, "a song")`.
+        It gets the transaction and the other arguments: `transact(add, "a song")`.
         """
         return await self.engine.transact(lambda tx: body(tx, *args, **named))
 
@@ -320,9 +320,9 @@ class Backburner:
         self, body: Callable[Concatenate[View, P], T], *args: P.args, **named: P.kwargs
     ) -> T:
         """
-        Run a plain function over what is committed now; nobody waits for it.
+        Run a plain function on a read-only snapshot of the committed data.
 
-        It gets the database as it is at one instant, and what else is given.
+        The function gets a `View` and the other arguments. It blocks no writer.
         """
         return await self.engine.read(lambda view: body(view, *args, **named))
 
@@ -330,12 +330,12 @@ class Backburner:
         """
         Return the blobs of one application that belong to one owner.
 
-        They outlive jobs: see `AppBlobs`. A handler has them as `ctx.app_blobs`.
+        They outlive jobs: see `AppBlobs`. In a handler, use `ctx.app_blobs`.
         """
         return self._parts.blobs.of(app, owner)
 
     async def upload_origins(self) -> Sequence[str]:
-        """Return the origins of signed URLs that do not lead to this server."""
+        """Return the origins of signed URLs that are not URLs of this server."""
         signed = await self.blobs("pages").upload_url(size=1)
         place = urlsplit(signed.url)
         return [f"{place.scheme}://{place.netloc}"] if place.netloc else []
@@ -356,13 +356,13 @@ class Backburner:
         """
         Return an owner's jobs, the newest first, without their inputs and outputs.
 
-        `before` is the `seq` of the last one of the page before.
+        `before` is the `seq` of the last job of the previous page.
         """
         where = JobFilter(owner, capability=capability, queue=queue)
         return await self.engine.jobs(where, before=before, limit=limit)
 
     async def cancel(self, job_id: str, owner: Owner = LOCAL) -> Job:
-        """End a job now; asking twice is no error."""
+        """Cancel a job; repeating it is no error."""
         ended = await self.engine.cancel(job_id, owner)
         return await self.engine.payloads.whole(ended)
 
@@ -370,11 +370,11 @@ class Backburner:
         self, job_id: str, name: str, value: Any = None, owner: Owner = LOCAL
     ) -> bool:
         """
-        Tell a job what its handler waits for by `ctx.wait(name)`, now or later.
+        Send a job the value that its handler gets from `ctx.wait(name)`, now or later.
 
         The value is stored when this returns. `False`: the same value was stored
         before. `SignalConflict` if another value is stored, if the wait has timed out
-        or if the job is over.
+        or if the job has ended.
         """
         return await self.engine.signal(job_id, name, value, owner)
 
@@ -382,15 +382,15 @@ class Backburner:
         self, job_id: str, name: str, value: Any, owner: Owner = LOCAL
     ) -> bool:
         """
-        Answer a question that a handler asked by `ctx.ask_person`.
+        Answer a question that a handler asked with `ctx.ask_person`.
 
         `False`: the same answer was stored before. `SignalConflict` if the question is
-        not open, `InvalidInput` if the value is none of its choices.
+        not open, `InvalidInput` if the value is not one of its choices.
         """
         return await self.engine.answer(job_id, name, value, owner)
 
     async def questions(self, owner: Visibility = LOCAL) -> Sequence[Question]:
-        """Return the newest open questions that jobs of an owner ask people."""
+        """Return the newest open questions of an owner's jobs."""
         return await self.engine.questions(owner)
 
     async def retry(self, job_id: str, owner: Owner = LOCAL) -> Job:

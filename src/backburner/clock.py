@@ -1,4 +1,4 @@
-"""The machine's clock and dice: the only place that reads either."""
+"""The machine's clock and random generator: no other module uses either."""
 
 import random
 import secrets
@@ -10,7 +10,7 @@ from backburner.ports.clock import Clock
 
 
 class SystemClock:
-    """A `Clock` over the machine's own."""
+    """A `Clock` that reads the machine's clock."""
 
     def now(self) -> int:
         return time.time_ns() // 1_000_000
@@ -23,9 +23,9 @@ class StoreClock:
     """
     A `Clock` that shows the store's time, so that all processes of a store agree.
 
-    Between two readings of the store's clock it counts by the machine's monotonic
-    clock: a wall clock that is wrong, or is set, changes nothing. Before the first
-    reading it shows the machine's wall clock.
+    Between two readings of the store's clock it uses the machine's monotonic clock, so
+    a wall clock that is wrong or changed has no effect. Before the first reading it
+    shows the machine's wall clock.
     """
 
     def __init__(self, machine: Clock) -> None:
@@ -42,10 +42,10 @@ class StoreClock:
 
     async def follow(self, read: Callable[[], Awaitable[Instant]]) -> Instant:
         """
-        Read the store's clock by `read`, go by it from now on and return its time.
+        Read the store's clock with `read`, use it from now on and return its time.
 
-        The store read it at some moment between question and answer. A known offset
-        that fits this is kept, so that a slow answer does not make the time jump.
+        The store read it at some moment between request and response. A known offset
+        that fits this is kept, so that a slow response does not make the time jump.
         """
         asked_at = self.monotonic()
         time_of_store = await read()
@@ -56,7 +56,7 @@ class StoreClock:
 
 
 class SystemDice:
-    """`Dice` over the machine's entropy."""
+    """`Dice` that uses the machine's entropy."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -66,14 +66,14 @@ class SystemDice:
         return random.random()
 
     def token(self) -> str:
-        # Drawn in stock: each call to the system lets other threads go first.
+        # Get many at once: each call to the system lets other threads run first.
         if not self._drawn:
             self._drawn = secrets.token_bytes(8 * 512)
         token, self._drawn = self._drawn[:8], self._drawn[8:]
         return token.hex()
 
     def uuid(self, now: int) -> str:
-        # 48 bits of time and 12 of order: within a millisecond ids keep the order in
-        # which they were drawn, and borrow from the next when 4,096 are used up.
+        # 48 bits of time and 12 of order: within a millisecond ids keep the order of
+        # their creation, and use the next millisecond after 4,096 of them.
         self._last = max(self._last + 1, now << 12)
         return uuid7(self._last, secrets.randbits(62))

@@ -1,8 +1,8 @@
 """
 Options, client, output and exit codes for the commands of applications.
 
-Data goes to stdout by `write_…`, messages to stderr by `say`. A `ClientError` that a
-command raises ends it with the exit code of its kind.
+Data is written to stdout with `write_…`, messages to stderr with `say`. A `ClientError`
+that a command raises ends it with the matching exit code.
 """
 
 from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect

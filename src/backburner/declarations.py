@@ -1,4 +1,4 @@
-"""What an instance was given to run: applications become the registry's contents."""
+"""Collects what an instance runs: registers the contents of its applications."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +16,7 @@ from backburner.ports.log import allow
 
 
 def capabilities_of(app: App) -> tuple[Capability[Any, Any], ...]:
-    """Return the capabilities of an application, its internal ones included."""
+    """Return the capabilities of an application, including internal ones."""
     return (*app.capabilities, *app.own)
 
 
@@ -34,21 +34,21 @@ class Declarations:
         budgets: Iterable[Budget] = (),
         lanes: Iterable[Lane] = (),
     ) -> None:
-        """Take the applications with their settings, and what is declared beside."""
+        """Register the applications with their settings, and the other declarations."""
         self.apps = tuple(apps)
         self.settings = settings
         self.registry = Registry(capabilities)
         self.schedules = [*schedules]
         self.budgets = [*budgets]
         self.codes: dict[tuple[str, Purpose], str] = {}
-        """By capability and purpose, the error code if no provider serves a call."""
+        """By capability and purpose, the error code if no provider is available."""
         self.model_lanes: dict[str, str] = {}
-        """By capability, the lane by which its application's model calls go."""
+        """By capability, the lane of its application's model calls."""
         self.readers: dict[str, ReadsMessage] = {}
         self.app_of: dict[str, str] = {}
-        """By capability, the application that has it."""
+        """By capability, its application."""
         self.unavailable: dict[str, str] = {}
-        """Applications whose tables are not as they need them, and why."""
+        """Applications whose schema is not the required one, and why."""
         for queue in queues:
             self.registry.limit(queue)
         for lane in lanes:
@@ -97,7 +97,7 @@ class Declarations:
         return queues | {found.queue for found in capabilities_of(app)}
 
     def upload_hooks(self) -> tuple[Uploaded, ...]:
-        """Return what the applications do when bytes arrive at a signed URL."""
+        """Return the upload hooks of the available applications."""
         return tuple(
             app.uploaded
             for app in self.apps
@@ -105,6 +105,6 @@ class Declarations:
         )
 
     def withhold(self, app: App, problem: str) -> None:
-        """Leave an application's jobs to other processes: its tables do not fit."""
+        """Make an application unavailable here: other processes run its jobs."""
         self.unavailable[app.name] = problem
         self.registry.withheld |= {found.queue for found in capabilities_of(app)}

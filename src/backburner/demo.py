@@ -1,4 +1,4 @@
-"""Capabilities to try Backburner with, in development."""
+"""Capabilities for trying Backburner in development."""
 
 import asyncio
 import time
@@ -20,25 +20,25 @@ Seconds = Annotated[float, Field(ge=0, le=3600)]
 
 
 class Strict(BaseModel):
-    """A model that takes no unknown field."""
+    """A model that accepts no unknown field."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Sleep(Strict):
-    """How long to sleep."""
+    """The time to sleep."""
 
     seconds: Seconds = 1.0
 
 
 class Slept(Strict):
-    """How long was slept."""
+    """The time slept."""
 
     slept: float
 
 
 class Write(Strict):
-    """What to write, and how long to take."""
+    """The text to write, and the time to take."""
 
     text: str = Field("A ticket now, the result when it is ready.", max_length=10_000)
     seconds: Seconds = 1.0
@@ -53,20 +53,20 @@ class Fail(Strict):
 
 
 class Attempts(Strict):
-    """How many runs it took."""
+    """The number of runs."""
 
     attempts: int
 
 
 @capability("demo.echo", queue=QUEUE)
 async def echo(_ctx: Context, value: dict[str, Any]) -> dict[str, Any]:
-    """Give any object back."""
+    """Return the input."""
     return value
 
 
 @capability("demo.sleep", queue=QUEUE, timeout=timedelta(hours=2))
 async def sleep(ctx: Context, value: Sleep) -> Slept:
-    """Sleep, and tell how far it is."""
+    """Sleep, and report progress."""
     for step in range(STEPS):
         await asyncio.sleep(value.seconds / STEPS)  # noqa: TID251 - its purpose
         await ctx.progress(step + 1, STEPS)
@@ -88,7 +88,7 @@ _failures: dict[str, int] = {}
 
 @capability("demo.fail", queue=QUEUE, retry=RetryPolicy(max_attempts=5))
 async def fail(ctx: Context, value: Fail) -> Attempts:
-    """Fail that often, then succeed."""
+    """Fail the given number of times, then succeed."""
     failed = _failures.get(ctx.job.id, ctx.job.attempt - 1)
     if failed >= value.times:
         _failures.pop(ctx.job.id, None)
@@ -106,7 +106,7 @@ async def fail(ctx: Context, value: Fail) -> Attempts:
 
 @capability("demo.block", queue=QUEUE)
 async def block(_ctx: Context, value: Sleep) -> Slept:
-    """Block the event loop, as a careless handler would."""
+    """Block the event loop, like a careless handler."""
     time.sleep(value.seconds)  # noqa: ASYNC251, TID251 - that is the point
     return Slept(slept=value.seconds)
 

@@ -1,7 +1,7 @@
 """
-Reads settings models from the environment, and says what is wrong with it in one line.
+Reads settings models from the environment, and describes errors in one line.
 
-Nothing here knows a particular setting: `settings.py` has the platform's, an
+It does not know particular settings: `settings.py` has the platform's, and an
 application brings its own. Values of secrets are never part of a message.
 """
 
@@ -24,15 +24,15 @@ from backburner.domain.errors import ConfigurationError
 S = TypeVar("S", bound=BaseSettings)
 LONGEST_SHOWN: Final = 100
 _PROOF: Final = re.compile(r"//[^/@\s]*@")
-"""What proves who asks, within a URL."""
+"""The credentials in a URL."""
 _PASSWORD: Final = re.compile(
     r"([?&][\w-]*(?:password|secret|token|key)[\w-]*=)[^&\s]+", re.IGNORECASE
 )
-"""The same among the parameters of a URL."""
+"""The credentials in the parameters of a URL."""
 
 
 def entry_points_of(group: str) -> EntryPoints:
-    """Return what installed packages offer under a name."""
+    """Return the entry points of a group in installed packages."""
     found: EntryPoints = installed_entry_points().select(group=group)
     return found
 
@@ -40,15 +40,15 @@ def entry_points_of(group: str) -> EntryPoints:
 @cache
 def installed_entry_points() -> Any:
     """
-    Return what installed packages offer.
+    Return all entry points of installed packages.
 
-    Read once: it takes a look at every package, and no process notices new ones.
+    Read once, because it reads every package; packages installed later are not seen.
     """
     return entry_points()
 
 
 def read_model(model: type[S], given: Mapping[str, Any]) -> S:
-    """Read a model; what is given comes before the environment."""
+    """Read a model; `given` takes precedence over the environment."""
     try:
         return model(**given)
     except ValidationError as error:
@@ -65,13 +65,13 @@ def read_model(model: type[S], given: Mapping[str, Any]) -> S:
 
 
 def _told(model: type[BaseSettings], error: Any, secrets: Sequence[str]) -> str:
-    """Write an error as `NAME: problem`; a validator's message may quote a secret."""
+    """Describe an error as `NAME: problem`, without the values of secrets."""
     problem: str = error["msg"]
     for secret in secrets:
         problem = problem.replace(secret, "…")
     if not error["loc"]:
         return f"{model.__name__}: {problem}"
-    name = str(error["loc"][0])  # what follows is a place in a list
+    name = str(error["loc"][0])  # the rest is a position in a list
     told = variable(name, model) if name in model.model_fields else name
     return f"{told}: {problem}"
 
@@ -91,7 +91,7 @@ def _is_secret(field: FieldInfo) -> bool:
 def refuse_unknown(
     prefix: str, known: frozenset[str], besides: Callable[[], tuple[str, ...]]
 ) -> None:
-    """Refuse a variable with this prefix that is not known nor begins as `besides`."""
+    """Refuse an unknown variable with this prefix; `besides` returns exceptions."""
     names = sorted(
         name for name in os.environ if name.startswith(prefix) and name not in known
     )
@@ -104,17 +104,17 @@ def refuse_unknown(
 
 
 def variable(name: str, model: type[BaseSettings]) -> str:
-    """Return by which variable of the environment a setting is set."""
+    """Return the environment variable of a setting."""
     return alias(model, name) or prefix_of(model) + name.upper()
 
 
 def variables(model: type[BaseSettings]) -> frozenset[str]:
-    """Return all variables by which a model's settings are set."""
+    """Return the environment variables of a model's settings."""
     return frozenset(variable(name, model) for name in model.model_fields)
 
 
 def alias(model: type[BaseSettings], name: str) -> str | None:
-    """Return the variable that a field names for itself, if it does."""
+    """Return the variable that a field declares itself, if it does."""
     field = model.model_fields.get(name)
     named = None if field is None else field.validation_alias
     if isinstance(named, AliasChoices):
@@ -123,12 +123,12 @@ def alias(model: type[BaseSettings], name: str) -> str | None:
 
 
 def prefix_of(model: type[BaseSettings]) -> str:
-    """Return what the variables of a model begin with."""
+    """Return the prefix of the variables of a model."""
     return (model.model_config.get("env_prefix") or "").upper()
 
 
 def shown(settings: BaseSettings) -> dict[str, str]:
-    """Return each variable's value for a reader: a secret only as set or not set."""
+    """Return each variable's value for display: of a secret only whether it is set."""
     model = type(settings)
     return {
         variable(name, model): _shown(getattr(settings, name), _is_secret(field))
@@ -145,7 +145,7 @@ def _shown(value: Any, is_secret: bool) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """Leave out what proves who asks, wherever a text has a URL."""
+    """Remove credentials from URLs in a text."""
     return _PASSWORD.sub(r"\1…", _PROOF.sub("//…@", text))
 
 
@@ -167,7 +167,7 @@ def _check_url(value: str) -> str:
 
 
 ServiceUrl = Annotated[str, AfterValidator(_check_url)]
-"""The base URL of a service, without its last slash; empty: not set."""
+"""The base URL of a service, without a trailing slash; empty: not set."""
 
 
 def _check_zone(value: str) -> str:

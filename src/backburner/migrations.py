@@ -1,4 +1,4 @@
-"""What the Alembic revisions of applications may use beside Alembic itself."""
+"""Helpers for the Alembic revisions of applications."""
 
 from backburner.stores.migrations import create_index_live
 

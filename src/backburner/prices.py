@@ -1,8 +1,8 @@
 """
-What models cost: a table of one's own first, then that of `genai-prices`.
+Prices of models: from the operator's table, otherwise from `genai-prices`.
 
-The latter takes a tenth of a second and 30 MB to load, so it is loaded by a thread,
-and by nobody who has no need of it. Nothing here goes over a network.
+The latter takes a tenth of a second and 30 MB to load, so it is loaded in a thread and
+only when needed. It uses no network.
 """
 
 import asyncio
@@ -23,27 +23,27 @@ MOST: Final = 2**53
 MILLION: Final = 1_000_000
 MOST_MODELS: Final = 1_000
 LOCAL: Final = frozenset({"minilm", "minilm-light"})
-"""Providers that run on this machine: their calls cost nothing."""
+"""Providers that run on this machine: their calls are free."""
 
 Dollars = Annotated[Decimal, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 
 
 class ModelPrice(BaseModel):
-    """What one model costs, in dollars for a million tokens."""
+    """The price of one model, in dollars per million tokens."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     input: Dollars
     output: Dollars
     cached: Dollars | None = None
-    """Of the input, what the provider had read before; else as the input."""
+    """The price of cached input tokens; by default that of input tokens."""
     ceiling: int | None = Field(None, ge=1, le=10**9)
-    """The most tokens that a job of one call can take."""
+    """The maximum number of tokens of a job with one call."""
 
 
 class Overrides(BaseModel):
-    """A table of one's own."""
+    """The operator's price table."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,7 +52,7 @@ class Overrides(BaseModel):
 
 
 def read_overrides(setting: str) -> Overrides | None:
-    """Read the table that `BACKBURNER_PRICES` is, or names; `None` for none."""
+    """Read the table in `BACKBURNER_PRICES`, as JSON or a file; `None` without one."""
     if not setting.strip():
         return None
     try:
@@ -85,7 +85,7 @@ def _digest(text: str) -> str:
 
 
 class ListPrices:
-    """`Prices`, by one's own table and by the list that is installed."""
+    """`Prices` from the operator's table and the installed list."""
 
     def __init__(self, overrides: Overrides | None = None) -> None:
         self._own = overrides or Overrides(version="none")
@@ -98,7 +98,7 @@ class ListPrices:
             return
         if self._loading is None:
             self._loading = asyncio.create_task(asyncio.to_thread(_load))
-        # Shielded: one that gives up waiting must not take it from the others.
+        # Shielded: a caller that is cancelled must not cancel it for the others.
         self._list = await asyncio.shield(self._loading)
 
     def price(self, call: Usage) -> Price:
@@ -130,13 +130,17 @@ class ListPrices:
 def _load() -> Any:
     import genai_prices  # noqa: PLC0415 - see above
 
-    # Its table is built at the first question.
+    # Its table is built at the first request.
     _window(genai_prices, "none")
     return genai_prices
 
 
 def _amount(own: ModelPrice, call: Usage) -> Decimal:
-    """Return micro-dollars: so many for one token are dollars for a million."""
+    """
+    Return the cost in micro-dollars.
+
+    Dollars per million tokens are micro-dollars per token.
+    """
     cached = own.input if own.cached is None else own.cached
     fresh = call.input_tokens - call.cached_tokens
     read = fresh * own.input + call.cached_tokens * cached
@@ -144,7 +148,7 @@ def _amount(own: ModelPrice, call: Usage) -> Decimal:
 
 
 def _cost(micro: Decimal) -> int:
-    """Round up: what costs anything is never booked as nothing."""
+    """Round up: a cost above zero is never recorded as zero."""
     return min(MOST, int(micro.to_integral_value(rounding=ROUND_CEILING)))
 
 
@@ -163,7 +167,7 @@ def _listed(module: Any, call: Usage) -> Price:
             genai_request_timestamp=at,
         )
     except (LookupError, ValueError, ArithmeticError):
-        # No such model or provider, or a price for something else than tokens.
+        # The model or provider is unknown, or its price is not per token.
         return Price()
     version = f"genai-prices/{module.__version__}"
     return Price(_cost(told.total_price * MILLION), version)

@@ -1,4 +1,4 @@
-"""What a provider of models may import, which a package offers as `backburner.ai`."""
+"""The public API for packages that offer model providers as `backburner.ai`."""
 
 from backburner.domain.ai import Trouble
 from backburner.ports.ai import (

@@ -1,8 +1,8 @@
 """
-The database schemas that applications bring: found, compared and migrated.
+The database schemas of applications: found, compared and migrated.
 
-Each application has a line of revisions and a version table of its own, so that an
-application that is no longer installed blocks neither the engine nor the others.
+Each application has its own revisions and its own version table, so an application that
+is no longer installed blocks neither the engine nor the others.
 """
 
 import ast
@@ -19,22 +19,22 @@ from backburner.ports.log import log
 from backburner.ports.store import Store
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
-"""PostgreSQL cuts a table's name off after 63 bytes."""
+"""The name is part of a table's name, which PostgreSQL truncates after 63 bytes."""
 
 
 class Migrated(NamedTuple):
-    """What became of one application's schema."""
+    """The result for one application's schema."""
 
     application: str
     before: str | None
     after: str | None
     needed: str
     problem: str = ""
-    """Why it is not what is needed; empty if it is."""
+    """Why the schema cannot be used; empty if it can."""
 
 
 def history_of(app: App) -> History:
-    """Return the revisions of an application that has some."""
+    """Return the revisions of an application with migrations."""
     if not _NAME.fullmatch(app.name):
         raise ConfigurationError(
             f"application {app.name!r} has migrations: its name must be 1 to 40 "
@@ -70,10 +70,10 @@ def _folder(app: App) -> Path:
 
 def _revisions(app: App, folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     """
-    Return each revision and those that it follows.
+    Return each revision with the revisions that it follows.
 
-    They are read, not run: to load Alembic takes a sixth of a second, which a process
-    whose schema is up to date does not need.
+    They are parsed, not run: loading Alembic takes a sixth of a second, which a process
+    with an up-to-date schema need not spend.
     """
     for file in sorted(folder.glob("*.py")):
         if file.name == "__init__.py":
@@ -107,7 +107,7 @@ _SAID: Final = frozenset({"revision", "down_revision"})
 
 
 async def compare(store: Store, app: App) -> Migrated:
-    """Say how an application's schema stands, and change nothing."""
+    """Compare an application's schema with the required one; change nothing."""
     try:
         history = history_of(app)
     except ConfigurationError as error:
@@ -118,10 +118,10 @@ async def compare(store: Store, app: App) -> Migrated:
 
 async def migrate(store: Store, app: App) -> Migrated:
     """
-    Bring an application's schema up to date, if its revisions allow it.
+    Bring an application's schema up to date.
 
-    What goes wrong with them is logged and returned, not raised: it concerns this
-    application only. A store that does not answer raises `StoreUnavailable`.
+    Errors of its revisions are logged and returned, not raised: they concern this
+    application only. If the store is unavailable, `StoreUnavailable` is raised.
     """
     outcome = await _migrate(store, app)
     if outcome.problem:
@@ -139,7 +139,7 @@ async def _migrate(store: Store, app: App) -> Migrated:
     try:
         _, after = await store.migrate(history)
     except Exception as error:  # noqa: BLE001 - a revision may raise anything
-        # Raises if it was the store that failed.
+        # Raises if the store itself is unavailable.
         after = await store.version(history)
         why = f"its migration to {history.head} failed: {_told(error)}"
         return found._replace(after=after, problem=why)
@@ -159,7 +159,7 @@ def _standing(history: History, version: str | None) -> Migrated:
 
 
 def _told(error: Exception) -> str:
-    """Say in one line what a revision raised; details may hold a row's values."""
+    """Describe an error in one line, without details, which may have a row's values."""
     cause = error.__cause__ if isinstance(error, StoreUnavailable) else error
     found = getattr(cause, "orig", None) or cause or error
     first = str(found).strip().partition("\n")[0]

@@ -1,7 +1,7 @@
 """
-What must be set for what a process is asked to run: checked before it starts.
+Checks before the start that all settings needed by a process are set.
 
-`serve` and `worker` refuse to start with what `problems` finds; `doctor` reports it.
+`serve` and `worker` refuse to start if `problems` finds any; `doctor` reports them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,9 +29,9 @@ _OF_KEYED: Final[Mapping[str, str]] = {
 
 def read_apps(apps: Iterable[App], given: Iterable[BaseSettings] = ()) -> AppSettings:
     """
-    Return the settings of applications: those given, else those of the environment.
+    Return the settings of applications: the given ones, otherwise from the environment.
 
-    Raises `ConfigurationError`, in one line, that names every wrong value.
+    Raises `ConfigurationError`, in one line, that names every invalid value.
     """
     chosen = {type(settings): settings for settings in given}
     wrong: dict[str, None] = {}
@@ -49,7 +49,7 @@ def read_apps(apps: Iterable[App], given: Iterable[BaseSettings] = ()) -> AppSet
 def reach_of(
     settings: Settings, apps: Iterable[App], own: AppSettings, address: str = ""
 ) -> Reach:
-    """Return where webhooks may go: also where these applications say."""
+    """Return where webhooks may go, including what these applications allow."""
     places: list[str] = []
     for app in apps:
         if app.reaches is not None:
@@ -59,7 +59,7 @@ def reach_of(
 
 
 def check(settings: Settings, apps: Sequence[App], setup: Setup) -> None:
-    """Raise `ConfigurationError`, in one line, if a setting is missing or wrong."""
+    """Raise `ConfigurationError`, in one line, if a setting is missing or invalid."""
     found = problems(settings, apps, setup, read_apps(apps))
     if found:
         raise ConfigurationError("; ".join(found))
@@ -68,7 +68,7 @@ def check(settings: Settings, apps: Sequence[App], setup: Setup) -> None:
 def problems(
     settings: Settings, apps: Sequence[App], setup: Setup, own: AppSettings
 ) -> list[str]:
-    """Return a sentence for each missing setting; each begins with its variable."""
+    """Return a sentence for each missing setting, beginning with its variable."""
     found: dict[str, str] = {}
     for name, sentence in _missing(settings, apps, setup, own):
         found.setdefault(name, sentence)
@@ -79,11 +79,11 @@ def signing_warning(
     settings: Settings, apps: Sequence[App], *, serves: bool, is_keyed: bool
 ) -> str | None:
     """
-    Return a sentence if other processes refuse what a process may sign.
+    Return a warning if other processes will refuse the signatures of this one.
 
-    A server with API keys signs for its callers, and may be one of several. A worker
-    signs nothing but the URLs of applications' blobs. A server for this machine only,
-    without keys, accepts what it signs.
+    A server with API keys signs for its callers and may be one of several. A worker
+    signs only the URLs of applications' blobs. A server without keys serves only its
+    own machine and accepts its own signatures.
     """
     signs_for_others = is_keyed or (apps and not serves)
     if settings.link_secrets or not signs_for_others:
@@ -125,7 +125,7 @@ def _of_app(
 def _of_purpose(
     settings: Settings, app: App, purpose: Purpose
 ) -> Iterator[tuple[str, str]]:
-    """Yield why no provider of models serves a purpose, if none does."""
+    """Yield why a purpose has no model provider, if it has none."""
     special = getattr(settings, presets.SETTINGS[purpose])
     chosen = presets.chain(special, settings.ai, purpose)
     openai = presets.Credentials(settings.openai_api_key.get_secret_value())
@@ -137,7 +137,7 @@ def _of_purpose(
         sentence = f"{needs} the provider {name!r} for the purpose {purpose!r}"
         yield presets.PRESETS[name].key_variable, sentence
         return
-    # Where others are set, none of them has models for this purpose.
+    # Other providers are configured, but none has models for this purpose.
     setting = presets.SETTINGS[purpose] if settings.ai else "ai"
     sentence = f"{needs} a model provider for the purpose {purpose!r}"
     yield variable(setting, Settings), f"{sentence} (openai, or mock to try it out)"

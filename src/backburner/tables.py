@@ -1,4 +1,4 @@
-"""What an application's own tables have in common, beside what SQLAlchemy offers."""
+"""Helpers for applications' own tables, in addition to SQLAlchemy."""
 
 from functools import cache
 from typing import Final
@@ -14,7 +14,7 @@ from backburner.engine.transaction import Transaction
 __all__ = ["KEY_MS", "erase_rows", "key_table", "owned_by", "take_key"]
 
 KEY_MS: Final = 24 * 60 * 60 * 1000
-"""How long an idempotency key names its request."""
+"""The lifetime of an idempotency key."""
 
 
 def owned_by(table: sa.Table, owner: Owner) -> sa.ColumnElement[bool]:
@@ -23,7 +23,7 @@ def owned_by(table: sa.Table, owner: Owner) -> sa.ColumnElement[bool]:
 
 
 def key_table(name: str, metadata: sa.MetaData) -> sa.Table:
-    """Declare a table for `take_key`; a revision of yours makes it."""
+    """Declare a table for `take_key`; create it in one of your revisions."""
     return sa.Table(
         name,
         metadata,
@@ -56,10 +56,10 @@ def take_key(
     now: Instant,
 ) -> str:
     """
-    Return the request that a user's idempotency key names: this one if it is new.
+    Return the request of a user's idempotency key: the given one if the key is new.
 
-    If two transactions take one key at the same time, the second waits for the commit
-    of the first. A key that was used within a day for another body raises
+    If two transactions use a key concurrently, the second waits for the commit of the
+    first. A key that was used within a day with another body raises
     `IdempotencyConflict`. To free a key, delete the row of its request.
     """
     tx.connection.execute(keys.delete().where(keys.c.created_at <= now - KEY_MS))

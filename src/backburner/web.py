@@ -1,8 +1,8 @@
 """
 Public API for applications with routes: callers, requests, responses.
 
-An application's contract is its own, with status codes; `Refusal` carries them. What
-is not said here is answered as everywhere: problems by RFC 9457, and a request's id.
+An application defines its own contract, with status codes; use `Refusal` for them.
+Everything else is answered as by the platform: problems by RFC 9457, request ids.
 """
 
 from collections.abc import AsyncIterator
@@ -98,14 +98,14 @@ __all__ = [
 ]
 
 LONGEST_WAIT: Final = 600
-"""The most seconds that `wait` waits."""
+"""The maximum number of seconds that `wait` waits."""
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 
 def checked(adapter: TypeAdapter[T], value: Any) -> T:
-    """Return plain data as a value; what does not match is a 400."""
+    """Validate plain data; an error is answered with 400."""
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
@@ -118,10 +118,10 @@ def checked(adapter: TypeAdapter[T], value: Any) -> T:
 
 async def read(request: Request, model: type[M]) -> M:
     """
-    Return the body as a model; one that does not match is a 400.
+    Return the body as a model; an invalid one is answered with 400.
 
-    It is read as JSON whatever the `Content-Type` says (`curl -d` says that it is a
-    form), except that multipart is a 415.
+    It is read as JSON whatever the `Content-Type` (`curl -d` sends that of a form), but
+    multipart is answered with 415.
     """
     media_type = request.headers.get("content-type", "").strip().lower()
     if media_type.startswith("multipart/"):
@@ -136,7 +136,7 @@ async def read(request: Request, model: type[M]) -> M:
 
 
 def found(value: T | None, what: str) -> T:
-    """Return something of the caller's own; `None` is a 404, `TASK_NOT_FOUND`."""
+    """Return a value of the caller; `None` is answered with 404, `TASK_NOT_FOUND`."""
     if value is None:
         message = f"there is no such {what}, or it is somebody else's"
         raise Refusal(404, f"{what.upper()}_NOT_FOUND", message)
@@ -156,10 +156,10 @@ async def read_webhook(
     request: Request, adapter: TypeAdapter[T], secret: str, *, limit: int
 ) -> T:
     """
-    Return what a signed webhook tells, if it has at most `limit` bytes.
+    Return the content of a signed webhook of at most `limit` bytes.
 
-    One that is not signed with the secret, or too long ago, is a 401; without the three
-    headers of a signature its body is not read. What does not match is a 400.
+    An invalid or old signature is answered with 401; without the three headers of a
+    signature its body is not read. Invalid content is answered with 400.
     """
     now = server_state_of(request).engine.now() / 1000
     try:
@@ -173,7 +173,7 @@ async def read_webhook(
 
 
 async def read_bytes(request: Request, limit: int) -> bytes:
-    """Return the body as it is, if it has at most `limit` bytes."""
+    """Return the raw body of at most `limit` bytes."""
     server_state = server_state_of(request)
     with server_state.bodies.place(request):
         return await body.read_bytes(
@@ -186,11 +186,11 @@ async def multipart(
     request: Request, *, limit: int, parts: int = MAX_PARTS
 ) -> AsyncIterator[Form]:
     """
-    Give the parts of a multipart form as they arrive, without holding them in memory.
+    Yield the parts of a multipart form as they arrive, without holding them in memory.
 
-    `async with multipart(request, limit=…) as form: async for part in form: …`. A part
-    is read before the next one: `await part.read(limit=…)`, or `async for chunk in
-    part`. The whole body has at most `limit` bytes, and the form so many parts.
+    `async with multipart(request, limit=…) as form: async for part in form: …`. Read a
+    part before the next one: `await part.read(limit=…)`, or `async for chunk in part`.
+    The whole body has at most `limit` bytes, and the form at most `parts` parts.
     """
     with server_state_of(request).uploads.place(request):
         yield Form(request, body.stream(request, limit), parts=parts)
@@ -198,11 +198,11 @@ async def multipart(
 
 async def wait(request: Request, caller: Caller, job_id: str, *, seconds: int) -> Job:
     """
-    Return a job of the caller when it ends, or as it is after some seconds.
+    Return a job of the caller once it has ended, or as it is after `seconds`.
 
-    It waits for 10 minutes at most and counts as one of the caller's streams; if there
-    is no place for another one, it does not wait, nor if the client or the server goes
-    away. Input and output are whole.
+    It waits for 10 minutes at most and counts as one of the caller's streams. It does
+    not wait if no further stream is allowed, and stops when the client or the server
+    goes away. Input and output are complete.
     """
     engine = server_state_of(request).engine
     find_or_wait = FindOrWait(
@@ -223,17 +223,17 @@ async def streamed(
     request: Request, *, limit: int
 ) -> AsyncIterator[AsyncIterator[bytes]]:
     """
-    Give the body in chunks as they arrive, without holding it in memory.
+    Yield the body in chunks as they arrive, without holding it in memory.
 
-    `async with streamed(request, limit=100_000_000) as chunks: async for chunk in …`.
-    A body with more than `limit` bytes is a 413, a compressed one a 415. It arrives
-    within `BACKBURNER_BODY_SECONDS` and a second more for each 32 KiB, or is refused.
-    If the block raises or the client leaves, discard what was written of the chunks.
+    `async with streamed(request, limit=100_000_000) as chunks: async for chunk in …`. A
+    body of more than `limit` bytes is answered with 413, a compressed one with 415. It
+    must arrive within `BACKBURNER_BODY_SECONDS` plus a second for each 32 KiB. If the
+    block raises or the client disconnects, discard what was written so far.
     """
     with server_state_of(request).uploads.place(request):
         yield body.stream(request, limit)
 
 
 def invalid(error: InvalidInput) -> Refusal:
-    """Say by a 400 what of a request does not match."""
+    """Return the 400 response for an invalid request."""
     return Refusal(400, error.code, str(error), title="Not valid", fields=error.fields)

@@ -80,9 +80,9 @@ T = TypeVar("T")
 PRUNE_AFTER = 5.0
 """Seconds after which a new process first deletes old rows."""
 LOOK_POLLS = 3
-"""With a broker, how many polls apart it is compared with the store …"""
+"""With a broker, after how many polls it is compared with the store …"""
 SWEEP_POLLS = 15
-"""… and how many apart workers look for what no message told of."""
+"""… and after how many polls workers claim jobs without messages."""
 
 
 class Host(Protocol):
@@ -108,7 +108,7 @@ class Parts:
         broker: Broker | None,
         ai: Provider | Sequence[Provider] | None,
     ) -> None:
-        """Take what `Backburner` was given, and where webhooks may go."""
+        """Take the arguments of `Backburner`, and where webhooks may be sent."""
         self.settings = settings
         self._given = given
         self._reach = reach
@@ -134,7 +134,7 @@ class Parts:
         self._http: Http | None = None
 
     async def open(self) -> None:
-        """Open the store and whatever goes on by itself; all of it or nothing."""
+        """Open the store and start all background work, or nothing."""
         try:
             self._engage()
             await self._open()
@@ -143,18 +143,18 @@ class Parts:
             raise
 
     async def close(self) -> None:
-        """Stop and close everything, the last opened first."""
+        """Stop and close everything in reverse order."""
         await self._stack.aclose()
         self._forget()
 
     @property
     def engine(self) -> Engine:
-        """The engine's verbs, while the instance is open."""
+        """The engine, while the instance is open."""
         return _opened(self._engine)
 
     @property
     def providers(self) -> Providers:
-        """The providers of models, while the instance is open."""
+        """The model providers, while the instance is open."""
         return _opened(self._providers)
 
     @property
@@ -170,11 +170,11 @@ class Parts:
         return self._keys
 
     def callback_sender(self) -> CallbackSender:
-        """Return what signs callbacks of applications; it cannot send them."""
+        """Return the signer of applications' callbacks; it cannot send them."""
         return CallbackSender(self._reach, _webhook_key(self.settings), self.clock)
 
     def inline_runner(self, submit: Submit) -> InlineRunner:
-        """Return what runs a capability without a job."""
+        """Return the runner of capabilities without a job."""
         services = Services(
             submit,
             engine=self.engine,
@@ -185,7 +185,7 @@ class Parts:
         return InlineRunner(services, self.engine.budgets, self._prices)
 
     def make_worker(self, host: Host) -> Worker:
-        """Return a worker for the jobs of this instance; it is not started."""
+        """Return a worker for the jobs of this instance, not started yet."""
         settings, registry = self.settings, self._given.registry
         self._deliver()
         registry.own(telling_parents(self.engine), has_queue=False)
@@ -295,7 +295,7 @@ class Parts:
         await self._start_translators(engine)
 
     async def _start_translators(self, engine: Engine) -> None:
-        """Have the applications' translations go on, but for those that stopped."""
+        """Start the applications' translations, except unavailable ones."""
         for app in self._given.apps:
             if app.translates is None or app.name in self._given.unavailable:
                 continue
@@ -315,7 +315,7 @@ class Parts:
             self._stack.push_async_callback(translator.stop)
 
     async def _migrate_apps(self, store: Store) -> None:
-        """Make or update the applications' tables; do without those that fail."""
+        """Create or update the applications' tables; disable applications that fail."""
         for app in self._given.apps:
             if not app.migrations:
                 continue
@@ -324,7 +324,7 @@ class Parts:
                 self._given.withhold(app, outcome.problem)
 
     def _start(self, engine: Engine, submission: Submission, watch: Watch) -> None:
-        """Begin whatever goes on by itself."""
+        """Start all background work."""
         settings, store, payloads = self.settings, engine.store, engine.payloads
         engine.batches.start()
         self._stack.push_async_callback(engine.batches.stop)
@@ -336,7 +336,7 @@ class Parts:
             _upkeep(settings),
             payloads,
             batches=engine.batches,
-            # Every poll, so that this process's clock keeps to the store's.
+            # At every poll, so that this process's clock follows the store's.
             read_clock=partial(self.clock.follow, store.read_clock),
         )
         lag = LagMeter()
@@ -363,7 +363,7 @@ class Parts:
         self._stack.push_async_callback(sweeper.stop)
 
     async def _start_relay(self, store: Store, notifier: Notifier) -> Relay | None:
-        """Connect to the broker, if there is one; without it nothing starts."""
+        """Connect to the broker, if one is configured; raise if that fails."""
         url = self.settings.transport
         broker = self._given_broker or find_broker(url)
         if broker is None:
@@ -405,7 +405,7 @@ class Parts:
             self._dead_letter_exporter.poke()
 
     async def _start_dead_letter_export(self, store: Store) -> None:
-        """Have the broker show what fails, if there is one."""
+        """Start the export of dead letters, if there is a broker."""
         if self._broker is None:
             return
         exporter = f"instance_{self._dice.uuid(self.clock.now())}"
@@ -416,7 +416,7 @@ class Parts:
         self._stack.push_async_callback(self._dead_letter_exporter.stop)
 
     def _engage(self) -> None:
-        """Have providers of models ready, and what is known of their limits told."""
+        """Create the model providers, and declare their known limits."""
         settings, given = self.settings, self._ai
         chains, fallbacks = ({}, {}) if given is not None else self._find_providers()
         chain = given if isinstance(given, Sequence) else [given] if given else []
@@ -440,7 +440,7 @@ class Parts:
         Mapping[Purpose, Sequence[Provider]],
         Mapping[tuple[str, Purpose], Sequence[Provider]],
     ]:
-        """Return the providers that are set, and applications' own where none is."""
+        """Return the configured providers, and those of applications without any."""
         chains = find_providers(self.settings, self.clock)
         made: dict[str, Provider] = {}
         own: dict[tuple[str, Purpose], Sequence[Provider]] = {}
@@ -458,12 +458,12 @@ class Parts:
         return chains, own
 
     def _deliver(self) -> None:
-        """Have this worker send webhooks, if it can sign them."""
+        """Register the delivery of webhooks, if this process can sign them."""
         settings, engine = self.settings, self.engine
         key = _webhook_key(settings)
         if not key:
             return
-        # Whoever merely submits need not load what it brings.
+        # A process that only submits need not load the module.
         from backburner.egress.client import GuardedEgress  # noqa: PLC0415
 
         egress = GuardedEgress(
@@ -485,15 +485,15 @@ class Parts:
         )
 
     def outbound(self) -> Http:
-        """Return what sends the HTTP requests of handlers, opened when first asked."""
+        """Return the HTTP client of handlers, created on first use."""
         if self._http is None:
             from backburner.egress.fetching import GuardedFetcher  # noqa: PLC0415
 
             settings = self.settings
             limits = HttpLimits(settings.http_limit, settings.http_seconds)
             fetcher = GuardedFetcher(
-                # Not what applications add for their own callbacks: a handler may be
-                # given the URL by a user.
+                # Without what applications allow for their own callbacks: a handler may
+                # be given the URL by a user.
                 settings.reach,
                 most=limits.bytes,
                 connect_seconds=settings.webhook_connect_seconds,
@@ -522,7 +522,7 @@ def _opened(part: T | None) -> T:
 
 
 def _lanes(settings: Settings, providers: Providers) -> Sequence[Lane]:
-    """Return the lanes of the models that are set, if their limits are."""
+    """Return the lanes of the configured models, if limits are set."""
     requests, at_once = settings.ai_requests or None, settings.ai_at_once or None
     spacing = timedelta(milliseconds=settings.ai_spacing_ms)
     if requests is None and at_once is None and not spacing:
@@ -541,9 +541,9 @@ async def open_asker(
     settings: Settings | None = None, **overrides: Any
 ) -> AsyncIterator[Asker]:
     """
-    Ask models in a program that has no store: no lane, no ledger but `calls`.
+    Yield an asker for a program without a store: without lanes and ledger.
 
-    Without `settings` the environment is read; `overrides` come before it.
+    Without `settings` the environment is read; `overrides` take precedence over it.
     """
     settings, clock = settings or read(**overrides), SystemClock()
     chains = find_providers(settings, clock)
@@ -556,7 +556,7 @@ async def open_asker(
 
 @asynccontextmanager
 async def open_keys(settings: Settings) -> AsyncIterator[Keys]:
-    """Open the store for its keys only; nothing runs beside."""
+    """Open the store for API keys only, without background work."""
     machine = SystemClock()
     clock, store = StoreClock(machine), find_store(settings.store, machine, NoFaults())
     await store.open()

@@ -10,7 +10,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 Vector = Sequence[float]
 Hear = Callable[[str], Awaitable[None]]
-"""Takes a piece of text as soon as it is there."""
+"""Receives each piece of text as it arrives."""
 
 
 class Message(NamedTuple):
@@ -21,30 +21,30 @@ class Message(NamedTuple):
 
 
 class Media(NamedTuple):
-    """A recording or a picture."""
+    """An audio recording or an image."""
 
     content: bytes
     mime_type: str
-    """Such as `audio/ogg` or `image/png`."""
+    """For example `audio/ogg` or `image/png`."""
 
     @property
     def name(self) -> str:
-        """A file name; providers detect the type by its extension."""
+        """A file name, by whose extension providers detect the type."""
         return f"file.{self.mime_type.partition('/')[2].partition(';')[0] or 'bin'}"
 
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A question to a model."""
+    """A request to a chat model."""
 
     messages: Sequence[Message]
     model: str
     temperature: float | None = None
-    """Unless told, the provider's own."""
+    """`None`: the provider's default."""
     max_tokens: int | None = None
-    """The most that the answer may have."""
+    """The maximum number of tokens of the answer."""
     schema: Mapping[str, Any] | None = None
-    """The JSON schema that the answer should match; the messages say so, too."""
+    """The JSON schema that the answer should match; the messages contain it as well."""
 
 
 class Tokens(NamedTuple):
@@ -53,22 +53,22 @@ class Tokens(NamedTuple):
     input: int = 0
     output: int = 0
     cached: int = 0
-    """Those of the input that the provider had read before."""
+    """The input tokens that the provider had cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply(Generic[T_co]):
-    """A provider's answer."""
+    """A provider's response."""
 
     content: T_co
     model: str
-    """As the provider calls it."""
+    """The provider's name of the model."""
     tokens: Tokens | None = None
-    """`None`: it did not say."""
+    """`None`: the provider did not count them."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """What it said of its limits is in there."""
+    """The response headers, which may contain rate limits."""
     is_truncated: bool = False
-    """Whether it ends only because a limit of tokens was reached."""
+    """Whether the answer ended because it reached a token limit."""
 
 
 class Models(NamedTuple):
@@ -86,12 +86,12 @@ class Access(NamedTuple):
     models: Models
     key: str = ""
     base_url: str = ""
-    """Empty: the provider's own."""
+    """Empty: the provider's default URL."""
 
 
 class Fault(Exception):
     """
-    A call failed. Adapters raise no other exception.
+    A failed call. Adapters raise no other exception.
 
     The message is shown to the owner of the job: it contains neither key nor prompt.
     """
@@ -108,12 +108,12 @@ class Fault(Exception):
     ) -> None:
         super().__init__(message)
         self.trouble = trouble
-        # By these names a lane understands what the provider said.
+        # Lanes read the provider's response from these attributes.
         self.status_code = status
         self.headers = headers or {}
         self.body = body
         self.reply = reply
-        """What was answered all the same: it may have to be paid for."""
+        """A response that arrived all the same: it may have to be paid for."""
 
 
 class Provider(Protocol):
@@ -126,9 +126,12 @@ class Provider(Protocol):
     name: str
     models: Models
     credential: str | None
-    """What sets its limits apart from others'; only a digest is written down."""
+    """
+    Distinguishes its rate limits from those of other credentials; only a digest is
+    stored.
+    """
     is_paced: bool
-    """Whether it has limits that the fleet must keep together."""
+    """Whether it has rate limits that all workers must share."""
 
     async def chat(self, chat: Chat, hear: Hear | None = None) -> Reply[str]:
         """Return an answer; with `hear`, pass on the text as it arrives."""

@@ -15,7 +15,7 @@ class AppSettings:
         self._by_model = {type(found): found for found in settings}
 
     def of(self, model: type[S]) -> S:
-        """Return the settings of this model; an application here must declare it."""
+        """Return the settings of this model, which an application here must declare."""
         found = self._by_model.get(model)
         if not isinstance(found, model):
             raise ConfigurationError(

@@ -43,9 +43,11 @@ class UrlTerms(NamedTuple):
     limit: int | None = None
     """For PUT: at most this many bytes."""
     content_type: str | None = None
-    """For PUT: what the client must send. For GET: what it is answered."""
+    """
+    For PUT: the type that the client must send. For GET: the type of the response.
+    """
     filename: str | None = None
-    """For GET: the name under which a browser saves it."""
+    """For GET: the file name that a browser uses."""
 
 
 class DirectUrl(NamedTuple):
@@ -53,22 +55,22 @@ class DirectUrl(NamedTuple):
 
     url: str
     headers: Mapping[str, str]
-    """What the client must send besides."""
+    """The headers that the client must send."""
 
 
 class BlobStore(Protocol):
     """
-    Keeps contents under `(job, name)`; what belongs to no job has an id in its place.
+    Stores contents under `(job, name)`; contents without a job have another id there.
 
-    Calls are plain and may block: the engine makes them in a thread, a transaction
-    body makes them where it runs. `StoreUnavailable` means that it did not work and
-    that asking again is safe; `StoreFull` that there is no room. Processes that share
-    a store share its blobs. They belong to one store: what it does not know is swept.
+    Calls are plain and may block: the engine makes them in a thread, a transaction body
+    makes them where it runs. `StoreUnavailable` means that the call failed and may be
+    repeated; `StoreFull` that there is no space left. Processes that share a store
+    share its blobs. Blobs belong to one store: those without a row there are deleted.
     """
 
     @property
     def read_size(self) -> int:
-        """How many bytes of a large content are best read by one call."""
+        """The preferred number of bytes of a large content to read in one call."""
         ...
 
     def put(self, blobs: Sequence[tuple[BlobKey, bytes]]) -> None:
@@ -110,9 +112,10 @@ class BlobStore(Protocol):
 
     def jobs(self, *, before: Instant, after: str | None, limit: int) -> Sequence[str]:
         """
-        Return jobs whose blobs were all put before `before`, in an order that stays.
+        Return jobs whose blobs were all put before `before`, in a stable order.
 
-        `after` is the last of the page before. What is put meanwhile may be missing.
+        `after` is the last job of the previous page. Blobs put meanwhile may be
+        missing.
         """
         ...
 
@@ -128,12 +131,12 @@ class BlobStore(Protocol):
         self, method: Literal["GET", "PUT"], key: BlobKey, terms: UrlTerms
     ) -> DirectUrl | None:
         """
-        Return a URL with which clients reach a content without this server.
+        Return a URL with which clients access a content without this server.
 
-        `None` if the store has none, or none that enforces the terms.
+        `None` if the store cannot sign URLs, or cannot enforce the terms.
         """
         ...
 
     def examine(self) -> Sequence[Finding]:
-        """Examine the store and change nothing."""
+        """Check the store without changing it."""
         ...

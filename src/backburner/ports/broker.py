@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from backburner.ports.finding import Finding
 
 DEAD = "-dlq"
-"""What the name of a queue's dead letters ends with."""
+"""The suffix of the name of a queue's dead-letter queue."""
 DEAD_DAYS = 7
 """How long a broker keeps dead letters; the store keeps them by its own settings."""
 
@@ -21,9 +21,9 @@ class BrokerMessage(NamedTuple):
 
     body: bytes
     handle: Any
-    """What the broker needs in order to forget it."""
+    """What the broker needs to acknowledge the message."""
     id: str = ""
-    """What its producer called it; empty if it has no name."""
+    """The id that its producer set; empty without one."""
 
 
 class DeadLetter(NamedTuple):

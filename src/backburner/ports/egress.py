@@ -1,4 +1,4 @@
-"""The contract for requests to addresses that users gave."""
+"""The contract for requests to addresses given by users."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,37 +9,38 @@ from backburner.domain.webhooks.outbound import AllowedHosts
 
 
 class Answer(NamedTuple):
-    """A receiver's answer, up to the size limit."""
+    """A receiver's response, up to the size limit."""
 
     status: int
     headers: Mapping[str, str]
-    """By names in small letters."""
+    """By lower-case name."""
 
 
 class Silence(Enum):
-    """Why there is no answer."""
+    """Why there is no response."""
 
     REFUSED = auto()
     """
-    There was no connection: not allowed, unknown, closed or silent.
+    No connection: not allowed, unknown, closed or silent.
 
-    Nobody is told which, and each takes the same time, so that nobody can feel his way
-    around inside.
+    The cases look alike and take the same time, so that a caller cannot explore an
+    internal network.
     """
     UNTRUSTED = auto()
-    """The other side is not who its name says, or speaks no TLS."""
+    """The server's certificate does not match, or it does not support TLS."""
     TIMED_OUT = auto()
-    """It was connected, and the answer was not whole in time."""
+    """The connection succeeded, but the response was not complete in time."""
     CUT = auto()
-    """The connection ended before the answer did, or the answer is no HTTP."""
+    """The connection ended before the response, or the response is not HTTP."""
 
 
 class Egress(Protocol):
     """
     Sends requests to public addresses only.
 
-    An address is checked when it is connected to. No redirect is followed, no proxy
-    used, no compressed answer decompressed; the answer is read up to a limit.
+    An address is checked when the connection is opened. Redirects are not followed, no
+    proxy is used, compressed responses are not decompressed, and a response is read up
+    to a limit.
     """
 
     async def post(
@@ -59,9 +60,9 @@ class Outgoing:
     method: Method
     url: str
     seconds: float
-    """For everything: names, connections, redirects and the whole answer."""
+    """The total time limit: DNS, connections, redirects and the complete response."""
     limit: int
-    """The most bytes of the answer's body."""
+    """The maximum size of the response body in bytes."""
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     hosts: AllowedHosts | None = None
@@ -71,25 +72,25 @@ class Outgoing:
 
 
 class Incoming(NamedTuple):
-    """A whole answer."""
+    """A complete response."""
 
     status: int
     headers: Mapping[str, str]
-    """By names in small letters."""
+    """By lower-case name."""
     body: bytes
     url: str
-    """Where it came from, after redirects."""
+    """The URL that sent it, after redirects."""
 
 
 class Unusable(Enum):
-    """Why another attempt would get no answer either."""
+    """Why there is no usable response, even if the request is repeated."""
 
     NOT_ALLOWED = auto()
-    """The URL, or one that it redirects to, may not be asked."""
+    """The URL, or one that it redirects to, must not be called."""
     TOO_LARGE = auto()
-    """The answer has more bytes than are wanted; no more than those were read."""
+    """The response exceeds the limit; no more than that was read."""
     REDIRECTS = auto()
-    """It redirects more often than is followed."""
+    """It has more redirects than are followed."""
 
 
 class Fetcher(Protocol):

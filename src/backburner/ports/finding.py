@@ -26,7 +26,7 @@ TOO_FEW_BYTES: Final = 100 * 1024**2
 
 
 def room(name: str, free: int) -> Finding:
-    """Say whether the free disk space is sufficient."""
+    """Check whether the free disk space is sufficient."""
     message = f"{free / 1024**3:.1f} GiB free"
     if free >= FEW_BYTES:
         return Finding(Status.PASS, name, message)

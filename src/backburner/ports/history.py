@@ -1,14 +1,14 @@
-"""A line of schema revisions: the engine's own, or those of one application."""
+"""The schema revisions of the engine or of one application."""
 
 from pathlib import Path
 from typing import NamedTuple
 
 PREFIX = "backburner_version_"
-"""What the names of applications' version tables begin with."""
+"""The prefix of the names of applications' version tables."""
 
 
 class History(NamedTuple):
-    """Revisions that are applied in order, and the table that stores how far."""
+    """Revisions that are applied in order, and the table with the current one."""
 
     name: str
     """The application's name."""

@@ -57,7 +57,7 @@ LOGGED: Final = frozenset(
 )
 
 LONGEST_VALUE: Final = 200
-"""The most characters of a value under an application's key."""
+"""The maximum length of a value under an application's key."""
 _KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _of_apps: set[str] = set()
 _told = structlog.get_logger("backburner")
@@ -113,7 +113,7 @@ class Unbreakable:
             stream.flush()
 
 
-# One for all lines: structlog keeps a lock for each stream that it has met.
+# One object for all lines: structlog keeps a lock for each stream that it has used.
 _ERRORS = cast("TextIO", Unbreakable())
 
 

@@ -17,7 +17,7 @@ class Notification(IntFlag):
     SCHEDULE = 8
     """A job may be due earlier than was known."""
     ENDED = 16
-    """A batch has ended: whoever waits for that need not wait any longer."""
+    """A batch has ended, which callers may be waiting for."""
 
 
 ALL: Final = ~Notification(0)

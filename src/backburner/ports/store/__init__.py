@@ -1,11 +1,11 @@
 """
-The store: the source of truth, in four small contracts that one adapter fulfils.
+The store: the source of truth, in small contracts that one adapter fulfils.
 
-Every method takes or returns lists. Concurrent calls of one process may share a
-commit, but no caller sees another's failure. A method returns after its commit; what
-it wrote then survives the process, and, where it says *durable*, the machine.
-`StoreUnavailable` means that nothing was promised: the commit may or may not have
-happened, and asking again is safe.
+Every method takes or returns lists. Concurrent calls of one process may share a commit,
+but no caller sees another's failure. A method returns after its commit; what it wrote
+then survives the process and, where it says *durable*, the machine. `StoreUnavailable`
+means that the outcome is unknown: the commit may or may not have happened, and
+repeating the call is safe.
 """
 
 from collections.abc import AsyncIterator
@@ -64,11 +64,11 @@ class Store(
     """All parts of a store."""
 
     async def open(self) -> None:
-        """Connect; raise `ConfigurationError` if that cannot work."""
+        """Connect; raise `ConfigurationError` if that is impossible."""
         ...
 
     async def close(self) -> None:
-        """Finish what is under way and disconnect."""
+        """Finish pending work and disconnect."""
         ...
 
     async def ping(self) -> None:
@@ -77,21 +77,21 @@ class Store(
 
     async def version(self, history: History = ...) -> str | None:
         """
-        Return the revision that the schema is at, `None` for none; open or not.
+        Return the revision of the schema, `None` for none, whether or not it is open.
 
-        Without a `history` it is the engine's own schema, else an application's.
+        By default of the engine's schema, with a `history` of an application's.
         """
         ...
 
     async def migrate(self, history: History = ...) -> tuple[str | None, str | None]:
         """
-        Bring the schema up to date, open or not; return before and after.
+        Bring the schema up to date, whether or not it is open; return before and after.
 
-        Two processes that do so at once wait for each other. A revision that fails
-        leaves nothing behind, and what it raises is raised.
+        Concurrent calls wait for each other. A revision that fails leaves nothing
+        behind, and its error is raised.
         """
         ...
 
     def examine(self, clock: Clock) -> AsyncIterator[Finding]:
-        """Look at the database of a store that is not open; change nothing in it."""
+        """Check the database of a store that is not open, without changing it."""
         ...

@@ -1,4 +1,4 @@
-"""What happened lately, and whom failures hit."""
+"""Recent activity, and the impact of failures."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -7,41 +7,41 @@ from backburner.domain.jobs.job import Instant, Visibility
 
 
 class Minute(NamedTuple):
-    """How many jobs came and ended in a minute."""
+    """The numbers of jobs that arrived and ended in one minute."""
 
     at: Instant
     submitted: int
     succeeded: int
     failed: int
     retried: int
-    """Attempts that failed and are followed by another."""
+    """Attempts that failed and are retried."""
 
 
 class Activity(NamedTuple):
-    """What happened since a time; minutes without anything are left out."""
+    """The activity since a time; minutes without any are left out."""
 
     since: Instant
     is_capped: bool
-    """Whether `since` is later than was asked for."""
+    """Whether `since` is later than requested."""
     minutes: Sequence[Minute]
 
 
 class Impact(NamedTuple):
-    """Whom dead letters with one cause hit, as far as they were looked at."""
+    """The impact of dead letters with one cause, as far as they were read."""
 
     jobs: int
     users: int
     cost: int
-    """Of their calls of models whose cost is known, in micro-dollars."""
+    """The cost of their model calls, where known, in micro-dollars."""
 
 
 class ActivityStore(Protocol):
-    """Figures for people who watch; each is bounded, however many jobs there are."""
+    """Figures for operators; each reads a bounded number of rows."""
 
     async def activity(self, owner: Visibility, *, since: Instant) -> Activity:
         """Count an owner's jobs by minute, from a bounded number of newest events."""
         ...
 
     async def impacts(self, owner: Visibility) -> Mapping[str, Impact]:
-        """Return whom an owner's newest dead letters hit, by fingerprint."""
+        """Return the impact of an owner's newest dead letters, by fingerprint."""
         ...

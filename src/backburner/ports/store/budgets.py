@@ -14,7 +14,7 @@ class HoldRequest(NamedTuple):
     id: str
     owner: Owner
     expires_at: Instant
-    """When it frees itself."""
+    """When it expires."""
     tokens: int | None = None
     money: int | None = None
     """In micro-dollars."""
@@ -25,7 +25,7 @@ class HoldRequest(NamedTuple):
 
 
 class Viewer(NamedTuple):
-    """Whose accounts are visible: all, or those that one caller is charged to."""
+    """Selects accounts: all, or those that one caller is charged to."""
 
     owner: Owner | None = None
     key: str | None = None
@@ -90,7 +90,7 @@ class BudgetStore(Protocol):
         Return the budget that lets a running job make no further call.
 
         This is the case if the job has used its whole hold and the budget has no room.
-        For a job that has waited, what it released is reserved again first.
+        For a job that has waited, the amount it released is reserved again first.
         """
         ...
 

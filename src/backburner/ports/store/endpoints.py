@@ -30,9 +30,9 @@ class EndpointStore(Protocol):
 
     async def rotate_endpoint(self, rotated: Endpoint) -> bool:
         """
-        Give an endpoint its next secret, durably.
+        Store an endpoint with its next secret, durably.
 
-        `False` if its current secret is another one than expected: nothing is written.
+        `False`, and nothing is written, if its current secret is not the expected one.
         """
         ...
 

@@ -15,7 +15,7 @@ class Erasable(NamedTuple):
     blobs: Sequence[int] = ()
     """Blobs that applications keep for the user."""
     ids: Sequence[str] = ()
-    """Whose contents to delete before: all these jobs, steps included, and blobs."""
+    """Owners of contents to delete first: these jobs, including steps, and blobs."""
 
 
 class ErasureStore(Protocol):
@@ -45,15 +45,15 @@ class ErasureStore(Protocol):
         """
         Delete some of a user's keys, endpoints, published events and finished batches.
 
-        Budgets and shares of the user go, too. Return how many rows there were; 0:
-        nothing is left.
+        The user's budgets and shares are deleted too. Return the number of rows; 0 if
+        none is left.
         """
         ...
 
     async def anonymise(self, owner: Owner, alias: str, *, limit: int) -> int:
         """
-        Put another name on some of the user's usage and ledger accounts.
+        Rename the user in some usage records and ledger accounts.
 
-        Amounts stay, tags go. Return how many rows there were; 0: nothing is left.
+        Amounts stay, tags are removed. Return the number of rows; 0 if none is left.
         """
         ...

@@ -13,14 +13,14 @@ class Note(NamedTuple):
     seq: int
     token: str
     n: int
-    """The number that its event is to get."""
+    """The number of its event."""
     at: Instant
     type: str
     data: str
 
 
 class Topic(NamedTuple):
-    """Which of an owner's events to read: all, or those about one subject."""
+    """Selects events of an owner: all, or those about one subject."""
 
     flow: int | None = None
     """A flow's own events and those of its steps."""
@@ -29,9 +29,9 @@ class Topic(NamedTuple):
     tag: str | None = None
     """The events of jobs with this tag."""
     name: str | None = None
-    """What applications published under this name."""
+    """The events that applications published under this topic."""
     queues: bool = False
-    """With those of queues, which belong to nobody."""
+    """Whether to include events of queues, which have no owner."""
 
 
 EVERYTHING = Topic()
@@ -42,9 +42,9 @@ class EventPage(NamedTuple):
 
     events: Sequence[Event]
     upto: int
-    """Nothing is left out up to this number: the next page begins after it."""
+    """No event up to this number is missing: the next page begins after it."""
     is_last: bool
-    """Whether that is all there is by now."""
+    """Whether the end of the log was reached."""
 
 
 class EventLog(Protocol):
@@ -82,10 +82,10 @@ class EventLog(Protocol):
         """
         Return an owner's events with `seq` above `after`, in order.
 
-        A page may be short, or empty, before the last: each call looks at a bounded
-        number of events. If events of a topic were deleted for their age after the
-        cursor, a page of it begins with an event `reset`, whose `seq` is the last of
-        those.
+        A page may be short or empty before the last one: each call reads a bounded
+        number of events. If events of a topic after the cursor were deleted by age, a
+        page of it begins with an event `reset`, whose `seq` is that of the last deleted
+        one.
         """
         ...
 
@@ -107,7 +107,6 @@ class EventLog(Protocol):
         """
         Return the highest `seq` so far.
 
-        A `stream` asked for after this returned has all up to there: no event appears
-        below it later.
+        A later `stream` returns all events up to there: no event appears below it.
         """
         ...

@@ -10,7 +10,7 @@ from backburner.ports.store.jobs import Move
 
 
 class GroupFilter(NamedTuple):
-    """Which of an owner's flows or batches to list."""
+    """Selects flows or batches of an owner."""
 
     owner: Visibility
     state: str | None = None
@@ -20,7 +20,7 @@ class GroupFilter(NamedTuple):
 
 
 class FlowStep(NamedTuple):
-    """A step of a flow: its job, without input and output, and what it waits for."""
+    """A step of a flow: its job, without input and output, and its prerequisites."""
 
     job: Job
     needs: Sequence[Edge]

@@ -16,23 +16,23 @@ class Outlook(NamedTuple):
     ages: Sequence[int]
     """How long the queue's running jobs have run, in milliseconds."""
     busy: int
-    """How many slots of the workers that serve the queue run something else."""
+    """Slots of the queue's workers that are occupied by jobs of other queues."""
     past: Sequence[Past]
-    """Jobs that ended lately, of any queue."""
+    """Recently ended jobs, of any queue."""
     uses: Sequence[tuple[int, int | None]]
-    """What jobs of its capability used lately: tokens, and the cost if it is known."""
+    """Recent usage of jobs of its capability: tokens, and the cost if known."""
 
 
 class Closing(NamedTuple):
     """What is known about a job's end, apart from its usage."""
 
     text: int
-    """How many characters of text its readers got."""
+    """How many characters of streamed text its readers received."""
     tokens: int | None
-    """What a budget held for it and did not need; `None`: none did."""
+    """The amount that a budget held for it and released; `None` without a budget."""
     money: int | None
     webhooks: int
-    """How many webhooks had told of it before."""
+    """The number of webhooks about earlier ends."""
 
 
 class ForecastStore(Protocol):
@@ -55,9 +55,5 @@ class ForecastStore(Protocol):
         ...
 
     async def closing(self, job: Job) -> Closing:
-        """
-        Return what is known about a cancelled job.
-
-        Repeated calls return the same.
-        """
+        """Return what is known about a cancelled job, the same at every call."""
         ...

@@ -26,15 +26,17 @@ class Settlement(NamedTuple):
     token: str
     change: Change
     body: Callable[[Tx], None] | None = None
-    """Runs in the same transaction; if it raises, nothing of it is kept …"""
+    """Runs in the same transaction; if it raises, its writes are rolled back …"""
     otherwise: Callable[[Exception], Change | None] | None = None
-    """… and this says what becomes of the job instead; `None`: it stays as it is."""
+    """… and this returns the job's change instead; `None` leaves the job as it is."""
     consequences: Consequences | None = None
-    """What the job's end means to others; done in the same transaction, after that."""
+    """
+    The consequences of the job's end, applied in the same transaction after `body`.
+    """
     usage: Sequence[Usage] = ()
-    """All that its run used of models; booked in the same transaction, each once."""
+    """All usage of the run, recorded in the same transaction, each call once."""
     epoch: int = 0
-    """The run: the number of its `job.started`."""
+    """The run: the number of its `job.started` event."""
 
 
 class Move(NamedTuple):
@@ -45,15 +47,15 @@ class Move(NamedTuple):
     generation: int
     change: Change
     consequences: Consequences | None = None
-    """What the job's end means to others; done in the same transaction."""
+    """The consequences of the job's end, applied in the same transaction."""
 
 
 class Amendment(NamedTuple):
-    """What a caller changes of a job that has not started."""
+    """A caller's change of a job that has not started."""
 
     priority: int | None = None
     change: Change | None = None
-    """When it starts: a move between `scheduled` and `queued`."""
+    """The change of its start time: a move between `scheduled` and `queued`."""
 
 
 class ClaimRequest(NamedTuple):
@@ -62,7 +64,7 @@ class ClaimRequest(NamedTuple):
     queue: str
     limit: int
     extra: int = 0
-    """How many more it would take of slots that other queues leave unused."""
+    """How many more jobs to take if other queues leave slots unused."""
 
 
 class JobStore(Protocol):
@@ -78,10 +80,11 @@ class JobStore(Protocol):
 
     async def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
         """
-        Store jobs, durable; all or none.
+        Store jobs, durably; all or none.
 
         A job whose owner used its idempotency key within the last day is not stored
-        again: the answer names the first. `IdempotencyConflict` if the body differs.
+        again: the result names the first job. Raises `IdempotencyConflict` if the body
+        differs.
         """
         ...
 
@@ -94,16 +97,16 @@ class JobStore(Protocol):
         now: Instant,
     ) -> Sequence[Claim]:
         """
-        Take queued jobs in order of priority, rank and id: nobody else gets them.
+        Claim queued jobs in order of priority, rank and id.
 
-        A step comes with what its prerequisites came to. What a queue leaves of its
-        limit goes to the other queues, each up to its `extra`, so that all queues
-        together give as many jobs as the limits add up to, if they have them.
+        A claimed step includes the results of its prerequisites. Slots that a queue
+        leaves unused go to the other queues, each up to its `extra`, so that all queues
+        together return as many jobs as the limits add up to, if they have them.
 
-        Not durable: a claim lost with the machine only means running again. Raises
-        `WorkerLost` if the worker is not enlisted, and then takes nothing. Of a queue
-        with limits no more are taken than they leave, over all workers together, by
-        the store's clock; of a paused one nothing.
+        Not durable: if the machine crashes, the jobs run again. Raises `WorkerLost`,
+        and claims nothing, if the worker is not enlisted. For a queue with limits, all
+        workers together get no more than the limits allow, by the store's clock; for a
+        paused queue nothing.
         """
         ...
 
@@ -111,9 +114,9 @@ class JobStore(Protocol):
         self, settlements: Sequence[Settlement]
     ) -> Sequence[Change | None]:
         """
-        Apply changes to running jobs, durably; return what was applied for each.
+        Apply changes to running jobs, durably; return the applied change for each.
 
-        `None`: the token is no longer the job's, and nothing was written.
+        `None`: the token is no longer valid, and nothing was written.
         """
         ...
 
@@ -123,9 +126,9 @@ class JobStore(Protocol):
 
     async def amend(self, job: Job, amendment: Amendment) -> bool:
         """
-        Change a job, durable; `False`, and nothing is written, if it has moved on.
+        Change a job, durably; `False`, and nothing is written, if it has changed.
 
-        One event tells of it, in the same transaction: that of the move, or
+        One event records it in the same transaction: that of the move, or
         `job.changed`.
         """
         ...
@@ -142,13 +145,13 @@ class JobStore(Protocol):
         seconds: float | None = None,
     ) -> T:
         """
-        Run `body` in a transaction of its own and return what it returns.
+        Run `body` in its own transaction and return its result.
 
-        With a `claim`, the row of its job is locked first: `ClaimLost` unless the job
-        still runs under the claim's token, and then the body is not run. A body that
-        takes longer than `seconds` is interrupted at its statement, and is rolled back
-        in any case: `TransactionTooLong`. The body may be run more than once; only one
-        of its runs is committed.
+        With a `claim`, the row of its job is locked first; unless the job still runs
+        under the claim's token, `ClaimLost` is raised and the body is not run. A body
+        that takes longer than `seconds` is interrupted at its statement, and rolled
+        back in any case: `TransactionTooLong`. The body may be run more than once; only
+        one of its runs is committed.
         """
         ...
 

@@ -19,7 +19,7 @@ class AuditEntry:
     target: str
     request_id: str | None = None
     seq: int = 0
-    """Its place in the log; the store gives it."""
+    """Its position in the log, assigned by the store."""
 
 
 class KeyStore(Protocol):

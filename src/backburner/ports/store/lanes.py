@@ -10,20 +10,20 @@ from backburner.domain.lanes.rate_limit_headers import RateLimitInfo
 
 
 class LaneView(NamedTuple):
-    """A lane as operators see it."""
+    """A lane as shown to operators."""
 
     state: LaneState
     in_use: int
-    """Permits that are out, of workers that live."""
+    """The permits in use, of live workers."""
     now: Instant
-    """The store's time, by which its instants are to be read."""
+    """The store's time, to which the instants refer."""
 
 
 class PermitReturn(NamedTuple):
     """The state of a lane after a permit was returned."""
 
     is_parked: bool = False
-    """Whether this refusal parked it, or parked it for longer."""
+    """Whether this refusal parked the lane, or parked it for longer."""
     wait: Wait | None = None
     """When to ask again, if the call was refused."""
 

@@ -10,12 +10,12 @@ from backburner.domain.jobs.job import Instant, Job, JobState, Visibility
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs to list. Unset fields do not restrict."""
+    """Selects jobs. Unset fields do not restrict."""
 
     owner: Visibility | None = None
     state: JobState | None = None
     states: frozenset[JobState] = frozenset()
-    """Any of these states, if there are some; instead of `state`."""
+    """Any of these states, if not empty; replaces `state`."""
     capability: str | None = None
     queue: str | None = None
     tag: str | None = None
@@ -27,7 +27,7 @@ class JobFilter:
     flow: int | None = None
     batch: int | None = None
     oldest_first: bool = False
-    """Whether the oldest come first; a cursor is then the number to go on after."""
+    """Whether the oldest come first; a cursor is then the number to continue after."""
 
 
 class FailureGroup(NamedTuple):
@@ -63,9 +63,8 @@ class MaintenanceStore(Protocol):
         """
         Return jobs, newest first, with `seq` below `before`.
 
-        With `oldest_first`, the oldest first, with `seq` above it. They come without
-        their inputs and outputs, which `find` returns: a page of large jobs stays
-        small.
+        With `oldest_first`, the oldest first, with `seq` above it. Inputs and outputs
+        are left out, so that a page of large jobs stays small; `find` returns them.
         """
         ...
 
@@ -73,10 +72,10 @@ class MaintenanceStore(Protocol):
         self, where: JobFilter, *, before: int | None, limit: int, reach: int
     ) -> tuple[Sequence[Job], int | None]:
         """
-        Return a page as `jobs` does, but look at about `reach` jobs at most.
+        Return a page like `jobs`, but read about `reach` jobs at most.
 
-        Also return the number to go on from if it stopped before the page was full;
-        then there may be more, and the page may be empty.
+        Also return the number from which to continue if it stopped before the page was
+        full; then there may be more jobs, and the page may be empty.
         """
         ...
 
@@ -84,14 +83,14 @@ class MaintenanceStore(Protocol):
         self, where: JobFilter, *, most: int, reach: int
     ) -> tuple[int, bool]:
         """
-        Count jobs as `count` does, but look at about `reach` jobs at most.
+        Count jobs like `count`, but read about `reach` jobs at most.
 
-        Also return whether all that match were counted.
+        Also return whether all matching jobs were counted.
         """
         ...
 
     async def count(self, where: JobFilter, *, most: int | None = None) -> int:
-        """Return how many jobs match; with `most`, no more are counted than that."""
+        """Return how many jobs match; with `most`, stop counting there."""
         ...
 
     async def failures(

@@ -30,9 +30,5 @@ class QueueStore(Protocol):
         ...
 
     async def throttlings(self) -> Sequence[Throttling]:
-        """
-        Return rate limits that were reached while jobs waited.
-
-        Each is returned once.
-        """
+        """Return rate limits that were reached while jobs waited, each once."""
         ...

@@ -12,7 +12,7 @@ class Firing(NamedTuple):
 
     name: str
     expected: Instant
-    """The `next_at` that the schedule must still have."""
+    """The `next_at` that the stored schedule must still have."""
     next_at: Instant
     last_at: Instant | None
     jobs: Sequence[NewJob]
@@ -23,32 +23,33 @@ class ScheduleStore(Protocol):
 
     async def plan(self, schedules: Sequence[ScheduleState]) -> None:
         """
-        Store schedules that code declares; one with the same times keeps its next tick.
+        Store schedules that code declares.
 
-        A pause stays. One that was saved under the same name is replaced.
+        A schedule with unchanged times keeps its next tick, and its pause in any case.
+        A saved schedule of the same name is replaced.
         """
         ...
 
     async def save_schedule(self, schedule: ScheduleState) -> bool:
         """
-        Store a schedule that no code declares, in place of the one it had; durable.
+        Store a schedule that no code declares, durably, replacing an earlier one.
 
-        With the same times it keeps its next tick, and its pause in any case. `False`:
-        the name is one that code declares.
+        With unchanged times it keeps its next tick, and its pause in any case. Returns
+        `False` if code declares a schedule of this name.
         """
         ...
 
     async def delete_schedule(self, name: str) -> bool:
-        """Delete a schedule that no code declares; `False`: there is none."""
+        """Delete a schedule that no code declares; `False` if there is none."""
         ...
 
     async def pause_schedule(
         self, name: str, *, paused: bool, next_at: Instant
     ) -> bool:
         """
-        Have a schedule fire nothing, or go on at `next_at`; `False`: there is none.
+        Pause a schedule, or resume it at `next_at`; `False` if there is none.
 
-        To ask for what is the case already changes nothing.
+        Without a change of the pause nothing is written.
         """
         ...
 

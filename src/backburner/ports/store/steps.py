@@ -17,11 +17,11 @@ class StepStore(Protocol):
         """
         Store results, each if its job still runs under its token; durable.
 
-        Returns for each result whether its job does. A key that is stored keeps its
-        first result, so repeating a call is safe. One that `is_open` and empty says
-        that a step begins; the result that follows takes its place. A step that an
-        earlier run began is counted as in doubt. The usage in `bookings` is recorded
-        in the same transaction, also if the job is lost.
+        Returns for each result whether its job does. A stored key keeps its first
+        result, so repeating a call is safe. A result that `is_open` and empty records
+        that a step begins; the following result replaces it. A step that an earlier run
+        began is counted as in doubt. The usage in `bookings` is recorded in the same
+        transaction, even if the job is lost.
         """
         ...
 
@@ -52,9 +52,9 @@ class StepStore(Protocol):
 
     async def withdraw_step(self, job: int, token: str, key: str) -> bool:
         """
-        Record that a step that was begun did not happen.
+        Record that a step that had begun did not happen.
 
-        Returns as `forget_step`.
+        Returns the same as `forget_step`.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What the body of a transaction may do."""
+"""The operations of a transaction body."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from backburner.ports.store.budgets import HoldRequest
 
 
 class Connection(Protocol):
-    """What a transaction body may do with its database: a `sqlalchemy.Connection`."""
+    """The database connection of a transaction body: a `sqlalchemy.Connection`."""
 
     def execute(self, statement: Any, parameters: Any = None, /) -> Any:
         """Run an SQLAlchemy statement inside the transaction."""
@@ -20,11 +20,11 @@ class Connection(Protocol):
 
 
 class Tx(Protocol):
-    """A transaction under way. Plain calls only: nobody can await inside one."""
+    """An open transaction. All calls are plain: a body cannot await."""
 
     @property
     def connection(self) -> Connection:
-        """The database, for an application's own tables."""
+        """The connection, for an application's own tables."""
         ...
 
     def submit(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
@@ -51,28 +51,28 @@ class Tx(Protocol):
         self, batch: int, members: Members, *, seal: bool
     ) -> Sequence[Submitted]:
         """
-        Add to a batch in this transaction, as `Batches.fill_batch` does.
+        Add members to a batch in this transaction, like `BatchStore.fill_batch`.
 
-        If another transaction holds the batch, this one may be rolled back and begun
-        anew with the batch's lock, since its locks have an order.
+        If another transaction holds the batch, this one may be rolled back and started
+        again with the batch's lock, because locks are taken in a fixed order.
         """
         ...
 
     def reserve_hold(self, ask: HoldRequest) -> Reservation:
-        """Hold without a job, once for an id, or raise `BudgetExhausted`."""
+        """Reserve an amount without a job, once per id, or raise `BudgetExhausted`."""
         ...
 
     def settle_hold(self, hold_id: str, tokens: int) -> bool:
         """
-        Book what was used against a hold, once; say if it was not done before.
+        Settle a hold with the actual usage; return whether it was still open.
 
-        What was released or freed itself by then is booked as overdraft, in the window
-        of the hold. `False`, too, if there is none.
+        If it was released or has expired, the usage is recorded as overdraft in the
+        window of the hold. Also returns `False` if there is no such hold.
         """
         ...
 
     def release_hold(self, hold_id: str) -> bool:
-        """Free a hold that is not settled; say if anything was held."""
+        """Release a hold that is not settled; return whether anything was held."""
         ...
 
     def publish(self, events: Sequence[Publication]) -> None:
@@ -80,7 +80,7 @@ class Tx(Protocol):
         ...
 
     def has_signal(self, job: int, names: Sequence[str]) -> bool:
-        """Say whether one of these waits of a job was signalled."""
+        """Return whether one of these waits of a job has a signal."""
         ...
 
     def advance(self, application: str, mark: int, upto: int) -> bool:

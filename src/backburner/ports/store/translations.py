@@ -1,4 +1,4 @@
-"""How far applications have translated the engine's events into their own."""
+"""The positions up to which applications have translated the engine's events."""
 
 from typing import Protocol
 

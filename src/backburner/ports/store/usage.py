@@ -8,17 +8,17 @@ from backburner.domain.jobs.job import Instant
 
 
 class UsageFilter(NamedTuple):
-    """Which model calls to sum up."""
+    """Selects the model calls to sum up."""
 
     tenant: str
     user: str | None = None
-    """`None`: of all users of the tenant."""
+    """`None`: all users of the tenant."""
     since: Instant | None = None
     until: Instant | None = None
 
 
 class JobCost(NamedTuple):
-    """What a job used, as far as its calls were looked at."""
+    """The usage of a job, as far as its calls were read."""
 
     id: str
     capability: str
@@ -28,19 +28,19 @@ class JobCost(NamedTuple):
 
 
 class CostReport(NamedTuple):
-    """What calls of models cost, and for what."""
+    """The cost of model calls, by several groupings."""
 
     total: Spent
     failed: Spent
-    """Of runs that failed; runs of jobs that are deleted are not known."""
+    """The usage of failed runs, except those of deleted jobs."""
     by: Mapping[str, Sequence[tuple[str, Spent]]]
-    """By capability, model and user, the dearest first."""
+    """By capability, model and user, the most expensive first."""
     jobs: Sequence[JobCost]
-    """The dearest first."""
+    """The most expensive first."""
     since: Instant | None
-    """When the first of the calls was made."""
+    """The time of the first call."""
     is_capped: bool
-    """Whether there may be older calls that were not looked at."""
+    """Whether there may be older calls that were not read."""
 
 
 class UsageStore(Protocol):
@@ -78,9 +78,9 @@ class UsageStore(Protocol):
 
     async def costs(self, where: UsageFilter, *, limit: int) -> CostReport:
         """
-        Report what the newest calls cost, with up to `limit` jobs, users and so on.
+        Report the cost of the newest calls, with up to `limit` jobs, users and so on.
 
-        It looks at a bounded number of calls, however many there are.
+        It reads a bounded number of calls.
         """
         ...
 

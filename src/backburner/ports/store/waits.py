@@ -31,12 +31,12 @@ class WaitStore(Protocol):
     async def find_wait(
         self, job: int, generation: int, name: str
     ) -> StoredWait | None:
-        """Return the wait that a name stands for in a generation, as it is stored."""
+        """Return the stored wait of this name that applies in a generation."""
         ...
 
     async def waits_of(self, job: int, *, most: int) -> Sequence[WaitRecord]:
         """
-        Return the waits and signals of a job in their order.
+        Return the waits and signals of a job in order.
 
         Values of more than `most` characters are left out.
         """
@@ -44,9 +44,9 @@ class WaitStore(Protocol):
 
     async def signal(self, job: int, signal: Signal) -> Signalled:
         """
-        Store a signal, durably; queue the job if it waits for it.
+        Store a signal, durably; queue the job if it waits for the signal.
 
-        A signal may precede its wait. The first value of a name stays.
+        A signal may precede its wait. The first value of a name is kept.
         """
         ...
 

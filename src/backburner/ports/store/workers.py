@@ -9,12 +9,12 @@ from backburner.domain.jobs.job import Instant, Job
 
 
 class WorkerLost(Exception):
-    """The worker was declared dead; its jobs are others' now."""
+    """The worker was declared dead; other workers may run its jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A worker as others see it."""
+    """A worker as other processes see it."""
 
     id: str
     host: str
@@ -27,26 +27,26 @@ class WorkerInfo:
 
 
 class Heart(Protocol):
-    """Beats for one worker from a thread of its own, over its own connection."""
+    """Sends heartbeats for one worker from its own thread, over its own connection."""
 
     def beat(self, worker: str) -> bool:
         """Renew the worker's lease; `False` if it was declared dead."""
         ...
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         ...
 
 
 class WorkerStore(Protocol):
-    """Who works, and who stopped. Leases are judged by the store's clock."""
+    """Live workers and their leases, by the store's clock."""
 
     async def enlist(self, worker: WorkerInfo) -> None:
-        """Make a worker known; its lease begins now."""
+        """Register a worker; its lease begins now."""
         ...
 
     async def dismiss(self, worker: str) -> None:
-        """Forget a worker that stops by itself."""
+        """Remove a worker that stops."""
         ...
 
     def heart(self) -> Heart:
@@ -57,7 +57,7 @@ class WorkerStore(Protocol):
         """
         Declare silent workers dead; return running jobs that have no worker.
 
-        They come without their inputs, as in `Keeper.jobs`.
+        Their inputs are left out, as in `MaintenanceStore.jobs`.
         """
         ...
 
@@ -67,16 +67,16 @@ class WorkerStore(Protocol):
 
     async def drain(self, worker: str, *, draining: bool) -> bool:
         """
-        Have a worker claim nothing, or go on; `False`: it is not enlisted.
+        Drain or resume a worker; `False` if it is not enlisted.
 
-        It learns of it by `is_draining`, and forgets it if it loses its lease.
+        The worker reads this with `is_draining`; the setting is lost with its lease.
         """
         ...
 
     async def is_draining(self, worker: str) -> bool | None:
-        """Say whether a worker is to claim nothing; `None`: it is not enlisted."""
+        """Return whether a worker must claim nothing; `None` if it is not enlisted."""
         ...
 
     async def workers(self) -> Sequence[WorkerInfo]:
-        """Return who is enlisted."""
+        """Return the enlisted workers."""
         ...
