@@ -1,5 +1,5 @@
 """
-A deterministic simulation: the real engine over the real SQL, all else from a seed.
+A deterministic simulation: the real engine and SQL; everything else follows a seed.
 
 `python -m backburner.testing.simulation --seed 17 --trace` replays one seed exactly.
 """

@@ -1,4 +1,4 @@
-"""Run seeds by hand: one with its trace, or any number of them."""
+"""Runs seeds by hand: one with its trace, or many."""
 
 import argparse
 import sys
@@ -9,7 +9,7 @@ from backburner.testing.simulation.run import Outcome, simulate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 if every promise was kept in every seed, 1 otherwise."""
+    """Return 0 if no seed broke a guarantee, otherwise 1."""
     parser = argparse.ArgumentParser(prog="python -m backburner.testing.simulation")
     parser.add_argument("--seed", type=int, help="run this one and show its digest")
     parser.add_argument("--trace", action="store_true", help="show all that happens")

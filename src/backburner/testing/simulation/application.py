@@ -2,7 +2,7 @@
 The application of a simulated world: it translates engine events into its own.
 
 Each translation writes a row and publishes an event, so that both can be compared with
-the events that were due. Triggers note these, because jobs may be pruned later.
+the events to translate. Triggers record those, because jobs may be pruned later.
 """
 
 import random
@@ -45,7 +45,7 @@ TABLES: Final = (
     END
     """,
 )
-"""What was due since there is a mark, and what was translated."""
+"""The events to translate since the mark exists, and the translated ones."""
 BEHIND: Final = """
 SELECT 1 FROM due JOIN marks ON event > at
  WHERE name = 'translation:sim' AND NOT is_pruned LIMIT 1
@@ -58,35 +58,36 @@ RECORD_TRANSLATION: Final = sa.text("INSERT INTO translated (event) VALUES (:eve
 
 
 class Application:
-    """Translates events of jobs; drawn apart from everything else."""
+    """Translates events of jobs, with its own random numbers."""
 
     def __init__(self, seed: int) -> None:
         self.lots = random.Random(f"application {seed}")
         self.is_used = self.lots.random() < USED
         """Whether this world has the application."""
         self._failing = self.lots.choice((0.0, 0.1))
-        """How often a translation fails after it has published."""
+        """The probability that a translation fails after it has published."""
         self.translation = Translation(TYPES, self._translate)
         self.selection = Selection(TYPES, CAPABILITIES, queues=())
 
     @property
     def tables(self) -> Sequence[str]:
-        """The statements that make its tables."""
+        """The statements that create its tables."""
         return TABLES if self.is_used else ()
 
     def is_behind(self, disk: Disk) -> bool:
-        """Return whether events above the mark wait for their translation."""
+        """Return whether events after the mark wait for their translation."""
         return self.is_used and bool(disk.rows(BEHIND))
 
     def breaches(self, disk: Disk) -> Iterator[Breach]:
-        """Yield what was not translated exactly once, in order, with its event."""
+        """Yield events that were not translated exactly once and in order."""
         if not self.is_used:
             return
         due = dict(disk.rows("SELECT event, is_pruned FROM due"))
         made = [number for (number,) in disk.rows(TRANSLATED)]
         counts = Counter(made)
         for number in sorted({*due, *made}):
-            # An event that was pruned before the mark reached it need not be found.
+            # An event that was pruned before the mark reached it need not be
+            # translated.
             least, most = int(not due.get(number, 1)), int(number in due)
             if not least <= counts[number] <= most:
                 told = f"was translated {counts[number]} times, not {most}"

@@ -1,4 +1,4 @@
-"""Clients: they ask for everything there is, and keep a ledger of what was answered."""
+"""Clients that use every operation and record the answers in a ledger."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,7 +37,7 @@ RECEIVERS: Final = ("succeed", "succeed", "give up")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A submit, as a client may repeat it."""
+    """A submission, as a client may repeat it."""
 
     capability: str
     script: Script
@@ -45,14 +45,14 @@ class Request:
 
     @property
     def body(self) -> str:
-        """All of it but the key."""
+        """The whole request without its key."""
         return repr(
             (self.capability, self.script, replace(self.options, idempotency_key=None))
         )
 
 
 class Client:
-    """One caller from outside, over connections that break."""
+    """An external caller, over connections that break."""
 
     def __init__(
         self,
@@ -65,14 +65,14 @@ class Client:
         self._line = line
         self._lots = world.random
         self._keyed = keyed
-        """Requests under a key, of all clients."""
+        """Requests with an idempotency key, of all clients."""
         self._pause = self._lots.choice((0.2, 0.4, 0.8))
         self._followers: list[asyncio.Task[None]] = []
         self._kinds = self._choose_steps()
         self._groups = Groups(world, line, self._draw_parts, grouped)
 
     async def ask(self, seconds: float) -> None:
-        """Ask for one thing after the other for so long; leave no batch open."""
+        """Send requests for `seconds`, then seal all batches."""
         actions, weights = zip(*self._actions(), strict=True)
         end = self._world.loop.time() + seconds
         while self._world.loop.time() < end:
@@ -86,7 +86,7 @@ class Client:
 
     @property
     def reads(self) -> bool:
-        """Whether it still follows anything."""
+        """Whether it still follows any events."""
         readers = (*self._followers, *self._groups.readers)
         return not all(reader.done() for reader in readers)
 
@@ -190,7 +190,7 @@ class Client:
             self._followers.append(self._world.spawn(self._read(job)))
 
     async def _read(self, job: str) -> None:
-        """Read a job's events to their end, over as many connections as it takes."""
+        """Read a job's events to their end, over as many connections as needed."""
         seen: list[tuple[int, str]] = []
         is_over = False
         while not is_over:
@@ -203,7 +203,7 @@ class Client:
         self._world.ledger.readings.append(Reading(job, seen, is_over))
 
     async def _connect(self, job: str, seen: list[tuple[int, str]]) -> bool:
-        """Read on from where the last connection ended; say if the stream did."""
+        """Continue where the last connection ended; return whether that is the end."""
         is_open = [True]
 
         def take(event: Event) -> None:
@@ -222,7 +222,7 @@ class Client:
             is_open.clear()
 
     async def _send(self, request: Request) -> None:
-        """Submit; with a key, as often as it takes to learn what became of it."""
+        """Submit; with a key, repeat the request until its result is known."""
         key = request.options.idempotency_key
         for _ in range(TRIES if key else 1):
             try:
@@ -244,7 +244,7 @@ class Client:
                 return
 
     def _recent(self, most: int) -> list[str]:
-        """Return the jobs that were answered last."""
+        """Return the most recently submitted jobs."""
         known = self._world.ledger.acknowledged
         return [subject for subject in known if subject.startswith("job_")][-most:]
 
@@ -288,7 +288,7 @@ class Client:
         return self._keyed[key]
 
     def _draw_callback(self) -> str | None:
-        """Draw an address that says what its receiver does, time by time."""
+        """Draw a URL that says how its receiver answers each attempt."""
         if self._world.happens(0.75):
             return None
         before = self._lots.choices(("fail", "kill process"), (4, 1))
@@ -307,7 +307,7 @@ class Client:
         return datetime.fromtimestamp(NOON / 1000 + round(after, 3), UTC)
 
     def _choose_steps(self) -> list[str]:
-        """Not every kind of work in every world; most of it goes well."""
+        """Draw a few kinds of steps for this world; most of them succeed."""
         some = self._lots.sample(list(STEPS), k=self._lots.randint(1, 6))
         return [*some, "give up", *["succeed"] * 5]
 

@@ -1,4 +1,4 @@
-"""What the seeds went through: a simulation that never got there proves nothing."""
+"""Counts what the seeds reached, because an unreached state proves nothing."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,8 +18,10 @@ MOVES: Final = tuple(
     and (before, after) != (JobState.WAITING, JobState.FAILED)
     and (after is not JobState.SCHEDULED or before not in {after, JobState.QUEUED})
 )
-"""A waiting job expires after it was queued for that; without those that only a caller
-makes by another start time."""
+"""
+A waiting job is queued before it expires. Moves that only a caller's change of the
+start time makes are left out.
+"""
 
 
 class Coverage:
@@ -35,7 +37,7 @@ class Coverage:
             self._add(outcome)
 
     def report(self) -> Iterator[str]:
-        """Yield a line for each failpoint, each move and each end."""
+        """Yield a line for each failpoint, transition and end."""
         yield f"{'failpoint':<28}{'passed':>10}{'crashed':>10}"
         for name in sorted({*FAILPOINTS, *self.passed}):
             yield f"{name:<28}{self.passed[name]:>10}{self.crashed[name]:>10}"
@@ -49,7 +51,7 @@ class Coverage:
         yield f"{self.failed} of {self.seeds} seeds failed"
 
     def gaps(self) -> list[str]:
-        """Return what was never reached, and failpoints that nobody listed."""
+        """Return what was never reached, and failpoints that are not listed."""
         return [
             *(f"{name} passed" for name in FAILPOINTS if not self.passed[name]),
             *(f"{name} crashed" for name in FAILPOINTS if not self.crashed[name]),

@@ -1,4 +1,4 @@
-"""The one database of a world, in memory: every process writes and reads it inline."""
+"""The only database of a world, in memory, which every process uses directly."""
 
 import functools
 import re
@@ -50,14 +50,14 @@ OWN_TABLES: Final = (
     BEGIN INSERT INTO gone VALUES (old.id, now_ms() - old.beat_at); END
     """,
 )
-"""What the simulation puts down beside the engine's tables."""
+"""Tables in which the simulation records its own observations."""
 
 
 class Disk:
-    """What is left when a process ends."""
+    """The data that survives the end of a process."""
 
     def __init__(self, now_ms: Callable[[], int], changes: Sequence[str]) -> None:
-        """Take the time, and statements that change the schema."""
+        """Create it with a clock, and with statements that change the schema."""
         self.database = _database()
         self.writing = self.database.connect()
         self.reading = self.database.connect().execution_options(reads=True)
@@ -68,16 +68,16 @@ class Disk:
             self._raw.execute(statement)
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """Read past every port."""
+        """Read directly, without any port."""
         return self._raw.execute(statement).fetchall()
 
     def explain(self, statement: str) -> None:
-        """Compile a statement without running it; raise if it is none."""
+        """Compile a statement without running it; raise if it is invalid."""
         count = max(map(int, re.findall(r"\?(\d+)", statement)), default=0)
         self._raw.execute(f"EXPLAIN {statement}", (None,) * count)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Close the connections and discard the data."""
         self.reading.close()
         self.writing.close()
         self.database.dispose()
@@ -85,13 +85,13 @@ class Disk:
 
 @functools.cache
 def _database() -> Database:
-    """Have one for every world, one after the other: it knows compiled statements."""
+    """Return one database for all worlds in turn: it caches compiled statements."""
     return Database(None)
 
 
 @functools.cache
 def _template() -> sqlite3.Connection:
-    """Build the schema once: migrating takes longer than many a world lives."""
+    """Build the schema once: migrations take longer than many worlds."""
     database = Database(None)
     copy = sqlite3.connect(":memory:")
     with database.connect() as connection:

@@ -1,4 +1,4 @@
-"""What a simulation can check beyond the auditor: it sees the disk and the time."""
+"""Checks in addition to the auditor's: a simulation sees the database and the time."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -9,7 +9,7 @@ from backburner.testing.records import Breach
 from backburner.testing.simulation.disk import Disk
 from backburner.testing.simulation.world import LEASE, World
 
-# Not every input is JSON: a step may take what its prerequisites gave.
+# Not every input is JSON: a step's input may be the output of a prerequisite.
 EFFECTIVE: Final = """
 SELECT id FROM jobs WHERE CASE WHEN json_valid(input) THEN input ->> 'effect' END
 """
@@ -86,7 +86,7 @@ SELECT queue || ', ' || state FROM (
 
 
 def complete(ledger: Ledger, disk: Disk) -> None:
-    """Add to a ledger what lies on the disk beside the engine's tables."""
+    """Add the simulation's own records to a ledger."""
     ledger.effects = disk.rows("SELECT job, generation FROM effects")
     ledger.effective = [job for (job,) in disk.rows(EFFECTIVE)]
     ledger.streamed = [job for (job,) in disk.rows(STREAMED)]
@@ -95,7 +95,7 @@ def complete(ledger: Ledger, disk: Disk) -> None:
 
 
 def standing_breaches(world: World) -> Iterator[Breach]:
-    """Yield what must not be so between two commits, however busy everybody is."""
+    """Yield violations of what must hold after every commit."""
     for (job,) in world.disk.rows(MISCOUNTED):
         yield Breach("I9", job, "waits for another number than it counts")
     for (flow,) in world.disk.rows(MISJUDGED):
@@ -107,7 +107,7 @@ def standing_breaches(world: World) -> Iterator[Breach]:
 
 
 def own_breaches(world: World) -> Iterator[Breach]:
-    """Yield what only one who sees everything can know."""
+    """Yield violations that only the simulation can detect."""
     checks = {
         PRUNED_ALIVE: Breach("prune", "", "was pruned before its end"),
         CANCELLED_FOR_ANOTHER: Breach("cancel", "", "was cancelled for another"),

@@ -1,4 +1,4 @@
-"""What befalls the processes of a simulation."""
+"""The faults that a simulation injects into its processes."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -47,7 +47,7 @@ FAILPOINTS: Final = (
     "worker.settled",
     "worker.settling",
 )
-"""Every named place where a process can end."""
+"""All failpoints."""
 
 SELDOM: Final = tuple(
     name for name in FAILPOINTS if name.startswith(("_touch", "batch"))
@@ -70,11 +70,11 @@ RARE: Final = (
     *SELDOM,
     *(name for name in FAILPOINTS if name.startswith(RARELY)),
 )
-"""A place that is seldom passed is drawn more often."""
+"""The failpoints to draw from; rarely passed ones are listed more often."""
 
 
 def places_in(world: World, names: Sequence[str]) -> Sequence[str]:
-    """Return the places that processes of a world can pass."""
+    """Return the failpoints that processes of a world can pass."""
     absent: tuple[str, ...] = () if world.post.is_used else ("relay.",)
     absent += () if world.application.is_used else ("translate.",)
     absent += () if world.patience.is_used else ("save.", "signal.", "step.", "wait.")
@@ -82,7 +82,7 @@ def places_in(world: World, names: Sequence[str]) -> Sequence[str]:
 
 
 class Fate:
-    """Strikes at random for a while, then lets everybody be."""
+    """Injects random faults for a while, then ends them."""
 
     def __init__(self, world: World, units: Sequence[Unit]) -> None:
         self._world = world
@@ -100,14 +100,14 @@ class Fate:
         ]
         self._places = places_in(world, FAILPOINTS)
         self._rare = places_in(world, RARE)
-        # Not every fault in every world: too many at once hide each other.
+        # Only some kinds of faults in each world: too many at once hide each other.
         self._kinds = world.random.sample(kinds, k=world.random.randint(1, len(kinds)))
         self._pause = world.random.choice((0.1, 0.3, 0.8))
         if self._doom in self._kinds or world.variant.crash_at:
             world.doom = self._draw
 
     async def strike(self, seconds: float) -> None:
-        """Be unkind for so long."""
+        """Inject faults into processes for `seconds`."""
         end = self._world.loop.time() + seconds
         while self._world.loop.time() < end:
             await self._world.sleep(self._world.random.expovariate(1 / self._pause))
@@ -116,7 +116,7 @@ class Fate:
                 self._world.random.choice(self._kinds)(process)
 
     async def strike_post(self, seconds: float) -> None:
-        """Be unkind to the broker for so long."""
+        """Inject faults into the broker for `seconds`."""
         post, end = self._world.post, self._world.loop.time() + seconds
         while self._world.loop.time() < end:
             await self._world.sleep(post.lots.expovariate(1 / self._pause))
@@ -134,7 +134,7 @@ class Fate:
                 self._world.later(span, post.server.start)
 
     def relent(self) -> None:
-        """Take back what has not happened yet."""
+        """Remove the faults that have not happened yet."""
         self._world.note("fate relents")
         self._world.post.relent()
         self._world.is_out = False

@@ -1,4 +1,4 @@
-"""A client's flows and batches: random graphs, opened, filled, cancelled, retried."""
+"""Random flows and batches of a client: submitted, extended, cancelled and retried."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,7 +30,7 @@ Ask = Callable[[Engine], Awaitable[Submitted]]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A flow or batch, as a client may repeat it."""
+    """A request for a flow or batch, as a client may repeat it."""
 
     body: str
     key: str | None
@@ -38,7 +38,7 @@ class Asked:
 
 
 class Groups:
-    """Asks for flows and batches, over connections that break."""
+    """Uses flows and batches over connections that break."""
 
     def __init__(
         self, world: World, line: Line, draw: Draw, keyed: dict[str, Asked]
@@ -48,11 +48,11 @@ class Groups:
         self._lots = world.random
         self._draw = draw
         self._keyed = keyed
-        """What was asked for under a key, by all clients."""
+        """Requests with an idempotency key, of all clients."""
         self.readers: list[asyncio.Task[None]] = []
 
     def actions(self) -> Sequence[tuple[Callable[[], Awaitable[None]], int]]:
-        """Return what can be asked, and how often each is."""
+        """Return the operations with their frequencies."""
         return (
             (self._submit_flow, 7),
             (self._open_batch, 4),
@@ -66,7 +66,7 @@ class Groups:
         )
 
     async def seal(self) -> None:
-        """Let every batch come to its end."""
+        """Seal every batch, so that it can end."""
         for batch in self._recent("batch", None):
             while True:
                 try:
@@ -175,7 +175,7 @@ class Groups:
             self.readers.append(self._world.spawn(self._read(group)))
 
     async def _read(self, group: str) -> None:
-        """Read a group's events to their end, over as many connections as it takes."""
+        """Read a group's events to their end, over as many connections as needed."""
         seen: list[Event] = []
         is_over = False
         while not is_over:
@@ -209,7 +209,7 @@ class Groups:
             is_open.clear()
 
     async def _send(self, asked: Asked) -> None:
-        """Ask; with a key, as often as it takes to learn what became of it."""
+        """Send a request; with a key, repeat it until its result is known."""
         if asked.key is not None:
             self._keyed.setdefault(asked.key, asked)
         for _ in range(TRIES if asked.key else 1):
@@ -241,7 +241,7 @@ class Groups:
         is_quick, size = self._world.happens(0.3), self._lots.randint(1, most)
         for number in range(size):
             count = min(number, self._lots.choice((0, 1, 1, 2, 3)))
-            if is_quick:  # all at once, and then whoever waits for all of them
+            if is_quick:  # all at once, and then a step that waits for all of them
                 count = number if number == size - 1 else 0
             after = self._lots.sample(flow.steps, k=count)
             edges = [s.anyway if self._world.happens(0.3) else s for s in after]
@@ -259,14 +259,14 @@ class Groups:
         return flow
 
     def _draw_step(self, *, is_quick: bool) -> tuple[str, Script, Options]:
-        """Draw a step; quick ones end together with their like."""
+        """Draw a step; quick ones end at the same time."""
         if is_quick:
             outcome = self._lots.choice(("succeed", "succeed", "succeed", "give up"))
             return "sim.work", Script(steps=[outcome]), Options()
         return self._draw()
 
     def _draw_added(self, flow: Flow, adding: Planned) -> list[Added]:
-        """Draw steps to add, some of them before one that waits for this one."""
+        """Draw steps to add, some of them before a step that waits for this one."""
         names = [step.name for step in flow.steps]
         waiting = [
             step.name

@@ -1,4 +1,4 @@
-"""How a client reaches the processes: over connections that break."""
+"""A client's unreliable connections to the processes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 PATIENCE: Final = 8.0
 LOST: Final = (Disconnected, StoreUnavailable, TimeoutError)
-"""What leaves a client in the dark: it was done, or it was not."""
+"""Errors after which the result of a request is unknown."""
 
 
 class Line:
-    """Asks any of the processes that are up."""
+    """Calls any process that is running."""
 
     def __init__(self, world: World, units: Sequence[Unit]) -> None:
         self._world = world
@@ -27,7 +27,7 @@ class Line:
     async def call(
         self, verb: Callable[[Engine], Awaitable[T]], patience: float = PATIENCE
     ) -> T:
-        """Ask for something; whatever breaks, be told in the end."""
+        """Call an operation of the engine; raise if there is no answer in time."""
         process = self._reach()
         answer: asyncio.Future[T] = self._world.loop.create_future()
         process.calls[answer] = None
@@ -47,17 +47,17 @@ class Line:
 
 
 class Observer:
-    """Reads the overall stream of events, for ever, from one connection to the next."""
+    """Follows the overall stream of events, over one connection after the other."""
 
     def __init__(self, world: World, line: Line) -> None:
         self.seen: list[int] = []
-        """The number of each event, as they came."""
+        """The number of each event, in the order of arrival."""
         self._world = world
         self._line = line
         self._connection = 0
 
     async def observe(self) -> None:
-        """Read on, whatever breaks."""
+        """Follow the stream, and reconnect after each error."""
         while True:
             self._connection += 1
             patience = self._world.random.choice((1.0, 5.0, 30.0))
@@ -70,6 +70,6 @@ class Observer:
         mine = self._connection
         after = self.seen[-1] if self.seen else 0
         async for event in engine.stream(LOCAL, after=after):
-            # What comes over a line that was hung up is not heard.
+            # Ignore events of a connection that was closed.
             if mine == self._connection:
                 self.seen.append(event.seq)

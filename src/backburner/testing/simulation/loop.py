@@ -1,9 +1,9 @@
 """
-An event loop that owns the time and the order, both from a seed.
+An event loop that controls time and order, both by a seed.
 
-A lane is one process, or one thread of it: what it has to do is done in order, as on a
-real loop, while which lane goes next is drawn by lot. Time passes only when no lane
-can go on. A lane can be held, as by SIGSTOP, and killed, as by SIGKILL.
+A lane is one process, or one thread of it: its callbacks run in order, as on a real
+loop, but the next lane is drawn at random. Time advances only when no lane can run. A
+lane can be held, as by SIGSTOP, and killed, as by SIGKILL.
 """
 
 import asyncio
@@ -16,19 +16,19 @@ from contextlib import suppress
 from typing import Any
 
 MANY = 100_000
-"""So many steps while no time passes are a loop that never rests."""
+"""After this many steps without an advance of time, the simulation is in a livelock."""
 
 
 class Livelock(Exception):
-    """Somebody is busy for ever."""
+    """A lane keeps running without an advance of time."""
 
 
 class Deadlock(Exception):
-    """Nobody has anything to wait for."""
+    """No lane can run and no timer is set."""
 
 
 class Lane:
-    """The steps that one process, or one thread of it, has before it."""
+    """The pending callbacks of one process, or of one thread of it."""
 
     __slots__ = ("is_dead", "is_held", "name", "steps")
 
@@ -39,7 +39,7 @@ class Lane:
         self.is_dead = False
 
     def kill(self) -> None:
-        """Never take another step."""
+        """Never run another callback."""
         self.is_dead = True
         self.steps.clear()
 
@@ -48,7 +48,7 @@ LANE: contextvars.ContextVar[Lane] = contextvars.ContextVar("LANE")
 
 
 class SeededLoop(asyncio.BaseEventLoop):
-    """Runs lanes under virtual time; the same seed gives the same run."""
+    """Runs lanes in virtual time; the same seed gives the same run."""
 
     _scheduled: list[asyncio.TimerHandle]
 
@@ -56,9 +56,11 @@ class SeededLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.steps = 0
         self.tasks: list[asyncio.Task[Any]] = []
-        """Every task there was: none may be collected, and closed, at a random time."""
+        """
+        All tasks, so that none is garbage-collected, and closed, at a random time.
+        """
         self.failures: list[BaseException] = []
-        """What escaped from callbacks."""
+        """Exceptions that callbacks raised."""
         self._chance = chance
         self._now = 0.0
         self._still = 0
@@ -71,7 +73,7 @@ class SeededLoop(asyncio.BaseEventLoop):
         return self._now
 
     def add(self, lane: Lane) -> contextvars.Context:
-        """Take up a lane; return the context whose steps it takes."""
+        """Add a lane; return the context whose callbacks it runs."""
         self._lanes = [known for known in self._lanes if not known.is_dead]
         self._lanes.append(lane)
         context = contextvars.copy_context()
@@ -79,14 +81,14 @@ class SeededLoop(asyncio.BaseEventLoop):
         return context
 
     def close(self) -> None:
-        """End every task where it stands, in the order in which they began."""
+        """Close every task in the order of creation."""
         for lane in self._lanes:
             lane.kill()
         for task in self.tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
             coroutine = task.get_coro()
             if not task.done() and coroutine is not None:
-                # One that would clean up first has nobody left to do it with.
+                # A task that would clean up first has no running loop any more.
                 with suppress(RuntimeError):
                     coroutine.close()
         self.tasks.clear()
@@ -134,7 +136,7 @@ class SeededLoop(asyncio.BaseEventLoop):
             handle._run()  # noqa: SLF001
 
     def _pass_time(self) -> None:
-        """Go to the next instant for which anything is planned."""
+        """Advance to the next timer."""
         planned = self._scheduled
         while planned and planned[0].cancelled():
             heapq.heappop(planned)
@@ -148,7 +150,7 @@ class SeededLoop(asyncio.BaseEventLoop):
                 self._take(handle)
 
     def _asyncgen_finalizer_hook(self, agen: Any) -> None:
-        """Leave it: nothing may happen because the collector came by."""
+        """Do nothing: a run must not depend on the garbage collector."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps in a selector."""
+        """Do nothing: no thread waits in a selector."""

@@ -1,4 +1,4 @@
-"""The engine's ports as fate would have them: skewed, lossy, slow and out of order."""
+"""Unreliable implementations of the engine's ports: skewed, lossy and slow."""
 
 import asyncio
 import contextvars
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class SkewedClock:
-    """A wall clock that is wrong, beside the one monotonic clock of the machine."""
+    """A wrong wall clock, and the machine's monotonic clock."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -37,14 +37,14 @@ class SkewedClock:
 
 
 class Hearer(Protocol):
-    """A process that may be notified."""
+    """A process that can be notified."""
 
     context: contextvars.Context
     notifier: "LossyNotifier"
 
 
 class LossyNotifier:
-    """A notifier whose notifications get lost, come late and come twice."""
+    """A notifier whose notifications may be lost, late or duplicated."""
 
     def __init__(self, world: World, others: Callable[[], Sequence[Hearer]]) -> None:
         self._world = world
@@ -83,7 +83,7 @@ class LossyNotifier:
 
 
 class SlowWriter:
-    """A writer that takes its time and sometimes fails, before the commit or after."""
+    """A slow writer that sometimes fails, before or after the commit."""
 
     def __init__(self, inner: Writer, world: World) -> None:
         self._inner = inner
@@ -102,7 +102,7 @@ class SlowWriter:
 
 
 class SlowReader:
-    """A reader whose answers may be old news when they arrive."""
+    """A slow reader, whose results may be outdated when they arrive."""
 
     def __init__(self, inner: Reader, world: World) -> None:
         self._inner = inner
@@ -119,14 +119,14 @@ class SlowReader:
 
 
 class SlowBroker:
-    """A broker that takes its time and sometimes does not say that it has done it."""
+    """A slow broker that sometimes fails after it has done its work."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._inner = MemoryBroker(world.post.server)
 
     def cut(self) -> None:
-        """Be gone, as the process is."""
+        """Close the connections, as the end of the process does."""
         self._world.post.server.cut(self._inner)
 
     async def open(self) -> None:
@@ -170,7 +170,7 @@ class SlowBroker:
 
 
 class FailingHeart:
-    """A heart whose beats fail while the store is out."""
+    """A heart that fails while the store is unavailable."""
 
     def __init__(self, inner: Heart, world: World) -> None:
         self._inner = inner
@@ -185,7 +185,7 @@ class FailingHeart:
 
 
 class LaneHeartbeat:
-    """A heartbeat that is a lane where the real one is a thread."""
+    """A heartbeat in its own lane; the real one has a thread."""
 
     def __init__(
         self, pulse: Pulse, world: World, context: contextvars.Context

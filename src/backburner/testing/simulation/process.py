@@ -1,4 +1,4 @@
-"""A process: the real engine over the real statements, alive until fate ends it."""
+"""A process: the real engine with the real statements, until a fault ends it."""
 
 import asyncio
 import contextvars
@@ -45,19 +45,19 @@ PROCESS: contextvars.ContextVar["Process"] = contextvars.ContextVar("PROCESS")
 
 PRUNE_EVERY: Final = 4.0
 DOWN_SECONDS: Final = 2.0
-"""The longest that a process stays down."""
+"""The maximum number of seconds until an ended process is replaced."""
 
 
 class Crash(BaseException):
-    """The process ends here, without a word."""
+    """The process ends here, without cleaning up."""
 
 
 class Disconnected(Exception):
-    """Whom a client talked to is gone; what it asked for may be done or not."""
+    """The process that a client called has ended; the result of the call is unknown."""
 
 
 class Unit:
-    """A place for a process: when it ends, another is started."""
+    """A place for a process: when it ends, another one is started."""
 
     def __init__(
         self,
@@ -71,30 +71,30 @@ class Unit:
         self.world = world
         self.name = name
         self.slots = slots
-        """How many jobs it runs at once; none if it only serves."""
+        """How many jobs it runs at once; 0 if it only serves."""
         self.translates = translates
         """Whether its processes have loaded the application."""
         self.peers = peers
-        """Every unit, this one too."""
+        """All units, including this one."""
         self.clock = SkewedClock(world)
         self.process: Process | None = None
 
     def start(self) -> None:
-        """Start a process, unless there is one."""
+        """Start a process, unless one is running."""
         if self.process is None:
             self.process = Process(self)
             self.process.spawn(self.process.run())
 
 
 class Process:
-    """One life of a unit."""
+    """One process of a unit, from its start to its end."""
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
         self.world = unit.world
         self.doom = self.world.doom() if self.world.doom else None
         self.calls: dict[asyncio.Future[Any], None] = {}
-        """What clients wait for."""
+        """Pending calls of clients."""
         self._lane, self._heart_lane = Lane(unit.name), Lane(f"{unit.name} heart")
         self.context = self._enter(self._lane)
         self.heart_context = self._enter(self._heart_lane)
@@ -123,7 +123,7 @@ class Process:
 
     @property
     def is_dead(self) -> bool:
-        """Whether this life is over."""
+        """Whether the process has ended."""
         return self._lane.is_dead
 
     def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
@@ -163,10 +163,10 @@ class Process:
     async def serve(
         self, verb: Callable[[Engine], Awaitable[T]], answer: "asyncio.Future[T]"
     ) -> None:
-        """Do what a client asks and tell it."""
+        """Run a client's call and answer it."""
         try:
             result = await verb(self.engine)
-        except Exception as error:  # noqa: BLE001 - the client's to judge
+        except Exception as error:  # noqa: BLE001 - passed on to the client
             if not answer.done():
                 answer.set_exception(error)
         else:
@@ -174,7 +174,7 @@ class Process:
                 answer.set_result(result)
 
     def hit(self, name: str) -> None:
-        """Pass a failpoint, or end there."""
+        """Pass a failpoint, or end the process there."""
         self.world.passed[name] += 1
         self.world.note(self.unit.name, name)
         if self.doom is not None and self.doom[0] == name:
@@ -183,13 +183,13 @@ class Process:
             self.doom = (name, self.doom[1] - 1)
 
     def crash(self, where: str) -> NoReturn:
-        """End here and now."""
+        """End the process at this point."""
         self.world.crashed[where] += 1
         self.die(where)
         raise Crash(where)
 
     def die(self, why: str) -> None:
-        """Be gone; all that is left is in the store."""
+        """End the process; only the data in the store is left."""
         if self.is_dead:
             return
         self.world.note(self.unit.name, "ends:", why)
@@ -203,14 +203,14 @@ class Process:
         self.world.later(self.world.random.random() * DOWN_SECONDS, self.unit.start)
 
     def hold(self, seconds: float, *, heart: bool) -> None:
-        """Stand still for a while: with the heart as if frozen, else as if blocked."""
+        """Stop running for `seconds`; with `heart` the heartbeat too, as if frozen."""
         self.world.note(self.unit.name, "stands still:", f"{seconds:.3f}", heart)
         for lane in (self._lane, self._heart_lane)[: 1 + heart]:
             lane.is_held = True
             self.world.later(seconds, setattr, lane, "is_held", False)
 
     async def stop(self, grace: float) -> None:
-        """End as one does when asked to."""
+        """Stop gracefully."""
         worker, self._worker = self._worker, None
         if worker is not None:
             self.world.stopped.append(worker)

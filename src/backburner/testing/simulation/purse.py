@@ -1,4 +1,4 @@
-"""What jobs of a simulation cost, and those who hold without a job."""
+"""Budget holds of a simulation that belong to no job."""
 
 from collections.abc import Awaitable
 from datetime import timedelta
@@ -13,11 +13,11 @@ from backburner.testing.simulation.world import World
 
 PAUSE: Final = 0.3
 CROWDS: Final = 0.3
-"""How often a crowd comes."""
+"""The probability of concurrent reservations."""
 
 
 async def hold(world: World, line: Line, seconds: float) -> None:
-    """Hold something again and again, alone or in a crowd that comes at once."""
+    """Reserve amounts repeatedly, one at a time or concurrently."""
     lots, end = world.purse.lots, world.loop.time() + seconds
     while world.loop.time() < end:
         await world.sleep(lots.expovariate(1 / PAUSE))
@@ -44,7 +44,7 @@ async def _submit(world: World, line: Line) -> None:
 
 
 async def _once(world: World, line: Line) -> None:
-    """Hold without a job; settle it, release it, or forget about it."""
+    """Reserve an amount without a job; settle it, release it or let it expire."""
     lots = world.purse.lots
     tokens, lasts = lots.choice((1, 10, 25)), timedelta(seconds=lots.choice((1, 3)))
 

@@ -1,4 +1,4 @@
-"""One seed, from its first process to its audit."""
+"""Runs one seed, from its first process to its audit."""
 
 import asyncio
 from collections import Counter
@@ -29,9 +29,9 @@ from backburner.testing.simulation.work import CAPABILITIES
 from backburner.testing.simulation.world import LIMITS, Variant, World
 
 TROUBLED_SECONDS: Final = 4.5
-"""How long fate strikes …"""
+"""How long faults are injected …"""
 ASKING_SECONDS: Final = 3.5
-"""… and how long clients ask before they are done."""
+"""… and how long clients send requests."""
 LOOK_SECONDS: Final = 0.5
 UNREST: Final = """
 SELECT 1 FROM jobs WHERE state NOT IN ('succeeded','failed','cancelled')
@@ -44,7 +44,7 @@ SELECT 1 FROM jobs WHERE state NOT IN ('succeeded','failed','cancelled')
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a seed."""
+    """The result of a seed."""
 
     seed: int
     breaches: Sequence[Breach]
@@ -53,9 +53,9 @@ class Outcome:
     passed: Counter[str]
     """How often each failpoint was passed."""
     crashed: Counter[str]
-    """How often a process ended at each."""
+    """How often a process ended at each failpoint."""
     moves: Counter[tuple[JobState, JobState]]
-    """How often jobs went from one state to another."""
+    """How often jobs changed from one state to another."""
     followed: Counter[str]
     """How often jobs with a completion ended, by cause."""
     trace: Sequence[str]
@@ -64,7 +64,7 @@ class Outcome:
 def simulate(
     seed: int, variant: Variant | None = None, *, tracing: bool = False
 ) -> Outcome:
-    """Run a seed and audit what it leaves behind."""
+    """Run a seed and audit its data."""
     world = World(seed, variant or Variant(), CAPABILITIES, tracing=tracing)
     try:
         with _logs_of(world):
@@ -88,7 +88,7 @@ def simulate(
 
 
 def _live(world: World) -> Iterator[Breach]:
-    """Run a world to its end; yield what went wrong besides the jobs."""
+    """Run a world to its end; yield breaches that concern no job."""
     try:
         world.loop.run_until_complete(world.spawn(_life(world)))
     except (Deadlock, Livelock) as error:
@@ -130,19 +130,19 @@ async def _life(world: World) -> None:
 
 
 async def _look_on(world: World) -> None:
-    """Look, every now and then, at what must be so at any time."""
+    """Check periodically what must always hold."""
     while not world.breaches:
         await world.sleep(LOOK_SECONDS)
         world.breaches += standing_breaches(world)
 
 
 async def _rest(world: World, clients: Sequence[Client], observer: Observer) -> None:
-    """Wait until every job has ended and nobody has anything left to read."""
+    """Wait until every job has ended and readers have read everything."""
     end = world.loop.time() + world.variant.healing
     while world.loop.time() < end:
         await world.sleep(LOOK_SECONDS)
         if any(told.invariant != "life" for told in world.breaches):
-            return  # it is broken: nobody knows when it would rest
+            return  # it is broken, so it may never come to rest
         [(last,)] = world.disk.rows("SELECT coalesce(max(seq), 0) FROM events")
         is_read = not any(client.reads for client in clients)
         is_seen = max(observer.seen, default=0) >= last
@@ -154,7 +154,7 @@ async def _rest(world: World, clients: Sequence[Client], observer: Observer) -> 
 
 
 def _make_units(world: World) -> Sequence[Unit]:
-    """Have two to four processes; the second only serves, the first two translate."""
+    """Create two to four processes; the second only serves, the first two translate."""
     units: list[Unit] = []
     for index in range(world.random.randint(2, 4)):
         slots = 0 if index == 1 else world.random.choice((2, 5, 20))
@@ -166,7 +166,7 @@ def _make_units(world: World) -> Sequence[Unit]:
 
 @contextmanager
 def _logs_of(world: World) -> Iterator[None]:
-    """Keep the engine's log lines; an error that is not the store's is a breach."""
+    """Record the engine's log lines; an error that is not the store's is a breach."""
 
     def keep(_logger: Any, level: str, line: MutableMapping[str, Any]) -> str:
         world.note(level, line)

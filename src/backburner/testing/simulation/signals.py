@@ -1,4 +1,4 @@
-"""Signals jobs of a simulation until each that waits has had one."""
+"""Sends signals to the waiting jobs of a simulation."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ PAUSE: Final = 0.6
 
 
 async def signal_all(world: World, line: Line) -> None:
-    """Signal one job after the other, for ever; some by two callers at once."""
+    """Signal one job after the other, for ever; some from two callers at once."""
     patience, value = world.patience, 0
     while True:
         await world.sleep(patience.lots.expovariate(1 / PAUSE))

@@ -50,21 +50,21 @@ RECORD_EFFECT: Final = sa.text("INSERT INTO effects (job, generation) VALUES (:j
 
 
 class Added(BaseModel):
-    """A step that a step adds to its flow."""
+    """A step that another step adds to its flow."""
 
     steps: list[str]
     after: list[str] = []
-    """Steps that were there before it."""
+    """Existing steps that it follows."""
     follows: bool = False
-    """It runs after the one that was added before it."""
+    """Whether it follows the previously added step."""
     continues: bool = False
-    """It runs whatever those come to."""
+    """Whether it runs even if its prerequisites fail."""
     before: list[str] = []
-    """Steps that wait for it as well."""
+    """Steps that will depend on it."""
 
 
 class Script(BaseModel):
-    """What a job does, run by run; the last step is repeated."""
+    """What a job does, run by run; the last entry is repeated."""
 
     steps: list[str]
     seconds: float = 0.0
@@ -72,12 +72,15 @@ class Script(BaseModel):
     effect: bool = False
     children: int = 0
     writes: int = 0
-    """How many transactions it commits, each with a job, flow or batch."""
+    """The number of transactions it commits, each with a job, flow or batch."""
     text: str = ""
-    """How the result differs from the text it streams, by name; if any, that is it."""
+    """
+    How the result differs from the streamed text, a key of `TEXTS`; empty: the result
+    is a `Report`.
+    """
     adds: list[Added] = []
     waits: str = ""
-    """What it waits for before it does anything: `sleep`, `signal`, or `limit`."""
+    """What it waits for first: `sleep`, `signal` or `limit`."""
 
 
 class Report(BaseModel):
@@ -99,7 +102,7 @@ async def _succeed(ctx: Context, script: Script) -> Answer:
         child = await ctx.submit("sim.work", Script(steps=["succeed"], effect=True))
         process.world.ledger.acknowledge(child.id)
     if script.writes:
-        # As a handler may do that wants no cancel to stop its write half-way.
+        # Like a handler whose write must not be interrupted by a cancellation.
         error = await asyncio.shield(process.spawn(_write_all(ctx, script.writes)))
         if error is not None:
             raise error
@@ -112,7 +115,7 @@ async def _succeed(ctx: Context, script: Script) -> Answer:
 
 
 async def _write_all(ctx: Context, times: int) -> Exception | None:
-    """Commit transactions, one after the other; return what ended them early."""
+    """Commit transactions one after the other; return the error that stopped them."""
     world = PROCESS.get().world
     try:
         for _ in range(times):
@@ -125,13 +128,13 @@ async def _write_all(ctx: Context, times: int) -> Exception | None:
 
 
 def note(tx: Transaction, subject: str) -> None:
-    """Note what a transaction submits: write a row and publish an event."""
+    """Record what a transaction submits: write a row and publish an event."""
     tx.connection.execute(_RECORD_NOTE, {"j": subject})
     tx.publish("notes", "noted", {"id": subject}, to=LOCAL)
 
 
 def _write_down(ctx: Context, kind: str) -> Callable[[Transaction], str]:
-    """Return a body that notes whether the job is held, and submits something."""
+    """Return a body that records whether the job is held, and submits something."""
     claim = ctx._claim  # noqa: SLF001 - nobody else knows the token
 
     def body(tx: Transaction) -> str:
@@ -259,7 +262,7 @@ STEPS: Final[Mapping[str, Callable[[Context, Script], Awaitable[Answer]]]] = {
 
 
 LONG: Final = frozenset({"outlive lease", "outlive timeout", "ignore cancel"})
-"""What takes so long that once is enough."""
+"""Steps that take long, so they run once."""
 
 TEXTS: Final[Mapping[str, Callable[[str], str]]] = {
     "same": lambda text: text,
@@ -269,14 +272,14 @@ TEXTS: Final[Mapping[str, Callable[[str], str]]] = {
 
 
 def _leave_effect(job: JobInfo, tx: Transaction) -> None:
-    """Write a row and publish an event: both are there, or neither is."""
+    """Write a row and publish an event: both must exist, or neither."""
     tx.connection.execute(RECORD_EFFECT, {"j": job.id, "g": job.generation})
     said = {"job": job.id, "generation": job.generation}
     tx.publish("effects", "effect:left", said, to=job.owner)
 
 
 async def _wait(ctx: Context, script: Script) -> None:
-    """Wait for a time, for a signal, or for a signal that may not come in time."""
+    """Wait for a time, for a signal, or for a signal with a timeout."""
     world, job = PROCESS.get().world, ctx.job
     run = partial(world.patience.run_step, world.disk, job.id)
     await ctx.step("before", run, "before")
@@ -321,7 +324,7 @@ def _capability(name: str, queue: str) -> Capability[Any, Any]:
 
 @capability("sim.take", queue="main", timeout=TIMEOUT, retry=RETRY)
 async def take(ctx: Context, value: Any) -> Any:
-    """Take what the steps before it gave, and give it on."""
+    """Check that the input consists of the prerequisites' outputs, and return it."""
     needed = {name: given.output for name, given in ctx.needs.items()}
     expected = needed if len(needed) > 1 else next(iter(needed.values()), None)
     if value != expected:
@@ -332,7 +335,7 @@ async def take(ctx: Context, value: Any) -> Any:
 
 @capability("sim.done", queue="other", timeout=TIMEOUT, retry=RETRY)
 async def follow(ctx: Context, _value: dict[str, Any]) -> Report:
-    """Follow a batch."""
+    """Run as the completion of a batch."""
     return Report(runs=PROCESS.get().world.runs[ctx.job.id])
 
 
@@ -340,7 +343,7 @@ async def follow(ctx: Context, _value: dict[str, Any]) -> Report:
 async def deliver(
     ctx: Context, value: dict[str, Any]
 ) -> Report | str | Snooze | Cancel | Failed:
-    """Tell a receiver that does what its address says."""
+    """Deliver to a receiver that does what its URL says."""
     return await _perform(ctx, Script(steps=value["callback"]["url"].split(",")))
 
 

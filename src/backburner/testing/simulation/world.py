@@ -1,4 +1,4 @@
-"""What the processes of a simulation share: one disk, one time, one source of luck."""
+"""What the processes of a simulation share: database, time and random numbers."""
 
 import asyncio
 import random
@@ -30,18 +30,18 @@ POLL: Final = 1.0
 LIMITS: Final = Limits(throttled=timedelta(seconds=2))
 
 BROKERED: Final = 0.3
-"""How many worlds have a message broker."""
+"""The share of worlds with a message broker."""
 WRITING: Final = 0.6
-"""In how many worlds handlers have transactions of their own."""
+"""The share of worlds in which handlers have their own transactions."""
 FOLLOWED: Final = 0.5
-"""In how many worlds jobs have completions."""
+"""The share of worlds in which jobs have completions."""
 COMPLETIONS: Final = (
     {"capability": "sim.done"},
     {"capability": "sim.work", "input": {"steps": ["succeed"], "effect": True}},
     {"capability": "sim.other", "input": {"steps": ["kill process", "give up"]}},
 )
 LIMITED: Final = 0.4
-"""How many worlds have budgets."""
+"""The share of worlds with budgets."""
 BUDGETS: Final[Sequence[str]] = (
     """
     INSERT INTO budgets (scope, value, unit, per, ceiling, is_declared)
@@ -66,48 +66,48 @@ class Variant:
     look: float = 3 * POLL
     """How often the broker is compared with the store."""
     sweep: float = 15 * POLL
-    """How often a worker claims what no message told of."""
+    """How often a worker claims without messages."""
     healing: float = 600.0
-    """How long everything may take to come to rest after fate's last strike."""
+    """How long everything may take to come to rest after the last fault."""
     crash_at: str = ""
-    """The failpoint at which processes end; empty: wherever fate has it."""
+    """The failpoint at which processes end; empty: drawn at random."""
 
 
 class Nature(NamedTuple):
-    """How a world is, from beginning to end."""
+    """Properties of a world that do not change."""
 
     delay: float
-    """How often a call to the store takes long."""
+    """The probability of a slow call to the store."""
     loss: float
-    """How often a notification is lost."""
+    """The probability that a notification is lost."""
     keep: timedelta
-    """How long finished jobs are kept."""
+    """The retention of ended jobs."""
 
 
 class Purse:
-    """What jobs may cost and do cost, drawn apart from everything else."""
+    """Draws estimates and usage of jobs, with its own random numbers."""
 
     def __init__(self, seed: int) -> None:
         self.lots = random.Random(f"purse {seed}")
         self.is_limited = self.lots.random() < LIMITED
-        """Whether there are budgets in this world."""
+        """Whether this world has budgets."""
 
     @property
     def budgets(self) -> Sequence[str]:
-        """The statements that make them."""
+        """The statements that create the budgets."""
         return BUDGETS if self.is_limited else ()
 
     def estimate(self) -> int | None:
-        """Draw what a job is said to cost."""
+        """Draw the estimate of a job."""
         return self.lots.choice((None, 0, 5, 20) if self.is_limited else (None, 1, 500))
 
     def use(self) -> int | None:
-        """Draw what a run uses, if it tells."""
+        """Draw the usage of a run, if it reports any."""
         return self.lots.choice((None, 0, 5, 30)) if self.is_limited else None
 
 
 class Pen:
-    """What handlers write while they run, drawn apart from everything else."""
+    """Draws what handlers write while they run, with its own random numbers."""
 
     def __init__(self, seed: int) -> None:
         self.lots = random.Random(f"writes {seed}")
@@ -120,34 +120,34 @@ class Pen:
 
     def pause(self) -> float:
         """Draw how long a run takes before it writes."""
-        # Longer than a lease, too: a process is then frozen before it writes.
+        # Longer than a lease, too: the process is then frozen before it writes.
         return round(self.lots.choice((0.0, LEASE, 3 * LEASE)) * self.lots.random(), 3)
 
 
 class Sequels:
-    """The completions of jobs, drawn apart from everything else."""
+    """Draws the completions of jobs, with its own random numbers."""
 
     def __init__(self, seed: int) -> None:
         self.lots = random.Random(f"completions {seed}")
         self.are_asked = self.lots.random() < FOLLOWED
-        """Whether jobs have completions in this world."""
+        """Whether jobs of this world have completions."""
 
     def draw(self) -> Mapping[str, Any] | None:
-        """Draw what is to follow a job's end, if anything."""
+        """Draw the completion of a job, if it has one."""
         if not self.are_asked:
             return None
         return self.lots.choice((None, *COMPLETIONS))
 
 
 class Post:
-    """The broker of a world, if it has one, drawn apart from everything else."""
+    """The broker of a world, if it has one, with its own random numbers."""
 
     def __init__(self, seed: int) -> None:
         self.lots = random.Random(f"hints {seed}")
         self.is_used = self.lots.random() < BROKERED
-        """Whether there is a broker in this world."""
+        """Whether this world has a broker."""
         self.doubt = self.lots.choice((0.0, 0.02))
-        """How often it does what it is asked and does not say so."""
+        """The probability that it fails after it has done its work."""
         self.server = MemoryServer(
             Mischief(
                 copies=self.lots.choice((1, 1, 3)),
@@ -158,12 +158,12 @@ class Post:
         )
 
     def trouble(self) -> None:
-        """Raise, every now and then, though what was asked for is done."""
+        """Raise now and then, although the work is done."""
         if self.lots.random() < self.doubt:
             raise BrokerUnavailable("no answer, on purpose")
 
     def relent(self) -> None:
-        """Be a broker as one should be."""
+        """Stop failing."""
         self.doubt = 0.0
         self.server.start()
         self.server.mischief.loss = 0.0
@@ -179,21 +179,21 @@ class Trace:
         self._hash = sha256()
 
     def note(self, *words: object) -> None:
-        """Put down what happens."""
+        """Record what happens."""
         line = " ".join((f"{self._time():.6f}", *map(str, words)))
         self._hash.update(line.encode())
         if self._keeps:
             self.lines.append(line)
 
     def digest(self, *more: object) -> str:
-        """Return the hash of all that was put down, and of `more`."""
+        """Return the hash of all records, and of `more`."""
         told = self._hash.copy()
         told.update(repr(more).encode())
         return told.hexdigest()
 
 
 class World:
-    """One seed's universe."""
+    """The simulated world of one seed."""
 
     def __init__(  # noqa: PLR0915 - all that a world has
         self, seed: int, variant: Variant, registry: Registry, *, tracing: bool
@@ -211,26 +211,28 @@ class World:
         self.disk = Disk(self.now_ms, changes)
         self.trace = Trace(self.loop.time, keeps=tracing)
         self.context = self.loop.add(Lane("world"))
-        """Where everything runs that is not of a process: clients, and fate."""
+        """The context of everything outside of processes: clients and faults."""
         self.ledger = Ledger()
         self.runs: Counter[str] = Counter()
         """How often the handler of each job was called."""
         self.passed: Counter[str] = Counter()
         """How often each failpoint was passed."""
         self.crashed: Counter[str] = Counter()
-        """How often a process ended at each."""
+        """How often a process ended at each failpoint."""
         self.breaches: list[Breach] = []
-        """What should not have happened, by whoever saw it."""
+        """Breaches that were noticed during the run."""
         self.stopped: list[Worker] = []
-        """Those that were asked to."""
+        """Workers that were stopped gracefully."""
         self.hearts: list[Heart] = []
-        """All there ever were: one that is collected rolls back what others write."""
+        """All hearts: a collected one would roll back the writes of others."""
         self.doom: Callable[[], Doom] | None = None
         """Draws where a new process will end."""
         self.is_out = False
-        """The store answers with errors for now."""
+        """Whether the store is unavailable."""
         self.writes_at = 0.0
-        """Until then the disk takes no write: what comes meanwhile comes at once."""
+        """
+        Until this time the disk accepts no write; delayed writes then happen at once.
+        """
         self.nature = Nature(
             delay=self.random.choice((0.0, 0.02, 0.1)),
             loss=self.random.choice((0.0, 0.1, 0.5)),
@@ -238,7 +240,7 @@ class World:
         )
 
     def note(self, *words: object) -> None:
-        """Put down what happens."""
+        """Record what happens."""
         self.trace.note(*words)
 
     def now_ms(self) -> int:
@@ -246,7 +248,7 @@ class World:
         return int(self.loop.time() * 1000)
 
     def protest(self, told: str) -> None:
-        """Note what should not have happened."""
+        """Record a breach."""
         self.breaches.append(Breach("life", "", told))
 
     def happens(self, chance: float) -> bool:
@@ -258,7 +260,7 @@ class World:
         return self.loop.create_task(coroutine, context=self.context)
 
     def later(self, delay: float, callback: Callable[..., object], *args: Any) -> None:
-        """Call back after a while, whoever is dead by then."""
+        """Call back after a delay, whichever processes have ended."""
         self.loop.call_later(delay, callback, *args, context=self.context)
 
     async def sleep(self, seconds: float) -> None:
@@ -266,18 +268,18 @@ class World:
         await asyncio.sleep(seconds)  # noqa: TID251 - the loop owns the time
 
     async def dawdle(self) -> None:
-        """Take as long as a store may: hardly any time, or seconds."""
+        """Take as long as a store may: usually milliseconds, sometimes seconds."""
         slow = self.happens(self.nature.delay)
         most = self.random.choice((0.1, 1.0, 4.0)) if slow else 0.003
         await self.sleep(round(self.random.random() * most, 3))
 
     def trouble(self) -> None:
-        """Raise what the store raises while it is out."""
+        """Raise the store's error while it is unavailable."""
         if self.is_out and self.happens(0.5):
             raise StoreUnavailable("out of order on purpose")
 
     def close(self) -> None:
-        """End the world."""
+        """Close the loop and the database."""
         self.loop.close()
         self.hearts.clear()
         self.disk.close()
