@@ -138,7 +138,7 @@ async def read(request: Request, model: type[M]) -> M:
 def found(value: T | None, what: str) -> T:
     """Return a value of the caller; `None` is answered with 404, `TASK_NOT_FOUND`."""
     if value is None:
-        message = f"there is no such {what}, or it is somebody else's"
+        message = f"the {what} does not exist or belongs to another owner"
         raise Refusal(404, f"{what.upper()}_NOT_FOUND", message)
     return value
 

@@ -72,7 +72,7 @@ def test_doctor_changes_nothing_where_there_is_nothing(run, tmp_path):
     ended = run("doctor", "--store", "sqlite:///new/folder/jobs.db")
 
     assert 0 == ended.returncode
-    assert "is made at the first start" in ended.stdout
+    assert "is created at the first start" in ended.stdout
     assert [] == list(tmp_path.iterdir())
 
 

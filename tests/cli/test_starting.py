@@ -41,7 +41,7 @@ MOCK = {"BACKBURNER_AI": "mock"}
         (
             ["worker", "--dev", "--store", "sqlite:///no/such.db"],
             {},
-            "/no for such.db: make it, or correct the path",
+            "/no for such.db: create it, or correct the path",
         ),
         (["worker", "--dev"], {"BACKBURNER_FAULT": ":x"}, "BACKBURNER_FAULT"),
         (

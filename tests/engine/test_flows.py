@@ -365,7 +365,7 @@ async def test_what_cannot_be_is_refused_before_anything_is_stored(backburner):
 
     for flow, error, told in (
         (circle, InvalidInput, "a cycle"),
-        (misfit, InvalidInput, "it is of type object and string is wanted"),
+        (misfit, InvalidInput, "it is of type object, not string"),
         (unknown, UnknownCapability, "did you mean 'shout'"),
     ):
         with pytest.raises(error, match=told):

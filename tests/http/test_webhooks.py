@@ -172,7 +172,7 @@ async def test_every_end_is_told_whatever_receivers_do(server, receiving, runs):
     for name, delivery in {**ended, "good": good}.items():
         await check_requests(server, town[name], delivery)
     left = await post(server, "/v1/endpoints", url=town["has left"].url())
-    assert "its receiver answered 410" == left["disabled_reason"]
+    assert "the receiver answered 410" == left["disabled_reason"]
     assert len(town) == runs.count, "a job runs once, however often it is told of"
 
 

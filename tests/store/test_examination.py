@@ -254,7 +254,7 @@ async def test_a_small_disk_is_found(small_disk):
     [blobs] = FileBlobs(small_disk / "blobs", SystemDice(), NoFaults()).examine()
 
     assert [Status.FAIL, Status.FAIL] == [disk.status, blobs.status]
-    assert "make room" in disk.fix
+    assert "free disk space" in disk.fix
     assert [] == list(small_disk.iterdir()), "looking leaves nothing"
 
 

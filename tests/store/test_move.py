@@ -307,7 +307,7 @@ async def test_a_target_of_another_move_is_refused(first, store, tmp_path, last)
         await moved(first, store(f"sqlite:///{tmp_path}/third.db"))
     with pytest.raises(MoveRefused, match="is being moved to"):
         await moved(first, second, replace=True)
-    with pytest.raises(ConfigurationError, match=r"a move from .* is not over"):
+    with pytest.raises(ConfigurationError, match=r"run the move from .* again"):
         await last.open()
     with pytest.raises(ConfigurationError, match="is being moved to"):
         await first.open()

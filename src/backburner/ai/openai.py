@@ -179,7 +179,7 @@ class OpenAI:
         except openai.APIStatusError as error:
             raise _by_answer(error, self._preset.key_variable) from error
         except openai.APITimeoutError as error:
-            raise Fault(Trouble.TIMEOUT, "it exceeded its time limit") from error
+            raise Fault(Trouble.TIMEOUT, "the call exceeded its time limit") from error
         except openai.APIConnectionError as error:
             raise Fault(Trouble.UNAVAILABLE, "it cannot be reached") from error
         except httpx2.HTTPError as error:

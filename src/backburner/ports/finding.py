@@ -31,4 +31,5 @@ def room(name: str, free: int) -> Finding:
     if free >= FEW_BYTES:
         return Finding(Status.PASS, name, message)
     status = Status.FAIL if free < TOO_FEW_BYTES else Status.WARN
-    return Finding(status, name, message, "make room, or keep jobs for fewer days")
+    fix = "free disk space, or keep jobs for fewer days"
+    return Finding(status, name, message, fix)

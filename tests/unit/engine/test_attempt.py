@@ -43,7 +43,7 @@ from backburner.testing.samples import a_claim
             Throttled("wait", retry_after=float("nan")),
             Failed("THROTTLED", "wait", True, timedelta()),
         ),
-        (TimeoutError(), Failed("TIMEOUT", "it exceeded its time limit")),
+        (TimeoutError(), Failed("TIMEOUT", "the handler exceeded a time limit")),
         (TimeoutError("30 s"), Failed("TIMEOUT", "30 s")),
         (KeyError("name"), Failed("UNEXPECTED", "KeyError: 'name'")),
         (ValueError("\ud800"), Failed("UNEXPECTED", "ValueError: ?")),
@@ -126,7 +126,7 @@ async def test_a_job_nobody_here_knows_is_left_to_others():
         (Interruption.LOST, None),
         (
             Interruption.TIMED_OUT,
-            Failed("TIMEOUT", "it ran longer than the timeout of its capability"),
+            Failed("TIMEOUT", "the attempt exceeded the capability's timeout"),
         ),
     ],
 )

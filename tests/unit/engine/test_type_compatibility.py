@@ -228,15 +228,15 @@ class Other(BaseModel):
 @pytest.mark.parametrize(
     ("gives", "takes", "told"),
     [
-        (Wide, int, "it is of type object and integer is wanted"),
-        (int, Wide, "it is of type integer and object is wanted"),
-        (int, str, "it is of type integer and string is wanted"),
-        (list[int], dict, "it is of type array and object is wanted"),
-        (None, str, "it is of type null and string is wanted"),
+        (Wide, int, "it is of type object, not integer"),
+        (int, Wide, "it is of type integer, not object"),
+        (int, str, "it is of type integer, not string"),
+        (list[int], dict, "it is of type array, not object"),
+        (None, str, "it is of type null, not string"),
         (Closed, Wide, "it has no field 'y'"),
-        (Wide, Closed, "it has a field 'y' too many"),
+        (Wide, Closed, "it has an unexpected field 'y'"),
         (Deep, Other, "it.inner[] has no field 'name'"),
-        (list[Wide], list[str], "it[] is of type object and string is wanted"),
+        (list[Wide], list[str], "it[] is of type object, not string"),
     ],
 )
 def test_what_cannot_fit_is_told(gives, takes, told):
@@ -249,11 +249,11 @@ def test_what_cannot_fit_is_told(gives, takes, told):
         (
             {"x": int, "y": str},
             str,
-            "it is an object of 2 outputs and string is wanted",
+            "it is an object of 2 outputs, not string",
         ),
         ({"x": int, "z": str}, Wide, "it has no field 'y'"),
-        ({"x": int, "y": str}, Closed, "it has a field 'y' too many"),
-        ({"x": Wide, "y": str}, Wide, "it.x is of type object and integer is wanted"),
+        ({"x": int, "y": str}, Closed, "it has an unexpected field 'y'"),
+        ({"x": Wide, "y": str}, Wide, "it.x is of type object, not integer"),
     ],
 )
 def test_outputs_that_cannot_fit_together_are_told(gives, takes, told):

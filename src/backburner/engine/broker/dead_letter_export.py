@@ -88,7 +88,7 @@ class DeadLetterExporter:
             # Perhaps only the queue of dead letters fails: jobs go on and report other
             # faults.
             if not self._is_told:
-                log.warning("dead letters not written", code=error.code)
+                log.warning("dead letters not exported", code=error.code)
             self._is_told = True
             return None
         except StoreUnavailable:

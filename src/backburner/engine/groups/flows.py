@@ -117,7 +117,7 @@ class Flows:
         return await self._store.flows(where, before=before, limit=limit)
 
     async def cancel(
-        self, flow_id: str, owner: Owner = LOCAL, *, reason: str = "cancelled with all"
+        self, flow_id: str, owner: Owner = LOCAL, *, reason: str = "flow cancelled"
     ) -> FlowRecord:
         """Cancel every step of a flow that has not ended; repeating it is no error."""
         flow = await self.find(flow_id, owner)

@@ -153,7 +153,7 @@ class Planning:
         if wrong is not None:
             raise refused_field(
                 "completion.input",
-                f"give one, or take what it is told of the batch: {wrong}",
+                f"must be given, because the default input does not match: {wrong}",
             )
         return found
 

@@ -152,7 +152,7 @@ class Scheduler:
             with counted():
                 return firing if await self._store.fire(firing) else None
         except BudgetExhausted:
-            log.warning("ticks over budget", schedule=firing.name)
+            log.warning("ticks skipped: budget exhausted", schedule=firing.name)
             blobs = [job.id for job in firing.jobs if reference(job.input)]
             await self._payloads.drop(blobs)
             missed = firing._replace(jobs=())

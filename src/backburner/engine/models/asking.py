@@ -413,7 +413,7 @@ class Asker:
         except ValueError as error:
             why, code = mistakes(error), trouble_of(error)
         if kept is None:
-            log.warning("answer unusable, asking once more", code=code)
+            log.warning("invalid answer, asking for a correction", code=code)
             last = self._calls[-1]
             seen = Correction(code, why, last.provider, last.model, len(text))
             if on_correction is not None:
@@ -520,9 +520,7 @@ class Asker:
                     break
                 if provider is not chain[-1]:
                     code = error.problem_code
-                    log.warning(
-                        "provider passed over", provider=provider.name, code=code
-                    )
+                    log.warning("provider skipped", provider=provider.name, code=code)
         raise _soonest(errors)
 
     async def _by(
@@ -591,7 +589,7 @@ class Asker:
             async with asyncio.timeout_at(until):
                 reply = await work.do(provider, model)
         except TimeoutError:
-            raise Fault(Trouble.TIMEOUT, "it exceeded its time limit") from None
+            raise Fault(Trouble.TIMEOUT, "the call exceeded its time limit") from None
         except Fault as fault:
             reply = fault.reply
             raise

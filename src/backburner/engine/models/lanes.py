@@ -184,7 +184,7 @@ class Lanes:
                     raise
                 # Retry: a permit that is not returned stays taken for the worker's
                 # life.
-                log.warning("permit not given back", lane=lane, code=error.code)
+                log.warning("permit not returned", lane=lane, code=error.code)
                 await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - nothing tells when
             else:
                 wait = None if given.wait is None else given.wait.span

@@ -292,7 +292,7 @@ class UsageRecorder:
             try:
                 await send_all(due, self._tell, self._refuse)
             except StoreUnavailable as error:
-                log.warning("booking failed", code=error.code, count=len(due))
+                log.warning("usage not recorded", code=error.code, count=len(due))
                 return RETRY_SECONDS
         left = [
             waits[usage_log]
@@ -304,7 +304,7 @@ class UsageRecorder:
     def _refuse(self, usage_log: UsageLog, error: Exception) -> None:
         """Log that the store refused a run's usage; it is sent again."""
         kind = type(error).__name__
-        log.error("usage not booked", count=len(usage_log.calls), error_type=kind)
+        log.error("usage refused", count=len(usage_log.calls), error_type=kind)
 
     async def _tell(self, usage_logs: Sequence[UsageLog]) -> None:
         for usage_log in usage_logs:

@@ -46,6 +46,7 @@ from backburner.engine.run.streaming import OutputStream
 from backburner.engine.submit import guarding
 from backburner.ports.log import log
 
+CANCELLED_INSIDE = "CANCELLED_INSIDE"
 MOST_FAULTS = 5
 STOW_RETRY_SECONDS = 0.2
 
@@ -132,11 +133,14 @@ class Attempt:
                 await whole(self.claim.given, payloads),
             )
         except asyncio.CancelledError:
-            outcome = Failed("CANCELLED_INSIDE", "it was cancelled from inside")
+            outcome = Failed(
+                CANCELLED_INSIDE, "the attempt was cancelled by its own code"
+            )
         except BlobMissing:
-            return Failed(BlobMissing.code, "its input is gone", retryable=False)
+            message = "the job's input no longer exists"
+            return Failed(BlobMissing.code, message, retryable=False)
         except StoreUnavailable as error:
-            outcome = Failed(error.code, "its input cannot be read just now")
+            outcome = Failed(error.code, "the job's input cannot be read at the moment")
         if self.interruption is not None:
             return of_interruption(self.interruption)
         return outcome
@@ -160,7 +164,7 @@ class Attempt:
                 outcome = await self._stowed(outcome.output, payloads)
         except asyncio.CancelledError:
             outcome = Failed(
-                "CANCELLED_INSIDE", "its handler was cancelled from inside"
+                CANCELLED_INSIDE, "the handler was cancelled by its own code"
             )
         except (KeyboardInterrupt, GeneratorExit):  # the event loop has ended
             raise
@@ -211,7 +215,7 @@ class Attempt:
         try:
             await output_stream.told()
         except asyncio.CancelledError:
-            lost = Failed("CANCELLED_INSIDE", "it was cancelled from inside")
+            lost = Failed(CANCELLED_INSIDE, "the attempt was cancelled by its own code")
             return lost if self.interruption is None else self.came_to()
         except Exception as error:  # noqa: BLE001 - the stored text is incomplete
             return classify(error)

@@ -60,7 +60,7 @@ class InlineRunner:
             await self.budgets.settle(hold_id, tokens, money=money)
         except StoreUnavailable as error:
             # The answer exists already, and the hold expires by itself.
-            log.warning("booking failed", code=error.code, count=len(calls))
+            log.warning("usage not recorded", code=error.code, count=len(calls))
 
     async def _cost(self, calls: Sequence[Usage]) -> Decimal | None:
         await loaded(self.prices)

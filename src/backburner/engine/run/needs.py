@@ -42,7 +42,7 @@ def input_of(needs: Sequence[Need]) -> str:
     if len(needs) == 1 and needs[0].output is not None:
         return needs[0].output
     if not needs or any(need.output is None for need in needs):
-        raise PermanentError("the output that it takes as its input does not exist")
+        raise PermanentError("a prerequisite has no output, which is needed as input")
     outputs = {need.step: orjson.Fragment(need.output or "") for need in needs}
     return orjson.dumps(outputs).decode()
 

@@ -51,7 +51,8 @@ def of_answer(capability: Capability[Any, Any], answer: Any) -> Outcome:
         case Snooze(timedelta(), str(reason)) | Cancel(str(reason)):
             return answer._replace(reason=readable(reason))
         case _:
-            message = f"its {type(answer).__name__} holds a value of the wrong type"
+            kind = type(answer).__name__
+            message = f"the handler's {kind} has a value of the wrong type"
             return Failed("INVALID_OUTPUT", message, retryable=False)
 
 
@@ -91,7 +92,7 @@ def _classified(error: BaseException) -> Failed:
         case WorkError():
             return Failed(error.problem_code, message, retryable=error.retryable)
         case TimeoutError():
-            return Failed(TIMEOUT, message or "it exceeded its time limit")
+            return Failed(TIMEOUT, message or "the handler exceeded a time limit")
         case _:
             return Failed(UNEXPECTED, f"{type(error).__name__}: {message}")
 
@@ -109,7 +110,7 @@ def of_interruption(why: Interruption) -> Outcome | None:
         case Interruption.LOST:
             return None
         case Interruption.TIMED_OUT:
-            return Failed(TIMEOUT, "it ran longer than the timeout of its capability")
+            return Failed(TIMEOUT, "the attempt exceeded the capability's timeout")
         case Interruption.EXPIRED:
             return Expired()
 

@@ -281,7 +281,7 @@ class Settler:
             self._tell_all(batch, applied)
         except Exception as error:  # noqa: BLE001 - settling again would not help
             kind = type(error).__name__
-            log.error("settled but not told", worker=self._worker.id, error_type=kind)
+            log.error("settled, not announced", worker=self._worker.id, error_type=kind)
 
     def _tell_all(
         self,

@@ -33,7 +33,7 @@ class WaitTimedOut(PermanentError):
     problem_code = WAIT_TIMEOUT
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"nothing came for wait {name!r} in time", code=WAIT_TIMEOUT)
+        super().__init__(f"no signal came for wait {name!r} in time", code=WAIT_TIMEOUT)
 
 
 class WaitStorage(Protocol):

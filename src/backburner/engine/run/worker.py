@@ -284,8 +284,8 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - one job must not block the others
             del self._attempts[attempt]
             kind = type(error).__name__
-            log.error("attempt not begun", job_id=claim.id, error_type=kind)
-            why = readable(f"it could not be begun: {kind}: {error}")
+            log.error("attempt not started", job_id=claim.id, error_type=kind)
+            why = readable(f"the attempt could not be started: {kind}: {error}")
             self._settler.add(attempt, Failed("UNEXPECTED", why))
 
     async def _run(self, attempt: Attempt) -> None:
@@ -301,7 +301,7 @@ class Worker:
     def _settle(self, attempt: Attempt, outcome: Outcome | None) -> None:
         """Queue the outcome for storage, and claim again if that frees capacity."""
         if outcome is None and attempt.interruption is not Interruption.LOST:
-            outcome = Failed("UNEXPECTED", "its attempt ended without an outcome")
+            outcome = Failed("UNEXPECTED", "the attempt ended without an outcome")
         if outcome is None:
             telemetry.stale_completions.inc()
             self._settler.lose(attempt)
@@ -515,7 +515,7 @@ class Worker:
         if is_draining is None or is_draining is self._is_draining:
             return
         self._is_draining = is_draining
-        log.info("worker drains" if is_draining else "worker goes on", worker=worker)
+        log.info("worker draining" if is_draining else "worker resumed", worker=worker)
         if not is_draining:
             self._look_again()
 

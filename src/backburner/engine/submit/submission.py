@@ -238,7 +238,7 @@ class Submission:
             return None
         told = {"url": asked} if isinstance(asked, str) else dict(asked)
         if len(told) != 1 or not isinstance(told.get("url", told.get("endpoint")), str):
-            raise refused_field("callback", 'say {"url": …} or {"endpoint": …}')
+            raise refused_field("callback", 'must be {"url": …} or {"endpoint": …}')
         if self._callbacks is not None:
             told = self._callbacks.checked(told)
         return orjson.dumps(told).decode()

@@ -47,7 +47,7 @@ def incompatibility(
         return _compared(_output(output), taken, taken, "it")
     whole = _at(taken, taken.get("$defs", {}))
     if whole.get("type", "object") != "object":
-        return f"it is an object of {len(gives)} outputs and {whole['type']} is wanted"
+        return f"it is an object of {len(gives)} outputs, not {whole['type']}"
     return _missing(gives, whole) or _unfit(gives, whole, taken)
 
 
@@ -92,7 +92,7 @@ class _Comparison:
         if depth > DEEPEST or not isinstance(is_a, str) or not isinstance(wants, str):
             return None  # too deep, a union, or any type
         if not _may_be(is_a, wants, taken):
-            return f"{path} is of type {is_a} and {wants} is wanted"
+            return f"{path} is of type {is_a}, not {wants}"
         if is_a == wants == "object":
             return self._fields(given, taken, path, depth)
         if is_a == wants == "array" and "items" in given and "items" in taken:
@@ -123,7 +123,7 @@ def _surplus(has: Iterable[str], taken: Schema, path: str) -> str | None:
     if taken.get("additionalProperties") is False:
         for name in has:
             if name not in taken.get("properties", {}):
-                return f"{path} has a field {name!r} too many"
+                return f"{path} has an unexpected field {name!r}"
     return None
 
 

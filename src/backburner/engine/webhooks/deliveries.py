@@ -28,7 +28,7 @@ from backburner.engine.webhooks.messages import Messages, Told
 from backburner.ports.store.maintenance import JobFilter
 
 SUBJECT_GONE: Final = "WEBHOOK_SUBJECT_GONE"
-GONE: Final = "its receiver answered 410"
+GONE: Final = "the receiver answered 410"
 
 Deliver = Callable[[Endpoint, WebhookMessage], Awaitable[Delivery]]
 
@@ -49,7 +49,7 @@ def delivering(
         job = ctx.job
         endpoint = await endpoints.called(told.callback, job.owner)
         if endpoint is None:
-            return Failed(DISABLED, "its endpoint was deleted", retryable=False)
+            return Failed(DISABLED, "the endpoint was deleted", retryable=False)
         body = await messages.body(told, job.owner)
         if body is None:
             message = "the job, flow or batch that it reports no longer exists"

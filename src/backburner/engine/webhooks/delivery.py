@@ -136,7 +136,7 @@ class Deliver:
     async def __call__(self, endpoint: Endpoint, message: WebhookMessage) -> Delivery:
         """Try once; `is_gone` says whether the endpoint must be disabled."""
         if endpoint.disabled_at is not None:
-            return Failed(DISABLED, "its endpoint is disabled", retryable=False)
+            return Failed(DISABLED, "the endpoint is disabled", retryable=False)
         said = await self._receiver_limits.call(
             endpoint, lambda: self._sender.send(endpoint, message)
         )
@@ -159,7 +159,7 @@ def decide(said: Answer | Silence, *, now: Instant, roll: float) -> Delivered | 
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         return Failed(REDIRECT, f"{told}: redirects are not followed")
     if status == HTTPStatus.GONE:
-        return Failed(GONE, f"{told}: its endpoint is disabled", retryable=False)
+        return Failed(GONE, f"{told}: the endpoint is disabled", retryable=False)
     asked = said.headers.get("retry-after", "") if status in _LATER else ""
     return Failed(STATUS, told, retry_after=_wait(asked, now, roll))
 

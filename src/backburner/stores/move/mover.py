@@ -261,7 +261,7 @@ class Mover:
 
     async def _leave(self, here: Notice | None, leaving: Notice) -> None:
         if here is not None and here.phase is Phase.ARRIVING:
-            raise MoveRefused(f"{self._source.place}: a move into it is not over")
+            raise MoveRefused(f"{self._source.place}: a move into it is not finished")
         alive = await self._source.alive(self._options.lease)
         if alive:
             named = ", ".join(f"pid {worker.pid} on {worker.host}" for worker in alive)
@@ -276,7 +276,7 @@ class Mover:
         if progress and progress["table"] not in names:
             raise MoveRefused(
                 f"the move under way copied rows of table {progress['table']}: name "
-                "the same applications again, or begin anew with --replace"
+                "the same applications again, or start again with --replace"
             )
         begun_at = names.index(progress["table"]) if progress else 0
         for place, table in enumerate(self._tables[begun_at:]):

@@ -49,10 +49,10 @@ _table = sa.Table(
 NAME: Final = _table.name
 
 _WHY: Final = {
-    Phase.LEAVING: "is being moved to {}: run `backburner move` again to go on, or "
-    "`backburner move --abandon` to stay",
+    Phase.LEAVING: "is being moved to {}: run `backburner move` again to continue, or "
+    "`backburner move --abandon` to keep this store",
     Phase.LEFT: "was moved to {}",
-    Phase.ARRIVING: "is not complete: a move from {} is not over; run it again",
+    Phase.ARRIVING: "is incomplete: run the move from {} again",
 }
 
 

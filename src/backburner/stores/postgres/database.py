@@ -240,7 +240,7 @@ def as_ours(error: BaseException) -> StoreUnavailable | None:
         return error
     error = said_by_driver(error)
     if isinstance(error, asyncpg.DiskFullError):
-        return StoreFull("the database has no room left")
+        return StoreFull("the database has no space left")
     if isinstance(error, _REFUSED):
         reason = str(error).partition("\n")[0]
         return StoreUnavailable(f"the database cannot be used: {reason}")

@@ -198,7 +198,7 @@ def transaction(oldest: Transaction | None) -> Finding:
             f"the oldest is {oldest.seconds:.0f} s old: "
             f"pid {oldest.pid}, {oldest.holder}, {oldest.state}",
             f"end it with SELECT pg_terminate_backend({oldest.pid}): "
-            "it holds up cleaning and readers of all events",
+            "it delays VACUUM and readers of all events",
         ),
     )
 

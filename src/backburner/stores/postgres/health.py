@@ -105,7 +105,7 @@ def look(connection: sa.Connection) -> Iterator[Finding]:
     yield Finding(
         Status.PASS,
         "size",
-        f"{size / 1024**2:.1f} MiB; how much room is left its own machine knows",
+        f"{size / 1024**2:.1f} MiB; check free disk space on the database server",
     )
 
 
@@ -157,13 +157,13 @@ def indexes(found: Sequence[Index]) -> Finding:
 def locks(wait: Wait | None) -> Finding:
     """Report which session blocks another."""
     if wait is None or wait.seconds < WAIT_SECONDS:
-        return Finding(Status.PASS, "locks", "nobody waits for long")
+        return Finding(Status.PASS, "locks", "no session waits for long")
     return Finding(
         Status.WARN,
         "locks",
         f"pid {wait.pid} has waited {wait.seconds:.0f} s for "
         f"pid {wait.holder}, {wait.program}, {wait.state}",
-        f"SELECT pg_terminate_backend({wait.holder}), or have it commit",
+        f"SELECT pg_terminate_backend({wait.holder}), or make it commit",
     )
 
 
@@ -173,12 +173,12 @@ def slots(found: Sequence[Slot]) -> Iterator[Finding]:
         slot for slot in found if not slot.is_active or slot.kept > MANY_LOG_BYTES
     ]
     for slot in troubled:
-        used = "is behind" if slot.is_active else "is used by nobody"
+        used = "is behind" if slot.is_active else "is not used"
         yield Finding(
             Status.WARN,
             "slots",
-            f"{slot.name} {used}, {slot.kept / 1024**2:.0f} MiB of the log are kept",
+            f"{slot.name} {used}, {slot.kept / 1024**2:.0f} MiB of WAL are kept",
             f"start its reader, or SELECT pg_drop_replication_slot('{slot.name}')",
         )
     if not troubled:
-        yield Finding(Status.PASS, "slots", "none holds the log back")
+        yield Finding(Status.PASS, "slots", "no slot keeps much WAL")

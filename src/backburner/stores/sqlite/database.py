@@ -167,7 +167,7 @@ def as_ours(error: Exception) -> StoreUnavailable | None:
     if code is None:
         return None
     if code & 0xFF == sqlite3.SQLITE_FULL:
-        return StoreFull("the database has no room left")
+        return StoreFull("the database has no space left")
     is_fenced = FENCED in str(error)
     if code & 0xFF in _UNAVAILABLE or is_fenced:
         told = f"the database cannot be used: {_name(error)}"

@@ -57,8 +57,8 @@ def _library() -> Finding:
     return Finding(
         Status.WARN,
         "sqlite",
-        f"{version} has the WAL-reset fault that 3.51.3 mends; Backburner's processes "
-        "are safe from it, for they write and checkpoint under one lock",
+        f"{version} has the WAL-reset bug that 3.51.3 fixes; Backburner's processes "
+        "avoid it: they write and checkpoint under one lock",
         "let no other program write to the file, or upgrade SQLite",
     )
 

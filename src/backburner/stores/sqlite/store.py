@@ -354,7 +354,7 @@ def _require_folder(path: Path) -> None:
     if not path.parent.is_dir():
         raise ConfigurationError(
             f"BACKBURNER_STORE: there is no folder {path.parent} for {path.name}: "
-            "make it, or correct the path"
+            "create it, or correct the path"
         )
 
 

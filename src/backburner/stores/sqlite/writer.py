@@ -25,7 +25,7 @@ from backburner.stores.sqlite.transaction import Transaction, savepoint
 
 LONGEST_WAIT = 10.0
 """Seconds; a process that freezes inside a commit blocks all the others."""
-HELD_UP = "another process holds the file and does not let go"
+HELD_UP = "another process has locked the file for too long"
 
 Many = Callable[[Transaction, Sequence[Any]], Sequence[Any]]
 
