@@ -114,10 +114,10 @@ class BaseContext:
 
         Calls in quick succession are combined: only the latest is stored.
         """
-        told: dict[str, Any] = {"done": _number(done), "total": _number(total)}
+        data: dict[str, Any] = {"done": _number(done), "total": _number(total)}
         if message is not None:
-            told["message"] = readable(message)
-        self._speak().report(told)
+            data["message"] = readable(message)
+        self._speak().report(data)
 
     async def emit(self, text: str) -> None:
         """

@@ -34,8 +34,8 @@ class ChildFailed(PermanentError):
 
     def __init__(self, job: Job) -> None:
         error = job.error
-        told = "" if error is None else f": {error.code}: {error.message}"
-        super().__init__(f"child job {job.id} {job.state}{told}", code="CHILD_FAILED")
+        reason = "" if error is None else f": {error.code}: {error.message}"
+        super().__init__(f"child job {job.id} {job.state}{reason}", code="CHILD_FAILED")
         self.job = job
 
 

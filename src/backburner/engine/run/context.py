@@ -118,8 +118,8 @@ class Context(ModelContext, StepContext):
         on their queues.
         """
         least = longer_than // timedelta(milliseconds=1)
-        found = await self._database().running(queue)
-        return [job for job in found if job.duration_ms > least]
+        jobs = await self._database().running(queue)
+        return [job for job in jobs if job.duration_ms > least]
 
     def _database(self) -> Storage:
         if self._services.engine is None:

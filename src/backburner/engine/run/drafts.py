@@ -37,11 +37,11 @@ class StepDraft:
 
     async def read(self) -> str | None:
         """Return the answer that an earlier run received but did not correct."""
-        found: Any = await self._steps.draft(self._call, TEXT)
-        if found is None:
+        draft: Any = await self._steps.draft(self._call, TEXT)
+        if draft is None:
             return None
-        self._asker.recall(found.calls)
-        return str(found.value)
+        self._asker.recall(draft.calls)
+        return str(draft.value)
 
     async def keep(self, text: str) -> None:
         """Store an answer with its usage; return when it is stored."""

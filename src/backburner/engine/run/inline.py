@@ -35,13 +35,13 @@ class InlineRunner:
     budgets: Budgets
     prices: Prices
 
-    async def run(self, found: Capability[Any, Any], job: NewJob) -> Any:
+    async def run(self, capability: Capability[Any, Any], job: NewJob) -> Any:
         """Run a capability as a job would; raise its error."""
         ctx = Context(_stand_in(job), self.services)
-        held = await self.budgets.hold(job, lasts=found.timeout + SPARE)
+        held = await self.budgets.hold(job, lasts=capability.timeout + SPARE)
         has_succeeded = False
         try:
-            answer = await _answer(found, ctx, job.input)
+            answer = await _answer(capability, ctx, job.input)
             has_succeeded = True
             return answer
         finally:
@@ -70,9 +70,9 @@ class InlineRunner:
         return Decimal(sum(known)) / MICRO if is_known else None
 
 
-async def _answer(found: Capability[Any, Any], ctx: Context, text: str) -> Any:
-    async with asyncio.timeout(found.timeout.total_seconds()):
-        answer = await found.run(ctx, found.input.validate_json(text))
+async def _answer(capability: Capability[Any, Any], ctx: Context, text: str) -> Any:
+    async with asyncio.timeout(capability.timeout.total_seconds()):
+        answer = await capability.run(ctx, capability.input.validate_json(text))
     if isinstance(answer, Failed):
         raise PermanentError(answer.message, code=answer.code)
     if isinstance(answer, Snooze | Cancel):

@@ -233,18 +233,20 @@ class Http:
         return min(DEFAULT_LIMIT, most) if asked is None else asked
 
     def _answer(
-        self, said: Incoming | Silence | Unusable, request: Outgoing
+        self, answer: Incoming | Silence | Unusable, request: Outgoing
     ) -> HttpResponse:
-        if isinstance(said, Silence):
-            code, message = _SILENCES[said]
+        if isinstance(answer, Silence):
+            code, message = _SILENCES[answer]
             raise TransientError(message, code=code)
-        if isinstance(said, Unusable):
-            _refuse(said, request)
+        if isinstance(answer, Unusable):
+            _refuse(answer, request)
         wait = None
-        if said.status in _LATER:
-            wait = retry_after(said.headers, now=self._clock.now())
+        if answer.status in _LATER:
+            wait = retry_after(answer.headers, now=self._clock.now())
         seconds = None if wait is None else wait / 1000
-        return HttpResponse(said.status, said.headers, said.body, said.url, seconds)
+        return HttpResponse(
+            answer.status, answer.headers, answer.body, answer.url, seconds
+        )
 
 
 def _refuse(why: Unusable, request: Outgoing) -> NoReturn:

@@ -31,16 +31,16 @@ def telling_parents(engine: Engine) -> Capability[EndOfChild, bool]:
     """Return the capability; its jobs are in the queues of the parents."""
 
     @capability(TELL_PARENT, queue="backburner.parents", retry=RETRY)
-    async def tell(ctx: Context, told: EndOfChild) -> bool:
+    async def tell(ctx: Context, end: EndOfChild) -> bool:
         """Signal a parent, unless it has ended or was signalled before."""
-        found = await engine.store.find([told.parent])
-        if not found or ctx.job.owner != found[0].owner:
+        parents = await engine.store.find([end.parent])
+        if not parents or ctx.job.owner != parents[0].owner:
             return False
-        value = orjson.dumps({"state": told.state}).decode()
-        signal = Signal(CHILD + told.child, value)
-        answer = await engine.store.signal(found[0].seq, signal)
+        value = orjson.dumps({"state": end.state}).decode()
+        signal = Signal(CHILD + end.child, value)
+        answer = await engine.store.signal(parents[0].seq, signal)
         if answer.is_woken:
-            engine.woken(found[0])
+            engine.woken(parents[0])
         return answer.is_woken
 
     return tell

@@ -221,9 +221,9 @@ class Settler:
         )
         self._settle_later(put_off)
         answers = zip(batch, applied, strict=True)
-        told = [answer for answer in answers if answer[0] not in put_off]
-        if told:
-            self._tell([e for e, _ in told], [change for _, change in told])
+        settled = [answer for answer in answers if answer[0] not in put_off]
+        if settled:
+            self._tell([e for e, _ in settled], [change for _, change in settled])
 
     def _settle_later(self, batch: Sequence[Ended]) -> None:
         self._outcomes = [*batch, *self._outcomes]
@@ -364,7 +364,7 @@ class Settler:
     ) -> Settlement:
         """Return the settlement of a job that waits, unless it was signalled."""
         claim, change = attempt.claim, plain.change
-        told = _tellings(claim, change)
+        webhooks = _tellings(claim, change)
 
         def body(tx: Tx) -> None:
             # The job's row is locked: a signal is either stored by now or will find the
@@ -372,8 +372,8 @@ class Settler:
             self._runtime.faults.hit("wait.settling")
             if tx.has_signal(claim.seq, names):
                 raise _SignalledMeanwhile
-            if told:
-                tx.submit(told)
+            if webhooks:
+                tx.submit(webhooks)
                 attempt.has_submitted = True
 
         def otherwise(error: Exception) -> Change | None:

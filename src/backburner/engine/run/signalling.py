@@ -48,12 +48,12 @@ async def deliver(
             f"a signal has up to {MAX_SIGNAL_BYTES} bytes, this one has "
             f"{len(signal.value.encode())}"
         )
-    told = await signals.store.signal(job.seq, signal)
-    if told.is_woken:
+    result = await signals.store.signal(job.seq, signal)
+    if result.is_woken:
         signals.woken(job)
-    if told.answer in _REFUSED:
-        raise SignalConflict(_REFUSED[told.answer].format(name=name, job=job.id))
-    return told.answer is SignalAnswer.STORED
+    if result.answer in _REFUSED:
+        raise SignalConflict(_REFUSED[result.answer].format(name=name, job=job.id))
+    return result.answer is SignalAnswer.STORED
 
 
 async def answer(

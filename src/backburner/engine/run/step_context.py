@@ -91,10 +91,10 @@ class StepContext(BaseContext):
 
         shape = into or _return_type(compute)
         policy = InDoubt(in_doubt)
-        found = None if reconcile is None else running(reconcile)
-        if found is None and policy is InDoubt.ASK_PERSON:
-            found = partial(self._ask_whether_done, name, shape)
-        guard = Once(found, policy) if once or found else None
+        check = None if reconcile is None else running(reconcile)
+        if check is None and policy is InDoubt.ASK_PERSON:
+            check = partial(self._ask_whether_done, name, shape)
+        guard = Once(check, policy) if once or check else None
         return await self.steps.named(name, running(compute), shape, guard)
 
     async def _ask_whether_done(self, step: str, shape: Any) -> Any:

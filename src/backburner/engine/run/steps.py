@@ -345,11 +345,11 @@ class StepJournal:
         step = Step(draft_key(call), DRAFT, DRAFT, adapter_of(into))
         if self._storage is None:
             return None
-        found = (await self._load(self._storage)).get(step.key)
-        if found is None:
+        stored = (await self._load(self._storage)).get(step.key)
+        if stored is None:
             return None
         self._drafts.add(step.key)
-        return step.load(await self._payloads.text(found.result))
+        return step.load(await self._payloads.text(stored.result))
 
     async def keep_draft(self, call: str, value: Any, into: Any) -> None:
         """Store an answer before the model is asked to correct it."""
@@ -412,13 +412,13 @@ class StepJournal:
         if self._storage is None:
             return None
         stored = await self._load(self._storage)
-        found = stored.get(step.key)
-        if found is None and self._replay and not _path.get():
-            found = self._next_of_fork(step)
-        if found is not None:
+        saved = stored.get(step.key)
+        if saved is None and self._replay and not _path.get():
+            saved = self._next_of_fork(step)
+        if saved is not None:
             self._unread.discard(step.key)
             self._note(step)
-            return await self._payloads.text(found.result)
+            return await self._payloads.text(saved.result)
         if self._unread and self._report is not None:
             # Either the code has changed since, or its input.
             self._report(STEP_CHANGED, {"step": step.name, "unread": len(self._unread)})
@@ -427,18 +427,18 @@ class StepJournal:
 
     def _next_of_fork(self, step: Step) -> StoredStep:
         """Return the next result of a fork; only its kind and name are compared."""
-        found = self._replay.popleft()
-        is_same = found.kind == step.kind and (
-            found.kind != NAMED or found.name == step.name
+        stored = self._replay.popleft()
+        is_same = stored.kind == step.kind and (
+            stored.kind != NAMED or stored.name == step.name
         )
         if not is_same:
             raise PermanentError(
-                f"the fork has a result of {found.kind} {found.name!r} where its "
+                f"the fork has a result of {stored.kind} {stored.name!r} where its "
                 f"handler asks for {step.kind} {step.name!r}: fork the job from an "
                 "earlier step",
                 code="STEP_MISMATCH",
             )
-        return found
+        return stored
 
     def _note(self, step: Step) -> None:
         if step.kind not in NOT_CALLS:
@@ -447,12 +447,12 @@ class StepJournal:
     async def _load(self, storage: StepStorage) -> dict[str, StoredStep]:
         async with self._loading:
             if self._stored is None:
-                found = await self.persist(self._read, storage)
-                self._stored = {step.key: step for step in found if step.size}
-                in_order = (s for s in found if s.key.startswith(f"{FORKED_STEP}/"))
+                results = await self.persist(self._read, storage)
+                self._stored = {step.key: step for step in results if step.size}
+                in_order = (s for s in results if s.key.startswith(f"{FORKED_STEP}/"))
                 self._replay.extend(in_order)
-                self._open = {s.key: s for s in found if s.is_open and not s.size}
-                self._unread = {s.key for s in found if s.kind != DRAFT and s.size}
+                self._open = {s.key: s for s in results if s.is_open and not s.size}
+                self._unread = {s.key for s in results if s.kind != DRAFT and s.size}
                 self._unread -= {s.key for s in self._replay}
         return self._stored
 

@@ -65,10 +65,10 @@ def _part(error: BaseException) -> str:
 def _place(trace: TracebackType | None) -> str | None:
     """Return file and line of the innermost frame, preferably of the application."""
     frames = traceback.extract_tb(trace, limit=-MOST_FRAMES)
-    own = [frame for frame in frames if not frame.filename.startswith(_FOREIGN)]
-    found = (own or frames)[-1:]
-    if not found:
+    app_frames = [frame for frame in frames if not frame.filename.startswith(_FOREIGN)]
+    innermost = (app_frames or frames)[-1:]
+    if not innermost:
         return None
     # Not the whole path: it differs between machines.
-    name = "/".join(PurePath(found[0].filename).parts[-2:])
-    return f"{name}:{found[0].lineno}"
+    name = "/".join(PurePath(innermost[0].filename).parts[-2:])
+    return f"{name}:{innermost[0].lineno}"

@@ -106,30 +106,30 @@ class Waiting:
         if name not in self.names:
             self.names.append(name)
         await self._journal.flush()
-        found = await self._stored(storage, wait)
-        if found.outcome is None:
+        stored = await self._stored(storage, wait)
+        if stored.outcome is None:
             shown = name.removeprefix(CHILD) if wait.kind is WaitReason.JOB else name
-            raise Suspended(Wait(wait.kind, shown, found.until))
+            raise Suspended(Wait(wait.kind, shown, stored.until))
         self.names.remove(name)
-        return Decided(found.value, found.outcome is WaitOutcome.TIMED_OUT)
+        return Decided(stored.value, stored.outcome is WaitOutcome.TIMED_OUT)
 
     async def _stored(self, storage: WaitStorage, wait: NewWait) -> StoredWait:
         """Return the stored wait; create it if needed."""
         claim, persist = self._claim, self._journal.persist
-        found: StoredWait | None
+        stored: StoredWait | None
         if claim.events > FIRST_RUN or claim.generation:
             # A decision never changes, so it is read without a transaction.
             named = (claim.seq, claim.generation, wait.name)
-            found = await persist(storage.find_wait, *named)
-            if found is not None and found.outcome is not None:
-                return found
+            stored = await persist(storage.find_wait, *named)
+            if stored is not None and stored.outcome is not None:
+                return stored
         asked = (claim.seq, claim.token, claim.generation, wait)
-        found = await persist(storage.open_wait, *asked)
-        if found is None:
+        stored = await persist(storage.open_wait, *asked)
+        if stored is None:
             if self._lose is not None:
                 self._lose(claim)
             raise ClaimLost(claim.id)
-        return found
+        return stored
 
     def loaded(self, name: str, decided: Decided, into: Any) -> Any:
         """Return a signal's value as the type that the handler expects."""

@@ -27,8 +27,8 @@ def amend(job: Job, amendment: Amendment) -> Callable[[InternalTx], bool]:
             # Before the move, whose event includes both, because rows of jobs are
             # locked first.
             _set_priority(tx, job, amendment.priority, job.events)
-            told = amendment.change._replace(data=_told(amendment))
-            tx.move([Move(job.seq, job.state, job.generation, told)])
+            change = amendment.change._replace(data=_told(amendment))
+            tx.move([Move(job.seq, job.state, job.generation, change)])
         elif amendment.priority is not None:
             _set_priority(tx, job, amendment.priority, job.events + 1)
             _tell(tx, job, {"priority": amendment.priority})
@@ -51,7 +51,7 @@ def _set_priority(tx: InternalTx, job: Job, priority: int | None, n: int) -> Non
 
 
 def _tell(tx: InternalTx, job: Job, data: dict[str, Any]) -> None:
-    told = {
+    row = {
         "job": job.seq,
         "n": job.events + 1,
         "type": CHANGED,
@@ -60,4 +60,4 @@ def _tell(tx: InternalTx, job: Job, data: dict[str, Any]) -> None:
         "tenant": job.owner.tenant,
         "user": job.owner.user,
     }
-    tx.connection.execute(events.insert().values(**told))
+    tx.connection.execute(events.insert().values(**row))

@@ -86,16 +86,16 @@ def fill(
     """Return a body that adds members to a batch, within its limits."""
 
     def body(tx: InternalTx) -> Sequence[Submitted]:
-        found = _locked(tx, batch)
-        if found is None:
+        record = _locked(tx, batch)
+        if record is None:
             raise BatchNotFound(
                 "the batch does not exist any more: its retention is over"
             )
-        takes_no_more = IllegalTransition(f"batch {found.id} accepts no more members")
-        if found.sealed and not _may_repeat(members, seal=seal):
+        takes_no_more = IllegalTransition(f"batch {record.id} accepts no more members")
+        if record.sealed and not _may_repeat(members, seal=seal):
             raise takes_no_more
-        answers = _put(tx, batch, found, members, seal=seal)
-        if found.sealed and not all(answer.replayed for answer in answers):
+        answers = _put(tx, batch, record, members, seal=seal)
+        if record.sealed and not all(answer.replayed for answer in answers):
             raise takes_no_more
         return answers
 
@@ -195,8 +195,8 @@ def finish(batch: int, now: Instant, then: Finish) -> Callable[[InternalTx], boo
     """Return a body that finishes a batch if it has no unfinished members."""
 
     def body(tx: InternalTx) -> bool:
-        found = _locked(tx, batch)
-        if found is None or found.state is not BatchState.OPEN or not found.sealed:
+        record = _locked(tx, batch)
+        if record is None or record.state is not BatchState.OPEN or not record.sealed:
             return False  # it changed since the caller read it
         counted = counts(tx.connection, batch)
         if not counted.is_over:
@@ -212,25 +212,25 @@ def finish(batch: int, now: Instant, then: Finish) -> Callable[[InternalTx], boo
                 events=b.events + 1,
             )
         )
-        _note(tx, batch, found.events + 1, event.BATCH_FINISHED, now, counted.told())
-        jobs = then(found, counted)
+        _note(tx, batch, record.events + 1, event.BATCH_FINISHED, now, counted.told())
+        jobs = then(record, counted)
         if jobs:
             tx.submit(jobs, capped=False)
-        if found.callback is not None:
-            deliver(tx, [_ended(found)], now)
+        if record.callback is not None:
+            deliver(tx, [_ended(record)], now)
         return True
 
     return body
 
 
 def _note(
-    tx: InternalTx, batch: int, n: int, name: str, at: Instant, told: Mapping[str, Any]
+    tx: InternalTx, batch: int, n: int, name: str, at: Instant, data: Mapping[str, Any]
 ) -> None:
     owner = {
         column.name: sa.select(column).where(b.seq == batch).scalar_subquery()
         for column in (b.tenant, b.user)
     }
-    row = {"batch": batch, "n": n, "type": name, "at": at, "data": as_json(told)}
+    row = {"batch": batch, "n": n, "type": name, "at": at, "data": as_json(data)}
     tx.connection.execute(events.insert().values(row | owner))
 
 

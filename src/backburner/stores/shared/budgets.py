@@ -179,7 +179,7 @@ def _accounts(
     connection: sa.Connection, now: Instant, viewer: Viewer, limit: int
 ) -> list[BudgetState]:
     wanted = _listed(connection)
-    rules, found = Rules(wanted), dict[Account, BudgetState]()
+    rules, states = Rules(wanted), dict[Account, BudgetState]()
     query = sa.select(
         *(a.scope, a.unit, a.per, a.tenant, a.value, a.window_at),
         *(a.held, a.settled, a.overdraft, a.ceiling),
@@ -187,14 +187,14 @@ def _accounts(
     if viewer.owner is not None:
         asked = HoldRequest("", viewer.owner, 0, key=viewer.key)
         for account, ceiling, _ in rules.charges(asked, now):
-            found[account] = BudgetState(account, ceiling, Balance())
-        query = query.where(sa.or_(*map(_is, found), _is_flow(viewer.owner)))
+            states[account] = BudgetState(account, ceiling, Balance())
+        query = query.where(sa.or_(*map(_is, states), _is_flow(viewer.owner)))
     order = (a.scope, a.value, a.unit, a.per, a.window_at)
     for row in connection.execute(query.order_by(*order).limit(limit)):
         account, ceiling = Account(*row[:6]), row.ceiling
         ceiling = rules.limit(account, otherwise=ceiling)
-        found[account] = BudgetState(account, ceiling, Balance(*row[6:9]))
-    return _named_flows(connection, [*found.values()], viewer.owner)
+        states[account] = BudgetState(account, ceiling, Balance(*row[6:9]))
+    return _named_flows(connection, [*states.values()], viewer.owner)
 
 
 def _is_current(wanted: Sequence[Budget], now: Instant) -> sa.ColumnElement[bool]:
@@ -336,10 +336,10 @@ def settle_hold(
         rows = tx.connection.execute(_UNSETTLED, {"hold": hold_id}).all()
         closings: list[Closing] = []
         for seq, account, amount, is_open, unit in rows:
-            told = tokens if unit == Unit.TOKENS else money
-            used = amount if told is None else told
+            reported = tokens if unit == Unit.TOKENS else money
+            used = amount if reported is None else reported
             held = amount if is_open else 0
-            closings.append(Closing(seq, account, held, used, told is None))
+            closings.append(Closing(seq, account, held, used, reported is None))
         ledger.settle_holds(tx, closings)
     return bool(rows)
 

@@ -183,15 +183,15 @@ def give_up(tx: InternalTx, failed: Sequence[int], at: Instant) -> list[int]:
     rows = tx.rows(tx.queries.cancel_dependents, tx.array(failed), at, error, code)
     lost = sorted(seq for seq, _ in rows)
     count_ends(tx, [(queue, JobState.CANCELLED) for _, queue in rows])
-    told = event_json(change)
-    tx.tell([(seq, change.event, at, told) for seq in lost])
+    data = event_json(change)
+    tx.tell([(seq, change.event, at, data) for seq in lost])
     forgo(tx, lost)
     return lost
 
 
-def deliver(tx: InternalTx, told: Sequence[Ended], at: Instant) -> None:
+def deliver(tx: InternalTx, ends: Sequence[Ended], at: Instant) -> None:
     """Submit the jobs that follow ends: deliveries and completions."""
-    jobs = [job for ended in told for job in followers(ended, at)]
+    jobs = [job for ended in ends for job in followers(ended, at)]
     if jobs:
         tx.submit(jobs, capped=False)
         tx.hit("ended.followed")

@@ -74,8 +74,8 @@ def _grouped(newest: sa.CTE) -> sa.CompoundSelect[Any]:
     )
 
 
-def _dearest(found: Sequence[Any], limit: int) -> list[Any]:
-    named = [(key, spent) for key, _, spent in found]
+def _dearest(groups: Sequence[Any], limit: int) -> list[Any]:
+    named = [(key, spent) for key, _, spent in groups]
     named.sort(key=lambda item: (-item[1].known_cost, -item[1].tokens, item[0]))
     return named[:limit]
 

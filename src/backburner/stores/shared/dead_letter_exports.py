@@ -89,16 +89,16 @@ def failures(
 ) -> UnexportedDeadLetters | None:
     """Return the jobs that failed between two positions."""
     asked = {"after": after, "upto": upto, "limit": limit}
-    told = connection.execute(FAILURES, asked).all()
-    if not told:
+    failed = connection.execute(FAILURES, asked).all()
+    if not failed:
         return None
-    query = SELECT_JOBS.where(jobs.c.seq.in_([job for _, job, _ in told]))
-    found = {job.seq: job for job in map(as_job, connection.execute(query))}
+    query = SELECT_JOBS.where(jobs.c.seq.in_([job for _, job, _ in failed]))
+    by_key = {job.seq: job for job in map(as_job, connection.execute(query))}
     # A retried job has more events: only the last event of a dead letter is a failure.
     dead = [
-        found[seq]
-        for _, seq, n in told
-        if seq in found
-        and (JobState.FAILED, n) == (found[seq].state, found[seq].events)
+        by_key[seq]
+        for _, seq, n in failed
+        if seq in by_key
+        and (JobState.FAILED, n) == (by_key[seq].state, by_key[seq].events)
     ]
-    return UnexportedDeadLetters(dead, told[-1].seq)
+    return UnexportedDeadLetters(dead, failed[-1].seq)

@@ -37,9 +37,9 @@ class Endpoints(Access, Protocol):
 
     async def add_endpoint(self, endpoint: Endpoint) -> Endpoint:
         # It usually exists: every delivery looks it up, and reading needs no commit.
-        found = await self.read(lambda connection: _like(connection, endpoint))
-        if found is not None:
-            return found
+        stored = await self.read(lambda connection: _like(connection, endpoint))
+        if stored is not None:
+            return stored
         return await self.transact(lambda tx: _add(tx.connection, endpoint))
 
     async def find_endpoint(self, endpoint_id: str) -> Endpoint | None:
@@ -92,9 +92,9 @@ def _add(connection: Connection, endpoint: Endpoint) -> Endpoint:
         "created_at": endpoint.created_at,
     }
     connection.execute(_ADD, row)
-    found = _like(connection, endpoint)
-    assert found is not None  # noqa: S101 - just added, or it existed before
-    return found
+    stored = _like(connection, endpoint)
+    assert stored is not None  # noqa: S101 - just added, or it existed before
+    return stored
 
 
 def _like(connection: Connection, endpoint: Endpoint) -> Endpoint | None:

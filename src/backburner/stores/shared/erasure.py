@@ -64,18 +64,18 @@ def _of(table: sa.Table, owner: Owner) -> sa.ColumnElement[bool]:
 
 
 def _unfinished(connection: Connection, owner: Owner, limit: int) -> list[str]:
-    found: list[str] = []
+    ids: list[str] = []
     for table in (batches, flows):
         going_on = sa.select(table.c.id).where(
             _of(table, owner), table.c.finished_at.is_(None)
         )
-        found += connection.execute(going_on.limit(limit - len(found))).scalars()
+        ids += connection.execute(going_on.limit(limit - len(ids))).scalars()
     alone = sa.select(jobs.c.id).where(
         jobs.c.finished_at.is_(None), jobs.c.flow.is_(None)
     )
     going_on, _ = owned_jobs(connection, alone, owner)
-    found += connection.execute(going_on.limit(limit - len(found))).scalars()
-    return found
+    ids += connection.execute(going_on.limit(limit - len(ids))).scalars()
+    return ids
 
 
 def _erasable(connection: Connection, owner: Owner, limit: int) -> Erasable:
@@ -101,16 +101,16 @@ def _erasable(connection: Connection, owner: Owner, limit: int) -> Erasable:
         chosen = _enough(rows)
         return Erasable(jobs=chosen, ids=[row.id for row in rows[: len(chosen)]])
     kept = sa.select(app_blobs.c.seq, app_blobs.c.id).where(_of(app_blobs, owner))
-    found = connection.execute(kept.order_by(app_blobs.c.seq).limit(limit)).all()
-    return Erasable(blobs=[b.seq for b in found], ids=[b.id for b in found])
+    blobs = connection.execute(kept.order_by(app_blobs.c.seq).limit(limit)).all()
+    return Erasable(blobs=[b.seq for b in blobs], ids=[b.id for b in blobs])
 
 
 def _enough(rows: Iterable[Any]) -> list[int]:
     """Return keys up to the limit of events per transaction, at least one."""
-    found = [(row[0], int(row[1])) for row in rows]
-    before = accumulate((size for _, size in found), initial=0)
+    sizes = [(row[0], int(row[1])) for row in rows]
+    before = accumulate((size for _, size in sizes), initial=0)
     return [
-        seq for (seq, _), size in zip(found, before, strict=False) if size < MOST_EVENTS
+        seq for (seq, _), size in zip(sizes, before, strict=False) if size < MOST_EVENTS
     ]
 
 

@@ -90,16 +90,16 @@ def page(
     A page of a topic begins with a `reset` if events after the cursor were deleted.
     """
     if span.upto > span.after:
-        found = _find(connection, owner, wanted, span)
+        result = _find(connection, owner, wanted, span)
     else:
-        found = EventPage((), span.after, is_last=True)
+        result = EventPage((), span.after, is_last=True)
     if wanted.name is None:
-        return found
+        return result
     # Check this after the read, so that deletions before the read are noticed.
     reset = missed(connection, wanted.name, span.after)
     # Events up to here are deleted for all topics: the reader is notified once.
-    upto = max([found.upto, *(event.seq for event in reset)])
-    return found._replace(events=[*reset, *found.events], upto=upto)
+    upto = max([result.upto, *(event.seq for event in reset)])
+    return result._replace(events=[*reset, *result.events], upto=upto)
 
 
 def _find(
@@ -114,14 +114,14 @@ def _find(
     users = _users(connection, owner, wanted)
     if len(users) > FEW:
         return _walk(connection, owner, wanted, span)
-    found = _of_users(
+    result = _of_users(
         connection,
         owner.tenant,
         users,
         wanted,
         span if first is None else span._replace(upto=first - 1),
     )
-    return found if first is None else found._replace(is_last=False)
+    return result if first is None else result._replace(is_last=False)
 
 
 _FIRST_WITHOUT_OWNER = sa.select(sa.func.min(e.seq)).where(WITHOUT_OWNER, *IN_SPAN)
@@ -256,11 +256,11 @@ def _of_group(owner: Visibility, wanted: Topic, span: Span) -> sa.Select[Any]:
 def _numbers(wanted: Topic) -> Any:
     if wanted.flow is None:
         return _news("batch", b.seq == wanted.batch)
-    steps, own = (
+    steps, own_events = (
         _news("job", c.flow == wanted.flow),
         _news("flow", f.seq == wanted.flow),
     )
-    return sa.union_all(steps, own)
+    return sa.union_all(steps, own_events)
 
 
 def _news(key: str, chosen: sa.ColumnElement[bool]) -> sa.Select[Any]:
@@ -317,16 +317,16 @@ def _joined(data: sa.ColumnElement[Any]) -> sa.Select[Any]:
 
 
 def _page(rows: Sequence[Any], span: Span, upto: int) -> EventPage:
-    found = as_events(row[:7] for row in rows[: span.limit])
+    page_events = as_events(row[:7] for row in rows[: span.limit])
     if len(rows) >= span.limit:
-        upto = found[-1].seq
-    return EventPage(found, upto, is_last=upto >= span.upto)
+        upto = page_events[-1].seq
+    return EventPage(page_events, upto, is_last=upto >= span.upto)
 
 
 def fill_owners(connection: Any, limit: int) -> int:
     """Add the owner to the oldest events without one; return their number."""
-    found = connection.execute(_OLDEST_WITHOUT_OWNER, {"limit": limit})
-    seqs = found.scalars().all()
+    rows = connection.execute(_OLDEST_WITHOUT_OWNER, {"limit": limit})
+    seqs = rows.scalars().all()
     if seqs:
         connection.execute(_FILL, {"seqs": seqs})
     return len(seqs)
@@ -344,8 +344,8 @@ _OLDEST_WITHOUT_OWNER = (
 
 def _owner(name: str) -> sa.ColumnElement[str]:
     """Select a part of the owner; empty if the subject was deleted."""
-    found = (_scalar(table.c[name], e[key]) for key, table in HOLDERS.items())
-    return sa.func.coalesce(*found, "")
+    columns = (_scalar(table.c[name], e[key]) for key, table in HOLDERS.items())
+    return sa.func.coalesce(*columns, "")
 
 
 _FILL = (

@@ -52,10 +52,10 @@ def extend(tx: InternalTx, flow: int, new: Sequence[NewStep]) -> None:
 
 def _batch_of(tx: InternalTx, flow: int) -> int | None:
     query = sa.select(f.id, f.state, f.batch).where(f.seq == flow)
-    found = tx.connection.execute(query).first()
-    if found is None or found.state != FlowState.RUNNING:
+    row = tx.connection.execute(query).first()
+    if row is None or row.state != FlowState.RUNNING:
         raise IllegalTransition("the flow has ended: no step can be added to it")
-    batch: int | None = found.batch
+    batch: int | None = row.batch
     return batch
 
 

@@ -111,8 +111,8 @@ def calling(tx: InternalTx, seqs: Collection[int]) -> list[Ended]:
     """Return the ends of flows that have a callback."""
     if not seqs:
         return []
-    told = [f[name] for name in Ended._fields if name != "result"]
-    query = sa.select(*told).where(f.seq.in_(seqs)).order_by(f.seq)
+    columns = [f[name] for name in Ended._fields if name != "result"]
+    query = sa.select(*columns).where(f.seq.in_(seqs)).order_by(f.seq)
     return [Ended(*row) for row in tx.connection.execute(query)]
 
 
@@ -174,8 +174,8 @@ def _cancel(
 ) -> int:
     # First, so that no step is added to these flows before this is committed.
     tx.lock_groups(flows=chosen)
-    found = sa.select(c.seq, c.flow, c.state, c.queue).where(mine, LIVE)
-    rows = tx.connection.execute(found.order_by(c.seq).with_for_update()).all()
+    query = sa.select(c.seq, c.flow, c.state, c.queue).where(mine, LIVE)
+    rows = tx.connection.execute(query.order_by(c.seq).with_for_update()).all()
     seqs = [row.seq for row in rows]
     left: Counter[int] = Counter()
     if rows:
@@ -204,8 +204,8 @@ def _end(tx: InternalTx, seqs: Sequence[int], change: Change) -> None:
     code = change.error.code if change.error else None
     shared = {"error": error_json(change), "code": code, "at": change.at}
     tx.connection.execute(_END, [{"seq": seq, **shared} for seq in seqs])
-    told = event_json(change)
-    tx.tell([(seq, change.event, change.at, told) for seq in seqs])
+    data = event_json(change)
+    tx.tell([(seq, change.event, change.at, data) for seq in seqs])
 
 
 def prune(
@@ -288,8 +288,8 @@ def listing(
 def steps(connection: sa.Connection, flow: int) -> list[FlowStep]:
     """Return the steps of a flow in order, without inputs and outputs."""
     query = sa.select(*LISTED_COLUMNS).where(c.flow == flow).order_by(c.seq)
-    found = [as_listed(row) for row in connection.execute(query)]
-    names = {job.seq: job.step or "" for job in found}
+    step_jobs = [as_listed(row) for row in connection.execute(query)]
+    names = {job.seq: job.step or "" for job in step_jobs}
     needs: dict[int, list[Edge]] = {}
     joined = sa.select(e.dependent, e.prerequisite, e.continues).join(
         job_table, c.seq == e.dependent
@@ -300,17 +300,17 @@ def steps(connection: sa.Connection, flow: int) -> list[FlowStep]:
     for dependent, prerequisite, continues in rows:
         edge = Edge(names.get(prerequisite, ""), bool(continues))
         needs.setdefault(dependent, []).append(edge)
-    return [FlowStep(job, tuple(needs.get(job.seq, ()))) for job in found]
+    return [FlowStep(job, tuple(needs.get(job.seq, ()))) for job in step_jobs]
 
 
 def as_needs(rows: Iterable[Any]) -> dict[int, list[Need]]:
     """Return the results of prerequisites, by the dependent step's key."""
-    found: dict[int, list[Need]] = {}
+    needs: dict[int, list[Need]] = {}
     for dependent, step, job_id, state, output, error in rows:
         problem = orjson.loads(error) if error else None
         need = Need(step, job_id, JobState(state), output, problem)
-        found.setdefault(dependent, []).append(need)
-    return found
+        needs.setdefault(dependent, []).append(need)
+    return needs
 
 
 def _flow_row(flow: NewFlow) -> dict[str, Any]:

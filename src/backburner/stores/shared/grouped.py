@@ -51,8 +51,8 @@ class SharedTx:
         return batching.open_(batch, members)(self)
 
     def find_batch(self: InternalTx, batch_id: str) -> Batch | None:
-        found = batching.find(self.connection, [batch_id])
-        return found[0] if found else None
+        rows = batching.find(self.connection, [batch_id])
+        return rows[0] if rows else None
 
     def fill_batch(
         self: FillTx, batch: int, members: Members, *, seal: bool

@@ -48,7 +48,7 @@ def insert(
     }
     answers = [stored[row["seq"]] for row in rows]
     kind = KINDS[table.name]
-    told = [
+    first_events = [
         {
             kind: seq,
             "n": 1,
@@ -60,8 +60,8 @@ def insert(
         for group, (_, seq) in zip(wanted, answers, strict=True)
         if seq
     ]
-    if told:
-        tx.connection.execute(events.insert(), told)
+    if first_events:
+        tx.connection.execute(events.insert(), first_events)
     return answers
 
 

@@ -201,7 +201,7 @@ class _Batch:
     def give(self, act: Give) -> PermitReturn:
         """Return a permit, with the provider's response."""
         states, lane, model = self._states, act.lane, model_lane(act.lane)
-        states[lane], told = _given(self._connection, states[lane], act, self._now)
+        states[lane], result = _given(self._connection, states[lane], act, self._now)
         if act.is_over:
             self._free(lane, act.permit)
         if act.is_over and model in states:
@@ -209,7 +209,7 @@ class _Batch:
             if act.hint is not None and not act.hint.is_refused:
                 whole = served_within(states[model], act.permit, now=self._now)
                 states[model] = whole
-        return told
+        return result
 
     def _free(self, lane: str, permit: Permit) -> None:
         held = _without(self._connection, permit, self._held[lane], self.given)
@@ -238,8 +238,8 @@ def _locked(
     for name in names:
         if name not in there:
             connection.execute(_MAKE, {"name": name})
-    found = _by_name(connection.execute(_LOCK, {"names": [*names, *models]}))
-    return {n: s for n, s in found.items() if n in names or s.is_limited}
+    states = _by_name(connection.execute(_LOCK, {"names": [*names, *models]}))
+    return {n: s for n, s in states.items() if n in names or s.is_limited}
 
 
 def _enlisted(connection: Connection, acts: Sequence[Act]) -> set[str]:

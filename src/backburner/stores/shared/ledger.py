@@ -170,8 +170,8 @@ class _Hold(NamedTuple):
 
     def actual(self, *, succeeded: bool) -> tuple[int, bool]:
         """Return the amount to settle, and whether it is an estimate."""
-        told = self.calls, self.known, self.unknown
-        return actual(self.expected, *told, succeeded=succeeded)
+        usage = self.calls, self.known, self.unknown
+        return actual(self.expected, *usage, succeeded=succeeded)
 
     def settled(self, used: int) -> "list[_Entry]":
         """Return the entries that settle this hold with `used`."""
@@ -212,8 +212,8 @@ def charge(tx: LedgerTx, new: Sequence[NewJob]) -> list[Sequence[Charge]] | None
     if not rules:
         return None
     charges = _charges(rules, new, tx.now())
-    for job, found in zip(new, charges, strict=True):
-        job.holds = len(found)
+    for job, job_charges in zip(new, charges, strict=True):
+        job.holds = len(job_charges)
     return charges if any(charges) else None
 
 
@@ -222,7 +222,7 @@ def _charges(
 ) -> list[Sequence[Charge]]:
     """Return the charges of each job; jobs of one request mostly have equal ones."""
     known: dict[tuple[Any, ...], Sequence[Charge]] = {}
-    found = []
+    result = []
     for job in new:
         alike = (
             *(job.owner, job.key, job.capability),
@@ -233,8 +233,8 @@ def _charges(
             if job.never_refused:
                 charges = [charge._replace(amount=0) for charge in charges]
             known[alike] = charges
-        found.append(known[alike])
-    return found
+        result.append(known[alike])
+    return result
 
 
 def reserve(tx: LedgerTx, holders: Sequence[Holder], *, foreseen: bool = False) -> None:
@@ -284,8 +284,8 @@ def submit_each(
 ) -> list[Sequence[Submitted] | BudgetExhausted]:
     """Store the jobs of concurrent callers; a refusal concerns only one caller."""
     refusals = _judge(tx, batches) if len(batches) > 1 else [None] * len(batches)
-    told = zip(batches, refusals, strict=True)
-    taken = [jobs for jobs, refused in told if refused is None]
+    judged = zip(batches, refusals, strict=True)
+    taken = [jobs for jobs, refused in judged if refused is None]
     stored = tx.submit(list(chain.from_iterable(taken))) if taken else ()
     answers = iter(as_given(taken, stored))
     return [next(answers) if refused is None else refused for refused in refusals]
@@ -444,12 +444,12 @@ def _post(tx: LedgerTx, entries: Sequence[_Entry]) -> None:
         _carry_out(tx, entries)
 
 
-def _write(tx: LedgerTx, found: Sequence[_Entry], now: Instant) -> None:
+def _write(tx: LedgerTx, entries: Sequence[_Entry], now: Instant) -> None:
     """Write entries, and change their accounts accordingly."""
-    if not found:
+    if not entries:
         return
     sums: Counter[tuple[int, Kind]] = Counter()
-    for account, _, (kind, amount), _ in found:
+    for account, _, (kind, amount), _ in entries:
         sums[account, kind] += amount
     changes: defaultdict[int, Balance] = defaultdict(Balance)
     for (account, kind), amount in sums.items():
@@ -457,7 +457,8 @@ def _write(tx: LedgerTx, found: Sequence[_Entry], now: Instant) -> None:
     changed = [(seq, *change) for seq, change in sorted(changes.items())]
     tx.rows(tx.queries.post_accounts, *tx.columns(changed))
     rows = [
-        (now, entry.account, entry.hold, *entry.posting, entry.limit) for entry in found
+        (now, entry.account, entry.hold, *entry.posting, entry.limit)
+        for entry in entries
     ]
     tx.rows(tx.queries.insert_entries, *tx.columns(rows))
 
@@ -470,7 +471,7 @@ def close(tx: LedgerTx, ended: Mapping[int, bool]) -> None:
         # Holds of the same transaction that are not made yet are closed after they are.
         fresh = {holder.job for holder in tx.deferred.of(Holder)}
         tx.deferred.add(_Ended(*one) for one in ended.items() if one[0] in fresh)
-        ended = {job: told for job, told in ended.items() if job not in fresh}
+        ended = {job: succeeded for job, succeeded in ended.items() if job not in fresh}
     if ended:
         _post(tx, _closed(tx, ended))
     tx.hit("ledger.closed")
@@ -554,22 +555,22 @@ def shrink(tx: LedgerTx, seqs: Collection[int]) -> None:
         return
     with kept():
         rows = tx.rows(tx.queries.list_holds, tx.array(seqs), True)
-        found = [
+        settled = [
             (hold, hold.actual(succeeded=False)[0])
             for hold in map(_Hold._make, rows)
             if hold.amount or hold.earlier is not None
         ]
-        if found:
+        if settled:
             changes = [
                 {
                     "of": hold.seq,
                     "used_before": (hold.earlier or 0) + hold.known,
                     "rest": max(0, hold.expected - used),
                 }
-                for hold, used in found
+                for hold, used in settled
             ]
             tx.connection.execute(_SHRINK, changes)
-        _post(tx, [entry for hold, used in found for entry in hold.settled(used)])
+        _post(tx, [entry for hold, used in settled for entry in hold.settled(used)])
 
 
 _RESUME = (
@@ -596,14 +597,14 @@ def resume(tx: LedgerTx, job: int) -> None:
     with kept():
         rows = tx.rows(tx.queries.list_holds, tx.array([job]), True)
         holds = map(_Hold._make, rows)
-        found = [hold for hold in holds if hold.resumes_with is not None]
+        waiting = [hold for hold in holds if hold.resumes_with is not None]
         # Usage while the job waited, normally none, counts in the window of the old
         # hold.
-        entries = [entry for hold in found for entry in hold.settled(hold.known)]
-        names = _names_of(tx, {hold.account for hold in found})
+        entries = [entry for hold in waiting for entry in hold.settled(hold.known)]
+        names = _names_of(tx, {hold.account for hold in waiting})
         asked = {
             hold.seq: rules.resumption(names[hold.account][0], hold.expected, now)
-            for hold in found
+            for hold in waiting
         }
         wanted = [one for one in asked.values() if one is not None]
         limits = dict(names[entry.account] for entry in entries)
@@ -612,7 +613,7 @@ def resume(tx: LedgerTx, job: int) -> None:
         _judge_in_turn(entries, balances, names, now)
         granted = readmit(balances, wanted, now)
         changes: list[dict[str, int]] = []
-        for hold in found:
+        for hold in waiting:
             one, here, amount = asked[hold.seq], hold.account, 0
             if one is not None:
                 account, limit, _ = one.charge
@@ -694,7 +695,7 @@ def renew(tx: LedgerTx, seqs: Collection[int]) -> None:
     with kept():
         keys, moneys = _known(tx, seqs)
         c = jobs.c
-        found = tx.connection.execute(
+        rows = tx.connection.execute(
             sa.select(
                 *(c.seq, c.generation, c.holds, c.tenant, c.user),
                 *(c.capability, c.model, c.flow, c.tokens),
@@ -704,7 +705,7 @@ def renew(tx: LedgerTx, seqs: Collection[int]) -> None:
         )
         holders: list[Holder] = []
         counts: list[dict[str, int]] = []
-        for row in found:
+        for row in rows:
             payer = _Retried(
                 owner=Owner(row.tenant, row.user),
                 capability=row.capability,

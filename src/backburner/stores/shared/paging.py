@@ -70,16 +70,16 @@ def newest(  # noqa: PLR0913 - each is a part of one query
         if len(rows) >= limit or (top <= WINDOW and not ascending):
             return rows
     if restrict is None:
-        found, number = query.where(*seen_by(view, table.c)), seq
+        visible, number = query.where(*seen_by(view, table.c)), seq
     else:
-        found, number = restrict(connection, query, view)
+        visible, number = restrict(connection, query, view)
     if isinstance(view, Owner):
-        return _walked(connection, found, number, limit, before, ascending=ascending)
+        return _walked(connection, visible, number, limit, before, ascending=ascending)
     # All rows of a tenant are found by the index of owners, then sorted.
     if before is not None:
-        found = found.where(number > before if ascending else number < before)
+        visible = visible.where(number > before if ascending else number < before)
     place = unindexed(table)
-    ordered = found.order_by(place if ascending else place.desc()).limit(limit)
+    ordered = visible.order_by(place if ascending else place.desc()).limit(limit)
     return list(connection.execute(ordered))
 
 
@@ -106,8 +106,8 @@ def ends_of(connection: sa.Connection, table: sa.Table) -> tuple[int, int] | Non
         sa.select(end(table.c.seq)).scalar_subquery()
         for end in (sa.func.min, sa.func.max)
     )
-    found = connection.execute(sa.select(low, high)).one()
-    return None if found[0] is None else (found[0], found[1])
+    row = connection.execute(sa.select(low, high)).one()
+    return None if row[0] is None else (row[0], row[1])
 
 
 def first_since(connection: sa.Connection, at: sa.Column[int], time: int) -> int:

@@ -151,11 +151,11 @@ def _uses(connection: sa.Connection, capability: str) -> list[tuple[int, int | N
     query = sa.select(
         u.job, u.capability, u.input_tokens + u.output_tokens, u.cost
     ).order_by(u.seq.desc())
-    found: defaultdict[int, list[tuple[int, int | None]]] = defaultdict(list)
+    by_job: defaultdict[int, list[tuple[int, int | None]]] = defaultdict(list)
     for job, name, tokens, cost in connection.execute(query.limit(CALLS)):
         if name == capability:
-            found[job].append((tokens, cost))
-    return [_added(calls) for calls in found.values()]
+            by_job[job].append((tokens, cost))
+    return [_added(calls) for calls in by_job.values()]
 
 
 def _added(calls: Sequence[tuple[int, int | None]]) -> tuple[int, int | None]:
@@ -176,8 +176,8 @@ def _balance(connection: sa.Connection, account: Account) -> Balance:
     names = (a.scope, a.unit, a.per, a.tenant, a.value, a.window_at)
     named = [column == value for column, value in zip(names, account, strict=True)]
     row = connection.execute(sa.select(a.held, a.settled, a.overdraft).where(*named))
-    found = row.one_or_none()
-    return Balance() if found is None else Balance(*found)
+    amounts = row.one_or_none()
+    return Balance() if amounts is None else Balance(*amounts)
 
 
 def _closing(connection: sa.Connection, job: Job) -> Closing:
@@ -196,8 +196,8 @@ def _text(connection: sa.Connection, job: Job) -> int:
     last = connection.execute(query.order_by(e.n.desc()).limit(1)).scalar()
     if last is None:
         return 0
-    told = orjson.loads(last)
-    return int(told["offset"]) + len(told["text"])
+    delta = orjson.loads(last)
+    return int(delta["offset"]) + len(delta["text"])
 
 
 def _released(connection: sa.Connection, job: Job) -> dict[str, int]:
@@ -215,26 +215,26 @@ def _released(connection: sa.Connection, job: Job) -> dict[str, int]:
         .where(h.job == job.seq, h.job.is_not(None), h.generation == job.generation)
         .group_by(a.unit, h.seq)
     )
-    found: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for unit, earlier, is_open, unused, amount in connection.execute(query):
         # If the job waited, the amount released then was held again.
         rest = 0 if is_open else max(0, unused or 0)
         released = amount if earlier is None else rest
-        found[unit] = max(found.get(unit, 0), int(released))
-    return found
+        totals[unit] = max(totals.get(unit, 0), int(released))
+    return totals
 
 
 def _webhooks(connection: sa.Connection, job: Job) -> int:
     """Count the webhooks of earlier ends; that of this end may not exist yet."""
     if job.callback is None or not job.generation:
         return 0
-    told: list[Any] = [
+    conditions: list[Any] = [
         j.capability == delivery.CAPABILITY,
         j.state == JobState.SUCCEEDED,
         j.finished_at <= job.finished_at,
         has_tag(j.tags, f"delivery:{job.id}"),
     ]
-    query = sa.select(sa.func.count()).select_from(jobs).where(*told)
+    query = sa.select(sa.func.count()).select_from(jobs).where(*conditions)
     mine, number = owned_jobs(connection, query, job.owner)
     # Webhooks about a job were submitted after it.
     return int(connection.execute(mine.where(number > job.seq)).scalar_one())

@@ -68,11 +68,11 @@ def missed(connection: sa.Connection, topic: str, after: int) -> Sequence[Event]
     """Return a `reset` event if events after the cursor may have been deleted."""
     if not after:
         return ()  # a reader that starts with the oldest has missed nothing
-    found = connection.execute(_FORGOTTEN).first()
-    if found is None or found.at <= after:
+    mark = connection.execute(_FORGOTTEN).first()
+    if mark is None or mark.at <= after:
         return ()
-    said = {"after": after}
-    return (Event(found.at, topic, 0, RESET, found.until, said, topic=topic),)
+    data = {"after": after}
+    return (Event(mark.at, topic, 0, RESET, mark.until, data, topic=topic),)
 
 
 _FORGOTTEN = sa.select(m.at, m.until).where(m.name == FORGOTTEN)

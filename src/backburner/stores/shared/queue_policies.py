@@ -87,8 +87,8 @@ _MILLISECOND = timedelta(milliseconds=1)
 def policies(connection: sa.Connection) -> dict[str, Keep]:
     """Return the retention policies of the queues that have one."""
     query = sa.select(c.name, c.keep).where(c.keep.is_not(None))
-    found = {name: _as_keep(keep) for name, keep in connection.execute(query)}
-    return {name: keep for name, keep in found.items() if keep is not None}
+    by_name = {name: _as_keep(keep) for name, keep in connection.execute(query)}
+    return {name: keep for name, keep in by_name.items() if keep is not None}
 
 
 def pause(name: str, *, paused: bool) -> Callable[[Tx], None]:
@@ -106,21 +106,21 @@ def tell(now: Instant) -> Callable[[Tx], list[Throttling]]:
     def body(tx: Tx) -> list[Throttling]:
         query = sa.select(c.name, c.closed, c.told, c.limited_until)
         untold = tx.connection.execute(query.where(c.closed > c.told).order_by(c.name))
-        found: list[Throttling] = []
-        for name, closed, told, until in untold.all():
-            update = queue_table.update().where(c.name == name, c.told == told)
+        throttlings: list[Throttling] = []
+        for name, closed, reported, until in untold.all():
+            update = queue_table.update().where(c.name == name, c.told == reported)
             if tx.connection.execute(update.values(told=closed)).rowcount:
-                found.append(Throttling(name, closed - told, until or 0))
+                throttlings.append(Throttling(name, closed - reported, until or 0))
                 shared = {"queue": name, "type": QUEUE_THROTTLED, "at": now}
                 data = as_json({"limited_until": until})
                 tx.connection.execute(
                     events.insert(),
                     [
                         {**shared, "n": n, "data": data}
-                        for n in range(told + 1, closed + 1)
+                        for n in range(reported + 1, closed + 1)
                     ],
                 )
-        return found
+        return throttlings
 
     return body
 

@@ -38,8 +38,8 @@ def _lock(tx: InternalTx, seqs: Sequence[int]) -> None:
         batches={batch for _, batch in rows if batch is not None}, flows=flow_keys
     )
     steps = sa.select(c.seq).where(c.flow.in_(flow_keys))
-    found = tx.connection.scalars(steps).all() if flow_keys else ()
-    tx.lock_jobs({*seqs, *found})
+    step_keys = tx.connection.scalars(steps).all() if flow_keys else ()
+    tx.lock_jobs({*seqs, *step_keys})
 
 
 def _reopen(tx: InternalTx, moves: Sequence[Move]) -> set[int]:

@@ -76,8 +76,8 @@ def prune_flows(general: Retention, now: Instant, limit: int) -> Body:
         for kept in tx.connection.execute(CLASSES).scalars().all():
             for troubled in (False, True):
                 last = _flow_horizon(tx, (kept, troubled), known, general, now)
-                found = _old_flows(tx, kept, troubled, last, limit - len(gone))
-                gone += _allowed(tx, kept, found, until(now, max(general)))
+                rows = _old_flows(tx, kept, troubled, last, limit - len(gone))
+                gone += _allowed(tx, kept, rows, until(now, max(general)))
         return flowing.delete_some(tx, gone, limit)
 
     return body
@@ -101,13 +101,13 @@ def _old_jobs(
     mine = (MINE, j.queue == where[0], j.state == where[1])
     newest = _newest(tx, jobs, [(*mine, j.kept == kind) for kind in KINDS], count)
     last = horizon(now=now, age=age, count=count, newest=newest)
-    found: list[Any] = []
+    rows: list[Any] = []
     for kind in KINDS:
         upto = min(last, _keyed(now)) if kind == KEYED else last
         query = sa.select(j.seq, j.id, j.events).where(*mine, j.kept == kind)
-        old = _first(query, jobs, upto, max(0, limit - len(found)))
-        found += tx.connection.execute(old)
-    return found
+        old = _first(query, jobs, upto, max(0, limit - len(rows)))
+        rows += tx.connection.execute(old)
+    return rows
 
 
 def _keyed(now: Instant) -> Place:
@@ -120,12 +120,12 @@ def _newest(
     """Return the latest ends of all parts together, one more than `count`."""
     if count is None:
         return []
-    t, found = table.c, list[Place]()
+    t, places = table.c, list[Place]()
     for part in parts:
         query = sa.select(t.finished_at, t.seq).where(*part)
         latest = query.order_by(t.finished_at.desc(), t.seq.desc()).limit(count + 1)
-        found += [(at, seq) for at, seq in tx.connection.execute(latest)]
-    return sorted(found, reverse=True)[: count + 1]
+        places += [(at, seq) for at, seq in tx.connection.execute(latest)]
+    return sorted(places, reverse=True)[: count + 1]
 
 
 def _first(

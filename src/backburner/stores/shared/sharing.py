@@ -167,7 +167,7 @@ def prune(tx: Tx) -> None:
     # before it stores the jobs.
     is_behind = sa.exists().where(LINE, s.finish <= f.front)
     keys = (s.queue, s.priority, s.tenant, s.name)
-    found = (
+    idle = (
         sa.select(*keys)
         .where(is_behind)
         .limit(PRUNED)
@@ -175,5 +175,5 @@ def prune(tx: Tx) -> None:
         .with_for_update(skip_locked=True)
     )
     tx.connection.execute(
-        share_table.delete().where(sa.tuple_(*keys).in_(found.correlate(None)))
+        share_table.delete().where(sa.tuple_(*keys).in_(idle.correlate(None)))
     )

@@ -73,11 +73,11 @@ class CommonQueries:
 @cache
 def _texts(package: str, names: tuple[str, ...], *, dollars: bool) -> Mapping[str, str]:
     """Return statements by name; a process reads the files once."""
-    own = files(package).joinpath("queries")
+    folder = files(package).joinpath("queries")
     common = files("backburner.stores.shared").joinpath("queries")
     texts = {}
     for name in names:
-        file = own.joinpath(f"{name}.sql")
+        file = folder.joinpath(f"{name}.sql")
         if file.is_file():
             texts[name] = _without_comments(file.read_text("utf-8"))
         else:

@@ -115,12 +115,12 @@ def _forget_one(tx: Any, job: int, token: str, key: str) -> bool:
 
 def _fork(tx: Any, job: NewJob, results: Sequence[StepResult], event: str) -> Submitted:
     [submitted] = tx.submit([job])
-    found = sa.select(jobs.c.seq, jobs.c.events).where(jobs.c.id == job.id)
-    seq, last = tx.connection.execute(found).one()
+    query = sa.select(jobs.c.seq, jobs.c.events).where(jobs.c.id == job.id)
+    seq, last = tx.connection.execute(query).one()
     # A first run reads results only if the job has more events than a new one.
-    told = {"job": seq, "n": last + 1, "type": FORKED, "at": job.created_at}
+    forked = {"job": seq, "n": last + 1, "type": FORKED, "at": job.created_at}
     whose = {"tenant": job.owner.tenant, "user": job.owner.user}
-    tx.connection.execute(events.insert().values(**told, data=event, **whose))
+    tx.connection.execute(events.insert().values(**forked, data=event, **whose))
     change = jobs.update().where(jobs.c.seq == seq)
     tx.connection.execute(change.values(events=last + 1))
     if results:

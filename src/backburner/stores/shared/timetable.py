@@ -82,11 +82,11 @@ def delete(name: str) -> Callable[[Tx], bool]:
 
 def pause(name: str, paused: bool, next_at: Instant) -> Callable[[Tx], bool]:
     """Return a body that pauses a schedule, or resumes it at `next_at`."""
-    found = sa.select(c.paused).where(c.name == name).with_for_update()
+    query = sa.select(c.paused).where(c.name == name).with_for_update()
     change = {"paused": paused} if paused else {"paused": paused, "next_at": next_at}
 
     def body(tx: Tx) -> bool:
-        was = tx.connection.execute(found).scalar()
+        was = tx.connection.execute(query).scalar()
         if was is not None and bool(was) is not paused:
             setting = schedule_table.update().where(c.name == name)
             tx.connection.execute(setting.values(change))

@@ -62,10 +62,10 @@ def _add(tx: CountingTx, counted: Mapping[tuple[str, str], int]) -> None:
 def read(connection: sa.Connection) -> Mapping[str, Totals]:
     """Return the totals of each queue, by the queue's name."""
     query = sa.select(t.queue, t.state, sa.func.sum(t.n)).group_by(t.queue, t.state)
-    found: defaultdict[str, Totals] = defaultdict(Totals)
+    by_queue: defaultdict[str, Totals] = defaultdict(Totals)
     for queue, state, n in connection.execute(query.order_by(t.queue)):
-        found[queue] = found[queue]._replace(**{NAMES[state]: int(n)})
-    return found
+        by_queue[queue] = by_queue[queue]._replace(**{NAMES[state]: int(n)})
+    return by_queue
 
 
 def compact(limit: int) -> Callable[[Tx], int]:

@@ -46,8 +46,8 @@ class Translations(Access, Protocol):
             return Untranslated(seen, [], seen, is_last=True)
 
         def look(connection: sa.Connection) -> Untranslated:
-            found = connection.execute(_MARK, {"name": _name(application)})
-            mark = int(found.scalar_one())
+            result = connection.execute(_MARK, {"name": _name(application)})
+            mark = int(result.scalar_one())
             after = max(mark, seen)
             return _look(connection, wanted, mark, after, max(safe, after), limit)
 
@@ -80,8 +80,8 @@ def _look(
     rows = connection.execute(_EVENTS, asked).all()
     if len(rows) == limit:
         upto = rows[-1].seq
-    found = [_as_engine_event(row) for row in rows]
-    return Untranslated(mark, found, upto, is_last=upto >= safe)
+    engine_events = [_as_engine_event(row) for row in rows]
+    return Untranslated(mark, engine_events, upto, is_last=upto >= safe)
 
 
 def _id_of(table: sa.Table, key: sa.Column[Any]) -> sa.ScalarSelect[Any]:

@@ -145,8 +145,8 @@ class Usages(Access, Protocol):
 
     async def spent_before(self, job: int, *, generation: int, epoch: int) -> Spent:
         earlier = (c.generation == generation, c.epoch < epoch)
-        found = await self.read(lambda r: spent(r, [job], *earlier))
-        return found.get(job, NOTHING)
+        by_job = await self.read(lambda r: spent(r, [job], *earlier))
+        return by_job.get(job, NOTHING)
 
     async def sums(
         self, where: UsageFilter, by: str, *, limit: int
@@ -183,7 +183,7 @@ def spent(
     connection: sa.Connection, seqs: Sequence[int], *only: sa.ColumnElement[bool]
 ) -> dict[int, Spent]:
     """Add up the usage of jobs, restricted by the conditions `only`."""
-    found: dict[int, Spent] = {}
+    by_job: dict[int, Spent] = {}
     query = (
         sa.select(c.job, c.model, c.price_version, *_SUMS)
         .where(c.job.in_(seqs), *only)
@@ -192,8 +192,8 @@ def spent(
     for job, model, version, *sums in connection.execute(query):
         versions = () if version is None else (version,)
         more = replace(spent_of(sums), models=(model,), price_versions=versions)
-        found[job] = replace(found.get(job, NOTHING) + more, jobs=1)
-    return found
+        by_job[job] = replace(by_job.get(job, NOTHING) + more, jobs=1)
+    return by_job
 
 
 IN_ORDER = {"day", "minute"}

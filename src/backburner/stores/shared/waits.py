@@ -65,8 +65,8 @@ class Waits(Access, Protocol):
         self, job: int, generation: int, name: str
     ) -> Question | None:
         mine = w.job == job, w.generation == generation, w.name == name
-        found = await self.read(lambda c: _questions(c, mine, None, 1))
-        return found[0] if found else None
+        questions = await self.read(lambda c: _questions(c, mine, None, 1))
+        return questions[0] if questions else None
 
     async def questions(
         self, owner: Visibility, *, before: int | None, limit: int
@@ -128,9 +128,9 @@ def _open(
     if _locked(tx, j.seq == job, j.token == token) is None:
         return None
     tx.hit("wait.opening")
-    seq, found = _find(tx.connection, job, generation, wait.name)
+    seq, stored = _find(tx.connection, job, generation, wait.name)
     now = tx.now()
-    if found is None:
+    if stored is None:
         until = None if wait.timeout is None else now + wait.timeout
         row = {
             "job": job,
@@ -143,10 +143,10 @@ def _open(
         }
         tx.connection.execute(waits.insert().values(**row))
         return StoredWait(wait.name, wait.kind, until, None, None)
-    if found.outcome is None and found.until is not None and found.until <= now:
+    if stored.outcome is None and stored.until is not None and stored.until <= now:
         _decide(tx, seq, now, WaitOutcome.TIMED_OUT, None)
-        return found._replace(outcome=WaitOutcome.TIMED_OUT)
-    return found
+        return stored._replace(outcome=WaitOutcome.TIMED_OUT)
+    return stored
 
 
 def _decide(
@@ -161,13 +161,13 @@ def _signal(tx: InternalTx, job: int, signal: Signal) -> Signalled:
     row = _locked(tx, j.seq == job)
     if row is None or JobState(row.state).is_final:
         return Signalled(SignalAnswer.FINISHED)
-    seq, found = _find(tx.connection, job, row.generation, signal.name)
-    if found is not None and found.outcome is not None:
-        return Signalled(answer_to(found, signal.value))
-    if signal.is_answer and (found is None or found.kind is not WaitReason.QUESTION):
+    seq, stored = _find(tx.connection, job, row.generation, signal.name)
+    if stored is not None and stored.outcome is not None:
+        return Signalled(answer_to(stored, signal.value))
+    if signal.is_answer and (stored is None or stored.kind is not WaitReason.QUESTION):
         return Signalled(SignalAnswer.UNASKED)
     now = tx.now()
-    if found is not None:
+    if stored is not None:
         _decide(tx, seq, now, WaitOutcome.SIGNALLED, signal.value)
     elif _count(tx, job) >= MAX_SIGNALS:
         return Signalled(SignalAnswer.TOO_MANY)
