@@ -65,10 +65,14 @@ def _by_scheme(kind: str, url: str, setting: str, *others: str) -> Any:
         raise ConfigurationError(
             f"BACKBURNER_{setting}: no {kind} for {scheme!r} URLs; known: {known}"
         )
-    return _load(found[scheme], f"BACKBURNER_{setting}")
+    return _load(found[scheme], f"BACKBURNER_{setting}: {scheme!r}")
 
 
-def _load(entry: EntryPoint, setting: str) -> Any:
+class MissingPackage(ConfigurationError):
+    """A package of an optional dependency is not installed."""
+
+
+def _load(entry: EntryPoint, user: str) -> Any:
     """Load an entry point; the error for a missing package says what to install."""
     try:
         return entry.load()
@@ -77,8 +81,8 @@ def _load(entry: EntryPoint, setting: str) -> Any:
         package = _package_with(missing, entry)
         if package is None:
             raise
-        raise ConfigurationError(
-            f"{setting}: {entry.name!r} needs the Python package {missing!r}, "
+        raise MissingPackage(
+            f"{user} needs the Python package {missing!r}, "
             f'which is not installed: pip install "{package}"'
         ) from None
 
@@ -250,10 +254,10 @@ def _provider(
     provider: Provider
     if preset is None:
         access = Access(models, *_of_openai(settings))
-        provider = _load(found[name], setting).from_access(access, clock)
+        provider = _load(found[name], f"{setting}: {name!r}").from_access(access, clock)
     else:
         access = Access(models, *presets.credentials(preset, _of_openai(settings)))
-        provider = _load(found["openai"], setting)(access, preset)
+        provider = _load(found["openai"], f"{setting}: {name!r}")(access, preset)
     return provider
 
 
@@ -264,5 +268,6 @@ def installed_apps() -> list[str]:
 
 def load_app(name: str) -> App:
     """Load an installed application by its name."""
-    found: App = entry_points_of("backburner.apps")[name].load()
+    entry = entry_points_of("backburner.apps")[name]
+    found: App = _load(entry, f"application {name!r}")
     return found

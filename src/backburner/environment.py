@@ -98,8 +98,10 @@ def refuse_unknown(
     others = besides() if names else ()
     for name in names:
         if not name.startswith(others):
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            # Without the prefix, which would make all names similar.
+            ends = {other.removeprefix(prefix): other for other in known}
+            near = difflib.get_close_matches(name.removeprefix(prefix), ends, n=1)
+            hint = f"; did you mean {ends[near[0]]}?" if near else ""
             raise ConfigurationError(f"{name} is not a setting{hint}")
 
 

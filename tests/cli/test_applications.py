@@ -22,17 +22,21 @@ def songs(tmp_path):
 
 @pytest.fixture
 def installed(songs, tmp_path):
-    """The same, installed as a plug-in beside one that cannot be imported."""
+    """The same, installed beside one that fails and one whose extra is missing."""
     packages = tmp_path / "packages"
     info = packages / "songs-1.0.dist-info"
     info.mkdir(parents=True)
-    info.joinpath("METADATA").write_text("Name: songs\nVersion: 1.0\n")
+    info.joinpath("METADATA").write_text(
+        "Name: songs\nVersion: 1.0\nProvides-Extra: choir\n"
+        "Requires-Dist: not-there; extra == 'choir'\n"
+    )
     info.joinpath("entry_points.txt").write_text(
-        f"[backburner.apps]\nsongs = {songs}\nbroken = broken:app\n"
+        f"[backburner.apps]\nsongs = {songs}\nbroken = broken:app\nchoir = choir:app\n"
     )
     tmp_path.joinpath("songs.py").rename(packages / "songs.py")
     tmp_path.joinpath("pages").rename(packages / "pages")
     packages.joinpath("broken.py").write_text("1 / 0\n")
+    packages.joinpath("choir.py").write_text("import not_there\n")
     return {"PYTHONPATH": str(packages)}
 
 
@@ -103,6 +107,18 @@ def test_a_plug_in_is_imported_for_its_own_commands_only(run, installed, tmp_pat
     assert ("0.1.0\n", False) == (other.stdout, was_imported)
     assert "8\n" == ended.stdout
     assert tmp_path.joinpath("imported").exists()
+
+
+def test_help_is_silent_about_an_extra_that_is_not_installed(run, installed):
+    listed = run("--help", **installed)
+    called = run("worker", "--app", "choir", **installed)
+
+    assert "choir" not in listed.stdout + listed.stderr
+    assert 2 == called.returncode
+    assert (
+        "backburner: application 'choir' needs the Python package 'not_there', "
+        'which is not installed: pip install "songs[choir]"\n'
+    ) == called.stderr
 
 
 def test_a_plug_in_that_cannot_be_imported_hides_no_other(run, installed):

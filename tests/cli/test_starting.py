@@ -75,7 +75,8 @@ MOCK = {"BACKBURNER_AI": "mock"}
             {"OPENAI_BASE_URL": "here"},
             "OPENAI_BASE_URL",
         ),
-        (["worker", "--app", "none:app"], {}, "No module named 'none'"),
+        (["worker", "--app", "none:app"], {}, "No module named 'none': there is no"),
+        (["worker", "--app", "lost:app"], {}, "No module named 'gone' ("),
         (["worker", "--app", "raises:app"], {}, "raises.py, line 1"),
         (["worker", "--app", "wrong:app"], {}, "a str, not a backburner.App"),
         (["worker", "--app", "wrong:none"], {}, "has no attribute 'none'"),
@@ -91,6 +92,7 @@ MOCK = {"BACKBURNER_AI": "mock"}
 def test_a_bad_start_is_one_line_and_code_2(run, tmp_path, arguments, env, reason):
     tmp_path.joinpath("raises.py").write_text(AN_APP_THAT_RAISES)
     tmp_path.joinpath("wrong.py").write_text(NO_APP)
+    tmp_path.joinpath("lost.py").write_text("import gone")
     tmp_path.joinpath("text.db").write_text("this is a text, not a database" * 100)
 
     ended = run(*arguments, **env)

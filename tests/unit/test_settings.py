@@ -45,6 +45,7 @@ def test_what_is_given_comes_before_the_environment(monkeypatch):
         ("BACKBURNER_SLOT", "; did you mean BACKBURNER_SLOTS?"),
         ("BACKBURNER_LEASE_SECOND", "; did you mean BACKBURNER_LEASE_SECONDS?"),
         ("BACKBURNER_ZZZZZZZZZZZZZZ", ""),
+        ("BACKBURNER_FOO", ""),
     ],
 )
 def test_an_unknown_setting_is_refused_with_a_near_one(monkeypatch, name, hint):

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from backburner.adapters import installed_apps
+from backburner.adapters import MissingPackage, installed_apps
 from backburner.app import App
 from backburner.cli import printing
 from backburner.cli.applications import load
@@ -70,6 +70,8 @@ def _names() -> list[str]:
         try:
             if load([name])[0].commands is not None:
                 names.append(name)
+        except MissingPackage:
+            continue  # its extra was not installed, which is no fault
         except ConfigurationError as error:
             printing.say(f"backburner: {error}")
     return names

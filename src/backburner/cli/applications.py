@@ -109,6 +109,14 @@ def _find(name: str) -> App:
         found = _load(name) if not attribute else _attribute(module, attribute)
     except ConfigurationError:
         raise
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise ConfigurationError(f"application {name!r}: {_told(error)}") from error
+        raise ConfigurationError(
+            f"application {name!r}: No module named {module!r}: there is no "
+            f"{module.replace('.', '/')}.py in the current folder, {os.getcwd()}, "  # noqa: PTH109
+            "and no installed package has this name"
+        ) from error
     except Exception as error:
         raise ConfigurationError(f"application {name!r}: {_told(error)}") from error
     if not isinstance(found, App):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from backburner.adapters import installed_apps
+from backburner.adapters import MissingPackage, installed_apps
 from backburner.app import App
 from backburner.backburner import Backburner
 from backburner.cli import printing
@@ -150,7 +150,7 @@ def demo(
             keep_cancelled_days=KEPT_DAYS,
         )
     )
-    apps = load((*settings.apps, *installed_apps(), SAMPLE_APP))
+    apps = load((*settings.apps, *_usable_apps(), SAMPLE_APP))
     with _bind(settings) as listener:
         here = address(listener)
 
@@ -186,6 +186,19 @@ def demo(
             shows_traces=True,
         )
         raise typer.Exit(running.run(plan))
+
+
+def _usable_apps() -> list[str]:
+    """Return the names of installed applications that have all of their packages."""
+    names = []
+    for name in installed_apps():
+        try:
+            load([name])
+        except MissingPackage as error:
+            printing.say(f"backburner: not started: {error}")
+        else:
+            names.append(name)
+    return names
 
 
 async def _make_samples(apps: Sequence[App], backburner: Backburner) -> None:
