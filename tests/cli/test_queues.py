@@ -48,8 +48,10 @@ async def test_schedules_are_listed(serve, run, tmp_path):
     await store.close()
 
     shown = run("schedules", BACKBURNER_URL=url)
+    listed = run("schedules", "list", BACKBURNER_URL=url)
     told = run("schedules", "--json", BACKBURNER_URL=url)
 
+    assert listed.stdout == shown.stdout
     noon = "2026-01-01T12:00:00.000Z"
     assert (
         f"nightly\tdemo.echo\t0 3 * * *\tUTC\tskip\t{noon}\t\tactive\n" == shown.stdout

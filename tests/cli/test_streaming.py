@@ -89,7 +89,7 @@ def test_submit_prints_the_text_as_it_comes_at_a_terminal(server, at_a_terminal)
     assert [
         "a draft",
         "",
-        "backburner: the job starts again; the text so far is void",
+        "backburner: the job started again; the text so far is no longer valid",
         "the text, to its end",
         "",
     ] == shown(seen)

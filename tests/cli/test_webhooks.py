@@ -17,14 +17,19 @@ async def test_webhooks_are_looked_after(serve, run):
         def command(*arguments):
             return asyncio.to_thread(run, "webhooks", *arguments, BACKBURNER_URL=url)
 
+        submitted = await asyncio.to_thread(
+            run,
+            *("submit", "demo.echo", "{}", "--callback", receiver.url()),
+            BACKBURNER_URL=url,
+        )
         async with AsyncClient(url) as client:
-            callback = {"url": receiver.url()}
-            ticket = await client.submit("demo.echo", {}, callback=callback)
-            await ticket.wait()
-            (delivery,) = [job async for job in client.deliveries(ticket.id)]
+            job_id = submitted.stdout.strip()
+            await client.wait(job_id)
+            (delivery,) = [job async for job in client.deliveries(job_id)]
             await client.wait(delivery["id"])
             (endpoint,) = [found async for found in client.endpoints()]
         here = endpoint["id"]
+        created = await command("create", receiver.url())
         listed = await command("list")
         rotated = await command("rotate", here)
         disabled = await command("disable", here)
@@ -34,6 +39,7 @@ async def test_webhooks_are_looked_after(serve, run):
             await asyncio.to_thread(again.wait, replayed.stdout.strip())
 
     first, second = receiver.requests
+    verify_webhook(first.body, first.headers, created.stdout.strip())
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
     verify_webhook(second.body, second.headers, rotated.stdout.strip())
     assert [here, "enabled", "1", receiver.url(), ""] == listed.stdout.strip(

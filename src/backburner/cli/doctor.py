@@ -85,7 +85,7 @@ async def _examine(
     except BackburnerError as error:
         yield Finding(Status.FAIL, "settings", str(error), "correct the setting")
         return
-    yield Finding(Status.PASS, "settings", "understood")
+    yield Finding(Status.PASS, "settings", "all are valid")
     async for finding in examine(settings, partial(_apps, settings, services)):
         yield finding
     if "url" in settings.model_fields_set:
@@ -138,7 +138,7 @@ async def _start(
         )
     warning = signing_warning(settings, apps, serves=False, is_keyed=is_keyed)
     if warning is not None:
-        fix = "openssl rand -hex 32"
+        fix = "set BACKBURNER_LINK_SECRET to the output of `openssl rand -hex 32`"
         yield Finding(Status.WARN, "signing", warning, fix)
     if not is_keyed:
         told = "BACKBURNER_KEY_PEPPER is not set: `serve` starts only with --dev"

@@ -15,7 +15,7 @@ from backburner.cli import printing
 from backburner.client import Client, Job, Piece, Text
 from backburner.client import Progress as Told
 
-BEGINS_ANEW = "backburner: the job starts again; the text so far is void"
+BEGINS_ANEW = "backburner: the job started again; the text so far is no longer valid"
 
 
 class Bar:

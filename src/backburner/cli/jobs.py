@@ -83,6 +83,10 @@ def submit(
             metavar="JSON",
         ),
     ] = None,
+    callback: Annotated[
+        str | None,
+        typer.Option(help="URL that gets a webhook when the job ends.", metavar="URL"),
+    ] = None,
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: a repeat returns the same job.")
     ] = None,
@@ -102,6 +106,7 @@ def submit(
         tokens=tokens,
         share=share,
         completion=_completion(completion),
+        callback=None if callback is None else {"url": callback},
     ).job
     is_live = wait and timeout is None and not server.as_json and sys.stdout.isatty()
     streamed = ""

@@ -22,7 +22,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="SCHEDULE")]
 
 
 @app.callback(invoke_without_command=True)
-def listing(
+def without_command(
     ctx: typer.Context,
     *,
     as_json: JsonOption = False,
@@ -32,7 +32,14 @@ def listing(
     """List the schedules and when each fires next."""
     if ctx.invoked_subcommand is None:
         with connect(url, api_key) as client:
-            Server(client, as_json).write_all(HEADINGS, client.schedules(), _row)
+            _list(Server(client, as_json))
+
+
+@app.command("list")
+@remote
+def listing(server: Server) -> None:
+    """List the schedules and when each fires next."""
+    _list(server)
 
 
 @app.command("set")
@@ -88,6 +95,10 @@ def run(server: Server, name: NameArgument) -> None:
     """Submit a schedule's job now and print its id."""
     job = server.client.run_schedule(name)
     server.write(job, job["id"])
+
+
+def _list(server: Server) -> None:
+    server.write_all(HEADINGS, server.client.schedules(), _row)
 
 
 def _row(schedule: Schedule) -> Sequence[Any]:

@@ -32,6 +32,19 @@ def listing(server: Server) -> None:
 
 
 @app.command()
+@remote
+def create(
+    server: Server,
+    receiver: Annotated[
+        str, typer.Argument(metavar="RECEIVER", help="URL of the receiver.")
+    ],
+) -> None:
+    """Create the endpoint of a URL, unless it exists, and print its secret."""
+    created = server.client.create_endpoint(receiver)
+    server.write(created, created["secrets"][0])
+
+
+@app.command()
 def secret(
     url: Annotated[str, typer.Argument(help="Callback URL or its origin.")],
     *,
@@ -42,7 +55,8 @@ def secret(
     """
     Print the secret that signs an application's callbacks to a URL's origin.
 
-    It is derived from BACKBURNER_WEBHOOK_SECRET, without a server.
+    It is derived from BACKBURNER_WEBHOOK_SECRET, without a server. Webhooks about
+    jobs are signed with the secret of their endpoint: see `webhooks create`.
     """
     settings = read()
     apps = load(settings.apps)
