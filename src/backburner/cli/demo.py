@@ -98,14 +98,7 @@ Send a message to a Telegram bot that turns messages into tasks, and read its re
 
 The page {url}/apps/inbox/ also shows the reply.
 
-Search the sample document, and open a batch to upload files to (docs/documents.md):
-
-  curl "{url}/api/v2/search?q=dead+letter"
-  curl -i {url}/api/v2/uploads/batches -d '{{"fileCount": 1}}'
-  curl {url}/api/v2/uploads/files
-
-Upload your own files, search them and ask about them at {url}/apps/documents/.
-
+{documents}\
 Find the gaps between a CV and a job posting: submit, poll by the job_id until it is
 COMPLETED, and fetch the result_url (in quotes):
 
@@ -120,6 +113,16 @@ List the sample flows (jobs that depend on other jobs) and batches:
   {command} batches list{option}
 
 Every route is described at {url}/docs. Ctrl-C stops.
+"""
+DOCUMENTS_TO_TRY: Final = """\
+Search the sample document, and open a batch to upload files to (docs/documents.md):
+
+  curl "{url}/api/v2/search?q=dead+letter"
+  curl -i {url}/api/v2/uploads/batches -d '{{"fileCount": 1}}'
+  curl {url}/api/v2/uploads/files
+
+Upload your own files, search them and ask about them at {url}/apps/documents/.
+
 """
 
 
@@ -163,7 +166,7 @@ def demo(
                 if not is_told.is_set():
                     await _make_samples(apps, backburner)
                     is_told.set()
-                    _tell(here)
+                    _tell(here, apps)
 
             async def open_batch() -> None:
                 flows, jobs = [sample_flow()], [("demo.sleep", {"seconds": 8})]
@@ -216,9 +219,13 @@ def _bind(settings: Settings) -> Any:
         return bind(settings.model_copy(update={"port": 0}))
 
 
-def _tell(url: str) -> None:
+def _tell(url: str, apps: Sequence[App]) -> None:
     option = "" if url == read().url else f" --url {url}"
-    words = TO_TRY.format(url=url, command=_command(), option=option)
+    has_documents = any(app.name == "documents" for app in apps)
+    documents = DOCUMENTS_TO_TRY.format(url=url) if has_documents else ""
+    words = TO_TRY.format(
+        url=url, command=_command(), option=option, documents=documents
+    )
     for line in words.splitlines():
         printing.say(line)
 
