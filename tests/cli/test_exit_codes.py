@@ -91,6 +91,7 @@ def test_a_refusal_of_the_server_is_passed_on(run, answering, code, status, prob
 
     assert code == ended.returncode
     assert f"{problem['detail']} [{problem['code']}, request r-1]" in ended.stderr
+    assert (401 == status) == ("set BACKBURNER_API_KEY" in ended.stderr)
 
 
 @pytest.mark.executed

@@ -52,6 +52,15 @@ def test_submit_passes_on_how_the_job_is_to_be_run(ask):
     assert "2100-01-31T08:00:00.000Z" == job["run_at"]
 
 
+def test_status_names_the_attempt_that_failed(ask, client):
+    job = client.submit("demo.fail", {"times": 1}).wait()
+
+    ended = ask("status", job["id"])
+
+    assert ("succeeded", 2) == (job["state"], job["attempt"])
+    assert f"attempt 1 of {job['id']} failed at:\n" in ended.stdout
+
+
 def test_submit_names_the_job_that_follows(ask, client):
     completion = '{"capability": "demo.echo", "input": {"book": "red"}}'
     ended = ask("submit", "demo.echo", '{"a": 1}', "--completion", completion)

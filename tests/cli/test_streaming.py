@@ -13,7 +13,7 @@ from tests.cli.screen import shown
 APP = ("--app", "drafting:app")
 DRAFT = [Piece("a draft\n"), Piece("the text,", is_reset=True)]
 RESULT = "the text, to its end\x1b"
-ANEW = "the job starts again"
+ANEW = "the job started again"
 
 
 @pytest.fixture

@@ -49,6 +49,16 @@ def test_usage_is_shown_and_quoted_and_receipted(url, run):
     assert 2 == refused.returncode
 
 
+def test_calls_without_a_price_are_counted(serve, run, tmp_path):
+    shutil.copy(Path(__file__).parent / "apps" / "using.py", tmp_path)
+    url = serve("--app", "using:app").url
+    run("submit", "use", "false", "--wait", BACKBURNER_URL=url)
+
+    added = run("usage", BACKBURNER_URL=url)
+
+    assert "0.000000, 1 without a price" == rows(added)[-1][-1]
+
+
 def test_a_cancel_says_what_was_used(url, run):
     with Client(url) as client:
         ticket = client.submit("use", True)

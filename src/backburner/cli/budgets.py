@@ -19,7 +19,9 @@ FIELDS = itemgetter(
 RULES = ("SCOPE", "OF", "UNIT", "LIMIT", "SECONDS")
 DAY = 86_400
 
-ScopeArgument = Annotated[Scope, typer.Argument(help="What the budget applies to.")]
+ScopeArgument = Annotated[
+    Scope, typer.Argument(metavar="SCOPE", help="What the budget applies to.")
+]
 OfOption = Annotated[
     str | None,
     typer.Option(
@@ -54,7 +56,9 @@ def put(
     server: Server,
     scope: ScopeArgument,
     *,
-    tokens: Annotated[int | None, typer.Option(min=0)] = None,
+    tokens: Annotated[
+        int | None, typer.Option(min=0, help="Limit in tokens per window.")
+    ] = None,
     money: Annotated[
         str | None, typer.Option(help="Limit in US dollars per window.")
     ] = None,

@@ -64,14 +64,20 @@ def show(server: Server, job_id: IdArgument) -> None:
 @remote
 def retry(
     server: Server,
-    job_id: Annotated[str | None, typer.Argument(metavar="ID")] = None,
+    job_id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="Id of a failed job.")
+    ] = None,
     *,
     every: Annotated[
         bool, typer.Option("--all", help="Retry all that match the other options.")
     ] = False,
-    fingerprint: Annotated[str | None, typer.Option()] = None,
-    capability: Annotated[str | None, typer.Option()] = None,
-    queue: Annotated[str | None, typer.Option()] = None,
+    fingerprint: Annotated[
+        str | None, typer.Option(help="Only this cause, as `list` prints it.")
+    ] = None,
+    capability: Annotated[
+        str | None, typer.Option(help="Only jobs of this capability.")
+    ] = None,
+    queue: Annotated[str | None, typer.Option(help="Only jobs of this queue.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the newest N.")] = None,
     canary: Annotated[
         int | None, typer.Option(min=1, help="Start only N of them now.")

@@ -71,7 +71,10 @@ def _told(error: ClientError) -> str:
         return f"{error}; is it running? `backburner serve --dev` starts one"
     if error.request_id is None:
         return str(error)
-    return f"{error} [{error.code}, request {error.request_id}]"
+    hint = "; set BACKBURNER_API_KEY or use --api-key"
+    is_denied = error.status == HTTPStatus.UNAUTHORIZED
+    place = f"[{error.code}, request {error.request_id}]"
+    return f"{error} {place}{hint if is_denied else ''}"
 
 
 def leave(code: Exit, message: str | None = None) -> NoReturn:

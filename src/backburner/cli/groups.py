@@ -12,9 +12,11 @@ from backburner.domain.groups.flow import FlowState
 
 T = TypeVar("T")
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID")]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="Id, as `submit` and lists print it.")
+]
 StateOption = Annotated[str | None, typer.Option(help="Only those in this state.")]
-TagOption = Annotated[str | None, typer.Option()]
+TagOption = Annotated[str | None, typer.Option(help="Only those with this tag.")]
 LimitOption = Annotated[int, typer.Option(min=1, help="Maximum number of rows.")]
 TimeoutOption = Annotated[
     float | None,

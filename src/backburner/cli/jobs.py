@@ -18,7 +18,9 @@ from backburner.client import Client, Job, JobChange, is_final
 from backburner.client.options import SAME_INPUT
 from backburner.domain.jobs.job import JobState
 
-CapabilityArgument = Annotated[str, typer.Argument(metavar="CAPABILITY")]
+CapabilityArgument = Annotated[
+    str, typer.Argument(metavar="CAPABILITY", help="Name of the capability.")
+]
 InputArgument = Annotated[
     str | None,
     typer.Argument(metavar="INPUT|-", help="Input as JSON; - reads stdin."),
@@ -38,7 +40,7 @@ HEADINGS = (
 )
 
 
-STEP_HEADINGS = ("NAME", "KIND", "STATE", "RUN", "SIZE", "STORED")
+STEP_HEADINGS = ("NAME", "KIND", "STATE", "START EVENT", "SIZE", "STORED")
 STEP_FIELDS = itemgetter("name", "kind", "state", "run", "size", "stored_at")
 
 
@@ -127,7 +129,7 @@ def submit(
 @remote
 def status(
     server: Server,
-    ids: Annotated[list[str], typer.Argument(metavar="ID…")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of jobs.")],
 ) -> None:
     """Show the state of jobs."""
     found = [server.client.get(groups.job(one)) for one in ids]
@@ -316,9 +318,11 @@ def jobs(
     state: Annotated[
         str | None, typer.Option(help="Only this state: queued, running, failed, …")
     ] = None,
-    capability: Annotated[str | None, typer.Option()] = None,
-    queue: Annotated[str | None, typer.Option()] = None,
-    tag: Annotated[str | None, typer.Option()] = None,
+    capability: Annotated[
+        str | None, typer.Option(help="Only jobs of this capability.")
+    ] = None,
+    queue: Annotated[str | None, typer.Option(help="Only jobs of this queue.")] = None,
+    tag: groups.TagOption = None,
     since: Annotated[
         str | None, typer.Option(help="Start: 1h or 2d ago, or 2030-01-31T09:00:00Z.")
     ] = None,

@@ -110,7 +110,9 @@ def listing(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
 
 @app.command()
 def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="ID")],
+    key_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Id, as `list` prints it.")
+    ],
     *,
     store: StoreOption = None,
     as_json: JsonOption = False,

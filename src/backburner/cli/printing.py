@@ -30,11 +30,10 @@ def write_line(text: str) -> None:
 
 def write_trace(job: Mapping[str, Any]) -> None:
     """Print the last stack trace of a job, if the server shows it."""
-    traces = [attempt.get("trace") for attempt in job.get("attempts", ())]
-    last = next(filter(None, reversed(traces)), None)
-    if last is not None:
-        write_line(f"{job['id']} failed at:")
-        write_text(last)
+    failed = [attempt for attempt in job.get("attempts", ()) if attempt.get("trace")]
+    if failed:
+        write_line(f"attempt {failed[-1]['number']} of {job['id']} failed at:")
+        write_text(failed[-1]["trace"])
 
 
 def write_text(text: str) -> None:

@@ -23,7 +23,9 @@ HEADINGS = (
     "KEEPS",
 )
 
-NameArgument = Annotated[str, typer.Argument(metavar="QUEUE")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="QUEUE", help="Name of the queue.")
+]
 
 
 @app.command("list")

@@ -18,7 +18,9 @@ from backburner.client import Schedule, ScheduleOptions
 app = typer.Typer(help="List, save, pause and run schedules.")
 
 HEADINGS = ("SCHEDULE", "CAPABILITY", "CRON", "ZONE", "MISSED", "NEXT", "LAST", "STATE")
-NameArgument = Annotated[str, typer.Argument(metavar="SCHEDULE")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="SCHEDULE", help="Name of the schedule.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -47,8 +49,12 @@ def listing(server: Server) -> None:
 def save(
     server: Server,
     name: NameArgument,
-    capability: Annotated[str, typer.Argument(metavar="CAPABILITY")],
-    cron: Annotated[str, typer.Argument(help='Cron expression: "0 3 * * *".')],
+    capability: Annotated[
+        str, typer.Argument(metavar="CAPABILITY", help="Capability of its jobs.")
+    ],
+    cron: Annotated[
+        str, typer.Argument(metavar="CRON", help='Cron expression: "0 3 * * *".')
+    ],
     text: Annotated[
         str | None, typer.Argument(metavar="INPUT", help="Input, as JSON.")
     ] = None,

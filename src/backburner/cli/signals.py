@@ -13,7 +13,9 @@ from backburner.cli.remote import Server, remote
 from backburner.shapes.jobs import Question
 
 HEADINGS = ("JOB", "NAME", "QUESTION", "CHOICES", "ASKED")
-NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the signal or question.")
+]
 ValueArgument = Annotated[
     str, typer.Argument(metavar="JSON", help="Value. Default: null.")
 ]

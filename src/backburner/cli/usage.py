@@ -78,7 +78,7 @@ def quote(
 def _row(item: UsageTotal) -> tuple[object, ...]:
     cost = item["cost_usd"]
     if cost is None:
-        cost = f"{item['priced_cost_usd']} and {item['unpriced_calls']} {UNKNOWN}"
+        cost = f"{item['priced_cost_usd']}, {item['unpriced_calls']} without a price"
     return (
         item["jobs"],
         item["calls"],

@@ -32,8 +32,8 @@ def users() -> None:
 
 @app.command()
 def erase(
-    tenant: Annotated[str, typer.Argument(help="Tenant of the user.")],
-    user: Annotated[str, typer.Argument(help="Id of the user.")],
+    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Its tenant.")],
+    user: Annotated[str, typer.Argument(metavar="USER", help="Id of the user.")],
     *,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Cancel the user's unfinished work first.")

@@ -21,7 +21,9 @@ app = typer.Typer(
 
 HEADINGS = ("ENDPOINT", "STATE", "SECRET", "URL", "REASON")
 
-EndpointArgument = Annotated[str, typer.Argument(metavar="ENDPOINT")]
+EndpointArgument = Annotated[
+    str, typer.Argument(metavar="ENDPOINT", help="Id, as `list` prints it.")
+]
 
 
 @app.command("list")
@@ -46,7 +48,9 @@ def create(
 
 @app.command()
 def secret(
-    url: Annotated[str, typer.Argument(help="Callback URL or its origin.")],
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="Callback URL or its origin.")
+    ],
     *,
     topic: Annotated[
         str, typer.Option(help="Topic of the application's callbacks.")
@@ -96,7 +100,10 @@ def disable(server: Server, endpoint: EndpointArgument) -> None:
 @app.command()
 @remote
 def replay(
-    server: Server, delivery: Annotated[str, typer.Argument(metavar="DELIVERY")]
+    server: Server,
+    delivery: Annotated[
+        str, typer.Argument(metavar="DELIVERY", help="Id of the delivery job.")
+    ],
 ) -> None:
     """Send a webhook again with the same id; print the delivery job."""
     job = server.client.replay(delivery)

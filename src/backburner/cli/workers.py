@@ -11,7 +11,9 @@ from backburner.client import Worker
 app = typer.Typer(no_args_is_help=True, help="List, drain and resume workers.")
 
 HEADINGS = ("WORKER", "STATE", "HOST", "PID", "SLOTS", "STARTED", "QUEUES")
-IdArgument = Annotated[str, typer.Argument(metavar="WORKER")]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="WORKER", help="Id, as `list` prints it.")
+]
 
 
 @app.command("list")
