@@ -25,6 +25,7 @@ from backburner.stores.tables import (
     events,
     flows,
     jobs,
+    schedules,
     shares,
     usages,
 )
@@ -137,6 +138,12 @@ def _erase(tx: InternalTx, owner: Owner, which: Erasable) -> int:
 
 def _erase_records(tx: Tx, owner: Owner, limit: int) -> int:
     run = tx.connection.execute
+    # First, as they are locked before batches, and nothing more is to be submitted.
+    saved = sa.select(schedules.c.name).where(_of(schedules, owner))
+    chosen = saved.order_by(schedules.c.name).limit(limit).with_for_update()
+    names = run(chosen).scalars().all()
+    if names:
+        run(schedules.delete().where(schedules.c.name.in_(names)))
     ended = sa.select(batches.c.seq).where(
         _of(batches, owner), batches.c.finished_at.is_not(None)
     )
@@ -145,7 +152,7 @@ def _erase_records(tx: Tx, owner: Owner, limit: int) -> int:
     if gone:
         run(events.delete().where(events.c.batch.in_(gone)))
         run(batches.delete().where(batches.c.seq.in_(gone)))
-    count = len(gone)
+    count = len(names) + len(gone)
     published = sa.select(events.c.seq).where(
         _of(events, owner), events.c.topic.is_not(None)
     )

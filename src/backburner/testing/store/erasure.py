@@ -1,5 +1,7 @@
 """Forgetting a user: all that is theirs goes, nothing of others, amounts stay."""
 
+from dataclasses import replace
+
 from backburner.domain.groups.batch import Members
 from backburner.domain.jobs.job import Owner
 from backburner.ports.store import Store
@@ -17,6 +19,7 @@ from backburner.testing.store.app_blobs import a_blob, insert
 from backburner.testing.store.keys import a_key, an_entry
 from backburner.testing.store.linked import GOOD, Course, Hands
 from backburner.testing.store.publications import a_note, publish
+from backburner.testing.store.timetable import NIGHTLY, SAVED
 from backburner.testing.store.usages import CALL, settled
 
 
@@ -89,6 +92,15 @@ class ErasureConformance(WithWorkers):
         assert [] == [*(await store.stream(ANN, after=0, limit=9)).events]
         assert 1 == len((await store.stream(BOB, after=0, limit=9)).events)
         assert 2 == len(await store.audited("acme", before=None, limit=9))
+
+    async def test_saved_schedules_go_with_their_user(self, store: Store) -> None:
+        for n, owner in enumerate((ANN, ANN, ANN, BOB)):
+            await store.save_schedule(replace(SAVED, name=f"s{n}", owner=owner))
+        await store.plan([NIGHTLY])
+        await erase_all(store, ANN)
+
+        _, left = await store.schedules()
+        assert [("nightly", None), ("s3", BOB)] == [(s.name, s.owner) for s in left]
 
     async def test_blobs_of_applications_go_with_their_user(self, store: Store) -> None:
         mine = [a_blob(f"blob_{n}", owner=ANN) for n in range(3)]
