@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+import sqlalchemy as sa
+
 from backburner.domain.auth.key import ApiKey
 from backburner.domain.events.event import Event
 from backburner.domain.jobs.job import Claim, Instant, Job, JobState, Visibility
@@ -84,9 +86,25 @@ class BaseStore(
         """Run a body in one transaction, with a time limit and a claim, if any."""
         ...
 
+    async def snapshot(self, body: Callable[[sa.Connection], T]) -> T:
+        """Read within one snapshot of the data."""
+        ...
+
     async def read_clock(self) -> Instant:
         """Return the store's time."""
         ...
+
+    async def _read_jobs(
+        self, where: JobFilter, read: Callable[[sa.Connection], T]
+    ) -> T:
+        """
+        Read jobs; each of several states is read on its own.
+
+        A job that goes from one of them to another meanwhile must be found once.
+        """
+        if len(where.states) > 1:
+            return await self.snapshot(read)
+        return await self.read(read)
 
     async def find(self, ids: Sequence[str]) -> Sequence[Job]:
         return await self.read(lambda c: listing.find(c, ids))
@@ -152,20 +170,26 @@ class BaseStore(
     async def jobs(
         self, where: JobFilter, *, before: int | None, limit: int
     ) -> Sequence[Job]:
-        return await self.read(lambda c: listing.jobs(c, where, before, limit))
+        return await self._read_jobs(
+            where, lambda c: listing.jobs(c, where, before, limit)
+        )
 
     async def walk(
         self, where: JobFilter, *, before: int | None, limit: int, reach: int
     ) -> tuple[Sequence[Job], int | None]:
-        return await self.read(lambda c: listing.walk(c, where, before, limit, reach))
+        return await self._read_jobs(
+            where, lambda c: listing.walk(c, where, before, limit, reach)
+        )
 
     async def count_within(
         self, where: JobFilter, *, most: int, reach: int
     ) -> tuple[int, bool]:
-        return await self.read(lambda c: listing.count_within(c, where, most, reach))
+        return await self._read_jobs(
+            where, lambda c: listing.count_within(c, where, most, reach)
+        )
 
     async def count(self, where: JobFilter, *, most: int | None = None) -> int:
-        return await self.read(lambda c: listing.count(c, where, most))
+        return await self._read_jobs(where, lambda c: listing.count(c, where, most))
 
     async def failures(
         self, owner: Visibility, *, limit: int

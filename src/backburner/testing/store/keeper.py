@@ -1,5 +1,7 @@
 """Lists, what is due, and what is old."""
 
+import asyncio
+import itertools
 from dataclasses import replace
 from datetime import timedelta
 
@@ -42,6 +44,34 @@ class KeeperConformance(WithWorkers):
 
         listed = [job.id for job in (*first, *second, *third)]
         assert list(reversed(ids)) == listed
+
+    async def test_a_job_that_goes_from_state_to_state_meanwhile_is_listed_once(
+        self, store: Store
+    ) -> None:
+        ids = [await submit(store) for _ in range(5)]
+        both = JobFilter(states=frozenset({JobState.QUEUED, JobState.RUNNING}))
+        is_over = False
+
+        async def work() -> None:
+            for n in itertools.count():
+                claims = await self.claim(store, 5, token=f"t{n}")
+                await store.settle([settlement(one, HandedBack()) for one in claims])
+                if is_over:
+                    return
+
+        working = asyncio.create_task(work())
+        pages = [await store.jobs(both, before=None, limit=9) for _ in range(100)]
+        walks = [
+            await store.walk(both, before=None, limit=9, reach=9) for _ in range(100)
+        ]
+        counts = {await store.count(both) for _ in range(100)}
+        is_over = True
+        await working
+
+        expected = {tuple(reversed(ids))}
+        assert expected == {tuple(job.id for job in page) for page in pages}
+        assert expected == {tuple(job.id for job in page) for page, _ in walks}
+        assert {5} == counts
 
     @pytest.mark.parametrize("owner", [None, ANN, Tenant(ANN.tenant)])
     @pytest.mark.parametrize("oldest_first", [False, True])
