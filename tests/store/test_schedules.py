@@ -8,16 +8,17 @@ import asyncio
 import shutil
 from collections import Counter
 from contextlib import AsyncExitStack
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
 
 import asyncpg
 import pytest
 
 from backburner import Context, Schedule, capability
+from backburner.domain.queues.schedule import ScheduleState
 from backburner.engine.maintenance.scheduler import Scheduler
 from backburner.engine.registry import Registry
-from backburner.engine.submit.submission import Submission
+from backburner.engine.submit.submission import LOCAL, Submission
 from backburner.ports.faults import NoFaults
 from backburner.ports.store.maintenance import JobFilter
 from backburner.stores.postgres.queries import Queries
@@ -288,3 +289,15 @@ async def test_what_no_code_here_declares_is_not_fired(fleet):
     await go_on(fleet, [other], 3)
 
     assert {} == await the_ticks(fleet)
+
+
+async def test_a_schedule_that_cannot_fire_holds_up_no_other(fleet):
+    node, store = await a_node(fleet), await fleet.store(NoFaults())
+    await node.fire()
+    # Saved by a server that knows more time zones than this one.
+    saved = ScheduleState("first", "count", "* * * * *", "Mars/Base", "skip", NOON)
+    await store.save_schedule(replace(saved, owner=LOCAL, input="1"))
+
+    await go_on(fleet, [node], 3)
+
+    assert {1: 1, 2: 1, 3: 1} == await the_ticks(fleet)

@@ -78,9 +78,17 @@ class Scheduler:
             await self._store.plan([s.state(now) for s in self._schedules.values()])
             self._is_planned = True
             now, states = await self._store.schedules()
-        nexts = [
-            await self._advance(state, now) for state in states if self._fires(state)
-        ]
+        nexts: list[Instant] = []
+        failures: list[Exception] = []
+        for state in states:
+            if not self._fires(state):
+                continue
+            try:
+                nexts.append(await self._advance(state, now))
+            except Exception as error:  # noqa: BLE001 - it must not hold up the others
+                failures.append(error)
+        if failures:
+            raise failures[0]
         return max(0, min(nexts) - now) / 1000 if nexts else None
 
     def _fires(self, state: ScheduleState) -> bool:
@@ -133,7 +141,8 @@ class Scheduler:
         jobs = await self._payloads.stow_inputs(self._jobs(state, ticks))
         last_at = ticks[-1] if ticks else None
         self._faults.hit("schedule.firing")
-        firing = Firing(state.name, state.next_at, next_at, last_at, jobs)
+        saved = None if state.owner is None else state
+        firing = Firing(state.name, state.next_at, next_at, last_at, jobs, saved)
         fired = await self._fire(firing)
         if fired is not None:
             self._faults.hit("schedule.fired")

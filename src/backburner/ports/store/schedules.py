@@ -16,6 +16,8 @@ class Firing(NamedTuple):
     next_at: Instant
     last_at: Instant | None
     jobs: Sequence[NewJob]
+    saved: ScheduleState | None = None
+    """A saved schedule as it was read, which it must still be; `None`: declared."""
 
 
 class ScheduleStore(Protocol):
@@ -61,6 +63,7 @@ class ScheduleStore(Protocol):
         """
         Store the jobs and advance the schedule, durably.
 
-        `False` if another process did, or if it is paused.
+        `False` if another process did, if it is paused, or if it was saved anew with
+        another capability, owner or input.
         """
         ...

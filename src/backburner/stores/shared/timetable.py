@@ -15,7 +15,7 @@ from backburner.stores.tables import schedules as schedule_table
 c = schedule_table.c
 
 # A due tick is kept if the schedule is unchanged, because it may have been missed.
-_DECLARE = sa.text("""
+_UPSERT = """
 INSERT INTO schedules (name, capability, cron, timezone, missed, next_at, paused,
                        tenant, "user", input)
 VALUES (:name, :capability, :cron, :timezone, :missed, :next_at, :paused,
@@ -27,7 +27,10 @@ ON CONFLICT (name) DO UPDATE SET
   next_at = CASE WHEN schedules.cron = excluded.cron
                   AND schedules.timezone = excluded.timezone
                  THEN schedules.next_at ELSE excluded.next_at END
-""")
+"""
+_DECLARE = sa.text(_UPSERT)
+# Decided under the row's lock: code may declare one of this name at the same time.
+_SAVE = sa.text(f"{_UPSERT} WHERE schedules.tenant IS NOT NULL RETURNING name")
 
 
 def declare(schedules: Sequence[ScheduleState]) -> Callable[[Tx], None]:
@@ -59,13 +62,9 @@ def _row(schedule: ScheduleState) -> dict[str, Any]:
 
 def save(schedule: ScheduleState) -> Callable[[Tx], bool]:
     """Return a body that stores a schedule, unless code declares one of this name."""
-    declared = sa.select(c.name).where(c.name == schedule.name, c.tenant.is_(None))
 
     def body(tx: Tx) -> bool:
-        if tx.connection.execute(declared.with_for_update()).first() is not None:
-            return False
-        tx.connection.execute(_DECLARE, _row(schedule))
-        return True
+        return tx.connection.execute(_SAVE, _row(schedule)).first() is not None
 
     return body
 
@@ -103,6 +102,7 @@ def fire(firing: Firing) -> Callable[[InternalTx], bool]:
             c.name == firing.name,
             c.next_at == firing.expected,
             c.paused.is_(sa.false()),
+            *_is_unchanged(firing.saved),
         )
         values = {"next_at": firing.next_at}
         if firing.last_at is not None:
@@ -114,6 +114,14 @@ def fire(firing: Firing) -> Callable[[InternalTx], bool]:
         return True
 
     return body
+
+
+def _is_unchanged(saved: ScheduleState | None) -> list[sa.ColumnElement[bool]]:
+    """Say that what the jobs of a saved schedule were made of is still the same."""
+    if saved is None:
+        return []
+    row = _row(saved)
+    return [c[name] == row[name] for name in ("capability", "tenant", "user", "input")]
 
 
 def listing(connection: sa.Connection) -> list[ScheduleState]:

@@ -126,6 +126,34 @@ class TimetableConformance:
         assert declared.owner is None
         assert not await store.delete_schedule("saved")
 
+    async def test_a_saved_schedule_that_changed_meanwhile_is_not_fired_as_it_was(
+        self, store: Store
+    ) -> None:
+        await store.save_schedule(SAVED)
+        others = [
+            replace(SAVED, input='{"a":2}'),
+            replace(SAVED, capability="sing"),
+            replace(SAVED, owner=Owner("acme", "bob")),
+        ]
+        for changed in others:
+            await store.save_schedule(changed)
+            asked = Firing("saved", NOON, NOON + 5, NOON, [a_new_job()], SAVED)
+            assert not await store.fire(asked)
+
+        assert await store.fire(asked._replace(saved=changed))
+        assert 1 == len(await store.jobs(JobFilter(), before=None, limit=9))
+
+    async def test_a_schedule_that_is_saved_and_declared_at_once_is_the_codes(
+        self, store: Store
+    ) -> None:
+        for n in range(20):
+            saved = replace(SAVED, name=f"s{n}")
+            declared = replace(saved, owner=None, input=None)
+            await asyncio.gather(store.save_schedule(saved), store.plan([declared]))
+
+        _, found = await store.schedules()
+        assert {None} == {state.owner for state in found}
+
     async def test_of_many_who_fire_a_tick_one_does(self, store: Store) -> None:
         await store.plan([NIGHTLY])
 
