@@ -7,7 +7,9 @@ import sqlalchemy as sa
 
 from backburner.domain.events.event import CHANGED
 from backburner.domain.jobs.job import Job
+from backburner.domain.queues.fairness import Share, cost
 from backburner.ports.store.jobs import Amendment, Move
+from backburner.stores.shared import sharing
 from backburner.stores.shared.consequences import InternalTx
 from backburner.stores.shared.settling import as_json
 from backburner.stores.tables import events, jobs
@@ -45,9 +47,26 @@ def _told(amendment: Amendment) -> dict[str, Any]:
 
 
 def _set_priority(tx: InternalTx, job: Job, priority: int | None, n: int) -> None:
-    if priority is not None:
-        change = jobs.update().where(c.seq == job.seq)
-        tx.connection.execute(change.values(priority=priority, events=n))
+    if priority is None:
+        return
+    values = {"priority": priority, "events": n}
+    if priority != job.priority:
+        values["rank"] = _change_line(tx, job, priority)
+    tx.connection.execute(jobs.update().where(c.seq == job.seq).values(values))
+
+
+def _change_line(tx: InternalTx, job: Job, priority: int) -> int:
+    """
+    Return a job's rank among those of another priority, as if it were submitted now.
+
+    Ranks of two lines cannot be compared: an old line has served for much longer.
+    """
+    name = job.share or job.owner.user
+    old = Share(job.queue, job.priority, job.owner.tenant, name)
+    new, size = old._replace(priority=priority), cost(job.tokens)
+    place = sharing.place(tx, {new: size}).places[new]
+    tx.owe({old: -size, new: size})
+    return place.start
 
 
 def _tell(tx: InternalTx, job: Job, data: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from backburner.domain.jobs.outcome import Done, Failed, HandedBack
 from backburner.domain.queues.queue import Queue, QueueState
 from backburner.domain.queues.schedule import ScheduleState
 from backburner.ports.store import Store
+from backburner.ports.store.jobs import Amendment
 from backburner.ports.store.schedules import Firing
 from backburner.ports.store.transactions import Tx
 from backburner.testing.samples import (
@@ -96,6 +97,22 @@ CAPPED_WAYS_IN = pytest.mark.parametrize(
 
 class FairnessConformance(WithWorkers):
     """In which order jobs of different shares are claimed."""
+
+    async def test_a_job_that_gets_another_priority_is_placed_as_if_it_came_now(
+        self, store: Store
+    ) -> None:
+        await store.submit(some(20))
+        await self.claim(store, 20)  # one line has served long, the other nobody
+        raised = await submit(store)
+        await store.amend(await find(store, raised), Amendment(9))
+        await store.submit(some(1, priority=9) + some(1, priority=9, owner=BOB))
+
+        claims = [*await self.claim(store, token="t2")]
+        claims += await self.claim(store, token="t3")
+        claims += await self.claim(store, token="t4")
+
+        assert raised == claims[0].id
+        assert "aba" == users(claims), "it counts for its user there"
 
     async def test_who_comes_later_is_served_in_turn(self, store: Store) -> None:
         await store.submit(some(6))
