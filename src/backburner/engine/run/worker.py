@@ -203,6 +203,7 @@ class Worker:
             slots=self._options.slots,
             queues=self._claim_planner.queues,
             started_at=self._runtime.clock.now(),
+            draining=self._is_draining,
         )
         await self._runtime.store.enlist(info)
         self.id = worker
@@ -400,8 +401,6 @@ class Worker:
         for attempt in self._attempts:
             attempt.interrupt(Interruption.LOST)
         await self._enlist()
-        if self._is_draining:
-            await self._runtime.store.drain(self.id, draining=True)
         self._is_in_doubt = True
 
     async def _give_back(self) -> None:

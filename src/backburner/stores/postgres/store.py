@@ -309,6 +309,7 @@ class PostgresStore(BaseStore):
             worker.slots,
             "\n".join(worker.queues),
             worker.started_at,
+            worker.draining,
         )
 
     async def dismiss(self, worker: str) -> None:

@@ -380,7 +380,10 @@ def _enlist(
     tx.driver.executemany(
         tx.queries.enlist_worker,
         [
-            (w.id, w.host, w.pid, w.slots, "\n".join(w.queues), w.started_at, beat_at)
+            (
+                *(w.id, w.host, w.pid, w.slots, "\n".join(w.queues), w.started_at),
+                *(w.draining, beat_at),
+            )
             for w, beat_at in asks
         ],
     )

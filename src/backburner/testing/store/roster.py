@@ -58,6 +58,15 @@ class RosterConformance(WithWorkers):
         assert not await store.drain("w_9", draining=True)
         assert await store.is_draining("w_9") is None
 
+    async def test_a_worker_that_drains_is_marked_from_its_first_moment(
+        self, store: Store
+    ) -> None:
+        again = WorkerInfo("w_3", "here", 1, 8, ("default",), NOON, draining=True)
+        await store.enlist(again)
+
+        assert await store.is_draining("w_3")
+        assert again in await store.workers()
+
     async def test_a_worker_keeps_its_jobs_for_a_lease(
         self, store: Store, let_pass: LetPass
     ) -> None:

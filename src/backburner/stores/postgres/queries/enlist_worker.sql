@@ -1,2 +1,3 @@
-INSERT INTO workers (id, host, pid, slots, queues, started_at, beat_at)
-VALUES ($1, $2, $3, $4, $5, $6, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+INSERT INTO workers (id, host, pid, slots, queues, started_at, draining, beat_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7,
+        (extract(epoch FROM clock_timestamp()) * 1000)::bigint)

@@ -1,2 +1,2 @@
-INSERT INTO workers (id, host, pid, slots, queues, started_at, beat_at)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO workers (id, host, pid, slots, queues, started_at, draining, beat_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
