@@ -1,6 +1,9 @@
 from datetime import UTC, datetime, timedelta, timezone
+from enum import Enum, StrEnum
+from types import MappingProxyType
 from typing import Any
 
+import orjson
 import pytest
 from pydantic import BaseModel, Field
 
@@ -81,6 +84,24 @@ def test_an_option_of_a_wrong_type_is_named(prepare, option, value, hint):
 def test_metadata_that_cannot_be_kept_is_refused(prepare, metadata):
     with pytest.raises(InvalidInput, match=r"^metadata"):
         prepare(metadata=metadata)
+
+
+class Name(StrEnum):
+    ORDER = "order"
+    NEW = "new"
+
+
+class Kind(str, Enum):  # noqa: UP042 - its members print as their names
+    RUSH = "rush"
+
+
+def test_metadata_is_copied_into_plain_texts(prepare):
+    given = {Name.ORDER: "A-1042", "state": Name.NEW, Kind.RUSH: Kind.RUSH}
+    job = prepare(metadata=MappingProxyType(given))
+    given.clear()
+
+    expected = {"order": "A-1042", "state": "new", "rush": "rush"}
+    assert expected == orjson.loads(orjson.dumps(job.metadata))
 
 
 def test_a_misspelt_option_is_answered_with_a_near_one():

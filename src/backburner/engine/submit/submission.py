@@ -284,7 +284,7 @@ class Submission:
             start_by=instant(options.start_by),
             deadline=instant(options.deadline),
             tags=(*options.tags, *marks) if marks else options.tags,
-            metadata=options.metadata,
+            metadata=_plain(options.metadata),
             request_id=options.request_id,
             callback=self._follows(options),
             traceparent=options.traceparent,
@@ -382,6 +382,14 @@ def _check_metadata(metadata: Mapping[Any, Any]) -> None:
             )
 
 
+def _plain(metadata: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Copy metadata into what JSON is written of: plain texts in a dict."""
+    if not metadata:
+        return None
+    plain = str.__str__  # the text of a subclass, such as an enumeration's member
+    return {plain(key): plain(value) for key, value in metadata.items()}
+
+
 def _is_value(value: object) -> bool:
     if not isinstance(value, str) or len(value) > MAX_METADATA_VALUE:
         return False
@@ -459,7 +467,7 @@ def _said(job: NewJob, value: Any, options: Options) -> list[Any]:
     given = {
         "tokens": options.tokens,
         "share": options.share,
-        "metadata": dict(options.metadata) if options.metadata else None,
+        "metadata": _plain(options.metadata),
         "completion": completion.said(options.completion),
     }
     more = {name: value for name, value in given.items() if value is not None}
