@@ -27,6 +27,8 @@ from backburner import (
 from backburner.ai.mock import Mock
 from backburner.clock import SystemClock
 from backburner.domain.costs.budget import Balance
+from backburner.domain.groups.batch import BatchState
+from backburner.domain.groups.flow import FlowState
 from backburner.domain.jobs.job import Submitted, WaitReason
 from backburner.engine.ticket import Ticket
 from backburner.ports.ai import Reply, Tokens
@@ -305,6 +307,61 @@ async def test_concurrent_waits_all_come_back(running):
     assert ["A", "B"] == await ticket.result()
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_of_concurrent_waits_the_first_to_time_out_starts_the_job(
+    running, is_first
+):
+    @capability("waiter", max_attempts=1)
+    async def waiter(ctx: Context, _value: int) -> list[str]:
+        both = [ctx.wait("a", into=str), ctx.wait("b", timeout=0.2, into=str)]
+        return await asyncio.gather(*(both[::-1] if is_first else both))
+
+    backburner = await running(waiter)
+    ticket = await backburner.submit(waiter, 1)
+    with pytest.raises(JobFailed, match="WAIT_TIMEOUT"):
+        await ticket.result(8)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_signal_starts_a_job_that_sleeps_as_well(running, is_first):
+    come = asyncio.Event()
+
+    @capability("sleeper")
+    async def sleeper(ctx: Context, _value: int) -> None:
+        async def told() -> None:
+            await ctx.wait("go", into=str)
+            come.set()
+
+        both = [told(), ctx.sleep(LONG)]
+        await asyncio.gather(*(both[::-1] if is_first else both))
+
+    backburner = await running(sleeper)
+    ticket = await backburner.submit(sleeper, 1)
+    job = await until(backburner, ticket, JobState.WAITING, JobState.SCHEDULED)
+    assert (WaitReason.SIGNAL, "go", None) == tuple(job.wait)
+    await backburner.signal(ticket.id, "go", "told")
+    async with asyncio.timeout(8):
+        await come.wait()
+    asleep = await until(backburner, ticket, JobState.SCHEDULED)
+    assert WaitReason.SLEEP is asleep.wait.reason
+    assert job.run_at == asleep.run_at
+
+
+async def test_a_sleep_beside_a_wait_ends_at_its_time(running):
+    @capability("waiter")
+    async def waiter(ctx: Context, _value: int) -> None:
+        async def remind() -> None:
+            await ctx.sleep(0.3)
+            raise PermanentError("the sleep is over", code="OVER")
+
+        await asyncio.gather(ctx.wait("go"), remind())
+
+    backburner = await running(waiter)
+    ticket = await backburner.submit(waiter, 1)
+    with pytest.raises(JobFailed, match="OVER"):
+        await ticket.result(8)
+
+
 async def test_a_handler_that_catches_its_errors_is_suspended_all_the_same(running):
     @capability("careful")
     async def careful(ctx: Context, _value: int) -> str:
@@ -458,6 +515,35 @@ async def test_a_child_that_fails_is_told_to_its_parent(running):
     assert "BROKEN" == await (await backburner.submit(parent, 1)).result()
 
 
+async def test_a_child_that_is_retried_is_waited_for_again(running):
+    broken = [True]
+
+    @capability("child", max_attempts=1)
+    async def child(ctx: Context, _value: int) -> int:
+        if broken:
+            raise PermanentError("broken", code="BROKEN")
+        return await ctx.wait("go", into=int)
+
+    @capability("parent", max_attempts=1)
+    async def parent(ctx: Context, value: int) -> int:
+        return (await ctx.run("child", value)) + 1
+
+    backburner = await running(child, parent)
+    ticket = await backburner.submit(parent, 1)
+    with pytest.raises(JobFailed):
+        await ticket.result()
+    [failed] = await backburner.engine.jobs(JobFilter(capability="child"))
+    broken.clear()
+    await backburner.retry(failed.id)
+    await until(backburner, ticket_of(backburner, failed), JobState.WAITING)
+    await backburner.retry(ticket.id)
+
+    job = await until(backburner, ticket, JobState.WAITING, JobState.FAILED)
+    assert (WaitReason.JOB, failed.id, None) == tuple(job.wait or (job.error,))
+    await backburner.signal(failed.id, "go", 6)
+    assert 7 == await ticket.result()
+
+
 async def test_a_question_is_answered_once_or_the_default_is_taken(running):
     @capability("asks", max_attempts=1)
     async def asks(ctx: Context, value: int) -> list[object]:
@@ -511,6 +597,96 @@ async def test_steps_of_a_flow_and_members_of_a_batch_wait_like_other_jobs(runni
 
     assert {"first": "one on", "second": "one on again"} == await flowing.results()
     assert {"succeeded": 2} == (await batch.counts())["members"]
+
+
+async def test_a_waiting_step_or_member_is_cancelled_with_its_group(running):
+    @capability("waiter")
+    async def waiter(ctx: Context, _value: str) -> str:
+        return await ctx.wait("go", into=str)
+
+    backburner = await running(waiter)
+    flow, inner = Flow(), Flow()
+    flow.add(waiter, after=[flow.add(waiter, "a", name="a")], name="b")
+    inner.add(waiter, "c")
+    flowing = await backburner.submit_flow(flow)
+    batch = await backburner.open_batch([(waiter, "d")], flows=[inner])
+    jobs = await backburner.engine.jobs(JobFilter(capability="waiter"))
+    begun = [job for job in jobs if job.state is not JobState.BLOCKED]
+    for job in begun:
+        await until(backburner, ticket_of(backburner, job), JobState.WAITING)
+
+    await flowing.cancel()
+    await batch.cancel()
+    assert (await batch.wait(30)).state is BatchState.FINISHED
+    assert (await flowing.flow()).state is FlowState.CANCELLED
+    assert {"cancelled": 2} == (await batch.counts())["members"]
+    for job in begun:
+        ended = await ticket_of(backburner, job).job()
+        assert (JobState.CANCELLED, None) == (ended.state, ended.wait)
+        with pytest.raises(SignalConflict):
+            await backburner.signal(job.id, "go", "late")
+
+
+async def test_a_step_whose_wait_times_out_ends_its_flow_and_waits_again(running):
+    spans = [0.0, 60.0]
+
+    @capability("waiter", max_attempts=1)
+    async def waiter(ctx: Context, value: str) -> str:
+        return value + await ctx.wait("go", timeout=spans[0], into=str)
+
+    @capability("echo")
+    async def echo(_ctx: Context, value: str) -> str:
+        return value
+
+    backburner = await running(waiter, echo)
+    flow = Flow()
+    flow.add(echo, after=[flow.add(waiter, "a ", name="first")], name="second")
+    flowing = await backburner.submit_flow(flow)
+    assert (await flowing.wait(30)).state is FlowState.FAILED
+    steps = await flowing.steps()
+    assert "WAIT_TIMEOUT" == steps["first"].error.code
+    assert JobState.CANCELLED is steps["second"].state
+
+    del spans[0]
+    await flowing.retry()
+    first = ticket_of(backburner, steps["first"])
+    await until(backburner, first, JobState.WAITING)
+    await backburner.signal(first.id, "go", "signal")
+    assert {"first": "a signal", "second": "a signal"} == await flowing.results()
+
+
+async def test_a_step_is_signalled_while_nobody_works_and_goes_on_elsewhere(running):
+    @capability("waiter")
+    async def waiter(ctx: Context, value: str) -> str:
+        return f"{value} {await ctx.wait('go', into=str)}"
+
+    gone = await running(waiter)
+    flow = Flow()
+    flow.add(waiter, after=[flow.add(waiter, "one", name="first")], name="second")
+    flowing = await gone.submit_flow(flow)
+    batch = await gone.open_batch([(waiter, "x")])
+    first = (await flowing.steps())["first"]
+    [member] = [
+        job
+        for job in await gone.engine.jobs(JobFilter(capability="waiter"))
+        if job.batch is not None
+    ]
+    for job in (first, member):
+        await until(gone, ticket_of(gone, job), JobState.WAITING)
+    await gone.__aexit__(None, None, None)
+
+    other = await running(waiter, is_working=False)
+    second = (
+        await other.engine.flows.steps(await other.engine.flows.find(flowing.id))
+    )[1].job
+    for job in (first, member, second):  # one of them has not begun
+        assert await other.engine.signal(job.id, "go", "on")
+        assert not await other.engine.signal(job.id, "go", "on")
+    await other.start_worker()
+    for job, output in ((second, "one on on"), (member, "x on")):
+        assert output == await ticket_of(other, job).result()
+    done = await other.engine.batches.wait(batch.id, timeout=30)
+    assert BatchState.FINISHED is done.state
 
 
 def ticket_of(backburner, job):

@@ -77,7 +77,12 @@ def followers(ended: Ended, at: Instant) -> list[NewJob]:
 
 def _telling(ended: Ended, parent: Mapping[str, str], at: Instant) -> NewJob:
     """Return the job that signals the parent of a child that ended."""
-    input_ = {"parent": parent["id"], "child": ended.id, "state": ended.state}
+    input_ = {
+        "parent": parent["id"],
+        "child": ended.id,
+        "state": ended.state,
+        "generation": ended.generation,
+    }
     named = f"{PARENT}\0{ended.id}\0{ended.generation}".encode()
     chance = int.from_bytes(hashlib.sha256(named).digest()[:8], "big") >> 2
     return NewJob(

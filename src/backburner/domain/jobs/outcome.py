@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple, TypeAlias
 
-from backburner.domain.jobs.job import Wait
+from backburner.domain.jobs.job import Instant, Wait
 
 
 class Done(NamedTuple):
@@ -65,6 +65,8 @@ class Suspension(NamedTuple):
     wait: Wait
     names: Sequence[str] = ()
     """The job runs again at once if one of these waits was signalled meanwhile."""
+    wake_at: Instant | None = None
+    """When the first of all its waits is over, if that is before `wait.until`."""
 
 
 Outcome: TypeAlias = Done | Snooze | Cancel | Failed | HandedBack | Expired | Suspension

@@ -137,8 +137,8 @@ def settle(  # noqa: PLR0911 - one for each outcome
             return hand_back(claim, now=now)
         case Expired():
             return _expire(claim.capability, now)
-        case Suspension(wait):
-            return _suspend(claim, wait, now)
+        case Suspension(wait, _, wake_at):
+            return _suspend(claim, wait, wake_at, now)
         case _:
             assert_never(outcome)
 
@@ -337,20 +337,23 @@ def _throttle(
     return change._replace(data={"lane": failed.lane}) if failed.lane else change
 
 
-def _suspend(claim: Claim, wait: Wait, now: Instant) -> Change:
+def _suspend(claim: Claim, wait: Wait, wake_at: Instant | None, now: Instant) -> Change:
     """
-    End the run of a handler that waits.
+    End the run of a handler that waits, until the first of its waits is over.
 
     A job that waits for a signal is queued at its deadline at the latest, and expires
     then. So no index of waiting jobs by deadline is needed.
     """
     data = {"wait": {k: v for k, v in wait._asdict().items() if v is not None}}
+    times = [time for time in (wait.until, wake_at) if time is not None]
     run_at: Instant | None
     if wait.reason in _TIMED:
-        run_at = max(wait.until or 0, now + SHORTEST_WAIT // timedelta(milliseconds=1))
+        soonest = now + SHORTEST_WAIT // timedelta(milliseconds=1)
+        run_at = max(min(times, default=0), soonest)
         to, name = JobState.SCHEDULED, event.SCHEDULED
     else:
-        times = [time for time in (wait.until, claim.deadline) if time is not None]
+        if claim.deadline is not None:
+            times.append(claim.deadline)
         run_at = min(times, default=None)
         to, name = JobState.WAITING, event.WAITING
     return Change(

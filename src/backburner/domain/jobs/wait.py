@@ -19,6 +19,11 @@ CHILD: Final = "job/"
 """The prefix of the name of a wait for a child; signals from callers cannot use it."""
 
 
+def child_wait(child: str, generation: int) -> str:
+    """Return the name of a wait for the end of a child; each retry has another end."""
+    return f"{CHILD}{child}#{generation}" if generation else f"{CHILD}{child}"
+
+
 class Suspended(BaseException):
     """
     Raised to end the run of a job that waits.

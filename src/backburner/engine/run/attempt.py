@@ -177,7 +177,7 @@ class Attempt:
         if self.interruption is not None:
             return of_interruption(self.interruption)
         paid = outcome if spent is None else _paid(outcome, spent)
-        return _with_names(paid, context)
+        return _with_all_waits(paid, context)
 
     async def _stowed(self, output: str, payloads: Payloads) -> Done:
         """Move a large output to the blob store; retry until it is stored."""
@@ -274,8 +274,8 @@ def _paid(outcome: Outcome, spent: Spending) -> Outcome:
     return outcome
 
 
-def _with_names(outcome: Outcome, context: Context) -> Outcome:
-    """Add the names of open waits, which a signal may have decided meanwhile."""
+def _with_all_waits(outcome: Outcome, context: Context) -> Outcome:
+    """Let a run that waits name its waits, which a signal may decide meanwhile."""
     if isinstance(outcome, Suspension):
-        return outcome._replace(names=context.open_waits)
+        return context.all_waits(outcome)
     return outcome

@@ -23,7 +23,7 @@ from backburner.domain.jobs.job import (
     WaitReason,
 )
 from backburner.domain.jobs.step import CHILD as RUN
-from backburner.domain.jobs.wait import CHILD, NewWait
+from backburner.domain.jobs.wait import NewWait, child_wait
 from backburner.engine.blobs.payloads import Payloads
 from backburner.engine.run.steps import StepJournal
 from backburner.engine.run.waiting import Waiting
@@ -79,8 +79,16 @@ class Children:
         self._counts[request] += 1
         numbered = f"{claim.id}\0{claim.generation}\0{count}\0".encode() + request
         key = f"run-{sha256(numbered).hexdigest()}"
-        child, _ = await self._journal.call(RUN, request, lambda _: submit(key), str)
-        await self._journal.flush()
+
+        async def begin() -> str:
+            child: str
+            child, _ = await self._journal.call(
+                RUN, request, lambda _: submit(key), str
+            )
+            await self._journal.flush()
+            return child
+
+        child = await self._waiting.begin(begin())
 
         async def fetch(_key: str) -> Any:
             return await self._result(child)
@@ -90,10 +98,15 @@ class Children:
 
     async def _result(self, child: str) -> Any:
         """Return the output of a child, once it has ended."""
-        await self._waiting.decided(NewWait(CHILD + child, WaitReason.JOB))
         assert self._storage is not None  # noqa: S101 - tells the type checker
         owner = Owner(self._claim.tenant, self._claim.user)
-        job = await self._storage.find(child, owner)
+        job, generation = None, 0
+        # One that was retried since is waited for again.
+        while job is None or not job.state.is_final:
+            name = child_wait(child, generation)
+            await self._waiting.decided(NewWait(name, WaitReason.JOB))
+            job = await self._storage.find(child, owner)
+            generation = job.generation
         if job.state is not JobState.SUCCEEDED:
             raise ChildFailed(job)
         return orjson.loads(await self._payloads.text(job.output or "null"))

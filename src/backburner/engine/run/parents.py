@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from backburner.domain.jobs.completion import TELL_PARENT, TELLING_ATTEMPTS
 from backburner.domain.jobs.retry import RetryPolicy
-from backburner.domain.jobs.wait import CHILD, Signal
+from backburner.domain.jobs.wait import Signal, child_wait
 from backburner.engine.engine import Engine
 from backburner.engine.registry import Capability, capability
 from backburner.engine.run.context import Context
@@ -25,6 +25,7 @@ class EndOfChild(BaseModel):
     parent: str
     child: str
     state: str
+    generation: int = 0
 
 
 def telling_parents(engine: Engine) -> Capability[EndOfChild, bool]:
@@ -37,7 +38,7 @@ def telling_parents(engine: Engine) -> Capability[EndOfChild, bool]:
         if not parents or ctx.job.owner != parents[0].owner:
             return False
         value = orjson.dumps({"state": end.state}).decode()
-        signal = Signal(CHILD + end.child, value)
+        signal = Signal(child_wait(end.child, end.generation), value)
         answer = await engine.store.signal(parents[0].seq, signal)
         if answer.is_woken:
             engine.woken(parents[0])

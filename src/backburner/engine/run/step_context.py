@@ -10,6 +10,7 @@ from typing import Any, TypeVar, Unpack, get_type_hints, overload
 from pydantic_core import to_json
 
 from backburner.domain.jobs.job import Owner
+from backburner.domain.jobs.outcome import Suspension
 from backburner.domain.jobs.step import InDoubt
 from backburner.engine.flow import Typed
 from backburner.engine.options import SubmitOptions
@@ -130,10 +131,11 @@ class StepContext(BaseContext):
             )
         return self._waiting
 
-    @property
-    def open_waits(self) -> tuple[str, ...]:
-        """The names of waits that were still open when this run reached them."""
-        return () if self._waiting is None else tuple(self._waiting.names)
+    def all_waits(self, suspension: Suspension) -> Suspension:
+        """Return how this run ends, with all that it waits for."""
+        if self._waiting is None:
+            return suspension
+        return self._waiting.all_of(suspension, self.spending.suspended)
 
     async def sleep(self, delay: float | timedelta) -> None:
         """

@@ -5,12 +5,14 @@ A wait that is not over raises `Suspended`, which ends the run. When it is over,
 handler runs again from the top, gets its stored steps and passes the wait.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeVar
 
 from backburner.domain.errors import ClaimLost, PermanentError
 from backburner.domain.jobs.job import Claim, Instant, Wait, WaitReason
+from backburner.domain.jobs.outcome import Suspension
 from backburner.domain.jobs.step import SLEEP
 from backburner.domain.jobs.wait import (
     CHILD,
@@ -22,6 +24,8 @@ from backburner.domain.jobs.wait import (
 )
 from backburner.engine.models.usage import FIRST_RUN
 from backburner.engine.run.steps import Step, StepJournal, adapter_of
+
+T = TypeVar("T")
 
 WAIT_TIMEOUT: Final = "WAIT_TIMEOUT"
 LONGEST: Final = timedelta(days=3660)
@@ -78,6 +82,42 @@ class Waiting:
         self._lose = lose
         self.names: list[str] = []
         """The names of waits that this run has reached and that are not decided."""
+        self._open: list[Wait] = []
+        """Those of them that are stored."""
+        self._times: list[Instant] = []
+        """When sleeps of this run are over."""
+        self._beginning = 0
+        self._begun = asyncio.Event()
+
+    def all_of(self, suspension: Suspension, lane: Wait | None) -> Suspension:
+        """
+        Return how a run ends that waits for several things at once.
+
+        The first time of all of them starts the job, and so does any signal: a job that
+        sleeps is not started by signals.
+        """
+        wait, others = suspension.wait, [*self._open, *([lane] if lane else ())]
+        times = [*self._times, *(w.until for w in others if w.until is not None)]
+        if wait.reason is WaitReason.SLEEP and self._open:
+            wait = self._open[0]
+        return Suspension(wait, tuple(self.names), min(times, default=None))
+
+    async def begin(self, waiting: Awaitable[T]) -> T:
+        """Return what begins a wait; the run does not end before it has begun."""
+        self._beginning += 1
+        try:
+            return await waiting
+        finally:
+            self._beginning -= 1
+            if not self._beginning:
+                self._begun.set()
+
+    async def _suspend(self, wait: Wait) -> NoReturn:
+        """End the run once all waits that were begun with this one are stored."""
+        while self._beginning:
+            self._begun.clear()
+            await self._begun.wait()
+        raise Suspended(wait)
 
     async def sleep(self, delay: float | timedelta) -> None:
         """Return once the time is over that the first run decided on."""
@@ -87,10 +127,16 @@ class Waiting:
         async def compute(_key: str) -> Instant:
             return self._now() + span
 
-        until, _ = await self._journal.call(SLEEP, b"", compute, int)
-        await self._journal.flush()
+        async def decide() -> Instant:
+            until: Instant
+            until, _ = await self._journal.call(SLEEP, b"", compute, int)
+            await self._journal.flush()
+            return until
+
+        until = await self.begin(decide())
         if self._now() < until:
-            raise Suspended(Wait(WaitReason.SLEEP, None, until))
+            self._times.append(until)
+            await self._suspend(Wait(WaitReason.SLEEP, None, until))
 
     async def signal(
         self, name: str, limit: float | timedelta | None, into: Any
@@ -105,17 +151,20 @@ class Waiting:
         name = wait.name
         if name not in self.names:
             self.names.append(name)
-        await self._journal.flush()
-        stored = await self._stored(storage, wait)
+        stored = await self.begin(self._stored(storage, wait))
         if stored.outcome is None:
-            shown = name.removeprefix(CHILD) if wait.kind is WaitReason.JOB else name
-            raise Suspended(Wait(wait.kind, shown, stored.until))
+            shown = name
+            if wait.kind is WaitReason.JOB:
+                shown = name.removeprefix(CHILD).partition("#")[0]
+            self._open.append(Wait(wait.kind, shown, stored.until))
+            await self._suspend(self._open[-1])
         self.names.remove(name)
         return Decided(stored.value, stored.outcome is WaitOutcome.TIMED_OUT)
 
     async def _stored(self, storage: WaitStorage, wait: NewWait) -> StoredWait:
         """Return the stored wait; create it if needed."""
         claim, persist = self._claim, self._journal.persist
+        await self._journal.flush()
         stored: StoredWait | None
         if claim.events > FIRST_RUN or claim.generation:
             # A decision never changes, so it is read without a transaction.
