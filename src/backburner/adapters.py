@@ -59,6 +59,11 @@ _GROUPS = {
 
 def _by_scheme(kind: str, url: str, setting: str, *others: str) -> Any:
     """Return the class whose entry point has the name of a URL's scheme."""
+    if kind == "store" and "://" not in url:
+        raise ConfigurationError(
+            f"BACKBURNER_{setting}: {url!r} is not a URL: write sqlite:///{url} or "
+            "postgresql://user:password@host/name"
+        )
     scheme, found = url.partition(":")[0], entry_points_of(_GROUPS[kind])
     if scheme not in found.names:
         known = ", ".join(sorted({*others, *found.names}))

@@ -6,6 +6,7 @@ from typing import Any
 from backburner.app import App, ReadsMessage, Uploaded
 from backburner.domain.ai import Purpose
 from backburner.domain.costs.budget import Budget
+from backburner.domain.errors import ConfigurationError
 from backburner.domain.lanes.lane import Lane
 from backburner.domain.queues.queue import Queue
 from backburner.engine.maintenance.schedule import Schedule
@@ -18,6 +19,19 @@ from backburner.ports.log import allow
 def capabilities_of(app: App) -> tuple[Capability[Any, Any], ...]:
     """Return the capabilities of an application, including internal ones."""
     return (*app.capabilities, *app.own)
+
+
+def _decorated(given: Iterable[Any], place: str = "") -> list[Capability[Any, Any]]:
+    """Return capabilities; refuse a function that lacks the decorator."""
+    found = [*given]
+    for each in found:
+        if not isinstance(each, Capability):
+            name = getattr(each, "__name__", repr(each))
+            raise ConfigurationError(
+                f"{place}{name} is a {type(each).__name__}, not a capability: decorate "
+                f'an async function with `@capability("{name}")`'
+            )
+    return found
 
 
 class Declarations:
@@ -37,7 +51,7 @@ class Declarations:
         """Register the applications with their settings, and the other declarations."""
         self.apps = tuple(apps)
         self.settings = settings
-        self.registry = Registry(capabilities)
+        self.registry = Registry(_decorated(capabilities))
         self.schedules = [*schedules]
         self.budgets = [*budgets]
         self.codes: dict[tuple[str, Purpose], str] = {}
@@ -57,6 +71,7 @@ class Declarations:
             self._add(app)
 
     def _add(self, app: App) -> None:
+        _decorated(capabilities_of(app), f"application {app.name!r}: ")
         allow(app.name, app.log_keys)
         register(app.name, app.metrics)
         for found in capabilities_of(app):
