@@ -1,1 +1,1 @@
-"""Where large contents are kept: one module per kind of place."""
+"""Blob stores: one module per kind of storage."""

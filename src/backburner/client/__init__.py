@@ -1,10 +1,10 @@
 """
 A client of the HTTP API, for other programs and for the command line.
 
-`Client` waits in its calls, `AsyncClient` is awaited; otherwise they are the same.
-What the server sends is given back as plain data under typed names; what it refuses
-is a `ClientError`. Waiting and streaming survive a server that goes and returns.
-`verify_webhook` is for whoever is called back.
+`Client` blocks in its calls, `AsyncClient` is awaited; otherwise they are the same.
+Responses are returned as plain data with typed names; errors are raised as
+`ClientError`. Waiting and streaming continue when a server restarts. `verify_webhook`
+is for receivers of webhooks.
 """
 
 from backburner.client.asynchronous import AsyncClient, AsyncTicket

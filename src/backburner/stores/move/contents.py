@@ -41,7 +41,7 @@ def page(
 
 
 def key(table: sa.Table, row: Row) -> Key:
-    """Return what a row is known by."""
+    """Return the key of a row."""
     places = [column.name for column in table.columns]
     return [row[places.index(column.name)] for column in table.primary_key]
 
@@ -49,7 +49,7 @@ def key(table: sa.Table, row: Row) -> Key:
 def _ordered(
     connection: sa.Connection, column: sa.Column[Any]
 ) -> sa.ColumnElement[Any]:
-    """Order texts by their bytes, as SQLite does, whatever the server's language."""
+    """Order texts by their bytes, as SQLite does, whatever the server's collation."""
     if connection.dialect.name == "postgresql" and isinstance(column.type, sa.String):
         return sa.collate(column, "C")
     return column
@@ -58,7 +58,7 @@ def _ordered(
 def difference(
     table: sa.Table, ours: Sequence[Row], theirs: Sequence[Row]
 ) -> str | None:
-    """Name the first row in which two pages differ; `None`: they are equal."""
+    """Describe the first difference between two pages; `None` if they are equal."""
     if ours == theirs:
         return None
     for here, there in zip_longest(ours, theirs):
@@ -84,13 +84,13 @@ def _told(
 
 
 def there(connection: sa.Connection, among: Sequence[sa.Table]) -> Sequence[sa.Table]:
-    """Return those of the tables that the database has."""
+    """Return the tables that exist in the database."""
     known = {*sa.inspect(connection).get_table_names()}
     return [table for table in among if table.name in known]
 
 
 def first_used(connection: sa.Connection, among: Sequence[sa.Table]) -> str | None:
-    """Return the name of a table that has rows; `None`: all are empty or not there."""
+    """Return the name of a table that has rows; `None` if all are empty or missing."""
     for table in there(connection, among):
         if connection.execute(
             sa.select(sa.literal(1)).select_from(table).limit(1)
@@ -100,25 +100,25 @@ def first_used(connection: sa.Connection, among: Sequence[sa.Table]) -> str | No
 
 
 def empty(connection: sa.Connection) -> None:
-    """Delete all but the audit log, which refuses and goes with its table."""
+    """Delete all rows except the audit log, which is deleted with its table."""
     for table in EVERY:
         if table is not tables.audit:
             connection.execute(table.delete())
 
 
 def delete_all(connection: sa.Connection, among: Sequence[sa.Table]) -> None:
-    """Delete the rows of tables, of those that refer to others first."""
+    """Delete the rows of tables, referring tables first."""
     for table in reversed(there(connection, among)):
         connection.execute(table.delete())
 
 
 def table_names(connection: sa.Connection) -> set[str]:
-    """Return the names of all tables, but for what a move itself keeps there."""
+    """Return the names of all tables, except those of a move itself."""
     return {*sa.inspect(connection).get_table_names()} - {notice.NAME, VERSION_TABLE}
 
 
 def index_names(connection: sa.Connection) -> set[str]:
-    """Return SQLite's virtual tables and those in which they keep their contents."""
+    """Return SQLite's virtual tables and their shadow tables."""
     if connection.dialect.name != "sqlite":
         return set()
     kinds = "SELECT name FROM pragma_table_list WHERE type IN ('virtual', 'shadow')"
@@ -126,7 +126,7 @@ def index_names(connection: sa.Connection) -> set[str]:
 
 
 def analyse(connection: sa.Connection, among: Sequence[sa.Table]) -> None:
-    """Have the first statements planned for what is there; SQLite needs no help."""
+    """Update the planner's statistics on PostgreSQL."""
     if connection.dialect.name == "postgresql":
         quote = connection.dialect.identifier_preparer.quote
         names = ", ".join(quote(table.name) for table in among)
@@ -135,9 +135,9 @@ def analyse(connection: sa.Connection, among: Sequence[sa.Table]) -> None:
 
 def counters(connection: sa.Connection, among: Sequence[sa.Table]) -> Mapping[str, int]:
     """
-    Return the last number given out in each table that numbers its rows.
+    Return the last number assigned in each table that numbers its rows.
 
-    It may be above the highest row: numbers of what is gone are not given again.
+    It may be above the highest row: numbers of deleted rows are not reused.
     """
     return {
         table.name: max(
@@ -150,7 +150,7 @@ def counters(connection: sa.Connection, among: Sequence[sa.Table]) -> Mapping[st
 def set_counters(
     connection: sa.Connection, among: Sequence[sa.Table], values: Mapping[str, int]
 ) -> None:
-    """Have tables go on numbering after these."""
+    """Make tables continue numbering after these numbers."""
     for table, column in _numbered(connection, among):
         value = values.get(table.name, 0)
         if connection.dialect.name == "sqlite":

@@ -40,7 +40,7 @@ SELECT least(
   (SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user)
     - (SELECT count(*) FROM clients WHERE usename = current_user))
 """)
-# An open snapshot keeps dead rows from being removed, whoever holds it.
+# An open snapshot prevents the removal of dead rows, whichever session holds it.
 OLDEST_TRANSACTION = sa.text("""
 SELECT pid, coalesce(nullif(application_name, ''), backend_type) AS holder,
        coalesce(state, 'unknown') AS state,

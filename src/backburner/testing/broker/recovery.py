@@ -34,7 +34,7 @@ CALLS: Mapping[str, Call] = {
     "receive": lambda broker, queue: broker.receive(queue, 1),
 }
 ASKED = [name for name in CALLS if name != "receive"]
-"""The calls that fail at once; `receive` cannot know that no answer will come."""
+"""The calls that fail at once; `receive` cannot know that there will be no answer."""
 
 
 class RecoveryConformance(WithBrokers):
@@ -146,7 +146,7 @@ class RecoveryConformance(WithBrokers):
             await recovered(drain)
 
         assert received > confirmed, "a confirmed message was lost"
-        # A publish that was cut may have been made, and be made once more.
+        # An interrupted publish may have succeeded, and is repeated.
         assert received <= 2 * tried + 1
 
     @pytest.mark.parametrize("name", CALLS)

@@ -1,8 +1,8 @@
 """
-What every store must do: subclass `StoreConformance` and supply two fixtures.
+The conformance suite for stores: subclass `StoreConformance`, supply two fixtures.
 
-`store` is an open store with nothing in it; `let_pass` lets its clock go on by a span,
-however that is done. A store is done when its subclass passes.
+`store` is an open, empty store; `let_pass` advances its clock by a time span, by
+whatever means. A store is complete when its subclass passes.
 """
 
 from backburner.testing.store.app_blobs import AppBlobConformance
@@ -82,4 +82,4 @@ class StoreConformance(
     DeadLetterExportConformance,
     AppBlobConformance,
 ):
-    """Everything that `ports/store.py` promises."""
+    """Tests of everything that `ports/store` guarantees."""

@@ -1,4 +1,4 @@
-"""What the tests of a store do again and again, as verbs."""
+"""Helpers of the store tests."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -35,11 +35,11 @@ notes = sa.Table(
 
 
 class Refused(Exception):
-    """What a transaction body of these tests raises."""
+    """The error that transaction bodies of these tests raise."""
 
 
 def write(text: str) -> Callable[[Tx], None]:
-    """Return a body that leaves a note."""
+    """Return a body that writes a note."""
 
     def body(tx: Tx) -> None:
         tx.connection.execute(notes.insert(), {"text": text})
@@ -48,7 +48,7 @@ def write(text: str) -> Callable[[Tx], None]:
 
 
 def write_and_refuse(text: str) -> Callable[[Tx], None]:
-    """Return a body that leaves a note and then fails."""
+    """Return a body that writes a note and then fails."""
 
     def body(tx: Tx) -> None:
         write(text)(tx)
@@ -58,7 +58,7 @@ def write_and_refuse(text: str) -> Callable[[Tx], None]:
 
 
 async def written(store: Store) -> Sequence[str]:
-    """Return the notes that were kept."""
+    """Return the committed notes."""
     found: Sequence[str] = await store.transact(
         lambda tx: tx.connection.execute(sa.select(notes.c.text)).scalars().all()
     )
@@ -81,7 +81,7 @@ async def types(store: Store, job_id: str) -> Sequence[str]:
 
 
 def settlement(claim: Claim, outcome: Outcome, **fields: Any) -> Settlement:
-    """Return how a claim is settled by an outcome, a second after noon."""
+    """Return a claim's settlement with an outcome, a second after noon."""
     change = transitions.settle(
         claim,
         outcome,
@@ -93,20 +93,20 @@ def settlement(claim: Claim, outcome: Outcome, **fields: Any) -> Settlement:
 
 
 def progress(claim: Claim, **fields: Any) -> Note:
-    """Return that a claim's work is a half done, told first after its start."""
+    """Return a progress note of a half-finished run, its first event."""
     n = claim.events + 1
     usual = Note(claim.seq, claim.token, n, NOON, event.PROGRESS, '{"done":1}')
     return usual._replace(**fields)
 
 
 def text(claim: Claim, said: str, **fields: Any) -> Note:
-    """Return some text of a claim's attempt, told first after its start."""
+    """Return a text note of a claim's run, its first event."""
     data = orjson.dumps({"epoch": claim.events, "offset": 0, "text": said}).decode()
     return progress(claim, type=event.DELTA, data=data, **fields)
 
 
 def move(job: Job, change: Change) -> Move:
-    """Return a change of a job that is as it was read."""
+    """Return a move of a job that has not changed since it was read."""
     return Move(job.seq, job.state, job.generation, change)
 
 
@@ -116,7 +116,7 @@ def retry(job: Job) -> Move:
 
 
 class WithWorkers:
-    """Tests that claim."""
+    """Tests that claim jobs."""
 
     @pytest.fixture(autouse=True)
     async def _workers(self, store: Store) -> None:
@@ -135,13 +135,13 @@ class WithWorkers:
     async def claim(
         self, store: Store, limit: int = 1, *, worker: str = "w_1", token: str = "t1"
     ) -> Sequence[Claim]:
-        """Take jobs from the default queue."""
+        """Claim jobs from the default queue."""
         return await store.claim(
             worker, token, [ClaimRequest("default", limit)], now=NOON
         )
 
     async def claimed(self, store: Store, **fields: Any) -> Claim:
-        """Submit a job and take it."""
+        """Submit a job and claim it."""
         await submit(store, **fields)
         return (await self.claim(store))[0]
 

@@ -15,7 +15,7 @@ ANN, BOB, ELSEWHERE = Owner("t", "ann"), Owner("t", "bob"), Owner("other", "ann"
 
 
 def a_blob(blob_id: str = "blob_1", **fields: Any) -> AppBlob:
-    """Return a row that nobody stored."""
+    """Return a blob that is not stored."""
     given = {"app": "songs", "owner": ANN, "name": "a.txt", "size": 5, **fields}
     return AppBlob(
         id=blob_id,
@@ -27,7 +27,7 @@ def a_blob(blob_id: str = "blob_1", **fields: Any) -> AppBlob:
 
 
 async def insert(store: Store, *blobs: AppBlob) -> list[int | None]:
-    """Store rows in one transaction; return where each is listed."""
+    """Store rows in one transaction; return their numbers."""
 
     def body(tx: Tx) -> list[int | None]:
         return [store.insert_blob(tx.connection, blob) for blob in blobs]
@@ -42,7 +42,7 @@ async def names(store: Store, app: str, owner: Owner, after: int = 0) -> list[st
 
 
 class AppBlobConformance:
-    """`AppBlobStore`: rows are seen by their application and owner only."""
+    """`AppBlobStore`: only the application and the owner see a row."""
 
     async def test_a_blob_is_found_as_it_was_stored(self, store: Store) -> None:
         blob = a_blob(size=2**40, expires_at=NOON + 1, upload="upload_1")

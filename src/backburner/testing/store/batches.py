@@ -1,4 +1,4 @@
-"""Batches: filled up to what is expected, counted, ended once."""
+"""Batches: filled up to the expected number, counted, ended once."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The ledger: what is held at submit, and what becomes of it."""
+"""The ledger: what is held at submission, and how it is settled."""
 
 import asyncio
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ DAY = timedelta(days=1)
 
 
 def calls(*tokens: int, cost: int | None = None) -> list[Usage]:
-    """Return calls of a model that used so much."""
+    """Return model calls with a given usage."""
     version = None if cost is None else "v1"
     return [Usage("m", n, 0, cost=cost, price_version=version) for n in tokens]
 
@@ -72,12 +72,12 @@ async def balances(store: Store) -> dict[str, Balance]:
 
 
 async def ann(store: Store) -> Balance:
-    """Return the balance of Ann's account that is the latest."""
+    """Return the balance of Ann's latest account."""
     return (await balances(store))["acme/ann"]
 
 
 def retried(job: Job) -> Move:
-    """Return a retry by hand that says what the job's end meant."""
+    """Return a retry by hand, with the job's consequences."""
     change = transitions.retry(job, now=NOON + 2 * SECOND)
     return Move(job.seq, job.state, job.generation, change, job.consequences)
 
@@ -93,7 +93,7 @@ class BudgetConformance(WithWorkers):
         *,
         token: str = "t1",
     ) -> None:
-        """Have the next job of the queue end so."""
+        """End the next job of the queue."""
         [claim] = await self.claim(store, token=token)
         said = settlement(
             claim,
@@ -278,7 +278,7 @@ class BudgetConformance(WithWorkers):
     async def finish(
         self, store: Store, claim: Claim, outcome: Outcome, *used: int
     ) -> None:
-        """Settle a claim that used so much."""
+        """Settle a claim with a given usage."""
         said = settlement(
             claim,
             outcome,
@@ -289,13 +289,13 @@ class BudgetConformance(WithWorkers):
         await store.settle([said])
 
     async def wait(self, store: Store, *used: int) -> None:
-        """Have the next job of the queue use so much and wait."""
+        """Make the next job of the queue use an amount and wait."""
         [claim] = await self.claim(store)
         asleep = Suspension(Wait(WaitReason.SLEEP, None, NOON + 2 * SECOND))
         await self.finish(store, claim, asleep, *used)
 
     async def resumed(self, store: Store) -> Claim:
-        """Return the claim of the job whose wait is over."""
+        """Return the claim of the job whose wait has ended."""
         await store.promote(now=NOON + 3 * SECOND, limit=9)
         [claim] = await self.claim(store, token="t2")
         return claim
@@ -567,7 +567,7 @@ class BudgetConformance(WithWorkers):
     async def failed_with(
         self, store: Store, usage: Sequence[Usage] = (), **fields: Any
     ) -> Job:
-        """Return a dead letter that was held for."""
+        """Return a dead letter that had a hold."""
         job_id = await submit(store, **fields)
         await self.end(store, FAILED, usage)
         return await find(store, job_id)

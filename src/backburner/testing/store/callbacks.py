@@ -31,7 +31,7 @@ from backburner.testing.store.linked import (
 
 
 class CallbackConformance(WithFlows):
-    """Whoever asked to be told of an end gets a delivery, once a generation."""
+    """Every end of a job with a callback has one delivery per generation."""
 
     async def test_a_delivery_is_a_job_of_whoever_asked_for_it(
         self, store: Store, hands: Hands

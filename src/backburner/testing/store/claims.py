@@ -1,4 +1,4 @@
-"""Taking jobs: in order, and to one worker only."""
+"""Claiming jobs: in order, and by one worker only."""
 
 import asyncio
 from collections import Counter
@@ -24,7 +24,7 @@ from backburner.testing.store.acts import (
 
 
 class ClaimConformance(WithWorkers):
-    """`claim`: in order, and to one worker only."""
+    """`claim`: in order, and by one worker only."""
 
     async def test_a_claimed_job_is_the_workers(self, store: Store) -> None:
         job_id = await submit(store, priority=3, request_id="r_1")

@@ -1,4 +1,4 @@
-"""Completions: one job for each end of another, in the transaction of that end."""
+"""Completions: one job for each end of another, in the same transaction."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -51,7 +51,7 @@ async def completions(store: Store, job_id: str) -> list[Job]:
 
 
 async def ends_of(store: Store, job_id: str) -> list[tuple[str, int]]:
-    """Return the state and generation that each completion of a job is told."""
+    """Return the state and generation in the input of each completion of a job."""
     told = [orjson.loads(job.input)["job"] for job in await completions(store, job_id)]
     return [(one["state"], one["generation"]) for one in told]
 
@@ -106,7 +106,7 @@ def _expire(job: Job) -> Change:
 async def _settle_running(
     hands: Hands, job_id: str, decide: Callable[[Job], Change]
 ) -> None:
-    """End a running job as one does who does not run it, twice."""
+    """End a running job as another process would, twice."""
     await hands.take()
     job = await find(hands.store, job_id)
     ended = Settlement(
@@ -118,7 +118,7 @@ async def _settle_running(
 async def _move_queued(
     hands: Hands, job_id: str, decide: Callable[[Job], Change]
 ) -> None:
-    """End a job that waits, twice."""
+    """End a waiting job, twice."""
     job = await find(hands.store, job_id)
     move = Move(job.seq, job.state, job.generation, decide(job), job.consequences)
     await hands.store.move([move, move])
@@ -138,7 +138,7 @@ UNSUCCESSFUL: Final[Mapping[str, tuple[End, str, str]]] = {
 
 
 class CompletionConformance(WithFlows):
-    """A job with a completion is followed by it, once a generation."""
+    """A job with a completion has one per generation."""
 
     async def test_a_completion_is_a_job_of_the_same_owner_with_the_output(
         self, store: Store, hands: Hands

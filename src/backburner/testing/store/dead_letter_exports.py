@@ -1,4 +1,4 @@
-"""Dead letters that a broker is yet to be told of."""
+"""The export of dead letters to a broker."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ SPAN = timedelta(seconds=30)
 
 
 async def fail(hands: Hands, *names: str) -> None:
-    """Have jobs fail, one after the other."""
+    """Fail jobs one after the other."""
     for name in names:
         job = a_new_job(id=name, input=f'"{name}"')
         await hands.store.submit([job])
@@ -22,7 +22,7 @@ async def fail(hands: Hands, *names: str) -> None:
 
 
 async def export(store: Store, exporter: str = "d_1", limit: int = 99) -> Sequence[str]:
-    """Return what an exporter finds, whole; leave it there."""
+    """Return the next dead letters of an exporter without marking them."""
     found = await store.unexported_dead_letters(exporter, span=SPAN, limit=limit)
     return [] if found is None else [job.input.strip('"') for job in found.jobs]
 
@@ -30,7 +30,7 @@ async def export(store: Store, exporter: str = "d_1", limit: int = 99) -> Sequen
 async def mark_dead_letters_exported(
     store: Store, exporter: str = "d_1", limit: int = 99
 ) -> Sequence[str]:
-    """Return what an exporter finds, and mark it as exported."""
+    """Return the next dead letters of an exporter and mark them as exported."""
     found = await store.unexported_dead_letters(exporter, span=SPAN, limit=limit)
     if found is None:
         return []
@@ -39,7 +39,7 @@ async def mark_dead_letters_exported(
 
 
 class DeadLetterExportConformance(WithFlows):
-    """`DeadLetterExportStore`: each failure is found once it is begun."""
+    """`DeadLetterExportStore`: each failure after the beginning is returned once."""
 
     async def test_what_fails_after_the_beginning_is_found_in_order(
         self, store: Store, hands: Hands

@@ -1,4 +1,4 @@
-"""Where webhooks go."""
+"""Webhook endpoints."""
 
 import asyncio
 from dataclasses import replace
@@ -20,7 +20,7 @@ def an_endpoint(
 
 
 class EndpointConformance:
-    """Where webhooks go."""
+    """`EndpointStore`: one endpoint per URL and owner."""
 
     async def test_an_endpoint_is_found_as_it_was_stored(self, store: Store) -> None:
         added = await store.add_endpoint(an_endpoint())

@@ -1,4 +1,4 @@
-"""Forgetting a user: all that is theirs goes, nothing of others, amounts stay."""
+"""Erasing a user: all of the user's data goes, others' stays, amounts stay."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ from backburner.testing.store.usages import CALL, settled
 
 
 async def erase_all(store: Store, owner: Owner, limit: int = 2) -> int:
-    """Delete whatever is finished, a little at a time; return how many jobs it was."""
+    """Delete finished work in several calls; return the number of jobs."""
     count = 0
     while any(which := await store.erasable(owner, limit=limit)):
         count += await store.erase(owner, which)
@@ -34,7 +34,7 @@ async def erase_all(store: Store, owner: Owner, limit: int = 2) -> int:
 
 
 class ErasureConformance(WithWorkers):
-    """`ErasureStore`: what is a user's, and only that."""
+    """`ErasureStore`: deletes the data of a user, and nothing else."""
 
     async def test_finished_work_of_a_user_goes_and_others_keep_theirs(
         self, store: Store

@@ -1,4 +1,4 @@
-"""Events: numbered within a job, and in one order overall."""
+"""Events: numbered within a job, and ordered overall."""
 
 from backburner.domain.events import event
 from backburner.domain.jobs.outcome import Done, HandedBack
@@ -17,7 +17,7 @@ from backburner.testing.store.acts import (
 
 
 class EventLogConformance(WithWorkers):
-    """Events: numbered from 1 within a job, and in one order overall."""
+    """Events: numbered from 1 within a job, and ordered overall."""
 
     async def test_a_jobs_events_are_numbered_without_gaps(self, store: Store) -> None:
         claim = await self.claimed(store)

@@ -1,4 +1,4 @@
-"""Steps that are added to a flow from inside one of its own."""
+"""Steps that are added to a flow from within one of its steps."""
 
 from collections.abc import Sequence
 
@@ -28,13 +28,13 @@ CANCELLED = JobState.CANCELLED
 
 
 async def add(course: Course, name: str, *steps: NewStep) -> Sequence[Change | None]:
-    """Have a step succeed that adds others."""
+    """Settle a step successfully with added steps."""
     flow = (await course.flow()).seq
     return await course.end(name, body=adding(flow, *steps))
 
 
 class ExtendConformance(WithFlows):
-    """`Tx.extend`: with the settlement, or not at all."""
+    """`Tx.extend`: together with the settlement, or not at all."""
 
     async def test_added_steps_begin_with_the_success_that_adds_them(
         self, hands: Hands
@@ -244,7 +244,7 @@ class ExtendConformance(WithFlows):
         assert ["a"] == list(await course.jobs())
 
     async def extended(self, hands: Hands) -> tuple[Collection, Course]:
-        """Open a batch of one flow, whose first step ended and added two."""
+        """Open a batch of one flow, whose first step has ended and added two."""
         flow = a_new_flow(a_new_step("a"))
         batch = await self.open(hands, Members(flows=[flow]))
         course = Course(hands, flow.id)

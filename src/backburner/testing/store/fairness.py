@@ -1,4 +1,4 @@
-"""Whose turn it is within a queue and priority, and how many of one share may wait."""
+"""The order of jobs within a queue and priority, and the cap of a share."""
 
 import asyncio
 from collections import Counter
@@ -41,28 +41,28 @@ CAPPED = Queue("default", waiting=3)
 
 
 def some(count: int, **fields: Any) -> list[NewJob]:
-    """Return jobs as they are asked for, Ann's unless another is named."""
+    """Return requests for jobs, Ann's unless another user is named."""
     return [a_new_job(**fields) for _ in range(count)]
 
 
 def users(claims: Sequence[Claim]) -> str:
-    """Return whose jobs were claimed, in order, by their initials."""
+    """Return the initials of the claimed jobs' users, in order."""
     return "".join(claim.user[0] for claim in claims)
 
 
 def used(tokens: int) -> dict[str, Any]:
-    """Return that an attempt used tokens, as a settlement takes it."""
+    """Return the usage of an attempt, for its settlement."""
     return {"usage": [Usage("some-model", tokens, 0)]}
 
 
 async def in_a_transaction(store: Store, jobs: Sequence[NewJob]) -> None:
-    """Submit jobs in a body."""
+    """Submit jobs in a transaction body."""
     body: Callable[[Tx], Sequence[Submitted]] = lambda tx: tx.submit(jobs)  # noqa: E731
     await store.transact(body)
 
 
 async def with_keys(store: Store, jobs: Sequence[NewJob]) -> None:
-    """Submit jobs under idempotency keys."""
+    """Submit jobs with idempotency keys."""
     for job in jobs:
         job.idempotency_key = job.id
     await store.submit(jobs)
@@ -82,7 +82,7 @@ async def as_members(store: Store, jobs: Sequence[NewJob]) -> None:
 
 
 async def as_ticks(store: Store, jobs: Sequence[NewJob]) -> None:
-    """Submit jobs as a schedule does."""
+    """Submit jobs like a schedule."""
     await store.plan([NIGHTLY])
     assert await store.fire(Firing("nightly", NOON, NOON + 5, NOON, jobs))
 
@@ -96,7 +96,7 @@ CAPPED_WAYS_IN = pytest.mark.parametrize(
 
 
 class FairnessConformance(WithWorkers):
-    """In which order jobs of different shares are claimed."""
+    """The order in which jobs of different shares are claimed."""
 
     async def test_a_job_that_gets_another_priority_is_placed_as_if_it_came_now(
         self, store: Store
@@ -361,13 +361,13 @@ class FairnessConformance(WithWorkers):
         assert ["b", "a"] == [*users(await self.claim(store, 2))]
 
     async def _one_claimed(self, store: Store, **fields: Any) -> Sequence[Claim]:
-        """Have a job of Ann's claimed, and one of Bob's that costs the same."""
+        """Claim a job of Ann's, and one of Bob's with the same cost."""
         await store.submit([*some(1, **fields), *some(1, owner=BOB, **fields)])
         return [c for c in await self.claim(store, 2) if c.user == "ann"]
 
 
 class CapConformance(WithWorkers):
-    """Maximum number of waiting jobs per share."""
+    """The maximum number of waiting jobs per share."""
 
     async def test_weights_and_caps_are_listed(self, store: Store) -> None:
         await store.declare([Queue("default", weights={"ann": 3}, waiting=3)])

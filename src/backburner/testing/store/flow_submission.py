@@ -1,4 +1,4 @@
-"""Storing flows: as wholes, and once per key."""
+"""Storing flows: all steps or none, and once per key."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Flows: released step by step, given up where they must be, ended once."""
+"""Flows: steps are released or cancelled, and a flow ends once."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ CANCELLED = JobState.CANCELLED
 
 
 class FlowConformance(WithFlows):
-    """What the ends of steps mean to others."""
+    """The consequences of a step's end."""
 
     async def test_a_chain_runs_one_step_after_the_other(
         self, store: Store, hands: Hands

@@ -1,4 +1,4 @@
-"""Flows and batches that are old go with all that belongs to them."""
+"""Old flows and batches are deleted with everything that belongs to them."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Reservations that are ended in a transaction of an application's own."""
+"""Reservations that a transaction of an application settles."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ HOLD = "hold_1"
 
 
 async def held(store: Store, tokens: int = 70) -> None:
-    """Have something held for Ann, for a day."""
+    """Reserve an amount for Ann, for a day."""
     await store.put_budgets([HUNDRED])
     [state] = await store.accounts(Viewer(ANN), limit=9)
     until = state.account.window + 2 * DAY
@@ -31,12 +31,12 @@ def settle(tokens: int = 60) -> Callable[[Tx], bool]:
 
 
 def release(tx: Tx) -> bool:
-    """Be a body that frees the hold."""
+    """Release the hold, as a transaction body."""
     return tx.release_hold(HOLD)
 
 
 class HoldConformance(WithWorkers):
-    """`Tx.settle_hold` and `Tx.release_hold`: once, and with what else is written."""
+    """`Tx.settle_hold` and `Tx.release_hold`: once, with the transaction's writes."""
 
     @pytest.mark.parametrize(
         ("used", "after"),

@@ -1,4 +1,4 @@
-"""Lists, what is due, and what is old."""
+"""Lists of jobs, due jobs and old jobs."""
 
 import asyncio
 import itertools
@@ -33,7 +33,7 @@ HOUR = 3_600 * SECOND
 
 
 class KeeperConformance(WithWorkers):
-    """Lists, what is due, and what is old."""
+    """`MaintenanceStore`: lists, due jobs and old jobs."""
 
     async def test_jobs_are_listed_newest_first_in_pages(self, store: Store) -> None:
         ids = [await submit(store) for _ in range(5)]

@@ -1,4 +1,4 @@
-"""What a queue keeps by a policy of its own."""
+"""Retention policies of queues."""
 
 from datetime import timedelta
 from typing import Any
@@ -39,7 +39,7 @@ class KeepConformance(WithWorkers):
         return claim.id
 
     async def _left(self, store: Store, ids: list[str], at: int) -> list[str]:
-        """Prune at a time; return which jobs are still there."""
+        """Prune at a time; return the jobs that are left."""
         await store.prune(keep=GENERAL, now=at, limit=100)
         return [job.id for job in await store.find(ids)]
 

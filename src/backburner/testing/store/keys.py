@@ -1,4 +1,4 @@
-"""API keys, and the log that only grows."""
+"""API keys, and the append-only audit log."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from backburner.testing.store.acts import SECOND
 
 
 def a_key(key_id: str = "k1", *, tenant: str = "t", user: str | None = None) -> ApiKey:
-    """Return a key that was never used."""
+    """Return an unused key."""
     return ApiKey(
         id=key_id,
         name="a key",
@@ -29,12 +29,12 @@ def a_key(key_id: str = "k1", *, tenant: str = "t", user: str | None = None) -> 
 def an_entry(
     action: str = "key.created", *, tenant: str = "t", target: str = "k1"
 ) -> AuditEntry:
-    """Return a line for the log."""
+    """Return an entry for the audit log."""
     return AuditEntry(NOON + 1, tenant, "ann", action, target, "r1")
 
 
 class KeyConformance:
-    """API keys, and the log that only grows."""
+    """`KeyStore`: API keys, and the append-only audit log."""
 
     async def test_a_key_is_found_as_it_was_stored(self, store: Store) -> None:
         await store.add_key(a_key(user="u"), an_entry())

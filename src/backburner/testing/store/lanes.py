@@ -1,4 +1,4 @@
-"""Lanes to providers: who may call, how often, and what a refusal does to all."""
+"""Lanes to providers: permits, rates, and the effect of a refusal."""
 
 import asyncio
 from datetime import timedelta
@@ -24,21 +24,21 @@ _ids = count(1)
 
 
 def an_ask(**fields: Any) -> PermitRequest:
-    """Return a request to call, with an id of its own."""
+    """Return a request for a permit, with its own id."""
     return PermitRequest(f"p_{next(_ids)}", **fields)
 
 
 class LaneConformance(WithWorkers):
-    """`take_permit`, `give_permit`, and what is kept between them."""
+    """`take_permit`, `give_permit`, and the state between them."""
 
     async def take(
         self, store: Store, lane: str = "p/m", worker: str = "w_1", **fields: int
     ) -> Permit | Wait:
-        """Ask for leave to call."""
+        """Ask for a permit."""
         return await store.take_permit(lane, worker, an_ask(**fields))
 
     async def permit(self, store: Store, lane: str = "p/m") -> Permit:
-        """Ask for leave to call, and get it."""
+        """Ask for a permit, and get one."""
         answer = await self.take(store, lane)
         assert isinstance(answer, Permit), "the lane should be open"
         return answer
@@ -50,7 +50,7 @@ class LaneConformance(WithWorkers):
         hint: RateLimitInfo = SERVED,
         lane: str = "p/m",
     ) -> PermitReturn:
-        """Give a permit back."""
+        """Return a permit."""
         return await store.give_permit(lane, permit, hint, an_ask())
 
     async def only(self, store: Store) -> LaneView:
@@ -154,7 +154,7 @@ class LaneConformance(WithWorkers):
         )
 
         given = [answer for answer in answers if isinstance(answer, Permit)]
-        # The pace may let fewer go at once; never more.
+        # The pace may allow fewer concurrent calls, never more.
         assert 1 <= len(given) <= 3
         assert len(given) == (await self.only(store)).in_use
 

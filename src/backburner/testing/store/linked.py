@@ -1,4 +1,4 @@
-"""Flows and batches under way, as the tests of a store drive them."""
+"""Drives flows and batches for the store tests."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -32,11 +32,11 @@ BAD = Failed("BAD", "no", retryable=False)
 GOOD = Done("1")
 CALLBACK = '{"url":"https://example.com/told"}'
 LATER = NOON + 5 * SECOND
-"""When a batch is looked at, long after its members ended."""
+"""When a batch is checked, long after its members ended."""
 
 
 class Hands:
-    """A worker that takes whatever is queued and ends it when it is told to."""
+    """A worker that claims all queued jobs and ends them on request."""
 
     def __init__(self, store: Store, name: str = "token") -> None:
         self.store = store
@@ -45,7 +45,7 @@ class Hands:
         self._rounds = 0
 
     async def take(self) -> Mapping[str, Claim]:
-        """Take all that is queued; return everything that is held, by id."""
+        """Claim all queued jobs; return all held jobs by id."""
         self._rounds += 1
         token, claim_requests = (
             f"{self._name}_{self._rounds}",
@@ -58,7 +58,7 @@ class Hands:
     async def settlement(
         self, job_id: str, outcome: Outcome, **fields: Any
     ) -> Settlement:
-        """Return how a job that is held or queued is settled by an outcome."""
+        """Return the settlement of a held or queued job with an outcome."""
         if job_id not in self._claims:
             await self.take()
         claim = self._claims.pop(job_id)
@@ -67,15 +67,15 @@ class Hands:
     async def end(
         self, *job_ids: str, outcome: Outcome = GOOD, **fields: Any
     ) -> Sequence[Change | None]:
-        """Settle jobs in one call, each the same way."""
+        """Settle jobs in one call, each with the same outcome."""
         asked = [await self.settlement(j, outcome, **fields) for j in job_ids]
         return await self.store.settle(asked)
 
     async def end_in_vain(self, job_id: str) -> Settlement:
         """
-        Settle a job under a stale token, and with a body that raises.
+        Try to settle a job with a stale token, and with a body that raises.
 
-        It still runs. Return a settlement that would end it.
+        It still runs afterwards. Return a settlement that would end it.
         """
         claim = (await self.take())[job_id]
 
@@ -89,7 +89,7 @@ class Hands:
         return valid
 
     async def end_thrice(self, job_id: str) -> None:
-        """Have a job fail and be retried twice, then succeed."""
+        """Fail a job and retry it twice, then settle it successfully."""
         for _ in range(2):
             await self.end(job_id, outcome=BAD)
             await self.store.reopen([again(await find(self.store, job_id))])
@@ -97,7 +97,7 @@ class Hands:
 
 
 class Course:
-    """A flow under way, its steps named as they were asked for."""
+    """A running flow; its steps are named as they were submitted."""
 
     def __init__(self, hands: Hands, flow_id: str) -> None:
         self._store = hands.store
@@ -105,7 +105,7 @@ class Course:
         self._id = flow_id
 
     async def flow(self) -> FlowRecord:
-        """Return the flow as it is now."""
+        """Return the flow's current data."""
         return (await self._store.find_flows([self._id]))[0]
 
     async def jobs(self) -> Mapping[str, Job]:
@@ -114,23 +114,23 @@ class Course:
         return {step.job.step or "": step.job for step in steps}
 
     async def states(self) -> Mapping[str, JobState]:
-        """Return where each step stands."""
+        """Return the state of each step."""
         return {name: job.state for name, job in (await self.jobs()).items()}
 
     async def end(
         self, *names: str, outcome: Outcome = GOOD, **fields: Any
     ) -> Sequence[Change | None]:
-        """Settle steps that are queued or running in one call, each the same way."""
+        """Settle queued or running steps in one call, each with the same outcome."""
         jobs = await self.jobs()
         ids = [jobs[name].id for name in names]
         return await self._hands.end(*ids, outcome=outcome, **fields)
 
     async def fail(self, *names: str) -> None:
-        """Have steps fail for good, in one call."""
+        """Fail steps permanently, in one call."""
         await self.end(*names, outcome=BAD)
 
     async def settle(self, outcomes: Mapping[str, Outcome]) -> None:
-        """Settle steps in one call, each its own way."""
+        """Settle steps in one call, each with its own outcome."""
         jobs = await self.jobs()
         asked = [
             await self._hands.settlement(jobs[name].id, outcome)
@@ -150,7 +150,7 @@ class Course:
         await self.move(name, lambda job: transitions.cancel(job, "no", now=NOON))
 
     async def expire(self, name: str) -> None:
-        """End one step that is not running because its time is over."""
+        """Expire one step that is not running."""
         await self.move(name, lambda job: transitions.expire(job, now=NOON))
 
     async def retry(self, *names: str) -> Sequence[bool]:
@@ -166,7 +166,7 @@ class Course:
 
 
 class Collection:
-    """A batch under way."""
+    """An open batch."""
 
     def __init__(self, hands: Hands, batch_id: str) -> None:
         self._store = hands.store
@@ -174,7 +174,7 @@ class Collection:
         self._id = batch_id
 
     async def batch(self) -> Batch:
-        """Return the batch as it is now."""
+        """Return the batch's current data."""
         return (await self._store.find_batches([self._id]))[0]
 
     async def seq(self) -> int:
@@ -188,25 +188,25 @@ class Collection:
     async def fill(
         self, members: Members, *, seal: bool = False
     ) -> Sequence[Submitted]:
-        """Put more into it; return what became of each."""
+        """Add members; return the result of each."""
         return await self._store.fill_batch(await self.seq(), members, seal=seal)
 
     async def tell(self, *, now: int = LATER) -> bool:
-        """Note its progress."""
+        """Record its progress."""
         return await self._store.tell_batch(await self.seq(), now=now)
 
     async def finish(self, *then: NewJob, now: int = LATER) -> bool:
-        """End it if it is over, with jobs that follow."""
+        """Finish it, with following jobs, if it is over."""
         seq = await self.seq()
         return await self._store.finish_batch(seq, lambda *_: then, now=now)
 
     async def cancel(self) -> int:
-        """End whatever of it is not over."""
+        """Cancel its unfinished members."""
         change = transitions.cancel_all("no", now=NOON + SECOND)
         return await self._store.cancel_batch(await self.seq(), change)
 
     async def is_over(self) -> bool:
-        """Say whether it is among those that have nothing left to do."""
+        """Return whether it is among the batches without unfinished members."""
         return await self.seq() in await self._store.batches_over(limit=99)
 
     async def events(self) -> Sequence[Event]:
@@ -216,12 +216,12 @@ class Collection:
 
 
 def again(job: Job) -> Move:
-    """Return a retry by hand of a job that others may wait for."""
+    """Return a retry by hand of a job that others may depend on."""
     return retry(job)._replace(consequences=job.consequences)
 
 
 async def told_of(store: Store, subject: str) -> Sequence[tuple[str, int]]:
-    """Return the type and generation of each delivery that tells of something."""
+    """Return the type and generation of each delivery about a subject."""
     where = JobFilter(tag=f"delivery:{subject}")
     listed = await store.jobs(where, before=None, limit=99)
     found = await store.find([job.id for job in listed])
@@ -230,7 +230,7 @@ async def told_of(store: Store, subject: str) -> Sequence[tuple[str, int]]:
 
 
 def adding(flow: int, *steps: NewStep) -> Callable[[Tx], None]:
-    """Return a body that adds steps to the flow that it is settled in."""
+    """Return a body that adds steps to the flow of the settled step."""
     return lambda tx: tx.extend(flow, steps)
 
 
@@ -239,7 +239,7 @@ class WithFlows(WithWorkers):
 
     @pytest.fixture
     def hands(self, store: Store) -> Hands:
-        """One worker's."""
+        """Return the driver of one worker."""
         return Hands(store)
 
     async def begin(self, hands: Hands, *steps: NewStep, **fields: Any) -> Course:
@@ -264,5 +264,5 @@ class WithFlows(WithWorkers):
         return Collection(hands, answer.id)
 
     async def state_of(self, store: Store, job_id: str) -> JobState:
-        """Return where a job stands."""
+        """Return the state of a job."""
         return (await find(store, job_id)).state

@@ -1,4 +1,4 @@
-"""Moving jobs that do not run: by state and generation."""
+"""Moves of jobs that are not running: by state and generation."""
 
 import asyncio
 

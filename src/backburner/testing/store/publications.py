@@ -1,4 +1,4 @@
-"""Applications' own events: stored with their transaction, seen by whom they are to."""
+"""Events of applications: stored with their transaction, visible to their readers."""
 
 from contextlib import suppress
 
@@ -20,12 +20,12 @@ def a_note(topic: str = "files", to: Visibility = ANN, **data: int) -> Publicati
 
 
 async def publish(store: Store, *notes: Publication) -> None:
-    """Store events in a transaction of their own."""
+    """Store events in their own transaction."""
     await store.transact(lambda tx: tx.publish(notes))
 
 
 async def read(store: Store, owner: Visibility, topic: Topic) -> list[dict[str, int]]:
-    """Return what each event says."""
+    """Return the data of each event."""
     page = await store.stream(owner, after=0, limit=99, topic=topic)
     return [dict(event.data) for event in page.events]
 

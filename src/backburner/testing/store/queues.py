@@ -1,4 +1,4 @@
-"""What a queue allows: at once, in a window, and not at all."""
+"""Limits of queues: concurrency, rate and pauses."""
 
 import asyncio
 from datetime import timedelta
@@ -28,7 +28,7 @@ THREE_A_MINUTE = Queue("default", rate=Rate(3, per=MINUTE))
 
 
 class QueueConformance(WithWorkers):
-    """`declare`, `pause`, and what they mean for a claim."""
+    """`declare`, `pause`, and their effect on claims."""
 
     async def test_a_queue_without_a_policy_is_not_listed(self, store: Store) -> None:
         await submit(store)
@@ -238,7 +238,7 @@ class QueueConformance(WithWorkers):
     async def claim_now(
         self, store: Store, limit: int, token: str, later: timedelta
     ) -> list[object]:
-        """Take jobs from the default queue some time after noon."""
+        """Claim jobs from the default queue some time after noon."""
         now = NOON + later // timedelta(milliseconds=1)
         return list(
             await store.claim("w_1", token, [ClaimRequest("default", limit)], now=now)

@@ -1,4 +1,4 @@
-"""Retrying by hand what others waited for: it goes on where it was given up."""
+"""Retries by hand of jobs that others depend on."""
 
 import asyncio
 

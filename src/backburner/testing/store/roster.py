@@ -1,4 +1,4 @@
-"""Workers, their leases, and what they leave behind."""
+"""Workers, their leases, and jobs of lost workers."""
 
 import asyncio
 from datetime import timedelta
@@ -25,7 +25,7 @@ from backburner.testing.store.acts import (
 
 
 class RosterConformance(WithWorkers):
-    """Workers, their leases, and what they leave behind."""
+    """Workers, their leases, and jobs of lost workers."""
 
     async def test_who_is_enlisted_is_known_until_dismissed(self, store: Store) -> None:
         both = [worker.id for worker in await store.workers()]

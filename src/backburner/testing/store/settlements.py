@@ -1,4 +1,4 @@
-"""Settling jobs: by the token, once, with what belongs to it."""
+"""Settling jobs: by token, once, with all consequences."""
 
 import asyncio
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ from backburner.testing.store.acts import (
 
 
 class SettleConformance(WithWorkers):
-    """`settle`: by the token, once, with what belongs to it."""
+    """`settle`: by token, once, with all consequences."""
 
     @pytest.fixture(autouse=True)
     async def _notes(self, store: Store) -> None:

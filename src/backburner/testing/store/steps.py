@@ -1,4 +1,4 @@
-"""Results of steps within handlers: stored under the claim, once, with their usage."""
+"""Results of steps within handlers: stored once under the claim, with their usage."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def result(claim: Claim, key: str = "step/a", **fields: Any) -> StepResult:
 
 
 def booking(claim: Claim, *calls: Usage) -> RunUsage:
-    """Return what a claim's run has used."""
+    """Return the usage of a claim's run."""
     return RunUsage(claim.seq, claim.token, claim.generation, claim.events, calls)
 
 
@@ -39,7 +39,7 @@ async def keys(store: Store, claim: Claim) -> list[str]:
 
 
 class StepConformance(WithWorkers):
-    """`StepStore`: what is stored belongs to the claim, and stays as it is."""
+    """`StepStore`: a result belongs to its claim and does not change."""
 
     async def test_results_are_read_in_the_order_in_which_they_were_stored(
         self, store: Store

@@ -1,4 +1,4 @@
-"""What happens again and again, each time once."""
+"""Schedules: each tick fires once."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Streams about one thing: a flow, a batch, a tag, or all with the queues."""
+"""Streams about one subject: a flow, a batch, a tag, or all with the queues."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -17,13 +17,13 @@ from backburner.testing.store.linked import Course, Hands, WithFlows
 async def told(
     store: Store, topic: Topic, *, owner: Owner = ANN, after: int = 0
 ) -> Sequence[tuple[str, str]]:
-    """Return the subject and type of each event about something."""
+    """Return the subject and type of each event of a topic."""
     found = (await store.stream(owner, after=after, limit=99, topic=topic)).events
     return [(e.subject, e.type) for e in found]
 
 
 class TopicConformance(WithFlows):
-    """`stream` by topic: what belongs to it, to its owner, in order."""
+    """`stream` by topic: its events, visible to their owner, in order."""
 
     async def test_a_flows_stream_is_its_own_and_its_steps(
         self, store: Store, hands: Hands

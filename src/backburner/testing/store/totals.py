@@ -1,4 +1,4 @@
-"""How often jobs of each queue ended."""
+"""The numbers of ended jobs by queue."""
 
 import pytest
 

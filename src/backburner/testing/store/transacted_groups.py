@@ -1,4 +1,4 @@
-"""Flows and batches that are submitted from inside a transaction."""
+"""Flows and batches that are submitted in a transaction body."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ class TransactedGroupConformance(WithFlows):
 
     @pytest.fixture(params=["transact", "claim", "settlement"])
     def run(self, request: pytest.FixtureRequest, store: Store, hands: Hands) -> Run:
-        """Run a body in each of the transactions that bodies run in."""
+        """Run a body in each kind of transaction that has bodies."""
 
         async def transact(body: Callable[[Tx], None]) -> None:
             await store.transact(body)

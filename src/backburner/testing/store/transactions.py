@@ -28,9 +28,9 @@ from backburner.testing.store.acts import (
 )
 
 SHORT = 0.2
-"""How many seconds a body may take that takes longer."""
+"""The time limit, in seconds, of bodies that exceed it."""
 LONG = 60.0
-"""How many seconds to wait for something that is certain to come."""
+"""How many seconds to wait for something that is certain to happen."""
 ENDLESS = sa.text("""
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000)
 SELECT count(*) FROM n
@@ -42,25 +42,25 @@ INSERT INTO conformance_notes SELECT CAST(i AS TEXT) FROM n
 
 
 def read_endlessly(tx: Tx) -> None:
-    """Leave a note, then run a statement that does not end."""
+    """Write a note, then run a statement that does not end."""
     write("never")(tx)
     tx.connection.execute(ENDLESS)
 
 
 def write_endlessly(tx: Tx) -> None:
-    """Leave a note, then run a statement that writes without end."""
+    """Write a note, then run a statement that writes without end."""
     write("never")(tx)
     tx.connection.execute(ENDLESS_WRITE)
 
 
 def compute(tx: Tx) -> None:
-    """Leave a note, then take too long without a statement."""
+    """Write a note, then compute for too long without a statement."""
     write("never")(tx)
     threading.Event().wait(2 * SHORT)
 
 
 def ignore_the_interruption(tx: Tx) -> None:
-    """Go on after the interruption as if nothing had happened."""
+    """Continue after the interruption as if nothing had happened."""
     with suppress(BaseException):
         tx.connection.execute(ENDLESS_WRITE)
     write("never")(tx)
@@ -100,17 +100,17 @@ class TransactConformance(WithWorkers):
         assert applied is not None
 
     async def lose_by_rescue(self, store: Store, claim: Claim) -> None:
-        """Have another worker take the job over."""
+        """Let another worker rescue the job."""
         await store.settle([settlement(claim, HandedBack())])
         [again] = await self.claim(store, worker="w_2", token="t2")
         assert claim.id == again.id
 
     async def lose_by_end(self, store: Store, claim: Claim) -> None:
-        """Have the job end."""
+        """End the job."""
         await store.settle([settlement(claim, Done("1"))])
 
     async def lose_by_cancel(self, store: Store, claim: Claim) -> None:
-        """Have somebody cancel the job."""
+        """Cancel the job."""
         job = await find(store, claim.id)
         change = transitions.cancel(job, "asked", now=NOON + SECOND)
         await store.settle([settlement(claim, Done("1"))._replace(change=change)])

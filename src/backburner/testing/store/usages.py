@@ -1,4 +1,4 @@
-"""What jobs used of models: booked once, with whatever becomes of the run."""
+"""Model usage of jobs: recorded once, whatever happens to the run."""
 
 from datetime import timedelta
 from typing import Any
@@ -35,29 +35,29 @@ UNPRICED = Usage("m-3", 5, 5, at=NOON)
 
 
 def booking(claim: Claim, *calls: Usage, **fields: Any) -> RunUsage:
-    """Return what a claim's run has used."""
+    """Return the usage of a claim's run."""
     usual = RunUsage(claim.seq, claim.token, claim.generation, claim.events, calls)
     return usual._replace(**fields)
 
 
 async def spent(store: Store, claim: Claim) -> Spent | None:
-    """Return what a job used."""
+    """Return the usage of a job."""
     return (await store.spent([claim.seq])).get(claim.seq)
 
 
 def settled(claim: Claim, outcome: Outcome, *calls: Usage, **fields: Any) -> Any:
-    """Return how a claim is settled with what it used."""
+    """Return the settlement of a claim with its usage."""
     return settlement(claim, outcome, usage=calls, epoch=claim.events, **fields)
 
 
 def refuse(tx: Tx) -> None:
-    """Be a body that fails."""
+    """Fail, as a transaction body."""
     del tx
     raise Refused
 
 
 class UsageConformance(WithWorkers):
-    """`Usages`: every call counts, and counts once."""
+    """`UsageStore`: every call counts exactly once."""
 
     @pytest.mark.parametrize(
         "outcome",

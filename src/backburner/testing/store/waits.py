@@ -1,4 +1,4 @@
-"""Waits and signals: decided once, by whoever comes first, and no signal is missed."""
+"""Waits and signals: the first decision is final, and no signal is lost."""
 
 import asyncio
 
@@ -40,12 +40,12 @@ QUESTION = NewWait("ok", WaitReason.QUESTION, None, '{"question":"?"}')
 
 
 def waiting(claim: Claim, name: str = "go", until: int | None = None) -> Settlement:
-    """Return how a run ends whose handler waits for a signal."""
+    """Return the settlement of a run that waits for a signal."""
     return settlement(claim, Suspension(Wait(SIGNAL, name, until)))
 
 
 def checked(claim: Claim, *names: str) -> Settlement:
-    """Return the same, unless one of these was signalled."""
+    """Return the same settlement, unless one of these waits has a signal."""
 
     def body(tx: Tx) -> None:
         if tx.has_signal(claim.seq, names):
@@ -56,7 +56,7 @@ def checked(claim: Claim, *names: str) -> Settlement:
 
 
 async def open_(store: Store, claim: Claim, wait: NewWait | None = None) -> StoredWait:
-    """Open a wait of a claim's run, which holds its job."""
+    """Open a wait in a run that holds its job."""
     asked = wait or NewWait("go", SIGNAL)
     args = claim.seq, claim.token, claim.generation, asked
     found = await store.open_wait(*args)
@@ -65,7 +65,7 @@ async def open_(store: Store, claim: Claim, wait: NewWait | None = None) -> Stor
 
 
 class WaitConformance(WithWorkers):
-    """`WaitStore`: waits are rows of their job, and the first decision stays."""
+    """`WaitStore`: waits are rows of their job, and the first decision is final."""
 
     async def test_a_job_that_waits_is_waiting_and_shows_for_what(
         self, store: Store
