@@ -172,11 +172,11 @@ class AppBlobs:
         also: Also | None = None,
     ) -> AppBlob:
         """
-        Make a blob of what a client sent to a signed URL; return its row, committed.
+        Create a blob from an upload to a signed URL; return its row, committed.
 
-        Raises `BlobMissing` if nothing was sent, `BlobTooLarge` or `BlobMismatch` if it
-        is not what is given here: then the client may send it again. A second call
-        returns the same blob, and does not call `also` again.
+        Raises `BlobMissing` if nothing was uploaded, `BlobTooLarge` or `BlobMismatch`
+        if it differs from the arguments: then the client may upload it again. A second
+        call returns the same blob and does not call `also` again.
         """
         check_label(name, content_type)
         confirmed = await self._service.rows.find_upload(self.app, self.owner, upload)
@@ -198,7 +198,7 @@ class AppBlobs:
             return await self._confirmed(upload)
         stored = await self._commit(blob, measured, also)
         if stored is None:
-            # Somebody else was faster; both read the same bytes.
+            # Another process was faster; both read the same bytes.
             await self._service.drop([blob.id])
             return await self.confirm(upload)
         await self._service.drop([upload])
@@ -219,10 +219,10 @@ class AppBlobs:
         span: timedelta = USUAL,
     ) -> SignedUrl:
         """
-        Return a URL by which a client sends a content, without an API key, by PUT.
+        Return a URL for an upload with PUT, without an API key.
 
-        It takes exactly `size` bytes, or else at most `max_size`; S3 itself is given
-        the bytes only if `size` is known. What came is a blob after `confirm`.
+        It accepts exactly `size` bytes, or at most `max_size`. Clients upload to S3
+        directly only if `size` is known. After `confirm` the upload is a blob.
         """
         if content_type is not None:
             check_label("", content_type)

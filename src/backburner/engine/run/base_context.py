@@ -207,6 +207,7 @@ class BaseContext:
 
 def _number(value: float) -> float:
     """Return the value as a JSON number; raise if it is not a number."""
-    # JSON integers have up to 64 bits: one that is too large would spoil the batch.
+    # JSON integers have up to 64 bits: the store would refuse the batch with a larger
+    # one.
     is_whole = isinstance(value, int) and abs(value) <= LARGEST_WHOLE
     return value if is_whole else float(value)

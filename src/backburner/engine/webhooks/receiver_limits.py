@@ -76,7 +76,7 @@ class ReceiverLimits:
         return said
 
     def rest(self, endpoint: Endpoint, span: timedelta) -> None:
-        """Do not call an endpoint for the time that it asked for, at most a minute."""
+        """Do not call an endpoint for the requested time, at most a minute."""
         until = self._clock.monotonic() + min(span // _MILLISECOND, _LONGEST_REST)
         self._receiver(endpoint).rest(until)
 

@@ -37,9 +37,9 @@ def upgrade(
 
 def upgrade_live(connection: sa.Connection, history: History = ENGINE) -> None:
     """
-    Upgrade the schema while others use it.
+    Upgrade the schema while other processes use it.
 
-    Each revision is a transaction of its own, and `create_index_live` builds
+    Each revision is its own transaction, and `create_index_live` builds indexes
     concurrently. The connection must not be in a transaction.
     """
     _do("upgrade", connection, "head", history, is_live=True)

@@ -508,7 +508,7 @@ class Transaction(SharedTx):
         self.rulebook = rulebook
         self.settling: Collection[int] = ()
         self.owed: Counter[Share] = Counter()
-        """What shares are charged after the commit: they are not locked before."""
+        """The charges of shares after the commit: they are not locked before."""
         self._finishes: dict[Share, int] = {}
         self._now: Instant | None = None
         self._faults = faults
@@ -832,7 +832,7 @@ def _advance(
 
 
 def as_known(job: NewJob, job_id: str, state: str, body_hash: str | None) -> Submitted:
-    """Return the job that an idempotency key stands for, if the body is the same."""
+    """Return the job of an idempotency key, if the body is the same."""
     if body_hash != job.body_hash:
         raise IdempotencyConflict(
             "this idempotency key was used with another request body"

@@ -1,4 +1,4 @@
-"""Jobs, their events, and the workers who run them."""
+"""Jobs, their events and workers."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ KEY = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Create the tables and the partial indexes that keep history off the hot path."""
+    """Create the tables, and partial indexes without ended jobs."""
     _create_jobs()
     _create_job_indexes()
     op.create_table(
@@ -25,7 +25,7 @@ def upgrade() -> None:
         sa.Column("type", sa.Text, nullable=False),
         sa.Column("at", sa.BigInteger, nullable=False),
         sa.Column("data", sa.Text),
-        # A cursor that somebody holds must never name a newer event.
+        # A cursor of a reader must never refer to a newer event.
         sqlite_autoincrement=True,
     )
     op.create_index("events_by_job", "events", ["job", "n"], unique=True)
@@ -44,7 +44,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop everything."""
+    """Drop all tables."""
     op.drop_table("workers")
     op.drop_table("events")
     op.drop_table("jobs")
@@ -136,7 +136,7 @@ def _create_jobs() -> None:
         sa.CheckConstraint(
             "state <> 'scheduled' OR run_at IS NOT NULL", name="jobs_scheduled_has_time"
         ),
-        # A move that was decided for a pruned job must not find another one.
+        # A move of a pruned job must not match another job.
         sqlite_autoincrement=True,
     )
 

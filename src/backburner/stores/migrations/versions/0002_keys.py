@@ -1,4 +1,4 @@
-"""API keys, and the log of what administrators did."""
+"""API keys and the audit log."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,7 +12,7 @@ KEY = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Create both tables; the log can only grow."""
+    """Create both tables; the audit log is append-only."""
     op.create_table(
         "api_keys",
         sa.Column("id", sa.Text, primary_key=True),

@@ -12,7 +12,7 @@ RUNNING = sa.text("state = 'running'")
 
 
 def upgrade() -> None:
-    """Create both tables; let the index of running jobs count them by queue."""
+    """Create both tables; add the queue to the index of running jobs."""
     op.create_table(
         "queues",
         sa.Column("name", sa.Text, primary_key=True),
@@ -37,12 +37,12 @@ def upgrade() -> None:
         sa.Column("next_at", sa.BigInteger, nullable=False),
         sa.Column("last_at", sa.BigInteger),
     )
-    # With its state, so that they are counted without reading their rows.
+    # Include the state, so that jobs are counted without reading their rows.
     _index_running(["worker", "queue", "state"])
 
 
 def downgrade() -> None:
-    """Forget limits and schedules."""
+    """Drop both tables."""
     _index_running(["worker"])
     op.drop_table("schedules")
     op.drop_table("queues")

@@ -1,4 +1,4 @@
-"""Flows, batches, callbacks; events that are not a job's."""
+"""Flows, batches and callbacks; events of other subjects than jobs."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ JOB_COLUMNS = ("flow", "step", "needs", "open", "batch", "callback", "traceparen
 
 
 def upgrade() -> None:
-    """Let jobs wait for jobs, belong together, and call back."""
+    """Create the tables, and add dependencies, groups and callbacks to jobs."""
     _create_flows()
     _create_batches()
     op.create_table(
@@ -49,7 +49,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Keep plain jobs only."""
+    """Drop everything except plain jobs."""
     steps = "SELECT seq FROM jobs WHERE flow IS NOT NULL"
     op.execute(f"DELETE FROM events WHERE job IS NULL OR job IN ({steps})")  # noqa: S608
     op.execute("DELETE FROM jobs WHERE flow IS NOT NULL")
@@ -86,8 +86,8 @@ def _create_flows() -> None:
     )
     _index_group("flows")
     if op.get_bind().dialect.name == "postgresql":
-        # Counted down at every step's end, and nothing of that is indexed: there is
-        # room to keep the row on its page.
+        # Updated at every step's end without a change of indexed columns: leave space
+        # on the page for the new row.
         op.execute("ALTER TABLE flows SET (fillfactor = 60)")
     _index("flows_by_batch", "flows", ["batch", "state"], "batch IS NOT NULL")
 
@@ -159,15 +159,15 @@ def _extend_jobs() -> None:
     ):
         op.add_column("jobs", column)
     _index("jobs_by_step", "jobs", ["flow", "step"], "flow IS NOT NULL", unique=True)
-    # Steps are found by their flow, which knows its batch: every index is written at
-    # each move of a job. Whether anything of a batch is left to do is asked often.
+    # Steps are found by their flow, which knows its batch, because every move of a job
+    # writes every index. Whether a batch has unfinished members is checked often.
     alone = "batch IS NOT NULL AND flow IS NULL"
     _index("jobs_by_batch", "jobs", ["batch"], alone)
     _index("jobs_by_batch_live", "jobs", ["batch"], f"{alone} AND {LIVE}")
 
 
 def _free_events() -> None:
-    """Let an event be a flow's, a batch's or a queue's instead of a job's."""
+    """Allow events of a flow, a batch or a queue instead of a job."""
     if op.get_bind().dialect.name == "sqlite":
         _rebuild_events(sa.Column("job", sa.BigInteger), *_subjects())
     else:
@@ -193,7 +193,7 @@ def _subjects() -> Sequence[sa.Column[object]]:
 
 
 def _rebuild_events(job: sa.Column[int], *more: sa.Column[object]) -> None:
-    """SQLite cannot change a NOT NULL: copy, and go on counting where it was."""
+    """Copy the table, because SQLite cannot change NOT NULL; continue the numbering."""
     op.drop_index("events_by_job", "events")
     op.rename_table("events", "events_before")
     op.create_table(

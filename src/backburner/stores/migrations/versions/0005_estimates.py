@@ -1,4 +1,4 @@
-"""What a job is expected to cost, whose share it takes; flows in trouble."""
+"""Estimates and shares of jobs; flows with a failed step."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,14 +10,14 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Let a job say what it will cost."""
+    """Add estimates and shares to jobs."""
     op.add_column("jobs", sa.Column("tokens", sa.BigInteger))
     op.add_column("jobs", sa.Column("model", sa.Text))
     op.add_column("jobs", sa.Column("share", sa.Text))
     op.add_column(
         "jobs", sa.Column("holds", sa.Integer, nullable=False, server_default="0")
     )
-    # Of flows that are there nobody knows it: they are looked at.
+    # For existing flows it is unknown, so their steps are read.
     op.add_column(
         "flows",
         sa.Column("troubled", sa.Boolean, nullable=False, server_default=sa.true()),
@@ -25,7 +25,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget it."""
+    """Drop the columns."""
     for column in ("tokens", "model", "share", "holds"):
         op.drop_column("jobs", column)
     op.drop_column("flows", "troubled")

@@ -1,4 +1,4 @@
-"""Budgets, and the ledger of what is held and spent."""
+"""Budgets, and the ledger of holds and usage."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ KEY = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Keep a ledger."""
+    """Create the ledger."""
     op.create_table(
         "budgets",
         sa.Column("seq", KEY, primary_key=True),
@@ -89,7 +89,7 @@ def _create_accounts() -> None:
     _index("accounts_by_window", "accounts", ["window_at"])
     _index("accounts_held", "accounts", ["seq"], "held > 0")
     if op.get_bind().dialect.name == "postgresql":
-        # Every admission writes the row, and nothing of that is indexed.
+        # Updated at every admission without a change of indexed columns.
         op.execute("ALTER TABLE accounts SET (fillfactor = 60)")
 
 
@@ -113,6 +113,6 @@ def _index(
 
 
 def downgrade() -> None:
-    """Forget it."""
+    """Drop the ledger."""
     for table in ("entries", "holds", "accounts", "budgets"):
         op.drop_table(table)

@@ -1,4 +1,4 @@
-"""Fair shares of a queue, and a cap on what waits."""
+"""Fair shares of a queue, and a cap on waiting jobs."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,7 +11,7 @@ depends_on = None
 READY: list[str | sa.TextClause] = ["queue", sa.text("priority DESC"), "rank"]
 WAITS = sa.text("share IS NOT NULL AND state IN ('blocked','scheduled','queued')")
 
-# What waits already is ranked as if it came now, each user's in the order it came in.
+# Existing waiting jobs are ranked as if submitted now, each user's in their order.
 RANK = """
 UPDATE jobs SET rank = ranked.rank
   FROM (SELECT seq, 1000 * (row_number() OVER (
@@ -30,7 +30,7 @@ SELECT queue, priority, tenant, coalesce(share, "user"), 1000 * count(*),
 
 
 def upgrade() -> None:
-    """Create the shares; rank what waits by them."""
+    """Create the shares; rank waiting jobs by them."""
     op.add_column("queues", sa.Column("weights", sa.Text))
     op.add_column("queues", sa.Column("waiting", sa.Integer))
     op.create_table(
@@ -50,15 +50,15 @@ def upgrade() -> None:
     )
     if op.get_bind().dialect.name == "postgresql":
         _index_ready([*READY, "seq"])
-        # Written at every claim and submit, and nothing of that is indexed: there is
-        # room to keep the rows on their pages.
+        # Updated at every claim and submission without a change of indexed columns:
+        # leave space on the pages for new rows.
         for table in ("fronts", "shares"):
             op.execute(
                 f"ALTER TABLE {table} SET (fillfactor = 50,"
                 " autovacuum_vacuum_scale_factor = 0,"
                 " autovacuum_vacuum_threshold = 1000)"
             )
-    # Only jobs that name a share are in it; those of a capped queue all do.
+    # Only jobs with a named share are included; those of a capped queue all have one.
     op.create_index(
         "jobs_waiting",
         "jobs",
@@ -71,7 +71,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Serve in the order of submission again."""
+    """Restore the order of submission."""
     op.execute("UPDATE jobs SET rank = seq")
     if op.get_bind().dialect.name == "postgresql":
         _index_ready(READY)
@@ -83,7 +83,7 @@ def downgrade() -> None:
 
 
 def _index_ready(columns: list[str | sa.TextClause]) -> None:
-    """Order jobs of one rank by their keys, as every index of SQLite does."""
+    """Order jobs of equal rank by key, as every index of SQLite does."""
     op.drop_index("jobs_ready", "jobs")
     op.create_index(
         "jobs_ready", "jobs", columns, postgresql_where=sa.text("state = 'queued'")

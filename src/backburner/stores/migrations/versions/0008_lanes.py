@@ -1,4 +1,4 @@
-"""Lanes to providers, and the permits of calls that are under way."""
+"""Lanes to providers, and the permits of calls in progress."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -31,6 +31,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget them."""
+    """Drop both tables."""
     op.drop_table("permits")
     op.drop_table("lanes")

@@ -1,4 +1,4 @@
-"""What jobs used of models, call by call."""
+"""Model usage of jobs, one row per call."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,7 +12,7 @@ KEY = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Keep it apart from the jobs, which go sooner."""
+    """Create a table without references to jobs, which are deleted earlier."""
     op.create_table(
         "usages",
         sa.Column("seq", KEY, primary_key=True),
@@ -44,7 +44,7 @@ def upgrade() -> None:
         ),
         sqlite_autoincrement=True,
     )
-    # A call is counted once, however often it is told.
+    # A call is counted once, however often it is reported.
     op.create_index("usages_by_call", "usages", ["job", "epoch", "n"], unique=True)
     op.create_index("usages_by_time", "usages", ["tenant", "at"])
     op.create_index("usages_by_user", "usages", ["tenant", "user", "at"])
@@ -52,5 +52,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget it."""
+    """Drop the table."""
     op.drop_table("usages")

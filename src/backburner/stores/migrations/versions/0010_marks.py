@@ -1,4 +1,4 @@
-"""How far a broker was told of dead letters."""
+"""The position up to which dead letters were exported to a broker."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -14,7 +14,7 @@ FAILED = sa.text("type = 'job.failed'")
 
 
 def upgrade() -> None:
-    """Remember places in the event log; find what failed without reading the rest."""
+    """Create the table of positions, and an index of failures in the event log."""
     create_index_live("events_failed", "events", ["seq"], where=FAILED)
     op.create_table(
         "marks",
@@ -26,6 +26,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget them."""
+    """Drop both."""
     op.drop_index("events_failed", "events")
     op.drop_table("marks")

@@ -1,7 +1,7 @@
 """
-Checks of states that cost SQLite nothing to speak of.
+Checks of states that are cheap for SQLite.
 
-For `state IN (…)` with more than two values in a CHECK it fills a temporary table, anew
+For `state IN (…)` with more than two values in a CHECK, SQLite fills a temporary table
 for every row that is written.
 """
 
@@ -19,18 +19,18 @@ CHECKED = {
     "jobs": (("blocked", "scheduled", "queued", "running", *FINAL), FINAL),
     "flows": (("running", *FINAL),),
 }
-"""Which states the checks of a table name."""
+"""The states in the checks of each table."""
 
 Wording = Callable[[Sequence[str]], str]
 
 
 def upgrade() -> None:
-    """Compare one by one. PostgreSQL never minded."""
+    """Compare with each state separately; PostgreSQL needs no change."""
     _rewrite(_listed, _compared)
 
 
 def downgrade() -> None:
-    """List them again."""
+    """Restore the lists."""
     _rewrite(_compared, _listed)
 
 
@@ -46,9 +46,9 @@ def _compared(states: Sequence[str]) -> str:
 
 def _rewrite(old: Wording, new: Wording) -> None:
     """
-    Change the text of checks, as SQLite's manual says for what no row depends on.
+    Change the text of checks, as SQLite's manual describes.
 
-    The rows are what both texts ask for, so that none has to be looked at or copied.
+    Old and new text accept the same rows, so that no row must be checked or copied.
     """
     bind = op.get_bind()
     if bind.dialect.name != "sqlite":

@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the number, as it is now."""
+    """Add the current number of steps."""
     steps = sa.Column("steps", sa.Integer, nullable=False, server_default="0")
     op.add_column("flows", steps)
     op.execute(
@@ -18,10 +18,10 @@ def upgrade() -> None:
         " WHERE jobs.flow = flows.seq AND jobs.flow IS NOT NULL)"
     )
     if op.get_bind().dialect.name != "sqlite":
-        # A process of the release before fails instead of counting none.
+        # No default: a process of the previous release fails instead of storing 0.
         op.alter_column("flows", "steps", server_default=None)
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop the column."""
     op.drop_column("flows", "steps")

@@ -1,4 +1,4 @@
-"""Find the events of queues and lanes by their age, so that old ones can be deleted."""
+"""An index of the events of queues and lanes by age, for deleting old ones."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Index them alone: they are few beside the events of jobs."""
+    """Create an index of these events only, because they are few."""
     where = sa.text("queue IS NOT NULL")
     create_index_live("events_of_queues", "events", ["at"], where=where)
 

@@ -1,4 +1,4 @@
-"""Find an owner's rows by index; count how jobs of each queue ended."""
+"""Indexes of an owner's rows; totals of ended jobs by queue."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -46,14 +46,14 @@ def upgrade() -> None:
     for name, (table, _, _) in REPLACED.items():
         op.drop_index(name, table, if_exists=True)
     _create_totals()
-    # Indexed by revision 0017: an index that is built live comes first in its own.
+    # Its index is created by revision 0017: a live index comes first in its revision.
     op.add_column("queues", sa.Column("keep", sa.Text))
     op.add_column("jobs", sa.Column("kept", sa.SmallInteger))
     op.add_column("flows", sa.Column("kept", sa.Text))
 
 
 def _create_totals() -> None:
-    """Make room for a row of each settlement, until upkeep adds them up."""
+    """Create the table to which settlements add rows, until upkeep sums them up."""
     op.create_table(
         "totals",
         sa.Column("seq", KEY, primary_key=True),
@@ -70,7 +70,7 @@ def _create_totals() -> None:
 
 
 def downgrade() -> None:
-    """Go back to the earlier indexes, and forget the counts."""
+    """Restore the earlier indexes, and drop the totals."""
     for table, column in (("flows", "kept"), ("jobs", "kept"), ("queues", "keep")):
         op.drop_column(table, column)
     op.drop_table("totals")

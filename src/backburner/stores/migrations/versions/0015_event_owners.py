@@ -22,7 +22,7 @@ PUBLISHED = sa.text("topic IS NOT NULL")
 
 
 def upgrade() -> None:
-    """Add the columns, which takes no rewrite of the table, then their indexes."""
+    """Add the columns without rewriting the table, then their indexes."""
     present = {
         column["name"] for column in sa.inspect(op.get_bind()).get_columns("events")
     }
@@ -43,7 +43,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them, with the events that no earlier release can show."""
+    """Drop them, with the events that earlier releases cannot show."""
     create_index_live("events_of_queues", "events", ["at"], where=OF_QUEUES)
     op.execute("DELETE FROM events WHERE topic IS NOT NULL")
     for name in (

@@ -1,4 +1,4 @@
-"""Contents that belong to an application and one of its users."""
+"""Blobs of applications, with their owners."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the table; what expires is in an index of its own."""
+    """Create the table, with an index of expiring blobs."""
     op.create_table(
         "app_blobs",
         sa.Column(
@@ -43,5 +43,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget the rows; the sweep forgets their bytes."""
+    """Drop the table; the sweeper deletes the contents."""
     op.drop_table("app_blobs")

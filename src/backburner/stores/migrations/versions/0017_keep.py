@@ -1,4 +1,4 @@
-"""Find what queues keep by a policy of their own apart from everything else."""
+"""Separate indexes for jobs and flows whose queue has its own retention."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -16,7 +16,7 @@ OWN = sa.text(f"{OVER} AND kept IS NOT NULL")
 
 
 def upgrade() -> None:
-    """Give each ended job and flow to one index: the general one, or the other."""
+    """Put each ended job and flow into one of two indexes."""
     for table in ("jobs", "flows"):
         create_index_live(f"{table}_ended", table, ["finished_at"], where=GENERAL)
     kept = ["queue", "state", "kept", "finished_at", "seq"]
@@ -28,7 +28,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Have all of them in one index again."""
+    """Restore one index for all."""
     for table in ("flows", "jobs"):
         op.drop_index(f"{table}_kept", table)
         op.drop_index(f"{table}_ended", table)

@@ -1,4 +1,4 @@
-"""Results of steps within handlers, found by their job."""
+"""Results of steps within handlers."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the table; the unique index finds a job's results."""
+    """Create the table, with a unique index by job."""
     op.create_table(
         "step_results",
         sa.Column(
@@ -31,5 +31,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget the results: handlers compute them again."""
+    """Drop the results: handlers compute them again."""
     op.drop_table("step_results")

@@ -1,4 +1,4 @@
-"""Steps that were begun, and what budgets say to jobs that use up their hold."""
+"""Steps that have begun, and the overrun policy of budgets."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -27,7 +27,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget what was begun and not finished."""
+    """Drop the columns."""
     op.drop_column("budgets", "overrun")
     rows = sa.table(TABLE, sa.column("result"))
     op.execute(rows.delete().where(rows.c.result == ""))

@@ -64,7 +64,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Queue what waits, and forget the waits: handlers wait again."""
+    """Queue waiting jobs, and drop the waits: handlers wait again."""
     op.drop_table("waits")
     op.execute("UPDATE jobs SET state = 'queued' WHERE state = 'waiting'")
     _change_states((*STATES, "waiting"), STATES)
@@ -76,7 +76,7 @@ def _change_states(old: tuple[str, ...], new: tuple[str, ...]) -> None:
     if op.get_bind().dialect.name == "sqlite":
         _replace_check(old, new)
         return
-    # Not validated while the table is locked: all rows that are there pass.
+    # Not validated while the table is locked: all existing rows are valid.
     listed = ",".join(f"'{state}'" for state in new)
     op.execute("ALTER TABLE jobs DROP CONSTRAINT IF EXISTS jobs_state")
     op.execute(
@@ -111,7 +111,7 @@ def _replace_check(old: tuple[str, ...], new: tuple[str, ...]) -> None:
 
 
 def _copy_jobs(text: str, wanted: str) -> None:
-    """Copy the table into one that has the wanted text, with its indexes."""
+    """Copy the table into one with the new check, with its indexes."""
     bind = op.get_bind()
     indexes = (
         bind.exec_driver_sql(

@@ -1,4 +1,4 @@
-"""Holds of jobs that wait: what was used before, what is reserved again."""
+"""Holds of waiting jobs: the usage so far, and the amount to reserve again."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -18,6 +18,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget what waiting jobs reserve again: the rest of their use is overdraft."""
+    """Drop the columns; later usage of waiting jobs becomes overdraft."""
     op.drop_column(TABLE, "resumes_with")
     op.drop_column(TABLE, "earlier")

@@ -1,4 +1,4 @@
-"""What operators decide: workers that drain, schedules that are paused or made here."""
+"""Controls for operators: draining workers, paused and saved schedules."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the marks, and whose jobs a schedule submits that no code declares."""
+    """Add the columns, including the owner of saved schedules."""
     op.add_column("workers", _mark("draining"))
     op.add_column("schedules", _mark("paused"))
     for name in ("tenant", "user", "input"):
@@ -18,7 +18,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them, and the schedules that no code declares."""
+    """Drop the columns and the saved schedules."""
     op.execute("DELETE FROM schedules WHERE tenant IS NOT NULL")
     for name in ("input", "user", "tenant", "paused"):
         op.drop_column("schedules", name)

@@ -1,4 +1,4 @@
-"""Texts that callers keep with their jobs."""
+"""Metadata that callers store with their jobs."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,5 +15,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget what callers keep with their jobs."""
+    """Drop the column."""
     op.drop_column("jobs", "metadata")
